@@ -1,0 +1,84 @@
+//! Counters under the names of `/proc/vmstat`, counted when spec: overview §6 says.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Event counts since the start. All are pages unless said otherwise. One struct for all front-ends.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            /// The names in the order of [`Counters::values`]: the columns of every table.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// The values in the order of [`Counters::NAMES`].
+            pub fn values(&self) -> [u64; Self::NAMES.len()] { [$(self.$name),*] }
+
+            /// Adds `other` to each counter: a front-end's own counts and its policy's make one row.
+            pub fn add(&mut self, other: &Counters) { $(self.$name += other.$name;)* }
+
+            /// What happened between `earlier` and now.
+            pub fn since(&self, earlier: &Counters) -> Counters {
+                Counters { $($name: self.$name - earlier.$name,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Page faults that had to start I/O.
+    pgmajfault,
+    /// Anonymous pages brought back whose slot still held a shadow entry.
+    workingset_refault_anon,
+    /// File pages brought back whose slot still held a shadow entry.
+    workingset_refault_file,
+    /// Anonymous refaults judged close (classic) or recent (multi-gen LRU).
+    workingset_activate_anon,
+    /// File refaults judged close (classic) or recent (multi-gen LRU).
+    workingset_activate_file,
+    /// Activated anonymous refaults of pages that had been active before.
+    workingset_restore_anon,
+    /// Activated file refaults of pages that had been active before.
+    workingset_restore_file,
+    /// Pages examined for eviction.
+    pgscan,
+    /// Anonymous part of `pgscan`.
+    pgscan_anon,
+    /// File part of `pgscan`.
+    pgscan_file,
+    /// Pages evicted.
+    pgsteal,
+    /// Anonymous part of `pgsteal`.
+    pgsteal_anon,
+    /// File part of `pgsteal`.
+    pgsteal_file,
+    /// Moves to the active list (classic) or to the youngest generation while being examined (multi-gen LRU).
+    pgactivate,
+    /// Moves from the active to the inactive list.
+    pgdeactivate,
+    /// Active pages examined (classic); pages sorted instead of isolated (multi-gen LRU).
+    pgrefill,
+    /// Pages moved to the tail when their write ended.
+    pgrotated,
+    /// Pages read from swap.
+    pswpin,
+    /// Pages written to swap.
+    pswpout,
+    /// File pages read from their file.
+    file_reads,
+    /// File pages written to their file by reclaim.
+    nr_vmscan_write,
+    /// Times the limit was hit and pages were reclaimed for it.
+    limit_hits,
+    /// Times the limit could not be kept: nothing could be evicted, and the page was let in all the same.
+    limit_overruns,
+    /// Pages moved by the ageing of generations or found young by a page-table walk.
+    walk_promoted,
+    /// Page-table entries looked at by page-table walks.
+    walk_entries,
+    /// Neighbouring page-table entries looked at around a young one.
+    look_around_entries,
+    /// Pages whose reverse map was walked for a reference check.
+    reference_checks,
+    /// Generations created.
+    generations_created,
+}

@@ -1,0 +1,29 @@
+//! Page reclaim, decided in one place.
+//!
+//! This crate holds the policies that decide which pages of memory stay and which go, and nothing else: no I/O,
+//! no clock, no threads, no randomness of its own and no `unsafe`. A front-end (a simulator, a file page cache, a
+//! pager) owns the memory and implements [`Memory`]; the policy implements [`Policy`]; both count in [`Counters`].
+//!
+//! ```text
+//!            admissions, fd accesses, frees            victims
+//! front-end ─────────────────────────────────▶ Policy ─────────▶ front-end
+//!     │ owns                                     │
+//!     ▼                                          ▼
+//!  Memory  ◀── accessed bits, page-table walks ──┘
+//! ```
+//!
+//! A policy never sees a hit on mapped memory: like the hardware, the front-end only sets a bit.
+//! Pages are dense `u32` indices chosen by the front-end, lists are linked through arrays by index.
+#![forbid(unsafe_code)]
+
+pub mod counters;
+pub mod list;
+pub mod memory;
+pub mod page;
+pub mod policy;
+pub mod textbook;
+
+pub use counters::Counters;
+pub use memory::Memory;
+pub use page::{LruvecId, PageId, PageType, Shadow};
+pub use policy::Policy;

@@ -1,0 +1,151 @@
+//! Where pages are: what a policy may ask of the memory that a front-end owns.
+//!
+//! Invariants: the accessed bit of a page is set by the front-end (or the hardware under it) on each access through a
+//! mapping and cleared only here; a page is evicted at most once between two admissions; `evict` that answers
+//! [`Eviction::Freed`] has made the frame free and remembered the shadow.
+
+use crate::page::{LruvecId, PageId, Shadow};
+
+/// The answer to a reference check of one page (spec: classic §4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    /// Number of *mappings* (not page-table entries) in which the accessed bit was set; it is now clear.
+    pub mappings: u32,
+    /// One of those mappings is executable.
+    pub executable: bool,
+    /// The page is locked into memory by one of its mappings.
+    pub locked: bool,
+}
+
+/// What a page's contents are doing, as far as eviction cares (spec: overview §5). A set of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoState(pub u8);
+
+impl IoState {
+    /// Nothing to write, nothing in flight.
+    pub const CLEAN: IoState = IoState(0);
+    /// The contents differ from the backing store. Anonymous pages without a swap slot need not say so.
+    pub const DIRTY: IoState = IoState(1);
+    /// A write of the contents is in flight.
+    pub const WRITEBACK: IoState = IoState(2);
+    /// Somebody holds the page locked.
+    pub const LOCKED: IoState = IoState(4);
+    /// The page must not be evicted (mlock, ramfs).
+    pub const UNEVICTABLE: IoState = IoState(8);
+
+    /// Whether any of the bits in `other` is set.
+    #[inline]
+    pub const fn any(self, other: IoState) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Both sets of bits.
+    #[inline]
+    pub const fn with(self, other: IoState) -> IoState {
+        IoState(self.0 | other.0)
+    }
+}
+
+/// What became of a page that a policy asked to evict (spec: overview §5, rows 10–19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// The frame is free and the shadow is stored. `pages_written` pages went to the backing store on the way
+    /// (0 when the contents were clean; at most the folio's size).
+    Freed {
+        /// Pages written to free this one.
+        pages_written: u32,
+    },
+    /// A write was started; the page stays until it ends and [`crate::Policy::write_finished`] is called.
+    WriteStarted,
+    /// Cannot go now (extra references, I/O not allowed): it goes back to where it came from.
+    Kept,
+    /// Cannot go for long (no swap slot, dirty file page, write refused): it goes back as active.
+    Refused,
+}
+
+/// A 2 MiB-aligned stretch of virtual memory, the unit of a second-level page-table entry; unique over all address
+/// spaces of a front-end. Only equality and hash matter.
+pub type RegionKey = u64;
+
+/// Called by [`Memory::walk`] for what a page-table walk meets.
+pub trait Walk {
+    /// Whether to look at the entries of this region. `region_accessed` is the accessed bit of the second-level entry,
+    /// which the memory clears when it is asked for (`None`: the machine has no such bit); `forced` means that the
+    /// address space joined after the last complete walk.
+    fn enters(&mut self, region: RegionKey, region_accessed: Option<bool>, forced: bool) -> bool;
+    /// Whether pages of this lruvec and type are of interest; their accessed bit is only cleared if so.
+    fn eligible(&mut self, page: PageId) -> bool;
+    /// A present page whose accessed bit was set and has been cleared.
+    fn young(&mut self, page: PageId);
+    /// The region is done: `entries` slots looked at, `young` of them reported by [`Walk::young`].
+    fn leaves(&mut self, region: RegionKey, entries: u32, young: u32);
+}
+
+/// Called by [`Memory::look_around`] for the neighbours of a page.
+pub trait LookAround {
+    /// Whether the neighbour counts; its accessed bit is only cleared if so.
+    fn eligible(&mut self, page: PageId) -> bool;
+    /// A neighbour whose accessed bit was set and has been cleared.
+    fn young(&mut self, page: PageId);
+}
+
+/// What [`Memory::look_around`] saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbourhood {
+    /// The region that the page lies in.
+    pub region: RegionKey,
+    /// Entries in the window, the page itself included (1..=64).
+    pub entries: u32,
+    /// Entries that were young, the page itself included (at least 1).
+    pub young: u32,
+}
+
+/// The memory below a policy: accessed bits, page tables, contents, eviction.
+///
+/// Implemented by the trace replay, the simulated machine, the page cache and the pager. Methods with a default are
+/// those that a memory without mappings (a page cache) does not need.
+pub trait Memory {
+    /// Tests and clears the accessed bit of every mapping of `page`. Mappings without recency never count.
+    fn take_references(&mut self, page: PageId) -> References;
+
+    /// Whether at least one page-table entry maps the page.
+    fn is_mapped(&self, page: PageId) -> bool {
+        let _ = page;
+        false
+    }
+
+    /// What the page's contents are doing.
+    #[inline]
+    fn io_state(&self, page: PageId) -> IoState {
+        let _ = page;
+        IoState::CLEAN
+    }
+
+    /// Unmaps, writes if necessary and frees the page, leaving `shadow` in its slot.
+    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction;
+
+    /// Looks at the up to 64 page-table entries around the one through which `page` was just found young
+    /// (spec: mglru §8). `None` where there are no page tables or the window is one page.
+    fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
+        let _ = (page, visitor);
+        None
+    }
+
+    /// Walks the page tables of all address spaces that belong to the lruvec's group (spec: mglru §7).
+    /// Returns false if page-table walks are not available here.
+    fn walk<V: Walk>(&mut self, lruvec: LruvecId, visitor: &mut V) -> bool {
+        let _ = (lruvec, visitor);
+        false
+    }
+
+    /// Swap space, in pages, that the group of this lruvec may still use; 0 without swap.
+    fn free_swap(&self, lruvec: LruvecId) -> u64 {
+        let _ = lruvec;
+        0
+    }
+
+    /// The front-end's time in nanoseconds, for the birth of generations. Any monotonic unit does.
+    fn now(&self) -> u64 {
+        0
+    }
+}

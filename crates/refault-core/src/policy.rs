@@ -1,0 +1,116 @@
+//! What a front-end may ask of a policy.
+//!
+//! The order of one missing page is fixed, because it decides distances (spec: overview §4.6): room is made first
+//! ([`Policy::reclaim`], which cannot pick the page that is coming), then the page is admitted with the shadow of its
+//! slot ([`Policy::admit`]), then the access itself happens (an accessed bit, or [`Policy::accessed`]).
+
+use crate::counters::Counters;
+use crate::memory::Memory;
+use crate::page::{LruvecId, PageId, PageType, Shadow};
+
+/// How a policy learns of hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HitReport {
+    /// Of accesses through file descriptors by [`Policy::accessed`]; of accesses through mappings only by the
+    /// accessed bit, when it asks [`Memory`]. The policies of real kernels.
+    Kernel,
+    /// Only by the accessed bit, whatever the kind of access (Clock).
+    AccessedBit,
+    /// Of each hit by [`Policy::accessed`] (textbook LRU and its relatives): only a simulator can do that.
+    EachAccess,
+    /// Of nothing (FIFO).
+    Never,
+}
+
+/// How a page comes in.
+#[derive(Clone, Copy, Debug)]
+pub struct Admission {
+    /// Anonymous or file.
+    pub page_type: PageType,
+    /// The lruvec the page is charged to.
+    pub lruvec: LruvecId,
+    /// The page is brought in by a page fault on a mapping with recency.
+    pub in_fault: bool,
+    /// The insertion overwrites the slot: the shadow is lost without being looked at.
+    pub overwrites: bool,
+    /// The page keeps its swap slot (it is in the swap cache). False on synchronous swap devices.
+    pub keeps_slot: bool,
+    /// What the slot held, if the page was evicted before.
+    pub shadow: Option<Shadow>,
+}
+
+/// A request to free pages because a limit was reached.
+#[derive(Clone, Copy, Debug)]
+pub struct ReclaimRequest {
+    /// The lruvec of the group whose limit was reached; its whole subtree is reclaimed from.
+    pub target: LruvecId,
+    /// Pages wanted. Policies may free more (they work in batches) or fewer.
+    pub goal: u32,
+    /// The page for which room is made, if known. Only textbook policies with ghost lists look at it.
+    pub incoming: Option<PageId>,
+}
+
+/// One generation of an lruvec, oldest first, as the kernel's debugging interface lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GenerationSize {
+    /// Sequence number.
+    pub seq: u64,
+    /// Time of creation, in the front-end's clock.
+    pub birth: u64,
+    /// Pages by type (anon, file).
+    pub pages: [u64; 2],
+}
+
+/// Decides which pages stay. See the module for the order of calls.
+///
+/// Cost: every method but `reclaim` is O(1); `reclaim` is amortised O(1) a page freed for the textbook policies and
+/// as the kernels' for theirs.
+pub trait Policy {
+    /// How this policy learns of hits.
+    const HITS: HitReport;
+
+    /// Pages to ask for when one page must be freed: 1 for policies that evict one by one, 32 for the kernels'.
+    fn reclaim_goal(&self) -> u32 {
+        1
+    }
+
+    /// A page was brought in. It must not be resident already.
+    fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, memory: &mut M);
+
+    /// A resident page was accessed (see [`Policy::HITS`] for when this is called). The first access, the one that
+    /// brought the page in, is reported too for [`HitReport::Kernel`], and is not for [`HitReport::EachAccess`].
+    fn accessed<M: Memory>(&mut self, page: PageId, memory: &mut M) {
+        let _ = (page, memory);
+    }
+
+    /// A resident page is gone for other reasons than eviction (unmapped, truncated). No shadow is left.
+    fn freed(&mut self, page: PageId);
+
+    /// The write of a page whose eviction answered [`crate::memory::Eviction::WriteStarted`] has ended.
+    fn write_finished(&mut self, page: PageId) {
+        let _ = page;
+    }
+
+    /// Frees pages through [`Memory::evict`] and returns how many were freed.
+    fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32;
+
+    /// Tells the policy that memory now has this many page ids (it only grows).
+    fn grow(&mut self, pages: usize);
+
+    /// Tells the policy how many pages may be resident. Called before the first page and at each change of the limit.
+    fn set_capacity(&mut self, pages: usize) {
+        let _ = pages;
+    }
+
+    /// What happened so far, in the field's own names. The front-end adds what only it can count (faults, swap I/O).
+    fn counters(&self) -> Counters;
+
+    /// The generations of an lruvec, oldest first; empty for policies without generations.
+    fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize> {
+        let _ = lruvec;
+        Vec::new()
+    }
+
+    /// Bytes of metadata the policy holds, for the price list in the documentation.
+    fn metadata_bytes(&self) -> usize;
+}

@@ -1,0 +1,426 @@
+//! The memory under a trace: one address space, one file, swap; a byte a page, no time.
+//!
+//! Each page is mapped at most once: an anonymous page by being resident, a file page by its first access through the
+//! mapping. Hits on mapped pages set the accessed bit of the entry and of its 2 MiB region, as hardware does.
+//! File pages are clean when reclaim looks at them: a write through a descriptor is taken to have been written back in
+//! time. Anonymous pages are dirty unless they still have a swap slot with the same contents, which only asynchronous
+//! swap devices leave them (spec: overview §10).
+
+use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, References, Walk};
+use refault_core::{Counters, LruvecId, PageId, Shadow};
+
+use crate::layout::{Layout, REGION_PAGES};
+
+/// Where anonymous pages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swap {
+    /// Slots. 0 means that anonymous memory cannot be evicted.
+    pub pages: u64,
+    /// The device answers at once (zram, RAM disk): a page read back gives up its slot, so it is written again when it
+    /// is evicted again. Otherwise it keeps the slot until it is written to.
+    pub synchronous: bool,
+}
+
+impl Default for Swap {
+    fn default() -> Swap {
+        Swap { pages: u64::from(u32::MAX), synchronous: true }
+    }
+}
+
+/// Entries a window of [`Memory::look_around`] has at most.
+const WINDOW: u64 = 64;
+
+mod bits {
+    /// The page is in memory.
+    pub const RESIDENT: u8 = 1;
+    /// A page-table entry maps it.
+    pub const MAPPED: u8 = 2;
+    /// The entry's accessed bit.
+    pub const YOUNG: u8 = 4;
+    /// The contents differ from the slot or file.
+    pub const DIRTY: u8 = 8;
+    /// A swap slot holds a copy.
+    pub const SLOT: u8 = 16;
+    /// The page was in memory before.
+    pub const SEEN: u8 = 32;
+}
+
+/// See the module.
+pub struct FlatMemory {
+    state: Vec<u8>,
+    shadows: Vec<u64>,
+    /// Accessed bits of the regions.
+    region_young: Vec<bool>,
+    /// Region of each id where it is not `id / 512`.
+    region_of: Option<Vec<u32>>,
+    /// Address of each id, where ids are not addresses.
+    addresses: Option<Vec<u64>>,
+    /// The mapping of each type: ids and addresses.
+    mappings: [Mapping; 2],
+    file_base: PageId,
+    resident: usize,
+    swap: Swap,
+    slots_used: u64,
+    now: u64,
+    /// A complete walk has visited the address space.
+    walked: bool,
+    counters: Counters,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Mapping {
+    /// Ids that lie in it: `ids.start..ids.end`.
+    ids: std::ops::Range<PageId>,
+    /// Addresses in pages.
+    span: std::ops::Range<u64>,
+}
+
+impl FlatMemory {
+    /// Empty memory for the pages of a layout.
+    pub fn new(layout: &Layout, swap: Swap) -> FlatMemory {
+        let ids = layout.ids();
+        let sparse = layout.is_sparse();
+        let addresses = sparse.then(|| (0..ids as PageId).map(|id| address_or_gap(layout, id)).collect::<Vec<_>>());
+        let regions = match &addresses {
+            None => ids.div_ceil(REGION_PAGES as usize),
+            Some(_) => 0,
+        };
+        let (region_of, regions) = match &addresses {
+            None => (None, regions),
+            Some(addresses) => {
+                let (table, count) = number_regions(addresses);
+                (Some(table), count)
+            }
+        };
+        let file_base = layout.file_base();
+        let mapping = |first: PageId, end: PageId, distinct: u64| {
+            if distinct == 0 { Mapping::default() } else { Mapping { ids: first..end, span: layout.mapping(first) } }
+        };
+        FlatMemory {
+            state: vec![0; ids],
+            shadows: Vec::new(),
+            region_young: vec![false; regions],
+            region_of,
+            addresses,
+            mappings: [
+                mapping(0, file_base, layout.distinct_anon()),
+                mapping(file_base, ids as PageId, layout.distinct_file()),
+            ],
+            file_base,
+            resident: 0,
+            swap,
+            slots_used: 0,
+            now: 0,
+            walked: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Pages in memory.
+    #[inline]
+    pub fn resident(&self) -> usize {
+        self.resident
+    }
+
+    /// Whether the id is a file page's.
+    #[inline]
+    pub fn is_file(&self, page: PageId) -> bool {
+        page >= self.file_base
+    }
+
+    /// Whether the page is in memory.
+    #[inline]
+    pub fn is_resident(&self, page: PageId) -> bool {
+        self.state[page as usize] & bits::RESIDENT != 0
+    }
+
+    /// Whether the page was in memory at some time before.
+    #[inline]
+    pub fn was_seen(&self, page: PageId) -> bool {
+        self.state[page as usize] & bits::SEEN != 0
+    }
+
+    /// Takes the shadow entry out of the page's slot.
+    #[inline]
+    pub fn take_shadow(&mut self, page: PageId) -> Option<Shadow> {
+        let shadow = self.shadows.get_mut(page as usize)?;
+        let word = std::mem::take(shadow);
+        (word != 0).then_some(Shadow(word))
+    }
+
+    /// An access through a page-table entry. Returns false if there is none; then nothing happened.
+    #[inline]
+    pub fn touch_mapped(&mut self, page: PageId, write: bool) -> bool {
+        let state = self.state[page as usize];
+        if state & bits::MAPPED == 0 {
+            return false;
+        }
+        let dirty = if write { bits::DIRTY } else { 0 };
+        self.state[page as usize] = state | bits::YOUNG | dirty;
+        let region = self.region(page);
+        self.region_young[region] = true;
+        if write && state & bits::SLOT != 0 {
+            self.release_slot(page);
+        }
+        true
+    }
+
+    /// Sets the accessed bit whatever the kind of access: for policies that know no kinds. False if not resident.
+    #[inline]
+    pub fn touch_any(&mut self, page: PageId) -> bool {
+        let state = self.state[page as usize];
+        if state & bits::RESIDENT == 0 {
+            return false;
+        }
+        self.state[page as usize] = state | bits::YOUNG;
+        true
+    }
+
+    /// A resident page gets an entry in the page table, young (a minor fault).
+    pub fn map(&mut self, page: PageId, write: bool) {
+        self.state[page as usize] |= bits::MAPPED;
+        self.touch_mapped(page, write);
+    }
+
+    /// Brings a page in. Not mapped, not accessed yet.
+    #[inline]
+    pub fn insert(&mut self, page: PageId) {
+        debug_assert!(!self.is_resident(page));
+        let slot = self.state[page as usize] & bits::SLOT;
+        self.state[page as usize] = bits::RESIDENT | bits::SEEN | slot;
+        self.resident += 1;
+        if slot != 0 && self.swap.synchronous {
+            self.release_slot(page);
+        }
+    }
+
+    /// Whether swapped-in pages keep their slot.
+    pub fn keeps_slots(&self) -> bool {
+        !self.swap.synchronous
+    }
+
+    /// Sets the clock that dates generations: the replay's access number.
+    #[inline]
+    pub fn set_now(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    /// Swap I/O and file reads so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The counters, to add what the front-end knows.
+    pub fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    /// Bytes of metadata: state, shadows, tables of regions and addresses.
+    pub fn metadata_bytes(&self) -> usize {
+        self.state.capacity()
+            + self.shadows.capacity() * 8
+            + self.region_young.capacity()
+            + self.region_of.as_ref().map_or(0, |r| r.capacity() * 4)
+            + self.addresses.as_ref().map_or(0, |a| a.capacity() * 8)
+    }
+
+    fn release_slot(&mut self, page: PageId) {
+        self.state[page as usize] &= !bits::SLOT;
+        self.slots_used -= 1;
+    }
+
+    #[inline]
+    fn region(&self, page: PageId) -> usize {
+        match &self.region_of {
+            None => page as usize / REGION_PAGES as usize,
+            Some(table) => table[page as usize] as usize,
+        }
+    }
+
+    #[inline]
+    fn address(&self, page: PageId) -> u64 {
+        match &self.addresses {
+            None => u64::from(page),
+            Some(addresses) => addresses[page as usize],
+        }
+    }
+
+    fn mapping(&self, page: PageId) -> &Mapping {
+        &self.mappings[usize::from(self.is_file(page))]
+    }
+
+    /// First id of the mapping at or after an address.
+    fn id_at(&self, mapping: &Mapping, address: u64) -> PageId {
+        match &self.addresses {
+            None => address as PageId,
+            Some(addresses) => {
+                let ids = &addresses[mapping.ids.start as usize..mapping.ids.end as usize];
+                mapping.ids.start + ids.partition_point(|a| *a < address) as PageId
+            }
+        }
+    }
+
+    /// Clears the accessed bits of mapped pages in `ids` and reports them; returns how many there were.
+    fn harvest(
+        &mut self,
+        ids: std::ops::Range<PageId>,
+        mut eligible: impl FnMut(PageId) -> bool,
+        mut young: impl FnMut(PageId),
+    ) -> u32 {
+        const WANTED: u8 = bits::MAPPED | bits::YOUNG;
+        let mut found = 0;
+        for id in ids {
+            let state = self.state[id as usize];
+            if state & WANTED == WANTED && eligible(id) {
+                self.state[id as usize] = state & !bits::YOUNG;
+                found += 1;
+                young(id);
+            }
+        }
+        found
+    }
+}
+
+/// The address of an id, or for the unused ids below the first file page the one after the anonymous mapping.
+fn address_or_gap(layout: &Layout, id: PageId) -> u64 {
+    let anon_end = if layout.distinct_anon() == 0 { 0 } else { layout.mapping(0).end };
+    if id < layout.file_base() && u64::from(id) >= layout.distinct_anon() && layout.is_anon_sparse() {
+        anon_end
+    } else {
+        layout.address(id)
+    }
+}
+
+/// Numbers the 2 MiB regions that addresses (ascending) fall into.
+fn number_regions(addresses: &[u64]) -> (Vec<u32>, usize) {
+    let mut last = None;
+    let mut count = 0u32;
+    let table = addresses
+        .iter()
+        .map(|address| {
+            let region = address / REGION_PAGES;
+            if last != Some(region) {
+                last = Some(region);
+                count += 1;
+            }
+            count - 1
+        })
+        .collect();
+    (table, count as usize)
+}
+
+impl Memory for FlatMemory {
+    #[inline]
+    fn take_references(&mut self, page: PageId) -> References {
+        let state = self.state[page as usize];
+        self.state[page as usize] = state & !bits::YOUNG;
+        References { mappings: u32::from(state & bits::YOUNG != 0), executable: false, locked: false }
+    }
+
+    #[inline]
+    fn is_mapped(&self, page: PageId) -> bool {
+        self.state[page as usize] & bits::MAPPED != 0
+    }
+
+    #[inline]
+    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
+        let state = self.state[page as usize];
+        debug_assert!(state & bits::RESIDENT != 0);
+        let mut pages_written = 0;
+        let mut slot = state & bits::SLOT;
+        if !self.is_file(page) {
+            if slot == 0 {
+                if self.slots_used >= self.swap.pages {
+                    return Eviction::Refused;
+                }
+                self.slots_used += 1;
+                slot = bits::SLOT;
+                pages_written = 1;
+                self.counters.pswpout += 1;
+            } else if state & bits::DIRTY != 0 {
+                pages_written = 1;
+                self.counters.pswpout += 1;
+            }
+        }
+        self.state[page as usize] = bits::SEEN | slot;
+        self.resident -= 1;
+        if shadow != Shadow::NONE {
+            if self.shadows.is_empty() {
+                self.shadows.resize(self.state.len(), 0);
+            }
+            self.shadows[page as usize] = shadow.0;
+        }
+        Eviction::Freed { pages_written }
+    }
+
+    fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
+        if !self.is_mapped(page) {
+            return None;
+        }
+        let address = self.address(page);
+        let region = address / REGION_PAGES;
+        let mapping = self.mapping(page);
+        let mut start = mapping.span.start.max(region * REGION_PAGES);
+        let mut end = mapping.span.end.min((region + 1) * REGION_PAGES);
+        if end - start > WINDOW {
+            if address - start < WINDOW / 2 {
+                end = start + WINDOW;
+            } else if end - address < WINDOW / 2 {
+                start = end - WINDOW;
+            } else {
+                start = address - WINDOW / 2;
+                end = address + WINDOW / 2;
+            }
+        }
+        if end - start <= 1 {
+            return None;
+        }
+        let ids = self.id_at(mapping, start)..self.id_at(mapping, end);
+        let mut reported = Vec::new();
+        let young = self.harvest(ids, |id| id != page && visitor.eligible(id), |id| reported.push(id));
+        for id in reported {
+            visitor.young(id);
+        }
+        Some(Neighbourhood { region, entries: (end - start) as u32, young: young + 1 })
+    }
+
+    fn walk<V: Walk>(&mut self, _lruvec: LruvecId, visitor: &mut V) -> bool {
+        let forced = !std::mem::replace(&mut self.walked, true);
+        for index in 0..self.mappings.len() {
+            let mapping = self.mappings[index].clone();
+            let mut start = mapping.span.start;
+            while start < mapping.span.end {
+                let region = start / REGION_PAGES;
+                let end = ((region + 1) * REGION_PAGES).min(mapping.span.end);
+                let ids = self.id_at(&mapping, start)..self.id_at(&mapping, end);
+                // A region without a page has no page table; skip to the next page.
+                if ids.is_empty() {
+                    start = if ids.start < mapping.ids.end { self.address(ids.start) } else { mapping.span.end };
+                    continue;
+                }
+                let index = self.region(ids.start);
+                let accessed = std::mem::take(&mut self.region_young[index]);
+                if visitor.enters(region, Some(accessed), forced) {
+                    let mut reported = Vec::new();
+                    let young = self.harvest(ids, |id| visitor.eligible(id), |id| reported.push(id));
+                    for id in reported {
+                        visitor.young(id);
+                    }
+                    visitor.leaves(region, (end - start) as u32, young);
+                }
+                start = end;
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        self.swap.pages - self.slots_used
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        self.now
+    }
+}

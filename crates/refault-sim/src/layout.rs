@@ -1,0 +1,379 @@
+//! Which pages a trace has, and how page numbers become dense page ids.
+//!
+//! Ids keep the order of addresses: first the anonymous pages, then, from the next 2 MiB boundary, the file pages.
+//! Each type is one mapping from its lowest to its highest page number; a page's *region* is its 2 MiB of addresses.
+//! If the numbers of a type are dense enough, its ids are the page numbers less a constant; otherwise they are ranks
+//! (`sparse`), and addresses are looked up.
+//!
+//! Cost of the first pass: one bit a page number near a used one, one hash look-up an access at worst.
+
+use std::collections::HashMap;
+
+use refault_core::PageId;
+use refault_trace::{Entry, Kind};
+
+/// Pages of a 2 MiB region.
+pub const REGION_PAGES: u64 = 512;
+/// Page numbers a chunk of the first pass's bitmap covers.
+const CHUNK_PAGES: u64 = 1 << 15;
+/// Chunks found by index rather than by hash: page numbers below 2^32.
+const DIRECT_CHUNKS: usize = 1 << 17;
+/// A type is laid out densely while its span is at most this many times its distinct pages, plus a region.
+const DENSE_FACTOR: u64 = 8;
+
+/// An access with its page id: the bits of an [`Entry`] with the id in place of the page number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Access(u64);
+
+impl Access {
+    /// Which page.
+    #[inline]
+    pub const fn page(self) -> PageId {
+        self.0 as PageId
+    }
+
+    /// Whether it is written.
+    #[inline]
+    pub const fn write(self) -> bool {
+        self.0 & Entry::WRITE != 0
+    }
+
+    /// Anonymous, by descriptor, or through a file mapping.
+    #[inline]
+    pub const fn kind(self) -> Kind {
+        match self.0 >> Entry::KIND_SHIFT {
+            0 => Kind::Anon,
+            1 => Kind::Fd,
+            _ => Kind::Mapped,
+        }
+    }
+}
+
+type Chunk = Box<[u64; (CHUNK_PAGES / 64) as usize]>;
+
+/// The set of page numbers of one type.
+#[derive(Default)]
+struct PageSet {
+    direct: Vec<Option<Chunk>>,
+    far: HashMap<u64, Chunk>,
+    distinct: u64,
+    min: u64,
+    max: u64,
+}
+
+impl PageSet {
+    #[inline]
+    fn insert(&mut self, page: u64) {
+        let index = page / CHUNK_PAGES;
+        let chunk = if let Some(Some(chunk)) = self.direct.get_mut(index as usize) {
+            chunk
+        } else {
+            Self::chunk(&mut self.direct, &mut self.far, index)
+        };
+        let (word, bit) = ((page % CHUNK_PAGES / 64) as usize, 1u64 << (page % 64));
+        if chunk[word] & bit == 0 {
+            chunk[word] |= bit;
+            if self.distinct == 0 || page < self.min {
+                self.min = page;
+            }
+            self.max = self.max.max(page);
+            self.distinct += 1;
+        }
+    }
+
+    #[cold]
+    fn chunk<'a>(direct: &'a mut Vec<Option<Chunk>>, far: &'a mut HashMap<u64, Chunk>, index: u64) -> &'a mut Chunk {
+        let empty = || Box::new([0; (CHUNK_PAGES / 64) as usize]);
+        if (index as usize) < DIRECT_CHUNKS {
+            if direct.len() <= index as usize {
+                direct.resize_with(index as usize + 1, || None);
+            }
+            direct[index as usize].get_or_insert_with(empty)
+        } else {
+            far.entry(index).or_insert_with(empty)
+        }
+    }
+
+    /// All page numbers, ascending.
+    fn sorted(&self) -> Vec<u64> {
+        let mut chunks: Vec<(u64, &Chunk)> =
+            self.direct.iter().enumerate().filter_map(|(i, c)| Some((i as u64, c.as_ref()?))).collect();
+        chunks.extend(self.far.iter().map(|(i, c)| (*i, c)));
+        chunks.sort_unstable_by_key(|(i, _)| *i);
+        let mut pages = Vec::with_capacity(self.distinct as usize);
+        for (index, chunk) in chunks {
+            for (word, &bits) in chunk.iter().enumerate() {
+                let mut bits = bits;
+                while bits != 0 {
+                    pages.push(index * CHUNK_PAGES + word as u64 * 64 + u64::from(bits.trailing_zeros()));
+                    bits &= bits - 1;
+                }
+            }
+        }
+        pages
+    }
+}
+
+/// The first pass over a trace.
+#[derive(Default)]
+pub struct LayoutBuilder {
+    anon: PageSet,
+    file: PageSet,
+    accesses: u64,
+    fd_accesses: u64,
+    mapped_accesses: u64,
+    writes: u64,
+}
+
+impl LayoutBuilder {
+    /// An empty trace.
+    pub fn new() -> LayoutBuilder {
+        LayoutBuilder::default()
+    }
+
+    /// Looks at the next accesses. Entries of undefined kind count as mapped file pages.
+    pub fn observe(&mut self, entries: &[Entry]) {
+        self.accesses += entries.len() as u64;
+        for entry in entries {
+            self.writes += u64::from(entry.write());
+            match entry.kind() {
+                Some(Kind::Anon) => self.anon.insert(entry.page()),
+                Some(Kind::Fd) => {
+                    self.fd_accesses += 1;
+                    self.file.insert(entry.page());
+                }
+                _ => {
+                    self.mapped_accesses += 1;
+                    self.file.insert(entry.page());
+                }
+            }
+        }
+    }
+
+    /// The layout. Fails if there are more pages than ids (2^32 - 512).
+    pub fn finish(self) -> Result<Layout, LayoutError> {
+        let anon = Placement::new(&self.anon, 0);
+        let file_base = anon.end().next_multiple_of(REGION_PAGES);
+        let file = Placement::new(&self.file, file_base);
+        let ids = file.end();
+        if ids > u64::from(u32::MAX) - REGION_PAGES {
+            return Err(LayoutError { pages: self.anon.distinct + self.file.distinct });
+        }
+        Ok(Layout {
+            anon,
+            file,
+            ids: ids as usize,
+            file_base: file_base as PageId,
+            accesses: self.accesses,
+            fd_accesses: self.fd_accesses,
+            mapped_accesses: self.mapped_accesses,
+            writes: self.writes,
+        })
+    }
+}
+
+/// More distinct pages than page ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutError {
+    /// Distinct pages found.
+    pub pages: u64,
+}
+
+impl std::fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} distinct pages are more than the 4 billion this build can address", self.pages)
+    }
+}
+
+impl std::error::Error for LayoutError {}
+
+/// Where the pages of one type lie.
+#[derive(Debug, Default)]
+struct Placement {
+    distinct: u64,
+    first_id: u64,
+    /// Dense: the page number of `first_id`, a multiple of [`REGION_PAGES`].
+    origin: u64,
+    /// The page number after the last.
+    page_end: u64,
+    /// Lowest page number.
+    page_start: u64,
+    ids: u64,
+    sparse: Option<Sparse>,
+}
+
+#[derive(Debug, Default)]
+struct Sparse {
+    /// Page number of each id, ascending.
+    pages: Vec<u64>,
+    ids: HashMap<u64, u32>,
+}
+
+impl Placement {
+    fn new(set: &PageSet, first_id: u64) -> Placement {
+        if set.distinct == 0 {
+            return Placement { first_id, ..Placement::default() };
+        }
+        let origin = set.min / REGION_PAGES * REGION_PAGES;
+        let span = set.max + 1 - origin;
+        let dense = span <= set.distinct.saturating_mul(DENSE_FACTOR) + REGION_PAGES;
+        let (ids, sparse) = if dense {
+            (span, None)
+        } else {
+            let pages = set.sorted();
+            let ids = pages.iter().enumerate().map(|(id, page)| (*page, id as u32)).collect();
+            (set.distinct, Some(Sparse { pages, ids }))
+        };
+        Placement { distinct: set.distinct, first_id, origin, page_start: set.min, page_end: set.max + 1, ids, sparse }
+    }
+
+    fn end(&self) -> u64 {
+        self.first_id + self.ids
+    }
+
+    #[inline]
+    fn id(&self, page: u64) -> u64 {
+        match &self.sparse {
+            None => page.wrapping_sub(self.origin).wrapping_add(self.first_id),
+            Some(sparse) => self.first_id + u64::from(sparse.ids[&page]),
+        }
+    }
+
+    /// Address of a page number, before the types are told apart.
+    fn offset(&self, page: u64) -> u64 {
+        if self.sparse.is_some() { page } else { page - self.origin }
+    }
+
+    fn page(&self, id: u64) -> u64 {
+        match &self.sparse {
+            None => id - self.first_id + self.origin,
+            Some(sparse) => sparse.pages[(id - self.first_id) as usize],
+        }
+    }
+}
+
+/// Which pages a trace has and where they lie; counts of the first pass.
+#[derive(Debug)]
+pub struct Layout {
+    anon: Placement,
+    file: Placement,
+    ids: usize,
+    file_base: PageId,
+    accesses: u64,
+    fd_accesses: u64,
+    mapped_accesses: u64,
+    writes: u64,
+}
+
+impl Layout {
+    /// Page ids are below this. Some of them may not occur in the trace.
+    pub fn ids(&self) -> usize {
+        self.ids
+    }
+
+    /// Ids from here on are file pages.
+    pub fn file_base(&self) -> PageId {
+        self.file_base
+    }
+
+    /// Distinct pages of both types.
+    pub fn distinct_pages(&self) -> u64 {
+        self.anon.distinct + self.file.distinct
+    }
+
+    /// Distinct anonymous pages.
+    pub fn distinct_anon(&self) -> u64 {
+        self.anon.distinct
+    }
+
+    /// Distinct file pages.
+    pub fn distinct_file(&self) -> u64 {
+        self.file.distinct
+    }
+
+    /// Accesses seen by the first pass.
+    pub fn accesses(&self) -> u64 {
+        self.accesses
+    }
+
+    /// Accesses by `read()` and `write()`.
+    pub fn fd_accesses(&self) -> u64 {
+        self.fd_accesses
+    }
+
+    /// Accesses through file mappings.
+    pub fn mapped_accesses(&self) -> u64 {
+        self.mapped_accesses
+    }
+
+    /// Writes of any kind.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Whether regions must be looked up because some type is sparse.
+    pub fn is_sparse(&self) -> bool {
+        self.anon.sparse.is_some() || self.file.sparse.is_some()
+    }
+
+    /// Whether the anonymous ids are ranks rather than addresses.
+    pub fn is_anon_sparse(&self) -> bool {
+        self.anon.sparse.is_some()
+    }
+
+    /// The page number of an id that occurs in the trace.
+    pub fn page_number(&self, id: PageId) -> u64 {
+        self.placement(id).page(u64::from(id))
+    }
+
+    /// The addresses, in pages, of the mapping that holds an id: `start..end`, in the units of [`Layout::address`].
+    pub fn mapping(&self, id: PageId) -> std::ops::Range<u64> {
+        let placement = self.placement(id);
+        let shift = self.address_shift(id);
+        placement.offset(placement.page_start) + shift..placement.offset(placement.page_end) + shift
+    }
+
+    /// The address of an id, in pages; ascending with ids, unique over both types. Region = address / 512.
+    /// Where nothing is sparse it is the id itself.
+    pub fn address(&self, id: PageId) -> u64 {
+        let placement = self.placement(id);
+        placement.offset(placement.page(u64::from(id))) + self.address_shift(id)
+    }
+
+    /// Whether the trace's entries are accesses as they stand: every page number is its id.
+    pub fn is_identity(&self) -> bool {
+        !self.is_sparse()
+            && (self.anon.distinct == 0 || self.anon.origin == 0)
+            && (self.file.distinct == 0 || self.file.origin == u64::from(self.file_base))
+    }
+
+    /// Turns entries into accesses, appended to `out`. Every entry must have been observed.
+    pub fn translate(&self, entries: &[Entry], out: &mut Vec<Access>) {
+        let flags = !Entry::MAX_PAGE;
+        if self.is_identity() {
+            out.extend(entries.iter().map(|e| Access(e.0)));
+        } else if self.is_sparse() {
+            out.extend(entries.iter().map(|e| {
+                let placement = if e.0 >> Entry::KIND_SHIFT == 0 { &self.anon } else { &self.file };
+                Access((e.0 & flags) | placement.id(e.page()))
+            }));
+        } else {
+            let delta = |p: &Placement| p.first_id.wrapping_sub(p.origin);
+            let deltas = [delta(&self.anon), delta(&self.file)];
+            out.extend(entries.iter().map(|e| {
+                let delta = deltas[usize::from(e.0 >> Entry::KIND_SHIFT != 0)];
+                Access((e.0 & flags) | e.page().wrapping_add(delta))
+            }));
+        }
+    }
+
+    fn placement(&self, id: PageId) -> &Placement {
+        if id < self.file_base { &self.anon } else { &self.file }
+    }
+
+    /// File addresses start above the anonymous ones, on a region boundary.
+    fn address_shift(&self, id: PageId) -> u64 {
+        if id < self.file_base { 0 } else { self.anon.offset(self.anon.page_end).next_multiple_of(REGION_PAGES) }
+    }
+}

@@ -1,0 +1,195 @@
+//! A trace against a policy under a memory limit, with the order of events of a memory cgroup's limit reclaim
+//! (spec: overview §4.6).
+//!
+//! One missing page: room is made, the slot's shadow is taken, the page is admitted, then accessed. The limit is
+//! exceeded only when nothing can be evicted at all, which [`Counters::limit_overruns`] counts.
+
+use refault_core::policy::{Admission, HitReport, ReclaimRequest};
+use refault_core::{Counters, PageId, PageType, Policy};
+use refault_trace::Kind;
+
+use crate::flat_memory::{FlatMemory, Swap};
+use crate::layout::{Access, Layout};
+
+/// Fruitless reclaims after which the limit is given up for one page (the kernel would kill a task).
+const RECLAIM_RETRIES: u32 = 16;
+
+/// What a replay may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Pages that may be resident, at least 1.
+    pub memory_pages: usize,
+    /// Where anonymous pages go.
+    pub swap: Swap,
+}
+
+/// What came out of a replay.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Accesses replayed.
+    pub accesses: u64,
+    /// Accesses that found their page in memory.
+    pub hits: u64,
+    /// Accesses that did not, first touches included.
+    pub misses: u64,
+    /// The policy's and the memory's counters.
+    pub counters: Counters,
+    /// Pages in memory at the end.
+    pub resident: usize,
+}
+
+/// A policy, its memory and its limit. Feed it blocks of accesses; ask it for the outcome at any time.
+pub struct Replay<P: Policy> {
+    policy: P,
+    memory: FlatMemory,
+    limit: usize,
+    accesses: u64,
+    misses: u64,
+    last_fd_page: PageId,
+}
+
+impl<P: Policy> Replay<P> {
+    /// Empty memory with a policy over it.
+    pub fn new(layout: &Layout, mut policy: P, limits: Limits) -> Replay<P> {
+        policy.grow(layout.ids());
+        policy.set_capacity(limits.memory_pages);
+        Replay {
+            policy,
+            memory: FlatMemory::new(layout, limits.swap),
+            limit: limits.memory_pages,
+            accesses: 0,
+            misses: 0,
+            last_fd_page: refault_core::page::NO_PAGE,
+        }
+    }
+
+    /// Replays the next accesses.
+    pub fn run(&mut self, block: &[Access]) {
+        match P::HITS {
+            HitReport::Kernel => block.iter().for_each(|a| self.kernel_access(*a)),
+            HitReport::AccessedBit => block.iter().for_each(|a| {
+                if !self.memory.touch_any(a.page()) {
+                    self.miss(*a);
+                }
+            }),
+            HitReport::EachAccess => block.iter().for_each(|a| {
+                if self.memory.is_resident(a.page()) {
+                    self.policy.accessed(a.page(), &mut self.memory);
+                } else {
+                    self.miss(*a);
+                }
+            }),
+            HitReport::Never => block.iter().for_each(|a| {
+                if !self.memory.is_resident(a.page()) {
+                    self.miss(*a);
+                }
+            }),
+        }
+        self.accesses += block.len() as u64;
+    }
+
+    /// What happened so far.
+    pub fn outcome(&self) -> Outcome {
+        let mut counters = self.policy.counters();
+        counters.add(self.memory.counters());
+        Outcome {
+            accesses: self.accesses,
+            hits: self.accesses - self.misses,
+            misses: self.misses,
+            counters,
+            resident: self.memory.resident(),
+        }
+    }
+
+    /// The policy, to look at its state.
+    pub fn policy(&self) -> &P {
+        &self.policy
+    }
+
+    /// The memory, to look at its state.
+    pub fn memory(&self) -> &FlatMemory {
+        &self.memory
+    }
+
+    /// An access as the kernel treats it: through a mapping only bits are set, through a descriptor the policy is told.
+    #[inline]
+    fn kernel_access(&mut self, access: Access) {
+        let page = access.page();
+        if access.kind() != Kind::Fd {
+            if !self.memory.touch_mapped(page, access.write()) {
+                self.fault(access);
+            }
+            return;
+        }
+        if !self.memory.is_resident(page) {
+            self.miss(access);
+        }
+        self.fd_access(page, access.write());
+    }
+
+    /// Reads mark the page accessed unless the read before was of the same page; writes do not (spec: classic §3).
+    #[inline]
+    fn fd_access(&mut self, page: PageId, write: bool) {
+        if !write && page != self.last_fd_page {
+            self.last_fd_page = page;
+            self.policy.accessed(page, &mut self.memory);
+        }
+    }
+
+    /// No page-table entry: a minor fault on a cached file page, or a miss.
+    fn fault(&mut self, access: Access) {
+        if !self.memory.is_resident(access.page()) {
+            self.miss(access);
+        }
+        self.memory.map(access.page(), access.write());
+    }
+
+    /// Brings a page in (spec: overview §4.6, steps 2–5).
+    #[inline]
+    fn miss(&mut self, access: Access) {
+        let page = access.page();
+        self.misses += 1;
+        if self.memory.resident() >= self.limit {
+            self.make_room(page);
+        }
+        let kernel = P::HITS == HitReport::Kernel;
+        let file = self.memory.is_file(page);
+        let overwrites = access.write() && access.kind() == Kind::Fd;
+        let refault = self.memory.was_seen(page);
+        let shadow = if kernel { self.memory.take_shadow(page) } else { None };
+        let counters = self.memory.counters_mut();
+        if file {
+            counters.file_reads += u64::from(!overwrites);
+        } else {
+            counters.pswpin += u64::from(refault);
+        }
+        counters.pgmajfault += u64::from(access.kind() != Kind::Fd && (file || refault));
+        let admission = Admission {
+            page_type: if file { PageType::File } else { PageType::Anon },
+            lruvec: 0,
+            in_fault: access.kind() != Kind::Fd,
+            overwrites,
+            keeps_slot: !file && refault && self.memory.keeps_slots(),
+            shadow: if overwrites { None } else { shadow },
+        };
+        self.policy.admit(page, &admission, &mut self.memory);
+        self.memory.insert(page);
+    }
+
+    #[cold]
+    fn make_room(&mut self, incoming: PageId) {
+        self.memory.set_now(self.accesses);
+        let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_goal(), incoming: Some(incoming) };
+        let mut fruitless = 0;
+        while self.memory.resident() >= self.limit {
+            self.memory.counters_mut().limit_hits += 1;
+            if self.policy.reclaim(&request, &mut self.memory) == 0 {
+                fruitless += 1;
+                if fruitless > RECLAIM_RETRIES {
+                    self.memory.counters_mut().limit_overruns += 1;
+                    return;
+                }
+            }
+        }
+    }
+}
