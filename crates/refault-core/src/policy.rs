@@ -39,6 +39,16 @@ pub struct Admission {
     pub shadow: Option<Shadow>,
 }
 
+/// How proactive sorting of the lists works on one page: the kernels changed it (spec: lru_sort §4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortRule {
+    /// Up to 6.x: prioritising marks the page accessed, so an inactive page moves at the second time.
+    MarkAccessed,
+    /// 7.0 and later: prioritising activates the page at once.
+    #[default]
+    Activate,
+}
+
 /// A request to free pages because a limit was reached.
 #[derive(Clone, Copy, Debug)]
 pub struct ReclaimRequest {
@@ -85,6 +95,30 @@ pub trait Policy {
 
     /// A resident page is gone for other reasons than eviction (unmapped, truncated). No shadow is left.
     fn freed(&mut self, page: PageId);
+
+    /// The monitor found a resident page hot: move it away from the eviction end as `rule` says
+    /// (spec: lru_sort §4). Policies without a meaning for it ignore it, which is the default.
+    fn prioritise<M: Memory>(&mut self, page: PageId, rule: SortRule, memory: &mut M) {
+        let _ = (page, rule, memory);
+    }
+
+    /// The monitor found a resident page cold: move it towards the eviction end as `rule` says
+    /// (spec: lru_sort §4). Policies without a meaning for it ignore it, which is the default.
+    fn deprioritise<M: Memory>(&mut self, page: PageId, rule: SortRule, memory: &mut M) {
+        let _ = (page, rule, memory);
+    }
+
+    /// Whether [`Policy::prioritise`] and [`Policy::deprioritise`] do anything here; a front-end refuses sorting schemes
+    /// otherwise.
+    fn sorts(&self) -> bool {
+        false
+    }
+
+    /// Pages on the active and on the inactive lists, both types together, for the goals that balance them
+    /// (spec: damos §7.3). `None` without such lists.
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        None
+    }
 
     /// The write of a page whose eviction answered [`crate::memory::Eviction::WriteStarted`] has ended.
     fn write_finished(&mut self, page: PageId) {
