@@ -4,10 +4,12 @@
 //! [`Access`]es to a [`Replay`], which owns a [`FlatMemory`] and a policy and keeps the limit as a memory cgroup does.
 #![forbid(unsafe_code)]
 
+pub mod experiment;
 pub mod flat_memory;
 pub mod layout;
 pub mod replay;
 
+pub use experiment::Experiment;
 pub use flat_memory::FlatMemory;
 pub use layout::{Access, Layout, LayoutBuilder};
 pub use replay::{Limits, Outcome, Replay};
