@@ -16,13 +16,17 @@
 //! Pages are dense `u32` indices chosen by the front-end, lists are linked through arrays by index.
 #![forbid(unsafe_code)]
 
+pub mod classic;
 pub mod counters;
 pub mod list;
 pub mod memory;
 pub mod page;
 pub mod policy;
+pub mod reclaim;
 pub mod textbook;
+pub mod workingset;
 
+pub use classic::{Classic, ClassicParams};
 pub use counters::Counters;
 pub use memory::Memory;
 pub use page::{LruvecId, PageId, PageType, Shadow};

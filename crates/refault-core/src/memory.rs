@@ -144,6 +144,11 @@ pub trait Memory {
         0
     }
 
+    /// Whether there is swap at all, full or not.
+    fn has_swap(&self) -> bool {
+        self.free_swap(0) > 0
+    }
+
     /// The front-end's time in nanoseconds, for the birth of generations. Any monotonic unit does.
     fn now(&self) -> u64 {
         0

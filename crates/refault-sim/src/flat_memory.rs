@@ -419,6 +419,10 @@ impl Memory for FlatMemory {
         self.swap.pages - self.slots_used
     }
 
+    fn has_swap(&self) -> bool {
+        self.swap.pages > 0
+    }
+
     #[inline]
     fn now(&self) -> u64 {
         self.now

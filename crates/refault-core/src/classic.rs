@@ -1,0 +1,254 @@
+//! The classic two-list LRU: an active and an inactive list for each type, with refault detection.
+//!
+//! Pages start inactive; a second reference makes them active; the active lists are shrunk into the inactive ones when
+//! these run low or refaults say that the active set is stale. Two rules judge a refault: the mainline refault distance
+//! and the "Shadow LRU" redesign ([`RefaultRule`]).
+//!
+//! Invariants: every known page is on exactly one of its lruvec's four lists or waits in the batch of additions; ACTIVE
+//! of a listed page says which. Cost: 12 bytes a page id; admission and fd accesses O(1); reclaim as the kernel's.
+//!
+//! Source: spec: classic (profile C), workingset §3–§5 (profiles W and S), normative version 6.12.
+
+mod lruvec;
+mod params;
+mod refault;
+mod shrink;
+
+pub use params::{ClassicParams, RefaultRule};
+
+use crate::counters::Counters;
+use crate::memory::Memory;
+use crate::page::{LruvecId, PageId, PageType};
+use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
+use crate::reclaim::control::{ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, limit_reclaim};
+use crate::reclaim::record::{
+    ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, REFERENCED, SWAPCACHE,
+};
+use crate::reclaim::{CpuBatch, Hierarchy};
+use lruvec::Lruvec;
+
+/// See the module.
+pub struct Classic {
+    params: ClassicParams,
+    records: Vec<PageRecord>,
+    lruvecs: Vec<Lruvec>,
+    hierarchy: Hierarchy,
+    add_batch: CpuBatch,
+    activate_batch: CpuBatch,
+    /// Pages taken off a list for the batch stage, and what the stage left; kept to avoid allocation.
+    isolated: Vec<PageId>,
+    survivors: Vec<PageId>,
+    /// What the current pass found out before visiting lruvecs.
+    pass: shrink::Pass,
+    /// Whose shadow entries the current reclaim writes.
+    reclaim_target: LruvecId,
+    counters: Counters,
+}
+
+impl Classic {
+    /// An empty list system with one lruvec.
+    pub fn new(params: ClassicParams) -> Classic {
+        Classic {
+            add_batch: CpuBatch::new(params.batch),
+            activate_batch: CpuBatch::new(params.batch),
+            params,
+            records: Vec::new(),
+            lruvecs: vec![Lruvec::default()],
+            hierarchy: Hierarchy::new(),
+            isolated: Vec::new(),
+            survivors: Vec::new(),
+            pass: shrink::Pass::default(),
+            reclaim_target: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Adds an lruvec below `parent` (`None`: the root of another node) and returns its id.
+    pub fn add_lruvec(&mut self, parent: Option<LruvecId>) -> LruvecId {
+        self.lruvecs.push(Lruvec::default());
+        self.hierarchy.add(parent)
+    }
+
+    /// Sizes of inactive and active list of a type in one lruvec, without its children.
+    pub fn list_sizes(&self, lruvec: LruvecId, page_type: PageType) -> (u64, u64) {
+        let lruvec = &self.lruvecs[lruvec as usize];
+        (lruvec.size(page_type, false), lruvec.size(page_type, true))
+    }
+
+    /// Marks a page accessed through a descriptor (spec: classic §3).
+    #[inline]
+    pub fn mark_accessed(&mut self, page: PageId) {
+        let record = &mut self.records[page as usize];
+        if !record.has(REFERENCED) {
+            record.set(REFERENCED);
+        } else if !record.has(ACTIVE) {
+            record.clear(REFERENCED);
+            if record.has(LRU) {
+                record.clear(LRU);
+                record.set(IN_ACTIVATE);
+                if self.activate_batch.push(page) {
+                    self.drain_activations();
+                }
+            } else if record.has(IN_ADD) {
+                record.set(ACTIVE);
+            }
+            if self.params.rule == RefaultRule::Mainline {
+                let lruvec = self.records[page as usize].lruvec;
+                self.advance_age(lruvec, 1);
+            }
+        }
+    }
+
+    /// Moves an active page to the head of its inactive list without looking at references (spec: classic §12).
+    pub fn deactivate(&mut self, page: PageId) {
+        let record = &mut self.records[page as usize];
+        if !record.has(LRU) || !record.has(ACTIVE) {
+            return;
+        }
+        let (page_type, lruvec) = (record.page_type(), record.lruvec);
+        record.clear(ACTIVE | REFERENCED);
+        let lruvec = &mut self.lruvecs[lruvec as usize];
+        lruvec.list_mut(page_type, true).remove(&mut self.records, page);
+        lruvec.list_mut(page_type, false).push_head(&mut self.records, page);
+        self.counters.pgdeactivate += 1;
+    }
+
+    /// Puts what waits in this CPU's batches on the lists.
+    fn drain_batches(&mut self) {
+        self.drain_additions();
+        self.drain_activations();
+    }
+
+    fn drain_additions(&mut self) {
+        let pages = self.add_batch.take();
+        for &page in &pages {
+            let record = &mut self.records[page as usize];
+            record.clear(IN_ADD);
+            record.set(LRU);
+            let (page_type, active, lruvec) = (record.page_type(), record.has(ACTIVE), record.lruvec);
+            self.lruvecs[lruvec as usize].list_mut(page_type, active).push_head(&mut self.records, page);
+        }
+        self.add_batch.restore(pages);
+    }
+
+    fn drain_activations(&mut self) {
+        let pages = self.activate_batch.take();
+        for &page in &pages {
+            let record = &mut self.records[page as usize];
+            record.clear(IN_ACTIVATE);
+            record.set(LRU | ACTIVE);
+            let (page_type, lruvec) = (record.page_type(), record.lruvec);
+            let lruvec = &mut self.lruvecs[lruvec as usize];
+            lruvec.list_mut(page_type, false).remove(&mut self.records, page);
+            lruvec.list_mut(page_type, true).push_head(&mut self.records, page);
+            self.counters.pgactivate += 1;
+        }
+        self.activate_batch.restore(pages);
+    }
+}
+
+impl Policy for Classic {
+    const HITS: HitReport = HitReport::Kernel;
+
+    fn reclaim_goal(&self) -> u32 {
+        SWAP_CLUSTER_MAX
+    }
+
+    fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, memory: &mut M) {
+        let record = &mut self.records[page as usize];
+        debug_assert!(!record.has(KNOWN));
+        record.flags = IN_ADD;
+        record.lruvec = admission.lruvec;
+        if admission.page_type == PageType::File {
+            record.set(FILE);
+        }
+        if admission.keeps_slot {
+            record.set(SWAPCACHE);
+        }
+        if let Some(shadow) = admission.shadow
+            && !admission.overwrites
+        {
+            self.judge_refault(page, shadow, memory);
+        }
+        if self.add_batch.push(page) {
+            self.drain_additions();
+        }
+    }
+
+    #[inline]
+    fn accessed<M: Memory>(&mut self, page: PageId, _memory: &mut M) {
+        self.mark_accessed(page);
+    }
+
+    fn freed(&mut self, page: PageId) {
+        let record = self.records[page as usize];
+        if record.has(IN_ADD) {
+            self.add_batch.forget(page);
+        } else {
+            if record.has(IN_ACTIVATE) {
+                self.activate_batch.forget(page);
+            }
+            self.lruvecs[record.lruvec as usize]
+                .list_mut(record.page_type(), record.has(ACTIVE))
+                .remove(&mut self.records, page);
+        }
+        self.records[page as usize].flags = 0;
+    }
+
+    /// A page whose write has ended goes to the tail of its inactive list, to be freed next (spec: overview §5, end).
+    fn write_finished(&mut self, page: PageId) {
+        let record = &mut self.records[page as usize];
+        if !record.has(RECLAIM) || !record.has(LRU) {
+            return;
+        }
+        let (page_type, active, lruvec) = (record.page_type(), record.has(ACTIVE), record.lruvec);
+        record.clear(RECLAIM | ACTIVE);
+        let lruvec = &mut self.lruvecs[lruvec as usize];
+        lruvec.list_mut(page_type, active).remove(&mut self.records, page);
+        lruvec.list_mut(page_type, false).push_tail(&mut self.records, page);
+        self.counters.pgrotated += 1;
+    }
+
+    fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
+        let control = ScanControl::for_limit(request.target, request.goal);
+        self.reclaim_target = request.target;
+        limit_reclaim(self, control, memory) as u32
+    }
+
+    fn grow(&mut self, pages: usize) {
+        if pages > self.records.len() {
+            self.records.resize(pages, PageRecord::default());
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        self.records.capacity() * size_of::<PageRecord>() + self.lruvecs.capacity() * size_of::<Lruvec>()
+    }
+}
+
+impl ReclaimEngine for Classic {
+    fn hierarchy(&self) -> &Hierarchy {
+        &self.hierarchy
+    }
+
+    fn walk_position(&mut self, target: LruvecId) -> &mut usize {
+        &mut self.lruvecs[target as usize].walk_position
+    }
+
+    fn begin_pass<M: Memory>(&mut self, control: &mut ScanControl, memory: &mut M) {
+        self.prepare_pass(control, memory);
+    }
+
+    fn shrink_lruvec<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M) {
+        self.shrink(lruvec, control, memory);
+    }
+
+    fn end_attempt(&mut self, control: &ScanControl) {
+        let target = &mut self.lruvecs[control.target as usize];
+        target.snapshot = target.workingset_activate;
+    }
+}

@@ -1,0 +1,44 @@
+//! The state of one (memory cgroup, node) pair: four lists, the non-resident age, scan costs.
+
+use crate::list::List;
+use crate::page::PageType;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lruvec {
+    /// Inactive anon, active anon, inactive file, active file.
+    lists: [List; 4],
+    /// The clock of evictions (and activations) that refault distances are measured on, by type; the shared clock is
+    /// the first.
+    pub age: [u64; 2],
+    /// Recent cost of reclaiming each type (spec: classic §9).
+    pub cost: [u64; 2],
+    /// Activated refaults by type, descendants included.
+    pub workingset_activate: [u64; 2],
+    /// `workingset_activate` at the end of the last reclaim with this target.
+    pub snapshot: [u64; 2],
+    /// Where the shared walk below this target stopped.
+    pub walk_position: usize,
+}
+
+impl Lruvec {
+    #[inline]
+    pub fn list_mut(&mut self, page_type: PageType, active: bool) -> &mut List {
+        &mut self.lists[list_index(page_type, active)]
+    }
+
+    #[inline]
+    pub fn size(&self, page_type: PageType, active: bool) -> u64 {
+        self.lists[list_index(page_type, active)].len() as u64
+    }
+
+    pub fn total(&self) -> u64 {
+        self.lists.iter().map(|list| list.len() as u64).sum()
+    }
+}
+
+/// Lists in the order in which a visit takes them.
+#[inline]
+pub(super) const fn list_index(page_type: PageType, active: bool) -> usize {
+    page_type.index() * 2 + active as usize
+}

@@ -1,0 +1,316 @@
+//! Scan amounts and the shrinking of lists (spec: classic §6–§10).
+
+use crate::classic::lruvec::list_index;
+use crate::classic::{Classic, RefaultRule};
+use crate::counters::Counters;
+use crate::memory::{Memory, References};
+use crate::page::{LruvecId, PageId, PageType, Shadow};
+use crate::reclaim::batch_stage::{self, BatchEngine, Verdict, check_references};
+use crate::reclaim::control::{SWAP_CLUSTER_MAX, ScanControl};
+use crate::reclaim::record::{ACTIVE, FILE, LRU, PageRecord, WORKINGSET};
+
+/// How many times dearer than a rotation a page of I/O is.
+const IO_COST: u64 = 32;
+/// The ratio of inactive to active is set by the size in units of 1 GiB.
+const GIGABYTE_SHIFT: u32 = 18;
+
+/// What a pass finds out before it visits lruvecs (spec: classic §8).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pass {
+    /// Active lists that may be shrunk.
+    may_deactivate: [bool; 2],
+    /// Enough cold file pages that anonymous memory is left alone.
+    cache_trim: bool,
+    /// Costs as they were when the pass began.
+    cost: [u64; 2],
+}
+
+/// How a lruvec's scan is divided between the types.
+enum Balance {
+    FileOnly,
+    Equal,
+    Fractions { parts: [u64; 2], whole: u64 },
+}
+
+impl Classic {
+    /// List size of a type, descendants included.
+    pub(super) fn subtree_size(&self, lruvec: LruvecId, page_type: PageType, active: bool) -> u64 {
+        self.hierarchy
+            .subtree(lruvec)
+            .iter()
+            .map(|member| self.lruvecs[*member as usize].size(page_type, active))
+            .sum()
+    }
+
+    /// Whether the inactive list of a type is too small beside the active one (spec: classic §6).
+    fn inactive_is_low(&self, lruvec: LruvecId, page_type: PageType) -> bool {
+        let inactive = self.subtree_size(lruvec, page_type, false);
+        let active = self.subtree_size(lruvec, page_type, true);
+        let gigabytes = (inactive + active) >> GIGABYTE_SHIFT;
+        let ratio = if gigabytes > 0 { (10 * gigabytes).isqrt() } else { 1 };
+        inactive * ratio < active
+    }
+
+    pub(super) fn prepare_pass<M: Memory>(&mut self, control: &ScanControl, _memory: &mut M) {
+        let target = &self.lruvecs[control.target as usize];
+        let may_deactivate = PageType::ALL.map(|page_type| {
+            let t = page_type.index();
+            control.force_deactivate
+                || target.workingset_activate[t] != target.snapshot[t]
+                || self.inactive_is_low(control.target, page_type)
+        });
+        let inactive_file = self.subtree_size(control.target, PageType::File, false);
+        self.pass = Pass {
+            may_deactivate,
+            cache_trim: inactive_file >> control.priority != 0 && !may_deactivate[PageType::File.index()],
+            cost: target.cost,
+        };
+    }
+
+    fn balance<M: Memory>(&self, lruvec: LruvecId, control: &ScanControl, memory: &M) -> Balance {
+        let swappiness = u64::from(control.swappiness.unwrap_or(self.params.swappiness));
+        if !control.may_swap || memory.free_swap(lruvec) == 0 || (control.targeted && swappiness == 0) {
+            return Balance::FileOnly;
+        }
+        if control.priority == 0 && swappiness != 0 {
+            return Balance::Equal;
+        }
+        if self.pass.cache_trim {
+            return Balance::FileOnly;
+        }
+        let [anon_cost, file_cost] = self.pass.cost;
+        let total = anon_cost + file_cost;
+        let (anon_cost, file_cost) = (total + anon_cost, total + file_cost);
+        let total = anon_cost + file_cost;
+        let anon = swappiness * (total + 1) / (anon_cost + 1);
+        let file = (200 - swappiness) * (total + 1) / (file_cost + 1);
+        Balance::Fractions { parts: [anon, file], whole: anon + file }
+    }
+
+    /// Pages to scan of each list, in the order of [`list_index`] (spec: classic §9).
+    fn scan_amounts<M: Memory>(&self, lruvec: LruvecId, control: &ScanControl, memory: &M) -> [u64; 4] {
+        let balance = self.balance(lruvec, control, memory);
+        let mut amounts = [0; 4];
+        for page_type in PageType::ALL {
+            for active in [false, true] {
+                let scan = self.lruvecs[lruvec as usize].size(page_type, active) >> control.priority;
+                amounts[list_index(page_type, active)] = match balance {
+                    Balance::Equal => scan,
+                    Balance::FileOnly if page_type == PageType::File => scan,
+                    Balance::FileOnly => 0,
+                    Balance::Fractions { parts, whole } => scan * parts[page_type.index()] / whole.max(1),
+                };
+            }
+        }
+        amounts
+    }
+
+    /// Shrinks one lruvec (spec: classic §10).
+    pub(super) fn shrink<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M) {
+        const INACTIVE_ANON: usize = list_index(PageType::Anon, false);
+        const ACTIVE_ANON: usize = list_index(PageType::Anon, true);
+        const INACTIVE_FILE: usize = list_index(PageType::File, false);
+        const ACTIVE_FILE: usize = list_index(PageType::File, true);
+        let targets = self.scan_amounts(lruvec, control, memory);
+        let mut left = targets;
+        let mut reclaimed = 0;
+        while left[INACTIVE_ANON] + left[ACTIVE_FILE] + left[INACTIVE_FILE] > 0 {
+            for page_type in PageType::ALL {
+                for active in [false, true] {
+                    let list = list_index(page_type, active);
+                    let chunk = left[list].min(u64::from(SWAP_CLUSTER_MAX));
+                    if chunk == 0 {
+                        continue;
+                    }
+                    left[list] -= chunk;
+                    if !active {
+                        reclaimed += self.shrink_inactive(lruvec, page_type, chunk, control, memory);
+                    } else if self.pass.may_deactivate[page_type.index()] {
+                        self.shrink_active(lruvec, page_type, chunk, memory);
+                    } else {
+                        control.skipped_deactivate = true;
+                    }
+                }
+            }
+            if reclaimed < control.goal {
+                continue;
+            }
+            let anon = left[INACTIVE_ANON] + left[ACTIVE_ANON];
+            let file = left[INACTIVE_FILE] + left[ACTIVE_FILE];
+            if anon == 0 || file == 0 {
+                break;
+            }
+            // The goal is met: the type with less left is dropped, the other scanned down to the same share.
+            let (small, rest) = if file > anon { (PageType::Anon, anon) } else { (PageType::File, file) };
+            let small_lists = [list_index(small, false), list_index(small, true)];
+            let percent = rest * 100 / (small_lists.iter().map(|list| targets[*list]).sum::<u64>() + 1);
+            for active in [false, true] {
+                left[list_index(small, active)] = 0;
+                let list = list_index(small.other(), active);
+                let scanned = targets[list] - left[list];
+                left[list] = (targets[list] * (100 - percent) / 100).saturating_sub(scanned);
+            }
+        }
+        control.reclaimed += reclaimed;
+        if memory.has_swap() && self.inactive_is_low(lruvec, PageType::Anon) {
+            self.shrink_active(lruvec, PageType::Anon, u64::from(SWAP_CLUSTER_MAX), memory);
+        }
+    }
+
+    /// Takes up to `count` pages off the tail of a list into `self.isolated`, oldest first.
+    fn isolate(&mut self, lruvec: LruvecId, page_type: PageType, active: bool, count: u64) {
+        debug_assert!(self.isolated.is_empty());
+        let list = self.lruvecs[lruvec as usize].list_mut(page_type, active);
+        for _ in 0..count {
+            let Some(page) = list.pop_tail(&mut self.records) else { break };
+            // Batches were drained just before, so every listed page can be isolated.
+            self.records[page as usize].clear(LRU);
+            self.isolated.push(page);
+        }
+    }
+
+    fn put_back(&mut self, page: PageId) {
+        let record = &mut self.records[page as usize];
+        record.set(LRU);
+        let (page_type, active, lruvec) = (record.page_type(), record.has(ACTIVE), record.lruvec);
+        self.lruvecs[lruvec as usize].list_mut(page_type, active).push_head(&mut self.records, page);
+    }
+
+    fn shrink_inactive<M: Memory>(
+        &mut self,
+        lruvec: LruvecId,
+        page_type: PageType,
+        count: u64,
+        control: &mut ScanControl,
+        memory: &mut M,
+    ) -> u64 {
+        self.drain_batches();
+        self.isolate(lruvec, page_type, false, count);
+        let examined = self.isolated.len() as u64;
+        if examined == 0 {
+            return 0;
+        }
+        let pages = std::mem::take(&mut self.isolated);
+        let mut survivors = std::mem::take(&mut self.survivors);
+        let outcome = batch_stage::run(self, &pages, &mut survivors, true, memory);
+        control.scanned += examined;
+        for &page in &survivors {
+            if self.records[page as usize].has(ACTIVE) && self.params.rule == RefaultRule::Mainline {
+                self.advance_age(lruvec, 1);
+            }
+            self.put_back(page);
+        }
+        self.isolated = pages;
+        self.isolated.clear();
+        survivors.clear();
+        self.survivors = survivors;
+        self.count_scan(page_type, examined, outcome.reclaimed);
+        self.note_cost(lruvec, page_type, outcome.pages_written, examined - outcome.reclaimed);
+        outcome.reclaimed
+    }
+
+    fn count_scan(&mut self, page_type: PageType, scanned: u64, stolen: u64) {
+        let counters = &mut self.counters;
+        counters.pgscan += scanned;
+        counters.pgsteal += stolen;
+        match page_type {
+            PageType::Anon => {
+                counters.pgscan_anon += scanned;
+                counters.pgsteal_anon += stolen;
+            }
+            PageType::File => {
+                counters.pgscan_file += scanned;
+                counters.pgsteal_file += stolen;
+            }
+        }
+    }
+
+    /// Moves pages from the tail of an active list to the inactive one, except young executable file pages
+    /// (spec: classic §7).
+    fn shrink_active<M: Memory>(&mut self, lruvec: LruvecId, page_type: PageType, count: u64, memory: &mut M) {
+        self.drain_batches();
+        self.isolate(lruvec, page_type, true, count);
+        let pages = std::mem::take(&mut self.isolated);
+        self.counters.pgrefill += pages.len() as u64;
+        let mut rotated = 0;
+        // Kept pages go back first, as the kernel does; the lists differ, so only the order within each matters.
+        for &page in &pages {
+            let references = self.take_references(page, memory);
+            if references.mappings > 0 && references.executable && self.records[page as usize].has(FILE) {
+                rotated += 1;
+                if self.params.rule == RefaultRule::Mainline {
+                    self.advance_age(lruvec, 1);
+                }
+            } else {
+                let record = &mut self.records[page as usize];
+                record.clear(ACTIVE);
+                record.set(WORKINGSET);
+                self.counters.pgdeactivate += 1;
+            }
+            self.put_back(page);
+        }
+        self.isolated = pages;
+        self.isolated.clear();
+        if rotated > 0 {
+            self.note_cost(lruvec, page_type, 0, rotated);
+        }
+    }
+
+    fn take_references<M: Memory>(&mut self, page: PageId, memory: &mut M) -> References {
+        self.counters.reference_checks += u64::from(memory.is_mapped(page));
+        memory.take_references(page)
+    }
+
+    /// Notes what reclaiming a type has cost, in the lruvec and all above (spec: classic §9, "Costs").
+    pub(super) fn note_cost(&mut self, lruvec: LruvecId, page_type: PageType, io: u64, rotated: u64) {
+        let cost = if self.params.plain_costs { io } else { io * IO_COST + rotated };
+        let above = self.hierarchy.ancestors(lruvec).len();
+        for level in 0..above {
+            let member = self.hierarchy.ancestors(lruvec)[level];
+            let limit = self
+                .hierarchy
+                .subtree(member)
+                .iter()
+                .map(|below| self.lruvecs[*below as usize].total())
+                .sum::<u64>()
+                / 4;
+            let costs = &mut self.lruvecs[member as usize].cost;
+            costs[page_type.index()] += cost;
+            if costs[0] + costs[1] > limit {
+                costs[0] /= 2;
+                costs[1] /= 2;
+            }
+        }
+    }
+}
+
+impl BatchEngine for Classic {
+    #[inline]
+    fn record(&mut self, page: PageId) -> &mut PageRecord {
+        &mut self.records[page as usize]
+    }
+
+    #[inline]
+    fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    #[inline]
+    fn check_references<M: Memory>(&mut self, page: PageId, memory: &mut M) -> Verdict {
+        let references = self.take_references(page, memory);
+        check_references(&mut self.records[page as usize], references)
+    }
+
+    #[inline]
+    fn shadow(&mut self, page: PageId) -> Shadow {
+        self.eviction_shadow(page)
+    }
+
+    #[inline]
+    fn evicted(&mut self, page: PageId) {
+        let page_type = self.records[page as usize].page_type();
+        self.records[page as usize].flags = 0;
+        self.count_eviction(page_type);
+    }
+}
+

@@ -1,0 +1,123 @@
+//! From "a limit was reached" to "these lruvecs are shrunk, this hard" (spec: overview §4.1, §4.4, §4.6).
+//!
+//! Reclaim makes passes of rising pressure: at priority `p` a list of `n` pages is scanned by about `n >> p`. A pass
+//! visits the lruvecs of the target's subtree; passes end when the goal is met, and only the end of a pass looks at it.
+
+use crate::memory::Memory;
+use crate::page::LruvecId;
+use crate::reclaim::hierarchy::Hierarchy;
+
+/// The gentlest priority, at which reclaim starts.
+pub const DEFAULT_PRIORITY: u8 = 12;
+/// Pages that a limit hit asks for at least, and the unit in which the classic lists are scanned.
+pub const SWAP_CLUSTER_MAX: u32 = 32;
+
+/// One reclaim request on its way through the passes.
+#[derive(Clone, Debug)]
+pub struct ScanControl {
+    /// The lruvec whose limit was hit, or the root of a node for global reclaim.
+    pub target: LruvecId,
+    /// Reclaim because of a limit or on a user's request, rather than because free memory ran out.
+    pub targeted: bool,
+    /// Pages wanted.
+    pub goal: u64,
+    /// Pressure of the current pass: 12 (least) to 0.
+    pub priority: u8,
+    /// Anonymous memory may be swapped out.
+    pub may_swap: bool,
+    /// Replaces the engine's swappiness for this request (0..=200).
+    pub swappiness: Option<u16>,
+    /// Pages freed so far, over all passes.
+    pub reclaimed: u64,
+    /// Pages that entered the batch stage in this pass.
+    pub scanned: u64,
+    /// Every pass walks the whole subtree.
+    pub full_walk: bool,
+    /// Active lists are shrunk whatever the workingset says.
+    pub force_deactivate: bool,
+    /// Some active list was spared in this attempt.
+    pub skipped_deactivate: bool,
+}
+
+impl ScanControl {
+    /// Reclaim on behalf of a limit of `target`.
+    pub fn for_limit(target: LruvecId, goal: u32) -> ScanControl {
+        ScanControl {
+            target,
+            targeted: true,
+            goal: u64::from(goal.max(SWAP_CLUSTER_MAX)),
+            priority: DEFAULT_PRIORITY,
+            may_swap: true,
+            swappiness: None,
+            reclaimed: 0,
+            scanned: 0,
+            full_walk: false,
+            force_deactivate: false,
+            skipped_deactivate: false,
+        }
+    }
+}
+
+/// A list system that can be shrunk lruvec by lruvec.
+pub trait ReclaimEngine {
+    /// The tree of lruvecs.
+    fn hierarchy(&self) -> &Hierarchy;
+
+    /// Where the shared walk below `target` stopped: an index into its subtree.
+    fn walk_position(&mut self, target: LruvecId) -> &mut usize;
+
+    /// Called before the lruvecs of a pass are visited.
+    fn begin_pass<M: Memory>(&mut self, control: &mut ScanControl, memory: &mut M);
+
+    /// Shrinks one lruvec at the pass's priority.
+    fn shrink_lruvec<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M);
+
+    /// Called when an attempt (up to 13 passes) is over.
+    fn end_attempt(&mut self, control: &ScanControl);
+}
+
+/// Reclaims for a limit. Returns the pages freed: possibly fewer than asked for, possibly many more.
+pub fn limit_reclaim<E: ReclaimEngine, M: Memory>(engine: &mut E, mut control: ScanControl, memory: &mut M) -> u64 {
+    let start = control.priority;
+    loop {
+        for priority in (0..=start).rev() {
+            control.priority = priority;
+            control.scanned = 0;
+            shrink_subtree(engine, &mut control, memory);
+            if control.reclaimed >= control.goal {
+                break;
+            }
+        }
+        engine.end_attempt(&control);
+        if control.reclaimed > 0 {
+            return control.reclaimed;
+        }
+        if !control.full_walk {
+            control.full_walk = true;
+        } else if control.skipped_deactivate {
+            control.force_deactivate = true;
+            control.skipped_deactivate = false;
+        } else {
+            return 0;
+        }
+    }
+}
+
+/// One pass: the whole subtree, or from where the last pass stopped until the goal is met.
+fn shrink_subtree<E: ReclaimEngine, M: Memory>(engine: &mut E, control: &mut ScanControl, memory: &mut M) {
+    engine.begin_pass(control, memory);
+    let members = engine.hierarchy().subtree(control.target).len();
+    let first = if control.full_walk { 0 } else { *engine.walk_position(control.target) % members };
+    let mut next = first;
+    while next < members {
+        let lruvec = engine.hierarchy().subtree(control.target)[next];
+        engine.shrink_lruvec(lruvec, control, memory);
+        next += 1;
+        if !control.full_walk && control.reclaimed >= control.goal {
+            break;
+        }
+    }
+    if !control.full_walk {
+        *engine.walk_position(control.target) = next % members;
+    }
+}

@@ -1,0 +1,54 @@
+//! The per-CPU batches through which pages reach the lists (spec: overview §4.6, "Add batches").
+//!
+//! A batch of capacity 31 holds pages back until the 31st arrives or reclaim drains it. Capacity 0 or 1 means that
+//! everything is applied at once, which is the exact engine of spec: overview §8.
+
+use crate::page::PageId;
+
+/// How many pages a batch of the normative kernel holds.
+pub const KERNEL_BATCH: usize = 31;
+
+/// Pages waiting, oldest first.
+#[derive(Clone, Debug)]
+pub struct CpuBatch {
+    pages: Vec<PageId>,
+    capacity: usize,
+}
+
+impl CpuBatch {
+    /// An empty batch.
+    pub fn new(capacity: usize) -> CpuBatch {
+        CpuBatch { pages: Vec::with_capacity(capacity.max(1)), capacity }
+    }
+
+    /// Adds a page; true if the batch must now be drained.
+    #[inline]
+    pub fn push(&mut self, page: PageId) -> bool {
+        self.pages.push(page);
+        self.pages.len() >= self.capacity
+    }
+
+    /// Whether nothing waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Takes all pages out, to be handed back to [`CpuBatch::restore`] empty so that no allocation is needed.
+    #[inline]
+    pub fn take(&mut self) -> Vec<PageId> {
+        std::mem::take(&mut self.pages)
+    }
+
+    /// Gives the buffer back after a drain.
+    #[inline]
+    pub fn restore(&mut self, mut buffer: Vec<PageId>) {
+        buffer.clear();
+        self.pages = buffer;
+    }
+
+    /// Takes one page out, wherever it stands.
+    pub fn forget(&mut self, page: PageId) {
+        self.pages.retain(|waiting| *waiting != page);
+    }
+}

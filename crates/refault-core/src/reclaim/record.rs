@@ -1,0 +1,123 @@
+//! The record that the kernels' policies keep of each page: 12 bytes.
+//!
+//! Invariants: a page is *on a list* iff [`LRU`] or [`IN_ACTIVATE`] is set; [`IN_ADD`] excludes both. While a page waits
+//! in the batch of activations it keeps its place on its list but cannot be isolated.
+
+use crate::list::Linked;
+use crate::page::{LruvecId, NO_PAGE, PageId, PageType};
+
+/// On a list and may be isolated.
+pub const LRU: u16 = 1;
+/// Waits in the batch of additions: on no list yet.
+pub const IN_ADD: u16 = 1 << 1;
+/// Waits in the batch of activations: still on its list.
+pub const IN_ACTIVATE: u16 = 1 << 2;
+/// Classic: belongs to the active list. Multi-gen LRU: an instruction to the next insertion.
+pub const ACTIVE: u16 = 1 << 3;
+/// One reference was seen by software.
+pub const REFERENCED: u16 = 1 << 4;
+/// Classic: was active earlier in its life. Multi-gen LRU: second access.
+pub const WORKINGSET: u16 = 1 << 5;
+/// To be rotated to the tail as soon as its write ends.
+pub const RECLAIM: u16 = 1 << 6;
+/// A file page.
+pub const FILE: u16 = 1 << 7;
+/// Keeps its swap slot.
+pub const SWAPCACHE: u16 = 1 << 8;
+/// Any of the flags that say the policy knows the page.
+pub const KNOWN: u16 = LRU | IN_ADD | IN_ACTIVATE;
+
+const GENERATION_SHIFT: u32 = 9;
+const GENERATION_MASK: u16 = 7 << GENERATION_SHIFT;
+const REFS_SHIFT: u32 = 12;
+/// The two bits that count accesses after the second.
+pub const REFS_MASK: u16 = 3 << REFS_SHIFT;
+/// The largest count of the refs bits.
+pub const REFS_MAX: u16 = 3;
+
+/// Links, flags, generation and lruvec of a page.
+#[derive(Clone, Copy, Debug)]
+pub struct PageRecord {
+    newer: PageId,
+    older: PageId,
+    /// See the constants of this module.
+    pub flags: u16,
+    /// The lruvec the page is charged to.
+    pub lruvec: LruvecId,
+}
+
+impl Default for PageRecord {
+    fn default() -> PageRecord {
+        PageRecord { newer: NO_PAGE, older: NO_PAGE, flags: 0, lruvec: 0 }
+    }
+}
+
+impl PageRecord {
+    /// Whether any of the flags is set.
+    #[inline]
+    pub fn has(&self, flags: u16) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Sets flags.
+    #[inline]
+    pub fn set(&mut self, flags: u16) {
+        self.flags |= flags;
+    }
+
+    /// Clears flags.
+    #[inline]
+    pub fn clear(&mut self, flags: u16) {
+        self.flags &= !flags;
+    }
+
+    /// Anonymous or file.
+    #[inline]
+    pub fn page_type(&self) -> PageType {
+        if self.has(FILE) { PageType::File } else { PageType::Anon }
+    }
+
+    /// Index of the generation (sequence number modulo 4) while on a generation list.
+    #[inline]
+    pub fn generation(&self) -> Option<usize> {
+        ((self.flags & GENERATION_MASK) >> GENERATION_SHIFT).checked_sub(1).map(usize::from)
+    }
+
+    /// Sets or clears the generation.
+    #[inline]
+    pub fn set_generation(&mut self, generation: Option<usize>) {
+        let field = generation.map_or(0, |g| g as u16 + 1);
+        self.flags = self.flags & !GENERATION_MASK | field << GENERATION_SHIFT;
+    }
+
+    /// The refs bits, 0..=3.
+    #[inline]
+    pub fn refs(&self) -> u16 {
+        (self.flags & REFS_MASK) >> REFS_SHIFT
+    }
+
+    /// Sets the refs bits; `refs` must be at most [`REFS_MAX`].
+    #[inline]
+    pub fn set_refs(&mut self, refs: u16) {
+        self.flags = self.flags & !REFS_MASK | refs << REFS_SHIFT;
+    }
+}
+
+impl Linked for PageRecord {
+    #[inline]
+    fn newer(&self) -> PageId {
+        self.newer
+    }
+    #[inline]
+    fn older(&self) -> PageId {
+        self.older
+    }
+    #[inline]
+    fn set_newer(&mut self, page: PageId) {
+        self.newer = page;
+    }
+    #[inline]
+    fn set_older(&mut self, page: PageId) {
+        self.older = page;
+    }
+}

@@ -1,0 +1,7 @@
+//! Working-set estimation: the words left behind by evicted pages and what they say when a page comes back.
+//!
+//! Source: spec: workingset.
+
+pub mod shadow;
+
+pub use shadow::ShadowFields;
