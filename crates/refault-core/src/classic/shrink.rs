@@ -35,11 +35,7 @@ enum Balance {
 impl Classic {
     /// List size of a type, descendants included.
     pub(super) fn subtree_size(&self, lruvec: LruvecId, page_type: PageType, active: bool) -> u64 {
-        self.hierarchy
-            .subtree(lruvec)
-            .iter()
-            .map(|member| self.lruvecs[*member as usize].size(page_type, active))
-            .sum()
+        self.hierarchy.subtree(lruvec).iter().map(|member| self.lruvecs[*member as usize].size(page_type, active)).sum()
     }
 
     /// Whether the inactive list of a type is too small beside the active one (spec: classic §6).
@@ -267,13 +263,9 @@ impl Classic {
         let above = self.hierarchy.ancestors(lruvec).len();
         for level in 0..above {
             let member = self.hierarchy.ancestors(lruvec)[level];
-            let limit = self
-                .hierarchy
-                .subtree(member)
-                .iter()
-                .map(|below| self.lruvecs[*below as usize].total())
-                .sum::<u64>()
-                / 4;
+            let limit =
+                self.hierarchy.subtree(member).iter().map(|below| self.lruvecs[*below as usize].total()).sum::<u64>()
+                    / 4;
             let costs = &mut self.lruvecs[member as usize].cost;
             costs[page_type.index()] += cost;
             if costs[0] + costs[1] > limit {
@@ -313,4 +305,3 @@ impl BatchEngine for Classic {
         self.count_eviction(page_type);
     }
 }
-
