@@ -20,6 +20,7 @@ pub mod classic;
 pub mod counters;
 pub mod list;
 pub mod memory;
+pub mod monitor;
 pub mod page;
 pub mod policy;
 pub mod reclaim;
