@@ -1,5 +1,28 @@
 //! The textbook policies: one page is one unit, memory starts empty, nothing is known of kinds or mappings.
+//!
+//! The default of each is the variant that libCacheSim 0.3.5 runs for objects of size 1, so that miss counts compare;
+//! where the paper's algorithm is another one, it is a named parameter. They ignore lruvecs and page types.
+//!
+//! A page that [`Memory::evict`] does not let go moves to the head of its list; in one call of
+//! [`crate::Policy::reclaim`] pages are offered a bounded number of times, so a memory that refuses everything ends it.
 
+pub mod clock;
 pub mod fifo;
+pub mod lru;
 
+pub use clock::Clock;
 pub use fifo::Fifo;
+pub use lru::Lru;
+
+use crate::counters::Counters;
+use crate::memory::{Eviction, Memory};
+use crate::page::{PageId, Shadow};
+
+/// Offers a page to [`Memory::evict`] and counts the scan; true if the page is gone. Textbook policies leave no shadow.
+#[inline]
+fn evict<M: Memory>(page: PageId, memory: &mut M, counters: &mut Counters) -> bool {
+    counters.pgscan += 1;
+    let freed = matches!(memory.evict(page, Shadow::NONE), Eviction::Freed { .. });
+    counters.pgsteal += u64::from(freed);
+    freed
+}

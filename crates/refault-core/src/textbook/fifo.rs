@@ -1,52 +1,52 @@
 //! First in, first out. A hit does nothing.
+//!
+//! Cost: 4 bytes a page id and at most 8 a resident page ([`PageQueue`]).
 
+use super::evict;
 use crate::counters::Counters;
-use crate::list::{Link, List};
-use crate::memory::{Eviction, Memory};
-use crate::page::{PageId, Shadow};
+use crate::memory::Memory;
+use crate::page::PageId;
 use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
+use crate::queue::PageQueue;
 
-/// One list; the oldest page goes. 8 bytes a page id.
-#[derive(Default)]
+/// One queue in order of arrival; the oldest page goes.
+#[derive(Clone, Debug, Default)]
 pub struct Fifo {
-    links: Vec<Link>,
-    list: List,
+    queue: PageQueue,
     counters: Counters,
 }
 
 impl Policy for Fifo {
     const HITS: HitReport = HitReport::Never;
 
+    #[inline]
     fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, _memory: &mut M) {
-        self.list.push_head(&mut self.links, page);
+        self.queue.push_head(page);
     }
 
     fn freed(&mut self, page: PageId) {
-        self.list.remove(&mut self.links, page);
+        self.queue.remove(page);
     }
 
+    #[inline]
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         let mut freed = 0;
-        // A page that cannot go is moved to the head; each page is tried once.
-        for _ in 0..self.list.len() {
+        for _ in 0..self.queue.len() {
             if freed == request.goal {
                 break;
             }
-            let Some(page) = self.list.pop_tail(&mut self.links) else { break };
-            self.counters.pgscan += 1;
-            match memory.evict(page, Shadow::NONE) {
-                Eviction::Freed { .. } => {
-                    self.counters.pgsteal += 1;
-                    freed += 1;
-                }
-                _ => self.list.push_head(&mut self.links, page),
+            let Some(page) = self.queue.pop_tail() else { break };
+            if evict(page, memory, &mut self.counters) {
+                freed += 1;
+            } else {
+                self.queue.push_head(page);
             }
         }
         freed
     }
 
     fn grow(&mut self, pages: usize) {
-        self.links.resize(pages, Link::default());
+        self.queue.grow(pages);
     }
 
     fn counters(&self) -> Counters {
@@ -54,6 +54,6 @@ impl Policy for Fifo {
     }
 
     fn metadata_bytes(&self) -> usize {
-        self.links.capacity() * size_of::<Link>()
+        self.queue.metadata_bytes()
     }
 }

@@ -1,0 +1,126 @@
+//! Named parameters of policies: what `name{key=value,…}` may say.
+//!
+//! A front-end parses the braces; the policy's own parameter struct knows its keys, their defaults and what is wrong
+//! with a value.
+
+/// One parameter, for the list that people read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// The key.
+    pub name: &'static str,
+    /// The default, as it would be written.
+    pub default: &'static str,
+    /// Which values are allowed.
+    pub values: &'static str,
+    /// What it does, in one sentence.
+    pub meaning: &'static str,
+}
+
+/// A set of parameters with defaults, filled from text one key at a time.
+pub trait Parameters: Default {
+    /// Every key that [`Parameters::set`] knows.
+    const LIST: &'static [Parameter];
+
+    /// Sets one parameter from its text. Fails if there is no such key or the value is not allowed; nothing has
+    /// changed then.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError>;
+}
+
+/// Why a parameter was not set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParameterError {
+    /// There is no such key.
+    Unknown {
+        /// The key that was asked for.
+        name: String,
+        /// The keys that there are.
+        known: &'static [Parameter],
+    },
+    /// The value is not allowed.
+    Invalid {
+        /// The key.
+        name: &'static str,
+        /// The value that was given.
+        value: String,
+        /// The values that are allowed.
+        allowed: &'static str,
+    },
+}
+
+impl std::fmt::Display for ParameterError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ParameterError::Unknown { name, known: [] } => write!(f, "no parameter '{name}': there are none"),
+            ParameterError::Unknown { name, known } => {
+                write!(f, "no parameter '{name}'; known: ")?;
+                for (index, parameter) in known.iter().enumerate() {
+                    write!(f, "{}{}", if index == 0 { "" } else { ", " }, parameter.name)?;
+                }
+                Ok(())
+            }
+            ParameterError::Invalid { name, value, allowed } => write!(f, "{name}={value} is not allowed: {allowed}"),
+        }
+    }
+}
+
+impl std::error::Error for ParameterError {}
+
+impl ParameterError {
+    /// The key is not in `known`.
+    pub fn unknown(name: &str, known: &'static [Parameter]) -> ParameterError {
+        ParameterError::Unknown { name: name.to_owned(), known }
+    }
+
+    /// The value of a listed parameter is not allowed.
+    pub fn invalid(name: &str, value: &str, list: &'static [Parameter]) -> ParameterError {
+        match list.iter().find(|parameter| parameter.name == name) {
+            Some(parameter) => {
+                ParameterError::Invalid { name: parameter.name, value: value.to_owned(), allowed: parameter.values }
+            }
+            None => ParameterError::unknown(name, list),
+        }
+    }
+}
+
+/// A share of something, 0 to 1, from `25%` or `0.25`.
+pub fn parse_share(text: &str) -> Option<f64> {
+    let (number, divisor) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    let share = number.trim().parse::<f64>().ok()? / divisor;
+    (0.0..=1.0).contains(&share).then_some(share)
+}
+
+/// The parameters of a policy that has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoParameters;
+
+impl Parameters for NoParameters {
+    const LIST: &'static [Parameter] = &[];
+
+    fn set(&mut self, name: &str, _value: &str) -> Result<(), ParameterError> {
+        Err(ParameterError::unknown(name, Self::LIST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares() {
+        assert_eq!(parse_share("25%"), Some(0.25));
+        assert_eq!(parse_share("0.01"), Some(0.01));
+        assert_eq!(parse_share("1"), Some(1.0));
+        for wrong in ["", "%", "-1%", "101%", "1.5", "NaN", "inf", "x"] {
+            assert_eq!(parse_share(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn errors_name_what_is_known() {
+        let error = NoParameters.set("window", "1").unwrap_err();
+        assert_eq!(error.to_string(), "no parameter 'window': there are none");
+    }
+}

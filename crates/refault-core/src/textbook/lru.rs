@@ -1,0 +1,64 @@
+//! Least recently used: a hit moves the page to the head, the page at the tail goes.
+//!
+//! Cost: 4 bytes a page id and at most 8 a resident page ([`PageQueue`]).
+
+use super::evict;
+use crate::counters::Counters;
+use crate::memory::Memory;
+use crate::page::PageId;
+use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
+use crate::queue::PageQueue;
+
+/// One queue in order of last access; the page that was not accessed for longest goes.
+#[derive(Clone, Debug, Default)]
+pub struct Lru {
+    queue: PageQueue,
+    counters: Counters,
+}
+
+impl Policy for Lru {
+    const HITS: HitReport = HitReport::EachAccess;
+
+    #[inline]
+    fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, _memory: &mut M) {
+        self.queue.push_head(page);
+    }
+
+    #[inline]
+    fn accessed<M: Memory>(&mut self, page: PageId, _memory: &mut M) {
+        self.queue.move_to_head(page);
+    }
+
+    fn freed(&mut self, page: PageId) {
+        self.queue.remove(page);
+    }
+
+    #[inline]
+    fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
+        let mut freed = 0;
+        for _ in 0..self.queue.len() {
+            if freed == request.goal {
+                break;
+            }
+            let Some(page) = self.queue.pop_tail() else { break };
+            if evict(page, memory, &mut self.counters) {
+                freed += 1;
+            } else {
+                self.queue.push_head(page);
+            }
+        }
+        freed
+    }
+
+    fn grow(&mut self, pages: usize) {
+        self.queue.grow(pages);
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        self.queue.metadata_bytes()
+    }
+}
