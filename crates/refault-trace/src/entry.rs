@@ -21,6 +21,11 @@ impl Kind {
             Kind::Mapped => "mapped",
         }
     }
+
+    /// The kind with a name of the command line.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        [Kind::Anon, Kind::Fd, Kind::Mapped].into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// An access: page number in bits 0–55, write in bit 56, kind in bits 57–58, bits 59–63 zero.

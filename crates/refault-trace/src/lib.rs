@@ -1,8 +1,40 @@
-//! Page access traces: formats, importers and workload generators.
+//! Page access traces: formats, importers, workload generators and what can be told of a trace by itself.
 //!
-//! Whatever the source, a trace is a stream of [`Entry`]s: a page number with its kind and a write bit.
-#![forbid(unsafe_code)]
+//! Whatever the source, a trace is a stream of [`Entry`]s: a page number with its kind and a write bit. A [`Source`]
+//! names a file or a generated workload and can be opened any number of times; a [`TraceReader`] hands out blocks of
+//! entries, so that a trace of any length needs the memory of one block.
+//!
+//! ```
+//! # fn main() -> Result<(), refault_trace::TraceError> {
+//! use refault_trace::Source;
+//! let source = Source::workload("zipf:theta=1.2,pages=4096,accesses=100000".parse()?);
+//! let mut reader = source.open()?;
+//! let (mut buffer, mut writes) = (Vec::new(), 0);
+//! loop {
+//!     let block = reader.next_block(&mut buffer)?;
+//!     if block.is_empty() {
+//!         break;
+//!     }
+//!     writes += block.iter().filter(|entry| entry.write()).count();
+//! }
+//! # assert_eq!(writes, 0);
+//! # Ok(())
+//! # }
+//! ```
+#![deny(unsafe_code)]
 
 pub mod entry;
+pub mod error;
+mod formats;
+pub mod generate;
+mod input;
+pub mod mapped;
+pub mod reader;
+pub mod write;
 
 pub use entry::{Entry, Kind};
+pub use error::{Place, TraceError};
+pub use formats::Format;
+pub use generate::{GeneratorReader, WorkloadSpec, workloads};
+pub use mapped::MappedTrace;
+pub use reader::{BLOCK_ENTRIES, Limits, Options, Source, TimeSpan, TraceReader, open};

@@ -1,0 +1,205 @@
+//! The bytes of a trace file: opened with care, decompressed by magic, counted and limited.
+//!
+//! Invariants: memory is bounded whatever the file holds (one buffer, and for zstd a window of at most 128 MiB); what is
+//! handed out never exceeds [`Limits`]. Cost: one copy from the decompressor into the buffer.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::error::{Place, TraceError};
+use crate::reader::Limits;
+
+const BUFFER: usize = 256 << 10;
+/// How much of the start is looked at to tell the format.
+const SNIFFED: usize = 4096;
+/// From here on [`Limits::expansion`] holds.
+const EXPANSION_FREE: u64 = 1 << 30;
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+const GZIP_MAGIC: [u8; 3] = [0x1F, 0x8B, 0x08];
+
+/// A decompressed stream of bytes with its place.
+pub(crate) struct Input {
+    path: PathBuf,
+    source: Box<dyn Read + Send>,
+    /// The file itself, if it is a regular one and not compressed.
+    plain: Option<File>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Bytes handed out before `start`.
+    offset: u64,
+    at_end: bool,
+    compressed: bool,
+    file_bytes: Option<u64>,
+    consumed: Arc<AtomicU64>,
+    limits: Limits,
+}
+
+impl Input {
+    /// Opens a file and looks at its first bytes.
+    pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Input, TraceError> {
+        let open_error = |source| TraceError::Open { file: path.to_owned(), source };
+        let metadata = std::fs::metadata(path).map_err(open_error)?;
+        if metadata.is_dir() {
+            return Err(TraceError::unsuitable(path, "is a directory; name a trace file in it"));
+        }
+        let file = File::open(path).map_err(open_error)?;
+        if metadata.is_file() && metadata.len() == 0 {
+            return Err(TraceError::unsuitable(path, "is empty; a trace has at least one access"));
+        }
+        let plain = metadata.is_file().then(|| file.try_clone().map_err(open_error)).transpose()?;
+        let file_bytes = metadata.is_file().then_some(metadata.len());
+        Self::from_reader(path, Box::new(file), plain, file_bytes, limits)
+    }
+
+    fn from_reader(
+        path: &Path,
+        raw: Box<dyn Read + Send>,
+        plain: Option<File>,
+        file_bytes: Option<u64>,
+        limits: &Limits,
+    ) -> Result<Input, TraceError> {
+        let consumed = Arc::new(AtomicU64::new(0));
+        let counting = Counting { inner: raw, consumed: consumed.clone() };
+        let mut raw = BufReader::with_capacity(BUFFER, counting);
+        let io_error = |source| TraceError::Io { file: path.to_owned(), place: Place::Offset(0), source };
+        let head = raw.fill_buf().map_err(io_error)?;
+        let zstd = head.starts_with(&ZSTD_MAGIC) || is_skippable_frame(head);
+        let gzip = head.starts_with(&GZIP_MAGIC);
+        let source: Box<dyn Read + Send> = if zstd {
+            Box::new(zstd::stream::read::Decoder::with_buffer(raw).map_err(io_error)?)
+        } else if gzip {
+            Box::new(MultiGzDecoder::new(raw))
+        } else {
+            Box::new(raw)
+        };
+        let mut input = Input {
+            path: path.to_owned(),
+            source,
+            plain: plain.filter(|_| !zstd && !gzip),
+            buffer: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+            offset: 0,
+            at_end: false,
+            compressed: zstd || gzip,
+            file_bytes,
+            consumed,
+            limits: limits.clone(),
+        };
+        if input.fill(1)?.is_empty() {
+            return Err(TraceError::unsuitable(path, "is empty; a trace has at least one access"));
+        }
+        Ok(input)
+    }
+
+    /// The file's path, for errors.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The uncompressed regular file below, if it is one.
+    pub(crate) fn plain_file(&self) -> Option<&File> {
+        self.plain.as_ref()
+    }
+
+    /// Where the next byte lies.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Size of the data, if it is not compressed and in a regular file.
+    pub(crate) fn data_bytes(&self) -> Option<u64> {
+        self.file_bytes.filter(|_| !self.compressed)
+    }
+
+    /// The part of the file consumed, 0 to 1.
+    pub(crate) fn progress(&self) -> Option<f64> {
+        let total = self.file_bytes?;
+        if !self.compressed {
+            return Some((self.offset as f64 / total as f64).min(1.0));
+        }
+        Some((self.consumed.load(Ordering::Relaxed) as f64 / total as f64).min(1.0))
+    }
+
+    /// The first bytes, up to 4096, without consuming them.
+    pub(crate) fn head(&mut self) -> Result<&[u8], TraceError> {
+        let head = self.fill(SNIFFED)?;
+        Ok(&head[..head.len().min(SNIFFED)])
+    }
+
+    /// At least `wanted` bytes (at most 256 KiB), or fewer if the data ends; nothing is consumed.
+    pub(crate) fn fill(&mut self, wanted: usize) -> Result<&[u8], TraceError> {
+        debug_assert!(wanted <= BUFFER);
+        if self.end - self.start < wanted && !self.at_end {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+            while self.end < wanted && !self.at_end {
+                match self.source.read(&mut self.buffer[self.end..]) {
+                    Ok(0) => self.at_end = true,
+                    Ok(read) => self.end += read,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(source) => {
+                        let place = Place::Offset(self.offset + self.end as u64);
+                        return Err(TraceError::Io { file: self.path.clone(), place, source });
+                    }
+                }
+                self.check_growth()?;
+            }
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// Goes past bytes that [`Input::fill`] has shown.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.end - self.start);
+        self.start += bytes;
+        self.offset += bytes as u64;
+    }
+
+    fn check_growth(&self) -> Result<(), TraceError> {
+        if !self.compressed {
+            return Ok(());
+        }
+        let unpacked = self.offset + self.end as u64;
+        let place = Place::Offset(unpacked);
+        if unpacked > self.limits.decompressed_bytes {
+            let reason = format!("unpacks to more than the limit of {} bytes", self.limits.decompressed_bytes);
+            return Err(TraceError::limit(&self.path, place, reason));
+        }
+        let packed = self.consumed.load(Ordering::Relaxed).max(1);
+        if unpacked > EXPANSION_FREE && unpacked / packed > self.limits.expansion {
+            let reason = format!(
+                "unpacks to more than {} times its size: not a trace, or unpack it first if it is",
+                self.limits.expansion
+            );
+            return Err(TraceError::limit(&self.path, place, reason));
+        }
+        Ok(())
+    }
+}
+
+/// zstd's skippable frames, which parallel compressors put first.
+fn is_skippable_frame(head: &[u8]) -> bool {
+    head.len() >= 4 && head[0] & 0xF0 == 0x50 && head[1..4] == [0x2A, 0x4D, 0x18]
+}
+
+struct Counting<R> {
+    inner: R,
+    consumed: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.consumed.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

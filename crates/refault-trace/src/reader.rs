@@ -1,0 +1,181 @@
+//! How traces are read: sources that can be opened again, readers that hand out blocks.
+//!
+//! Invariant: every entry a reader hands out is valid ([`Entry::kind`] is `Some`).
+
+use std::path::{Path, PathBuf};
+
+use crate::formats::{self, CsvColumns, Format};
+use crate::generate::{GeneratorReader, WorkloadSpec};
+use crate::input::Input;
+use crate::mapped::MappedTrace;
+use crate::{Entry, Kind, TraceError};
+
+/// Entries of a block, at most: half a MiB, which stays in a second-level cache between decoding and use.
+pub const BLOCK_ENTRIES: usize = 1 << 16;
+
+/// When the accesses of a block happened, in nanoseconds from an origin that is the trace's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeSpan {
+    /// Time of the block's first access.
+    pub first_ns: u64,
+    /// Time of the block's last access.
+    pub last_ns: u64,
+}
+
+/// A trace being read, block by block, once.
+pub trait TraceReader: Send {
+    /// Replaces the contents of `out` by the next entries, at most [`BLOCK_ENTRIES`], and returns how many; 0 is the end.
+    /// After an error the reader must not be used again.
+    fn read_block(&mut self, out: &mut Vec<Entry>) -> Result<usize, TraceError>;
+
+    /// The next entries, in `buffer` or, where the trace lies in memory as it is, without a copy. Empty is the end.
+    fn next_block<'a>(&'a mut self, buffer: &'a mut Vec<Entry>) -> Result<&'a [Entry], TraceError> {
+        self.read_block(buffer)?;
+        Ok(buffer)
+    }
+
+    /// How many entries the whole trace has, if that is known without reading it.
+    fn total(&self) -> Option<u64> {
+        None
+    }
+
+    /// The part of the source consumed so far, 0 to 1, if known: what a progress bar shows.
+    fn progress(&self) -> Option<f64> {
+        None
+    }
+
+    /// When the block handed out last happened, if the trace says.
+    fn block_time(&self) -> Option<TimeSpan> {
+        None
+    }
+}
+
+/// Bounds against files that would grow without end. The defaults are far beyond honest traces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes a compressed file may unpack to. Default 1 TiB.
+    pub decompressed_bytes: u64,
+    /// How many times its size a compressed file may unpack to once it is past 1 GiB. Default 20 000: a loop over few
+    /// pages stays below, runs of one byte do not.
+    pub expansion: u64,
+    /// Bytes one request of a block trace, an object or a memory access may have. Default 4 GiB.
+    pub request_bytes: u64,
+    /// Bytes of a line of text. Default 64 KiB.
+    pub line_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { decompressed_bytes: 1 << 40, expansion: 20_000, request_bytes: 4 << 30, line_bytes: 64 << 10 }
+    }
+}
+
+/// What a file does not say about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The format; `None` finds it from the name and the first bytes.
+    pub format: Option<Format>,
+    /// The kind of accesses that do not say theirs: all of a format without kinds, those with clear kind bits of `.u64`.
+    /// `None` is anonymous memory for memory traces (`.u64`, lackey, text, CSV of pages or addresses) and file pages by
+    /// `read()` for block and object traces.
+    pub kind: Option<Kind>,
+    /// Names of the columns of a CSV file.
+    pub columns: CsvColumns,
+    /// Bytes of the unit in which `.lis` and oracleGeneral count. `None` takes each block or object as one page;
+    /// `Some(512)` folds 512-byte blocks into 4 KiB pages. From 1 to 4096.
+    pub block_bytes: Option<u32>,
+    /// Leave out the instruction fetches of a lackey trace.
+    pub skip_instructions: bool,
+    /// Hand out successive lackey accesses to one page as one; it is a write if any of them is.
+    pub collapse: bool,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Opens a trace file for one pass.
+///
+/// # Errors
+/// The file cannot be opened, is a directory or empty, or its format cannot be told.
+pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Box<dyn TraceReader>, TraceError> {
+    let path = path.as_ref();
+    let mut input = Input::open(path, &options.limits)?;
+    let format = match options.format {
+        Some(format) => format,
+        None => formats::detect(&mut input)?,
+    };
+    if format == Format::U64
+        && let Some(mapped) = MappedTrace::of_input(&input)?
+    {
+        return Ok(Box::new(mapped.into_reader(options.kind)));
+    }
+    formats::reader(format, input, options)
+}
+
+/// Where a trace comes from; can be opened any number of times, also from several threads.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A file in any known format.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// What it does not say about itself.
+        options: Options,
+    },
+    /// A generated workload.
+    Workload(WorkloadSpec),
+}
+
+impl Source {
+    /// A file.
+    pub fn file(path: impl Into<PathBuf>, options: Options) -> Source {
+        Source::File { path: path.into(), options }
+    }
+
+    /// A generated workload.
+    pub fn workload(spec: WorkloadSpec) -> Source {
+        Source::Workload(spec)
+    }
+
+    /// Starts a pass from the beginning.
+    ///
+    /// # Errors
+    /// As [`open`]; a workload fails if its tables would be too large.
+    pub fn open(&self) -> Result<Box<dyn TraceReader>, TraceError> {
+        match self {
+            Source::File { path, options } => open(path, options),
+            Source::Workload(spec) => Ok(Box::new(GeneratorReader::new(spec)?)),
+        }
+    }
+
+    /// The whole trace as one slice, if it is an uncompressed `.u64` file and no kind is put in its entries' place.
+    ///
+    /// # Errors
+    /// As [`MappedTrace::open`].
+    pub fn map(&self) -> Result<Option<MappedTrace>, TraceError> {
+        let Source::File { path, options } = self else { return Ok(None) };
+        if options.kind.is_some_and(|kind| kind != Kind::Anon) {
+            return Ok(None);
+        }
+        let mut input = Input::open(path, &options.limits)?;
+        let format = match options.format {
+            Some(format) => format,
+            None => formats::detect(&mut input)?,
+        };
+        if format != Format::U64 {
+            return Ok(None);
+        }
+        let mapped = MappedTrace::of_input(&input)?;
+        if let Some(mapped) = &mapped {
+            mapped.check()?;
+        }
+        Ok(mapped)
+    }
+
+    /// What to call it in a table: the file's name without format and compression, or the specification.
+    pub fn name(&self) -> String {
+        match self {
+            Source::File { path, .. } => formats::stem(path),
+            Source::Workload(spec) => spec.to_string(),
+        }
+    }
+}
