@@ -18,6 +18,7 @@
 
 pub mod classic;
 pub mod counters;
+pub mod frames;
 pub mod list;
 pub mod memory;
 pub mod monitor;

@@ -1,0 +1,20 @@
+//! Physical frames: a buddy allocator with free pools, and frames that stay findable after they were freed.
+//!
+//! [`FrameAllocator`] hands out frames (4 KiB each, named by a dense [`Frame`] number) in blocks of 2^order. Each
+//! frame carries the label of a [`FreePool`]; free blocks are kept in one queue a pool and order. A request is served
+//! from its own pool while that has any block that is large enough, and only then takes the largest block of another
+//! pool (spec: freebsd §4; the buddy system itself is K. C. Knowlton, "A fast storage allocator", CACM 8(10), 1965).
+//!
+//! [`CachedFrames`] puts names on free frames: the frame of an evicted clean page goes back to the allocator but
+//! remembers the page, so that a page that returns before its frame was reused needs no I/O (spec: freebsd §3.3, §3.4).
+//!
+//! [`Fragmentation`] says how usable the free frames are for large requests (spec: freebsd §8).
+
+mod buddy;
+mod cached;
+mod fragmentation;
+mod queue;
+
+pub use buddy::{Frame, FrameAllocator, FreePool, FreePools, MAX_ORDER, NO_FRAME, OrderStatistics, Placement};
+pub use cached::{CachedCounters, CachedFrames};
+pub use fragmentation::Fragmentation;
