@@ -6,15 +6,25 @@
 //! A page that [`Memory::evict`] does not let go moves to the head of its list; in one call of
 //! [`crate::Policy::reclaim`] pages are offered a bounded number of times, so a memory that refuses everything ends it.
 
+pub mod arc;
 pub mod clock;
 pub mod fifo;
 pub mod lru;
+pub mod s3fifo;
+pub mod sieve;
+mod slot;
+pub mod two_queue;
 
+pub use arc::Arc;
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use lru::Lru;
+pub use s3fifo::{S3Fifo, S3FifoParams, S3FifoVariant};
+pub use sieve::Sieve;
+pub use two_queue::{TwoQueue, TwoQueueParams};
 
 use crate::counters::Counters;
+use crate::list::{Linked, List};
 use crate::memory::{Eviction, Memory};
 use crate::page::{PageId, Shadow};
 
@@ -25,4 +35,23 @@ fn evict<M: Memory>(page: PageId, memory: &mut M, counters: &mut Counters) -> bo
     let freed = matches!(memory.evict(page, Shadow::NONE), Eviction::Freed { .. });
     counters.pgsteal += u64::from(freed);
     freed
+}
+
+/// Evicts the page nearest to the tail that memory lets go and takes it off the list. Pages that it keeps move to the
+/// head; each is offered once.
+#[inline]
+fn evict_oldest<R: Linked, M: Memory>(
+    list: &mut List,
+    records: &mut [R],
+    memory: &mut M,
+    counters: &mut Counters,
+) -> Option<PageId> {
+    for _ in 0..list.len() {
+        let page = list.pop_tail(records)?;
+        if evict(page, memory, counters) {
+            return Some(page);
+        }
+        list.push_head(records, page);
+    }
+    None
 }

@@ -7,11 +7,11 @@ mod models;
 
 use harness::{equals_model, hostile_steps, steps, survives};
 use proptest::prelude::*;
-use refault_core::textbook::{Clock, Fifo, Lru};
+use refault_core::textbook::{Arc, Clock, Fifo, Lru, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, TwoQueue};
 use std::collections::VecDeque;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
     fn fifo(capacity in 1..40usize, steps in steps()) {
@@ -31,9 +31,37 @@ proptest! {
     }
 
     #[test]
+    fn two_queue(capacity in 1..40usize, steps in steps()) {
+        equals_model(TwoQueue::default(), models::TwoQueue::new(capacity), capacity, &steps);
+    }
+
+    #[test]
+    fn arc(capacity in 1..40usize, steps in steps()) {
+        equals_model(Arc::default(), models::Arc::new(capacity), capacity, &steps);
+    }
+
+    #[test]
+    fn sieve(capacity in 1..40usize, steps in steps()) {
+        equals_model(Sieve::default(), models::Sieve { capacity, queue: Vec::new(), hand: 0 }, capacity, &steps);
+    }
+
+    #[test]
+    fn s3fifo(capacity in 1..40usize, steps in steps()) {
+        equals_model(S3Fifo::default(), models::S3Fifo::new(capacity, false), capacity, &steps);
+        let paper = S3FifoParams { variant: S3FifoVariant::Paper, ..S3FifoParams::default() };
+        equals_model(S3Fifo::new(paper), models::S3Fifo::new(capacity, true), capacity, &steps);
+    }
+
+    #[test]
     fn refusals(steps in hostile_steps()) {
         survives(Fifo::default(), &steps);
         survives(Lru::default(), &steps);
         survives(Clock::default(), &steps);
+        survives(TwoQueue::default(), &steps);
+        survives(Arc::default(), &steps);
+        survives(Sieve::default(), &steps);
+        survives(S3Fifo::default(), &steps);
+        let paper = S3FifoParams { variant: S3FifoVariant::Paper, ..S3FifoParams::default() };
+        survives(S3Fifo::new(paper), &steps);
     }
 }
