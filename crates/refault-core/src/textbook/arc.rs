@@ -110,11 +110,8 @@ impl Arc {
     fn replace<M: Memory>(&mut self, returning_from_b2: bool, memory: &mut M) -> bool {
         let length = self.t1.len() as f64;
         let from_t1 = length > 0.0 && (length > self.target || (length == self.target && returning_from_b2));
-        if from_t1 || self.t2.is_empty() {
-            self.evict_t1(memory) || self.evict_t2(memory)
-        } else {
-            self.evict_t2(memory) || self.evict_t1(memory)
-        }
+        let t1_first = from_t1 || self.t2.is_empty();
+        (t1_first && self.evict_t1(memory)) || self.evict_t2(memory) || self.evict_t1(memory)
     }
 
     fn evict_t1<M: Memory>(&mut self, memory: &mut M) -> bool {

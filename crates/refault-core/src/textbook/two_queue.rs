@@ -185,11 +185,8 @@ impl Policy for TwoQueue {
         }
         let mut freed = 0;
         while freed < request.goal {
-            let done = if self.a1in.len() > self.a1in_limit {
-                self.evict_in(memory) || self.evict_main(memory)
-            } else {
-                self.evict_main(memory) || self.evict_in(memory)
-            };
+            let in_first = self.a1in.len() > self.a1in_limit;
+            let done = (in_first && self.evict_in(memory)) || self.evict_main(memory) || self.evict_in(memory);
             if !done {
                 break;
             }
