@@ -105,3 +105,10 @@ fn plain(error: &io::Error) -> String {
     };
     text.replace(['\n', '\r'], " ")
 }
+
+/// Text from a file, shortened and made harmless for a terminal.
+pub(crate) fn quote(bytes: &[u8]) -> String {
+    const SHOWN: usize = 40;
+    let text: String = String::from_utf8_lossy(bytes).chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    if bytes.len() > SHOWN { format!("'{text}…'") } else { format!("'{text}'") }
+}

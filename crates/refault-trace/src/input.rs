@@ -58,6 +58,15 @@ impl Input {
         Self::from_reader(path, Box::new(file), plain, file_bytes, limits)
     }
 
+    /// Bytes from memory, named `path` in errors.
+    pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>, limits: &Limits) -> Result<Input, TraceError> {
+        if bytes.is_empty() {
+            return Err(TraceError::unsuitable(path, "is empty; a trace has at least one access"));
+        }
+        let length = bytes.len() as u64;
+        Self::from_reader(path, Box::new(io::Cursor::new(bytes)), None, Some(length), limits)
+    }
+
     fn from_reader(
         path: &Path,
         raw: Box<dyn Read + Send>,
@@ -162,6 +171,35 @@ impl Input {
         debug_assert!(bytes <= self.end - self.start);
         self.start += bytes;
         self.offset += bytes as u64;
+    }
+
+    /// Consumes the next line and returns it without its end, or `None` at the end of the data.
+    pub(crate) fn line(&mut self, line_number: u64) -> Result<Option<&[u8]>, TraceError> {
+        let limit = self.limits.line_bytes.min(BUFFER - 1);
+        let mut searched = 0;
+        let length = loop {
+            let rest = &self.buffer[self.start + searched..self.end];
+            if let Some(newline) = memchr::memchr(b'\n', rest) {
+                break searched + newline;
+            }
+            searched += rest.len();
+            if searched > limit || self.at_end {
+                break searched;
+            }
+            self.fill(searched + 1)?;
+        };
+        if length > limit {
+            let reason = format!("line is longer than {limit} bytes; is this a text file?");
+            return Err(TraceError::limit(&self.path, Place::Line(line_number), reason));
+        }
+        let start = self.start;
+        let newline = usize::from(start + length < self.end);
+        if length + newline == 0 {
+            return Ok(None);
+        }
+        self.consume(length + newline);
+        let line = &self.buffer[start..start + length];
+        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
     fn check_growth(&self) -> Result<(), TraceError> {

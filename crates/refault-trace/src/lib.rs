@@ -34,7 +34,7 @@ pub mod write;
 
 pub use entry::{Entry, Kind};
 pub use error::{Place, TraceError};
-pub use formats::Format;
+pub use formats::{CsvColumns, Format, PAGE_BYTES};
 pub use generate::{GeneratorReader, WorkloadSpec, workloads};
 pub use mapped::MappedTrace;
-pub use reader::{BLOCK_ENTRIES, Limits, Options, Source, TimeSpan, TraceReader, open};
+pub use reader::{BLOCK_ENTRIES, Limits, Options, Source, TimeSpan, TraceReader, open, open_bytes};

@@ -111,6 +111,24 @@ pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Box<dyn TraceRe
     formats::reader(format, input, options)
 }
 
+/// Opens a trace that lies in memory, in any format and compression; `name` stands for the file in errors and format
+/// detection.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_bytes(
+    name: impl AsRef<Path>,
+    bytes: Vec<u8>,
+    options: &Options,
+) -> Result<Box<dyn TraceReader>, TraceError> {
+    let mut input = Input::from_bytes(name.as_ref(), bytes, &options.limits)?;
+    let format = match options.format {
+        Some(format) => format,
+        None => formats::detect(&mut input)?,
+    };
+    formats::reader(format, input, options)
+}
+
 /// Where a trace comes from; can be opened any number of times, also from several threads.
 #[derive(Clone, Debug)]
 pub enum Source {

@@ -1,0 +1,64 @@
+//! What Valgrind's lackey tool prints with `--trace-mem=yes`: a letter, an address and a size a line.
+//!
+//! `I` fetches an instruction, `L` loads, `S` stores, `M` loads and stores. An access across a page boundary touches
+//! both pages. Valgrind's own lines (`==` and `--`) are skipped; anything else is an error, because it means that the
+//! program's output went to the same place: give Valgrind a `--log-file`.
+
+use super::numbers::{decimal, hexadecimal, pages_touched};
+use super::request::{LineFormat, Request};
+use crate::Kind;
+use crate::error::quote;
+use crate::reader::Options;
+
+pub(crate) struct Lackey {
+    kind: Kind,
+    skip_instructions: bool,
+    limit: u64,
+}
+
+/// Whether a line is of this format.
+pub(crate) fn is_line(line: &[u8]) -> bool {
+    is_message(line) || access(line).is_some()
+}
+
+fn is_message(line: &[u8]) -> bool {
+    line.starts_with(b"==") || line.starts_with(b"--")
+}
+
+/// Letter, address and size.
+fn access(line: &[u8]) -> Option<(u8, u64, u64)> {
+    let (letter, rest) = match line {
+        [b'I', b' ', b' ', rest @ ..] => (b'I', rest),
+        [b' ', letter @ (b'L' | b'S' | b'M'), b' ', rest @ ..] => (*letter, rest),
+        _ => return None,
+    };
+    let comma = rest.iter().rposition(|byte| *byte == b',')?;
+    Some((letter, hexadecimal(&rest[..comma])?, decimal(rest[comma + 1..].trim_ascii_end())?))
+}
+
+impl Lackey {
+    pub(crate) fn new(options: &Options) -> Lackey {
+        Lackey {
+            kind: options.kind.unwrap_or(Kind::Anon),
+            skip_instructions: options.skip_instructions,
+            limit: options.limits.request_bytes,
+        }
+    }
+}
+
+impl LineFormat for Lackey {
+    fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String> {
+        let Some((letter, address, size)) = access(line) else {
+            if is_message(line) || line.trim_ascii().is_empty() {
+                return Ok(None);
+            }
+            return Err(format!("{} is not a lackey line; keep the program's output apart by --log-file", quote(line)));
+        };
+        if letter == b'I' && self.skip_instructions {
+            return Ok(None);
+        }
+        let (first_page, pages) = pages_touched(address, size, self.limit)?;
+        let write = matches!(letter, b'S' | b'M');
+        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write, time: None }))
+    }
+}

@@ -1,0 +1,48 @@
+//! The block traces published with ARC (Megiddo and Modha, FAST 2003): four numbers a line, the first block, how many,
+//! one that is ignored, and the number of the request. Blocks have 512 bytes.
+//!
+//! By default each block is a page of its own, as in the published results; with a unit of 512 bytes a request becomes
+//! the 4 KiB pages it touches.
+
+use super::PAGE_BYTES;
+use super::numbers::{number, page, pages_touched, words};
+use super::request::{LineFormat, Request};
+use crate::Kind;
+use crate::reader::Options;
+
+pub(crate) struct Lis {
+    kind: Kind,
+    block_bytes: u64,
+    limit: u64,
+}
+
+impl Lis {
+    pub(crate) fn new(options: &Options) -> Lis {
+        Lis {
+            kind: options.kind.unwrap_or(Kind::Fd),
+            block_bytes: options.block_bytes.map_or(PAGE_BYTES, u64::from),
+            limit: options.limits.request_bytes,
+        }
+    }
+}
+
+impl LineFormat for Lis {
+    fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String> {
+        let mut fields = words(line).collect::<Vec<_>>().into_iter();
+        let Some(start) = fields.next() else { return Ok(None) };
+        let start = number(start, "first block")?;
+        let count = number(fields.next().unwrap_or_default(), "number of blocks")?;
+        if fields.clone().count() > 2 {
+            return Err("more than four numbers; a line is: first block, count, ignored, request number".to_owned());
+        }
+        for field in fields {
+            number(field, "third or fourth number")?;
+        }
+        let outside = || format!("{count} blocks from {start} end beyond 2^64 bytes");
+        let offset = start.checked_mul(self.block_bytes).ok_or_else(outside)?;
+        let size = count.checked_mul(self.block_bytes).ok_or_else(outside)?;
+        let (first_page, pages) = pages_touched(offset, size, self.limit)?;
+        page(first_page)?;
+        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write: false, time: None }))
+    }
+}

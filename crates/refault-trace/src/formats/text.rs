@@ -1,0 +1,27 @@
+//! One page number a line, decimal or `0x` hexadecimal. Empty lines and lines that start with `#` are skipped.
+
+use super::numbers::{number, page};
+use super::request::{LineFormat, Request};
+use crate::Kind;
+use crate::reader::Options;
+
+pub(crate) struct Text {
+    kind: Kind,
+}
+
+impl Text {
+    pub(crate) fn new(options: &Options) -> Text {
+        Text { kind: options.kind.unwrap_or(Kind::Anon) }
+    }
+}
+
+impl LineFormat for Text {
+    fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String> {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            return Ok(None);
+        }
+        let first_page = page(number(line, "page")?)?;
+        Ok(Some(Request { first_page, pages: 1, kind: self.kind, write: false, time: None }))
+    }
+}
