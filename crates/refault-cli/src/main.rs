@@ -1,6 +1,85 @@
-//! The command line of refault.
+//! The command line of refault: page reclaim policies over traces.
+//!
+//! One file a subcommand; results go to standard output or `--out`, everything else to standard error. Exit codes:
+//! 0 done, 1 failed, 2 wrong usage or unreadable input, with one line that says what, where and what to do.
+#![forbid(unsafe_code)]
 
-fn main() {
-    eprintln!("refault: no command is built yet");
-    std::process::exit(2);
+mod compare;
+mod failure;
+mod parameters;
+mod policies;
+mod progress;
+mod registry;
+mod report;
+mod results;
+mod size;
+mod source;
+mod sweep;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+#[derive(Parser, Debug)]
+#[command(
+    name = "refault",
+    version,
+    about = "Linux-grade page reclaim: compare policies on traces",
+    after_help = "\
+Examples:
+  refault compare                        built-in workloads, all policies; a table and refault-report.html
+  refault compare --trace app.u64.zst --memory 10%,25%,50%
+  refault policies                       what can be compared
+  refault COMMAND --help                 examples for each command"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Compare(compare::CompareArgs),
+    Policies(policies::PoliciesArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let result = match &cli.command {
+        Command::Compare(args) => compare::run(args),
+        Command::Policies(args) => policies::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Help and version as clap prints them; everything else on one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A reader that has gone away does not want the help any more.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            let text = error.render().to_string();
+            let mut lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+            let first = lines.next().unwrap_or("").trim_start_matches("error: ").to_string();
+            let rest: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
+            let what = if rest.is_empty() { first } else { format!("{first} {}", rest.join(" ")) };
+            Failure::usage("wrong usage", what, "see 'refault --help'").report()
+        }
+    }
 }

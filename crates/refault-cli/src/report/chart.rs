@@ -1,0 +1,285 @@
+//! Pictures as inline SVG, each with a table of the same figures behind it.
+//!
+//! Colours are CSS variables, so one picture serves light and dark; the look of a series is one of
+//! [`COLOURS`] colours, solid for the first round and dashed for the second. Every picture has the role `img` with a
+//! title and a description for screen readers; a series' values appear under the pointer.
+
+use std::fmt::Write;
+
+use maud::{Markup, html};
+
+use super::scale::Axis;
+
+/// Colours before dashes begin.
+pub const COLOURS: usize = 8;
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 380.0;
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 22.0;
+const TOP: f64 = 18.0;
+const BOTTOM: f64 = 66.0;
+
+/// One line or one area.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// What it is called in legend and table.
+    pub name: String,
+    /// Which colour and dash.
+    pub look: usize,
+    /// Points, ascending in x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A picture and the words around it.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Unique in the document; letters, digits and hyphens.
+    pub id: String,
+    /// The heading.
+    pub title: String,
+    /// What is to be seen, in a sentence or two, for those who do not see it.
+    pub description: String,
+    /// What each figure means, with its unit.
+    pub definition: String,
+    /// Below.
+    pub x: Axis,
+    /// At the left.
+    pub y: Axis,
+    /// What is shown.
+    pub series: Vec<Series>,
+    /// How an x is written in the table.
+    pub x_label: fn(f64) -> String,
+    /// How a y is written in the table, without its unit.
+    pub y_label: fn(f64) -> String,
+    /// Lines, or areas on top of each other.
+    pub stacked: bool,
+    /// Upright lines with a name each.
+    pub marks: Vec<(f64, String)>,
+}
+
+impl Figure {
+    /// The picture with legend and table.
+    pub fn markup(&self) -> Markup {
+        html! {
+            figure.chart aria-labelledby=(format!("{}-h", self.id)) {
+                h4 id=(format!("{}-h", self.id)) { (self.title) }
+                svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img"
+                    aria-labelledby=(format!("{0}-t {0}-d", self.id)) {
+                    title id=(format!("{}-t", self.id)) { (self.title) }
+                    desc id=(format!("{}-d", self.id)) { (self.description) }
+                    (self.grid())
+                    @if self.stacked { (self.areas()) } @else { (self.lines()) }
+                    @for (x, name) in &self.marks {
+                        line.mark x1=(px(*x, &self.x)) x2=(px(*x, &self.x)) y1=(n(TOP)) y2=(n(HEIGHT - BOTTOM)) {}
+                        text.mark x=(px(*x, &self.x)) y=(n(TOP + 12.0)) dx="5" { (name) }
+                    }
+                }
+                @if self.series.len() > 1 { (self.legend()) }
+                figcaption { (self.definition) }
+                details { summary { "The figures as a table" } (self.table()) }
+            }
+        }
+    }
+
+    fn grid(&self) -> Markup {
+        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        html! {
+            g.grid aria-hidden="true" {
+                @for (value, label) in &self.y.ticks {
+                    line x1=(n(LEFT)) x2=(n(right)) y1=(py(*value, &self.y)) y2=(py(*value, &self.y)) {}
+                    text x=(n(LEFT - 8.0)) y=(py(*value, &self.y)) dy="0.35em" text-anchor="end" { (label) }
+                }
+                @for (value, label) in &self.x.ticks {
+                    line x1=(px(*value, &self.x)) x2=(px(*value, &self.x)) y1=(n(bottom)) y2=(n(bottom + 5.0)) {}
+                    text x=(px(*value, &self.x)) y=(n(bottom + 9.0)) dy="0.8em" text-anchor="middle" { (label) }
+                }
+                line.axis x1=(n(LEFT)) x2=(n(right)) y1=(n(bottom)) y2=(n(bottom)) {}
+                text.title x=(n((LEFT + right) / 2.0)) y=(n(HEIGHT - 8.0)) text-anchor="middle" { (self.x.title) }
+                text.title transform=(format!("translate(16 {}) rotate(-90)", n((TOP + bottom) / 2.0)))
+                    text-anchor="middle" { (self.y.title) }
+            }
+        }
+    }
+
+    fn lines(&self) -> Markup {
+        html! {
+            g.lines {
+                @for (index, series) in self.series.iter().enumerate() {
+                    g class=(format!("series n{index} {}", look(series.look))) {
+                        title { (series.name) }
+                        path d=(self.path(&series.points)) {}
+                        @if series.points.len() <= 16 {
+                            @for (x, y) in &series.points {
+                                circle cx=(px(*x, &self.x)) cy=(py(*y, &self.y)) r="3" {
+                                    title { (series.name) ", " ((self.x_label)(*x)) ": " ((self.y_label)(*y)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Areas on top of each other, the first series lowest. All series have the same x.
+    fn areas(&self) -> Markup {
+        let count = self.series.first().map_or(0, |series| series.points.len());
+        let mut floor = vec![0.0; count];
+        let mut shapes = Vec::new();
+        for series in &self.series {
+            let ceiling: Vec<f64> = floor.iter().zip(&series.points).map(|(low, (_, y))| low + y).collect();
+            let mut path = String::new();
+            for (i, (x, _)) in series.points.iter().enumerate() {
+                let letter = if i == 0 { 'M' } else { 'L' };
+                let _ = write!(path, "{letter}{} {}", px(*x, &self.x), py(ceiling[i], &self.y));
+            }
+            for (i, (x, _)) in series.points.iter().enumerate().rev() {
+                let _ = write!(path, "L{} {}", px(*x, &self.x), py(floor[i], &self.y));
+            }
+            path.push('Z');
+            shapes.push((series, path));
+            floor = ceiling;
+        }
+        html! {
+            g.areas {
+                @for (series, path) in shapes {
+                    path class=(look(series.look)) d=(path) { title { (series.name) } }
+                }
+            }
+        }
+    }
+
+    fn path(&self, points: &[(f64, f64)]) -> String {
+        let mut path = String::new();
+        for (index, (x, y)) in points.iter().enumerate() {
+            let letter = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{letter}{} {}", px(*x, &self.x), py(*y, &self.y));
+        }
+        path
+    }
+
+    /// Names with their look; boxes hide and show lines, by style sheet alone.
+    fn legend(&self) -> Markup {
+        html! {
+            fieldset.legend {
+                legend { @if self.stacked { "Colours" } @else { "Lines shown" } }
+                @for (index, series) in self.series.iter().enumerate() {
+                    label {
+                        @if !self.stacked { input type="checkbox" checked class=(format!("c{index}")); }
+                        svg.swatch viewBox="0 0 28 12" aria-hidden="true" {
+                            @if self.stacked {
+                                g.areas { path class=(look(series.look)) d="M2 1h24v10h-24z" {} }
+                            } @else {
+                                g.lines { g class=(format!("series {}", look(series.look))) { path d="M1 6h26" {} } }
+                            }
+                        }
+                        (series.name)
+                    }
+                }
+            }
+        }
+    }
+
+    fn table(&self) -> Markup {
+        let mut xs: Vec<f64> = self.series.iter().flat_map(|series| series.points.iter().map(|(x, _)| *x)).collect();
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        html! {
+            div.scroll tabindex="0" {
+                table {
+                    caption { (self.title) ". " (self.definition) }
+                    thead {
+                        tr {
+                            th scope="col" { (self.x.title) }
+                            @for series in &self.series { th scope="col" { (series.name) } }
+                        }
+                    }
+                    tbody {
+                        @for x in xs {
+                            tr {
+                                th scope="row" { ((self.x_label)(x)) }
+                                @for series in &self.series {
+                                    td {
+                                        @match series.points.iter().find(|(at, _)| *at == x) {
+                                            Some((_, y)) => ((self.y_label)(*y)),
+                                            None => "–",
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn look(look: usize) -> String {
+    let dash = if look / COLOURS % 2 == 1 { " dashed" } else { "" };
+    format!("l{}{dash}", look % COLOURS)
+}
+
+fn px(value: f64, axis: &Axis) -> String {
+    n(LEFT + axis.place(value) * (WIDTH - LEFT - RIGHT))
+}
+
+fn py(value: f64, axis: &Axis) -> String {
+    n(HEIGHT - BOTTOM - axis.place(value) * (HEIGHT - TOP - BOTTOM))
+}
+
+/// A coordinate with one digit after the point at most.
+fn n(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_outside_cannot_leave_their_place() {
+        let figure = Figure {
+            id: "f".into(),
+            title: "<script>alert(1)</script>".into(),
+            description: "\"><img>".into(),
+            definition: "a & b".into(),
+            x: Axis::linear("x", 1.0, 2, |v| v.to_string()),
+            y: Axis::linear("y", 1.0, 2, |v| v.to_string()),
+            series: vec![Series { name: "</title><b>".into(), look: 0, points: vec![(0.0, 0.0), (1.0, 1.0)] }],
+            x_label: |x| x.to_string(),
+            y_label: |y| y.to_string(),
+            stacked: false,
+            marks: vec![(0.5, "<i>".into())],
+        };
+        let text = figure.markup().into_string();
+        for bad in ["<script", "<img", "<b>", "<i>"] {
+            assert!(!text.contains(bad), "{bad}");
+        }
+        assert!(text.contains("&lt;script&gt;") && text.contains("a &amp; b"));
+    }
+
+    #[test]
+    fn areas_stack() {
+        let series = |name: &str, y: f64| Series { name: name.into(), look: 0, points: vec![(0.0, y), (1.0, y)] };
+        let figure = Figure {
+            id: "f".into(),
+            title: String::new(),
+            description: String::new(),
+            definition: String::new(),
+            x: Axis::exact("x", 1.0, 1, |v| v.to_string()),
+            y: Axis::exact("y", 2.0, 1, |v| v.to_string()),
+            series: vec![series("a", 1.0), series("b", 1.0)],
+            x_label: |x| x.to_string(),
+            y_label: |y| y.to_string(),
+            stacked: true,
+            marks: vec![],
+        };
+        let middle = py(1.0, &figure.y);
+        let top = py(2.0, &figure.y);
+        let text = figure.areas().into_string();
+        assert!(text.contains(&format!("M76 {top}L618 {top}L618 {middle}L76 {middle}Z")), "{text}");
+    }
+}

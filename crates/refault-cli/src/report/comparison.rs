@@ -1,0 +1,307 @@
+//! The report of `refault compare`: for each trace the miss ratios by memory size, and for each size the misses and
+//! the generations over time.
+
+use std::path::Path;
+
+use maud::{Markup, html};
+
+use super::chart::{Figure, Series};
+use super::scale::Axis;
+use super::{page, write};
+use crate::failure::Failure;
+use crate::results::{grouped, policies_of, sizes_of};
+use crate::size::{PAGE_BYTES, pages_text};
+use crate::sweep::{Run, TraceRuns};
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// Writes the report of a comparison.
+pub fn write_comparison(path: &Path, results: &[TraceRuns]) -> Result<(), Failure> {
+    let series = results.iter().map(|trace| policies_of(trace).len()).max().unwrap_or(0);
+    write(path, page("refault: policies compared", series, body(results)))
+}
+
+fn body(results: &[TraceRuns]) -> Markup {
+    html! {
+        h1 { "Reclaim policies compared" }
+        p.lead {
+            "refault " (env!("CARGO_PKG_VERSION")) ": what each policy would have missed on "
+            (results.len()) @if results.len() == 1 { " trace" } @else { " traces" }
+            ", at each memory size. A page is 4 KiB."
+        }
+        @if results.len() > 1 {
+            nav aria-label="Traces" {
+                ul { @for (index, trace) in results.iter().enumerate() { li { a href=(format!("#trace-{index}")) { @let (name, parameters) = name_parts(&trace.trace); (name) " " small { (parameters) } } } } }
+            }
+        }
+        (definitions())
+        @for (index, trace) in results.iter().enumerate() { (trace_section(index, trace)) }
+    }
+}
+
+fn definitions() -> Markup {
+    html! {
+        details {
+            summary { "What the words and figures mean" }
+            dl {
+                dt { "access" } dd { "One reference to one page, as the trace lists it." }
+                dt { "miss (accesses)" }
+                dd { "An access that does not find its page in memory. The first access to a page is one." }
+                dt { "miss ratio (%)" } dd { "Misses in 100 accesses." }
+                dt { "memory (MiB)" } dd { "The limit on resident pages, times 4 KiB; metadata is not counted." }
+                dt { "refault (pages)" } dd { "A miss on a page that was evicted and whose slot still remembers it (workingset_refault)." }
+                dt { "pgscan, pgsteal (pages)" } dd { "Pages examined for eviction, and pages evicted." }
+                dt { "metadata (bytes a page)" }
+                dd { "What the policy and the simulated memory keep, by distinct page of the trace." }
+                dt { "generation" } dd { "A group of pages of similar age in the multi-generational policies; the oldest is evicted from." }
+                dt { "opt" } dd { "Belady's bound: it knows the future, so no program can run it." }
+            }
+        }
+    }
+}
+
+fn trace_section(index: usize, trace: &TraceRuns) -> Markup {
+    let sizes = sizes_of(trace);
+    let (name, parameters) = name_parts(&trace.trace);
+    let middle = sizes.get(sizes.len().saturating_sub(1) / 2).copied();
+    html! {
+        section id=(format!("trace-{index}")) {
+            h2 { (name) @if !parameters.is_empty() { " " small { (parameters) } } }
+            p.lead {
+                (grouped(trace.accesses)) " accesses to " (grouped(trace.distinct_pages)) " distinct pages ("
+                (pages_text(trace.distinct_pages)) "), " (grouped(trace.distinct_anon)) " of them anonymous."
+            }
+            @if sizes.len() > 1 { div.grid2 { (ratio_figure(index, trace, &sizes).markup()) div { (ratio_table(trace, &sizes)) } } }
+            @for pages in &sizes {
+                details.size open[Some(*pages) == middle] {
+                    summary { "With " (pages_text(*pages)) " of memory (" (grouped(*pages)) " pages)" }
+                    (size_section(index, trace, *pages))
+                }
+            }
+        }
+    }
+}
+
+/// A trace's name without, and with, the parameters of a generated workload; these may break at commas.
+fn name_parts(trace: &str) -> (&str, String) {
+    match trace.split_once(':') {
+        Some((name, parameters)) => (name, parameters.replace(',', ", ")),
+        None => (trace, String::new()),
+    }
+}
+
+fn ratio_figure(index: usize, trace: &TraceRuns, sizes: &[u64]) -> Figure {
+    let mut sorted = sizes.to_vec();
+    sorted.sort_unstable();
+    let series: Vec<Series> = policies_of(trace)
+        .iter()
+        .enumerate()
+        .map(|(look, policy)| {
+            let points = sorted.iter().map(|pages| (mib(*pages), run_of(trace, policy, *pages).miss_ratio() * 100.0));
+            Series { name: policy.to_string(), look, points: points.collect() }
+        })
+        .collect();
+    let highest = trace.runs.iter().map(Run::miss_ratio).fold(0.0, f64::max) * 100.0;
+    let (low, high) = (mib(sorted[0]), mib(sorted[sorted.len() - 1]));
+    let x = if high > low * 30.0 {
+        Axis::powers_of_two("memory (MiB, logarithmic)", low, high, 6, number)
+    } else {
+        Axis::exact("memory (MiB)", high, 5, number)
+    };
+    let ends: Vec<String> = [sorted[0], sorted[sorted.len() - 1]].iter().map(|pages| extremes(trace, *pages)).collect();
+    Figure {
+        id: format!("ratio-{index}"),
+        title: "Miss ratio by memory size".into(),
+        description: ends.join(" "),
+        definition: "Misses in 100 accesses, first touches included, by memory limit.".into(),
+        x,
+        y: Axis::linear("miss ratio (%)", highest, 5, number),
+        series,
+        x_label: number,
+        y_label: |y| format!("{y:.2}"),
+        stacked: false,
+        marks: Vec::new(),
+    }
+}
+
+/// "With 1 MiB, misses range from 12.00 % (opt) to 30.00 % (fifo)."
+fn extremes(trace: &TraceRuns, pages: u64) -> String {
+    let mut runs: Vec<&Run> = trace.runs.iter().filter(|run| run.memory_pages == pages).collect();
+    runs.sort_by_key(|run| run.outcome.misses);
+    match (runs.first(), runs.last()) {
+        (Some(best), Some(worst)) => format!(
+            "With {}, the miss ratio ranges from {:.2} % ({}) to {:.2} % ({}).",
+            pages_text(pages),
+            best.miss_ratio() * 100.0,
+            best.policy,
+            worst.miss_ratio() * 100.0,
+            worst.policy
+        ),
+        _ => String::new(),
+    }
+}
+
+fn ratio_table(trace: &TraceRuns, sizes: &[u64]) -> Markup {
+    let fewest = |pages: u64| {
+        let runs = trace.runs.iter().filter(|run| run.memory_pages == pages && !run.needs_future);
+        runs.map(|run| run.outcome.misses).min()
+    };
+    html! {
+        div.scroll tabindex="0" {
+            table {
+                caption { "Misses in 100 accesses. Bold: fewest at that size without knowing the future." }
+                thead { tr { th scope="col" { "policy" } @for pages in sizes { th scope="col" { (pages_text(*pages)) } } } }
+                tbody {
+                    @for policy in policies_of(trace) {
+                        tr {
+                            th scope="row" { (policy) }
+                            @for pages in sizes {
+                                @let run = run_of(trace, policy, *pages);
+                                @let best = !run.needs_future && fewest(*pages) == Some(run.outcome.misses);
+                                td.best[best] { (format!("{:.2}", run.miss_ratio() * 100.0)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn size_section(index: usize, trace: &TraceRuns, pages: u64) -> Markup {
+    let runs: Vec<&Run> = trace.runs.iter().filter(|run| run.memory_pages == pages).collect();
+    html! {
+        div.grid2 {
+            @if runs.iter().any(|run| run.samples.len() > 1) {
+                (time_figure(index, &runs, pages).markup())
+            }
+            @for (number, run) in runs.iter().enumerate() {
+                @if run.samples.iter().any(|sample| !sample.generations.is_empty()) {
+                    (generations_figure(index, number, run).markup())
+                }
+            }
+        }
+        (counters_table(&runs, trace.distinct_pages))
+    }
+}
+
+fn time_figure(index: usize, runs: &[&Run], pages: u64) -> Figure {
+    let series: Vec<Series> = runs
+        .iter()
+        .enumerate()
+        .map(|(look, run)| {
+            let mut before = (0, 0);
+            let points = run.samples.iter().map(|sample| {
+                let (accesses, misses) = (sample.accesses - before.0, sample.misses - before.1);
+                before = (sample.accesses, sample.misses);
+                (sample.accesses as f64 / 1e6, misses as f64 * 100.0 / accesses.max(1) as f64)
+            });
+            Series { name: run.policy.clone(), look, points: points.collect() }
+        })
+        .collect();
+    let highest = series.iter().flat_map(|series| &series.points).fold(0.0f64, |high, (_, y)| high.max(*y));
+    let last = runs.iter().map(|run| run.outcome.accesses).max().unwrap_or(1) as f64 / 1e6;
+    Figure {
+        id: format!("time-{index}-{pages}"),
+        title: "Misses over time".into(),
+        description: runs
+            .iter()
+            .map(|run| format!("{}: {:.2} % over the whole trace.", run.policy, run.miss_ratio() * 100.0))
+            .collect::<Vec<_>>()
+            .join(" "),
+        definition: "Misses in 100 accesses of each interval, by the number of accesses at its end.".into(),
+        x: Axis::exact("time (million accesses)", last, 5, number),
+        y: Axis::linear("miss ratio (%)", highest, 5, number),
+        series,
+        x_label: |x| format!("{x:.3}"),
+        y_label: |y| format!("{y:.2}"),
+        stacked: false,
+        marks: Vec::new(),
+    }
+}
+
+fn generations_figure(index: usize, number_of_run: usize, run: &Run) -> Figure {
+    let most = run.samples.iter().map(|sample| sample.generations.len()).max().unwrap_or(0);
+    // Counted from the youngest, because the oldest come and go.
+    let series: Vec<Series> = (0..most)
+        .rev()
+        .map(|age| {
+            let points = run.samples.iter().map(|sample| {
+                let generation = sample.generations.len().checked_sub(age + 1).map(|at| sample.generations[at]);
+                let pages = generation.map_or(0, |generation| generation.pages[0] + generation.pages[1]);
+                (sample.accesses as f64 / 1e6, mib(pages))
+            });
+            let name = if age == 0 { "youngest generation".into() } else { format!("{age} older") };
+            Series { name, look: age, points: points.collect() }
+        })
+        .collect();
+    let highest = run.samples.iter().map(|sample| sample.generations.iter().map(|g| g.pages[0] + g.pages[1]).sum());
+    let highest = mib(highest.max().unwrap_or(0));
+    let created = run.outcome.counters.generations_created;
+    Figure {
+        id: format!("generations-{index}-{number_of_run}-{}", run.memory_pages),
+        title: format!("Sizes of the generations: {}", run.policy),
+        description: format!("{} generations were created; at most {most} exist at a time.", grouped(created)),
+        definition: "Memory in each generation (MiB), anonymous and file pages together, youngest on top.".into(),
+        x: Axis::exact("time (million accesses)", run.outcome.accesses as f64 / 1e6, 5, number),
+        y: Axis::linear("memory (MiB)", highest, 5, number),
+        series,
+        x_label: |x| format!("{x:.3}"),
+        y_label: |y| format!("{y:.2}"),
+        stacked: true,
+        marks: Vec::new(),
+    }
+}
+
+fn counters_table(runs: &[&Run], distinct_pages: u64) -> Markup {
+    let names = refault_core::Counters::NAMES;
+    let shown: Vec<usize> =
+        (0..names.len()).filter(|at| runs.iter().any(|run| run.outcome.counters.values()[*at] != 0)).collect();
+    html! {
+        details {
+            summary { "All counters" }
+            div.scroll tabindex="0" {
+                table {
+                    caption { "Events in pages, counted as /proc/vmstat counts them; counters that are 0 everywhere are left out." }
+                    thead {
+                        tr {
+                            th scope="col" { "policy" } th scope="col" { "misses (accesses)" }
+                            @for at in &shown { th scope="col" { (names[*at]) } }
+                            th scope="col" { "metadata (bytes a page)" } th scope="col" { "speed (million accesses/s)" }
+                        }
+                    }
+                    tbody {
+                        @for run in runs {
+                            tr {
+                                th scope="row" { (run.policy) } td { (grouped(run.outcome.misses)) }
+                                @for at in &shown { td { (grouped(run.outcome.counters.values()[*at])) } }
+                                td { (format!("{:.1}", run.metadata_bytes as f64 / distinct_pages.max(1) as f64)) }
+                                td { (format!("{:.1}", run.accesses_per_second() / 1e6)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn run_of<'a>(trace: &'a TraceRuns, policy: &str, pages: u64) -> &'a Run {
+    let run = trace.runs.iter().find(|run| run.policy == policy && run.memory_pages == pages);
+    run.expect("invariant: a sweep runs every policy at every size")
+}
+
+fn mib(pages: u64) -> f64 {
+    (pages * PAGE_BYTES) as f64 / MIB
+}
+
+/// A figure with as many digits as it needs.
+pub(super) fn number(value: f64) -> String {
+    let text = match value.abs() {
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    };
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}

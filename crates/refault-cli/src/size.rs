@@ -1,0 +1,178 @@
+//! Amounts of memory as people write them: `25%`, `4096p`, `64M`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: u64 = 4096;
+/// The parts a percentage is kept in: ten-thousandths of a percent.
+const PERCENT_PARTS: u64 = 10_000;
+
+/// An amount of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// A share of a trace's distinct pages, in 1/10,000 of a percent.
+    Share(u64),
+    /// Pages of 4 KiB.
+    Pages(u64),
+    /// Bytes.
+    Bytes(u64),
+}
+
+/// What to write instead of an unreadable size.
+pub const SIZE_GRAMMAR: &str =
+    "write 25% (of the trace's distinct pages), 4096p (pages of 4 KiB) or bytes such as 64M (K, M, G, T: KiB, MiB, …)";
+
+impl Size {
+    /// Pages of 4 KiB, for a trace of `distinct` pages: rounded down, at least 1.
+    pub fn pages(self, distinct: u64) -> u64 {
+        let pages = match self {
+            Size::Share(parts) => (u128::from(distinct) * u128::from(parts) / u128::from(100 * PERCENT_PARTS))
+                .min(u128::from(u64::MAX)) as u64,
+            Size::Pages(pages) => pages,
+            Size::Bytes(bytes) => bytes / PAGE_BYTES,
+        };
+        pages.max(1)
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let bad = || format!("'{text}' is not a size: {SIZE_GRAMMAR}");
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let size = match unit.trim().to_ascii_lowercase().as_str() {
+            "%" => Size::Share(scaled(number, PERCENT_PARTS).ok_or_else(bad)?),
+            "p" => Size::Pages(number.parse().map_err(|_| bad())?),
+            "" | "b" => Size::Bytes(number.parse().map_err(|_| bad())?),
+            "k" | "kib" => Size::Bytes(scaled(number, 1 << 10).ok_or_else(bad)?),
+            "m" | "mib" => Size::Bytes(scaled(number, 1 << 20).ok_or_else(bad)?),
+            "g" | "gib" => Size::Bytes(scaled(number, 1 << 30).ok_or_else(bad)?),
+            "t" | "tib" => Size::Bytes(scaled(number, 1 << 40).ok_or_else(bad)?),
+            _ => return Err(bad()),
+        };
+        match size {
+            Size::Share(0) | Size::Pages(0) | Size::Bytes(0) => {
+                Err(format!("'{text}' is no memory at all: {SIZE_GRAMMAR}"))
+            }
+            Size::Bytes(bytes) if bytes < PAGE_BYTES => {
+                Err(format!("'{text}' is less than one page of 4096 bytes: {SIZE_GRAMMAR}"))
+            }
+            size => Ok(size),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Share(parts) if parts % PERCENT_PARTS == 0 => write!(f, "{}%", parts / PERCENT_PARTS),
+            Size::Share(parts) => write!(f, "{}%", *parts as f64 / PERCENT_PARTS as f64),
+            Size::Pages(pages) => write!(f, "{pages}p"),
+            Size::Bytes(bytes) => f.write_str(&bytes_text(*bytes)),
+        }
+    }
+}
+
+/// A decimal number times `unit`, exactly, rounded down; `None` if it is not one or too large.
+fn scaled(number: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() || fraction.len() > 15 {
+        return None;
+    }
+    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() };
+    let whole = u128::from(digits(whole)?) * u128::from(unit);
+    let fraction = u128::from(digits(fraction)?) * u128::from(unit) / 10u128.pow(fraction.len() as u32);
+    u64::try_from(whole + fraction).ok()
+}
+
+/// Bytes in the largest binary unit that keeps at least one digit before the point: `1.5 GiB`.
+pub fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match value {
+        v if unit == 0 || v >= 100.0 || v.fract() == 0.0 => format!("{v:.0} {}", UNITS[unit]),
+        v if v >= 10.0 => format!("{v:.1} {}", UNITS[unit]),
+        v => format!("{v:.2} {}", UNITS[unit]),
+    }
+}
+
+/// Pages of 4 KiB as bytes in a readable unit.
+pub fn pages_text(pages: u64) -> String {
+    bytes_text(pages.saturating_mul(PAGE_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(text: &str, distinct: u64) -> u64 {
+        text.parse::<Size>().expect(text).pages(distinct)
+    }
+
+    #[test]
+    fn shares_round_down_and_are_at_least_one_page() {
+        assert_eq!(pages("25%", 1000), 250);
+        assert_eq!(pages("25%", 1003), 250);
+        assert_eq!(pages("0.1%", 1000), 1);
+        assert_eq!(pages("0.1%", 10), 1);
+        assert_eq!(pages("12.5%", 8), 1);
+        assert_eq!(pages("33.3333%", 3_000_000), 999_999);
+        assert_eq!(pages("150%", 10), 15);
+    }
+
+    #[test]
+    fn pages_and_bytes() {
+        assert_eq!(pages("4096p", 1), 4096);
+        assert_eq!(pages("4096", 1), 1);
+        assert_eq!(pages("64M", 1), 16384);
+        assert_eq!(pages("1.5G", 1), 393_216);
+        assert_eq!(pages("8KiB", 1), 2);
+        assert_eq!(pages("5K", 1), 1);
+    }
+
+    #[test]
+    fn what_is_not_a_size_is_refused() {
+        for text in [
+            "",
+            "%",
+            "-1%",
+            "0%",
+            "0p",
+            "0",
+            "1023",
+            "x",
+            "12q",
+            "1.5p",
+            "1e3p",
+            "99999999999999999999p",
+            ".",
+            "NaN%",
+            "20000000T",
+        ] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_readable() {
+        assert_eq!(bytes_text(4096), "4 KiB");
+        assert_eq!(bytes_text(1536 << 20), "1.50 GiB");
+        assert_eq!(pages_text(1), "4 KiB");
+        assert_eq!(bytes_text(u64::MAX), "16 EiB");
+    }
+
+    #[test]
+    fn display_reads_back() {
+        for text in ["25%", "0.5%", "4096p"] {
+            assert_eq!(text.parse::<Size>().expect(text).to_string(), text);
+        }
+    }
+}

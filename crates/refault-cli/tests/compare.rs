@@ -1,0 +1,212 @@
+//! `refault compare` from outside: what scripts rely on.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+
+fn refault(arguments: &[&str]) -> Output {
+    Command::cargo_bin("refault").expect("the binary is built").args(arguments).output().expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+}
+
+/// A `.u64` trace of these pages.
+fn trace(directory: &TempDir, name: &str, pages: impl IntoIterator<Item = u64>) -> String {
+    let path = directory.path().join(name);
+    let bytes: Vec<u8> = pages.into_iter().flat_map(u64::to_le_bytes).collect();
+    std::fs::write(&path, bytes).expect("the temporary directory can be written");
+    path.to_str().expect("its path is UTF-8").to_string()
+}
+
+/// The rows of a CSV result without the two fields of time.
+fn csv(arguments: &[&str]) -> Vec<Vec<String>> {
+    let output = refault(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let text = text(&output.stdout);
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+    let rows = reader.records().map(|row| row.expect("well-formed").iter().map(str::to_string).collect());
+    rows.map(|mut row: Vec<String>| {
+        row.truncate(row.len() - 2);
+        row
+    })
+    .collect()
+}
+
+#[test]
+fn counts_are_exact_on_a_trace_small_enough_for_paper() {
+    let directory = TempDir::new().expect("a temporary directory");
+    // FIFO with three frames, the sequence of Belady's anomaly: 9 misses; with four: 10.
+    let path = trace(&directory, "belady.u64", [1, 2, 3, 4, 1, 2, 5, 1, 2, 3, 4, 5]);
+    let rows = csv(&["compare", "--trace", &path, "--policy", "fifo,lru", "--memory", "3p,4p", "--format", "csv"]);
+    let fields = ["trace", "policy", "memory_pages", "accesses", "distinct_pages", "hits", "misses", "miss_ratio"];
+    assert_eq!(rows[0][..8], fields);
+    assert_eq!(rows[1][..8], ["belady", "fifo", "3", "12", "5", "3", "9", "0.75"]);
+    assert_eq!(rows[2][..7], ["belady", "fifo", "4", "12", "5", "2", "10"]);
+    assert_eq!(rows[3][..7], ["belady", "lru", "3", "12", "5", "2", "10"]);
+    assert_eq!(rows[4][..7], ["belady", "lru", "4", "12", "5", "4", "8"]);
+    assert_eq!(rows.len(), 5);
+}
+
+#[test]
+fn json_has_the_fields_of_csv_in_the_same_order() {
+    let workload = "zipf:pages=512,accesses=5000";
+    let output =
+        refault(&["compare", "--workload", workload, "--policy", "lru", "--memory", "25%", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let run = json["runs"][0].as_object().expect("an object a run");
+    let output = refault(&["compare", "--workload", workload, "--policy", "lru", "--memory", "25%", "--format", "csv"]);
+    let csv = text(&output.stdout);
+    let header: Vec<&str> = csv.lines().next().expect("a header").split(',').collect();
+    assert_eq!(run.keys().map(String::as_str).collect::<Vec<_>>(), header);
+    assert_eq!(header[header.len() - 2..], ["wall_seconds", "accesses_per_second"]);
+    assert_eq!(run["hits"].as_u64().unwrap() + run["misses"].as_u64().unwrap(), run["accesses"].as_u64().unwrap());
+}
+
+#[test]
+fn results_do_not_depend_on_jobs() {
+    let arguments = |jobs| {
+        let workload =
+            ["--workload", "zipf:pages=2048,accesses=300000", "--workload", "cyclic:pages=500,accesses=9999"];
+        let rest = ["--memory", "10%,50%", "--format", "csv", "--jobs", jobs];
+        ["compare"].into_iter().chain(workload).chain(rest).collect::<Vec<_>>()
+    };
+    let one = csv(&arguments("1"));
+    assert_eq!(one, csv(&arguments("2")));
+    assert_eq!(one, csv(&arguments("7")));
+}
+
+#[test]
+fn a_seed_changes_workloads_that_do_not_say_theirs() {
+    let run = |workload: &str, seed: &str| {
+        let common = ["--policy", "lru", "--memory", "10%", "--format", "csv", "--seed", seed];
+        csv(&[&["compare", "--workload", workload][..], &common].concat())[1][4..7].to_vec()
+    };
+    assert_ne!(run("uniform:pages=1000,accesses=5000", "1"), run("uniform:pages=1000,accesses=5000", "3"));
+    assert_eq!(
+        run("uniform:pages=1000,accesses=5000,seed=5", "1"),
+        run("uniform:pages=1000,accesses=5000,seed=5", "2")
+    );
+}
+
+#[test]
+fn without_arguments_the_built_in_set_runs_and_a_report_is_written() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let mut command = Command::cargo_bin("refault").expect("the binary is built");
+    let output = command.arg("compare").current_dir(directory.path()).output().expect("it starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "refault: report written to refault-report.html\n");
+    let table = text(&output.stdout);
+    for workload in ["zipf:", "hotcold:", "scanhot:", "twopass:", "mixed:"] {
+        assert!(table.contains(workload), "{workload}");
+    }
+    let report = std::fs::read_to_string(directory.path().join("refault-report.html")).expect("a report");
+    assert!(report.starts_with("<!DOCTYPE html>"));
+    for needs in ["http://", "https://", "<script", "src=", "@import", "url("] {
+        assert!(!report.contains(needs), "the report must need nothing else, but has {needs}");
+    }
+    let pictures = report.matches("role=\"img\"").count();
+    assert!(pictures >= 6, "{pictures} pictures");
+    assert_eq!(report.matches("The figures as a table").count(), pictures);
+}
+
+#[test]
+fn swap_bounds_what_anonymous_memory_can_leave() {
+    let run = |swap: &str| {
+        let workload = ["--workload", "cyclic:pages=1000,accesses=3000", "--policy", "classic", "--memory", "500p"];
+        csv(&[&["compare"][..], &workload, &["--swap", swap, "--format", "csv"]].concat())
+    };
+    let (header, none) = (run("none")[0].clone(), run("none")[1].clone());
+    let field = |row: &[String], name: &str| {
+        let at = header.iter().position(|field| field == name).expect("a field");
+        row[at].parse::<u64>().expect("a number")
+    };
+    assert_eq!((field(&none, "pswpout"), field(&none, "misses")), (0, 1000));
+    assert!(field(&none, "limit_overruns") > 0);
+    let ample = run("4G")[1].clone();
+    assert_eq!(field(&ample, "limit_overruns"), 0);
+    assert!(field(&ample, "pswpout") > 500);
+}
+
+#[test]
+fn what_cannot_be_used_is_told_in_one_line_with_exit_code_2() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let good = trace(&directory, "good.u64", [1, 2, 3]);
+    let empty = trace(&directory, "empty.u64", []);
+    let odd: PathBuf = directory.path().join("odd.u64");
+    std::fs::write(&odd, [1, 2, 3]).expect("the temporary directory can be written");
+    let folder = directory.path().to_str().expect("its path is UTF-8");
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--trace", "/nowhere/at-all.u64"], &["/nowhere/at-all.u64", "no such file"]),
+        (&["--trace", folder], &["directory"]),
+        (&["--trace", &empty], &["empty.u64", "empty"]),
+        (&["--trace", odd.to_str().expect("its path is UTF-8")], &["odd.u64"]),
+        (&["--trace", &good, "--memory", "12q"], &["'12q'", "4096p"]),
+        (&["--trace", &good, "--memory", "0%"], &["no memory at all"]),
+        (&["--trace", &good, "--memory", "-5%"], &["-5%"]),
+        (&["--trace", &good, "--policy", "nope"], &["unknown policy", "'nope'", "choose from", "fifo"]),
+        (&["--trace", &good, "--policy", "lru{x=1}"], &["'lru' has no parameter 'x'"]),
+        (&["--trace", &good, "--policy", "classic{swappiness=999}"], &["'999'", "0…200"]),
+        (&["--trace", &good, "--policy", "classic{swappiness=1"], &["unbalanced"]),
+        (&["--trace", &good, "--policy", ","], &["no policy named"]),
+        (&["--workload", "nope:pages=1"], &["nope", "zipf"]),
+        (&["--workload", "zipf:pages=x"], &["pages=x"]),
+        (&["--trace", &good, "--jobs", "0"], &["--jobs"]),
+        (&["--trace", &good, "--format", "xml"], &["xml", "json"]),
+        (&["--nonsense"], &["--nonsense"]),
+        (&["--trace", &good, "--swap", "some"], &["'some'"]),
+    ];
+    for (arguments, expected) in cases {
+        let output = refault(&[&["compare"], *arguments].concat());
+        let line = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {line}");
+        assert!(line.starts_with("refault: ") && line.lines().count() == 1, "{arguments:?}: {line}");
+        for part in *expected {
+            assert!(line.contains(part), "{arguments:?}: '{part}' is not in {line}");
+        }
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_result_that_cannot_be_written_fails_with_exit_code_1() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let good = trace(&directory, "good.u64", [1, 2, 3]);
+    for flag in ["--out", "--report"] {
+        let output = refault(&["compare", "--trace", &good, "--policy", "lru", flag, "/nowhere/at-all/x.html"]);
+        assert_eq!(output.status.code(), Some(1));
+        let line = text(&output.stderr);
+        assert!(line.starts_with("refault: cannot write: /nowhere/at-all/x.html: "), "{line}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_refault"))
+        .args(["compare", "--workload", "zipf:pages=64,accesses=100", "--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn the_name_of_the_output_chooses_its_format() {
+    let directory = TempDir::new().expect("a temporary directory");
+    for (name, start) in [("runs.csv", "trace,policy,"), ("runs.json", "{\"runs\":["), ("runs.txt", "zipf:")] {
+        let path = directory.path().join(name);
+        let path = path.to_str().expect("its path is UTF-8");
+        let output =
+            refault(&["compare", "--workload", "zipf:pages=64,accesses=100", "--policy", "lru", "--out", path]);
+        assert!(output.status.success() && output.stdout.is_empty());
+        let written = std::fs::read_to_string(path).expect("it is written");
+        assert!(written.starts_with(start), "{written}");
+    }
+}
