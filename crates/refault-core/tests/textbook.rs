@@ -5,9 +5,12 @@ mod harness;
 #[path = "textbook/models.rs"]
 mod models;
 
-use harness::{equals_model, hostile_steps, steps, survives};
+use harness::{Step, equals_model, hostile_steps, steps, survives};
 use proptest::prelude::*;
-use refault_core::textbook::{Arc, Clock, Fifo, Lru, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, TwoQueue};
+use refault_core::PageId;
+use refault_core::textbook::{
+    Arc, Clock, Fifo, Lru, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, TwoQueue,
+};
 use std::collections::VecDeque;
 
 proptest! {
@@ -53,6 +56,13 @@ proptest! {
     }
 
     #[test]
+    fn opt(capacity in 1..40usize, steps in steps()) {
+        let sequence = accesses(&steps);
+        let model = models::Opt { capacity, sequence: sequence.clone(), now: 0, resident: Vec::new() };
+        equals_model(opt_for(sequence), model, capacity, &steps);
+    }
+
+    #[test]
     fn refusals(steps in hostile_steps()) {
         survives(Fifo::default(), &steps);
         survives(Lru::default(), &steps);
@@ -63,5 +73,15 @@ proptest! {
         survives(S3Fifo::default(), &steps);
         let paper = S3FifoParams { variant: S3FifoVariant::Paper, ..S3FifoParams::default() };
         survives(S3Fifo::new(paper), &steps);
+        survives(opt_for(accesses(&steps)), &steps);
     }
+}
+
+/// The pages accessed, in order.
+fn accesses(steps: &[Step]) -> Vec<PageId> {
+    steps.iter().filter_map(|step| if let Step::Access(page) = step { Some(*page) } else { None }).collect()
+}
+
+fn opt_for(sequence: Vec<PageId>) -> Opt {
+    Opt::new(std::sync::Arc::new(NextUse::new(sequence).unwrap()))
 }

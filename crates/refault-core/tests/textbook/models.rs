@@ -367,3 +367,39 @@ impl Model for S3Fifo {
         remove(&mut self.main, page);
     }
 }
+
+/// Belady's MIN: looks through the rest of the sequence for each resident page.
+pub struct Opt {
+    pub capacity: usize,
+    pub sequence: Vec<PageId>,
+    pub now: usize,
+    /// Pages in memory, in order of last use.
+    pub resident: Vec<PageId>,
+}
+
+impl Model for Opt {
+    fn access(&mut self, page: PageId) -> Vec<PageId> {
+        assert_eq!(self.sequence[self.now], page);
+        self.now += 1;
+        let mut victims = Vec::new();
+        if !self.is_resident(page) && self.resident.len() == self.capacity {
+            let rest = &self.sequence[self.now..];
+            let next_use = |p: &PageId| rest.iter().position(|q| q == p).unwrap_or(usize::MAX);
+            // `max_by_key` takes the last of equals: of the pages never used again the one used last.
+            let victim = *self.resident.iter().max_by_key(|p| next_use(p)).unwrap();
+            self.resident.retain(|p| *p != victim);
+            victims.push(victim);
+        }
+        self.resident.retain(|p| *p != page);
+        self.resident.push(page);
+        victims
+    }
+
+    fn is_resident(&self, page: PageId) -> bool {
+        self.resident.contains(&page)
+    }
+
+    fn free(&mut self, page: PageId) {
+        self.resident.retain(|p| *p != page);
+    }
+}
