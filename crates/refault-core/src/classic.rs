@@ -22,7 +22,7 @@ use crate::page::{LruvecId, PageId, PageType};
 use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
 use crate::reclaim::control::{ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, limit_reclaim};
 use crate::reclaim::record::{
-    ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, REFERENCED, SWAPCACHE,
+    ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, REFERENCED, SWAPCACHE, WORKINGSET,
 };
 use crate::reclaim::{CpuBatch, Hierarchy};
 use lruvec::Lruvec;
@@ -61,12 +61,6 @@ impl Classic {
             reclaim_target: 0,
             counters: Counters::default(),
         }
-    }
-
-    /// Adds an lruvec below `parent` (`None`: the root of another node) and returns its id.
-    pub fn add_lruvec(&mut self, parent: Option<LruvecId>) -> LruvecId {
-        self.lruvecs.push(Lruvec::default());
-        self.hierarchy.add(parent)
     }
 
     /// Sizes of inactive and active list of a type in one lruvec, without its children.
@@ -152,6 +146,15 @@ impl Policy for Classic {
 
     fn reclaim_goal(&self) -> u32 {
         SWAP_CLUSTER_MAX
+    }
+
+    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> Option<LruvecId> {
+        self.lruvecs.push(Lruvec::default());
+        Some(self.hierarchy.add(parent))
+    }
+
+    fn is_workingset(&self, page: PageId) -> bool {
+        self.records[page as usize].has(WORKINGSET)
     }
 
     fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, memory: &mut M) {

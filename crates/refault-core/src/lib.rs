@@ -19,6 +19,7 @@
 pub mod classic;
 pub mod counters;
 pub mod frames;
+pub mod global_reclaim;
 pub mod list;
 pub mod memory;
 pub mod monitor;

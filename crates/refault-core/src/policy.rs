@@ -5,6 +5,7 @@
 //! slot ([`Policy::admit`]), then the access itself happens (an accessed bit, or [`Policy::accessed`]).
 
 use crate::counters::Counters;
+use crate::global_reclaim::{BackgroundPass, EvictGenerations, GenerationError, NewGeneration, PassOutcome};
 use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 
@@ -127,6 +128,62 @@ pub trait Policy {
 
     /// Frees pages through [`Memory::evict`] and returns how many were freed.
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32;
+
+    /// Adds an lruvec below `parent` (none: the root of another node) and returns its id, one more than the last; there
+    /// is one, id 0, from the start. `None`, the default: this policy knows neither groups nor nodes.
+    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> Option<LruvecId> {
+        let _ = parent;
+        None
+    }
+
+    /// Direct reclaim: an allocation found no frame, and all groups of some nodes give. Returns the pages freed.
+    /// `roots` are the root lruvecs of the nodes, preferred first. The default reclaims as for a limit of the first.
+    fn reclaim_nodes<M: Memory>(&mut self, roots: &[LruvecId], incoming: Option<PageId>, memory: &mut M) -> u32 {
+        let goal = self.reclaim_goal().max(32);
+        self.reclaim(&ReclaimRequest { target: roots[0], goal, incoming }, memory)
+    }
+
+    /// One pass of a node's background reclaim. The default reclaims as for a limit of the root.
+    fn background_pass<M: Memory>(&mut self, pass: &BackgroundPass, memory: &mut M) -> PassOutcome {
+        let goal = pass.goal.min(256) as u32;
+        let request = ReclaimRequest { target: pass.root, goal, incoming: None };
+        let reclaimed = u64::from(self.reclaim(&request, memory));
+        PassOutcome { reclaimed, scanned: reclaimed, priority: pass.priority, starved: false }
+    }
+
+    /// A balance attempt of background reclaim (several passes) is over.
+    fn background_done(&mut self, root: LruvecId) {
+        let _ = root;
+    }
+
+    /// Whether a resident page came back as part of the working set: waiting for its contents is waiting for memory
+    /// (spec: workingset §9).
+    fn is_workingset(&self, page: PageId) -> bool {
+        let _ = page;
+        false
+    }
+
+    /// Makes a generation, as the kernel's debugging interface does.
+    ///
+    /// # Errors
+    /// See [`GenerationError`].
+    fn new_generation<M: Memory>(&mut self, request: &NewGeneration, memory: &mut M) -> Result<(), GenerationError> {
+        let _ = (request, memory);
+        Err(GenerationError::Unsupported)
+    }
+
+    /// Evicts generations, as the kernel's debugging interface does. Returns the pages freed.
+    ///
+    /// # Errors
+    /// See [`GenerationError`].
+    fn evict_generations<M: Memory>(
+        &mut self,
+        request: &EvictGenerations,
+        memory: &mut M,
+    ) -> Result<u64, GenerationError> {
+        let _ = (request, memory);
+        Err(GenerationError::Unsupported)
+    }
 
     /// Tells the policy that memory now has this many page ids (it only grows).
     fn grow(&mut self, pages: usize);
