@@ -28,6 +28,7 @@ pub mod parameter;
 pub mod policy;
 pub mod queue;
 pub mod reclaim;
+pub mod schemes;
 pub mod textbook;
 pub mod workingset;
 

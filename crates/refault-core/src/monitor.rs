@@ -70,7 +70,7 @@ pub struct MonitorCounters {
 pub struct Monitor {
     profile: Profile,
     attributes: Attributes,
-    targets: Vec<Target>,
+    pub(crate) targets: Vec<Target>,
     random: Random,
     size_limit: u64,
     /// Regions before the last split pass that split: the same number again means that twofold splits found nothing.
