@@ -1,40 +1,11 @@
-//! `name{key=value,…}`: how policies with parameters are written, declared and checked.
+//! `name{key=value,…}`: how policies with parameters are written.
 //!
-//! A list is separated by commas outside braces, so `mglru{tiers=1,swappiness=10},lru` is two policies.
+//! A list is separated by commas outside braces, so `mglru{tiers=1,swappiness=10},lru` is two policies. Which keys there
+//! are and what they take is the policies' own business ([`refault_core::parameter`]).
 
 use std::fmt;
 
-/// What values a parameter takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Range {
-    /// A whole number, both ends included.
-    Integer(u64, u64),
-    /// One of these words.
-    Choice(&'static [&'static str]),
-}
-
-impl fmt::Display for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Range::Integer(low, u64::MAX) => write!(f, "{low}…"),
-            Range::Integer(low, high) => write!(f, "{low}…{high}"),
-            Range::Choice(words) => f.write_str(&words.join("|")),
-        }
-    }
-}
-
-/// A parameter as declared in the registry.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameter {
-    /// The key.
-    pub name: &'static str,
-    /// The value taken when it is not given, written as a user would.
-    pub default: &'static str,
-    /// What is allowed.
-    pub range: Range,
-    /// What it does, with its unit.
-    pub meaning: &'static str,
-}
+use refault_core::parameter::{ParameterError, Parameters};
 
 /// `name{key=value,…}` taken apart, not checked yet.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -104,62 +75,18 @@ pub fn split_list(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Checked values of all parameters of one call.
-#[derive(Clone, Debug)]
-pub struct Values {
-    values: Vec<(&'static str, String)>,
-}
-
-impl Values {
-    /// Checks a call's arguments against the declaration and fills in the defaults.
-    pub fn check(call: &Call, declared: &'static [Parameter]) -> Result<Values, String> {
-        for (key, _) in &call.arguments {
-            if !declared.iter().any(|parameter| parameter.name == key) {
-                return Err(if declared.is_empty() {
-                    format!("'{}' has no parameter '{key}': it has none", call.name)
-                } else {
-                    let names: Vec<&str> = declared.iter().map(|parameter| parameter.name).collect();
-                    format!("'{}' has no parameter '{key}': it has {}", call.name, names.join(", "))
-                });
-            }
-        }
-        let mut values = Vec::with_capacity(declared.len());
-        for parameter in declared {
-            let given = call.arguments.iter().find(|(key, _)| key == parameter.name);
-            let value = given.map_or(parameter.default, |(_, value)| value);
-            let fits = match parameter.range {
-                Range::Integer(low, high) => value.parse::<u64>().is_ok_and(|v| (low..=high).contains(&v)),
-                Range::Choice(words) => words.contains(&value),
-            };
-            if !fits {
-                let (name, range) = (parameter.name, parameter.range);
-                return Err(format!("'{value}' does not do for '{name}' of '{}': it takes {range}", call.name));
-            }
-            values.push((parameter.name, value.to_string()));
-        }
-        Ok(Values { values })
+/// The parameters of a call: the defaults with the call's arguments in their place.
+pub fn fill<P: Parameters>(call: &Call) -> Result<P, ParameterError> {
+    let mut parameters = P::default();
+    for (key, value) in &call.arguments {
+        parameters.set(key, value)?;
     }
-
-    /// A whole number declared as [`Range::Integer`].
-    pub fn integer(&self, name: &str) -> u64 {
-        self.text(name).parse().expect("invariant: checked against Range::Integer")
-    }
-
-    /// A word declared as [`Range::Choice`].
-    pub fn text(&self, name: &str) -> &str {
-        let found = self.values.iter().find(|(key, _)| *key == name);
-        found.map(|(_, value)| value.as_str()).expect("invariant: only declared parameters are asked for")
-    }
+    Ok(parameters)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const DECLARED: &[Parameter] = &[
-        Parameter { name: "tiers", default: "4", range: Range::Integer(1, 4), meaning: "" },
-        Parameter { name: "variant", default: "a", range: Range::Choice(&["a", "b"]), meaning: "" },
-    ];
 
     #[test]
     fn commas_in_braces_do_not_split() {
@@ -177,15 +104,5 @@ mod tests {
         for bad in ["a{", "a}", "a{x=1", "a{{x=1}}", "a{x}", "a{x=1,x=2}", "a{x=1}b"] {
             assert!(Call::parse(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn values_are_checked_and_defaulted() {
-        let check = |text: &str| Values::check(&Call::parse(text).expect("well-formed"), DECLARED);
-        let values = check("p{tiers=2}").expect("in range");
-        assert_eq!((values.integer("tiers"), values.text("variant")), (2, "a"));
-        assert_eq!(check("p{tiers=9}").unwrap_err(), "'9' does not do for 'tiers' of 'p': it takes 1…4");
-        assert!(check("p{variant=c}").unwrap_err().contains("a|b"));
-        assert!(check("p{nope=1}").unwrap_err().contains("it has tiers, variant"));
     }
 }

@@ -47,7 +47,7 @@ fn write_table(out: &mut dyn std::io::Write) -> std::io::Result<()> {
             writeln!(out, "  {:<15} {}", entry.name, entry.description)?;
             writeln!(out, "  {:<15} variant: {}", "", entry.variant)?;
             for p in entry.parameters {
-                writeln!(out, "  {:<15}   {}={} ({}): {}", "", p.name, p.default, p.range, p.meaning)?;
+                writeln!(out, "  {:<15}   {}={} ({}): {}", "", p.name, p.default, p.values, p.meaning)?;
             }
         }
         writeln!(out)?;
@@ -57,18 +57,18 @@ fn write_table(out: &mut dyn std::io::Write) -> std::io::Result<()> {
 
 fn write_csv(out: &mut dyn std::io::Write) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(["policy", "parameter", "default", "range", "meaning"])?;
+    csv.write_record(["policy", "parameter", "default", "values", "meaning"])?;
     for entry in POLICIES {
         csv.write_record([entry.name, "", "", "", entry.description])?;
         for p in entry.parameters {
-            csv.write_record([entry.name, p.name, p.default, &p.range.to_string(), p.meaning])?;
+            csv.write_record([entry.name, p.name, p.default, p.values, p.meaning])?;
         }
     }
     csv.flush()
 }
 
 fn entries() -> Vec<Value> {
-    let parameter = |p: &crate::parameters::Parameter| json!({ "name": p.name, "default": p.default, "range": p.range.to_string(), "meaning": p.meaning });
+    let parameter = |p: &refault_core::parameter::Parameter| json!({ "name": p.name, "default": p.default, "values": p.values, "meaning": p.meaning });
     POLICIES
         .iter()
         .map(|entry| {
@@ -77,7 +77,7 @@ fn entries() -> Vec<Value> {
                 "family": entry.family,
                 "description": entry.description,
                 "variant": entry.variant,
-                "needs_future": entry.needs_future,
+                "needs_future": entry.needs_future(),
                 "parameters": entry.parameters.iter().map(parameter).collect::<Vec<_>>(),
             })
         })

@@ -4,10 +4,12 @@
 //! [`Visitor`] with its own type, so that whatever the visitor does (a replay, a page cache) is compiled for that
 //! policy alone. Adding a policy is one entry in the macro call below.
 
+use refault_core::classic::RefaultRule;
+use refault_core::parameter::{NoParameters, Parameter, ParameterError, Parameters};
 use refault_core::{Classic, ClassicParams, Policy, textbook};
 
 use crate::failure::Failure;
-use crate::parameters::{Call, Parameter, Range, Values, split_list};
+use crate::parameters::{Call, fill, split_list};
 
 /// A policy as users meet it.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +24,14 @@ pub struct PolicyEntry {
     pub variant: &'static str,
     /// What can be set.
     pub parameters: &'static [Parameter],
-    /// Whether it must know the trace's future (OPT), so that no program could run it.
-    pub needs_future: bool,
+    check: fn(&Call) -> Result<(), ParameterError>,
+}
+
+impl PolicyEntry {
+    /// Whether it must know the trace's future, so that no program could run it.
+    pub fn needs_future(&self) -> bool {
+        self.family == "bound"
+    }
 }
 
 /// A policy with its parameters as asked for, checked.
@@ -33,7 +41,7 @@ pub struct PolicySpec {
     pub label: String,
     /// The entry.
     pub entry: &'static PolicyEntry,
-    values: Values,
+    call: Call,
 }
 
 /// Something to be done with a policy of whatever type.
@@ -45,24 +53,23 @@ pub trait Visitor {
 }
 
 macro_rules! policies {
-    ($($name:literal, $family:literal, $future:literal, $description:literal, $variant:literal,
-       [$($parameter:expr),* $(,)?], |$values:ident| $policy:expr;)*) => {
+    ($($name:literal, $family:literal, $description:literal, $variant:literal,
+       |$parameters:ident: $type:ty| $policy:expr;)*) => {
         /// Every policy, in the order in which they are listed and compared.
         pub const POLICIES: &[PolicyEntry] = &[$(PolicyEntry {
             name: $name,
             family: $family,
             description: $description,
             variant: $variant,
-            parameters: &[$($parameter),*],
-            needs_future: $future,
+            parameters: <$type>::LIST,
+            check: |call| fill::<$type>(call).map(|_| ()),
         }),*];
 
         /// Makes the policy of a specification and hands it to the visitor.
         pub fn visit<V: Visitor>(spec: &PolicySpec, visitor: V) -> V::Output {
             match spec.entry.name {
                 $($name => {
-                    let $values = &spec.values;
-                    let _ = $values;
+                    let $parameters: $type = fill(&spec.call).expect("invariant: a specification is checked");
                     visitor.visit($policy)
                 })*
                 _ => unreachable!("invariant: a specification's entry is one of POLICIES"),
@@ -71,45 +78,31 @@ macro_rules! policies {
     };
 }
 
-const SWAPPINESS: Parameter = Parameter {
-    name: "swappiness",
-    default: "60",
-    range: Range::Integer(0, 200),
-    meaning: "how willingly anonymous pages are swapped rather than file pages dropped; 100 is even-handed",
-};
-
-fn classic(values: &Values) -> Classic {
-    Classic::new(ClassicParams { swappiness: values.integer("swappiness") as u16, ..ClassicParams::default() })
-}
-
-const PER_TYPE_AGE: Parameter = Parameter {
-    name: "per_type_age",
-    default: "no",
-    range: Range::Choice(&["no", "yes"]),
-    meaning: "one clock for each of anon and file, as the author's later tree has it, instead of one for both",
-};
-
-fn classic_shadow(values: &Values) -> Classic {
-    Classic::new(ClassicParams {
-        swappiness: values.integer("swappiness") as u16,
-        per_type_age: values.text("per_type_age") == "yes",
-        ..ClassicParams::shadow_lru()
-    })
-}
-
 policies! {
-    "fifo", "textbook", false, "First in, first out; a hit does nothing.",
-        "the only one", [], |values| textbook::Fifo::default();
-    "clock", "textbook", false, "FIFO with a second chance: a page found accessed goes round once more.",
-        "the reference simulator's: one bit, clear on arrival", [], |values| textbook::Clock::default();
-    "lru", "textbook", false, "Least recently used: a hit moves the page to the front.",
-        "the only one", [], |values| textbook::Lru::default();
-    "classic", "kernel", false, "Active and inactive lists with mainline's refault distance (Linux 6.12, multi-gen LRU off).",
-        "mainline; the Shadow LRU redesign is classic-shadow",
-        [SWAPPINESS], |values| classic(values);
-    "classic-shadow", "kernel", false, "The two lists with the Shadow LRU redesign of refault distance.",
-        "the redesign; mainline is classic",
-        [SWAPPINESS, PER_TYPE_AGE], |values| classic_shadow(values);
+    "fifo", "textbook", "First in, first out; a hit does nothing.", "the only one",
+        |_none: NoParameters| textbook::Fifo::default();
+    "clock", "textbook", "FIFO with a second chance: a page found accessed goes round once more.",
+        "the reference simulator's: one bit, clear on arrival",
+        |_none: NoParameters| textbook::Clock::default();
+    "lru", "textbook", "Least recently used: a hit moves the page to the front.", "the only one",
+        |_none: NoParameters| textbook::Lru::default();
+    "2q", "textbook", "New pages pass a FIFO; those asked for again after leaving it enter an LRU.",
+        "the reference simulator's, which is the paper's full version",
+        |parameters: textbook::TwoQueueParams| textbook::TwoQueue::new(parameters);
+    "arc", "textbook", "Recency and frequency lists whose shares follow hits on what each evicted.", "the paper's",
+        |_none: NoParameters| textbook::Arc::default();
+    "s3fifo", "textbook", "A small FIFO filters one-hit wonders out of a main FIFO with reinsertion.",
+        "the reference simulator's since December 2024; the paper's is s3fifo{variant=paper}",
+        |parameters: textbook::S3FifoParams| textbook::S3Fifo::new(parameters);
+    "sieve", "textbook", "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
+        "the paper's, which is the reference simulator's",
+        |_none: NoParameters| textbook::Sieve::default();
+    "classic", "kernel", "Active and inactive lists with mainline's refault distance (Linux with multi-gen LRU off).",
+        "6.12; per_type_age concerns classic-shadow only",
+        |parameters: ClassicParams| Classic::new(parameters);
+    "classic-shadow", "kernel", "The two lists with the Shadow LRU redesign of the refault distance.",
+        "the redesign as posted; the author's later tree is classic-shadow{per_type_age=yes}",
+        |parameters: ClassicParams| Classic::new(ClassicParams { rule: RefaultRule::ShadowLru, ..parameters });
 }
 
 /// Reads `lru,mglru{tiers=1}`: one failure names what is wrong and lists what there is.
@@ -137,9 +130,10 @@ fn parse_policy(text: &str) -> Result<PolicySpec, Failure> {
     let Some(entry) = POLICIES.iter().find(|entry| entry.name == call.name) else {
         return Err(Failure::usage("unknown policy", format!("'{}'", call.name), format!("choose from {}", names())));
     };
-    let values = Values::check(&call, entry.parameters)
-        .map_err(|what| Failure::usage("bad parameter", what, "see 'refault policies'"))?;
-    Ok(PolicySpec { label: call.to_string(), entry, values })
+    (entry.check)(&call).map_err(|error| {
+        Failure::usage("bad parameter", format!("'{call}'"), format!("{error}; see 'refault policies'"))
+    })?;
+    Ok(PolicySpec { label: call.to_string(), entry, call })
 }
 
 fn names() -> String {

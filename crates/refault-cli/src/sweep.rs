@@ -213,7 +213,7 @@ impl Planned<'_> {
         let limits = Limits { memory_pages, swap: self.swap };
         Running {
             policy: self.spec.label.clone(),
-            needs_future: self.spec.entry.needs_future,
+            needs_future: self.spec.entry.needs_future(),
             memory_pages: self.memory_pages,
             simulation: registry::visit(self.spec, Start { layout, limits }),
             wall: Duration::ZERO,

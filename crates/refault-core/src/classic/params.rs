@@ -1,5 +1,6 @@
 //! What can be chosen about the classic lists.
 
+use crate::parameter::{Parameter, ParameterError, Parameters};
 use crate::reclaim::cpu_batch::KERNEL_BATCH;
 
 /// Which rule judges whether a refaulting page was evicted too early.
@@ -45,5 +46,60 @@ impl ClassicParams {
     /// The defaults with the Shadow LRU rule.
     pub fn shadow_lru() -> ClassicParams {
         ClassicParams { rule: RefaultRule::ShadowLru, ..ClassicParams::default() }
+    }
+}
+
+impl Parameters for ClassicParams {
+    const LIST: &'static [Parameter] = &[
+        Parameter {
+            name: "swappiness",
+            default: "60",
+            values: "0 to 200",
+            meaning: "how willingly anonymous pages are swapped rather than file pages dropped; 100 is even-handed",
+        },
+        Parameter {
+            name: "batch",
+            default: "31",
+            values: "0 to 255",
+            meaning: "pages that a CPU holds back before they reach the lists; 31 in 6.12, 15 in 6.1",
+        },
+        Parameter {
+            name: "plain_costs",
+            default: "no",
+            values: "yes or no",
+            meaning: "balance anon and file by pages alone, as 6.1 did, instead of by pages and I/O",
+        },
+        Parameter {
+            name: "per_type_age",
+            default: "no",
+            values: "yes or no",
+            meaning: "Shadow LRU only: a clock for each of anon and file instead of one for both",
+        },
+    ];
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
+        let invalid = || ParameterError::invalid(name, value, Self::LIST);
+        match name {
+            "swappiness" => self.swappiness = whole(value, 200).ok_or_else(invalid)?,
+            "batch" => self.batch = usize::from(whole(value, 255).ok_or_else(invalid)?),
+            "plain_costs" => self.plain_costs = yes(value).ok_or_else(invalid)?,
+            "per_type_age" => self.per_type_age = yes(value).ok_or_else(invalid)?,
+            _ => return Err(ParameterError::unknown(name, Self::LIST)),
+        }
+        Ok(())
+    }
+}
+
+/// A whole number up to `high`.
+fn whole(text: &str, high: u16) -> Option<u16> {
+    text.parse().ok().filter(|value| *value <= high)
+}
+
+/// `yes` or `no`.
+fn yes(text: &str) -> Option<bool> {
+    match text {
+        "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
     }
 }
