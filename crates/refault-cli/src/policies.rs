@@ -33,13 +33,14 @@ pub fn run(args: &PoliciesArgs) -> Result<(), Failure> {
 }
 
 fn write_table(out: &mut dyn std::io::Write) -> std::io::Result<()> {
-    for family in ["textbook", "kernel"] {
+    for family in ["textbook", "bound", "kernel"] {
         let mut entries = POLICIES.iter().filter(|entry| entry.family == family).peekable();
         if entries.peek().is_none() {
             continue;
         }
         let heading = match family {
             "kernel" => "As kernels do it (limits in pages of data; reclaim in batches):",
+            "bound" => "A bound, to see what is left to gain (no program can run it):",
             _ => "Textbook (one page is one unit; memory starts empty; a first access is a miss):",
         };
         writeln!(out, "{heading}\n")?;

@@ -5,7 +5,10 @@
 //! policy alone. Adding a policy is one entry in the macro call below.
 
 use refault_core::classic::RefaultRule;
+use std::sync::Arc;
+
 use refault_core::parameter::{NoParameters, Parameter, ParameterError, Parameters};
+use refault_core::textbook::NextUse;
 use refault_core::{Classic, ClassicParams, Policy, textbook};
 
 use crate::failure::Failure;
@@ -16,7 +19,7 @@ use crate::parameters::{Call, fill, split_list};
 pub struct PolicyEntry {
     /// The name on the command line and in results.
     pub name: &'static str,
-    /// textbook, kernel or bound: what it is compared with.
+    /// textbook, kernel, or bound for one that knows the future.
     pub family: &'static str,
     /// What it does, in a line.
     pub description: &'static str,
@@ -52,9 +55,22 @@ pub trait Visitor {
     fn visit<P: Policy + Send + 'static>(self, policy: P) -> Self::Output;
 }
 
+/// What a policy is told when it is made.
+#[derive(Clone, Debug, Default)]
+pub struct Circumstances {
+    /// The trace's future, for policies that need it.
+    pub next_use: Option<Arc<NextUse>>,
+}
+
+impl Circumstances {
+    fn future(&self) -> Arc<NextUse> {
+        self.next_use.clone().expect("invariant: whoever builds a policy that needs the future knows it")
+    }
+}
+
 macro_rules! policies {
     ($($name:literal, $family:literal, $description:literal, $variant:literal,
-       |$parameters:ident: $type:ty| $policy:expr;)*) => {
+       |$parameters:ident: $type:ty, $circumstances:ident| $policy:expr;)*) => {
         /// Every policy, in the order in which they are listed and compared.
         pub const POLICIES: &[PolicyEntry] = &[$(PolicyEntry {
             name: $name,
@@ -66,9 +82,10 @@ macro_rules! policies {
         }),*];
 
         /// Makes the policy of a specification and hands it to the visitor.
-        pub fn visit<V: Visitor>(spec: &PolicySpec, visitor: V) -> V::Output {
+        pub fn visit<V: Visitor>(spec: &PolicySpec, circumstances: &Circumstances, visitor: V) -> V::Output {
             match spec.entry.name {
                 $($name => {
+                    let $circumstances = circumstances;
                     let $parameters: $type = fill(&spec.call).expect("invariant: a specification is checked");
                     visitor.visit($policy)
                 })*
@@ -80,29 +97,32 @@ macro_rules! policies {
 
 policies! {
     "fifo", "textbook", "First in, first out; a hit does nothing.", "the only one",
-        |_none: NoParameters| textbook::Fifo::default();
+        |_none: NoParameters, _told| textbook::Fifo::default();
     "clock", "textbook", "FIFO with a second chance: a page found accessed goes round once more.",
         "the reference simulator's: one bit, clear on arrival",
-        |_none: NoParameters| textbook::Clock::default();
+        |_none: NoParameters, _told| textbook::Clock::default();
     "lru", "textbook", "Least recently used: a hit moves the page to the front.", "the only one",
-        |_none: NoParameters| textbook::Lru::default();
+        |_none: NoParameters, _told| textbook::Lru::default();
     "2q", "textbook", "New pages pass a FIFO; those asked for again after leaving it enter an LRU.",
         "the reference simulator's, which is the paper's full version",
-        |parameters: textbook::TwoQueueParams| textbook::TwoQueue::new(parameters);
+        |parameters: textbook::TwoQueueParams, _told| textbook::TwoQueue::new(parameters);
     "arc", "textbook", "Recency and frequency lists whose shares follow hits on what each evicted.", "the paper's",
-        |_none: NoParameters| textbook::Arc::default();
+        |_none: NoParameters, _told| textbook::Arc::default();
     "s3fifo", "textbook", "A small FIFO filters one-hit wonders out of a main FIFO with reinsertion.",
         "the reference simulator's since December 2024; the paper's is s3fifo{variant=paper}",
-        |parameters: textbook::S3FifoParams| textbook::S3Fifo::new(parameters);
+        |parameters: textbook::S3FifoParams, _told| textbook::S3Fifo::new(parameters);
     "sieve", "textbook", "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
         "the paper's, which is the reference simulator's",
-        |_none: NoParameters| textbook::Sieve::default();
+        |_none: NoParameters, _told| textbook::Sieve::default();
+    "opt", "bound", "Belady's bound: evicts the page that is needed again last. Knows the future.",
+        "exact, on demand: the missed page is always brought in, as in the reference simulator",
+        |_none: NoParameters, told| textbook::Opt::new(told.future());
     "classic", "kernel", "Active and inactive lists with mainline's refault distance (Linux with multi-gen LRU off).",
         "6.12; per_type_age concerns classic-shadow only",
-        |parameters: ClassicParams| Classic::new(parameters);
+        |parameters: ClassicParams, _told| Classic::new(parameters);
     "classic-shadow", "kernel", "The two lists with the Shadow LRU redesign of the refault distance.",
         "the redesign as posted; the author's later tree is classic-shadow{per_type_age=yes}",
-        |parameters: ClassicParams| Classic::new(ClassicParams { rule: RefaultRule::ShadowLru, ..parameters });
+        |parameters: ClassicParams, _told| Classic::new(ClassicParams { rule: RefaultRule::ShadowLru, ..parameters });
 }
 
 /// Reads `lru,mglru{tiers=1}`: one failure names what is wrong and lists what there is.
@@ -155,8 +175,10 @@ mod tests {
 
     #[test]
     fn every_policy_is_built_from_its_defaults() {
+        let next_use = NextUse::new(vec![0, 1, 0]).expect("short");
+        let told = Circumstances { next_use: Some(Arc::new(next_use)) };
         for spec in all_policies() {
-            assert!(visit(&spec, MetadataBytes) > 0, "{}", spec.label);
+            assert!(visit(&spec, &told, MetadataBytes) > 0, "{}", spec.label);
         }
     }
 

@@ -7,18 +7,20 @@
 //! Invariant: each simulation sees every access once and in order, and depends on nothing but the trace, its policy
 //! and its size; so the results do not depend on `jobs`, on groups, or on which thread did what.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use refault_core::Policy;
 use refault_core::policy::GenerationSize;
+use refault_core::textbook::NextUse;
 use refault_sim::flat_memory::Swap;
 use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
 
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::registry::{self, PolicySpec, Visitor};
-use crate::size::Size;
+use crate::registry::{self, Circumstances, PolicySpec, Visitor};
+use crate::size::{Size, bytes_text};
 use crate::source::{Source, TraceReader};
 
 /// Accesses that the simulations get at a time: 2 MiB, a part of the last-level cache, so that the simulations after
@@ -108,6 +110,7 @@ pub fn sweep(source: &Source, sweep: &Sweep, progress: &Progress) -> Result<Trac
         .build()
         .map_err(|error| Failure::failed("cannot start threads", error, "lower --jobs"))?;
     let layout = layout_of(source)?;
+    let told = Circumstances { next_use: future(source, sweep, &layout)? };
     let mut simulations = plan(sweep, &layout);
     progress.add(layout.accesses() * simulations.len() as u64);
     let bytes_each = (layout.ids() as u64 * BYTES_PER_PAGE).max(1);
@@ -115,8 +118,10 @@ pub fn sweep(source: &Source, sweep: &Sweep, progress: &Progress) -> Result<Trac
     let mut runs = Vec::with_capacity(simulations.len());
     while !simulations.is_empty() {
         let rest = simulations.split_off(group.min(simulations.len()));
-        let mut running: Vec<Running> =
-            std::mem::replace(&mut simulations, rest).into_iter().map(|planned| planned.start(&layout)).collect();
+        let mut running: Vec<Running> = std::mem::replace(&mut simulations, rest)
+            .into_iter()
+            .map(|planned| planned.start(&layout, &told))
+            .collect();
         pool.install(|| feed(source, &layout, &mut running, progress))?;
         runs.extend(running.into_iter().map(Running::finish));
     }
@@ -148,6 +153,30 @@ pub fn layout_of(source: &Source) -> Result<Layout, Failure> {
         return Err(Failure::usage("trace is empty", source.name(), "a trace has at least one access"));
     }
     Ok(layout)
+}
+
+/// What opt must know: one more pass, and 8 bytes an access.
+fn future(source: &Source, sweep: &Sweep, layout: &Layout) -> Result<Option<Arc<NextUse>>, Failure> {
+    if !sweep.policies.iter().any(|spec| spec.entry.needs_future()) {
+        return Ok(None);
+    }
+    let remedy = "name policies without opt, or take a part of the trace";
+    if layout.accesses().saturating_mul(8) > sweep.memory_budget {
+        let what = format!("{} (needs {})", source.name(), bytes_text(layout.accesses().saturating_mul(8)));
+        return Err(Failure::usage("not enough memory for opt to look ahead", what, remedy));
+    }
+    let mut decoder = Decoder { reader: source.open()?, buffer: Vec::new() };
+    let mut block = Vec::new();
+    let mut pages = Vec::with_capacity(layout.accesses() as usize);
+    loop {
+        decoder.fill(layout, &mut block)?;
+        if block.is_empty() {
+            break;
+        }
+        pages.extend(block.iter().map(|access| access.page()));
+    }
+    let next_use = NextUse::new(pages).map_err(|error| Failure::usage("trace too long", error, remedy))?;
+    Ok(Some(Arc::new(next_use)))
 }
 
 /// The last pass: every block to every simulation.
@@ -208,14 +237,14 @@ fn plan<'a>(sweep: &'a Sweep, layout: &Layout) -> Vec<Planned<'a>> {
 }
 
 impl Planned<'_> {
-    fn start(self, layout: &Layout) -> Running {
+    fn start(self, layout: &Layout, told: &Circumstances) -> Running {
         let memory_pages = usize::try_from(self.memory_pages).unwrap_or(usize::MAX);
         let limits = Limits { memory_pages, swap: self.swap };
         Running {
             policy: self.spec.label.clone(),
             needs_future: self.spec.entry.needs_future(),
             memory_pages: self.memory_pages,
-            simulation: registry::visit(self.spec, Start { layout, limits }),
+            simulation: registry::visit(self.spec, told, Start { layout, limits }),
             wall: Duration::ZERO,
             sample_every: self.sample_every,
             until_sample: self.sample_every,

@@ -92,6 +92,20 @@ pub fn parse_share(text: &str) -> Option<f64> {
     (0.0..=1.0).contains(&share).then_some(share)
 }
 
+/// A whole number from `low` to `high`.
+pub fn parse_whole(text: &str, low: u64, high: u64) -> Option<u64> {
+    text.parse().ok().filter(|value| (low..=high).contains(value))
+}
+
+/// `yes` or `no`.
+pub fn parse_switch(text: &str) -> Option<bool> {
+    match text {
+        "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
+    }
+}
+
 /// The parameters of a policy that has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoParameters;
@@ -116,6 +130,12 @@ mod tests {
         for wrong in ["", "%", "-1%", "101%", "1.5", "NaN", "inf", "x"] {
             assert_eq!(parse_share(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_and_switches() {
+        assert_eq!((parse_whole("7", 0, 9), parse_whole("10", 0, 9), parse_whole("-1", 0, 9)), (Some(7), None, None));
+        assert_eq!((parse_switch("yes"), parse_switch("no"), parse_switch("true")), (Some(true), Some(false), None));
     }
 
     #[test]

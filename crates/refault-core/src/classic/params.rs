@@ -1,6 +1,6 @@
 //! What can be chosen about the classic lists.
 
-use crate::parameter::{Parameter, ParameterError, Parameters};
+use crate::parameter::{Parameter, ParameterError, Parameters, parse_switch, parse_whole};
 use crate::reclaim::cpu_batch::KERNEL_BATCH;
 
 /// Which rule judges whether a refaulting page was evicted too early.
@@ -80,26 +80,12 @@ impl Parameters for ClassicParams {
     fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
         let invalid = || ParameterError::invalid(name, value, Self::LIST);
         match name {
-            "swappiness" => self.swappiness = whole(value, 200).ok_or_else(invalid)?,
-            "batch" => self.batch = usize::from(whole(value, 255).ok_or_else(invalid)?),
-            "plain_costs" => self.plain_costs = yes(value).ok_or_else(invalid)?,
-            "per_type_age" => self.per_type_age = yes(value).ok_or_else(invalid)?,
+            "swappiness" => self.swappiness = parse_whole(value, 0, 200).ok_or_else(invalid)? as u16,
+            "batch" => self.batch = parse_whole(value, 0, 255).ok_or_else(invalid)? as usize,
+            "plain_costs" => self.plain_costs = parse_switch(value).ok_or_else(invalid)?,
+            "per_type_age" => self.per_type_age = parse_switch(value).ok_or_else(invalid)?,
             _ => return Err(ParameterError::unknown(name, Self::LIST)),
         }
         Ok(())
-    }
-}
-
-/// A whole number up to `high`.
-fn whole(text: &str, high: u16) -> Option<u16> {
-    text.parse().ok().filter(|value| *value <= high)
-}
-
-/// `yes` or `no`.
-fn yes(text: &str) -> Option<bool> {
-    match text {
-        "yes" => Some(true),
-        "no" => Some(false),
-        _ => None,
     }
 }
