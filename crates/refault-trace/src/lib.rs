@@ -29,7 +29,9 @@ mod formats;
 pub mod generate;
 mod input;
 pub mod mapped;
+pub mod page_ids;
 pub mod reader;
+pub mod reuse;
 pub mod write;
 
 pub use entry::{Entry, Kind};

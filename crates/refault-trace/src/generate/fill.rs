@@ -7,7 +7,7 @@
 use super::spec::WorkloadSpec;
 use super::stream::{Stream, Tag, permutation};
 use super::workload::Generator;
-use super::zipf::ZipfTable;
+use super::zipf::{BATCH, ZipfTable};
 use crate::{Entry, Kind};
 
 /// The state of a generator between two blocks.
@@ -58,9 +58,14 @@ impl PageChoice {
             Generator::Zipf => {
                 let zipf = self.zipf.as_ref().expect("invariant: built for this generator");
                 let total = zipf.total();
-                out.extend(
-                    (start..end).map(|_| entry(u64::from(order[zipf.rank(self.positions.below(total)) as usize]))),
-                );
+                let (mut draws, mut ranks) = ([0; BATCH], [0; BATCH]);
+                for _ in 0..count / BATCH {
+                    draws.fill_with(|| self.positions.below(total));
+                    zipf.ranks(&draws, &mut ranks);
+                    out.extend(ranks.iter().map(|rank| entry(u64::from(order[*rank as usize]))));
+                }
+                let draws = (0..count % BATCH).map(|_| self.positions.below(total));
+                out.extend(draws.map(|draw| entry(u64::from(order[zipf.rank(draw) as usize]))));
             }
             Generator::Cyclic => extend_cyclic(out, start % pages, pages, count, entry),
             Generator::HotCold => out.extend((start..end).map(|i| {

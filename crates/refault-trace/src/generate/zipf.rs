@@ -13,6 +13,8 @@
 use super::spec::Exponent;
 
 const UNIT: f64 = (1u64 << 40) as f64;
+/// Draws looked up together.
+pub(crate) const BATCH: usize = 64;
 /// Ranks weighed together.
 const LANES: usize = 8;
 
@@ -52,10 +54,32 @@ impl ZipfTable {
     /// The rank of a draw below [`ZipfTable::total`].
     #[inline]
     pub(crate) fn rank(&self, draw: u64) -> u32 {
+        let (low, high) = self.bounds(draw);
+        self.rank_between(draw, low, high)
+    }
+
+    /// The ranks of many draws; faster than one by one because the look-ups of a step overlap.
+    #[inline]
+    pub(crate) fn ranks(&self, draws: &[u64; BATCH], ranks: &mut [u32; BATCH]) {
+        let bounds = draws.map(|draw| self.bounds(draw));
+        let touched = bounds.iter().fold(0, |touched, (low, _)| touched ^ self.cumulative[*low as usize]);
+        std::hint::black_box(touched);
+        for ((rank, draw), (low, high)) in ranks.iter_mut().zip(draws).zip(bounds) {
+            *rank = self.rank_between(*draw, low, high);
+        }
+    }
+
+    /// The lowest and the highest rank a draw can have, going by the guide.
+    #[inline]
+    fn bounds(&self, draw: u64) -> (u32, u32) {
+        let bucket = (draw >> self.shift) as usize;
+        (self.guide[bucket], self.guide[bucket + 1])
+    }
+
+    #[inline]
+    fn rank_between(&self, draw: u64, mut low: u32, mut high: u32) -> u32 {
         /// Beyond this many ranks in a bucket, halving beats walking.
         const WALK: u32 = 8;
-        let bucket = (draw >> self.shift) as usize;
-        let (mut low, mut high) = (self.guide[bucket], self.guide[bucket + 1]);
         while high - low > WALK {
             let middle = low + (high - low) / 2;
             if self.cumulative[middle as usize] > draw {
