@@ -35,6 +35,9 @@ pub const REFS_MASK: u16 = 3 << REFS_SHIFT;
 /// The largest count of the refs bits.
 pub const REFS_MAX: u16 = 3;
 
+const STANDING_SHIFT: u32 = 14;
+const STANDING_MASK: u16 = 3 << STANDING_SHIFT;
+
 /// Links, flags, generation and lruvec of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageRecord {
@@ -88,6 +91,19 @@ impl PageRecord {
     pub fn set_generation(&mut self, generation: Option<usize>) {
         let field = generation.map_or(0, |g| g as u16 + 1);
         self.flags = self.flags & !GENERATION_MASK | field << GENERATION_SHIFT;
+    }
+
+    /// Index of the generation on whose list the page stands: its own, or an older one if it was promoted and has not
+    /// been sorted since.
+    #[inline]
+    pub fn standing(&self) -> usize {
+        usize::from(self.flags >> STANDING_SHIFT)
+    }
+
+    /// Notes on which generation's list the page stands.
+    #[inline]
+    pub fn set_standing(&mut self, generation: usize) {
+        self.flags = self.flags & !STANDING_MASK | (generation as u16) << STANDING_SHIFT;
     }
 
     /// The refs bits, 0..=3.

@@ -1,0 +1,192 @@
+//! The multi-generational LRU.
+//!
+//! Each lruvec has a window of two to four generations shared by anonymous and file pages. Pages enter young or old
+//! depending on how they came; page-table walks promote what was accessed to the youngest generation; eviction works on
+//! the oldest generation of the type that the refault-driven controller picks, sorting lazily: pages that were promoted
+//! meanwhile, or that belong to a tier which refaults more than the base tier, move on instead of being evicted.
+//!
+//! Invariants: at least two generations of each type; a listed page has a generation, and `size` counts it there even
+//! before sorting moves it to that generation's list; ACTIVE of a listed page is clear. Cost: 12 bytes a page id;
+//! admission and fd accesses O(1), eviction amortised O(1) a page, ageing O(page-table entries of regions in use).
+//!
+//! Source: spec: mglru (profile M = 6.12; §16 for the 7.2 variant), workingset §6 (profile MK) and §7.
+
+mod aging;
+mod eviction;
+mod generation;
+mod insertion;
+mod params;
+mod refault;
+mod references;
+mod tier;
+mod walk;
+
+pub use params::{MglruParams, RefaultDistance, Version};
+
+use crate::counters::Counters;
+use crate::memory::Memory;
+use crate::page::{LruvecId, PageId, PageType};
+use crate::policy::{Admission, GenerationSize, HitReport, Policy, ReclaimRequest};
+use crate::reclaim::control::{ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, limit_reclaim};
+use crate::reclaim::record::{ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, SWAPCACHE, WORKINGSET};
+use crate::reclaim::{CpuBatch, Hierarchy};
+use generation::Lruvec;
+
+/// See the module.
+pub struct Mglru {
+    params: MglruParams,
+    records: Vec<PageRecord>,
+    lruvecs: Vec<Lruvec>,
+    hierarchy: Hierarchy,
+    walk_positions: Vec<usize>,
+    add_batch: CpuBatch,
+    activate_batch: CpuBatch,
+    /// Pages taken off a list for the batch stage, and what the stage left; kept to avoid allocation.
+    isolated: Vec<PageId>,
+    survivors: Vec<PageId>,
+    counters: Counters,
+}
+
+impl Mglru {
+    /// An empty list system with one lruvec.
+    pub fn new(params: MglruParams) -> Mglru {
+        Mglru {
+            add_batch: CpuBatch::new(params.batch),
+            activate_batch: CpuBatch::new(params.batch),
+            params,
+            records: Vec::new(),
+            lruvecs: vec![Lruvec::new(0)],
+            hierarchy: Hierarchy::new(),
+            walk_positions: vec![0],
+            isolated: Vec::new(),
+            survivors: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Adds an lruvec below `parent` (`None`: the root of another node), born at `now`, and returns its id.
+    pub fn add_lruvec(&mut self, parent: Option<LruvecId>, now: u64) -> LruvecId {
+        self.lruvecs.push(Lruvec::new(now));
+        self.walk_positions.push(0);
+        self.hierarchy.add(parent)
+    }
+
+    /// Pages of a type in the two youngest generations and in the older ones, which other parts of a kernel take for
+    /// active and inactive. Without children.
+    pub fn list_sizes(&self, lruvec: LruvecId, page_type: PageType) -> (u64, u64) {
+        let lruvec = &self.lruvecs[lruvec as usize];
+        let active = lruvec.active(page_type);
+        (lruvec.total(page_type) - active, active)
+    }
+
+    fn is_7_2(&self) -> bool {
+        self.params.version == Version::V7_2
+    }
+}
+
+impl Policy for Mglru {
+    const HITS: HitReport = HitReport::Kernel;
+
+    fn reclaim_goal(&self) -> u32 {
+        SWAP_CLUSTER_MAX
+    }
+
+    fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, memory: &mut M) {
+        let record = &mut self.records[page as usize];
+        debug_assert!(!record.has(KNOWN));
+        record.flags = IN_ADD;
+        record.lruvec = admission.lruvec;
+        if admission.page_type == PageType::File {
+            record.set(FILE);
+        }
+        if admission.keeps_slot {
+            record.set(SWAPCACHE);
+        }
+        if let Some(shadow) = admission.shadow
+            && !admission.overwrites
+        {
+            self.judge_refault(page, shadow, admission.in_fault, memory);
+        }
+        if admission.in_fault {
+            if !self.is_7_2() || self.records[page as usize].has(WORKINGSET) {
+                self.records[page as usize].set(ACTIVE);
+            } else {
+                self.mark_accessed(page);
+            }
+        }
+        if self.add_batch.push(page) {
+            self.drain_additions();
+        }
+    }
+
+    #[inline]
+    fn accessed<M: Memory>(&mut self, page: PageId, _memory: &mut M) {
+        self.mark_accessed(page);
+    }
+
+    fn freed(&mut self, page: PageId) {
+        let record = self.records[page as usize];
+        if record.has(IN_ADD) {
+            self.add_batch.forget(page);
+        } else {
+            if record.has(IN_ACTIVATE) {
+                self.activate_batch.forget(page);
+            }
+            self.remove(page);
+        }
+        self.records[page as usize].flags = 0;
+    }
+
+    /// A page whose write has ended goes to the tail of the oldest generation, to be freed next.
+    fn write_finished(&mut self, page: PageId) {
+        if !self.records[page as usize].has(RECLAIM) || !self.records[page as usize].has(LRU) {
+            return;
+        }
+        self.remove(page);
+        self.records[page as usize].clear(RECLAIM | ACTIVE);
+        self.insert_rotated(page);
+        self.counters.pgrotated += 1;
+    }
+
+    fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
+        let control = ScanControl::for_limit(request.target, request.goal);
+        limit_reclaim(self, control, memory) as u32
+    }
+
+    fn grow(&mut self, pages: usize) {
+        if pages > self.records.len() {
+            self.records.resize(pages, PageRecord::default());
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize> {
+        self.lruvecs[lruvec as usize].listing()
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        self.records.capacity() * size_of::<PageRecord>() + self.lruvecs.iter().map(Lruvec::bytes).sum::<usize>()
+    }
+}
+
+impl ReclaimEngine for Mglru {
+    fn hierarchy(&self) -> &Hierarchy {
+        &self.hierarchy
+    }
+
+    fn walk_position(&mut self, target: LruvecId) -> &mut usize {
+        &mut self.walk_positions[target as usize]
+    }
+
+    fn begin_pass<M: Memory>(&mut self, _control: &mut ScanControl, _memory: &mut M) {}
+
+    fn shrink_lruvec<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M) {
+        self.drain_batches();
+        self.shrink(lruvec, control, memory);
+    }
+
+    fn end_attempt(&mut self, _control: &ScanControl) {}
+}

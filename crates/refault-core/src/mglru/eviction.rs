@@ -1,0 +1,341 @@
+//! Eviction: the budget of a visit, the step, sorting and isolation (spec: mglru §9, §11; §16.3, §16.8–10 for 7.2).
+
+use crate::counters::Counters;
+use crate::memory::{IoState, Memory};
+use crate::mglru::Mglru;
+use crate::mglru::aging::governing;
+use crate::mglru::generation::{MAX_BATCH, MAX_GENERATIONS, MIN_BATCH, MIN_GENERATIONS};
+use crate::page::{LruvecId, PageId, PageType, Shadow};
+use crate::reclaim::batch_stage::{self, BatchEngine, Verdict};
+use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};
+use crate::reclaim::record::{ACTIVE, IN_ACTIVATE, PageRecord, RECLAIM, REFERENCED, REFS_MASK, WORKINGSET};
+
+impl Mglru {
+    /// One visit of an lruvec.
+    pub(super) fn shrink<M: Memory>(&mut self, id: LruvecId, control: &mut ScanControl, memory: &mut M) {
+        let swappiness = self.usable_swappiness(id, control, memory);
+        if self.is_7_2() {
+            self.shrink_7_2(id, swappiness, control, memory);
+        } else {
+            self.shrink_6_12(id, swappiness, control, memory);
+        }
+    }
+
+    /// 0 if anonymous memory cannot be evicted now.
+    fn usable_swappiness<M: Memory>(&self, id: LruvecId, control: &ScanControl, memory: &M) -> u64 {
+        if !control.may_swap || memory.free_swap(id) < MIN_BATCH {
+            return 0;
+        }
+        u64::from(control.swappiness.unwrap_or(self.params.swappiness))
+    }
+
+    /// The budget is looked at anew before each step, with the sizes of the moment; it is spent by pages looked at.
+    fn shrink_6_12<M: Memory>(&mut self, id: LruvecId, swappiness: u64, control: &mut ScanControl, memory: &mut M) {
+        let can_anon = swappiness != 0;
+        let mut done = 0;
+        loop {
+            let (needs_ageing, total) = self.should_age(id, can_anon);
+            let budget = if !needs_ageing || control.priority == DEFAULT_PRIORITY {
+                total >> control.priority
+            } else {
+                self.try_new_generation(id, can_anon, memory);
+                0
+            };
+            if budget == 0 {
+                return;
+            }
+            let scanned = self.evict_step(id, swappiness, MAX_BATCH, control, memory);
+            if scanned == 0 {
+                return;
+            }
+            done += scanned;
+            if done >= budget {
+                return;
+            }
+        }
+    }
+
+    /// The budget is set once; generations are made on the way.
+    fn shrink_7_2<M: Memory>(&mut self, id: LruvecId, swappiness: u64, control: &mut ScanControl, memory: &mut M) {
+        let can_anon = swappiness != 0;
+        let lruvec = &self.lruvecs[id as usize];
+        let total: u64 = PageType::ALL.iter().skip(usize::from(!can_anon)).map(|t| lruvec.total(*t)).sum();
+        let mut left = total >> control.priority;
+        while left > 0 {
+            if self.should_age_7_2(id, can_anon, control.priority) {
+                self.try_new_generation(id, can_anon, memory);
+            }
+            let scanned = self.evict_step(id, swappiness, left.min(MIN_BATCH), control, memory);
+            if scanned == 0 || control.reclaimed >= control.goal {
+                return;
+            }
+            left = left.saturating_sub(scanned);
+        }
+    }
+
+    fn should_age_7_2(&self, id: LruvecId, can_anon: bool, priority: u8) -> bool {
+        let lruvec = &self.lruvecs[id as usize];
+        let file = lruvec.min_seq[PageType::File.index()];
+        let min_seq = if can_anon { file.min(lruvec.min_seq[PageType::Anon.index()]) } else { file };
+        if min_seq + MIN_GENERATIONS > lruvec.max_seq {
+            return true;
+        }
+        priority != DEFAULT_PRIORITY && min_seq + MIN_GENERATIONS == lruvec.max_seq
+    }
+
+    /// One eviction step: isolate up to a batch, run it through the batch stage, put the survivors back. Returns pages
+    /// looked at, or 0 if the caller should stop.
+    fn evict_step<M: Memory>(
+        &mut self,
+        id: LruvecId,
+        swappiness: u64,
+        budget: u64,
+        control: &mut ScanControl,
+        memory: &mut M,
+    ) -> u64 {
+        let can_anon = swappiness != 0;
+        if self.is_7_2() {
+            self.try_advance_min(id, can_anon);
+        }
+        let (page_type, mut scanned) = self.isolate(id, swappiness, budget, memory);
+        if !self.is_7_2() {
+            scanned += u64::from(self.try_advance_min(id, can_anon));
+            if self.lruvecs[id as usize].generations(governing(can_anon)) == MIN_GENERATIONS {
+                scanned = 0;
+            }
+        } else if scanned > 0 {
+            self.try_advance_min(id, can_anon);
+        }
+        if !self.isolated.is_empty() {
+            self.evict_isolated(page_type, control, memory);
+        }
+        scanned
+    }
+
+    /// Runs the isolated pages through the batch stage, those it may have missed a second time.
+    fn evict_isolated<M: Memory>(&mut self, page_type: PageType, control: &mut ScanControl, memory: &mut M) {
+        let mut pages = std::mem::take(&mut self.isolated);
+        let mut survivors = std::mem::take(&mut self.survivors);
+        for second_pass in [false, true] {
+            control.scanned += pages.len() as u64;
+            let outcome = batch_stage::run(self, &pages, &mut survivors, true, memory);
+            control.reclaimed += outcome.reclaimed;
+            self.counters.pgsteal += outcome.reclaimed;
+            match page_type {
+                PageType::Anon => self.counters.pgsteal_anon += outcome.reclaimed,
+                PageType::File => self.counters.pgsteal_file += outcome.reclaimed,
+            }
+            pages.clear();
+            for &page in &survivors {
+                if self.retries(page, second_pass, page_type, memory) {
+                    pages.push(page);
+                } else {
+                    self.put_back(page, memory);
+                }
+            }
+            survivors.clear();
+            if pages.is_empty() {
+                break;
+            }
+        }
+        self.isolated = pages;
+        self.survivors = survivors;
+    }
+
+    /// Whether a survivor goes through the batch stage once more; if not, its flags are made ready for its return.
+    fn retries<M: Memory>(&mut self, page: PageId, second_pass: bool, page_type: PageType, memory: &M) -> bool {
+        let io = memory.io_state(page);
+        let busy = memory.is_mapped(page) || io.any(IoState::DIRTY.with(IoState::WRITEBACK));
+        if self.is_7_2() {
+            let record = &self.records[page as usize];
+            if !second_pass && !record.has(ACTIVE) && !busy {
+                return true;
+            }
+            // Rejected pages do not return to the oldest generation.
+            let insertion = super::insertion::Insertion::Plain;
+            let lruvec = &self.lruvecs[record.lruvec as usize];
+            if self.insertion_seq(page, insertion) == lruvec.min_seq[page_type.index()] {
+                let record = &mut self.records[page as usize];
+                record.clear(REFERENCED | REFS_MASK);
+                record.set(ACTIVE);
+            }
+            return false;
+        }
+        if self.is_being_written(page, memory) {
+            let record = &mut self.records[page as usize];
+            if record.has(WORKINGSET) {
+                record.set(REFERENCED);
+            }
+            return false;
+        }
+        let record = &mut self.records[page as usize];
+        if second_pass || busy || io.any(IoState::LOCKED) || record.has(ACTIVE | REFERENCED) {
+            record.clear(REFERENCED | REFS_MASK | WORKINGSET);
+            record.set(ACTIVE);
+            return false;
+        }
+        true
+    }
+
+    /// Isolates pages of the type that the controller picks, of the other one if that yields nothing.
+    fn isolate<M: Memory>(&mut self, id: LruvecId, swappiness: u64, budget: u64, memory: &M) -> (PageType, u64) {
+        let (mut page_type, mut limit) = self.type_to_scan(id, swappiness);
+        let tries = if swappiness == 0 { 1 } else { 2 };
+        for _ in 0..tries {
+            let tier_limit = limit.take().unwrap_or_else(|| self.tier_limit(id, page_type));
+            let scanned = self.scan(id, page_type, tier_limit, budget, memory);
+            if scanned > 0 {
+                return (page_type, scanned);
+            }
+            page_type = page_type.other();
+        }
+        (page_type, 0)
+    }
+
+    /// Which type to evict from (spec: mglru §9.1).
+    fn type_to_scan(&self, id: LruvecId, swappiness: u64) -> (PageType, Option<usize>) {
+        let lruvec = &self.lruvecs[id as usize];
+        if swappiness == 0 {
+            return (PageType::File, None);
+        }
+        if !self.is_7_2() && lruvec.min_seq[PageType::Anon.index()] < lruvec.min_seq[PageType::File.index()] {
+            return (PageType::Anon, None);
+        }
+        match swappiness {
+            1 => (PageType::File, None),
+            200.. => (PageType::Anon, None),
+            _ => self.choose_type(id, swappiness),
+        }
+    }
+
+    /// Scans the oldest generation of a type from its tail: sorts pages that moved on, isolates the others.
+    fn scan<M: Memory>(&mut self, id: LruvecId, page_type: PageType, tier_limit: usize, budget: u64, memory: &M) -> u64 {
+        let seven = self.is_7_2();
+        let t = page_type.index();
+        if self.lruvecs[id as usize].generations(page_type) == MIN_GENERATIONS {
+            return 0;
+        }
+        let oldest = self.lruvecs[id as usize].oldest(page_type);
+        let (mut scanned, mut sorted) = (0, 0);
+        let mut skipped = Vec::new();
+        while let Some(page) = self.lruvecs[id as usize].lists[oldest][t].tail() {
+            scanned += 1;
+            if self.sort(page, page_type, oldest, tier_limit, memory) {
+                sorted += 1;
+            } else if self.records[page as usize].has(IN_ACTIVATE) {
+                // Waits for its activation: out of reach until the batch is drained.
+                self.lruvecs[id as usize].lists[oldest][t].remove(&mut self.records, page);
+                skipped.push(page);
+            } else {
+                self.isolate_page(page);
+            }
+            if scanned == budget || self.isolated.len().max(skipped.len()) as u64 >= MIN_BATCH {
+                break;
+            }
+        }
+        // Set aside one by one at the head of a list of their own, which then joins the head of the zone's.
+        for &page in &skipped {
+            self.lruvecs[id as usize].lists[oldest][t].push_head(&mut self.records, page);
+        }
+        let isolated = self.isolated.len() as u64;
+        self.counters.pgscan += isolated;
+        match page_type {
+            PageType::Anon => self.counters.pgscan_anon += isolated,
+            PageType::File => self.counters.pgscan_file += isolated,
+        }
+        self.counters.pgrefill += sorted;
+        if seven || isolated > 0 || scanned == budget { scanned } else { 0 }
+    }
+
+    /// Moves a page on instead of isolating it, if it was promoted, is protected or cannot go now (spec: mglru §9.3).
+    fn sort<M: Memory>(
+        &mut self,
+        page: PageId,
+        page_type: PageType,
+        oldest: usize,
+        tier_limit: usize,
+        memory: &M,
+    ) -> bool {
+        let record = self.records[page as usize];
+        let generation = record.generation().expect("invariant: listed pages have a generation");
+        if generation != oldest {
+            self.move_to(page, generation, true);
+            return true;
+        }
+        let tier = self.tier(&record);
+        let always = self.always_protected(&record);
+        let next = (oldest + 1) % MAX_GENERATIONS as usize;
+        if tier > tier_limit || always {
+            if !(always && self.is_7_2()) {
+                self.lruvecs[record.lruvec as usize].history[page_type.index()].protected[tier] += 1;
+            }
+            self.age_page(page, page_type, false);
+            self.move_to(page, next, self.is_7_2());
+            return true;
+        }
+        if self.is_7_2() {
+            return false;
+        }
+        let io = memory.io_state(page);
+        let file = page_type == PageType::File;
+        if io.any(IoState::LOCKED.with(IoState::WRITEBACK)) || file && io.any(IoState::DIRTY) {
+            self.age_page(page, page_type, true);
+            self.move_to(page, next, true);
+            return true;
+        }
+        false
+    }
+
+    /// Takes a page off its list for the batch stage (spec: mglru §9.4).
+    fn isolate_page(&mut self, page: PageId) {
+        self.unlink(page);
+        let seven = self.is_7_2();
+        let record = &mut self.records[page as usize];
+        if !record.has(REFERENCED) {
+            record.clear(REFS_MASK);
+            if !seven {
+                record.clear(WORKINGSET);
+            }
+        }
+        if !seven {
+            record.clear(REFERENCED);
+        }
+        record.clear(RECLAIM);
+        self.isolated.push(page);
+    }
+}
+
+impl BatchEngine for Mglru {
+    #[inline]
+    fn record(&mut self, page: PageId) -> &mut PageRecord {
+        &mut self.records[page as usize]
+    }
+
+    #[inline]
+    fn counters(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+
+    fn check_references<M: Memory>(&mut self, page: PageId, memory: &mut M) -> Verdict {
+        let references = self.take_references(page, memory);
+        if references.mappings > 0 {
+            self.look_around(page, memory);
+        }
+        self.judge_references(page, references)
+    }
+
+    fn promoted_while_isolated<M: Memory>(&mut self, page: PageId, memory: &M) -> bool {
+        !self.is_7_2() && self.records[page as usize].has(REFERENCED) && memory.is_mapped(page)
+    }
+
+    #[inline]
+    fn shadow(&mut self, page: PageId) -> Shadow {
+        self.eviction_shadow(page)
+    }
+
+    #[inline]
+    fn evicted(&mut self, page: PageId) {
+        self.count_eviction(page);
+        self.records[page as usize].flags = 0;
+    }
+}

@@ -1,0 +1,138 @@
+//! The generations of one lruvec: their window, lists, sizes and the controller's history (spec: mglru §1).
+
+use crate::list::List;
+use crate::mglru::walk::Filter;
+use crate::page::PageType;
+use crate::policy::GenerationSize;
+
+/// The narrowest window: the two youngest generations are never evicted from.
+pub(super) const MIN_GENERATIONS: u64 = 2;
+/// The widest window.
+pub(super) const MAX_GENERATIONS: u64 = 4;
+/// Tiers of a generation.
+pub(super) const MAX_TIERS: usize = 4;
+/// Pages that one eviction step isolates.
+pub(super) const MIN_BATCH: u64 = 64;
+/// Pages that one eviction step looks at.
+pub(super) const MAX_BATCH: u64 = 64 * MIN_BATCH;
+
+/// Index of a sequence number in every per-generation array.
+#[inline]
+pub(super) const fn slot(seq: u64) -> usize {
+    (seq % MAX_GENERATIONS) as usize
+}
+
+/// The state of one (memory cgroup, node) pair.
+#[derive(Debug)]
+pub(super) struct Lruvec {
+    /// The youngest generation, shared by both types.
+    pub max_seq: u64,
+    /// The oldest generation of each type.
+    pub min_seq: [u64; 2],
+    /// When each generation was created.
+    pub birth: [u64; MAX_GENERATIONS as usize],
+    /// Pages by generation and type; a promoted page stands on its old list until it is sorted.
+    pub lists: [[List; 2]; MAX_GENERATIONS as usize],
+    /// How many pages belong to each generation, wherever they stand.
+    pub size: [[u64; 2]; MAX_GENERATIONS as usize],
+    /// What the controller knows, by type.
+    pub history: [History; 2],
+    /// The last generation for which page tables were walked.
+    pub walk_seq: u64,
+    /// Regions worth walking, for the walk of even and of odd generations.
+    pub filters: [Option<Filter>; 2],
+    /// The clock of evictions by type ([`super::RefaultDistance::Evictions`]).
+    pub evictions: [u64; 2],
+}
+
+/// Refaults, evictions and protections by tier: of the generation being evicted, and averaged over those before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct History {
+    pub avg_refaulted: [u64; MAX_TIERS],
+    pub avg_total: [u64; MAX_TIERS],
+    pub refaulted: [u64; MAX_TIERS],
+    pub evicted: [u64; MAX_TIERS],
+    /// Never counted for the base tier in 6.12.
+    pub protected: [u64; MAX_TIERS],
+}
+
+impl History {
+    /// The oldest generation is done: its counts join the averages and start anew (spec: mglru §10).
+    pub fn fold(&mut self) {
+        for tier in 0..MAX_TIERS {
+            self.avg_refaulted[tier] = (self.avg_refaulted[tier] + self.refaulted[tier]) / 2;
+            self.avg_total[tier] = (self.avg_total[tier] + self.evicted[tier] + self.protected[tier]) / 2;
+        }
+        self.refaulted = [0; MAX_TIERS];
+        self.evicted = [0; MAX_TIERS];
+        self.protected = [0; MAX_TIERS];
+    }
+}
+
+impl Lruvec {
+    pub fn new(now: u64) -> Lruvec {
+        Lruvec {
+            max_seq: MIN_GENERATIONS + 1,
+            min_seq: [0; 2],
+            birth: [now; MAX_GENERATIONS as usize],
+            lists: Default::default(),
+            size: Default::default(),
+            history: Default::default(),
+            walk_seq: MIN_GENERATIONS,
+            filters: [None, None],
+            evictions: [0; 2],
+        }
+    }
+
+    /// Generations of a type in the window.
+    #[inline]
+    pub fn generations(&self, page_type: PageType) -> u64 {
+        self.max_seq - self.min_seq[page_type.index()] + 1
+    }
+
+    /// Index of the youngest generation.
+    #[inline]
+    pub fn youngest(&self) -> usize {
+        slot(self.max_seq)
+    }
+
+    /// Index of a type's oldest generation.
+    #[inline]
+    pub fn oldest(&self, page_type: PageType) -> usize {
+        slot(self.min_seq[page_type.index()])
+    }
+
+    /// Pages of a type.
+    pub fn total(&self, page_type: PageType) -> u64 {
+        self.size.iter().map(|by_type| by_type[page_type.index()]).sum()
+    }
+
+    /// Pages of a type in the two youngest generations.
+    pub fn active(&self, page_type: PageType) -> u64 {
+        let t = page_type.index();
+        self.size[slot(self.max_seq)][t] + self.size[slot(self.max_seq - 1)][t]
+    }
+
+    /// A page changes generation without changing lists.
+    #[inline]
+    pub fn move_size(&mut self, page_type: PageType, from: usize, to: usize) {
+        self.size[from][page_type.index()] -= 1;
+        self.size[to][page_type.index()] += 1;
+    }
+
+    /// Oldest first.
+    pub fn listing(&self) -> Vec<GenerationSize> {
+        let oldest = self.min_seq[0].min(self.min_seq[1]);
+        (oldest..=self.max_seq)
+            .map(|seq| GenerationSize {
+                seq,
+                birth: self.birth[slot(seq)],
+                pages: PageType::ALL.map(|t| if seq < self.min_seq[t.index()] { 0 } else { self.size[slot(seq)][t.index()] }),
+            })
+            .collect()
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of::<Lruvec>() + self.filters.iter().flatten().map(Filter::bytes).sum::<usize>()
+    }
+}

@@ -1,0 +1,174 @@
+//! Where a page starts, and every move of a listed page between generations (spec: mglru §4, §5; §16.6 for 7.2).
+
+use crate::memory::{IoState, Memory};
+use crate::mglru::Mglru;
+use crate::mglru::generation::{Lruvec, slot};
+use crate::page::{PageId, PageType};
+use crate::reclaim::record::{
+    ACTIVE, IN_ACTIVATE, IN_ADD, LRU, PageRecord, RECLAIM, REFERENCED, REFS_MASK, SWAPCACHE, WORKINGSET,
+};
+
+/// Whether an insertion is a rotation, or of a page whose contents are on their way out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Insertion {
+    Plain,
+    Rotated,
+    /// RECLAIM is set and the contents are dirty or being written.
+    BeingWritten,
+}
+
+impl Mglru {
+    /// The generation that an insertion leads to now.
+    pub(super) fn insertion_seq(&self, page: PageId, insertion: Insertion) -> u64 {
+        let record = &self.records[page as usize];
+        let lruvec = &self.lruvecs[record.lruvec as usize];
+        if self.is_7_2() { seq_7_2(record, lruvec, insertion) } else { seq_6_12(record, lruvec, insertion) }
+    }
+
+    /// Puts a page that is on no list into a generation; ACTIVE has done its work then.
+    pub(super) fn insert(&mut self, page: PageId, insertion: Insertion) {
+        let generation = slot(self.insertion_seq(page, insertion));
+        let record = &mut self.records[page as usize];
+        record.clear(ACTIVE);
+        record.set(LRU);
+        record.set_generation(Some(generation));
+        record.set_standing(generation);
+        let page_type = record.page_type();
+        let lruvec = &mut self.lruvecs[record.lruvec as usize];
+        lruvec.size[generation][page_type.index()] += 1;
+        let list = &mut lruvec.lists[generation][page_type.index()];
+        match insertion {
+            Insertion::Rotated => list.push_tail(&mut self.records, page),
+            _ => list.push_head(&mut self.records, page),
+        }
+    }
+
+    pub(super) fn insert_rotated(&mut self, page: PageId) {
+        self.insert(page, Insertion::Rotated);
+    }
+
+    /// Inserts a page that the batch stage has left, knowing what its contents are doing.
+    pub(super) fn put_back<M: Memory>(&mut self, page: PageId, memory: &M) {
+        let insertion = if self.is_being_written(page, memory) { Insertion::BeingWritten } else { Insertion::Plain };
+        self.insert(page, insertion);
+    }
+
+    /// RECLAIM is set and the contents are dirty or being written.
+    pub(super) fn is_being_written<M: Memory>(&self, page: PageId, memory: &M) -> bool {
+        self.records[page as usize].has(RECLAIM)
+            && memory.io_state(page).any(IoState::DIRTY.with(IoState::WRITEBACK))
+    }
+
+    /// Takes a page off its list for other reasons than eviction. Its place among the young ones is remembered in
+    /// ACTIVE (spec: mglru §5).
+    pub(super) fn remove(&mut self, page: PageId) {
+        if let Some(generation) = self.unlink(page) {
+            let record = &mut self.records[page as usize];
+            let lruvec = &self.lruvecs[record.lruvec as usize];
+            if generation == slot(lruvec.max_seq) || generation == slot(lruvec.max_seq - 1) {
+                record.set(ACTIVE);
+            }
+        }
+    }
+
+    /// Takes a page off its list and out of its generation, which is returned.
+    pub(super) fn unlink(&mut self, page: PageId) -> Option<usize> {
+        let record = self.records[page as usize];
+        let generation = record.generation()?;
+        let t = record.page_type().index();
+        let lruvec = &mut self.lruvecs[record.lruvec as usize];
+        lruvec.size[generation][t] -= 1;
+        lruvec.lists[record.standing()][t].remove(&mut self.records, page);
+        let record = &mut self.records[page as usize];
+        record.set_generation(None);
+        record.clear(LRU);
+        Some(generation)
+    }
+
+    /// Moves a listed page to the head of the youngest generation (spec: mglru §5, "activate").
+    pub(super) fn activate(&mut self, page: PageId) {
+        self.unlink(page);
+        self.records[page as usize].set(ACTIVE);
+        self.insert(page, Insertion::Plain);
+        self.counters.pgactivate += 1;
+    }
+
+    /// Moves a listed page towards the old end (spec: mglru §5, "deactivate").
+    pub fn deactivate(&mut self, page: PageId) {
+        if !self.records[page as usize].has(LRU) {
+            return;
+        }
+        self.unlink(page);
+        let forgotten = if self.is_7_2() { ACTIVE | REFERENCED | REFS_MASK | WORKINGSET } else { ACTIVE | REFERENCED };
+        self.records[page as usize].clear(forgotten);
+        self.insert(page, Insertion::Plain);
+        self.counters.pgdeactivate += 1;
+    }
+
+    /// Puts what waits in this CPU's batches on the lists.
+    pub(super) fn drain_batches(&mut self) {
+        self.drain_additions();
+        self.drain_activations();
+    }
+
+    pub(super) fn drain_additions(&mut self) {
+        let pages = self.add_batch.take();
+        for &page in &pages {
+            self.records[page as usize].clear(IN_ADD);
+            self.insert(page, Insertion::Plain);
+        }
+        self.add_batch.restore(pages);
+    }
+
+    pub(super) fn drain_activations(&mut self) {
+        let pages = self.activate_batch.take();
+        for &page in &pages {
+            self.records[page as usize].clear(IN_ACTIVATE);
+            self.activate(page);
+        }
+        self.activate_batch.restore(pages);
+    }
+
+    /// A neighbour of a young page, found without a walk: it is activated when the batch is drained.
+    pub(super) fn queue_activation(&mut self, page: PageId) {
+        let record = &mut self.records[page as usize];
+        if !record.has(LRU) {
+            return;
+        }
+        record.clear(LRU);
+        record.set(IN_ACTIVATE);
+        if self.activate_batch.push(page) {
+            self.drain_activations();
+        }
+    }
+}
+
+fn is_new_anon(record: &PageRecord) -> bool {
+    record.page_type() == PageType::Anon && !record.has(SWAPCACHE)
+}
+
+fn seq_6_12(record: &PageRecord, lruvec: &Lruvec, insertion: Insertion) -> u64 {
+    let min_seq = lruvec.min_seq[record.page_type().index()];
+    if record.has(ACTIVE) {
+        lruvec.max_seq
+    } else if is_new_anon(record) || insertion == Insertion::BeingWritten {
+        lruvec.max_seq - 1
+    } else if insertion == Insertion::Rotated || min_seq + 2 >= lruvec.max_seq {
+        min_seq
+    } else {
+        min_seq + 1
+    }
+}
+
+fn seq_7_2(record: &PageRecord, lruvec: &Lruvec, insertion: Insertion) -> u64 {
+    let back = if record.has(ACTIVE) {
+        2 - u64::from(record.has(WORKINGSET))
+    } else if insertion == Insertion::Rotated {
+        4
+    } else if is_new_anon(record) || insertion == Insertion::BeingWritten {
+        2
+    } else {
+        4 - u64::from(record.has(WORKINGSET | REFERENCED))
+    };
+    (lruvec.max_seq + 1 - back).max(lruvec.min_seq[record.page_type().index()])
+}

@@ -1,0 +1,209 @@
+//! Shadow entries of the multi-gen LRU and what a refault tells (spec: workingset §6, §7).
+//!
+//! Profile M stores the generation a page was evicted from: a refault while that generation is still being evicted is
+//! recent, and feeds the controller. Profile MK stores a clock of evictions instead and grades the distance against the
+//! size of memory, so that pages whose reuse distance exceeds memory are protected too. Both O(1).
+
+use crate::memory::Memory;
+use crate::mglru::generation::{MAX_GENERATIONS, MIN_GENERATIONS};
+use crate::mglru::{Mglru, RefaultDistance};
+use crate::page::{LruvecId, PageId, PageType, Shadow};
+use crate::reclaim::record::{ACTIVE, REFS_MASK, REFS_MAX, WORKINGSET};
+use crate::workingset::shadow::{ShadowFields, VALUE_BITS, VALUE_MASK, distance};
+
+/// Bits of a shadow entry's value that count references.
+const REFS_WIDTH: u32 = 2;
+const CLOCK_BITS: u32 = VALUE_BITS - REFS_WIDTH;
+
+/// How far out a page was when it came back, in shares of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    Short,
+    Middle,
+    Long,
+    Beyond,
+}
+
+impl Mglru {
+    /// The shadow entry of a page that is evicted now. Counts the eviction in its tier.
+    pub(super) fn eviction_shadow(&self, page: PageId) -> Shadow {
+        let record = &self.records[page as usize];
+        let t = record.page_type().index();
+        let lruvec = &self.lruvecs[record.lruvec as usize];
+        let refs = u64::from(self.refs(record));
+        let workingset = if self.is_7_2() { record.has(WORKINGSET) } else { refs != 0 };
+        let refs = refs.saturating_sub(1);
+        let value = match self.params.refault {
+            RefaultDistance::Generation => lruvec.min_seq[t] << REFS_WIDTH | refs,
+            _ => refs << CLOCK_BITS | lruvec.evictions[t] & ((1 << CLOCK_BITS) - 1),
+        };
+        ShadowFields { workingset, lruvec: record.lruvec, value: value & VALUE_MASK }.pack()
+    }
+
+    /// The page went: its tier and the clock are told.
+    pub(super) fn count_eviction(&mut self, page: PageId) {
+        let record = self.records[page as usize];
+        let t = record.page_type().index();
+        let tier = self.tier(&record);
+        self.lruvecs[record.lruvec as usize].history[t].evicted[tier] += 1;
+        if self.params.refault != RefaultDistance::Generation {
+            for &above in self.hierarchy.ancestors(record.lruvec) {
+                self.lruvecs[above as usize].evictions[t] += 1;
+            }
+        }
+    }
+
+    /// Judges a page that comes back, before it is inserted.
+    pub(super) fn judge_refault<M: Memory>(&mut self, page: PageId, shadow: Shadow, in_fault: bool, memory: &M) {
+        let fields = ShadowFields::unpack(shadow);
+        let record = &self.records[page as usize];
+        if fields.lruvec != record.lruvec {
+            return;
+        }
+        let page_type = record.page_type();
+        match page_type {
+            PageType::Anon => self.counters.workingset_refault_anon += 1,
+            PageType::File => self.counters.workingset_refault_file += 1,
+        }
+        match self.params.refault {
+            RefaultDistance::Generation if self.is_7_2() => self.judge_7_2(page, fields, in_fault),
+            RefaultDistance::Generation => self.judge_by_generation(page, fields, in_fault),
+            _ => self.judge_by_distance(page, fields, in_fault, memory),
+        }
+    }
+
+    fn judge_by_generation(&mut self, page: PageId, fields: ShadowFields, in_fault: bool) {
+        let record = &self.records[page as usize];
+        let page_type = record.page_type();
+        let t = page_type.index();
+        let lruvec = &mut self.lruvecs[record.lruvec as usize];
+        if fields.value >> REFS_WIDTH != lruvec.min_seq[t] & ((1 << CLOCK_BITS) - 1) {
+            return;
+        }
+        let refs = (fields.value & 3) as u16 + u16::from(fields.workingset);
+        let tier = self.tier_of(refs, fields.workingset);
+        let record = &mut self.records[page as usize];
+        self.lruvecs[record.lruvec as usize].history[t].refaulted[tier] += 1;
+        if in_fault || refs >= REFS_MAX {
+            record.set(REFS_MASK | WORKINGSET);
+            self.count_restore(page_type);
+        }
+        self.count_activate(page_type);
+    }
+
+    fn judge_7_2(&mut self, page: PageId, fields: ShadowFields, in_fault: bool) {
+        let record = &self.records[page as usize];
+        let page_type = record.page_type();
+        let t = page_type.index();
+        let lruvec = &self.lruvecs[record.lruvec as usize];
+        let then = fields.value >> REFS_WIDTH;
+        let now = lruvec.max_seq & ((1 << CLOCK_BITS) - 1);
+        if now.abs_diff(then) >= MAX_GENERATIONS {
+            return;
+        }
+        let refs = (fields.value & 3) as u16 + 1;
+        let tier = self.tier_of(refs, fields.workingset);
+        let record = &mut self.records[page as usize];
+        self.lruvecs[record.lruvec as usize].history[t].refaulted[tier] += 1;
+        if fields.workingset {
+            record.set(WORKINGSET);
+            if in_fault {
+                self.count_activate(page_type);
+            }
+            self.count_restore(page_type);
+        } else {
+            record.set_refs(refs - 1);
+        }
+    }
+
+    fn judge_by_distance<M: Memory>(&mut self, page: PageId, fields: ShadowFields, in_fault: bool, memory: &M) {
+        let record = &self.records[page as usize];
+        let (page_type, id) = (record.page_type(), record.lruvec);
+        let t = page_type.index();
+        let lruvec = &self.lruvecs[id as usize];
+        let distance = distance(lruvec.evictions[t], fields.value, 0, CLOCK_BITS);
+        let recent = distance <= lruvec.history[t].evicted.iter().sum();
+        let reach = self.reach(distance, id, memory);
+        if !recent && reach == Reach::Beyond {
+            return;
+        }
+        let refs = (fields.value >> CLOCK_BITS) as u16 + u16::from(fields.workingset);
+        let tier = self.tier_of(refs, fields.workingset);
+        if in_fault || refs >= REFS_MAX {
+            self.restore_flags(page, refs, u16::from(fields.workingset), in_fault, recent, reach);
+            self.count_restore(page_type);
+        }
+        let mut judged = tier;
+        if reach == Reach::Short && tier == 0 {
+            // One extra reference earned while outside.
+            self.records[page as usize].set(WORKINGSET);
+            judged = 1;
+            self.count_activate(page_type);
+        }
+        let judged = judged.min(self.params.tiers - 1);
+        let history = &mut self.lruvecs[id as usize].history[t];
+        if judged == tier && recent {
+            history.refaulted[tier] += 1;
+        } else {
+            history.avg_total[judged] += 1;
+            history.avg_refaulted[judged] += 1;
+        }
+    }
+
+    fn reach<M: Memory>(&self, distance: u64, id: LruvecId, memory: &M) -> Reach {
+        let lruvec = &self.lruvecs[id as usize];
+        let swap = memory.free_swap(id) > 0;
+        let anon = if swap { lruvec.total(PageType::Anon) } else { 0 };
+        let total = lruvec.total(PageType::File) + anon;
+        if self.params.refault == RefaultDistance::Unified {
+            let active = lruvec.active(PageType::File) + if swap { lruvec.active(PageType::Anon) } else { 0 };
+            return if distance < active.min(total - active) { Reach::Short } else { Reach::Beyond };
+        }
+        if distance <= total / MAX_GENERATIONS {
+            Reach::Short
+        } else if distance <= total / MIN_GENERATIONS {
+            Reach::Middle
+        } else if distance <= total {
+            Reach::Long
+        } else {
+            Reach::Beyond
+        }
+    }
+
+    /// What a page that had earned it before gets back (spec: workingset §6).
+    fn restore_flags(&mut self, page: PageId, refs: u16, workingset: u16, in_fault: bool, recent: bool, reach: Reach) {
+        let record = &mut self.records[page as usize];
+        let earned = |bits: u16, record: &mut crate::reclaim::record::PageRecord| {
+            record.set_refs(record.refs() | bits.min(REFS_MAX));
+        };
+        match reach {
+            Reach::Short => {
+                if in_fault {
+                    earned(refs, record);
+                } else {
+                    record.set(ACTIVE);
+                }
+                record.set(WORKINGSET);
+            }
+            _ if recent || reach == Reach::Middle => {
+                earned(refs - workingset.min(refs), record);
+                record.set(WORKINGSET);
+            }
+            _ => earned(1, record),
+        }
+    }
+
+    fn count_activate(&mut self, page_type: PageType) {
+        match page_type {
+            PageType::Anon => self.counters.workingset_activate_anon += 1,
+            PageType::File => self.counters.workingset_activate_file += 1,
+        }
+    }
+
+    fn count_restore(&mut self, page_type: PageType) {
+        match page_type {
+            PageType::Anon => self.counters.workingset_restore_anon += 1,
+            PageType::File => self.counters.workingset_restore_file += 1,
+        }
+    }
+}

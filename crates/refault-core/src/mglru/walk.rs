@@ -1,0 +1,220 @@
+//! Page-table walks and the look-around from a young entry (spec: mglru §7, §8).
+//!
+//! A walk clears the accessed bits of an address space and promotes the pages behind them. Two Bloom filters remember
+//! which 2 MiB regions were worth it: one is tested by the current walk while the other collects for the next. The
+//! look-around spends the locality that a reference check has just paid for on up to 63 neighbours, and tells the filter.
+
+use crate::memory::{LookAround, Memory, RegionKey, Walk};
+use crate::mglru::Mglru;
+use crate::mglru::generation::Lruvec;
+use crate::page::{LruvecId, PageId, PageType};
+use crate::reclaim::record::{PageRecord, REFERENCED, REFS_MASK, WORKINGSET};
+
+/// Page-table entries that share a cache line: a region is worth walking if one entry a line is young.
+const ENTRIES_PER_LINE: u32 = 8;
+const FILTER_BITS: usize = 1 << 15;
+
+/// A set of regions that may say yes wrongly: 4 KiB, two bits a region.
+#[derive(Clone, Debug)]
+pub(super) struct Filter {
+    words: Box<[u64; FILTER_BITS / 64]>,
+}
+
+impl Filter {
+    pub fn new() -> Filter {
+        Filter { words: Box::new([0; FILTER_BITS / 64]) }
+    }
+
+    pub fn bytes(&self) -> usize {
+        FILTER_BITS / 8
+    }
+
+    fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
+    /// Two 15-bit positions from one multiplicative hash.
+    fn positions(region: RegionKey) -> [usize; 2] {
+        let hash = region.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 34;
+        [(hash as usize) % FILTER_BITS, (hash >> 15) as usize % FILTER_BITS]
+    }
+
+    pub fn insert(&mut self, region: RegionKey) {
+        for bit in Filter::positions(region) {
+            self.words[bit / 64] |= 1 << (bit % 64);
+        }
+    }
+
+    pub fn contains(&self, region: RegionKey) -> bool {
+        Filter::positions(region).iter().all(|bit| self.words[bit / 64] >> (bit % 64) & 1 != 0)
+    }
+}
+
+/// What a walk found worth remembering goes into the filter of the next one; what a look-around found goes into the
+/// filter of the next walk too, which is the one tested while `max_seq` stands.
+fn filter_of(seq: u64) -> usize {
+    (seq % 2) as usize
+}
+
+fn is_worth_it(entries: u32, young: u32) -> bool {
+    young * ENTRIES_PER_LINE >= entries
+}
+
+impl Mglru {
+    /// Walks the page tables of the lruvec's group, promoting what was accessed.
+    pub(super) fn walk_page_tables<M: Memory>(&mut self, id: LruvecId, can_anon: bool, memory: &mut M) {
+        let seven = self.is_7_2();
+        let lruvec = &mut self.lruvecs[id as usize];
+        let next = filter_of(lruvec.max_seq + 1);
+        lruvec.filters[next].get_or_insert_with(Filter::new).clear();
+        let mut walker = Walker {
+            records: &mut self.records,
+            lruvec,
+            id,
+            can_anon,
+            region_bits: self.params.region_bits,
+            seven,
+            entries: 0,
+            promoted: 0,
+        };
+        memory.walk(id, &mut walker);
+        self.counters.walk_entries += walker.entries;
+        self.counters.walk_promoted += walker.promoted;
+    }
+
+    /// Looks at the neighbours of a page whose entry was young, on behalf of limit or direct reclaim, which has no walk
+    /// to account promotions to: they are activated (spec: mglru §8).
+    pub(super) fn look_around<M: Memory>(&mut self, page: PageId, memory: &mut M) {
+        let record = &self.records[page as usize];
+        let (id, anon) = (record.lruvec, record.page_type() == PageType::Anon);
+        let mut neighbours = Neighbours { policy: self, id, anon };
+        let Some(seen) = memory.look_around(page, &mut neighbours) else { return };
+        self.counters.look_around_entries += u64::from(seen.entries);
+        if is_worth_it(seen.entries, seen.young) {
+            let lruvec = &mut self.lruvecs[id as usize];
+            if let Some(filter) = &mut lruvec.filters[filter_of(lruvec.max_seq)] {
+                filter.insert(seen.region);
+            }
+        }
+    }
+}
+
+struct Walker<'a> {
+    records: &'a mut [PageRecord],
+    lruvec: &'a mut Lruvec,
+    id: LruvecId,
+    can_anon: bool,
+    region_bits: bool,
+    seven: bool,
+    entries: u64,
+    promoted: u64,
+}
+
+impl Walk for Walker<'_> {
+    fn enters(&mut self, region: RegionKey, region_accessed: Option<bool>, forced: bool) -> bool {
+        if forced {
+            return true;
+        }
+        if self.region_bits && region_accessed == Some(false) {
+            return false;
+        }
+        self.lruvec.filters[filter_of(self.lruvec.max_seq)].as_ref().is_none_or(|filter| filter.contains(region))
+    }
+
+    #[inline]
+    fn eligible(&mut self, page: PageId) -> bool {
+        let record = &self.records[page as usize];
+        record.lruvec == self.id && (self.can_anon || record.page_type() == PageType::File)
+    }
+
+    #[inline]
+    fn young(&mut self, page: PageId) {
+        let youngest = self.lruvec.youngest();
+        let record = &mut self.records[page as usize];
+        let page_type = record.page_type();
+        if self.seven && !Mglru::second_look_7_2(record) {
+            return;
+        }
+        let Some(generation) = record.generation() else {
+            // Isolated: the batch stage will see the flag and keep the page.
+            if !self.seven {
+                record.set(REFERENCED);
+            }
+            return;
+        };
+        record.clear(REFERENCED | REFS_MASK | WORKINGSET);
+        if self.seven {
+            record.set(WORKINGSET);
+        }
+        if generation != youngest {
+            record.set_generation(Some(youngest));
+            self.lruvec.move_size(page_type, generation, youngest);
+            self.promoted += 1;
+        }
+    }
+
+    fn leaves(&mut self, region: RegionKey, entries: u32, young: u32) {
+        self.entries += u64::from(entries);
+        if is_worth_it(entries, young)
+            && let Some(filter) = &mut self.lruvec.filters[filter_of(self.lruvec.max_seq + 1)]
+        {
+            filter.insert(region);
+        }
+    }
+}
+
+struct Neighbours<'a> {
+    policy: &'a mut Mglru,
+    id: LruvecId,
+    anon: bool,
+}
+
+impl LookAround for Neighbours<'_> {
+    fn eligible(&mut self, page: PageId) -> bool {
+        let record = &self.policy.records[page as usize];
+        record.lruvec == self.id && (self.anon || record.page_type() == PageType::File)
+    }
+
+    fn young(&mut self, page: PageId) {
+        let youngest = self.policy.lruvecs[self.id as usize].youngest();
+        let seven = self.policy.is_7_2();
+        let record = &mut self.policy.records[page as usize];
+        if seven && !Mglru::second_look_7_2(record) {
+            return;
+        }
+        if seven {
+            record.clear(REFERENCED | REFS_MASK);
+            record.set(WORKINGSET);
+        }
+        match record.generation() {
+            None if !seven => record.set(REFERENCED),
+            Some(generation) if generation != youngest => self.policy.queue_activation(page),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filter_knows_what_it_was_told() {
+        let mut filter = Filter::new();
+        let regions: Vec<u64> = (0..500).map(|i| i * 7919).collect();
+        for region in &regions {
+            filter.insert(*region);
+        }
+        assert!(regions.iter().all(|region| filter.contains(*region)));
+        let wrong = (0..10_000u64).filter(|i| filter.contains(1 << 40 | i)).count();
+        assert!(wrong < 100, "{wrong} of 10000 strangers known");
+        filter.clear();
+        assert!(!filter.contains(regions[0]));
+    }
+
+    #[test]
+    fn one_entry_a_cache_line_is_worth_it() {
+        assert!(is_worth_it(512, 64));
+        assert!(!is_worth_it(512, 63));
+    }
+}
