@@ -69,6 +69,8 @@ pub type RegionKey = u64;
 
 /// Called by [`Memory::walk`] for what a page-table walk meets.
 pub trait Walk {
+    /// An address space is about to be walked. Spaces that did not run since the last walk are passed over.
+    fn starts(&mut self);
     /// Whether to look at the entries of this region. `region_accessed` is the accessed bit of the second-level entry,
     /// which the memory clears when it is asked for (`None`: the machine has no such bit); `forced` means that the
     /// address space joined after the last complete walk.

@@ -28,7 +28,9 @@ use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType};
 use crate::policy::{Admission, GenerationSize, HitReport, Policy, ReclaimRequest};
 use crate::reclaim::control::{ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, limit_reclaim};
-use crate::reclaim::record::{ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, SWAPCACHE, WORKINGSET};
+use crate::reclaim::record::{
+    ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, SWAPCACHE, WORKINGSET,
+};
 use crate::reclaim::{CpuBatch, Hierarchy};
 use generation::Lruvec;
 
@@ -44,6 +46,8 @@ pub struct Mglru {
     /// Pages taken off a list for the batch stage, and what the stage left; kept to avoid allocation.
     isolated: Vec<PageId>,
     survivors: Vec<PageId>,
+    /// The current visit has a walk to account promotions to: it has aged, or it is the background reclaimer's.
+    walk_context: bool,
     counters: Counters,
 }
 
@@ -60,6 +64,7 @@ impl Mglru {
             walk_positions: vec![0],
             isolated: Vec::new(),
             survivors: Vec::new(),
+            walk_context: false,
             counters: Counters::default(),
         }
     }
@@ -185,7 +190,9 @@ impl ReclaimEngine for Mglru {
 
     fn shrink_lruvec<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M) {
         self.drain_batches();
+        self.walk_context = false;
         self.shrink(lruvec, control, memory);
+        self.walk_context = false;
     }
 
     fn end_attempt(&mut self, _control: &ScanControl) {}

@@ -62,6 +62,8 @@ pub struct FlatMemory {
     swap: Swap,
     slots_used: u64,
     now: u64,
+    /// The task ran since the last walk.
+    ran: bool,
     /// A complete walk has visited the address space.
     walked: bool,
     counters: Counters,
@@ -111,6 +113,7 @@ impl FlatMemory {
             swap,
             slots_used: 0,
             now: 0,
+            ran: true,
             walked: false,
             counters: Counters::default(),
         }
@@ -199,10 +202,11 @@ impl FlatMemory {
         !self.swap.synchronous
     }
 
-    /// Sets the clock that dates generations: the replay's access number.
+    /// Sets the clock that dates generations, the replay's access number, and notes that the task ran.
     #[inline]
     pub fn set_now(&mut self, now: u64) {
         self.now = now;
+        self.ran = true;
     }
 
     /// Swap I/O and file reads so far.
@@ -385,7 +389,12 @@ impl Memory for FlatMemory {
     }
 
     fn walk<V: Walk>(&mut self, _lruvec: LruvecId, visitor: &mut V) -> bool {
+        if !std::mem::take(&mut self.ran) {
+            return true;
+        }
+        visitor.starts();
         let forced = !std::mem::replace(&mut self.walked, true);
+        self.ran = forced;
         for index in 0..self.mappings.len() {
             let mapping = self.mappings[index].clone();
             let mut start = mapping.span.start;

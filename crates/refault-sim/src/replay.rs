@@ -44,6 +44,7 @@ pub struct Replay<P: Policy> {
     memory: FlatMemory,
     limit: usize,
     accesses: u64,
+    position: u64,
     misses: u64,
     last_fd_page: PageId,
 }
@@ -58,6 +59,7 @@ impl<P: Policy> Replay<P> {
             memory: FlatMemory::new(layout, limits.swap),
             limit: limits.memory_pages,
             accesses: 0,
+            position: 0,
             misses: 0,
             last_fd_page: refault_core::page::NO_PAGE,
         }
@@ -66,7 +68,10 @@ impl<P: Policy> Replay<P> {
     /// Replays the next accesses.
     pub fn run(&mut self, block: &[Access]) {
         match P::HITS {
-            HitReport::Kernel => block.iter().for_each(|a| self.kernel_access(*a)),
+            HitReport::Kernel => block.iter().for_each(|a| {
+                self.position += 1;
+                self.kernel_access(*a)
+            }),
             HitReport::AccessedBit => block.iter().for_each(|a| {
                 if !self.memory.touch_any(a.page()) {
                     self.miss(*a);
@@ -178,7 +183,7 @@ impl<P: Policy> Replay<P> {
 
     #[cold]
     fn make_room(&mut self, incoming: PageId) {
-        self.memory.set_now(self.accesses);
+        self.memory.set_now(self.position);
         let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_goal(), incoming: Some(incoming) };
         let mut fruitless = 0;
         while self.memory.resident() >= self.limit {

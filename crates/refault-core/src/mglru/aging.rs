@@ -41,6 +41,7 @@ impl Mglru {
         }
         if self.params.walks {
             self.walk_page_tables(id, can_anon, memory);
+            self.walk_context = true;
         }
         self.lruvecs[id as usize].walk_seq += 1;
         self.new_generation(id, can_anon, memory.now());

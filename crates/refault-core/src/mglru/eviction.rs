@@ -209,7 +209,14 @@ impl Mglru {
     }
 
     /// Scans the oldest generation of a type from its tail: sorts pages that moved on, isolates the others.
-    fn scan<M: Memory>(&mut self, id: LruvecId, page_type: PageType, tier_limit: usize, budget: u64, memory: &M) -> u64 {
+    fn scan<M: Memory>(
+        &mut self,
+        id: LruvecId,
+        page_type: PageType,
+        tier_limit: usize,
+        budget: u64,
+        memory: &M,
+    ) -> u64 {
         let seven = self.is_7_2();
         let t = page_type.index();
         if self.lruvecs[id as usize].generations(page_type) == MIN_GENERATIONS {

@@ -127,7 +127,8 @@ impl Lruvec {
             .map(|seq| GenerationSize {
                 seq,
                 birth: self.birth[slot(seq)],
-                pages: PageType::ALL.map(|t| if seq < self.min_seq[t.index()] { 0 } else { self.size[slot(seq)][t.index()] }),
+                pages: PageType::ALL
+                    .map(|t| if seq < self.min_seq[t.index()] { 0 } else { self.size[slot(seq)][t.index()] }),
             })
             .collect()
     }

@@ -55,8 +55,7 @@ impl Mglru {
 
     /// RECLAIM is set and the contents are dirty or being written.
     pub(super) fn is_being_written<M: Memory>(&self, page: PageId, memory: &M) -> bool {
-        self.records[page as usize].has(RECLAIM)
-            && memory.io_state(page).any(IoState::DIRTY.with(IoState::WRITEBACK))
+        self.records[page as usize].has(RECLAIM) && memory.io_state(page).any(IoState::DIRTY.with(IoState::WRITEBACK))
     }
 
     /// Takes a page off its list for other reasons than eviction. Its place among the young ones is remembered in

@@ -90,25 +90,31 @@ impl Mglru {
         if references.mappings == 0 {
             return Verdict::Reclaim;
         }
-        if !Mglru::second_look_7_2(record) {
-            return Verdict::Keep;
-        }
-        if record.has(REFERENCED) && record.refs() > 0 {
-            record.clear(REFERENCED | REFS_MASK);
-            record.set(WORKINGSET);
-        } else if record.has(REFERENCED) {
-            count_access_7_2(record);
-        } else {
-            record.set(REFERENCED);
-            record.clear(REFS_MASK);
-        }
-        Verdict::Activate
+        if note_young_7_2(record) { Verdict::Activate } else { Verdict::Keep }
     }
 
     pub(super) fn take_references<M: Memory>(&mut self, page: PageId, memory: &mut M) -> References {
         self.counters.reference_checks += u64::from(memory.is_mapped(page));
         memory.take_references(page)
     }
+}
+
+/// A young entry was found without a walk, in 7.2: false the first time. Later ones count as accesses, and the third
+/// reference makes the page part of the working set.
+pub(super) fn note_young_7_2(record: &mut PageRecord) -> bool {
+    if !Mglru::second_look_7_2(record) {
+        return false;
+    }
+    if !record.has(REFERENCED) {
+        record.set(REFERENCED);
+        record.clear(REFS_MASK);
+    } else if record.refs() > 0 {
+        record.clear(REFERENCED | REFS_MASK);
+        record.set(WORKINGSET);
+    } else {
+        count_access_7_2(record);
+    }
+    true
 }
 
 /// An access to a page that is REFERENCED already.

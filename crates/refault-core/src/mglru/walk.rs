@@ -7,6 +7,7 @@
 use crate::memory::{LookAround, Memory, RegionKey, Walk};
 use crate::mglru::Mglru;
 use crate::mglru::generation::Lruvec;
+use crate::mglru::references::note_young_7_2;
 use crate::page::{LruvecId, PageId, PageType};
 use crate::reclaim::record::{PageRecord, REFERENCED, REFS_MASK, WORKINGSET};
 
@@ -65,8 +66,6 @@ impl Mglru {
     pub(super) fn walk_page_tables<M: Memory>(&mut self, id: LruvecId, can_anon: bool, memory: &mut M) {
         let seven = self.is_7_2();
         let lruvec = &mut self.lruvecs[id as usize];
-        let next = filter_of(lruvec.max_seq + 1);
-        lruvec.filters[next].get_or_insert_with(Filter::new).clear();
         let mut walker = Walker {
             records: &mut self.records,
             lruvec,
@@ -74,6 +73,7 @@ impl Mglru {
             can_anon,
             region_bits: self.params.region_bits,
             seven,
+            started: false,
             entries: 0,
             promoted: 0,
         };
@@ -82,8 +82,8 @@ impl Mglru {
         self.counters.walk_promoted += walker.promoted;
     }
 
-    /// Looks at the neighbours of a page whose entry was young, on behalf of limit or direct reclaim, which has no walk
-    /// to account promotions to: they are activated (spec: mglru §8).
+    /// Looks at the neighbours of a page whose entry was young. Whoever has a walk to account promotions to promotes
+    /// them; limit and direct reclaim, which have none before they age, activate them (spec: mglru §8).
     pub(super) fn look_around<M: Memory>(&mut self, page: PageId, memory: &mut M) {
         let record = &self.records[page as usize];
         let (id, anon) = (record.lruvec, record.page_type() == PageType::Anon);
@@ -99,6 +99,35 @@ impl Mglru {
     }
 }
 
+/// A young entry was found by somebody with a walk to account promotions to: the page belongs to the youngest
+/// generation now, and is moved there when it is met by a scan. True if it changed generation.
+#[inline]
+fn promote(records: &mut [PageRecord], lruvec: &mut Lruvec, page: PageId, seven: bool) -> bool {
+    let record = &mut records[page as usize];
+    if seven && !Mglru::second_look_7_2(record) {
+        return false;
+    }
+    let Some(generation) = record.generation() else {
+        // Isolated: the batch stage of 6.12 will see the flag and keep the page.
+        if !seven {
+            record.set(REFERENCED);
+        }
+        return false;
+    };
+    record.clear(REFERENCED | REFS_MASK | WORKINGSET);
+    if seven {
+        record.set(WORKINGSET);
+    }
+    let youngest = lruvec.youngest();
+    if generation == youngest {
+        return false;
+    }
+    record.set_generation(Some(youngest));
+    let page_type = record.page_type();
+    lruvec.move_size(page_type, generation, youngest);
+    true
+}
+
 struct Walker<'a> {
     records: &'a mut [PageRecord],
     lruvec: &'a mut Lruvec,
@@ -106,11 +135,19 @@ struct Walker<'a> {
     can_anon: bool,
     region_bits: bool,
     seven: bool,
+    /// The filter for the next walk was cleared.
+    started: bool,
     entries: u64,
     promoted: u64,
 }
 
 impl Walk for Walker<'_> {
+    fn starts(&mut self) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.lruvec.filters[filter_of(self.lruvec.max_seq + 1)].get_or_insert_with(Filter::new).clear();
+        }
+    }
+
     fn enters(&mut self, region: RegionKey, region_accessed: Option<bool>, forced: bool) -> bool {
         if forced {
             return true;
@@ -129,28 +166,7 @@ impl Walk for Walker<'_> {
 
     #[inline]
     fn young(&mut self, page: PageId) {
-        let youngest = self.lruvec.youngest();
-        let record = &mut self.records[page as usize];
-        let page_type = record.page_type();
-        if self.seven && !Mglru::second_look_7_2(record) {
-            return;
-        }
-        let Some(generation) = record.generation() else {
-            // Isolated: the batch stage will see the flag and keep the page.
-            if !self.seven {
-                record.set(REFERENCED);
-            }
-            return;
-        };
-        record.clear(REFERENCED | REFS_MASK | WORKINGSET);
-        if self.seven {
-            record.set(WORKINGSET);
-        }
-        if generation != youngest {
-            record.set_generation(Some(youngest));
-            self.lruvec.move_size(page_type, generation, youngest);
-            self.promoted += 1;
-        }
+        self.promoted += u64::from(promote(self.records, self.lruvec, page, self.seven));
     }
 
     fn leaves(&mut self, region: RegionKey, entries: u32, young: u32) {
@@ -176,15 +192,17 @@ impl LookAround for Neighbours<'_> {
     }
 
     fn young(&mut self, page: PageId) {
-        let youngest = self.policy.lruvecs[self.id as usize].youngest();
         let seven = self.policy.is_7_2();
-        let record = &mut self.policy.records[page as usize];
-        if seven && !Mglru::second_look_7_2(record) {
+        if self.policy.walk_context {
+            let lruvec = &mut self.policy.lruvecs[self.id as usize];
+            let promoted = promote(&mut self.policy.records, lruvec, page, seven);
+            self.policy.counters.walk_promoted += u64::from(promoted);
             return;
         }
-        if seven {
-            record.clear(REFERENCED | REFS_MASK);
-            record.set(WORKINGSET);
+        let youngest = self.policy.lruvecs[self.id as usize].youngest();
+        let record = &mut self.policy.records[page as usize];
+        if seven && !note_young_7_2(record) {
+            return;
         }
         match record.generation() {
             None if !seven => record.set(REFERENCED),
