@@ -44,7 +44,6 @@ pub struct Replay<P: Policy> {
     memory: FlatMemory,
     limit: usize,
     accesses: u64,
-    position: u64,
     misses: u64,
     last_fd_page: PageId,
 }
@@ -59,7 +58,6 @@ impl<P: Policy> Replay<P> {
             memory: FlatMemory::new(layout, limits.swap),
             limit: limits.memory_pages,
             accesses: 0,
-            position: 0,
             misses: 0,
             last_fd_page: refault_core::page::NO_PAGE,
         }
@@ -69,8 +67,8 @@ impl<P: Policy> Replay<P> {
     pub fn run(&mut self, block: &[Access]) {
         match P::HITS {
             HitReport::Kernel => block.iter().for_each(|a| {
-                self.position += 1;
-                self.kernel_access(*a)
+                self.accesses += 1;
+                self.kernel_access(*a);
             }),
             HitReport::AccessedBit => block.iter().for_each(|a| {
                 if !self.memory.touch_any(a.page()) {
@@ -90,7 +88,9 @@ impl<P: Policy> Replay<P> {
                 }
             }),
         }
-        self.accesses += block.len() as u64;
+        if P::HITS != HitReport::Kernel {
+            self.accesses += block.len() as u64;
+        }
     }
 
     /// What happened so far.
@@ -183,7 +183,7 @@ impl<P: Policy> Replay<P> {
 
     #[cold]
     fn make_room(&mut self, incoming: PageId) {
-        self.memory.set_now(self.position);
+        self.memory.set_now(self.accesses);
         let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_goal(), incoming: Some(incoming) };
         let mut fruitless = 0;
         while self.memory.resident() >= self.limit {

@@ -1,33 +1,44 @@
 //! Replays the access sequences that real kernels were measured on, and holds our counters to theirs.
 //!
 //! Reads `oracle/{workloads,results}.csv` of the shared folder (`REFAULT_SHARED`, or `shared` beside the repository);
-//! prints one `skipped:` line where that folder is missing.
+//! prints one `skipped:` line where that folder is missing. The goals asserted at the end are the project's, not what
+//! happens to come out; `docs/validation.md` explains the cells outside.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use refault_core::mglru::Version;
 use refault_core::{Classic, ClassicParams, Counters, Mglru, MglruParams, Policy};
 use refault_sim::flat_memory::Swap;
-use refault_sim::{LayoutBuilder, Limits, Outcome, Replay};
-use refault_trace::Entry;
+use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
+use refault_trace::{Source, WorkloadSpec};
 
-/// Cells whose kernel figure is below this are shown but not counted, except for loads.
+/// Cells whose kernel figure is below this are not counted for any counter but loads.
 const SIGNIFICANT: f64 = 500.0;
+/// How far other counters may be off, and in what share of their significant cells they must not be.
+const COUNTER_TOLERANCE: f64 = 0.05;
+const COUNTER_SHARE: f64 = 0.80;
+
+/// How far loads may be off: in most cells, in the given share of them, and in any.
+struct Goal {
+    most: f64,
+    share: f64,
+    any: f64,
+}
 
 #[test]
 fn classic_matches_kernel_6_12() {
-    check("6.12", "classic", 0.01);
+    check("6.12", "classic", Goal { most: 0.01, share: 0.90, any: 0.05 });
 }
 
 #[test]
 fn mglru_matches_kernel_6_12() {
-    check("6.12", "mglru", 0.01);
+    check("6.12", "mglru", Goal { most: 0.01, share: 0.90, any: 0.05 });
 }
 
 #[test]
 fn mglru_7_2_matches_kernel_7_2() {
-    check("7.2", "mglru", 0.02);
+    check("7.2", "mglru", Goal { most: 0.02, share: 0.80, any: f64::INFINITY });
 }
 
 struct Cell {
@@ -39,53 +50,90 @@ struct Cell {
     kernel: BTreeMap<String, f64>,
 }
 
-fn check(kernel: &str, mode: &str, tolerance: f64) {
+/// A workload with its layout, ready to be replayed many times.
+struct Sequence {
+    layout: Layout,
+    accesses: Vec<Access>,
+}
+
+fn check(kernel: &str, mode: &str, goal: Goal) {
     let Some(folder) = shared() else {
-        eprintln!("skipped: no shared folder with the kernels' counters");
+        println!("skipped: no shared folder with the kernels' counters");
         return;
     };
+    let arguments = generator_arguments(&folder);
     let cells = cells(&folder, kernel, mode);
-    let mut within = 0;
+    assert!(!cells.is_empty(), "results.csv has no cell of {kernel} {mode}");
+    let mut sequences: BTreeMap<&str, Sequence> = BTreeMap::new();
+    let (mut close, mut furthest) = (0, 0.0f64);
+    let mut tally: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for cell in &cells {
-        let entries = workload(&folder, &cell.workload);
-        let outcome = replay(&entries, cell, mode, kernel);
-        let counters = outcome.counters;
-        let loads = (counters.pswpin + counters.file_reads) as f64;
-        let want = cell.kernel["loads"];
-        let off = error(loads, want);
-        within += usize::from(off.abs() <= tolerance);
-        print!(
-            "{:24} {:4} s{:<3} loads {:6.0} {:6.0} {:+6.2}%",
+        let sequence = sequences.entry(&cell.workload).or_insert_with(|| generate(&arguments[&cell.workload]));
+        let counters = replay(sequence, cell, mode, kernel, cell.limit_pages).counters;
+        let off = error(loads(&counters), cell.kernel["loads"]);
+        close += usize::from(off.abs() <= goal.most);
+        furthest = furthest.max(off.abs());
+        let mut line = format!(
+            "{:20} {:4} swappiness {:<3} | loads {:.0} {} {:+.2}%",
             cell.workload,
             cell.limit,
             cell.swappiness,
-            want,
-            loads,
+            cell.kernel["loads"],
+            loads(&counters),
             off * 100.0
         );
         for (name, ours) in compared(&counters) {
             let theirs = cell.kernel[name];
-            if theirs >= SIGNIFICANT || ours as f64 >= SIGNIFICANT {
-                print!(
-                    " | {} {:.0} {} {:+.1}%",
-                    name.trim_start_matches("workingset_"),
-                    theirs,
-                    ours,
-                    error(ours as f64, theirs) * 100.0
-                );
+            if theirs < SIGNIFICANT {
+                continue;
             }
+            let off = error(ours as f64, theirs);
+            let (good, all) = tally.entry(name).or_default();
+            *good += usize::from(off.abs() <= COUNTER_TOLERANCE);
+            *all += 1;
+            line += &format!(" | {name} {theirs:.0} {ours} {:+.1}%", off * 100.0);
         }
-        println!();
+        println!("{line}");
+        if off.abs() > goal.most {
+            println!("  outside: limits up to 8 pages away give {}", nearby(sequence, cell, mode, kernel));
+        }
     }
-    println!("{kernel} {mode}: loads within {:.0} % in {within} of {} cells", tolerance * 100.0, cells.len());
+    let share = close as f64 / cells.len() as f64;
+    println!(
+        "{kernel} {mode}: loads within {:.0} % in {close} of {} cells, furthest {:.2} %",
+        goal.most * 100.0,
+        cells.len(),
+        furthest * 100.0
+    );
+    for (name, (good, all)) in &tally {
+        println!("  {name}: within {:.0} % in {good} of {all} cells", COUNTER_TOLERANCE * 100.0);
+    }
+    let (good, all) = tally.values().fold((0, 0), |sum, cell| (sum.0 + cell.0, sum.1 + cell.1));
+    println!("  all counters: {good} of {all}");
+    assert!(share >= goal.share, "loads of {kernel} {mode} match in {:.0} % of the cells only", share * 100.0);
+    assert!(furthest <= goal.any, "loads of {kernel} {mode} are off by {:.1} % in some cell", furthest * 100.0);
+    assert!(kernel != "6.12" || good as f64 >= COUNTER_SHARE * all as f64, "counters match in {good} of {all} cells");
+}
+
+/// Where a cell is chaotic, a limit a few pages away changes the outcome as much as the kernel differs from us.
+fn nearby(sequence: &Sequence, cell: &Cell, mode: &str, kernel: &str) -> String {
+    let outcomes: Vec<f64> =
+        (0..=16).map(|i| loads(&replay(sequence, cell, mode, kernel, cell.limit_pages - 8 + i).counters)).collect();
+    let least = outcomes.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = outcomes.iter().copied().fold(0.0, f64::max);
+    format!("{least}..{most}")
+}
+
+fn loads(counters: &Counters) -> f64 {
+    (counters.pswpin + counters.file_reads) as f64
 }
 
 fn error(ours: f64, theirs: f64) -> f64 {
-    if theirs == 0.0 { if ours == 0.0 { 0.0 } else { 1.0 } } else { ours / theirs - 1.0 }
+    if theirs == 0.0 { f64::from(u8::from(ours != 0.0)) } else { ours / theirs - 1.0 }
 }
 
-fn compared(c: &Counters) -> Vec<(&'static str, u64)> {
-    vec![
+fn compared(c: &Counters) -> [(&'static str, u64); 7] {
+    [
         ("pgscan", c.pgscan),
         ("pgsteal", c.pgsteal),
         ("pgactivate", c.pgactivate),
@@ -93,83 +141,65 @@ fn compared(c: &Counters) -> Vec<(&'static str, u64)> {
         ("pgrefill", c.pgrefill),
         ("workingset_refault_anon", c.workingset_refault_anon),
         ("workingset_refault_file", c.workingset_refault_file),
-        ("workingset_activate_anon", c.workingset_activate_anon),
-        ("workingset_activate_file", c.workingset_activate_file),
-        ("workingset_restore_anon", c.workingset_restore_anon),
-        ("workingset_restore_file", c.workingset_restore_file),
-        ("pswpout", c.pswpout),
-        ("events_max", c.limit_hits),
     ]
 }
 
-fn replay(entries: &[Entry], cell: &Cell, mode: &str, kernel: &str) -> Outcome {
-    match mode {
-        "classic" => {
-            run(entries, cell, Classic::new(ClassicParams { swappiness: cell.swappiness, ..ClassicParams::default() }))
-        }
-        "mglru" => {
-            let version = if kernel == "7.2" { Version::V7_2 } else { Version::V6_12 };
-            run(
-                entries,
-                cell,
-                Mglru::new(MglruParams { swappiness: cell.swappiness, version, ..MglruParams::default() }),
-            )
-        }
-        other => panic!("no policy for mode {other}"),
+fn replay(sequence: &Sequence, cell: &Cell, mode: &str, kernel: &str, memory_pages: usize) -> Outcome {
+    let swappiness = cell.swappiness;
+    if mode == "classic" {
+        let params = ClassicParams { swappiness, ..ClassicParams::default() };
+        return run(sequence, Classic::new(params), memory_pages);
     }
+    let version = if kernel == "7.2" { Version::V7_2 } else { Version::V6_12 };
+    run(sequence, Mglru::new(MglruParams { swappiness, version, ..MglruParams::default() }), memory_pages)
 }
 
-fn run<P: Policy>(entries: &[Entry], cell: &Cell, policy: P) -> Outcome {
-    let mut builder = LayoutBuilder::new();
-    builder.observe(entries);
-    let layout = builder.finish().expect("small trace");
-    let mut accesses = Vec::new();
-    layout.translate(entries, &mut accesses);
-    let limits = Limits { memory_pages: cell.limit_pages, swap: Swap::default() };
-    let mut replay = Replay::new(&layout, policy, limits);
-    if std::env::var("REFAULT_DEBUG").is_ok_and(|w| w == format!("{}/{}", cell.workload, cell.limit)) {
-        for chunk in accesses.chunks(accesses.len() / 20) {
-            replay.run(chunk);
-            let c = replay.outcome().counters;
-            println!(
-                "   done {} load {} wa {} scan {} steal {} act {} refill {} de {} gens {:?} made {} promoted {} look {}",
-                replay.outcome().accesses,
-                c.pswpin + c.file_reads,
-                c.workingset_activate_anon,
-                c.pgscan,
-                c.pgsteal,
-                c.pgactivate,
-                c.pgrefill,
-                c.pgdeactivate,
-                replay.policy().generations(0).iter().map(|g| (g.seq, g.birth, g.pages)).collect::<Vec<_>>(),
-                c.generations_created,
-                c.walk_promoted,
-                c.look_around_entries
-            );
-        }
-        return replay.outcome();
-    }
-    replay.run(&accesses);
+fn run<P: Policy>(sequence: &Sequence, policy: P, memory_pages: usize) -> Outcome {
+    let mut replay = Replay::new(&sequence.layout, policy, Limits { memory_pages, swap: Swap::default() });
+    replay.run(&sequence.accesses);
     replay.outcome()
 }
 
-fn workload(folder: &std::path::Path, name: &str) -> Vec<Entry> {
-    let _ = folder;
-    let bytes = std::fs::read(format!("/tmp/oracle/{name}.u64")).expect("generated");
-    bytes.chunks_exact(8).map(|b| Entry(u64::from_le_bytes(b.try_into().expect("8 bytes")))).collect()
+fn generate(arguments: &str) -> Sequence {
+    let rest = arguments.strip_prefix("kind=").expect("the kind comes first");
+    let spec: WorkloadSpec =
+        rest.replacen(' ', ":", 1).replace(' ', ",").parse().expect("our generators have its name");
+    let mut reader = Source::workload(spec).open().expect("generators open");
+    let (mut entries, mut block) = (Vec::new(), Vec::new());
+    while reader.read_block(&mut block).expect("generators do not fail") > 0 {
+        entries.extend_from_slice(&block);
+    }
+    let mut builder = LayoutBuilder::new();
+    builder.observe(&entries);
+    let layout = builder.finish().expect("a small trace");
+    let mut accesses = Vec::new();
+    layout.translate(&entries, &mut accesses);
+    Sequence { layout, accesses }
 }
 
-fn cells(folder: &std::path::Path, kernel: &str, mode: &str) -> Vec<Cell> {
+/// Workload name to generator arguments.
+fn generator_arguments(folder: &Path) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(folder.join("oracle/workloads.csv")).expect("workloads.csv is readable");
+    text.lines()
+        .skip(1)
+        .map(|line| {
+            let name = line.split(',').next().expect("a first column");
+            let arguments = line.rsplit(',').next().expect("a last column");
+            (name.to_owned(), arguments.to_owned())
+        })
+        .collect()
+}
+
+fn cells(folder: &Path, kernel: &str, mode: &str) -> Vec<Cell> {
     let text = std::fs::read_to_string(folder.join("oracle/results.csv")).expect("results.csv is readable");
     let mut lines = text.lines();
-    let header: Vec<&str> = lines.next().expect("header").split(',').collect();
-    let mut groups: BTreeMap<(String, String, String), Vec<Vec<&str>>> = BTreeMap::new();
-    let at = |name: &str| header.iter().position(|h| *h == name).expect("known column");
+    let header: Vec<&str> = lines.next().expect("a header").split(',').collect();
+    let at = |name: &str| header.iter().position(|h| *h == name).expect("a known column");
+    let mut groups: BTreeMap<(&str, &str, &str), Vec<Vec<&str>>> = BTreeMap::new();
     for line in lines {
         let row: Vec<&str> = line.split(',').collect();
         if row[at("kernel")] == kernel && row[at("lru_mode")] == mode && row[at("config")] == "fresh" {
-            let key = (row[at("workload")].into(), row[at("limit")].into(), row[at("swappiness")].into());
-            groups.entry(key).or_default().push(row);
+            groups.entry((row[at("workload")], row[at("limit")], row[at("swappiness")])).or_default().push(row);
         }
     }
     groups
@@ -179,11 +209,11 @@ fn cells(folder: &std::path::Path, kernel: &str, mode: &str) -> Vec<Cell> {
                 rows.iter().filter_map(|r| r[column].parse::<f64>().ok()).sum::<f64>() / rows.len() as f64
             };
             Cell {
+                workload: workload.to_owned(),
+                limit: limit.to_owned(),
                 limit_pages: mean(at("limit_pages")) as usize,
-                swappiness: swappiness.parse().expect("number"),
+                swappiness: swappiness.parse().expect("a number"),
                 kernel: header.iter().enumerate().map(|(i, name)| (name.to_string(), mean(i))).collect(),
-                workload,
-                limit,
             }
         })
         .collect()

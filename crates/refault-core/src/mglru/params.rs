@@ -1,6 +1,8 @@
 //! What can be chosen about the multi-gen LRU.
 
-use crate::reclaim::cpu_batch::KERNEL_BATCH;
+use crate::mglru::generation::MAX_TIERS;
+use crate::parameter::{Parameter, ParameterError, Parameters, parse_switch};
+use crate::reclaim::cpu_batch::{KERNEL_BATCH, parse_batch};
 
 /// Which kernel's rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +50,7 @@ impl Default for MglruParams {
             version: Version::V6_12,
             refault: RefaultDistance::Generation,
             swappiness: 60,
-            tiers: generation_tiers(),
+            tiers: MAX_TIERS,
             batch: KERNEL_BATCH,
             walks: true,
             region_bits: true,
@@ -63,6 +65,77 @@ impl MglruParams {
     }
 }
 
-const fn generation_tiers() -> usize {
-    super::generation::MAX_TIERS
+impl Parameters for MglruParams {
+    const LIST: &'static [Parameter] = &[
+        Parameter {
+            name: "version",
+            default: "6.12",
+            values: "6.12, or 7.2 with refault=generation",
+            meaning: "which kernel's rules apply",
+        },
+        Parameter {
+            name: "refault",
+            default: "generation (mglru), evictions (mglru-refault)",
+            values: "generation, or evictions or unified with version=6.12",
+            meaning: "what a shadow entry remembers: the generation, or a clock of evictions graded against memory",
+        },
+        Parameter {
+            name: "swappiness",
+            default: "60",
+            values: "0 to 200",
+            meaning: "how willingly anonymous memory is swapped rather than file pages dropped",
+        },
+        Parameter {
+            name: "tiers",
+            default: "4",
+            values: "1 to 4",
+            meaning: "tiers of file-descriptor accesses told apart; 1 protects nothing",
+        },
+        Parameter {
+            name: "batch",
+            default: "31",
+            values: "0 to 1024",
+            meaning: "pages a per-CPU batch holds back before they reach the lists; 0 for none",
+        },
+        Parameter {
+            name: "walks",
+            default: "on",
+            values: "on or off",
+            meaning: "ageing walks page tables (bit 0x2 of lru_gen/enabled)",
+        },
+        Parameter {
+            name: "region_bits",
+            default: "on",
+            values: "on or off",
+            meaning: "walks skip 2 MiB regions that were not accessed (bit 0x4 of lru_gen/enabled)",
+        },
+    ];
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
+        let invalid = || ParameterError::invalid(name, value, Self::LIST);
+        match name {
+            "version" => {
+                self.version = match value {
+                    "6.12" => Version::V6_12,
+                    "7.2" if self.refault == RefaultDistance::Generation => Version::V7_2,
+                    _ => return Err(invalid()),
+                }
+            }
+            "refault" => {
+                self.refault = match value {
+                    "generation" => RefaultDistance::Generation,
+                    "evictions" if self.version == Version::V6_12 => RefaultDistance::Evictions,
+                    "unified" if self.version == Version::V6_12 => RefaultDistance::Unified,
+                    _ => return Err(invalid()),
+                }
+            }
+            "swappiness" => self.swappiness = value.parse().ok().filter(|s| *s <= 200).ok_or_else(invalid)?,
+            "tiers" => self.tiers = value.parse().ok().filter(|t| (1..=MAX_TIERS).contains(t)).ok_or_else(invalid)?,
+            "batch" => self.batch = parse_batch(value).ok_or_else(invalid)?,
+            "walks" => self.walks = parse_switch(value).ok_or_else(invalid)?,
+            "region_bits" => self.region_bits = parse_switch(value).ok_or_else(invalid)?,
+            _ => return Err(ParameterError::unknown(name, Self::LIST)),
+        }
+        Ok(())
+    }
 }
