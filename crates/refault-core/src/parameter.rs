@@ -26,15 +26,6 @@ pub trait Parameters: Default {
     fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError>;
 }
 
-/// A switch from its text: `on` or `off`, `true` or `false`, `1` or `0`.
-pub fn parse_switch(text: &str) -> Option<bool> {
-    match text {
-        "on" | "true" | "1" => Some(true),
-        "off" | "false" | "0" => Some(false),
-        _ => None,
-    }
-}
-
 /// Why a parameter was not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParameterError {

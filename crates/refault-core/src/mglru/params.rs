@@ -1,8 +1,8 @@
 //! What can be chosen about the multi-gen LRU.
 
 use crate::mglru::generation::MAX_TIERS;
-use crate::parameter::{Parameter, ParameterError, Parameters, parse_switch};
-use crate::reclaim::cpu_batch::{KERNEL_BATCH, parse_batch};
+use crate::parameter::{Parameter, ParameterError, Parameters, parse_switch, parse_whole};
+use crate::reclaim::cpu_batch::KERNEL_BATCH;
 
 /// Which kernel's rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,19 +94,19 @@ impl Parameters for MglruParams {
         Parameter {
             name: "batch",
             default: "31",
-            values: "0 to 1024",
+            values: "0 to 255",
             meaning: "pages a per-CPU batch holds back before they reach the lists; 0 for none",
         },
         Parameter {
             name: "walks",
-            default: "on",
-            values: "on or off",
+            default: "yes",
+            values: "yes or no",
             meaning: "ageing walks page tables (bit 0x2 of lru_gen/enabled)",
         },
         Parameter {
             name: "region_bits",
-            default: "on",
-            values: "on or off",
+            default: "yes",
+            values: "yes or no",
             meaning: "walks skip 2 MiB regions that were not accessed (bit 0x4 of lru_gen/enabled)",
         },
     ];
@@ -129,9 +129,9 @@ impl Parameters for MglruParams {
                     _ => return Err(invalid()),
                 }
             }
-            "swappiness" => self.swappiness = value.parse().ok().filter(|s| *s <= 200).ok_or_else(invalid)?,
-            "tiers" => self.tiers = value.parse().ok().filter(|t| (1..=MAX_TIERS).contains(t)).ok_or_else(invalid)?,
-            "batch" => self.batch = parse_batch(value).ok_or_else(invalid)?,
+            "swappiness" => self.swappiness = parse_whole(value, 0, 200).ok_or_else(invalid)? as u16,
+            "tiers" => self.tiers = parse_whole(value, 1, MAX_TIERS as u64).ok_or_else(invalid)? as usize,
+            "batch" => self.batch = parse_whole(value, 0, 255).ok_or_else(invalid)? as usize,
             "walks" => self.walks = parse_switch(value).ok_or_else(invalid)?,
             "region_bits" => self.region_bits = parse_switch(value).ok_or_else(invalid)?,
             _ => return Err(ParameterError::unknown(name, Self::LIST)),

@@ -8,14 +8,6 @@ use crate::page::PageId;
 /// How many pages a batch of the normative kernel holds.
 pub const KERNEL_BATCH: usize = 31;
 
-/// The largest batch that a parameter may ask for.
-const MAX_BATCH: usize = 1024;
-
-/// A batch size from its text.
-pub(crate) fn parse_batch(text: &str) -> Option<usize> {
-    text.parse().ok().filter(|batch| *batch <= MAX_BATCH)
-}
-
 /// Pages waiting, oldest first.
 #[derive(Clone, Debug)]
 pub struct CpuBatch {
