@@ -31,6 +31,8 @@ pub const PAGE_BYTES: u64 = 4096;
 pub enum Format {
     /// Little-endian 64-bit entries, as [`crate::Entry`] lays them out.
     U64,
+    /// refault's own, described in `docs/format-rft.md`.
+    Rft,
     /// libCacheSim's 24-byte records: u32 time in seconds, u64 object, u32 size, i64 next access.
     OracleGeneral,
     /// Comma-separated values with named columns.
@@ -47,13 +49,22 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 7] =
-        [Format::U64, Format::OracleGeneral, Format::Csv, Format::Lackey, Format::Text, Format::Lis, Format::Msr];
+    pub const ALL: [Format; 8] = [
+        Format::U64,
+        Format::Rft,
+        Format::OracleGeneral,
+        Format::Csv,
+        Format::Lackey,
+        Format::Text,
+        Format::Lis,
+        Format::Msr,
+    ];
 
     /// The name used on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Format::U64 => "u64",
+            Format::Rft => "rft",
             Format::OracleGeneral => "oracleGeneral",
             Format::Csv => "csv",
             Format::Lackey => "lackey",
@@ -87,6 +98,7 @@ pub(crate) fn reader(format: Format, input: Input, options: &Options) -> Result<
     }
     Ok(match format {
         Format::U64 => Box::new(u64::U64Reader::new(input, options.kind)),
+        Format::Rft => Box::new(input.into_rft(options.kind)?),
         Format::OracleGeneral => {
             Box::new(RequestReader::new(input, oracle_general::OracleGeneral::new(options), options))
         }
@@ -106,6 +118,9 @@ pub(crate) fn detect(input: &mut Input) -> Result<Format, TraceError> {
         return Ok(Format::OracleGeneral);
     }
     let extension = name.rsplit_once('.').and_then(|(_, extension)| Format::from_extension(extension));
+    if input.head()?.starts_with(&crate::rft::layout::MAGIC) {
+        return Ok(Format::Rft);
+    }
     if let Some(format) = extension
         && format != Format::Csv
     {

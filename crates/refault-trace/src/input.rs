@@ -11,14 +11,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
+use crate::Kind;
 use crate::error::{Place, TraceError};
 use crate::reader::Limits;
+use crate::rft::RftReader;
 
 const BUFFER: usize = 256 << 10;
 /// How much of the start is looked at to tell the format.
 const SNIFFED: usize = 4096;
 /// From here on [`Limits::expansion`] holds.
 const EXPANSION_FREE: u64 = 1 << 30;
+
+/// Bytes of an `.rft` trace that comes from a pipe or is packed again.
+const RFT_IN_MEMORY: usize = 1 << 28;
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const GZIP_MAGIC: [u8; 3] = [0x1F, 0x8B, 0x08];
@@ -116,6 +121,28 @@ impl Input {
     /// The uncompressed regular file below, if it is one.
     pub(crate) fn plain_file(&self) -> Option<&File> {
         self.plain.as_ref()
+    }
+
+    /// Reads an `.rft` trace, which is sought in: from the file itself, else (packed again, or a pipe) from memory.
+    pub(crate) fn into_rft(mut self, kind: Option<Kind>) -> Result<RftReader, TraceError> {
+        if let Some(file) = self.plain {
+            return RftReader::from_file(&self.path, file, kind);
+        }
+        let mut bytes = Vec::new();
+        loop {
+            let available = self.fill(1)?;
+            if available.is_empty() {
+                return RftReader::from_bytes(&self.path, bytes, kind);
+            }
+            bytes.extend_from_slice(available);
+            let taken = available.len();
+            self.consume(taken);
+            if bytes.len() > RFT_IN_MEMORY {
+                let reason =
+                    format!("an .rft trace of more than {RFT_IN_MEMORY} bytes must be in a file, not packed again");
+                return Err(TraceError::limit(&self.path, Place::Offset(self.offset), reason));
+            }
+        }
     }
 
     /// Where the next byte lies.

@@ -27,11 +27,15 @@ pub mod entry;
 pub mod error;
 mod formats;
 pub mod generate;
+pub mod heat_map;
 mod input;
 pub mod mapped;
 pub mod page_ids;
 pub mod reader;
 pub mod reuse;
+pub mod rft;
+pub mod shards;
+pub mod statistics;
 pub mod write;
 
 pub use entry::{Entry, Kind};

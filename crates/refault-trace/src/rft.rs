@@ -1,0 +1,16 @@
+//! refault's own trace format `.rft`: small, seekable, checked. `docs/format-rft.md` describes it byte by byte.
+//!
+//! A header, blocks of up to 65 536 entries, and a footer that says where the blocks lie. [`layout`] holds the fixed
+//! parts and the footer, [`block`] the coding of entries, [`RftWriter`] and [`RftReader`] put them together.
+//!
+//! Invariants: a block decodes alone; whatever is read was checked by a checksum first, and lengths are bounded before
+//! anything is allocated. Cost: one block of memory; see the module [`block`] for time.
+
+pub mod block;
+pub mod layout;
+mod reader;
+mod writer;
+
+pub use layout::{BlockIndex, Footer, Metadata};
+pub use reader::RftReader;
+pub use writer::RftWriter;

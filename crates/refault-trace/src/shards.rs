@@ -1,0 +1,138 @@
+//! Miss-ratio curves from a sample of the pages (SHARDS: Waldspurger, Park, Garthwaite and Ahmad, FAST 2015).
+//!
+//! A page is in the sample if the hash of its number is below a threshold, so either all its accesses are or none. Among
+//! sampled pages, reuse distances are smaller by the sampling rate; so is the number of accesses, give or take which
+//! pages the sample happens to hold. That last error is corrected as the paper does: accesses missing from the expected
+//! number, or beyond it, are taken for hits at the smallest distance.
+//!
+//! How good the estimate is, is measured rather than assumed: several samples are drawn in the same pass, by hashes that
+//! do not depend on each other, and their spread gives the standard error of their mean.
+//!
+//! Cost: a hash an access and sample; the exact engine's cost for each sampled access; memory in proportion to the rate.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+
+use crate::reuse::{DistanceHistogram, ReuseDistances};
+use crate::{Entry, Kind};
+
+/// An estimated LRU miss ratio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Misses by accesses, from 0 to 1: the mean over the samples.
+    pub miss_ratio: f64,
+    /// Standard error of the mean, from the samples' spread; `None` for a single sample.
+    pub standard_error: Option<f64>,
+}
+
+/// One sample of the pages.
+struct Sample {
+    salt: u64,
+    ids: HashMap<u64, u32, FixedState>,
+    reuse: ReuseDistances,
+    histogram: DistanceHistogram,
+}
+
+/// Draws samples from a trace.
+pub struct Shards {
+    rate: f64,
+    /// Hashes up to this are in the sample.
+    threshold: u64,
+    accesses: u64,
+    samples: Vec<Sample>,
+}
+
+impl Shards {
+    /// `samples` samples (at least 1), each of about `rate` of the pages (above 0, at most 1). A seed gives the same
+    /// samples every time.
+    pub fn new(rate: f64, samples: usize, seed: u64) -> Shards {
+        let rate = if rate > 0.0 { rate.min(1.0) } else { f64::MIN_POSITIVE };
+        let sample = |index: u64| Sample {
+            salt: hash(hash(seed) ^ index),
+            ids: HashMap::default(),
+            reuse: ReuseDistances::new(0),
+            histogram: DistanceHistogram::new(),
+        };
+        Shards {
+            rate,
+            // The cast saturates: a rate of 1 takes every hash.
+            threshold: (rate * 2f64.powi(64)) as u64,
+            accesses: 0,
+            samples: (0..samples.max(1) as u64).map(sample).collect(),
+        }
+    }
+
+    /// Looks at the next accesses. Pages beyond 2^32 - 1 in a sample are not counted.
+    pub fn observe(&mut self, entries: &[Entry]) {
+        self.accesses += entries.len() as u64;
+        for sample in &mut self.samples {
+            for entry in entries {
+                let file = u64::from(entry.kind() != Some(Kind::Anon));
+                let key = entry.page() | file << Entry::KIND_SHIFT;
+                if hash(key ^ sample.salt) <= self.threshold {
+                    let next = sample.ids.len().min(u32::MAX as usize - 1) as u32;
+                    let id = *sample.ids.entry(key).or_insert(next);
+                    sample.histogram.record(sample.reuse.access(id));
+                }
+            }
+        }
+    }
+
+    /// The curve.
+    pub fn finish(self) -> SampledCurve {
+        let histograms = self.samples.into_iter().map(|sample| sample.histogram).collect();
+        SampledCurve { rate: self.rate, accesses: self.accesses, histograms }
+    }
+}
+
+/// An LRU miss-ratio curve from samples.
+pub struct SampledCurve {
+    rate: f64,
+    accesses: u64,
+    histograms: Vec<DistanceHistogram>,
+}
+
+impl SampledCurve {
+    /// Accesses of the whole trace.
+    pub fn accesses(&self) -> u64 {
+        self.accesses
+    }
+
+    /// Accesses in each sample.
+    pub fn sampled_accesses(&self) -> Vec<u64> {
+        self.histograms.iter().map(DistanceHistogram::accesses).collect()
+    }
+
+    /// The miss ratio of an LRU memory of each size, in pages; sizes must ascend. Sizes of few pages by the rate are
+    /// coarse: a size of 1/rate pages is one page of the sample.
+    pub fn miss_ratios(&self, memory_pages: &[u64]) -> Vec<Estimate> {
+        let expected = self.accesses as f64 * self.rate;
+        let scaled: Vec<u64> = memory_pages.iter().map(|pages| (*pages as f64 * self.rate).round() as u64).collect();
+        let curves: Vec<Vec<f64>> = self
+            .histograms
+            .iter()
+            .map(|histogram| {
+                // The correction adds hits, so it changes the number of accesses but not that of misses.
+                let misses = histogram.lru_misses(&scaled);
+                misses.iter().map(|misses| (*misses as f64 / expected).clamp(0.0, 1.0)).collect()
+            })
+            .collect();
+        let estimate = |size: usize| {
+            let count = curves.len() as f64;
+            let mean = curves.iter().map(|curve| curve[size]).sum::<f64>() / count;
+            let squares: f64 = curves.iter().map(|curve| (curve[size] - mean).powi(2)).sum();
+            let standard_error = (curves.len() > 1).then(|| (squares / (count - 1.0) / count).sqrt());
+            Estimate { miss_ratio: if expected > 0.0 { mean } else { 0.0 }, standard_error }
+        };
+        (0..memory_pages.len()).map(estimate).collect()
+    }
+}
+
+/// Spreads a number over 64 bits: the finaliser of MurmurHash3 (Appleby), in which every bit depends on every other.
+#[inline]
+const fn hash(x: u64) -> u64 {
+    let x = (x ^ (x >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    let x = (x ^ (x >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+    x ^ (x >> 33)
+}
