@@ -9,21 +9,25 @@
 pub mod arc;
 pub mod clock;
 pub mod fifo;
+pub mod lirs;
 pub mod lru;
 pub mod opt;
 pub mod s3fifo;
 pub mod sieve;
 mod slot;
 pub mod two_queue;
+pub mod wtinylfu;
 
 pub use arc::Arc;
 pub use clock::Clock;
 pub use fifo::Fifo;
+pub use lirs::{Lirs, LirsParams, LirsVariant};
 pub use lru::Lru;
 pub use opt::{NextUse, Opt, SequenceTooLong};
 pub use s3fifo::{S3Fifo, S3FifoParams, S3FifoVariant};
 pub use sieve::Sieve;
 pub use two_queue::{TwoQueue, TwoQueueParams};
+pub use wtinylfu::{WTinyLfu, WTinyLfuParams};
 
 use crate::counters::Counters;
 use crate::list::{Linked, List};

@@ -9,7 +9,8 @@ use harness::{Step, equals_model, hostile_steps, steps, survives};
 use proptest::prelude::*;
 use refault_core::PageId;
 use refault_core::textbook::{
-    Arc, Clock, Fifo, Lru, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve, TwoQueue,
+    Arc, Clock, Fifo, Lirs, LirsParams, LirsVariant, Lru, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve,
+    TwoQueue, WTinyLfu,
 };
 use std::collections::VecDeque;
 
@@ -73,6 +74,9 @@ proptest! {
         survives(S3Fifo::default(), &steps);
         let paper = S3FifoParams { variant: S3FifoVariant::Paper, ..S3FifoParams::default() };
         survives(S3Fifo::new(paper), &steps);
+        survives(Lirs::default(), &steps);
+        survives(Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() }), &steps);
+        survives(WTinyLfu::default(), &steps);
         survives(opt_for(accesses(&steps)), &steps);
     }
 }
