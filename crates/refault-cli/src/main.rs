@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+mod completions;
 mod failure;
 mod parameters;
 mod policies;
@@ -15,6 +16,7 @@ mod results;
 mod size;
 mod source;
 mod sweep;
+mod workloads;
 
 use std::process::ExitCode;
 
@@ -44,6 +46,10 @@ struct Cli {
 enum Command {
     Compare(compare::CompareArgs),
     Policies(policies::PoliciesArgs),
+    Workloads(workloads::WorkloadsArgs),
+    Completions(completions::CompletionsArgs),
+    #[command(hide = true)]
+    Man(completions::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +60,9 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Compare(args) => compare::run(args),
         Command::Policies(args) => policies::run(args),
+        Command::Workloads(args) => workloads::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => completions::run_man(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
