@@ -1,6 +1,5 @@
 //! `refault completions` and `refault man`: what shells and manuals need, generated from the command line itself.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};

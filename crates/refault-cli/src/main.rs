@@ -6,13 +6,16 @@
 
 mod compare;
 mod completions;
+mod curve;
 mod failure;
+mod mrc;
 mod parameters;
 mod policies;
 mod progress;
 mod registry;
 mod report;
 mod results;
+mod share;
 mod size;
 mod source;
 mod sweep;
@@ -45,6 +48,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Compare(compare::CompareArgs),
+    Mrc(mrc::MrcArgs),
     Policies(policies::PoliciesArgs),
     Workloads(workloads::WorkloadsArgs),
     Completions(completions::CompletionsArgs),
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
     };
     let result = match &cli.command {
         Command::Compare(args) => compare::run(args),
+        Command::Mrc(args) => mrc::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Workloads(args) => workloads::run(args),
         Command::Completions(args) => completions::run(args),

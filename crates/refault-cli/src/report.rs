@@ -5,6 +5,7 @@
 
 pub mod chart;
 mod comparison;
+mod curves;
 mod scale;
 
 use std::path::Path;
@@ -12,8 +13,10 @@ use std::path::Path;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::failure::Failure;
+use crate::size::PAGE_BYTES;
 
 pub use comparison::write_comparison;
+pub use curves::write_curves;
 
 /// Writes a document.
 fn write(path: &Path, document: Markup) -> Result<(), Failure> {
@@ -39,4 +42,28 @@ fn page(title: &str, series: usize, body: Markup) -> Markup {
             body { main { (body) } }
         }
     }
+}
+
+/// A trace's name without, and with, the parameters of a generated workload; these may break at commas.
+fn name_parts(trace: &str) -> (&str, String) {
+    match trace.split_once(':') {
+        Some((name, parameters)) => (name, parameters.replace(',', ", ")),
+        None => (trace, String::new()),
+    }
+}
+
+/// Pages of 4 KiB as MiB.
+fn mib(pages: u64) -> f64 {
+    (pages * PAGE_BYTES) as f64 / (1 << 20) as f64
+}
+
+/// A figure with as many digits as it needs.
+fn number(value: f64) -> String {
+    let text = match value.abs() {
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    };
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }

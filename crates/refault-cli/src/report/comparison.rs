@@ -7,13 +7,11 @@ use maud::{Markup, html};
 
 use super::chart::{Figure, Series};
 use super::scale::Axis;
-use super::{page, write};
+use super::{mib, name_parts, number, page, write};
 use crate::failure::Failure;
 use crate::results::{grouped, policies_of, sizes_of};
-use crate::size::{PAGE_BYTES, pages_text};
+use crate::size::pages_text;
 use crate::sweep::{Run, TraceRuns};
-
-const MIB: f64 = (1 << 20) as f64;
 
 /// Writes the report of a comparison.
 pub fn write_comparison(path: &Path, results: &[TraceRuns]) -> Result<(), Failure> {
@@ -79,14 +77,6 @@ fn trace_section(index: usize, trace: &TraceRuns) -> Markup {
                 }
             }
         }
-    }
-}
-
-/// A trace's name without, and with, the parameters of a generated workload; these may break at commas.
-fn name_parts(trace: &str) -> (&str, String) {
-    match trace.split_once(':') {
-        Some((name, parameters)) => (name, parameters.replace(',', ", ")),
-        None => (trace, String::new()),
     }
 }
 
@@ -289,19 +279,4 @@ fn counters_table(runs: &[&Run], distinct_pages: u64) -> Markup {
 fn run_of<'a>(trace: &'a TraceRuns, policy: &str, pages: u64) -> &'a Run {
     let run = trace.runs.iter().find(|run| run.policy == policy && run.memory_pages == pages);
     run.expect("invariant: a sweep runs every policy at every size")
-}
-
-fn mib(pages: u64) -> f64 {
-    (pages * PAGE_BYTES) as f64 / MIB
-}
-
-/// A figure with as many digits as it needs.
-pub(super) fn number(value: f64) -> String {
-    let text = match value.abs() {
-        v if v >= 100.0 => format!("{value:.0}"),
-        v if v >= 10.0 => format!("{value:.1}"),
-        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    };
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }

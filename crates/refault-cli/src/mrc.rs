@@ -1,0 +1,252 @@
+//! `refault mrc`: how much memory is enough.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::compare::{format_of, jobs, memory_budget, run_all};
+use crate::curve::{Curve, TraceCurves, lru_curve, simulated_curves};
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::registry::{PolicySpec, parse_policies};
+use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
+use crate::share::Share;
+use crate::size::{PAGE_BYTES, Size, pages_text};
+use crate::source::{self, KindName, Source};
+use crate::sweep::Sweep;
+
+/// Sizes of a curve if none are named: from 1/128 of the footprint to all of it, in equal factors.
+const SIZES: u32 = 32;
+const SMALLEST_SHARE: f64 = 1.0 / 128.0;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault mrc --trace app.u64.zst                              LRU, exact at every size, one pass
+  refault mrc --trace app.u64 --policy lru,mglru,opt --report curves.html
+  refault mrc --trace app.u64 --misses 1%,0.1% --memory 64M,128M,256M
+
+The knee is where more memory stops paying: with memory in parts of the footprint, and the miss ratio scaled so that no
+memory is 1 and the whole footprint is 0, the point of the curve farthest below the straight line between the two.
+Answers for LRU are exact; for other policies they are the smallest of the simulated sizes that will do.")]
+/// Draw miss-ratio curves, and say how much memory is enough
+pub struct MrcArgs {
+    /// A trace file; repeat for more
+    #[arg(long = "trace", value_name = "FILE")]
+    traces: Vec<PathBuf>,
+    /// A generated workload; repeat for more; see 'refault workloads'
+    #[arg(long = "workload", value_name = "SPEC")]
+    workloads: Vec<String>,
+    /// Policies, separated by commas; see 'refault policies'
+    #[arg(long = "policy", value_name = "P,P…", default_value = "lru")]
+    policies: Vec<String>,
+    /// Memory sizes to simulate and show [default: 32 from 1/128 of the footprint to all of it]
+    #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', allow_hyphen_values = true)]
+    memory: Vec<Size>,
+    /// Miss ratios to find the memory for, in % of accesses
+    #[arg(
+        long,
+        value_name = "X%,X%…",
+        value_delimiter = ',',
+        default_value = "1%,2%,5%,10%,20%",
+        allow_hyphen_values = true
+    )]
+    misses: Vec<Share>,
+    /// What the pages of a trace that does not say are taken for
+    #[arg(long, value_name = "KIND")]
+    kind: Option<KindName>,
+    /// How to write the results [default: by the name of --out, else table]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Write the results to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write pictures and tables as one HTML file
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Threads; results do not depend on it [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Seed of generated workloads that do not say theirs
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// Runs the command.
+pub fn run(args: &MrcArgs) -> Result<(), Failure> {
+    if args.traces.is_empty() && args.workloads.is_empty() {
+        let remedy = "name one with --trace FILE or --workload SPEC";
+        return Err(Failure::usage("nothing to draw a curve of", "no trace and no workload", remedy));
+    }
+    let sources = source::sources(&args.traces, &args.workloads, args.kind, args.seed)?;
+    let policies = parse_policies(&args.policies)?;
+    let mut traces = Vec::new();
+    for source in &sources {
+        traces.push(curves_of(source, &policies, args)?);
+    }
+    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
+    with_output(args.out.as_deref(), |out| match format {
+        Format::Table => write_table(out, &traces, args),
+        Format::Csv => write_csv(out, &traces, args),
+        Format::Json => write_json(out, &traces, args),
+    })?;
+    if let Some(path) = &args.report {
+        crate::report::write_curves(path, &traces, |trace| sizes_of(trace, args), &ratios(args))?;
+        eprintln!("refault: report written to {}", path.display());
+    }
+    Ok(())
+}
+
+/// LRU by reuse distances, which also finds the footprint; the rest by simulation.
+fn curves_of(source: &Source, policies: &[PolicySpec], args: &MrcArgs) -> Result<TraceCurves, Failure> {
+    let mut curves = lru_curve(source, &Progress::new("reuse distances"))?;
+    let simulated: Vec<PolicySpec> = policies.iter().filter(|spec| spec.entry.name != "lru").cloned().collect();
+    if !simulated.is_empty() {
+        let plan = Sweep {
+            policies: simulated,
+            sizes: sizes_of(&curves, args).into_iter().map(Size::Pages).collect(),
+            swap: Some(Size::Pages(u64::from(u32::MAX))),
+            jobs: jobs(args.jobs),
+            samples: 0,
+            memory_budget: memory_budget(),
+        };
+        let runs = run_all(std::slice::from_ref(source), &plan, "simulating")?;
+        curves.curves.extend(simulated_curves(&runs[0]));
+    }
+    let order = |curve: &Curve| policies.iter().position(|spec| spec.label == curve.policy);
+    curves.curves.retain(|curve| order(curve).is_some());
+    curves.curves.sort_by_key(|curve| order(curve));
+    Ok(curves)
+}
+
+/// The sizes shown for a trace, in pages, ascending.
+fn sizes_of(trace: &TraceCurves, args: &MrcArgs) -> Vec<u64> {
+    let footprint = trace.distinct_pages;
+    let mut sizes: Vec<u64> = if args.memory.is_empty() {
+        let factor = |step: u32| SMALLEST_SHARE.powf(f64::from(SIZES - 1 - step) / f64::from(SIZES - 1));
+        (0..SIZES).map(|step| ((footprint as f64 * factor(step)).round() as u64).max(1)).collect()
+    } else {
+        args.memory.iter().map(|size| size.pages(footprint)).collect()
+    };
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+fn ratios(args: &MrcArgs) -> Vec<f64> {
+    args.misses.iter().map(|share| share.0).collect()
+}
+
+fn write_table(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std::io::Result<()> {
+    for (index, trace) in traces.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        writeln!(
+            out,
+            "{}: {} accesses to {} distinct pages ({}); {:.2} % of accesses are first touches",
+            trace.trace,
+            grouped(trace.accesses),
+            grouped(trace.distinct_pages),
+            pages_text(trace.distinct_pages),
+            trace.first_touches() * 100.0
+        )?;
+        let mut table = plain_table();
+        let names = trace.curves.iter().map(|curve| curve.policy.clone());
+        table.set_header(["memory".to_string(), "pages".to_string()].into_iter().chain(names));
+        for pages in sizes_of(trace, args) {
+            let ratios = trace.curves.iter().map(|curve| format!("{:.2}", curve.at(pages) * 100.0));
+            table.add_row([pages_text(pages), grouped(pages)].into_iter().chain(ratios));
+        }
+        align_numbers(&mut table);
+        for line in table.lines() {
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        writeln!(out, "\nFigures are misses in % of accesses, first touches included.")?;
+        for curve in &trace.curves {
+            writeln!(out, "{}", answer(trace, curve, &ratios(args)))?;
+        }
+    }
+    Ok(())
+}
+
+/// "lru: 12 MiB gives ≤ 10 % misses; …; the knee is at 8 MiB (12.3 % misses)."
+pub fn answer(trace: &TraceCurves, curve: &Curve, ratios: &[f64]) -> String {
+    let mut parts = Vec::new();
+    let mut out_of_reach = Vec::new();
+    for ratio in ratios {
+        match curve.memory_for(*ratio) {
+            Some(point) => parts.push(format!("{} gives ≤ {} % misses", pages_text(point.memory_pages), ratio * 100.0)),
+            None => out_of_reach.push(format!("{} %", ratio * 100.0)),
+        }
+    }
+    if !out_of_reach.is_empty() {
+        let reason = if ratios.iter().any(|ratio| *ratio < trace.first_touches()) {
+            " (first touches alone are more)"
+        } else {
+            ""
+        };
+        parts.push(format!("no size shown reaches {}{reason}", out_of_reach.join(", ")));
+    }
+    parts.push(match curve.knee(trace.distinct_pages, trace.first_touches()) {
+        Some(knee) => {
+            format!("the knee is at {} ({:.2} % misses)", pages_text(knee.memory_pages), knee.miss_ratio * 100.0)
+        }
+        None => "there is no knee below the whole footprint".to_string(),
+    });
+    format!("{}: {}.", curve.policy, parts.join("; "))
+}
+
+fn write_csv(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record(["trace", "policy", "memory_pages", "memory_bytes", "accesses", "distinct_pages", "miss_ratio"])?;
+    for trace in traces {
+        for curve in &trace.curves {
+            for pages in sizes_of(trace, args) {
+                csv.write_record([
+                    trace.trace.as_str(),
+                    &curve.policy,
+                    &pages.to_string(),
+                    &pages.saturating_mul(PAGE_BYTES).to_string(),
+                    &trace.accesses.to_string(),
+                    &trace.distinct_pages.to_string(),
+                    &curve.at(pages).to_string(),
+                ])?;
+            }
+        }
+    }
+    csv.flush()
+}
+
+fn write_json(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std::io::Result<()> {
+    let curves: Vec<Value> =
+        traces.iter().flat_map(|trace| trace.curves.iter().map(move |curve| json_curve(trace, curve, args))).collect();
+    serde_json::to_writer(&mut *out, &json!({ "curves": curves }))?;
+    writeln!(out)
+}
+
+fn json_curve(trace: &TraceCurves, curve: &Curve, args: &MrcArgs) -> Value {
+    let points: Vec<Value> = sizes_of(trace, args)
+        .into_iter()
+        .map(|pages| json!({ "memory_pages": pages, "miss_ratio": curve.at(pages) }))
+        .collect();
+    let enough: Vec<Value> = ratios(args)
+        .into_iter()
+        .map(|ratio| json!({ "miss_ratio": ratio, "memory_pages": curve.memory_for(ratio).map(|point| point.memory_pages) }))
+        .collect();
+    let knee = curve.knee(trace.distinct_pages, trace.first_touches());
+    json!({
+        "trace": trace.trace,
+        "policy": curve.policy,
+        "accesses": trace.accesses,
+        "distinct_pages": trace.distinct_pages,
+        "exact": curve.complete,
+        "knee": knee.map(|knee| json!({ "memory_pages": knee.memory_pages, "miss_ratio": knee.miss_ratio })),
+        "enough": enough,
+        "points": points,
+        "wall_seconds": curve.wall.as_secs_f64(),
+        "accesses_per_second": (trace.accesses as f64 / curve.wall.as_secs_f64().max(1e-9)).round(),
+    })
+}

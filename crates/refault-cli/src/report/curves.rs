@@ -1,0 +1,105 @@
+//! The report of `refault mrc`: one picture a trace, with the answers in words above it.
+
+use std::path::Path;
+
+use maud::{Markup, html};
+
+use super::chart::{Figure, Series};
+use super::scale::Axis;
+use super::{mib, name_parts, number, page, write};
+use crate::curve::TraceCurves;
+use crate::failure::Failure;
+use crate::mrc::answer;
+use crate::results::grouped;
+use crate::size::pages_text;
+
+/// Points of a complete curve that are drawn, evenly over the footprint.
+const DRAWN: u64 = 120;
+
+/// Writes the report; `sizes` are the sizes shown for a trace, `ratios` those that memory is found for.
+pub fn write_curves(
+    path: &Path,
+    traces: &[TraceCurves],
+    sizes: impl Fn(&TraceCurves) -> Vec<u64>,
+    ratios: &[f64],
+) -> Result<(), Failure> {
+    let series = traces.iter().map(|trace| trace.curves.len()).max().unwrap_or(0);
+    let body = html! {
+        h1 { "How much memory is enough" }
+        p.lead { "refault " (env!("CARGO_PKG_VERSION")) ": misses by memory size. A page is 4 KiB." }
+        (definitions())
+        @for (index, trace) in traces.iter().enumerate() {
+            @let (name, parameters) = name_parts(&trace.trace);
+            section {
+                h2 { (name) @if !parameters.is_empty() { " " small { (parameters) } } }
+                p.lead {
+                    (grouped(trace.accesses)) " accesses to " (grouped(trace.distinct_pages)) " distinct pages ("
+                    (pages_text(trace.distinct_pages)) "); " (format!("{:.2}", trace.first_touches() * 100.0))
+                    " % of accesses are first touches."
+                }
+                ul { @for curve in &trace.curves { li { (answer(trace, curve, ratios)) } } }
+                (figure(index, trace, &sizes(trace), ratios).markup())
+            }
+        }
+    };
+    write(path, page("refault: miss-ratio curves", series, body))
+}
+
+fn definitions() -> Markup {
+    html! {
+        details {
+            summary { "What the words and figures mean" }
+            dl {
+                dt { "miss ratio (%)" }
+                dd { "Accesses in 100 that do not find their page in memory; the first access to a page is one." }
+                dt { "memory (MiB)" } dd { "The limit on resident pages, times 4 KiB; metadata is not counted." }
+                dt { "knee" }
+                dd {
+                    "Where more memory stops paying: with memory in parts of the footprint and the miss ratio scaled so \
+                     that no memory is 1 and the whole footprint is 0, the point of the curve farthest below the \
+                     straight line between the two."
+                }
+                dt { "opt" } dd { "Belady's bound: it knows the future, so no program can run it." }
+            }
+        }
+    }
+}
+
+fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> Figure {
+    let footprint = trace.distinct_pages;
+    let evenly: Vec<u64> = (0..=DRAWN).map(|step| (footprint * step / DRAWN).max(1)).collect();
+    let series: Vec<Series> = trace
+        .curves
+        .iter()
+        .enumerate()
+        .map(|(look, curve)| {
+            let mut at: Vec<u64> = sizes.to_vec();
+            if curve.complete {
+                at.extend(&evenly);
+                at.sort_unstable();
+                at.dedup();
+            }
+            let points = at.iter().map(|pages| (mib(*pages), curve.at(*pages) * 100.0)).collect();
+            Series { name: curve.policy.clone(), look, points }
+        })
+        .collect();
+    let highest = series.iter().flat_map(|series| &series.points).fold(0.0f64, |high, (_, y)| high.max(*y));
+    let knee = trace.curves.first().and_then(|curve| {
+        let knee = curve.knee(footprint, trace.first_touches())?;
+        Some((mib(knee.memory_pages), format!("knee of {}: {}", curve.policy, pages_text(knee.memory_pages))))
+    });
+    let widest = sizes.iter().copied().max().unwrap_or(1).max(footprint);
+    Figure {
+        id: format!("curve-{index}"),
+        title: "Miss ratio by memory size".into(),
+        description: trace.curves.iter().map(|curve| answer(trace, curve, ratios)).collect::<Vec<_>>().join(" "),
+        definition: "Misses in 100 accesses, first touches included, by memory limit.".into(),
+        x: Axis::exact("memory (MiB)", mib(widest), 5, number),
+        y: Axis::linear("miss ratio (%)", highest, 5, number),
+        series,
+        x_label: number,
+        y_label: |y| format!("{y:.2}"),
+        stacked: false,
+        marks: knee.into_iter().collect(),
+    }
+}
