@@ -11,6 +11,7 @@ use crate::curve::{Curve, TraceCurves, lru_curve, simulated_curves};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::registry::{PolicySpec, parse_policies};
+use crate::report::number;
 use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
 use crate::share::Share;
 use crate::size::{PAGE_BYTES, Size, pages_text};
@@ -45,7 +46,7 @@ pub struct MrcArgs {
     /// Memory sizes to simulate and show [default: 32 from 1/128 of the footprint to all of it]
     #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', allow_hyphen_values = true)]
     memory: Vec<Size>,
-    /// Miss ratios to find the memory for, in % of accesses
+    /// Miss ratios to find the memory for, in % of accesses; beyond first touches where these alone are more
     #[arg(
         long,
         value_name = "X%,X%…",
@@ -172,23 +173,18 @@ fn write_table(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> s
     Ok(())
 }
 
-/// "lru: 12 MiB gives ≤ 10 % misses; …; the knee is at 8 MiB (12.3 % misses)."
+/// "lru: 12 MiB gives ≤ 10 % misses; …; the knee is at 8 MiB (12.3 % misses)." Ratios that first touches alone exceed
+/// are asked for beyond the first touches.
 pub fn answer(trace: &TraceCurves, curve: &Curve, ratios: &[f64]) -> String {
     let mut parts = Vec::new();
-    let mut out_of_reach = Vec::new();
     for ratio in ratios {
-        match curve.memory_for(*ratio) {
-            Some(point) => parts.push(format!("{} gives ≤ {} % misses", pages_text(point.memory_pages), ratio * 100.0)),
-            None => out_of_reach.push(format!("{} %", ratio * 100.0)),
-        }
-    }
-    if !out_of_reach.is_empty() {
-        let reason = if ratios.iter().any(|ratio| *ratio < trace.first_touches()) {
-            " (first touches alone are more)"
-        } else {
-            ""
-        };
-        parts.push(format!("no size shown reaches {}{reason}", out_of_reach.join(", ")));
+        let percent = number(ratio * 100.0);
+        let wanted = goal(trace, *ratio);
+        let of_what = if wanted > *ratio { "misses beyond first touches" } else { "misses" };
+        parts.push(match curve.memory_for(wanted) {
+            Some(point) => format!("{} gives ≤ {percent} % {of_what}", pages_text(point.memory_pages)),
+            None => format!("no size shown gives ≤ {percent} % {of_what}"),
+        });
     }
     parts.push(match curve.knee(trace.distinct_pages, trace.first_touches()) {
         Some(knee) => {
@@ -197,6 +193,12 @@ pub fn answer(trace: &TraceCurves, curve: &Curve, ratios: &[f64]) -> String {
         None => "there is no knee below the whole footprint".to_string(),
     });
     format!("{}: {}.", curve.policy, parts.join("; "))
+}
+
+/// The miss ratio that is looked for when this one is asked for.
+fn goal(trace: &TraceCurves, ratio: f64) -> f64 {
+    let first_touches = trace.first_touches();
+    if ratio < first_touches { ratio + first_touches } else { ratio }
 }
 
 fn write_csv(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std::io::Result<()> {
@@ -234,7 +236,10 @@ fn json_curve(trace: &TraceCurves, curve: &Curve, args: &MrcArgs) -> Value {
         .collect();
     let enough: Vec<Value> = ratios(args)
         .into_iter()
-        .map(|ratio| json!({ "miss_ratio": ratio, "memory_pages": curve.memory_for(ratio).map(|point| point.memory_pages) }))
+        .map(|ratio| {
+            let enough = curve.memory_for(goal(trace, ratio)).map(|point| point.memory_pages);
+            json!({ "miss_ratio": ratio, "beyond_first_touches": goal(trace, ratio) > ratio, "memory_pages": enough })
+        })
         .collect();
     let knee = curve.knee(trace.distinct_pages, trace.first_touches());
     json!({

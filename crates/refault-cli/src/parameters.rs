@@ -75,9 +75,8 @@ pub fn split_list(text: &str) -> Vec<&str> {
     parts
 }
 
-/// The parameters of a call: the defaults with the call's arguments in their place.
-pub fn fill<P: Parameters>(call: &Call) -> Result<P, ParameterError> {
-    let mut parameters = P::default();
+/// A policy's defaults with the arguments of a call in their place.
+pub fn fill<P: Parameters>(mut parameters: P, call: &Call) -> Result<P, ParameterError> {
     for (key, value) in &call.arguments {
         parameters.set(key, value)?;
     }

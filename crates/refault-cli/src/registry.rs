@@ -4,12 +4,11 @@
 //! [`Visitor`] with its own type, so that whatever the visitor does (a replay, a page cache) is compiled for that
 //! policy alone. Adding a policy is one entry in the macro call below.
 
-use refault_core::classic::RefaultRule;
 use std::sync::Arc;
 
 use refault_core::parameter::{NoParameters, Parameter, ParameterError, Parameters};
 use refault_core::textbook::NextUse;
-use refault_core::{Classic, ClassicParams, Policy, textbook};
+use refault_core::{Classic, ClassicParams, Mglru, MglruParams, Policy, textbook};
 
 use crate::failure::Failure;
 use crate::parameters::{Call, fill, split_list};
@@ -70,7 +69,7 @@ impl Circumstances {
 
 macro_rules! policies {
     ($($name:literal, $family:literal, $description:literal, $variant:literal,
-       |$parameters:ident: $type:ty, $circumstances:ident| $policy:expr;)*) => {
+       |$parameters:ident: $type:ty = $start:expr, $circumstances:ident| $policy:expr;)*) => {
         /// Every policy, in the order in which they are listed and compared.
         pub const POLICIES: &[PolicyEntry] = &[$(PolicyEntry {
             name: $name,
@@ -78,7 +77,7 @@ macro_rules! policies {
             description: $description,
             variant: $variant,
             parameters: <$type>::LIST,
-            check: |call| fill::<$type>(call).map(|_| ()),
+            check: |call| fill::<$type>($start, call).map(|_| ()),
         }),*];
 
         /// Makes the policy of a specification and hands it to the visitor.
@@ -86,7 +85,7 @@ macro_rules! policies {
             match spec.entry.name {
                 $($name => {
                     let $circumstances = circumstances;
-                    let $parameters: $type = fill(&spec.call).expect("invariant: a specification is checked");
+                    let $parameters: $type = fill($start, &spec.call).expect("invariant: a specification is checked");
                     visitor.visit($policy)
                 })*
                 _ => unreachable!("invariant: a specification's entry is one of POLICIES"),
@@ -97,32 +96,38 @@ macro_rules! policies {
 
 policies! {
     "fifo", "textbook", "First in, first out; a hit does nothing.", "the only one",
-        |_none: NoParameters, _told| textbook::Fifo::default();
+        |_none: NoParameters = NoParameters, _told| textbook::Fifo::default();
     "clock", "textbook", "FIFO with a second chance: a page found accessed goes round once more.",
         "the reference simulator's: one bit, clear on arrival",
-        |_none: NoParameters, _told| textbook::Clock::default();
+        |_none: NoParameters = NoParameters, _told| textbook::Clock::default();
     "lru", "textbook", "Least recently used: a hit moves the page to the front.", "the only one",
-        |_none: NoParameters, _told| textbook::Lru::default();
+        |_none: NoParameters = NoParameters, _told| textbook::Lru::default();
     "2q", "textbook", "New pages pass a FIFO; those asked for again after leaving it enter an LRU.",
         "the reference simulator's, which is the paper's full version",
-        |parameters: textbook::TwoQueueParams, _told| textbook::TwoQueue::new(parameters);
+        |parameters: textbook::TwoQueueParams = textbook::TwoQueueParams::default(), _told| textbook::TwoQueue::new(parameters);
     "arc", "textbook", "Recency and frequency lists whose shares follow hits on what each evicted.", "the paper's",
-        |_none: NoParameters, _told| textbook::Arc::default();
+        |_none: NoParameters = NoParameters, _told| textbook::Arc::default();
     "s3fifo", "textbook", "A small FIFO filters one-hit wonders out of a main FIFO with reinsertion.",
         "the reference simulator's since December 2024; the paper's is s3fifo{variant=paper}",
-        |parameters: textbook::S3FifoParams, _told| textbook::S3Fifo::new(parameters);
+        |parameters: textbook::S3FifoParams = textbook::S3FifoParams::default(), _told| textbook::S3Fifo::new(parameters);
     "sieve", "textbook", "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
         "the paper's, which is the reference simulator's",
-        |_none: NoParameters, _told| textbook::Sieve::default();
+        |_none: NoParameters = NoParameters, _told| textbook::Sieve::default();
     "opt", "bound", "Belady's bound: evicts the page that is needed again last. Knows the future.",
         "exact, on demand: the missed page is always brought in, as in the reference simulator",
-        |_none: NoParameters, told| textbook::Opt::new(told.future());
-    "classic", "kernel", "Active and inactive lists with mainline's refault distance (Linux with multi-gen LRU off).",
-        "6.12; per_type_age concerns classic-shadow only",
-        |parameters: ClassicParams, _told| Classic::new(parameters);
+        |_none: NoParameters = NoParameters, told| textbook::Opt::new(told.future());
+    "classic", "kernel", "Active and inactive lists with the refault distance of mainline (multi-gen LRU off).",
+        "Linux 6.12",
+        |parameters: ClassicParams = ClassicParams::default(), _told| Classic::new(parameters);
     "classic-shadow", "kernel", "The two lists with the Shadow LRU redesign of the refault distance.",
         "the redesign as posted; the author's later tree is classic-shadow{per_type_age=yes}",
-        |parameters: ClassicParams, _told| Classic::new(ClassicParams { rule: RefaultRule::ShadowLru, ..parameters });
+        |parameters: ClassicParams = ClassicParams::shadow_lru(), _told| Classic::new(parameters);
+    "mglru", "kernel", "Multi-gen LRU: generations by page-table walks, tiers by refaults of file-descriptor accesses.",
+        "Linux 6.12; later rules are mglru{version=7.2}",
+        |parameters: MglruParams = MglruParams::default(), _told| Mglru::new(parameters);
+    "mglru-refault", "kernel", "Multi-gen LRU with refaults judged by a clock of evictions, as the classic lists do.",
+        "the redesign as posted; its later form is mglru-refault{refault=unified}",
+        |parameters: MglruParams = MglruParams::with_refault_distance(), _told| Mglru::new(parameters);
 }
 
 /// Reads `lru,mglru{tiers=1}`: one failure names what is wrong and lists what there is.

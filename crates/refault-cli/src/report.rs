@@ -58,7 +58,7 @@ fn mib(pages: u64) -> f64 {
 }
 
 /// A figure with as many digits as it needs.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let text = match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
