@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use refault_core::parameter::{NoParameters, Parameter, ParameterError, Parameters};
 use refault_core::textbook::NextUse;
-use refault_core::{Classic, ClassicParams, Mglru, MglruParams, Policy, textbook};
+use refault_core::{Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams, Policy, textbook};
 
 use crate::failure::Failure;
 use crate::parameters::{Call, fill, split_list};
@@ -128,6 +128,12 @@ policies! {
     "mglru-refault", "kernel", "Multi-gen LRU with refaults judged by a clock of evictions, as the classic lists do.",
         "the redesign as posted; its later form is mglru-refault{refault=unified}",
         |parameters: MglruParams = MglruParams::with_refault_distance(), _told| Mglru::new(parameters);
+    "freebsd", "kernel", "FreeBSD's page queues; evicted clean pages stay findable until their frame is reused.",
+        "before the free pool of cached pages was retired in 2015; after: freebsd{cache_pool=no}",
+        |parameters: FreebsdParams = FreebsdParams::default(), _told| Freebsd::new(parameters);
+    "freebsd-nocache", "kernel", "FreeBSD's page queues without cached pages: the daemon frees instead.",
+        "as of mid June 2015",
+        |parameters: FreebsdParams = FreebsdParams::no_cache(), _told| Freebsd::new(parameters);
 }
 
 /// Reads `lru,mglru{tiers=1}`: one failure names what is wrong and lists what there is.

@@ -81,4 +81,8 @@ counters! {
     reference_checks,
     /// Generations created.
     generations_created,
+    /// Evicted pages whose frame kept their contents until it was reused.
+    pages_cached,
+    /// Cached pages that came back before their frame was reused: no I/O.
+    pages_reactivated,
 }

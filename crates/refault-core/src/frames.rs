@@ -13,8 +13,10 @@
 mod buddy;
 mod cached;
 mod fragmentation;
+mod keep_evicted;
 mod queue;
 
 pub use buddy::{Frame, FrameAllocator, FreePool, FreePools, MAX_ORDER, NO_FRAME, OrderStatistics, Placement};
 pub use cached::{CachedCounters, CachedFrames};
 pub use fragmentation::Fragmentation;
+pub use keep_evicted::KeepEvicted;

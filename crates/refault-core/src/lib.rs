@@ -19,6 +19,7 @@
 pub mod classic;
 pub mod counters;
 pub mod frames;
+pub mod freebsd;
 pub mod global_reclaim;
 pub mod list;
 pub mod memory;
@@ -35,6 +36,7 @@ pub mod workingset;
 
 pub use classic::{Classic, ClassicParams};
 pub use counters::Counters;
+pub use freebsd::{Freebsd, FreebsdParams};
 pub use memory::Memory;
 pub use mglru::{Mglru, MglruParams};
 pub use page::{LruvecId, PageId, PageType, Shadow};

@@ -123,6 +123,27 @@ pub trait Memory {
         IoState::CLEAN
     }
 
+    /// Whether evicting the page costs a write: it is dirty, or it is anonymous and no slot holds the same contents.
+    #[inline]
+    fn needs_write(&self, page: PageId) -> bool {
+        self.io_state(page).any(IoState::DIRTY)
+    }
+
+    /// Whether somebody has the page's object (file, address space) open or mapped. References to a page whose object
+    /// nobody uses count less (spec: freebsd §3.1).
+    #[inline]
+    fn in_use(&self, page: PageId) -> bool {
+        let _ = page;
+        true
+    }
+
+    /// Writes the page and dirty neighbours without evicting it: pages written, 0 if the write is refused. `None`
+    /// where pages are only written as they are evicted.
+    fn launder(&mut self, page: PageId) -> Option<u32> {
+        let _ = page;
+        None
+    }
+
     /// Unmaps, writes if necessary and frees the page, leaving `shadow` in its slot.
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction;
 

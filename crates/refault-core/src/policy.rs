@@ -5,6 +5,7 @@
 //! slot ([`Policy::admit`]), then the access itself happens (an accessed bit, or [`Policy::accessed`]).
 
 use crate::counters::Counters;
+use crate::frames::FreePools;
 use crate::global_reclaim::{BackgroundPass, EvictGenerations, GenerationError, NewGeneration, PassOutcome};
 use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType, Shadow};
@@ -79,6 +80,23 @@ pub struct GenerationSize {
 pub trait Policy {
     /// How this policy learns of hits.
     const HITS: HitReport;
+
+    /// Whether [`Policy::keeps_evicted`] may answer otherwise than `None`. A constant, so that front-ends pay for findable
+    /// pages only under policies that have them.
+    const REACTIVATES: bool = false;
+
+    /// The free pools with which the front-end keeps evicted pages findable ([`crate::frames::CachedFrames`]) until their
+    /// frame is reused; `None`: what is evicted is gone. A page that comes back this way is admitted as any other, only
+    /// that nothing is read and no shadow is handed over.
+    fn keeps_evicted(&self) -> Option<FreePools> {
+        None
+    }
+
+    /// Resident pages at which the front-end asks for room, given its limit; the limit itself by default. A policy
+    /// that keeps a reserve of free frames asks earlier: then one call of [`Policy::reclaim`] is enough.
+    fn reclaim_threshold(&self, limit: usize) -> usize {
+        limit
+    }
 
     /// Pages to ask for when one page must be freed: 1 for policies that evict one by one, 32 for the kernels'.
     fn reclaim_goal(&self) -> u32 {

@@ -327,6 +327,12 @@ impl Memory for FlatMemory {
     }
 
     #[inline]
+    fn needs_write(&self, page: PageId) -> bool {
+        let state = self.state[page as usize];
+        !self.is_file(page) && (state & bits::SLOT == 0 || state & bits::DIRTY != 0)
+    }
+
+    #[inline]
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         let state = self.state[page as usize];
         debug_assert!(state & bits::RESIDENT != 0);

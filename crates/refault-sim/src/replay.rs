@@ -4,6 +4,7 @@
 //! One missing page: room is made, the slot's shadow is taken, the page is admitted, then accessed. The limit is
 //! exceeded only when nothing can be evicted at all, which [`Counters::limit_overruns`] counts.
 
+use refault_core::frames::{CachedFrames, KeepEvicted};
 use refault_core::policy::{Admission, HitReport, ReclaimRequest};
 use refault_core::{Counters, PageId, PageType, Policy};
 use refault_trace::Kind;
@@ -13,6 +14,9 @@ use crate::layout::{Access, Layout};
 
 /// Fruitless reclaims after which the limit is given up for one page (the kernel would kill a task).
 const RECLAIM_RETRIES: u32 = 16;
+
+/// Frames that [`CachedFrames`] can name.
+const MOST_FRAMES: usize = (1 << 31) - 1;
 
 /// What a replay may use.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +47,10 @@ pub struct Replay<P: Policy> {
     policy: P,
     memory: FlatMemory,
     limit: usize,
+    /// Resident pages at which room is made: the limit, or less for policies that keep a reserve.
+    threshold: usize,
+    /// The frames, for policies whose evicted pages stay findable.
+    frames: Option<CachedFrames>,
     accesses: u64,
     misses: u64,
     last_fd_page: PageId,
@@ -53,7 +61,16 @@ impl<P: Policy> Replay<P> {
     pub fn new(layout: &Layout, mut policy: P, limits: Limits) -> Replay<P> {
         policy.grow(layout.ids());
         policy.set_capacity(limits.memory_pages);
+        // Frames that can never be used need no record.
+        let frames = limits.memory_pages.min(2 * layout.ids()).min(MOST_FRAMES) as u32;
+        let frames = policy.keeps_evicted().map(|pools| {
+            let mut frames = CachedFrames::new(frames, pools);
+            frames.grow(layout.ids());
+            frames
+        });
         Replay {
+            threshold: policy.reclaim_threshold(limits.memory_pages),
+            frames,
             policy,
             memory: FlatMemory::new(layout, limits.swap),
             limit: limits.memory_pages,
@@ -97,6 +114,10 @@ impl<P: Policy> Replay<P> {
     pub fn outcome(&self) -> Outcome {
         let mut counters = self.policy.counters();
         counters.add(self.memory.counters());
+        if let Some(frames) = &self.frames {
+            counters.pages_cached += frames.counters().cached;
+            counters.pages_reactivated += frames.counters().reactivated;
+        }
         Outcome {
             accesses: self.accesses,
             hits: self.accesses - self.misses,
@@ -153,10 +174,14 @@ impl<P: Policy> Replay<P> {
     #[inline]
     fn miss(&mut self, access: Access) {
         let page = access.page();
-        self.misses += 1;
-        if self.memory.resident() >= self.limit {
+        if self.memory.resident() >= self.threshold {
             self.make_room(page);
         }
+        if P::REACTIVATES && self.take_frame(page) {
+            self.reactivate(access);
+            return;
+        }
+        self.misses += 1;
         let kernel = P::HITS == HitReport::Kernel;
         let file = self.memory.is_file(page);
         let overwrites = access.write() && access.kind() == Kind::Fd;
@@ -181,14 +206,50 @@ impl<P: Policy> Replay<P> {
         self.memory.insert(page);
     }
 
+    /// Gives the page a frame where frames are kept. True if it is the one that still holds the page's contents.
+    fn take_frame(&mut self, page: PageId) -> bool {
+        let Some(frames) = &mut self.frames else { return false };
+        if frames.reactivate(page).is_some() {
+            return true;
+        }
+        // Over the limit there is no frame, and the page cannot be kept findable later.
+        frames.allocate(page);
+        false
+    }
+
+    /// The page's contents are still in memory: a hit, admitted without I/O.
+    fn reactivate(&mut self, access: Access) {
+        let page = access.page();
+        let admission = Admission {
+            page_type: if self.memory.is_file(page) { PageType::File } else { PageType::Anon },
+            lruvec: 0,
+            in_fault: access.kind() != Kind::Fd,
+            overwrites: access.write() && access.kind() == Kind::Fd,
+            keeps_slot: !self.memory.is_file(page) && self.memory.keeps_slots(),
+            shadow: None,
+        };
+        self.policy.admit(page, &admission, &mut self.memory);
+        self.memory.insert(page);
+    }
+
     #[cold]
     fn make_room(&mut self, incoming: PageId) {
         self.memory.set_now(self.accesses);
         let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_goal(), incoming: Some(incoming) };
         let mut fruitless = 0;
-        while self.memory.resident() >= self.limit {
+        loop {
             self.memory.counters_mut().limit_hits += 1;
-            if self.policy.reclaim(&request, &mut self.memory) == 0 {
+            let freed = if P::REACTIVATES
+                && let Some(frames) = &mut self.frames
+            {
+                self.policy.reclaim(&request, &mut KeepEvicted::new(&mut self.memory, frames))
+            } else {
+                self.policy.reclaim(&request, &mut self.memory)
+            };
+            if self.memory.resident() < self.limit {
+                return;
+            }
+            if freed == 0 {
                 fruitless += 1;
                 if fruitless > RECLAIM_RETRIES {
                     self.memory.counters_mut().limit_overruns += 1;

@@ -1,0 +1,90 @@
+//! Pages that somebody says are not needed soon (spec: freebsd §3.3, §3.5, §6).
+
+use super::{Freebsd, Queue};
+use crate::memory::{Eviction, IoState, Memory};
+use crate::page::{PageId, Shadow};
+
+/// Running counts in which these bits are clear leave the page alone: 16 of 512.
+const SPARED: u32 = 0x1f0;
+/// Running counts in which these bits are clear put the page at the newest end: another 48 of 512.
+const NEWEST: u32 = 0x070;
+/// Activation count from which a spared page loses one.
+const SPARED_DECLINE_FROM: u16 = 5;
+
+impl Freebsd {
+    /// A resident page behind a sequential reader, or one that a program says it does not need: to the oldest end of
+    /// the inactive queue if clean, to the newest if it has to be written (spec: freebsd §6). Its references are
+    /// forgotten.
+    pub fn dont_need<M: Memory>(&mut self, page: PageId, memory: &mut M) {
+        memory.take_references(page);
+        let mut newest = memory.needs_write(page);
+        if self.params.sparing_dont_need {
+            let count = self.dont_need_count;
+            self.dont_need_count = count.wrapping_add(1);
+            let record = self.queues.record_mut(page);
+            if count & SPARED == 0 || record.queue == Some(Queue::Inactive) {
+                record.act_count -= u16::from(record.act_count >= SPARED_DECLINE_FROM);
+                return;
+            }
+            newest |= count & NEWEST == 0;
+        }
+        self.queues.record_mut(page).referenced = false;
+        if newest {
+            self.deactivate(page);
+        } else if self.params.sparing_dont_need {
+            self.deactivate_oldest(page);
+        } else {
+            // Without the running count a clean page is moved even if it is inactive already.
+            self.deactivate(page);
+            if self.queues.record(page).wirings == 0 {
+                self.queues.requeue_oldest(page, Queue::Inactive);
+            }
+        }
+    }
+
+    /// Lets a page go at once if it is clean and nobody holds it, as advice on a file range does. Returns whether it went.
+    pub fn try_to_let_go<M: Memory>(&mut self, page: PageId, memory: &mut M) -> bool {
+        let held = IoState::LOCKED.with(IoState::WRITEBACK).with(IoState::UNEVICTABLE).with(IoState::DIRTY);
+        if self.queues.record(page).wirings > 0 || memory.io_state(page).any(held) || memory.needs_write(page) {
+            return false;
+        }
+        let gone = matches!(memory.evict(page, Shadow::NONE), Eviction::Freed { .. });
+        if gone {
+            self.let_go(page);
+        }
+        gone
+    }
+
+    /// Treats a page behind a sequential reader as version 10 does: clean pages go at once, dirty ones are deactivated.
+    pub fn cache_behind<M: Memory>(&mut self, page: PageId, memory: &mut M) {
+        memory.take_references(page);
+        self.queues.record_mut(page).referenced = false;
+        if !self.try_to_let_go(page, memory) {
+            self.deactivate(page);
+        }
+    }
+
+    /// Lets go of pages whose frames `in_range` wants, whatever their references, in the hope that frames in a row come
+    /// free: what is done between the attempts of a contiguous allocation. Attempt 0 takes clean inactive pages,
+    /// 1 writes dirty ones as well, 2 takes the active queue too. Returns the pages let go. O(queues).
+    pub fn grow_cache<M: Memory>(
+        &mut self,
+        attempt: u32,
+        mut in_range: impl FnMut(PageId) -> bool,
+        memory: &mut M,
+    ) -> u32 {
+        let mut pages: Vec<PageId> = self.queues.iter(Queue::Inactive).collect();
+        if attempt >= 2 {
+            pages.extend(self.queues.iter(Queue::Active));
+        }
+        pages.retain(|page| in_range(*page));
+        let mut gone = 0;
+        for page in pages {
+            if attempt >= 1 && memory.needs_write(page) {
+                memory.launder(page);
+            }
+            gone += u32::from(self.try_to_let_go(page, memory));
+        }
+        gone
+    }
+}

@@ -1,0 +1,78 @@
+//! What can be chosen about FreeBSD's page queues (spec: freebsd §0).
+
+use crate::parameter::{Parameter, ParameterError, Parameters, parse_switch};
+
+/// Whose behaviour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// Release 10.4: the idle pass and the active scan go by elapsed time, sequential faults cache pages behind them.
+    V10,
+    /// Development of May and June 2015: sequential faults deactivate the chunk behind them instead.
+    V2015,
+}
+
+/// Parameters of [`super::Freebsd`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreebsdParams {
+    /// Whose behaviour.
+    pub version: Version,
+    /// Evicted clean pages stay findable until their frame is reused.
+    pub cached_pages: bool,
+    /// Cached pages have free queues of their own: true before their retirement, false after.
+    pub cache_pool: bool,
+    /// The "don't need" treatment spares some pages by a running count, as the code of April 2015 did.
+    pub sparing_dont_need: bool,
+}
+
+impl Default for FreebsdParams {
+    fn default() -> FreebsdParams {
+        FreebsdParams { version: Version::V2015, cached_pages: true, cache_pool: true, sparing_dont_need: true }
+    }
+}
+
+impl FreebsdParams {
+    /// The defaults without cached pages: the daemon frees instead.
+    pub fn no_cache() -> FreebsdParams {
+        FreebsdParams { cached_pages: false, cache_pool: false, ..FreebsdParams::default() }
+    }
+}
+
+impl Parameters for FreebsdParams {
+    const LIST: &'static [Parameter] = &[
+        Parameter {
+            name: "version",
+            default: "2015",
+            values: "10 or 2015",
+            meaning: "release 10.4, or the development of May and June 2015",
+        },
+        Parameter {
+            name: "cache_pool",
+            default: "yes",
+            values: "yes or no",
+            meaning: "cached pages have free queues of their own (before the pool was retired) or not (after)",
+        },
+        Parameter {
+            name: "sparing_dont_need",
+            default: "yes",
+            values: "yes or no",
+            meaning: "treating pages as not needed spares some of them by a running count",
+        },
+    ];
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
+        let invalid = || ParameterError::invalid(name, value, Self::LIST);
+        match name {
+            "version" => {
+                self.version = match value {
+                    "10" => Version::V10,
+                    "2015" => Version::V2015,
+                    _ => return Err(invalid()),
+                }
+            }
+            "cache_pool" => self.cache_pool = parse_switch(value).ok_or_else(invalid)?,
+            "sparing_dont_need" => self.sparing_dont_need = parse_switch(value).ok_or_else(invalid)?,
+            _ => return Err(ParameterError::unknown(name, Self::LIST)),
+        }
+        Ok(())
+    }
+}
