@@ -327,6 +327,17 @@ impl Layout {
         self.placement(id).page(u64::from(id))
     }
 
+    /// The page number of every id; 0 for ids between the types, which do not occur.
+    pub fn page_numbers(&self) -> Vec<u64> {
+        let mut numbers = vec![0; self.ids];
+        for placement in [&self.anon, &self.file] {
+            for id in placement.first_id..placement.end() {
+                numbers[id as usize] = placement.page(id);
+            }
+        }
+        numbers
+    }
+
     /// The addresses, in pages, of the mapping that holds an id: `start..end`, in the units of [`Layout::address`].
     pub fn mapping(&self, id: PageId) -> std::ops::Range<u64> {
         let placement = self.placement(id);

@@ -15,6 +15,8 @@
 
 mod sketch;
 
+use std::sync::Arc;
+
 use super::evict_oldest;
 use super::slot::Slot;
 use crate::counters::Counters;
@@ -106,6 +108,8 @@ pub struct WTinyLfu {
     probation_limit: usize,
     protected_limit: usize,
     sketch: Sketch,
+    /// What the sketch hashes for each page id; without it the id.
+    keys: Option<Arc<[u64]>>,
     /// Hits counted since the sketch was halved.
     counted: u64,
     counters: Counters,
@@ -130,9 +134,30 @@ impl WTinyLfu {
             probation_limit: 0,
             protected_limit: 0,
             sketch: Sketch::new(1, SKETCH_ERROR),
+            keys: None,
             counted: 0,
             counters: Counters::default(),
         }
+    }
+
+    /// Hashes these keys, one a page id, instead of the ids: with the front-end's own page numbers the counts do not
+    /// depend on how ids were given out. Ids beyond the keys are hashed themselves.
+    pub fn with_keys(self, keys: Arc<[u64]>) -> WTinyLfu {
+        WTinyLfu { keys: Some(keys), ..self }
+    }
+
+    #[inline]
+    fn key(&self, page: PageId) -> u64 {
+        let key = self.keys.as_ref().and_then(|keys| keys.get(page as usize).copied());
+        key.unwrap_or(u64::from(page))
+    }
+
+    fn estimate(&self, page: PageId) -> u16 {
+        self.sketch.estimate(self.key(page))
+    }
+
+    fn count(&mut self, page: PageId) {
+        self.sketch.add(self.key(page));
     }
 
     fn main_len(&self) -> usize {
@@ -202,11 +227,11 @@ impl WTinyLfu {
             if self.main_len() < self.main_limit {
                 self.window.remove(&mut self.slots, candidate);
                 self.enter_main(candidate);
-                self.sketch.add(candidate);
+                self.count(candidate);
                 continue;
             }
             let rival = self.probation.tail().or(self.protected.tail());
-            let admitted = rival.is_some_and(|rival| self.sketch.estimate(candidate) > self.sketch.estimate(rival));
+            let admitted = rival.is_some_and(|rival| self.estimate(candidate) > self.estimate(rival));
             let evicted = if admitted && self.evict_main(memory) {
                 self.window.remove(&mut self.slots, candidate);
                 self.enter_main(candidate);
@@ -214,7 +239,7 @@ impl WTinyLfu {
             } else {
                 self.evict_window(memory) || self.evict_main(memory)
             };
-            self.sketch.add(candidate);
+            self.count(candidate);
             return evicted;
         }
         self.evict_main(memory)
@@ -222,7 +247,7 @@ impl WTinyLfu {
 
     /// Counts a hit in the main part.
     fn count_hit(&mut self, page: PageId) {
-        self.sketch.add(page);
+        self.count(page);
         self.counted += 1;
         if self.counted >= u64::from(self.params.sample) * self.main_limit as u64 {
             self.counted = 0;
@@ -237,7 +262,7 @@ impl Policy for WTinyLfu {
     fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, _memory: &mut M) {
         self.window.push_head(&mut self.slots, page);
         self.slots[page as usize].state = Place::Window;
-        self.sketch.add(page);
+        self.count(page);
     }
 
     fn accessed<M: Memory>(&mut self, page: PageId, memory: &mut M) {

@@ -1,10 +1,8 @@
-//! A counting Bloom filter that estimates how often a page was counted.
+//! A counting Bloom filter that estimates how often a key was counted.
 //!
 //! Each key has `hashes` counters, found by double hashing with XXH64 (public specification, xxhash.com) under two
 //! seeds; adding increments them all, the estimate is the smallest. Estimates never fall short of the truth until
 //! counters are halved. Counters have 16 bits; where one would overflow all are halved.
-
-use crate::page::PageId;
 
 /// Seeds of the two hashes, as in the reference simulator, so that equal keys meet equal counters.
 const SEEDS: [u64; 2] = [0x1234_5678, 0x1234_4321];
@@ -31,10 +29,10 @@ impl Sketch {
         self.counters.len()
     }
 
-    /// Counts the page once.
-    pub(super) fn add(&mut self, page: PageId) {
+    /// Counts the key once.
+    pub(super) fn add(&mut self, key: u64) {
         let mut full = false;
-        for at in self.places(page) {
+        for at in self.places(key) {
             let counter = &mut self.counters[at];
             *counter += 1;
             full |= *counter == u16::MAX;
@@ -44,9 +42,9 @@ impl Sketch {
         }
     }
 
-    /// How often the page was counted, at most.
-    pub(super) fn estimate(&self, page: PageId) -> u16 {
-        self.places(page).map(|at| self.counters[at]).min().unwrap_or(0)
+    /// How often the key was counted, at most.
+    pub(super) fn estimate(&self, key: u64) -> u16 {
+        self.places(key).map(|at| self.counters[at]).min().unwrap_or(0)
     }
 
     /// Halves every counter: the past counts less.
@@ -58,8 +56,8 @@ impl Sketch {
         self.counters.capacity() * size_of::<u16>()
     }
 
-    fn places(&self, page: PageId) -> impl Iterator<Item = usize> + use<> {
-        let [first, step] = SEEDS.map(|seed| xxh64(u64::from(page), seed) as u32);
+    fn places(&self, key: u64) -> impl Iterator<Item = usize> + use<> {
+        let [first, step] = SEEDS.map(|seed| xxh64(key, seed) as u32);
         let counters = self.counters.len() as u32;
         (0..self.hashes).map(move |i| (first.wrapping_add(i.wrapping_mul(step)) % counters) as usize)
     }
