@@ -1,0 +1,126 @@
+//! Numbers as people write them (spec: tools §1.3): thousands commas, `min` and `max`, binary size units, times,
+//! percentages.
+
+/// A number and the unit behind it. `max` is 2^64 - 1, `min` is 0, both without a unit.
+fn split(text: &str) -> Result<(&str, &str), &'static str> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == ',' || c == '.')).unwrap_or(text.len());
+    if end == 0 {
+        return Err("must start with a number");
+    }
+    Ok((&text[..end], text[end..].trim()))
+}
+
+/// `number` times `factor`, exactly for whole numbers.
+fn scale(number: &str, factor: u128) -> Result<u128, &'static str> {
+    let digits: String = number.chars().filter(|&c| c != ',').collect();
+    if let Ok(whole) = digits.parse::<u128>() {
+        return whole.checked_mul(factor).ok_or("is too large");
+    }
+    let real: f64 = digits.parse().map_err(|_| "is not a number")?;
+    Ok((real * factor as f64) as u128)
+}
+
+fn extreme(text: &str) -> Option<u64> {
+    match text.trim() {
+        "max" => Some(u64::MAX),
+        "min" => Some(0),
+        _ => None,
+    }
+}
+
+fn narrow(value: u128) -> Result<u64, &'static str> {
+    u64::try_from(value).map_err(|_| "is too large")
+}
+
+/// A bare whole number.
+pub fn integer(text: &str) -> Result<u64, &'static str> {
+    if let Some(value) = extreme(text) {
+        return Ok(value);
+    }
+    match split(text)? {
+        (number, "") if !number.contains('.') => narrow(scale(number, 1)?),
+        (_, "") => Err("must be a whole number"),
+        _ => Err("must be a number without a unit"),
+    }
+}
+
+/// Bytes: `4096`, `4K`, `4 KiB`, `1.5G`; all units are binary.
+pub fn size(text: &str) -> Result<u64, &'static str> {
+    if let Some(value) = extreme(text) {
+        return Ok(value);
+    }
+    if let Some(hex) = text.trim().strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).map_err(|_| "is not a hexadecimal number");
+    }
+    let (number, unit) = split(text)?;
+    let letter = unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B')).unwrap_or(unit);
+    let power = match letter.to_ascii_uppercase().as_str() {
+        "" => 0,
+        "K" => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        "P" => 5,
+        "E" => 6,
+        _ => return Err("has an unknown unit; use B, K, M, G, T, P or E"),
+    };
+    narrow(scale(number, 1 << (10 * power))?)
+}
+
+/// Time; without a unit it is taken in the key's own, of `unit_ns` nanoseconds, which is also what is returned.
+pub fn time(text: &str, unit_ns: u128) -> Result<u64, &'static str> {
+    if let Some(value) = extreme(text) {
+        return Ok(value);
+    }
+    let (number, unit) = split(text)?;
+    let ns = match unit {
+        "" => unit_ns,
+        "ns" => 1,
+        "us" | "µs" => 1000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => return Err("has an unknown unit; use ns, us, ms, s, m, h or d"),
+    };
+    narrow(scale(number, ns)? / unit_ns)
+}
+
+/// A share of `whole` parts: a bare number counts parts, a percentage is converted.
+pub fn share(text: &str, whole: u128) -> Result<u64, &'static str> {
+    if let Some(value) = extreme(text) {
+        return Ok(value);
+    }
+    match split(text)? {
+        (number, "") => narrow(scale(number, 1)?),
+        (number, "%") => narrow(scale(number, whole)? / 100),
+        _ => Err("has an unknown unit; use %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_the_tool_takes_them() {
+        assert_eq!(size("100MB"), Ok(104_857_600));
+        assert_eq!(size("4 KiB"), Ok(4096));
+        assert_eq!(size("1,024"), Ok(1024));
+        assert_eq!(size("1.5K"), Ok(1536));
+        assert_eq!(size("0x1000"), Ok(4096));
+        assert_eq!(size("max"), Ok(u64::MAX));
+        assert!(size("4 pages").is_err() && size("").is_err() && size("16E").is_err() && size("-1").is_err());
+        assert_eq!(time("5 ms", 1000), Ok(5000));
+        assert_eq!(time("5000", 1000), Ok(5000));
+        assert_eq!(time("2m", 1_000_000), Ok(120_000));
+        assert_eq!(time("min", 1000), Ok(0));
+        assert!(time("5 weeks", 1000).is_err());
+        assert_eq!(share("50.1 %", 10_000), Ok(5010));
+        assert_eq!(share("400", 10_000), Ok(400));
+        assert_eq!(integer("1,000"), Ok(1000));
+        assert!(integer("1.5").is_err() && integer("3 K").is_err());
+    }
+}
