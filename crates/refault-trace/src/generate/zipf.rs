@@ -80,6 +80,10 @@ impl ZipfTable {
     fn rank_between(&self, draw: u64, mut low: u32, mut high: u32) -> u32 {
         /// Beyond this many ranks in a bucket, halving beats walking.
         const WALK: u32 = 8;
+        if high - low <= 1 {
+            // The common case without a branch that depends on the draw.
+            return low + u32::from(self.cumulative[low as usize] <= draw);
+        }
         while high - low > WALK {
             let middle = low + (high - low) / 2;
             if self.cumulative[middle as usize] > draw {
