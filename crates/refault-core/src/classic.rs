@@ -19,7 +19,7 @@ pub use params::{ClassicParams, RefaultRule};
 use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType};
-use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
+use crate::policy::{Admission, HitReport, Policy, ReclaimRequest, SortRule};
 use crate::reclaim::control::{ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, limit_reclaim};
 use crate::reclaim::record::{
     ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, REFERENCED, SWAPCACHE, WORKINGSET,
@@ -90,6 +90,19 @@ impl Classic {
                 let lruvec = self.records[page as usize].lruvec;
                 self.advance_age(lruvec, 1);
             }
+        }
+    }
+
+    /// Moves an inactive page to the head of its active list at once, as 7.0 and later prioritise (spec: lru_sort §4.1).
+    fn activate(&mut self, page: PageId) {
+        let record = &mut self.records[page as usize];
+        if !record.has(LRU) || record.has(ACTIVE) {
+            return;
+        }
+        record.clear(LRU);
+        record.set(IN_ACTIVATE);
+        if self.activate_batch.push(page) {
+            self.drain_activations();
         }
     }
 
@@ -181,6 +194,30 @@ impl Policy for Classic {
     #[inline]
     fn accessed<M: Memory>(&mut self, page: PageId, _memory: &mut M) {
         self.mark_accessed(page);
+    }
+
+    fn prioritise<M: Memory>(&mut self, page: PageId, rule: SortRule, _memory: &mut M) {
+        match rule {
+            SortRule::MarkAccessed => self.mark_accessed(page),
+            SortRule::Activate => self.activate(page),
+        }
+    }
+
+    fn deprioritise<M: Memory>(&mut self, page: PageId, _rule: SortRule, _memory: &mut M) {
+        self.deactivate(page);
+    }
+
+    fn sorts(&self) -> bool {
+        true
+    }
+
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        let sizes = |active| {
+            let lists =
+                PageType::ALL.into_iter().flat_map(|t| self.lruvecs.iter().map(move |lruvec| lruvec.size(t, active)));
+            lists.sum()
+        };
+        Some([sizes(true), sizes(false)])
     }
 
     fn freed(&mut self, page: PageId) {

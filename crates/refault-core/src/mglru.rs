@@ -26,7 +26,7 @@ pub use params::{MglruParams, RefaultDistance, Version};
 use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType};
-use crate::policy::{Admission, GenerationSize, HitReport, Policy, ReclaimRequest};
+use crate::policy::{Admission, GenerationSize, HitReport, Policy, ReclaimRequest, SortRule};
 use crate::reclaim::control::{ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, limit_reclaim};
 use crate::reclaim::record::{
     ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, SWAPCACHE, WORKINGSET,
@@ -127,6 +127,31 @@ impl Policy for Mglru {
     #[inline]
     fn accessed<M: Memory>(&mut self, page: PageId, _memory: &mut M) {
         self.mark_accessed(page);
+    }
+
+    /// Up to 6.12 only a reference is counted; since 7.0 the page moves to one of the two youngest generations.
+    fn prioritise<M: Memory>(&mut self, page: PageId, rule: SortRule, _memory: &mut M) {
+        match rule {
+            SortRule::MarkAccessed => self.mark_accessed(page),
+            SortRule::Activate => self.queue_activation(page),
+        }
+    }
+
+    fn deprioritise<M: Memory>(&mut self, page: PageId, _rule: SortRule, _memory: &mut M) {
+        self.deactivate(page);
+    }
+
+    fn sorts(&self) -> bool {
+        true
+    }
+
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        let by_type = |t| self.lruvecs.iter().map(move |lruvec| (lruvec.active(t), lruvec.total(t)));
+        let sums = PageType::ALL
+            .into_iter()
+            .flat_map(by_type)
+            .fold([0; 2], |sums, (active, all)| [sums[0] + active, sums[1] + all - active]);
+        Some(sums)
     }
 
     fn freed(&mut self, page: PageId) {

@@ -92,14 +92,21 @@ impl Mglru {
         self.counters.pgactivate += 1;
     }
 
-    /// Moves a listed page towards the old end (spec: mglru §5, "deactivate").
+    /// Moves a listed page towards the old end (spec: mglru §5, "deactivate"). 7.2 leaves a page of the oldest
+    /// generation where it is and only forgets its references (spec: lru_sort §4.2).
     pub fn deactivate(&mut self, page: PageId) {
-        if !self.records[page as usize].has(LRU) {
+        let record = self.records[page as usize];
+        if !record.has(LRU) {
+            return;
+        }
+        let seven = self.is_7_2();
+        let forgotten = if seven { ACTIVE | REFERENCED | REFS_MASK | WORKINGSET } else { ACTIVE | REFERENCED };
+        self.records[page as usize].clear(forgotten);
+        let oldest = self.lruvecs[record.lruvec as usize].oldest(record.page_type());
+        if seven && record.generation() == Some(oldest) {
             return;
         }
         self.unlink(page);
-        let forgotten = if self.is_7_2() { ACTIVE | REFERENCED | REFS_MASK | WORKINGSET } else { ACTIVE | REFERENCED };
-        self.records[page as usize].clear(forgotten);
         self.insert(page, Insertion::Plain);
         self.counters.pgdeactivate += 1;
     }
