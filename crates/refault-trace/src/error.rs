@@ -99,8 +99,8 @@ impl TraceError {
 /// The system's words without their number, on one line.
 fn plain(error: &io::Error) -> String {
     let text = match error.kind() {
-        io::ErrorKind::NotFound => "no such file".to_owned(),
-        io::ErrorKind::PermissionDenied => "no permission to read it".to_owned(),
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         _ => error.to_string(),
     };
     text.replace(['\n', '\r'], " ")

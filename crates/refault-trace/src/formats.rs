@@ -78,14 +78,6 @@ impl Format {
     pub fn from_name(name: &str) -> Option<Format> {
         Format::ALL.into_iter().find(|format| format.name().eq_ignore_ascii_case(name))
     }
-
-    fn from_extension(extension: &str) -> Option<Format> {
-        let known = [("txt", None), ("trace", None), ("log", None), ("bin", None)];
-        known
-            .iter()
-            .find(|(name, _)| *name == extension)
-            .map_or_else(|| Format::from_name(extension), |(_, format)| *format)
-    }
 }
 
 /// A reader for an input of a format.
@@ -117,7 +109,7 @@ pub(crate) fn detect(input: &mut Input) -> Result<Format, TraceError> {
     if name.contains(".oraclegeneral") {
         return Ok(Format::OracleGeneral);
     }
-    let extension = name.rsplit_once('.').and_then(|(_, extension)| Format::from_extension(extension));
+    let extension = name.rsplit_once('.').and_then(|(_, extension)| Format::from_name(extension));
     if input.head()?.starts_with(&crate::rft::layout::MAGIC) {
         return Ok(Format::Rft);
     }

@@ -12,6 +12,8 @@ use crate::{Entry, Kind};
 /// Page numbers below this are looked up in a table.
 const DIRECT: u64 = 1 << 24;
 const NONE: u32 = u32::MAX;
+/// Pages numbered at most.
+pub const MAX_PAGES: u32 = 1 << 31;
 
 /// Numbers the pages of a trace from 0 as they appear.
 #[derive(Default)]
@@ -38,7 +40,7 @@ impl PageIds {
         self.next == 0
     }
 
-    /// The id of an entry's page, a new one if the page is new. `None` if 2^32 - 1 pages have ids already.
+    /// The id of an entry's page, a new one if the page is new. `None` if [`MAX_PAGES`] have ids already.
     #[inline]
     pub fn id(&mut self, entry: Entry) -> Option<u32> {
         let (page, is_file) = (entry.page(), entry.kind() != Some(Kind::Anon));
@@ -52,7 +54,7 @@ impl PageIds {
     #[cold]
     #[inline(never)]
     fn find(&mut self, page: u64, is_file: bool) -> Option<u32> {
-        let new = Some(self.next).filter(|id| *id != NONE);
+        let new = Some(self.next).filter(|id| *id < MAX_PAGES);
         if page < DIRECT {
             let table = &mut self.direct[usize::from(is_file)];
             if table.len() as u64 <= page {

@@ -78,7 +78,8 @@ impl WideNode {
     }
 }
 
-/// The exact reuse distance of every access of a trace of dense page ids.
+/// The exact reuse distance of every access of a trace of dense page ids, which are below
+/// [`MAX_PAGES`](crate::page_ids::MAX_PAGES) as [`PageIds`](crate::page_ids::PageIds) gives them.
 pub struct ReuseDistances {
     /// Slot of each page's last access.
     last: Vec<u32>,

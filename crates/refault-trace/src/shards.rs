@@ -14,6 +14,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
+use crate::page_ids::MAX_PAGES;
 use crate::reuse::{DistanceHistogram, ReuseDistances};
 use crate::{Entry, Kind};
 
@@ -63,7 +64,7 @@ impl Shards {
         }
     }
 
-    /// Looks at the next accesses. Pages beyond 2^32 - 1 in a sample are not counted.
+    /// Looks at the next accesses. Pages of a sample beyond [`MAX_PAGES`] count as one.
     pub fn observe(&mut self, entries: &[Entry]) {
         self.accesses += entries.len() as u64;
         for sample in &mut self.samples {
@@ -71,7 +72,7 @@ impl Shards {
                 let file = u64::from(entry.kind() != Some(Kind::Anon));
                 let key = entry.page() | file << Entry::KIND_SHIFT;
                 if hash(key ^ sample.salt) <= self.threshold {
-                    let next = sample.ids.len().min(u32::MAX as usize - 1) as u32;
+                    let next = sample.ids.len().min(MAX_PAGES as usize - 1) as u32;
                     let id = *sample.ids.entry(key).or_insert(next);
                     sample.histogram.record(sample.reuse.access(id));
                 }

@@ -6,7 +6,7 @@
 
 use crate::error::TraceError;
 use crate::heat_map::{HeatMap, HeatMapBuilder};
-use crate::page_ids::PageIds;
+use crate::page_ids::{MAX_PAGES, PageIds};
 use crate::reader::Source;
 use crate::reuse::{DistanceHistogram, ReuseDistances};
 use crate::{Entry, Kind};
@@ -73,7 +73,7 @@ impl TraceStatistics {
     /// Reads a trace and says what can be told. `progress` is called with the part done, from 0 to 1.
     ///
     /// # Errors
-    /// The trace cannot be read, or has 2^32 - 1 pages or more.
+    /// The trace cannot be read, or has more than [`MAX_PAGES`] pages.
     pub fn of(source: &Source, resolution: Resolution, mut progress: impl FnMut(f64)) -> Result<Self, TraceError> {
         let (mut block, mut total) = (Vec::new(), source.open()?.total());
         let passes = if total.is_some() { 1.0 } else { 2.0 };
@@ -97,7 +97,7 @@ impl TraceStatistics {
                 return Ok(builder.finish());
             }
             if !builder.observe(entries) {
-                let reason = "has 2^32 - 1 pages or more, which is more than this program can number";
+                let reason = format!("has more than {MAX_PAGES} distinct pages, which is all this program can number");
                 return Err(TraceError::unsuitable(source.name().as_ref(), reason));
             }
             progress((passes - 1.0 + reader.progress().unwrap_or(0.0)) / passes);

@@ -130,7 +130,7 @@ fn broken_files_say_what_and_where() {
     let error = read_all(directory.path(), &Options::default()).expect_err("a directory");
     assert!(error.ends_with("is a directory; name a trace file in it"), "{error}");
     let error = read_all(&directory.path().join("none.u64"), &Options::default()).expect_err("not there");
-    assert!(error.ends_with("none.u64: no such file"), "{error}");
+    assert!(error.ends_with("none.u64: no such file or directory"), "{error}");
 }
 
 #[test]
