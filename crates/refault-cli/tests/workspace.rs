@@ -1,0 +1,74 @@
+//! The arrows between the crates are those that ARCHITECTURE.md draws, and no others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::Command;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Crate and what it may depend on, from the lines `crates/refault-x  …  → a, b` of ARCHITECTURE.md.
+fn documented(names: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    let mut rooms = BTreeMap::new();
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("crates/") else { continue };
+        let name = rest.split_whitespace().next().expect("a crate's name").to_string();
+        let targets = match rest.split_once('→') {
+            Some((_, targets)) if targets.trim() == "all of them" => names.clone(),
+            Some((_, targets)) => targets.split(',').map(|target| format!("refault-{}", target.trim())).collect(),
+            None => {
+                assert!(rest.contains("depends on nothing of ours"), "{name} has neither arrow nor the words for none");
+                BTreeSet::new()
+            }
+        };
+        rooms.insert(name, targets);
+    }
+    rooms
+}
+
+/// Crate and what it depends on in any way, development included.
+fn actual() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let name = |package: &serde_json::Value| package["name"].as_str().expect("a name").to_string();
+    packages
+        .iter()
+        .map(|package| {
+            let dependencies = package["dependencies"].as_array().expect("dependencies");
+            let ours = dependencies.iter().filter(|dependency| !dependency["path"].is_null()).map(name);
+            (name(package), ours.collect())
+        })
+        .collect()
+}
+
+#[test]
+fn crates_depend_on_each_other_only_as_documented() {
+    let actual = actual();
+    assert!(actual.contains_key("refault-core") && actual["refault-cli"].contains("refault-core"), "{actual:?}");
+    let documented = documented(&actual.keys().cloned().collect());
+    for (name, targets) in &actual {
+        let allowed =
+            documented.get(name).unwrap_or_else(|| panic!("{name} is not among the rooms of ARCHITECTURE.md"));
+        let undocumented: Vec<_> = targets.difference(allowed).collect();
+        assert!(undocumented.is_empty(), "{name} depends on {undocumented:?}, which ARCHITECTURE.md does not draw");
+    }
+    for name in documented.keys() {
+        assert!(actual.contains_key(name), "ARCHITECTURE.md has a room {name} that does not exist");
+    }
+}
+
+#[test]
+fn the_core_depends_on_nothing() {
+    let manifest = std::fs::read_to_string(root().join("crates/refault-core/Cargo.toml")).expect("the core's manifest");
+    let (_, dependencies) = manifest.split_once("\n[dependencies]").expect("a section of dependencies");
+    let section = dependencies.split("\n[").next().expect("the section");
+    assert_eq!(section.trim(), "", "refault-core must not depend on anything");
+}
