@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::registry::{all_policies, parse_policies};
 use crate::results::{self, Format};
 use crate::size::Size;
-use crate::source::{self, KindName, Source};
+use crate::source::{Source, SourceArgs};
 use crate::sweep::{Sweep, TraceRuns, sweep};
 
 /// Points over a run's time that the pictures show.
@@ -33,21 +33,14 @@ SIZE is 25% of the trace's distinct pages (rounded down, at least 1), 4096p page
 (K, M, G, T are KiB, MiB, …). Exit codes: 0 done, 1 failed, 2 wrong usage or unreadable input.")]
 /// Run reclaim policies over traces at many memory sizes, and count misses, refaults and scan work
 pub struct CompareArgs {
-    /// A trace file; repeat for more (.u64, .rft, oracleGeneral, CSV, lackey, text, ARC .lis, MSR; .zst and .gz too)
-    #[arg(long = "trace", value_name = "FILE")]
-    traces: Vec<PathBuf>,
-    /// A generated workload such as zipf:theta=1.2,pages=262144; repeat for more; see 'refault workloads'
-    #[arg(long = "workload", value_name = "SPEC")]
-    workloads: Vec<String>,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Policies, separated by commas; parameters in braces: mglru{tiers=1}; see 'refault policies' [default: all]
     #[arg(long = "policy", value_name = "P,P…")]
     policies: Vec<String>,
     /// Memory sizes, separated by commas [default: 10%,25%,50%,75%]
     #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', allow_hyphen_values = true)]
     memory: Vec<Size>,
-    /// What the pages of a trace that does not say are taken for
-    #[arg(long, value_name = "KIND")]
-    kind: Option<KindName>,
     /// Swap for anonymous pages, or 'none'; the device answers at once, like zram [default: ample]
     #[arg(long, value_name = "SIZE|none")]
     swap: Option<SwapSize>,
@@ -63,9 +56,6 @@ pub struct CompareArgs {
     /// Threads; results do not depend on it [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Seed of generated workloads that do not say theirs
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
 }
 
 /// Swap as written on the command line.
@@ -81,12 +71,8 @@ impl std::str::FromStr for SwapSize {
 
 /// Runs the command.
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
-    let built_in = args.traces.is_empty() && args.workloads.is_empty();
-    let sources = if built_in {
-        source::built_in(args.seed)?
-    } else {
-        source::sources(&args.traces, &args.workloads, args.kind, args.seed)?
-    };
+    let built_in = args.source.is_empty();
+    let sources = if built_in { args.source.built_in()? } else { args.source.sources()? };
     let plan = sweep_of(args)?;
     let report = args.report.clone().or_else(|| built_in.then(|| PathBuf::from(DEFAULT_REPORT)));
     let results = run_all(&sources, &plan, "comparing")?;

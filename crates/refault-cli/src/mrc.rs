@@ -15,7 +15,7 @@ use crate::report::number;
 use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
 use crate::share::Share;
 use crate::size::{PAGE_BYTES, Size, pages_text};
-use crate::source::{self, KindName, Source};
+use crate::source::{Source, SourceArgs};
 use crate::sweep::Sweep;
 
 /// Sizes of a curve if none are named: from 1/128 of the footprint to all of it, in equal factors.
@@ -34,12 +34,8 @@ memory is 1 and the whole footprint is 0, the point of the curve farthest below 
 Answers for LRU are exact; for other policies they are the smallest of the simulated sizes that will do.")]
 /// Draw miss-ratio curves, and say how much memory is enough
 pub struct MrcArgs {
-    /// A trace file; repeat for more
-    #[arg(long = "trace", value_name = "FILE")]
-    traces: Vec<PathBuf>,
-    /// A generated workload; repeat for more; see 'refault workloads'
-    #[arg(long = "workload", value_name = "SPEC")]
-    workloads: Vec<String>,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Policies, separated by commas; see 'refault policies'
     #[arg(long = "policy", value_name = "P,P…", default_value = "lru")]
     policies: Vec<String>,
@@ -55,9 +51,6 @@ pub struct MrcArgs {
         allow_hyphen_values = true
     )]
     misses: Vec<Share>,
-    /// What the pages of a trace that does not say are taken for
-    #[arg(long, value_name = "KIND")]
-    kind: Option<KindName>,
     /// How to write the results [default: by the name of --out, else table]
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -70,18 +63,15 @@ pub struct MrcArgs {
     /// Threads; results do not depend on it [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Seed of generated workloads that do not say theirs
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
 }
 
 /// Runs the command.
 pub fn run(args: &MrcArgs) -> Result<(), Failure> {
-    if args.traces.is_empty() && args.workloads.is_empty() {
+    if args.source.is_empty() {
         let remedy = "name one with --trace FILE or --workload SPEC";
         return Err(Failure::usage("nothing to draw a curve of", "no trace and no workload", remedy));
     }
-    let sources = source::sources(&args.traces, &args.workloads, args.kind, args.seed)?;
+    let sources = args.source.sources()?;
     let policies = parse_policies(&args.policies)?;
     let mut traces = Vec::new();
     for source in &sources {

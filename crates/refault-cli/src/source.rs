@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use refault_trace::{Kind, Options, TraceError, WorkloadSpec};
+use clap::Args;
+use refault_trace::{CsvColumns, Format, Kind, Options, TraceError, WorkloadSpec};
 pub use refault_trace::{Source, TraceReader};
 
 use crate::failure::Failure;
@@ -47,19 +48,129 @@ impl From<TraceError> for Failure {
     }
 }
 
-/// The files and workloads of a command line, files first.
-pub fn sources(
-    traces: &[PathBuf],
-    workloads: &[String],
-    kind: Option<KindName>,
+/// What a trace file does not say about itself.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "How traces are read")]
+pub struct ReadArgs {
+    /// What the pages of a trace that does not say are taken for [default: anonymous memory for memory traces, file pages
+    /// by read() for block traces]
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<KindName>,
+    /// The format of the traces [default: by name and first bytes]
+    #[arg(long, value_name = "FORMAT", value_parser = trace_format)]
+    trace_format: Option<Format>,
+    /// Bytes of the unit that .lis and oracleGeneral count in; 512 folds disk blocks into pages [default: a page each]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    block_bytes: Option<u32>,
+    /// Leave out the instruction fetches of a lackey trace
+    #[arg(long)]
+    skip_instructions: bool,
+    /// Take successive lackey accesses to one page as one
+    #[arg(long)]
+    collapse: bool,
+    /// Names of CSV columns: page=, address=, offset=, size=, operation=, kind=, time= [default: the usual ones]
+    #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',', value_parser = csv_column)]
+    columns: Vec<(CsvField, String)>,
+}
+
+/// A column of a CSV trace that can be named.
+#[derive(Clone, Copy, Debug)]
+enum CsvField {
+    Page,
+    Address,
+    Offset,
+    Size,
+    Operation,
+    Kind,
+    Time,
+}
+
+/// Which accesses a command runs over.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SourceArgs {
+    /// A trace file; repeat for more (.u64, .rft, oracleGeneral, CSV, lackey, text, ARC .lis, MSR; .zst and .gz too)
+    #[arg(long = "trace", value_name = "FILE")]
+    traces: Vec<PathBuf>,
+    /// A generated workload such as zipf:theta=1.2,pages=262144; repeat for more; see 'refault workloads'
+    #[arg(long = "workload", value_name = "SPEC")]
+    workloads: Vec<String>,
+    /// Seed of generated workloads that do not say theirs
+    #[arg(long, value_name = "N")]
     seed: Option<u64>,
-) -> Result<Vec<Source>, Failure> {
-    let options = Options { kind: kind.map(Kind::from), ..Options::default() };
-    let mut sources: Vec<Source> = traces.iter().map(|path| Source::file(path, options.clone())).collect();
-    for text in workloads {
-        sources.push(Source::workload(workload(text, kind, seed)?));
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+impl ReadArgs {
+    /// The same as the trace library wants it.
+    pub fn options(&self) -> Options {
+        let mut columns = CsvColumns::default();
+        for (field, name) in &self.columns {
+            let column = match field {
+                CsvField::Page => &mut columns.page,
+                CsvField::Address => &mut columns.address,
+                CsvField::Offset => &mut columns.offset,
+                CsvField::Size => &mut columns.size,
+                CsvField::Operation => &mut columns.operation,
+                CsvField::Kind => &mut columns.kind,
+                CsvField::Time => &mut columns.time,
+            };
+            *column = Some(name.clone());
+        }
+        Options {
+            format: self.trace_format,
+            kind: self.kind.map(Kind::from),
+            columns,
+            block_bytes: self.block_bytes,
+            skip_instructions: self.skip_instructions,
+            collapse: self.collapse,
+            ..Options::default()
+        }
     }
-    Ok(sources)
+}
+
+impl SourceArgs {
+    /// Whether neither file nor workload is named.
+    pub fn is_empty(&self) -> bool {
+        self.traces.is_empty() && self.workloads.is_empty()
+    }
+
+    /// The files and workloads, files first.
+    pub fn sources(&self) -> Result<Vec<Source>, Failure> {
+        let options = self.read.options();
+        let mut sources: Vec<Source> = self.traces.iter().map(|path| Source::file(path, options.clone())).collect();
+        for text in &self.workloads {
+            sources.push(Source::workload(workload(text, self.read.kind, self.seed)?));
+        }
+        Ok(sources)
+    }
+
+    /// The built-in set, with this command line's seed.
+    pub fn built_in(&self) -> Result<Vec<Source>, Failure> {
+        BUILT_IN.iter().map(|text| Ok(Source::workload(workload(text, None, self.seed)?))).collect()
+    }
+}
+
+fn trace_format(text: &str) -> Result<Format, String> {
+    Format::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+fn csv_column(text: &str) -> Result<(CsvField, String), String> {
+    let (field, name) = text.split_once('=').ok_or("write COLUMN=NAME, such as page=lba")?;
+    let field = match field.trim() {
+        "page" => CsvField::Page,
+        "address" => CsvField::Address,
+        "offset" => CsvField::Offset,
+        "size" => CsvField::Size,
+        "operation" => CsvField::Operation,
+        "kind" => CsvField::Kind,
+        "time" => CsvField::Time,
+        _ => return Err("columns are page, address, offset, size, operation, kind and time".to_string()),
+    };
+    Ok((field, name.to_string()))
 }
 
 /// A workload with the command line's kind and seed, where the specification does not say its own.
@@ -80,9 +191,4 @@ pub fn workload(text: &str, kind: Option<KindName>, seed: Option<u64>) -> Result
         spec.seed = seed;
     }
     Ok(spec)
-}
-
-/// The built-in set.
-pub fn built_in(seed: Option<u64>) -> Result<Vec<Source>, Failure> {
-    BUILT_IN.iter().map(|text| Ok(Source::workload(workload(text, None, seed)?))).collect()
 }
