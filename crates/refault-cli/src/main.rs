@@ -19,6 +19,7 @@ mod share;
 mod size;
 mod source;
 mod sweep;
+mod trace;
 mod workloads;
 
 use std::process::ExitCode;
@@ -49,6 +50,7 @@ struct Cli {
 enum Command {
     Compare(compare::CompareArgs),
     Mrc(mrc::MrcArgs),
+    Trace(trace::TraceArgs),
     Policies(policies::PoliciesArgs),
     Workloads(workloads::WorkloadsArgs),
     Completions(completions::CompletionsArgs),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Compare(args) => compare::run(args),
         Command::Mrc(args) => mrc::run(args),
+        Command::Trace(args) => trace::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Workloads(args) => workloads::run(args),
         Command::Completions(args) => completions::run(args),

@@ -2,7 +2,10 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Counts simulated accesses. Its total grows as traces are opened.
+/// Steps of a bar for a part done.
+const PARTS: u64 = 1000;
+
+/// Counts accesses, whose total grows as traces are opened, or shows a part of something done.
 pub struct Progress {
     bar: ProgressBar,
 }
@@ -16,6 +19,20 @@ impl Progress {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(doing);
         Progress { bar }
+    }
+
+    /// A bar for a part done, from 0 to 1.
+    pub fn part(doing: &'static str) -> Progress {
+        let bar = ProgressBar::new(PARTS);
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}%, {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(doing);
+        Progress { bar }
+    }
+
+    /// The part done.
+    pub fn set(&self, part: f64) {
+        self.bar.set_position((part * PARTS as f64) as u64);
     }
 
     /// More to do.

@@ -6,6 +6,7 @@
 pub mod chart;
 mod comparison;
 mod curves;
+mod info;
 mod scale;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::size::PAGE_BYTES;
 
 pub use comparison::write_comparison;
 pub use curves::write_curves;
+pub use info::write_info;
 
 /// Writes a document.
 fn write(path: &Path, document: Markup) -> Result<(), Failure> {

@@ -19,6 +19,7 @@ const LEFT: f64 = 76.0;
 const RIGHT: f64 = 22.0;
 const TOP: f64 = 18.0;
 const BOTTOM: f64 = 66.0;
+const SPAN: f64 = WIDTH - LEFT - RIGHT;
 
 /// One line or one area.
 #[derive(Clone, Debug)]
@@ -29,6 +30,17 @@ pub struct Series {
     pub look: usize,
     /// Points, ascending in x.
     pub points: Vec<(f64, f64)>,
+}
+
+/// How series are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A line each.
+    Lines,
+    /// Areas on top of each other, the first series lowest.
+    Stacked,
+    /// Bars from each x to the next, of the first series alone.
+    Bars,
 }
 
 /// A picture and the words around it.
@@ -52,8 +64,8 @@ pub struct Figure {
     pub x_label: fn(f64) -> String,
     /// How a y is written in the table, without its unit.
     pub y_label: fn(f64) -> String,
-    /// Lines, or areas on top of each other.
-    pub stacked: bool,
+    /// How the series are drawn.
+    pub shape: Shape,
     /// Upright lines with a name each.
     pub marks: Vec<(f64, String)>,
 }
@@ -69,7 +81,11 @@ impl Figure {
                     title id=(format!("{}-t", self.id)) { (self.title) }
                     desc id=(format!("{}-d", self.id)) { (self.description) }
                     (self.grid())
-                    @if self.stacked { (self.areas()) } @else { (self.lines()) }
+                    @match self.shape {
+                        Shape::Lines => (self.lines()),
+                        Shape::Stacked => (self.areas()),
+                        Shape::Bars => (self.bars()),
+                    }
                     @for (x, name) in &self.marks {
                         line.mark x1=(px(*x, &self.x)) x2=(px(*x, &self.x)) y1=(n(TOP)) y2=(n(HEIGHT - BOTTOM)) {}
                         text.mark x=(px(*x, &self.x)) y=(n(TOP + 12.0)) dx="5" { (name) }
@@ -150,6 +166,24 @@ impl Figure {
         }
     }
 
+    fn bars(&self) -> Markup {
+        let floor = HEIGHT - BOTTOM;
+        let bars = self.series.iter().take(1).flat_map(|series| {
+            let ends = series.points.iter().skip(1).map(|(x, _)| *x).chain([self.x.high]);
+            series.points.iter().zip(ends).map(move |((low, y), high)| (series, *low, high, *y))
+        });
+        html! {
+            g.areas {
+                @for (series, low, high, y) in bars {
+                    @let (left, right) = (LEFT + self.x.place(low) * SPAN, LEFT + self.x.place(high) * SPAN);
+                    @let top = HEIGHT - BOTTOM - self.y.place(y) * (HEIGHT - TOP - BOTTOM);
+                    rect class=(look(series.look)) x=(n(left + 1.0)) width=(n((right - left - 2.0).max(1.0))) y=(n(top))
+                        height=(n(floor - top)) { title { ((self.x_label)(low)) ": " ((self.y_label)(y)) } }
+                }
+            }
+        }
+    }
+
     fn path(&self, points: &[(f64, f64)]) -> String {
         let mut path = String::new();
         for (index, (x, y)) in points.iter().enumerate() {
@@ -163,12 +197,12 @@ impl Figure {
     fn legend(&self) -> Markup {
         html! {
             fieldset.legend {
-                legend { @if self.stacked { "Colours" } @else { "Lines shown" } }
+                legend { @if self.shape == Shape::Stacked { "Colours" } @else { "Lines shown" } }
                 @for (index, series) in self.series.iter().enumerate() {
                     label {
-                        @if !self.stacked { input type="checkbox" checked class=(format!("c{index}")); }
+                        @if self.shape == Shape::Lines { input type="checkbox" checked class=(format!("c{index}")); }
                         svg.swatch viewBox="0 0 28 12" aria-hidden="true" {
-                            @if self.stacked {
+                            @if self.shape == Shape::Stacked {
                                 g.areas { path class=(look(series.look)) d="M2 1h24v10h-24z" {} }
                             } @else {
                                 g.lines { g class=(format!("series {}", look(series.look))) { path d="M1 6h26" {} } }
@@ -222,7 +256,7 @@ fn look(look: usize) -> String {
 }
 
 fn px(value: f64, axis: &Axis) -> String {
-    n(LEFT + axis.place(value) * (WIDTH - LEFT - RIGHT))
+    n(LEFT + axis.place(value) * SPAN)
 }
 
 fn py(value: f64, axis: &Axis) -> String {
@@ -251,7 +285,7 @@ mod tests {
             series: vec![Series { name: "</title><b>".into(), look: 0, points: vec![(0.0, 0.0), (1.0, 1.0)] }],
             x_label: |x| x.to_string(),
             y_label: |y| y.to_string(),
-            stacked: false,
+            shape: Shape::Lines,
             marks: vec![(0.5, "<i>".into())],
         };
         let text = figure.markup().into_string();
@@ -274,7 +308,7 @@ mod tests {
             series: vec![series("a", 1.0), series("b", 1.0)],
             x_label: |x| x.to_string(),
             y_label: |y| y.to_string(),
-            stacked: true,
+            shape: Shape::Stacked,
             marks: vec![],
         };
         let middle = py(1.0, &figure.y);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use maud::{Markup, html};
 
-use super::chart::{Figure, Series};
+use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{mib, name_parts, number, page, write};
 use crate::failure::Failure;
@@ -109,7 +109,7 @@ fn ratio_figure(index: usize, trace: &TraceRuns, sizes: &[u64]) -> Figure {
         series,
         x_label: number,
         y_label: |y| format!("{y:.2}"),
-        stacked: false,
+        shape: Shape::Lines,
         marks: Vec::new(),
     }
 }
@@ -205,7 +205,7 @@ fn time_figure(index: usize, runs: &[&Run], pages: u64) -> Figure {
         series,
         x_label: |x| format!("{x:.3}"),
         y_label: |y| format!("{y:.2}"),
-        stacked: false,
+        shape: Shape::Lines,
         marks: Vec::new(),
     }
 }
@@ -238,7 +238,7 @@ fn generations_figure(index: usize, number_of_run: usize, run: &Run) -> Figure {
         series,
         x_label: |x| format!("{x:.3}"),
         y_label: |y| format!("{y:.2}"),
-        stacked: true,
+        shape: Shape::Stacked,
         marks: Vec::new(),
     }
 }

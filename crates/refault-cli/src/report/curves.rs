@@ -4,7 +4,7 @@ use std::path::Path;
 
 use maud::{Markup, html};
 
-use super::chart::{Figure, Series};
+use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{mib, name_parts, number, page, write};
 use crate::curve::TraceCurves;
@@ -99,7 +99,7 @@ fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> F
         series,
         x_label: number,
         y_label: |y| format!("{y:.2}"),
-        stacked: false,
+        shape: Shape::Lines,
         marks: knee.into_iter().collect(),
     }
 }

@@ -1,0 +1,42 @@
+//! `refault trace`: what a trace holds, other formats, generated traces.
+
+mod convert;
+mod info;
+
+pub use info::{bucket_range, heat_level};
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Failure;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Read: .u64 (little-endian 64-bit entries: page number in bits 0-55, write in bit 56, kind in bits 57-58), .rft,
+oracleGeneral (libCacheSim), CSV with named columns, Valgrind lackey (--trace-mem=yes), text with one number a line,
+ARC .lis, MSR-Cambridge CSV; each also as .zst or .gz. Block traces are split into pages of 4 KiB.
+
+Examples:
+  refault trace info app.u64.zst
+  refault trace convert requests.csv app.rft
+  refault trace generate zipf:theta=1.2,pages=256K,accesses=10M zipf.u64.zst")]
+/// Look at traces, convert and generate them
+pub struct TraceArgs {
+    #[command(subcommand)]
+    command: TraceCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum TraceCommand {
+    Info(info::InfoArgs),
+    Convert(convert::ConvertArgs),
+    Generate(convert::GenerateArgs),
+}
+
+/// Runs the command.
+pub fn run(args: &TraceArgs) -> Result<(), Failure> {
+    match &args.command {
+        TraceCommand::Info(args) => info::run(args),
+        TraceCommand::Convert(args) => convert::run(args),
+        TraceCommand::Generate(args) => convert::run_generate(args),
+    }
+}

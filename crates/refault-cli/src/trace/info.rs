@@ -1,0 +1,267 @@
+//! `refault trace info`: what can be told of a trace by itself.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use refault_trace::Kind;
+use refault_trace::heat_map::HeatMap;
+use refault_trace::statistics::{Resolution, TraceStatistics};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::results::{align_numbers, grouped, plain_table, with_output};
+use crate::size::pages_text;
+use crate::source::{ReadArgs, Source};
+
+/// Spans of time and regions of pages; a terminal shows half as many of each.
+const RESOLUTION: Resolution = Resolution { columns: 128, rows: 40 };
+const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
+const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const BAR: usize = 40;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault trace info app.u64.zst
+  refault trace info --format json app.rft
+  refault trace info --report app.html lackey.log.gz")]
+/// Say what a trace holds: sizes, kinds, reuse distances, footprint, heat map
+pub struct InfoArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    read: ReadArgs,
+    /// How to write it
+    #[arg(long, value_enum, default_value = "table")]
+    format: InfoFormat,
+    /// Write pictures and tables as one HTML file
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum InfoFormat {
+    /// Text and pictures for people.
+    Table,
+    /// One object.
+    Json,
+}
+
+/// Runs the command.
+pub fn run(args: &InfoArgs) -> Result<(), Failure> {
+    let source = Source::file(&args.file, args.read.options());
+    let progress = Progress::part("reading");
+    let statistics = TraceStatistics::of(&source, RESOLUTION, |part| progress.set(part))?;
+    drop(progress);
+    if statistics.accesses == 0 {
+        return Err(Failure::usage("trace is empty", args.file.display(), "a trace has at least one access"));
+    }
+    let name = source.name();
+    with_output(None, |out| match args.format {
+        InfoFormat::Table => write_text(out, &name, &statistics),
+        InfoFormat::Json => write_json(out, &name, &statistics),
+    })?;
+    if let Some(path) = &args.report {
+        crate::report::write_info(path, &name, &statistics)?;
+        eprintln!("refault: report written to {}", path.display());
+    }
+    Ok(())
+}
+
+fn write_text(out: &mut dyn Write, name: &str, statistics: &TraceStatistics) -> std::io::Result<()> {
+    let share = |part: u64| 100.0 * part as f64 / statistics.accesses as f64;
+    writeln!(out, "{name}\n")?;
+    writeln!(out, "accesses        {}", grouped(statistics.accesses))?;
+    writeln!(
+        out,
+        "distinct pages  {} ({}): {} anonymous, {} file",
+        grouped(statistics.distinct_pages),
+        pages_text(statistics.distinct_pages),
+        grouped(statistics.distinct_anon_pages),
+        grouped(statistics.distinct_file_pages)
+    )?;
+    let (low, high) = statistics.page_range;
+    writeln!(out, "page numbers    {low} to {high}")?;
+    writeln!(out, "reads, writes   {:.2} %, {:.2} %\n", share(statistics.reads()), share(statistics.writes()))?;
+
+    let mut kinds = plain_table();
+    kinds.set_header(["kind", "reads", "writes", "% of accesses"]);
+    for kind in [Kind::Anon, Kind::Fd, Kind::Mapped] {
+        let count = statistics.kinds[kind as usize];
+        let all = count.reads + count.writes;
+        kinds.add_row([
+            kind.name().to_string(),
+            grouped(count.reads),
+            grouped(count.writes),
+            format!("{:.2}", share(all)),
+        ]);
+    }
+    align_numbers(&mut kinds);
+    write_lines(out, kinds.lines())?;
+
+    writeln!(out, "\nReuse distance: distinct other pages since the last access to the page")?;
+    write_lines(out, reuse_lines(statistics).into_iter())?;
+    writeln!(out, "\nFootprint over time: distinct pages so far, and in each span of time")?;
+    write_lines(out, footprint_lines(statistics).into_iter())?;
+    writeln!(out, "\nHeat map: accesses by page number (down) and time (across), darkest most")?;
+    write_lines(out, heat_lines(&statistics.heat_map).into_iter())
+}
+
+fn write_lines(out: &mut dyn Write, mut lines: impl Iterator<Item = String>) -> std::io::Result<()> {
+    lines.try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+}
+
+/// The span of distances of a bucket of [`refault_trace::reuse::DistanceHistogram::log2_buckets`].
+pub fn bucket_range(bucket: usize) -> (u64, u64) {
+    if bucket == 0 { (0, 0) } else { (1 << (bucket - 1), (1u64 << bucket) - 1) }
+}
+
+fn reuse_lines(statistics: &TraceStatistics) -> Vec<String> {
+    let buckets = statistics.reuse.log2_buckets();
+    let cold = statistics.reuse.cold();
+    let most = buckets.iter().copied().max().unwrap_or(0).max(cold).max(1);
+    let line = |name: String, count: u64| {
+        let bar = "█".repeat((count as f64 / most as f64 * BAR as f64).round() as usize);
+        format!("  {name:>24} {:>6.2} %  {bar}", 100.0 * count as f64 / statistics.accesses as f64)
+    };
+    let mut lines: Vec<String> = buckets
+        .iter()
+        .enumerate()
+        .map(|(bucket, count)| {
+            let (low, high) = bucket_range(bucket);
+            let name = if low == high { grouped(low) } else { format!("{} – {}", grouped(low), grouped(high)) };
+            line(name, *count)
+        })
+        .collect();
+    lines.push(line("first access".to_string(), cold));
+    lines
+}
+
+fn footprint_lines(statistics: &TraceStatistics) -> Vec<String> {
+    let sparkline = |values: Vec<u64>| {
+        let most = values.iter().copied().max().unwrap_or(0).max(1);
+        let level = |value: &u64| LEVELS[(*value as f64 / most as f64 * 8.0).ceil() as usize];
+        (values.iter().map(level).collect::<String>(), most)
+    };
+    // Two spans make one column; what is distinct in both together is not known, so the larger stands for them.
+    let pairs = statistics.footprint.chunks(2);
+    let (so_far, most) = sparkline(pairs.clone().map(|pair| pair[pair.len() - 1].distinct_pages).collect());
+    let (window, most_at_once) =
+        sparkline(pairs.map(|pair| pair.iter().map(|point| point.window_pages).max().unwrap_or(0)).collect());
+    let span = statistics.heat_map.accesses_per_column;
+    vec![
+        format!("  so far  {so_far}  up to {}", pages_text(most)),
+        format!("  a span  {window}  up to {} in {} accesses", pages_text(most_at_once), grouped(span)),
+    ]
+}
+
+fn heat_lines(heat: &HeatMap) -> Vec<String> {
+    let halved: Vec<Vec<u64>> = heat
+        .rows
+        .chunks(2)
+        .map(|rows| {
+            let mut sums: Vec<u64> = rows[0].counts.clone();
+            // Rows of different types stay apart in the report; here the half that is hotter stands for both.
+            for row in &rows[1..] {
+                sums.iter_mut().zip(&row.counts).for_each(|(sum, count)| *sum = (*sum).max(*count));
+            }
+            sums.chunks(2).map(|pair| pair.iter().copied().max().unwrap_or(0)).collect()
+        })
+        .collect();
+    let most = halved.iter().flatten().copied().max().unwrap_or(0).max(1);
+    let shade = |count: &u64| SHADES[heat_level(*count, most, SHADES.len() - 1)];
+    let labels = heat.rows.chunks(2).map(|rows| (rows[0].file, rows[0].first_page));
+    labels
+        .zip(&halved)
+        .map(|((file, page), cells)| {
+            let kind = if file { "file" } else { "anon" };
+            format!("  {kind} {page:>12} │{}│", cells.iter().map(shade).collect::<String>())
+        })
+        .collect()
+}
+
+/// The shade of a count: 0 for none, then by equal factors up to `levels` for `most`.
+pub fn heat_level(count: u64, most: u64, levels: usize) -> usize {
+    if count == 0 {
+        return 0;
+    }
+    let part = (count as f64).ln_1p() / (most as f64).ln_1p().max(f64::MIN_POSITIVE);
+    ((part * levels as f64).ceil() as usize).clamp(1, levels)
+}
+
+fn write_json(out: &mut dyn Write, name: &str, statistics: &TraceStatistics) -> std::io::Result<()> {
+    let kinds: Vec<Value> = [Kind::Anon, Kind::Fd, Kind::Mapped]
+        .into_iter()
+        .map(|kind| {
+            let count = statistics.kinds[kind as usize];
+            json!({ "kind": kind.name(), "reads": count.reads, "writes": count.writes })
+        })
+        .collect();
+    let reuse: Vec<Value> = statistics
+        .reuse
+        .log2_buckets()
+        .iter()
+        .enumerate()
+        .map(|(bucket, count)| {
+            let (low, high) = bucket_range(bucket);
+            json!({ "distance_low": low, "distance_high": high, "accesses": count })
+        })
+        .collect();
+    let footprint: Vec<Value> = statistics
+        .footprint
+        .iter()
+        .map(|point| {
+            json!({
+                "accesses": point.accesses,
+                "distinct_pages": point.distinct_pages,
+                "window_pages": point.window_pages,
+            })
+        })
+        .collect();
+    let heat: Vec<Value> = statistics
+        .heat_map
+        .rows
+        .iter()
+        .map(|row| {
+            let kind = if row.file { "file" } else { "anon" };
+            json!({ "type": kind, "first_page": row.first_page, "last_page": row.last_page, "accesses": row.counts })
+        })
+        .collect();
+    let object = json!({
+        "trace": name,
+        "accesses": statistics.accesses,
+        "distinct_pages": statistics.distinct_pages,
+        "distinct_anon_pages": statistics.distinct_anon_pages,
+        "distinct_file_pages": statistics.distinct_file_pages,
+        "first_page": statistics.page_range.0,
+        "last_page": statistics.page_range.1,
+        "reads": statistics.reads(),
+        "writes": statistics.writes(),
+        "kinds": kinds,
+        "first_accesses": statistics.reuse.cold(),
+        "reuse_distances": reuse,
+        "footprint": footprint,
+        "heat_map": { "accesses_per_column": statistics.heat_map.accesses_per_column, "rows": heat },
+    });
+    serde_json::to_writer(&mut *out, &object)?;
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_powers_of_two() {
+        assert_eq!([0, 1, 2, 3].map(bucket_range), [(0, 0), (1, 1), (2, 3), (4, 7)]);
+    }
+
+    #[test]
+    fn shades_grow_by_factors() {
+        assert_eq!([0, 1, 10, 100, 1000].map(|count| heat_level(count, 1000, 4)), [0, 1, 2, 3, 4]);
+        assert_eq!(heat_level(1, 1, 4), 4);
+    }
+}
