@@ -1,0 +1,65 @@
+//! Private anonymous memory that is reserved at once and takes space only where it is touched.
+//!
+//! Invariants: a mapping is page-aligned, zero where it was never written, and lives until it is dropped.
+
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is plain memory owned by this value; who may touch which part of it is decided by its users.
+unsafe impl Send for Mapping {}
+// SAFETY: as above: sharing the value only shares the address.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves `len` bytes (rounded up to pages).
+    pub(crate) fn new(len: usize) -> std::io::Result<Mapping> {
+        let len = len.max(1).next_multiple_of(crate::PAGE_SIZE);
+        // SAFETY: a fresh anonymous mapping at an address that the kernel chooses overlaps nothing.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let base = NonNull::new(base.cast()).expect("invariant: mmap never returns the zero page");
+        Ok(Mapping { base, len })
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Gives the memory of a range back; it reads as zeros afterwards.
+    ///
+    /// # Safety
+    /// Nothing in the range may be in use, and the range must lie inside the mapping on page boundaries.
+    pub(crate) unsafe fn discard(&self, offset: usize, len: usize) {
+        debug_assert!(offset + len <= self.len);
+        // SAFETY: the range lies in this mapping and is unused (promised by the caller). A failure only keeps memory.
+        let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().add(offset).cast(), len, Advice::LinuxDontNeed) };
+    }
+
+    /// Keeps the mapping out of core dumps and out of the kernel's swap, as far as the limits allow.
+    pub(crate) fn keep_secret(&self) {
+        // SAFETY: both calls leave the contents of this mapping alone; failures are harmless.
+        unsafe {
+            let _ = rustix::mm::madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxDontDump);
+            let _ = rustix::mm::mlock(self.base.as_ptr().cast(), self.len);
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with exactly these bounds and nothing borrows it any more.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

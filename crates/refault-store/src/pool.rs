@@ -1,0 +1,435 @@
+//! The compressed pool: pages kept in memory, compressed.
+//!
+//! Memory is cut into blocks of 64 KiB; a block holds objects of one size class (64, 128, … 4160 bytes), so an object
+//! wastes 32 bytes on average and freeing never moves anything. A block without objects goes back to the kernel at once,
+//! except one a class that is kept against flutter. What the pool reports is the memory of its blocks, not the sum of its
+//! objects. An object is 8 bytes of header (checksum, length, codec) and the payload.
+//!
+//! Invariants: the bytes in blocks never exceed the limit; an object is touched only by the holder of its slot; a lock
+//! (one a class, one for free blocks) is held only while links are changed, never while compressing. Nothing is allocated
+//! after construction: tables are reserved for the limit and take memory only where blocks are in use.
+//! Cost: O(1) a page besides the codec. Source: size-class allocators for compressed memory, zsmalloc among them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use crate::codec::{Codec, Scratch};
+use crate::mapping::Mapping;
+use crate::{PAGE_SIZE, Page, Slot, Store, StoreError, Tier, Usage, same_filled};
+
+const BLOCK: usize = 64 * 1024;
+const STEP: usize = 64;
+const HEADER: usize = 8;
+const CLASSES: usize = (PAGE_SIZE + HEADER).div_ceil(STEP);
+const INDEX_BITS: u32 = 10;
+const NONE: u32 = u32::MAX;
+const NO_OBJECT: u16 = u16::MAX;
+
+/// What the pool is called in messages.
+pub const NAME: &str = "compressed pool";
+
+/// One block's record: 16 bytes for 64 KiB.
+struct Block {
+    class: AtomicU8,
+    /// Objects in use.
+    used: AtomicU16,
+    /// First object that was freed; each free object's first two bytes name the next.
+    free: AtomicU16,
+    /// Objects from here on were never used.
+    fresh: AtomicU16,
+    /// Neighbours on the class's list of blocks with room, or the next free block.
+    next: AtomicU32,
+    previous: AtomicU32,
+}
+
+/// Blocks of a class that have room.
+struct Class {
+    partial: u32,
+    /// Blocks on that list without any object: at most one is kept.
+    empty: u32,
+}
+
+struct FreeBlocks {
+    first: u32,
+    /// Blocks from here on were never used.
+    fresh: u32,
+}
+
+/// See the module.
+pub struct CompressedPool {
+    memory: Mapping,
+    records: Mapping,
+    blocks: u32,
+    classes: [Mutex<Class>; CLASSES],
+    free: Mutex<FreeBlocks>,
+    blocks_used: AtomicU64,
+    pages: AtomicU64,
+    same_filled: AtomicU64,
+}
+
+impl CompressedPool {
+    /// A pool of at most `limit` bytes (rounded down to blocks of 64 KiB, at least one). Reserves addresses only.
+    pub fn new(limit: u64) -> std::io::Result<CompressedPool> {
+        let blocks = (limit / BLOCK as u64).clamp(1, u64::from(u32::MAX - 1)) as u32;
+        Ok(CompressedPool {
+            memory: Mapping::new(blocks as usize * BLOCK)?,
+            records: Mapping::new(blocks as usize * size_of::<Block>())?,
+            blocks,
+            classes: std::array::from_fn(|_| Mutex::new(Class { partial: NONE, empty: 0 })),
+            free: Mutex::new(FreeBlocks { first: NONE, fresh: 0 }),
+            blocks_used: AtomicU64::new(0),
+            pages: AtomicU64::new(0),
+            same_filled: AtomicU64::new(0),
+        })
+    }
+
+    /// Bytes that the blocks may take.
+    pub fn limit(&self) -> u64 {
+        u64::from(self.blocks) * BLOCK as u64
+    }
+
+    /// Bytes that the blocks take.
+    pub fn bytes(&self) -> u64 {
+        self.blocks_used.load(Ordering::Relaxed) * BLOCK as u64
+    }
+
+    /// Compresses a page with the given codec and stores it.
+    pub fn put(&self, page: &Page, codec: Codec, scratch: &mut Scratch) -> Result<Slot, StoreError> {
+        let (codec, bytes) = scratch.compress(page, codec);
+        let class = (HEADER + bytes.len()).div_ceil(STEP) - 1;
+        let (block, index) = self.take(class).ok_or(StoreError::Full(NAME))?;
+        let header = u64::from(checksum(bytes)) | (bytes.len() as u64) << 32 | (codec as u64) << 48;
+        let object = self.object(block, class, index);
+        // SAFETY: the object was just taken, so it belongs to this call alone; its class has room for header and payload.
+        unsafe {
+            object.cast::<u64>().write_unaligned(header);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), object.add(HEADER), bytes.len());
+        }
+        self.pages.fetch_add(1, Ordering::Relaxed);
+        Ok(Slot::new(Tier::Pool, u64::from(block) << INDEX_BITS | u64::from(index)))
+    }
+
+    /// The header and payload of a slot; `None` if the header is impossible.
+    fn get(&self, slot: Slot) -> Option<(u32, Codec, &[u8])> {
+        let (block, class, object) = self.locate(slot);
+        debug_assert!(block < self.blocks);
+        // SAFETY: the holder of a slot is the only one to touch its object, and the object was written by `put`.
+        let header = unsafe { object.cast::<u64>().read_unaligned() };
+        let len = (header >> 32 & 0xffff) as usize;
+        let codec = Codec::from_byte((header >> 48) as u8)?;
+        if len + HEADER > (class + 1) * STEP {
+            return None;
+        }
+        // SAFETY: `len` bytes after the header lie within the object (just checked); the slot's holder keeps it alive.
+        let bytes = unsafe { std::slice::from_raw_parts(object.add(HEADER), len) };
+        Some((header as u32, codec, bytes))
+    }
+
+    /// How a page is encoded in the pool.
+    pub fn codec(&self, slot: Slot) -> Option<Codec> {
+        self.get(slot).map(|(_, codec, _)| codec)
+    }
+
+    /// Flips one bit of a stored page: for tests of what happens when memory or a wild write damages the pool.
+    pub fn flip_bit(&self, slot: Slot, bit: usize) {
+        let (_, class, object) = self.locate(slot);
+        let len = (class + 1) * STEP;
+        // SAFETY: the byte lies within the object, which belongs to the holder of the slot.
+        unsafe { *object.add(bit / 8 % len) ^= 1 << (bit % 8) };
+    }
+
+    fn locate(&self, slot: Slot) -> (u32, usize, *mut u8) {
+        let block = (slot.place() >> INDEX_BITS) as u32;
+        let index = (slot.place() & ((1 << INDEX_BITS) - 1)) as u16;
+        let class = usize::from(self.record(block).class.load(Ordering::Relaxed));
+        (block, class, self.object(block, class, index))
+    }
+
+    fn record(&self, block: u32) -> &Block {
+        debug_assert!(block < self.blocks);
+        // SAFETY: the table has `blocks` records of atomics; zeroed memory is a valid record.
+        unsafe { &*self.records.base().as_ptr().cast::<Block>().add(block as usize) }
+    }
+
+    fn object(&self, block: u32, class: usize, index: u16) -> *mut u8 {
+        // SAFETY: block < blocks and index < objects of the class, so the object lies inside the block.
+        unsafe { self.memory.base().as_ptr().add(block as usize * BLOCK + usize::from(index) * (class + 1) * STEP) }
+    }
+
+    /// Takes an object of a class.
+    fn take(&self, class: usize) -> Option<(u32, u16)> {
+        let objects = (BLOCK / ((class + 1) * STEP)) as u16;
+        let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
+        if state.partial == NONE {
+            let block = self.take_block()?;
+            let record = self.record(block);
+            record.class.store(class as u8, Ordering::Relaxed);
+            record.used.store(0, Ordering::Relaxed);
+            record.free.store(NO_OBJECT, Ordering::Relaxed);
+            record.fresh.store(0, Ordering::Relaxed);
+            self.link(&mut state, block);
+            state.empty += 1;
+        }
+        let block = state.partial;
+        let record = self.record(block);
+        let free = record.free.load(Ordering::Relaxed);
+        let index = if free == NO_OBJECT {
+            let fresh = record.fresh.load(Ordering::Relaxed);
+            record.fresh.store(fresh + 1, Ordering::Relaxed);
+            fresh
+        } else {
+            // SAFETY: a free object belongs to the class's lock, and its first two bytes name the next free one.
+            let next = unsafe { self.object(block, class, free).cast::<u16>().read_unaligned() };
+            record.free.store(next, Ordering::Relaxed);
+            free
+        };
+        let used = record.used.load(Ordering::Relaxed) + 1;
+        record.used.store(used, Ordering::Relaxed);
+        if used == 1 {
+            state.empty -= 1;
+        }
+        if used == objects {
+            self.unlink(&mut state, block);
+        }
+        Some((block, index))
+    }
+
+    /// Gives an object back, and its block if it was the last of it.
+    fn put_back(&self, block: u32, class: usize, index: u16) {
+        let objects = (BLOCK / ((class + 1) * STEP)) as u16;
+        let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
+        let record = self.record(block);
+        let free = record.free.load(Ordering::Relaxed);
+        // SAFETY: the object was given up by its holder, so it belongs to the class's lock now.
+        unsafe { self.object(block, class, index).cast::<u16>().write_unaligned(free) };
+        record.free.store(index, Ordering::Relaxed);
+        let used = record.used.load(Ordering::Relaxed);
+        record.used.store(used - 1, Ordering::Relaxed);
+        if used == objects {
+            self.link(&mut state, block);
+        }
+        if used == 1 {
+            if state.empty > 0 {
+                self.unlink(&mut state, block);
+                drop(state);
+                self.put_back_block(block);
+                return;
+            }
+            state.empty += 1;
+        }
+    }
+
+    fn link(&self, state: &mut Class, block: u32) {
+        let record = self.record(block);
+        record.previous.store(NONE, Ordering::Relaxed);
+        record.next.store(state.partial, Ordering::Relaxed);
+        if state.partial != NONE {
+            self.record(state.partial).previous.store(block, Ordering::Relaxed);
+        }
+        state.partial = block;
+    }
+
+    fn unlink(&self, state: &mut Class, block: u32) {
+        let record = self.record(block);
+        let (previous, next) = (record.previous.load(Ordering::Relaxed), record.next.load(Ordering::Relaxed));
+        if previous == NONE {
+            state.partial = next;
+        } else {
+            self.record(previous).next.store(next, Ordering::Relaxed);
+        }
+        if next != NONE {
+            self.record(next).previous.store(previous, Ordering::Relaxed);
+        }
+    }
+
+    fn take_block(&self) -> Option<u32> {
+        let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
+        let block = if free.first != NONE {
+            let block = free.first;
+            free.first = self.record(block).next.load(Ordering::Relaxed);
+            block
+        } else if free.fresh < self.blocks {
+            free.fresh += 1;
+            free.fresh - 1
+        } else {
+            return None;
+        };
+        self.blocks_used.fetch_add(1, Ordering::Relaxed);
+        Some(block)
+    }
+
+    fn put_back_block(&self, block: u32) {
+        // SAFETY: the block was taken off its class's list without an object in it, so nothing in it is in use.
+        unsafe { self.memory.discard(block as usize * BLOCK, BLOCK) };
+        let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
+        self.record(block).next.store(free.first, Ordering::Relaxed);
+        free.first = block;
+        self.blocks_used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Store for CompressedPool {
+    fn write(&self, pages: &[&Page], scratch: &mut Scratch, slots: &mut [Result<Slot, StoreError>]) {
+        for (page, slot) in pages.iter().zip(slots) {
+            *slot = match same_filled::detect(page) {
+                Some(found) => {
+                    self.same_filled.fetch_add(1, Ordering::Relaxed);
+                    Ok(found)
+                }
+                None => self.put(page, Codec::Lz4, scratch),
+            };
+        }
+    }
+
+    fn read(&self, slot: Slot, into: &mut Page, scratch: &mut Scratch) -> Result<(), StoreError> {
+        if slot.tier() == Tier::SameFilled {
+            same_filled::fill(slot, into);
+            return Ok(());
+        }
+        let (sum, codec, bytes) = self.get(slot).ok_or(StoreError::Checksum(NAME))?;
+        if checksum(bytes) != sum || !scratch.decompress(codec, bytes, into) {
+            return Err(StoreError::Checksum(NAME));
+        }
+        Ok(())
+    }
+
+    fn release(&self, slot: Slot) {
+        if slot.tier() == Tier::SameFilled {
+            self.same_filled.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let (block, class, _) = self.locate(slot);
+        self.put_back(block, class, (slot.place() & ((1 << INDEX_BITS) - 1)) as u16);
+        self.pages.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
+            same_filled_pages: self.same_filled.load(Ordering::Relaxed),
+            pool_pages: self.pages.load(Ordering::Relaxed),
+            pool_bytes: self.bytes(),
+            ..Usage::default()
+        }
+    }
+
+    /// Compresses an LZ4 page again with zstd; `None` if that saves nothing.
+    fn demote(&self, slot: Slot, buffer: &mut Page, scratch: &mut Scratch) -> Option<Slot> {
+        if slot.tier() != Tier::Pool {
+            return None;
+        }
+        let (_, codec, bytes) = self.get(slot)?;
+        let old_class = (HEADER + bytes.len()).div_ceil(STEP);
+        if codec != Codec::Lz4 || self.read(slot, buffer, scratch).is_err() {
+            return None;
+        }
+        let (_, bytes) = scratch.compress(buffer, Codec::Zstd);
+        if (HEADER + bytes.len()).div_ceil(STEP) >= old_class {
+            return None;
+        }
+        self.put(buffer, Codec::Zstd, scratch).ok()
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    xxhash_rust::xxh3::xxh3_64(bytes) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::tests::sample_page;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_full_pool_says_so_and_frees_what_is_released() {
+        let pool = CompressedPool::new(256 * 1024).expect("maps");
+        let mut scratch = Scratch::new();
+        let mut slots = Vec::new();
+        let error = loop {
+            match pool.put(&sample_page(slots.len() as u64, 16), Codec::Lz4, &mut scratch) {
+                Ok(slot) => slots.push(slot),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, StoreError::Full(NAME));
+        assert_eq!(pool.bytes(), pool.limit());
+        assert_eq!(slots.len(), 4 * (BLOCK / 4160));
+        for slot in slots {
+            pool.release(slot);
+        }
+        // One empty block a class is kept.
+        assert_eq!((pool.usage().pool_pages, pool.bytes()), (0, BLOCK as u64));
+        assert!(pool.put(&sample_page(1, 16), Codec::Lz4, &mut scratch).is_ok());
+    }
+
+    #[test]
+    fn any_flipped_bit_is_an_error_or_harmless() {
+        let pool = CompressedPool::new(1 << 20).expect("maps");
+        let mut scratch = Scratch::new();
+        let page = sample_page(3, 4);
+        let slot = pool.put(&page, Codec::Lz4, &mut scratch).expect("room");
+        let stored_bits = (HEADER + pool.get(slot).expect("stored").2.len()) * 8;
+        for bit in 0..stored_bits {
+            pool.flip_bit(slot, bit);
+            let mut back = Page::ZERO;
+            match pool.read(slot, &mut back, &mut scratch) {
+                Err(error) => assert_eq!(error, StoreError::Checksum(NAME)),
+                // Only the unused top byte of the header may be damaged unseen.
+                Ok(()) => assert!((56..64).contains(&bit) && back.0 == page.0, "bit {bit}"),
+            }
+            pool.flip_bit(slot, bit);
+        }
+    }
+
+    #[test]
+    fn demotion_makes_a_page_smaller_and_keeps_it() {
+        let pool = CompressedPool::new(1 << 20).expect("maps");
+        let mut scratch = Scratch::new();
+        let page = sample_page(9, 2);
+        let slot = pool.put(&page, Codec::Lz4, &mut scratch).expect("room");
+        let mut buffer = Page::ZERO;
+        let colder = pool.demote(slot, &mut buffer, &mut scratch).expect("zstd is smaller here");
+        pool.release(slot);
+        assert_eq!(pool.codec(colder), Some(Codec::Zstd));
+        assert!(pool.demote(colder, &mut buffer, &mut scratch).is_none());
+        pool.read(colder, &mut buffer, &mut scratch).expect("reads");
+        assert!(buffer.0 == page.0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        /// Against a table of pages: whatever is put comes back until it is released, whatever the order.
+        #[test]
+        fn behaves_like_a_table(ops in proptest::collection::vec((any::<u8>(), 0u64..=16, any::<u16>()), 1..400)) {
+            let pool = CompressedPool::new(1 << 20).expect("maps");
+            let mut scratch = Scratch::new();
+            let mut model: Vec<(Slot, Page)> = Vec::new();
+            for (op, noise, seed) in ops {
+                if op % 3 > 0 {
+                    let page = sample_page(u64::from(seed), noise);
+                    let mut slots = [Err(StoreError::Full(NAME))];
+                    pool.write(&[&page], &mut scratch, &mut slots);
+                    if let Ok(slot) = slots[0] {
+                        prop_assert!(model.iter().all(|(s, _)| *s != slot || s.tier() == Tier::SameFilled));
+                        model.push((slot, page));
+                    }
+                } else if !model.is_empty() {
+                    let (slot, page) = model.swap_remove(usize::from(seed) % model.len());
+                    let mut back = Page::ZERO;
+                    pool.read(slot, &mut back, &mut scratch).expect("reads");
+                    prop_assert!(back.0 == page.0);
+                    pool.release(slot);
+                }
+                let usage = pool.usage();
+                prop_assert_eq!((usage.pool_pages + usage.same_filled_pages) as usize, model.len());
+            }
+            for (slot, page) in model.drain(..) {
+                let mut back = Page::ZERO;
+                pool.read(slot, &mut back, &mut scratch).expect("reads");
+                prop_assert!(back.0 == page.0);
+                pool.release(slot);
+            }
+            prop_assert_eq!(pool.usage().pool_pages, 0);
+        }
+    }
+}
