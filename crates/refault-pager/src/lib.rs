@@ -1,1 +1,51 @@
-//! x
+//! Memory under a budget.
+//!
+//! A [`Region`] is plain memory with a stable address whose resident part stays within a [`Budget`]. What does not fit is
+//! compressed or written to a file ([`refault_store`]) and comes back when it is touched; a policy of
+//! [`refault_core`] decides what goes. Faults are served with userfaultfd, by threads of the pager or in the faulting
+//! thread itself ([`FaultMode`]).
+//!
+//! ```text
+//! program ── touch ──▶ kernel ── message ──▶ handler ── read ──▶ store
+//!                        ▲                      │ report            ▲
+//!                        └── copy, wake ────────┤                   │ compress, write
+//!                                               ▼                   │
+//!                                   policy ── victims ──▶ evictor ──┘
+//! ```
+//!
+//! Invariants: no write is lost, whatever is evicted when; a page that cannot be brought back raises SIGBUS where it is
+//! touched, never zeros or old contents; nothing is allocated and no lock is held across compression or I/O while a fault
+//! waits; no thread of the pager touches managed memory.
+
+mod arena;
+mod budget;
+mod engine;
+mod evict;
+mod fault;
+mod in_thread;
+mod latency;
+pub mod pagemap;
+mod pager;
+mod policies;
+pub mod probe;
+mod ranges;
+mod region;
+mod report;
+mod state;
+mod table;
+mod threads;
+pub mod uffd;
+mod worker;
+
+mod sync {
+    //! What the state word is made of; `tests/state_model.rs` puts other atomics here.
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+}
+
+pub use budget::{Budget, BudgetBounds};
+pub use engine::AccessSource;
+pub use latency::Latencies;
+pub use pager::{FaultMode, OnFull, Pager, PagerError, PagerOptions};
+pub use policies::POLICIES;
+pub use region::{Hint, Region};
+pub use report::Report;

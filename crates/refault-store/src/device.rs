@@ -140,3 +140,10 @@ impl Device for FileDevice {
         }
     }
 }
+
+impl FileDevice {
+    /// Whether io_uring may be used here, or why not.
+    pub fn io_uring_available() -> io::Result<()> {
+        Uring::new().map(drop)
+    }
+}

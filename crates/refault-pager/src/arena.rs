@@ -1,0 +1,248 @@
+//! Addresses for regions: one memfd, mapped twice, cut into runs of pages.
+//!
+//! The first mapping is what programs see; the second, the *alias*, never faults into the pager and is what the pager
+//! itself reads pages through. A page's id is its offset in the memfd, in pages.
+//!
+//! Invariants: runs handed out do not overlap; the mapping is not inherited by a child of `fork` (a child that shared it
+//! would write into its parent). Cost: O(log runs) a run; nothing a page.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use refault_core::PageId;
+use refault_store::PAGE_SIZE;
+use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+pub(crate) struct Arena {
+    memfd: OwnedFd,
+    base: usize,
+    alias: usize,
+    pages: u32,
+    /// Free runs: first page → length.
+    free: Mutex<BTreeMap<u32, u32>>,
+    /// Pages from here on were never handed out.
+    high: AtomicU32,
+}
+
+impl Arena {
+    pub(crate) fn new(pages: u32) -> io::Result<Arena> {
+        let len = pages as usize * PAGE_SIZE;
+        let memfd = rustix::fs::memfd_create("refault", MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&memfd, len as u64)?;
+        let base = map(&memfd, None, len)?;
+        let alias = map(&memfd, None, len)?;
+        let arena = Arena {
+            memfd,
+            base,
+            alias,
+            pages,
+            free: Mutex::new(BTreeMap::from([(0, pages)])),
+            high: AtomicU32::new(0),
+        };
+        arena.set_advice()?;
+        Ok(arena)
+    }
+
+    fn set_advice(&self) -> io::Result<()> {
+        // SAFETY: advice on mappings that this value owns; neither changes contents.
+        unsafe {
+            rustix::mm::madvise(self.base as *mut _, self.len(), Advice::LinuxNoHugepage)?;
+            rustix::mm::madvise(self.base as *mut _, self.len(), Advice::LinuxDontFork)?;
+            rustix::mm::madvise(self.alias as *mut _, self.len(), Advice::LinuxDontDump)?;
+        }
+        Ok(())
+    }
+
+    /// In a child after `fork`: puts a fresh memfd under the old addresses. The pages of `resident` keep their contents,
+    /// copied from the parent's alias. The parent must not run meanwhile.
+    pub(crate) fn replace_after_fork(&mut self, resident: impl Iterator<Item = PageId>) -> io::Result<()> {
+        let len = self.len();
+        let memfd = rustix::fs::memfd_create("refault", MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&memfd, len as u64)?;
+        let alias = map(&memfd, None, len)?;
+        for page in resident {
+            let offset = page as usize * PAGE_SIZE;
+            // SAFETY: both aliases span the arena, and the page is inside; the parent waits, so nothing changes it.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    (self.alias + offset) as *const u8,
+                    (alias + offset) as *mut u8,
+                    PAGE_SIZE,
+                );
+            }
+        }
+        // SAFETY: the old alias is this value's own and nothing borrows it; the child has no mapping at `base`, because
+        // it was not inherited.
+        unsafe { rustix::mm::munmap(self.alias as *mut _, len) }?;
+        map(&memfd, Some(self.base), len)?;
+        self.memfd = memfd;
+        self.alias = alias;
+        self.set_advice()
+    }
+
+    pub(crate) fn base(&self) -> usize {
+        self.base
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pages as usize * PAGE_SIZE
+    }
+
+    pub(crate) fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    pub(crate) fn address(&self, page: PageId) -> usize {
+        self.base + page as usize * PAGE_SIZE
+    }
+
+    pub(crate) fn page_at(&self, address: usize) -> Option<PageId> {
+        (self.base..self.base + self.len()).contains(&address).then(|| ((address - self.base) / PAGE_SIZE) as PageId)
+    }
+
+    /// Where the pager itself reads and writes a page.
+    pub(crate) fn alias(&self, page: PageId) -> *mut u8 {
+        (self.alias + page as usize * PAGE_SIZE) as *mut u8
+    }
+
+    pub(crate) fn memfd(&self) -> BorrowedFd<'_> {
+        self.memfd.as_fd()
+    }
+
+    /// Pages that were ever handed out: ids below this.
+    pub(crate) fn high(&self) -> u32 {
+        self.high.load(Ordering::Acquire)
+    }
+
+    /// Takes the first free run of `pages` whose address is aligned to `align` bytes.
+    pub(crate) fn take(&self, pages: u32, align: usize) -> Option<PageId> {
+        let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
+        let found = free.iter().find_map(|(&start, &len)| {
+            let address = self.address(start).next_multiple_of(align.max(PAGE_SIZE));
+            let first = ((address - self.base) / PAGE_SIZE) as u64;
+            (first + u64::from(pages) <= u64::from(start) + u64::from(len)).then_some((start, len, first as u32))
+        });
+        let (start, len, first) = found?;
+        self.cut(&mut free, start, len, first, pages);
+        Some(first)
+    }
+
+    /// Takes exactly this run, if it is free.
+    pub(crate) fn take_at(&self, first: PageId, pages: u32) -> bool {
+        let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
+        let Some((&start, &len)) = free.range(..=first).next_back() else { return false };
+        if u64::from(first) + u64::from(pages) > u64::from(start) + u64::from(len) {
+            return false;
+        }
+        self.cut(&mut free, start, len, first, pages);
+        true
+    }
+
+    fn cut(&self, free: &mut BTreeMap<u32, u32>, start: u32, len: u32, first: u32, pages: u32) {
+        free.remove(&start);
+        if first > start {
+            free.insert(start, first - start);
+        }
+        if first + pages < start + len {
+            free.insert(first + pages, start + len - first - pages);
+        }
+        self.high.fetch_max(first + pages, Ordering::AcqRel);
+    }
+
+    /// Gives a run back. Its pages must be fresh.
+    pub(crate) fn give_back(&self, first: PageId, pages: u32) {
+        let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
+        let (mut first, mut pages) = (first, pages);
+        if let Some((&before, &len)) = free.range(..first).next_back()
+            && before + len == first
+        {
+            free.remove(&before);
+            first = before;
+            pages += len;
+        }
+        if let Some(len) = free.remove(&(first + pages)) {
+            pages += len;
+        }
+        free.insert(first, pages);
+    }
+
+    /// Frees the memory of a run of pages and takes them out of the page tables.
+    pub(crate) fn punch(&self, first: PageId, pages: u32) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (offset, len) = (u64::from(first) * PAGE_SIZE as u64, u64::from(pages) * PAGE_SIZE as u64);
+        loop {
+            match rustix::fs::fallocate(&self.memfd, flags, offset, len) {
+                Err(rustix::io::Errno::INTR) => {}
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+
+    /// Drops the page-table entries of a run: contents stay, the next touch is found by the scan.
+    pub(crate) fn drop_entries(&self, first: PageId, pages: u32) {
+        // SAFETY: the mapping is shared, so dropping its entries changes no contents.
+        let _ = unsafe {
+            rustix::mm::madvise(self.address(first) as *mut _, pages as usize * PAGE_SIZE, Advice::LinuxDontNeed)
+        };
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: both mappings were made here with these bounds and no region lives any more.
+        unsafe {
+            let _ = rustix::mm::munmap(self.base as *mut _, self.len());
+            let _ = rustix::mm::munmap(self.alias as *mut _, self.len());
+        }
+    }
+}
+
+fn map(memfd: &OwnedFd, address: Option<usize>, len: usize) -> io::Result<usize> {
+    let fixed = if address.is_some() { MapFlags::FIXED_NOREPLACE } else { MapFlags::empty() };
+    // SAFETY: a new mapping that replaces nothing (the fixed one refuses to).
+    let mapped = unsafe {
+        rustix::mm::mmap(
+            address.unwrap_or(0) as *mut _,
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED | MapFlags::NORESERVE | fixed,
+            memfd,
+            0,
+        )
+    }?;
+    Ok(mapped as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn runs_never_overlap_and_all_come_back(ops in proptest::collection::vec((any::<u16>(), 1u32..200, 0u32..4), 1..100)) {
+            let arena = Arena::new(4096).expect("makes");
+            let mut taken: Vec<(u32, u32)> = Vec::new();
+            for (pick, pages, align) in ops {
+                if pick % 3 == 0 && !taken.is_empty() {
+                    let (first, pages) = taken.swap_remove(pick as usize % taken.len());
+                    arena.give_back(first, pages);
+                } else if let Some(first) = arena.take(pages, PAGE_SIZE << align) {
+                    prop_assert_eq!(arena.address(first) % (PAGE_SIZE << align), 0);
+                    prop_assert!(taken.iter().all(|(f, n)| first + pages <= *f || f + n <= first));
+                    taken.push((first, pages));
+                }
+            }
+            for (first, pages) in taken.drain(..) {
+                prop_assert!(!arena.take_at(first, 1));
+                arena.give_back(first, pages);
+            }
+            prop_assert!(arena.take_at(0, 4096));
+        }
+    }
+}

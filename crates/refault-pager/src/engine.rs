@@ -1,0 +1,379 @@
+//! The policy over the pager's memory: accessed bits by drop-and-scan, victims as a batch.
+//!
+//! Everything here is under one lock, which is held for decisions only: a victim is marked as being evicted and put
+//! on a list; compressing and writing it happens after the lock is released ([`crate::evict`]).
+//!
+//! Accessed bits: a page counts as accessed if it has a page-table entry. Taking the bit drops the entry; the contents
+//! stay in the memfd, and the next touch brings the entry back without the pager (1.2 µs). Drops of one decision are
+//! collected and done together, because each costs a TLB shoot-down.
+//!
+//! Invariant: a page is in the policy if and only if its bit in `known` is set. What the fault path reports is only
+//! "look at this page": [`Engine::reconcile`] compares the state word with the bit, so reports may come late or twice.
+
+use std::time::Instant;
+
+use refault_core::memory::{Eviction, LookAround, Neighbourhood, References, Walk};
+use refault_core::policy::{Admission, GenerationSize, ReclaimRequest};
+use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Policy, Shadow};
+use refault_store::PAGE_SIZE;
+
+use crate::pagemap::PageMap;
+use crate::state::{PageWord, State};
+use crate::table::PageTable;
+
+/// Pages a page-table walk asks about at once: 2 MiB.
+const REGION_PAGES: u32 = 512;
+const WINDOW: u32 = 64;
+
+/// How the pager learns which pages were accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessSource {
+    /// Dropping page-table entries and scanning for those that came back.
+    DropAndScan,
+    /// Not at all: what is evicted and comes back is the only information.
+    RefaultOnly,
+}
+
+/// A policy without its type.
+pub(crate) trait Reclaimer: Send {
+    fn admit(&mut self, page: PageId, shadow: Option<Shadow>, memory: &mut PagedMemory);
+    fn freed(&mut self, page: PageId);
+    fn reclaim(&mut self, goal: u32, memory: &mut PagedMemory) -> u32;
+    fn grow(&mut self, pages: usize);
+    fn set_capacity(&mut self, pages: usize);
+    fn counters(&self) -> Counters;
+    fn generations(&self) -> Vec<GenerationSize>;
+    fn metadata_bytes(&self) -> usize;
+}
+
+pub(crate) struct Reclaiming<P>(pub(crate) P);
+
+impl<P: Policy + Send> Reclaimer for Reclaiming<P> {
+    fn admit(&mut self, page: PageId, shadow: Option<Shadow>, memory: &mut PagedMemory) {
+        let admission = Admission {
+            page_type: PageType::Anon,
+            lruvec: 0,
+            in_fault: true,
+            overwrites: false,
+            keeps_slot: false,
+            shadow,
+        };
+        self.0.admit(page, &admission, memory);
+    }
+    fn freed(&mut self, page: PageId) {
+        self.0.freed(page);
+    }
+    fn reclaim(&mut self, goal: u32, memory: &mut PagedMemory) -> u32 {
+        self.0.reclaim(&ReclaimRequest { target: 0, goal, incoming: None }, memory)
+    }
+    fn grow(&mut self, pages: usize) {
+        self.0.grow(pages);
+    }
+    fn set_capacity(&mut self, pages: usize) {
+        self.0.set_capacity(pages);
+    }
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+    fn generations(&self) -> Vec<GenerationSize> {
+        self.0.generations(0)
+    }
+    fn metadata_bytes(&self) -> usize {
+        self.0.metadata_bytes()
+    }
+}
+
+/// One bit a page.
+#[derive(Default)]
+struct PageSet(Vec<u64>);
+
+impl PageSet {
+    fn grow(&mut self, pages: usize) {
+        self.0.resize(pages.div_ceil(64), 0);
+    }
+    fn has(&self, page: PageId) -> bool {
+        self.0[page as usize / 64] >> (page % 64) & 1 != 0
+    }
+    fn insert(&mut self, page: PageId) {
+        self.0[page as usize / 64] |= 1 << (page % 64);
+    }
+    fn remove(&mut self, page: PageId) {
+        self.0[page as usize / 64] &= !(1 << (page % 64));
+    }
+}
+
+/// The pager's memory as a policy sees it.
+pub(crate) struct PagedMemory {
+    table: std::sync::Arc<PageTable>,
+    base: usize,
+    source: AccessSource,
+    pagemap: Option<PageMap>,
+    known: PageSet,
+    /// Pages whose entries are to be dropped, as bits and as a list.
+    dropping: PageSet,
+    drops: Vec<PageId>,
+    victims: Vec<PageId>,
+    pages: u32,
+    walked: bool,
+    start: Instant,
+    /// The store takes no more pages.
+    full: bool,
+}
+
+impl PagedMemory {
+    fn address(&self, page: PageId) -> usize {
+        self.base + page as usize * PAGE_SIZE
+    }
+
+    /// Calls `visit` for each page of a range that has a page-table entry that is not about to be dropped.
+    fn present(&self, first: PageId, end: PageId, mut visit: impl FnMut(PageId)) {
+        let Some(pagemap) = &self.pagemap else { return };
+        let scan = pagemap.scan(self.address(first), self.address(end), &mut |from, to| {
+            for address in (from..to).step_by(PAGE_SIZE) {
+                let page = ((address - self.base) / PAGE_SIZE) as PageId;
+                if !self.dropping.has(page) {
+                    visit(page);
+                }
+            }
+        });
+        // A scan that fails in the middle has reported what it saw; the rest counts as not accessed.
+        drop(scan);
+    }
+
+    fn drop_later(&mut self, page: PageId) {
+        self.dropping.insert(page);
+        self.drops.push(page);
+        if self.drops.len() == self.drops.capacity() {
+            self.flush_drops();
+        }
+    }
+
+    /// Drops the collected entries, neighbours together.
+    fn flush_drops(&mut self) {
+        let mut drops = std::mem::take(&mut self.drops);
+        drops.sort_unstable();
+        for_runs(&drops, |first, pages| {
+            let start = self.address(first) as *mut _;
+            // SAFETY: the range lies in the arena's shared mapping, where dropping entries changes no contents.
+            let _ =
+                unsafe { rustix::mm::madvise(start, pages as usize * PAGE_SIZE, rustix::mm::Advice::LinuxDontNeed) };
+        });
+        for page in &drops {
+            self.dropping.remove(*page);
+        }
+        drops.clear();
+        self.drops = drops;
+    }
+}
+
+impl Memory for PagedMemory {
+    fn take_references(&mut self, page: PageId) -> References {
+        let mut young = false;
+        self.present(page, page + 1, |_| young = true);
+        if young {
+            self.drop_later(page);
+        }
+        References { mappings: u32::from(young), executable: false, locked: false }
+    }
+
+    fn is_mapped(&self, _page: PageId) -> bool {
+        self.source == AccessSource::DropAndScan
+    }
+
+    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
+        let word = self.table.word(page);
+        let seen = word.load();
+        // A page that is equal to its slot needs no room in the store.
+        if self.full && !seen.kept() {
+            return Eviction::Refused;
+        }
+        if seen.state() != State::Resident || seen.pinned() || !word.begin(seen, State::Evicting) {
+            // Discarded or pinned meanwhile: the report about it is on its way.
+            return Eviction::Kept;
+        }
+        self.table.set_shadow(page, shadow);
+        self.known.remove(page);
+        self.victims.push(page);
+        Eviction::Freed { pages_written: u32::from(!seen.kept()) }
+    }
+
+    fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
+        self.pagemap.as_ref()?;
+        let region = page / REGION_PAGES;
+        let start = (region * REGION_PAGES).max(page.saturating_sub(WINDOW / 2));
+        let end = (start + WINDOW).min((region + 1) * REGION_PAGES).min(self.pages);
+        let start = start.min(end.saturating_sub(WINDOW).max(region * REGION_PAGES));
+        let mut found = [0; WINDOW as usize];
+        let mut count = 0;
+        self.present(start, end, |neighbour| {
+            if neighbour != page && self.known.has(neighbour) {
+                found[count] = neighbour;
+                count += 1;
+            }
+        });
+        let mut young = 1;
+        for &neighbour in &found[..count] {
+            if visitor.eligible(neighbour) {
+                self.drop_later(neighbour);
+                visitor.young(neighbour);
+                young += 1;
+            }
+        }
+        Some(Neighbourhood { region: u64::from(region), entries: end - start, young })
+    }
+
+    fn walk<V: Walk>(&mut self, _lruvec: LruvecId, visitor: &mut V) -> bool {
+        if self.pagemap.is_none() {
+            return false;
+        }
+        let forced = !std::mem::replace(&mut self.walked, true);
+        for region in 0..self.pages.div_ceil(REGION_PAGES) {
+            let first = region * REGION_PAGES;
+            let end = (first + REGION_PAGES).min(self.pages);
+            if self.known.0[first as usize / 64..(end as usize).div_ceil(64)].iter().all(|word| *word == 0)
+                || !visitor.enters(u64::from(region), None, forced)
+            {
+                continue;
+            }
+            let mut found = [0; REGION_PAGES as usize];
+            let mut count = 0;
+            self.present(first, end, |page| {
+                if self.known.has(page) {
+                    found[count] = page;
+                    count += 1;
+                }
+            });
+            let mut young = 0;
+            for &page in &found[..count] {
+                if visitor.eligible(page) {
+                    self.drop_later(page);
+                    visitor.young(page);
+                    young += 1;
+                }
+            }
+            visitor.leaves(u64::from(region), end - first, young);
+        }
+        self.flush_drops();
+        true
+    }
+
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        if self.full { 0 } else { u64::from(u32::MAX) }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+}
+
+/// The policy and its memory.
+pub(crate) struct Engine {
+    reclaimer: Box<dyn Reclaimer>,
+    memory: PagedMemory,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        reclaimer: Box<dyn Reclaimer>,
+        table: std::sync::Arc<PageTable>,
+        base: usize,
+        wanted: AccessSource,
+    ) -> Engine {
+        let pagemap = if wanted == AccessSource::DropAndScan { PageMap::open().ok() } else { None };
+        let source = if pagemap.is_some() { AccessSource::DropAndScan } else { AccessSource::RefaultOnly };
+        let memory = PagedMemory {
+            table,
+            base,
+            source,
+            pagemap,
+            known: PageSet::default(),
+            dropping: PageSet::default(),
+            drops: Vec::with_capacity(4096),
+            victims: Vec::with_capacity(4096),
+            pages: 0,
+            walked: false,
+            start: Instant::now(),
+            full: false,
+        };
+        Engine { reclaimer, memory }
+    }
+
+    pub(crate) fn source(&self) -> AccessSource {
+        self.memory.source
+    }
+
+    /// The page map of the parent describes the parent: open the child's.
+    pub(crate) fn reopen_after_fork(&mut self) {
+        if self.memory.pagemap.is_some() {
+            self.memory.pagemap = PageMap::open().ok();
+        }
+    }
+
+    /// Makes room in all tables for page ids below `pages`. Allocates; never called on the fault path.
+    pub(crate) fn grow(&mut self, pages: u32) {
+        if pages <= self.memory.pages {
+            return;
+        }
+        // In steps, so that a heap that grows page by page does not copy the tables each time.
+        let pages = pages.next_multiple_of(1 << 14);
+        self.reclaimer.grow(pages as usize);
+        self.memory.known.grow(pages as usize);
+        self.memory.dropping.grow(pages as usize);
+        self.memory.pages = pages;
+    }
+
+    pub(crate) fn set_capacity(&mut self, pages: usize) {
+        self.reclaimer.set_capacity(pages);
+    }
+
+    /// Brings the policy up to date with a page that changed.
+    pub(crate) fn reconcile(&mut self, page: PageId) {
+        let word: &PageWord = self.memory.table.word(page);
+        let seen = word.load();
+        let belongs = seen.state() == State::Resident && !seen.pinned();
+        let known = self.memory.known.has(page);
+        if belongs && !known {
+            self.memory.known.insert(page);
+            let shadow = self.memory.table.take_shadow(page);
+            self.reclaimer.admit(page, shadow, &mut self.memory);
+        } else if !belongs && known {
+            self.memory.known.remove(page);
+            self.reclaimer.freed(page);
+        }
+    }
+
+    /// Chooses some `goal` victims, marks them as being evicted and moves them to `victims`.
+    pub(crate) fn choose(&mut self, goal: u32, full: bool, victims: &mut Vec<PageId>) {
+        self.memory.full = full;
+        self.reclaimer.reclaim(goal, &mut self.memory);
+        self.memory.flush_drops();
+        victims.append(&mut self.memory.victims);
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.reclaimer.counters()
+    }
+
+    pub(crate) fn generations(&self) -> Vec<GenerationSize> {
+        self.reclaimer.generations()
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.memory.now()
+    }
+
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        self.reclaimer.metadata_bytes() + (self.memory.known.0.len() + self.memory.dropping.0.len()) * 8
+    }
+}
+
+/// Calls `run` with the first page and the length of each run of neighbours in a sorted list.
+pub(crate) fn for_runs(pages: &[PageId], mut run: impl FnMut(PageId, u32)) {
+    let mut start = 0;
+    for end in 1..=pages.len() {
+        if end == pages.len() || pages[end] != pages[end - 1] + 1 {
+            run(pages[start], (end - start) as u32);
+            start = end;
+        }
+    }
+}

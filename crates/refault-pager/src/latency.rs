@@ -1,0 +1,89 @@
+//! A histogram of durations that can be counted into from a fault: atomics only, nothing is allocated.
+//!
+//! Buckets are logarithmic with eight steps an octave, so a quantile is exact to 12.5 %.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const STEPS: usize = 8;
+const BUCKETS: usize = 40 * STEPS;
+
+/// Counts by duration.
+pub struct Latencies([AtomicU64; BUCKETS], AtomicU64);
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        Latencies(std::array::from_fn(|_| AtomicU64::new(0)), AtomicU64::new(0))
+    }
+}
+
+impl Latencies {
+    /// Counts one.
+    pub fn record(&self, duration: Duration) {
+        let nanos = duration.as_nanos().min(1 << 40) as u64;
+        self.0[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
+        self.1.fetch_max(nanos, Ordering::Relaxed);
+    }
+
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The duration that a share `quantile` (0..=1) of all does not exceed, in nanoseconds; 0 if there is none.
+    pub fn quantile(&self, quantile: f64) -> u64 {
+        let total = self.count();
+        if total == 0 {
+            return 0;
+        }
+        let wanted = ((total as f64 * quantile).ceil() as u64).clamp(1, total);
+        let mut seen = 0;
+        for (index, count) in self.0.iter().enumerate() {
+            seen += count.load(Ordering::Relaxed);
+            if seen >= wanted {
+                return upper_bound(index).min(self.maximum());
+            }
+        }
+        self.maximum()
+    }
+
+    /// The longest, in nanoseconds.
+    pub fn maximum(&self) -> u64 {
+        self.1.load(Ordering::Relaxed)
+    }
+}
+
+fn bucket(nanos: u64) -> usize {
+    if nanos < STEPS as u64 {
+        return nanos as usize;
+    }
+    let octave = nanos.ilog2() as usize - 3;
+    (octave * STEPS + STEPS + ((nanos >> octave) as usize - STEPS)).min(BUCKETS - 1)
+}
+
+fn upper_bound(bucket: usize) -> u64 {
+    if bucket < STEPS {
+        return bucket as u64;
+    }
+    let (octave, step) = (bucket / STEPS - 1, bucket % STEPS);
+    (((STEPS + step + 1) as u64) << octave) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn quantiles_are_right_to_an_eighth(mut nanos in proptest::collection::vec(0u64..1 << 36, 1..300), quantile in 0.0f64..=1.0) {
+            let latencies = Latencies::default();
+            nanos.iter().for_each(|n| latencies.record(Duration::from_nanos(*n)));
+            nanos.sort_unstable();
+            let exact = nanos[((nanos.len() as f64 * quantile).ceil() as usize).clamp(1, nanos.len()) - 1];
+            let found = latencies.quantile(quantile);
+            prop_assert!(found >= exact && found <= exact + exact / 8 + 1, "{found} for {exact}");
+            prop_assert_eq!(latencies.maximum(), *nanos.last().expect("not empty"));
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! The pager: an arena, its page table, a policy, a store, a budget, and the threads that serve them.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use refault_core::PageId;
+use refault_store::codec::Codec;
+use refault_store::{PAGE_SIZE, Slot, Store, StoreError, TieredStore, TieredStoreOptions};
+
+use crate::arena::Arena;
+use crate::budget::Budget;
+use crate::engine::{AccessSource, Engine};
+use crate::latency::Latencies;
+use crate::probe::Capabilities;
+use crate::ranges::Ranges;
+use crate::state::PageWord;
+use crate::table::PageTable;
+use crate::threads;
+use crate::uffd::{Uffd, feature};
+use crate::worker::Worker;
+
+/// Who resolves faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultMode {
+    /// Threads of the pager. Right for memory that system calls touch too. Some 10 µs a fault where the handler runs on
+    /// the processor of the faulting thread.
+    Handler {
+        /// Threads, at least 1.
+        threads: usize,
+    },
+    /// The faulting thread, in a SIGBUS handler: some 5 µs a fault. A system call that touches a page which is not
+    /// resident fails with EFAULT, so this is for callers who know their system calls.
+    InThread,
+}
+
+/// What happens when nothing can be evicted because the store is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFull {
+    /// The budget is exceeded, which is counted and said once.
+    Grow,
+    /// The faulting thread waits until memory is discarded.
+    Block,
+    /// The program ends with a message.
+    End,
+}
+
+/// How a pager is made.
+#[derive(Clone, Debug)]
+pub struct PagerOptions {
+    /// Name of the policy, one of [`crate::POLICIES`].
+    pub policy: String,
+    /// The stores.
+    pub store: TieredStoreOptions,
+    /// Bytes of addresses that regions can be cut from.
+    pub address_space: u64,
+    /// Who resolves faults.
+    pub fault_mode: FaultMode,
+    /// How accesses are found out.
+    pub access_source: AccessSource,
+    /// What happens when the store is full.
+    pub on_full: OnFull,
+    /// Pages that came back by a read keep their slot, so that they need not be written again. `None`: only those in the
+    /// file, whose writes are dear.
+    pub keep_clean: Option<bool>,
+}
+
+impl Default for PagerOptions {
+    fn default() -> PagerOptions {
+        PagerOptions {
+            policy: crate::POLICIES[0].to_owned(),
+            store: TieredStoreOptions { pool_limit: 16 << 30, codec: Codec::Lz4, file: None },
+            address_space: 64 << 30,
+            fault_mode: FaultMode::Handler { threads: 1 },
+            access_source: AccessSource::DropAndScan,
+            on_full: OnFull::Grow,
+            keep_clean: None,
+        }
+    }
+}
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PagerError {
+    /// The kernel refuses userfaultfd to this process.
+    #[error(
+        "userfaultfd is not permitted here ({0}): run as root or with CAP_SYS_PTRACE, or set vm.unprivileged_userfaultfd=1, or give this user access to /dev/userfaultfd"
+    )]
+    NotPermitted(io::Error),
+    /// The kernel is too old or was built without something.
+    #[error("this kernel's userfaultfd lacks {0}; Linux 5.19 or later is needed")]
+    MissingFeature(&'static str),
+    /// No such policy.
+    #[error("{0}: no policy of that name can decide over live memory; there are {1}")]
+    UnknownPolicy(String, String),
+    /// The budget already has a pager.
+    #[error("this budget already belongs to a pager: make a child of it")]
+    BudgetTaken,
+    /// The arena has no run of addresses of this length.
+    #[error("no {0} bytes of addresses are left in the pager's arena")]
+    NoAddresses(u64),
+    /// Resizing, pinning or prefetching could not be completed.
+    #[error("{resident} bytes are resident and cannot be evicted, {wanted} are allowed: {why}")]
+    StillResident {
+        /// Bytes that stayed.
+        resident: u64,
+        /// Bytes wanted at most.
+        wanted: u64,
+        /// What stands in the way.
+        why: &'static str,
+    },
+    /// A file could not be used.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A page's contents were lost.
+    #[error("page at {address:#x}: {error}")]
+    Lost {
+        /// Where the page is.
+        address: usize,
+        /// What the store said.
+        error: StoreError,
+    },
+    /// Another system call failed.
+    #[error("{0}: {1}")]
+    System(&'static str, io::Error),
+}
+
+/// Counts of what the pager itself did. Pages unless said otherwise.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) fills: AtomicU64,
+    pub(crate) zero_fills: AtomicU64,
+    pub(crate) prefetched: AtomicU64,
+    pub(crate) protect_faults: AtomicU64,
+    pub(crate) stored: AtomicU64,
+    pub(crate) clean_evictions: AtomicU64,
+    pub(crate) direct_reclaims: AtomicU64,
+    pub(crate) limit_overruns: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) discarded: AtomicU64,
+    pub(crate) lost: AtomicU64,
+}
+
+/// Reports wait here until somebody holds the engine.
+const REPORTS: usize = 1 << 14;
+
+/// Victims a round of background eviction asks for.
+pub(crate) const RECLAIM_GOAL: u32 = 128;
+
+/// A full store is asked again after this many slots were released …
+const FULL_RELEASES: u32 = 64;
+/// … or after this many milliseconds.
+const FULL_RETRY_MS: u64 = 50;
+
+pub(crate) struct Inner {
+    pub(crate) arena: Arena,
+    pub(crate) table: Arc<PageTable>,
+    pub(crate) uffd: Uffd,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store_description: String,
+    pub(crate) budget: Budget,
+    pub(crate) options: PagerOptions,
+    pub(crate) ranges: Ranges,
+    engine: Mutex<Engine>,
+    reports: Mutex<Vec<PageId>>,
+    /// Held for reading while pages change, for writing around a fork.
+    gate: RwLock<()>,
+    pub(crate) counts: Counts,
+    pub(crate) fault_latency: Latencies,
+    oldest_birth: AtomicU64,
+    /// The store refused pages; cleared when some space is released.
+    full: AtomicBool,
+    /// Slots to be released before the store is asked again, and the time (pager's clock) from which it is asked anyway.
+    full_releases: AtomicU32,
+    full_retry: AtomicU64,
+    start: Instant,
+    full_said: AtomicBool,
+    pub(crate) stopping: AtomicBool,
+    /// Futex: 1 while the evictor has work.
+    pub(crate) evictor_signal: AtomicU32,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Serves regions. Clones are the same pager; it lives as long as its regions.
+#[derive(Clone)]
+pub struct Pager(pub(crate) Arc<Shared>);
+
+/// Owns the threads: they hold only [`Inner`], so the last handle can stop them.
+pub(crate) struct Shared(pub(crate) Arc<Inner>);
+
+impl Pager {
+    /// Makes a pager at a budget, with the store of the options.
+    pub fn new(budget: Budget, options: PagerOptions) -> Result<Pager, PagerError> {
+        let store = TieredStore::new(&options.store).map_err(|error| PagerError::System("making the store", error))?;
+        let description = store.describe();
+        Pager::with_store(budget, options, Arc::new(store), description)
+    }
+
+    /// Makes a pager over a given store.
+    pub fn with_store(
+        budget: Budget,
+        options: PagerOptions,
+        store: Arc<dyn Store>,
+        store_description: String,
+    ) -> Result<Pager, PagerError> {
+        let reclaimer = crate::policies::by_name(&options.policy)
+            .ok_or_else(|| PagerError::UnknownPolicy(options.policy.clone(), crate::POLICIES.join(", ")))?;
+        let uffd = open(&options)?;
+        let pages = (options.address_space / PAGE_SIZE as u64).clamp(512, u64::from(u32::MAX - 1)) as u32;
+        let system = |what| move |error| PagerError::System(what, error);
+        let arena = Arena::new(pages).map_err(system("reserving addresses"))?;
+        let table = Arc::new(PageTable::new(pages).map_err(system("reserving the page table"))?);
+        uffd.register(arena.base(), arena.len()).map_err(system("registering with userfaultfd"))?;
+        let mut engine = Engine::new(reclaimer, table.clone(), arena.base(), options.access_source);
+        engine.set_capacity(budget.maximum_pages().min(u64::from(u32::MAX)) as usize);
+        let inner = Arc::new(Inner {
+            arena,
+            table,
+            uffd,
+            store,
+            store_description,
+            budget,
+            options,
+            ranges: Ranges::default(),
+            engine: Mutex::new(engine),
+            reports: Mutex::new(Vec::with_capacity(REPORTS)),
+            gate: RwLock::new(()),
+            counts: Counts::default(),
+            fault_latency: Latencies::default(),
+            oldest_birth: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+            full_releases: AtomicU32::new(0),
+            full_retry: AtomicU64::new(0),
+            start: Instant::now(),
+            full_said: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            evictor_signal: AtomicU32::new(0),
+            threads: Mutex::new(Vec::new()),
+        });
+        if !inner.budget.attach(&inner) {
+            return Err(PagerError::BudgetTaken);
+        }
+        threads::start(&inner).map_err(system("starting threads"))?;
+        Ok(Pager(Arc::new(Shared(inner))))
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0.0
+    }
+
+    /// The budget that bounds this pager.
+    pub fn budget(&self) -> &Budget {
+        &self.inner().budget
+    }
+
+    /// Changes the budget's maximum while programs run, and returns when it is true: at most `bytes` are resident.
+    /// The error says what stayed if that is not reached in `patience`.
+    pub fn resize(&self, bytes: u64, patience: Duration) -> Result<(), PagerError> {
+        let inner = self.inner();
+        inner.budget.set_maximum_pages(bytes / PAGE_SIZE as u64);
+        inner.engine().set_capacity((bytes / PAGE_SIZE as u64).min(u64::from(u32::MAX)) as usize);
+        let start = Instant::now();
+        let mut worker = Worker::new();
+        loop {
+            let excess = inner.budget.used_pages().saturating_sub(inner.budget.maximum_pages());
+            if excess == 0 {
+                return Ok(());
+            }
+            let freed = {
+                let _gate = inner.enter();
+                match inner.budget.victim() {
+                    Some(victim) => victim.reclaim(excess.min(u64::from(RECLAIM_GOAL)) as u32, &mut worker),
+                    None => 0,
+                }
+            };
+            if start.elapsed() > patience {
+                return Err(PagerError::StillResident {
+                    resident: inner.budget.used_bytes(),
+                    wanted: bytes,
+                    why: if inner.is_full() { "the store is full" } else { "pinned, or in use faster than evicted" },
+                });
+            }
+            if freed == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// How accesses are found out here.
+    pub fn access_source(&self) -> AccessSource {
+        self.inner().engine().source()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        threads::stop(&self.0);
+    }
+}
+
+impl Inner {
+    pub(crate) fn word(&self, page: PageId) -> &PageWord {
+        self.table.word(page)
+    }
+
+    pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().expect("invariant: a panic of a policy ends the program")
+    }
+
+    /// Taken before pages change state, so that a fork can wait for all changes to be whole.
+    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().expect("invariant: nothing panics under the gate")
+    }
+
+    /// Waits until no page is in an owned state and keeps it so: around a fork.
+    pub(crate) fn freeze(&self) -> std::sync::RwLockWriteGuard<'_, ()> {
+        self.gate.write().expect("invariant: nothing panics under the gate")
+    }
+
+    /// Background eviction starts when fewer pages than this are left, and ends at twice as many.
+    pub(crate) fn reserve(&self) -> i64 {
+        (self.budget.tightest().0.maximum_pages() / 128).clamp(1, 2048) as i64
+    }
+
+    /// Makes the budget carry `pages` more, evicting in this thread if the reserve is used up.
+    pub(crate) fn charge(&self, pages: u64, worker: &mut Worker) {
+        let mut fruitless = 0u32;
+        loop {
+            let over = match self.budget.try_charge(pages) {
+                Ok(()) => break,
+                Err(over) => over,
+            };
+            self.counts.direct_reclaims.fetch_add(1, Ordering::Relaxed);
+            let freed = over.victim().map_or(0, |victim| victim.reclaim(8, worker));
+            if freed > 0 {
+                fruitless = 0;
+                continue;
+            }
+            fruitless += 1;
+            if fruitless < 8 && !self.is_full() {
+                std::thread::yield_now();
+            } else if fruitless < 32 && !self.is_full() {
+                // Others are evicting: their pages will be free in a moment.
+                std::thread::sleep(Duration::from_micros(100));
+            } else {
+                match self.options.on_full {
+                    OnFull::Grow => {
+                        self.counts.limit_overruns.fetch_add(pages, Ordering::Relaxed);
+                        self.budget.charge_anyway(pages);
+                        break;
+                    }
+                    OnFull::Block => std::thread::sleep(Duration::from_millis(1)),
+                    OnFull::End => crate::report::end("the store is full and the budget is used up (on-full is `end`)"),
+                }
+            }
+        }
+        let (_, room) = self.budget.tightest();
+        if room < self.reserve() {
+            threads::wake_evictor(self);
+        }
+    }
+
+    /// Tells the policy, sooner or later, that a page changed.
+    pub(crate) fn report(&self, page: PageId) {
+        let full = {
+            let mut reports = self.reports.lock().expect("invariant: nothing panics under this lock");
+            reports.push(page);
+            reports.len() >= REPORTS
+        };
+        if full {
+            let mut engine = self.engine();
+            self.take_reports(&mut engine);
+        }
+    }
+
+    fn take_reports(&self, engine: &mut Engine) {
+        // In pieces, so that the fault path waits only for a copy and nothing is allocated.
+        loop {
+            let mut piece = [0; 256];
+            let count = {
+                let mut reports = self.reports.lock().expect("invariant: nothing panics under this lock");
+                let count = reports.len().min(piece.len());
+                piece[..count].copy_from_slice(&reports[..count]);
+                reports.drain(..count);
+                count
+            };
+            if count == 0 {
+                return;
+            }
+            for page in &piece[..count] {
+                engine.reconcile(*page);
+            }
+        }
+    }
+
+    /// Evicts some `goal` pages that the policy chooses; returns how many left memory.
+    pub(crate) fn reclaim(&self, goal: u32, worker: &mut Worker) -> u64 {
+        if self.is_full() {
+            if (self.start.elapsed().as_millis() as u64) < self.full_retry.load(Ordering::Relaxed) {
+                return 0;
+            }
+            self.full.store(false, Ordering::Relaxed);
+        }
+        let mut victims = std::mem::take(&mut worker.victims);
+        victims.clear();
+        {
+            let mut engine = self.engine();
+            self.take_reports(&mut engine);
+            engine.choose(goal, self.is_full(), &mut victims);
+            let birth = engine.generations().first().map_or(0, |oldest| oldest.birth);
+            self.oldest_birth.store(birth, Ordering::Relaxed);
+        }
+        victims.sort_unstable();
+        let freed = self.evict(&victims, worker);
+        worker.victims = victims;
+        freed
+    }
+
+    /// Nanoseconds since the oldest generation was created; 0 for policies without generations.
+    pub(crate) fn oldest_generation_age(&self) -> u64 {
+        match self.oldest_birth.load(Ordering::Relaxed) {
+            0 => 0,
+            birth => self.engine().now().saturating_sub(birth),
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_full(&self, error: StoreError) {
+        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        self.full.store(true, Ordering::Relaxed);
+        self.full_releases.store(FULL_RELEASES, Ordering::Relaxed);
+        self.full_retry.store(self.start.elapsed().as_millis() as u64 + FULL_RETRY_MS, Ordering::Relaxed);
+        if !self.full_said.swap(true, Ordering::Relaxed) {
+            crate::report::say(format_args!("{error}; nothing is evicted until space is released"));
+        }
+    }
+
+    pub(crate) fn release(&self, slot: u64) {
+        self.store.release(Slot::from_bits(slot));
+        if self.is_full() && self.full_releases.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.full.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+fn open(options: &PagerOptions) -> Result<Uffd, PagerError> {
+    let capabilities = Capabilities::probe();
+    let (offered, _) = match capabilities.userfaultfd {
+        Ok(offered) => offered,
+        Err(error) => return Err(PagerError::NotPermitted(error)),
+    };
+    let mut wanted = feature::PAGEFAULT_FLAG_WP | feature::MISSING_SHMEM | feature::WP_HUGETLBFS_SHMEM;
+    if options.fault_mode == FaultMode::InThread {
+        wanted |= feature::SIGBUS;
+    }
+    for (bit, name) in feature::NAMES {
+        if wanted & bit != 0 && offered & bit == 0 {
+            return Err(PagerError::MissingFeature(name));
+        }
+    }
+    wanted |= offered & (feature::POISON | feature::THREAD_ID);
+    Uffd::new(wanted).map_err(PagerError::NotPermitted)
+}

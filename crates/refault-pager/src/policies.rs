@@ -1,0 +1,28 @@
+//! The policies that can decide over live memory, by name.
+//!
+//! A program's accesses to its own memory are not reported one by one, so policies that must hear of every hit (LRU, ARC and
+//! the like) cannot run here; they are refused by name.
+
+use refault_core::Policy;
+use refault_core::classic::{Classic, ClassicParams};
+use refault_core::policy::HitReport;
+use refault_core::textbook::{Clock, Fifo, Sieve};
+
+use crate::engine::{Reclaimer, Reclaiming};
+
+/// The names that [`crate::PagerOptions::policy`] takes, the default first.
+pub const POLICIES: &[&str] = &["clock", "fifo", "sieve", "classic"];
+
+pub(crate) fn by_name(name: &str) -> Option<Box<dyn Reclaimer>> {
+    match name {
+        "fifo" => live(Fifo::default()),
+        "clock" => live(Clock::default()),
+        "sieve" => live(Sieve::default()),
+        "classic" => live(Classic::new(ClassicParams::default())),
+        _ => None,
+    }
+}
+
+fn live<P: Policy + Send + 'static>(policy: P) -> Option<Box<dyn Reclaimer>> {
+    (P::HITS != HitReport::EachAccess).then(|| Box::new(Reclaiming(policy)) as Box<dyn Reclaimer>)
+}

@@ -1,0 +1,323 @@
+//! Regions: plain memory that a pager keeps within its budget.
+
+use std::fs::File;
+use std::ops::{Deref, DerefMut, Range};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use refault_core::PageId;
+use refault_store::PAGE_SIZE;
+
+use crate::budget::Budget;
+use crate::pager::{Inner, Pager, PagerError, PagerOptions};
+use crate::state::State;
+use crate::threads::RESERVED_PAGES;
+use crate::worker::{BATCH, Worker};
+
+/// How a range will be accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Unknown: sequences are detected.
+    Normal,
+    /// From beginning to end: successors come along at once.
+    Sequential,
+    /// Without order: nothing comes along.
+    Random,
+}
+
+/// A range of memory under a pager. Dereferences to bytes; the address never changes.
+pub struct Region {
+    pager: Pager,
+    first: PageId,
+    pages: u32,
+    bytes: usize,
+}
+
+impl Pager {
+    /// A region of zeros. `bytes` is rounded up to pages for the budget, not for the slice.
+    pub fn region(&self, bytes: usize) -> Result<Region, PagerError> {
+        let pages = u32::try_from(bytes.div_ceil(PAGE_SIZE)).map_err(|_| PagerError::NoAddresses(bytes as u64))?.max(1);
+        let first = self.inner().allocate(pages, PAGE_SIZE).ok_or(PagerError::NoAddresses(bytes as u64))?;
+        Ok(Region { pager: self.clone(), first, pages, bytes })
+    }
+
+    /// A region with the contents of a file, read when they are touched. Writes stay in the region until
+    /// [`Region::sync`].
+    pub fn file_region(&self, path: &Path) -> Result<Region, PagerError> {
+        let failed = |error| PagerError::File { path: path.to_owned(), error };
+        let file = File::options().read(true).write(true).open(path).or_else(|_| File::open(path)).map_err(failed)?;
+        let bytes = file.metadata().map_err(failed)?.len();
+        let region = self.region(usize::try_from(bytes).map_err(|_| PagerError::NoAddresses(bytes))?)?;
+        self.inner().ranges.set_file(region.first, region.pages, file);
+        Ok(region)
+    }
+}
+
+impl Region {
+    /// A region of zeros with a pager of its own that keeps `budget` bytes resident.
+    pub fn anonymous(bytes: usize, budget: u64) -> Result<Region, PagerError> {
+        Pager::new(Budget::new(budget), PagerOptions::default())?.region(bytes)
+    }
+
+    /// A region with a file's contents and a pager of its own that keeps `budget` bytes resident.
+    pub fn file(path: &Path, budget: u64) -> Result<Region, PagerError> {
+        Pager::new(Budget::new(budget), PagerOptions::default())?.file_region(path)
+    }
+
+    /// The pager behind the region.
+    pub fn pager(&self) -> &Pager {
+        &self.pager
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        self.pager.inner()
+    }
+
+    /// The pages that touch a range of bytes.
+    fn pages_of(&self, range: &Range<usize>) -> (PageId, u32) {
+        let end = range.end.min(self.bytes).div_ceil(PAGE_SIZE) as u32;
+        let start = (range.start / PAGE_SIZE).min(end as usize) as u32;
+        (self.first + start, end - start)
+    }
+
+    /// Forgets the contents of all pages that lie wholly in a range of bytes: they read as zeros (or as the file) again and take
+    /// no space. Needs the region exclusively, because somebody else's reference would see the change.
+    pub fn discard(&mut self, range: Range<usize>) {
+        let start = range.start.div_ceil(PAGE_SIZE) as u32;
+        let end = if range.end >= self.bytes { self.pages } else { (range.end / PAGE_SIZE) as u32 };
+        if start < end {
+            self.inner().discard(self.first + start, end - start);
+        }
+    }
+
+    /// Brings a range in as far as the budget has room. Returns the bytes that are resident afterwards.
+    pub fn prefetch(&self, range: Range<usize>) -> usize {
+        let (first, pages) = self.pages_of(&range);
+        self.inner().prefetch(first, pages) as usize * PAGE_SIZE
+    }
+
+    /// Brings a range in and keeps it until [`Region::unpin`]. Pinned pages count against the budget. Fails, with nothing
+    /// pinned, if they would not fit.
+    pub fn pin(&self, range: Range<usize>) -> Result<(), PagerError> {
+        let (first, pages) = self.pages_of(&range);
+        self.inner().pin(first, pages)
+    }
+
+    /// Ends that.
+    pub fn unpin(&self, range: Range<usize>) {
+        let (first, pages) = self.pages_of(&range);
+        self.inner().unpin(first, pages);
+    }
+
+    /// Says how the region will be accessed.
+    pub fn hint(&self, hint: Hint) {
+        self.inner().ranges.set_hint(self.first, self.pages, hint);
+    }
+
+    /// Evicts what is resident of a range, however hot. Returns the bytes that left memory.
+    pub fn evict(&self, range: Range<usize>) -> usize {
+        let (first, pages) = self.pages_of(&range);
+        self.inner().evict_range(first, pages) as usize * PAGE_SIZE
+    }
+
+    /// Writes the region to its file and waits for the disk. Without a file nothing happens.
+    pub fn sync(&self, path: &Path) -> Result<(), PagerError> {
+        let failed = |error| PagerError::File { path: path.to_owned(), error };
+        let file = File::options().write(true).open(path).map_err(failed)?;
+        file.write_all_at(self, 0).and_then(|()| file.sync_data()).map_err(failed)
+    }
+}
+
+impl Deref for Region {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let start = self.inner().arena.address(self.first) as *const u8;
+        // SAFETY: the run of pages belongs to this region and is mapped as long as its pager lives; its bytes change only
+        // through `deref_mut` and `discard`, which need the region exclusively.
+        unsafe { std::slice::from_raw_parts(start, self.bytes) }
+    }
+}
+
+impl DerefMut for Region {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let start = self.inner().arena.address(self.first) as *mut u8;
+        // SAFETY: as in `deref`, exclusively.
+        unsafe { std::slice::from_raw_parts_mut(start, self.bytes) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.inner().free(self.first, self.pages);
+    }
+}
+
+impl Inner {
+    /// Takes a run of fresh pages.
+    pub(crate) fn allocate(&self, pages: u32, align: usize) -> Option<PageId> {
+        let first = self.arena.take(pages, align)?;
+        if first + pages > self.arena.pages() - RESERVED_PAGES {
+            self.arena.give_back(first, pages);
+            return None;
+        }
+        self.engine().grow(first + pages);
+        Some(first)
+    }
+
+    /// Discards a run of pages and gives its addresses back.
+    pub(crate) fn free(&self, first: PageId, pages: u32) {
+        self.ranges.forget(first, pages);
+        self.unpin(first, pages);
+        self.discard(first, pages);
+        self.arena.give_back(first, pages);
+    }
+
+    /// Makes pages fresh, whatever they were.
+    pub(crate) fn discard(&self, first: PageId, pages: u32) {
+        let _gate = self.enter();
+        let mut page = first;
+        let end = first + pages;
+        while page < end {
+            // Runs of resident pages are punched together.
+            let run = page;
+            while page < end && page - run < 512 {
+                let seen = self.word(page).load();
+                if seen.state() != State::Resident || !self.word(page).begin(seen, State::Moving) {
+                    break;
+                }
+                self.give_up_slot(seen);
+                page += 1;
+            }
+            if page > run {
+                let (address, len) = (self.arena.address(run), (page - run) as usize * PAGE_SIZE);
+                if let Err(error) = self.arena.punch(run, page - run) {
+                    crate::report::end_with(format_args!("freeing discarded pages failed: {error}"));
+                }
+                let _ = self.uffd.unprotect(address, len);
+                self.budget.uncharge(u64::from(page - run));
+                self.counts.discarded.fetch_add(u64::from(page - run), Ordering::Relaxed);
+                for page in run..page {
+                    if self.word(page).finish(State::Fresh, 0, false) {
+                        let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
+                    }
+                    self.report(page);
+                }
+                continue;
+            }
+            let seen = self.word(page).load();
+            match seen.state() {
+                State::Fresh => page += 1,
+                State::Stored => {
+                    if self.word(page).begin(seen, State::Moving) {
+                        self.release(seen.slot());
+                        self.counts.discarded.fetch_add(1, Ordering::Relaxed);
+                        if self.word(page).finish(State::Fresh, 0, false) {
+                            let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
+                        }
+                        page += 1;
+                    }
+                }
+                State::Lost => {
+                    if self.word(page).begin(seen, State::Moving) {
+                        // Dropping the entry takes the poison away.
+                        self.arena.drop_entries(page, 1);
+                        let _ = self.word(page).finish(State::Fresh, 0, false);
+                        page += 1;
+                    }
+                }
+                State::Resident => {}
+                State::Filling | State::Evicting | State::Moving => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Brings a run in as far as the budget has room; returns the resident pages of the run.
+    pub(crate) fn prefetch(&self, first: PageId, pages: u32) -> u32 {
+        let mut worker = Worker::new();
+        let mut resident = 0;
+        let mut page = first;
+        while page < first + pages {
+            let _gate = self.enter();
+            if self.word(page).load().state() == State::Resident {
+                resident += 1;
+                page += 1;
+                continue;
+            }
+            if self.budget.tightest().1 <= 1 {
+                page += 1;
+                continue;
+            }
+            let filled = self.fill_following(page, (first + pages - page).min(BATCH as u32), &mut worker);
+            resident += filled;
+            page += filled.max(1);
+        }
+        resident
+    }
+
+    pub(crate) fn pin(&self, first: PageId, pages: u32) -> Result<(), PagerError> {
+        let wanted = u64::from(pages);
+        if wanted > self.budget.maximum_pages().saturating_sub(self.reserve() as u64) {
+            return Err(PagerError::StillResident {
+                resident: wanted * PAGE_SIZE as u64,
+                wanted: self.budget.maximum_bytes(),
+                why: "more is to be pinned than the budget allows",
+            });
+        }
+        let mut worker = Worker::new();
+        let mut streams = crate::fault::Streams::default();
+        for page in first..first + pages {
+            self.word(page).set_pinned(true);
+            loop {
+                let _gate = self.enter();
+                match self.word(page).load().state() {
+                    State::Resident => break,
+                    State::Lost => {
+                        self.unpin(first, page - first + 1);
+                        return Err(PagerError::Lost {
+                            address: self.arena.address(page),
+                            error: refault_store::StoreError::Checksum("store"),
+                        });
+                    }
+                    State::Fresh | State::Stored => self.fault(page, true, &mut worker, &mut streams),
+                    _ => std::thread::yield_now(),
+                }
+            }
+            self.report(page);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unpin(&self, first: PageId, pages: u32) {
+        for page in first..first + pages {
+            if self.word(page).load().pinned() {
+                self.word(page).set_pinned(false);
+                self.report(page);
+            }
+        }
+    }
+
+    /// Evicts what is resident and not pinned of a run; returns the pages that left memory.
+    pub(crate) fn evict_range(&self, first: PageId, pages: u32) -> u64 {
+        let mut worker = Worker::new();
+        let mut victims = Vec::with_capacity(BATCH);
+        let mut freed = 0;
+        let mut page = first;
+        while page < first + pages {
+            let _gate = self.enter();
+            victims.clear();
+            while page < first + pages && victims.len() < BATCH {
+                let seen = self.word(page).load();
+                if seen.state() == State::Resident && !seen.pinned() && self.word(page).begin(seen, State::Evicting) {
+                    victims.push(page);
+                }
+                page += 1;
+            }
+            freed += self.evict(&victims, &mut worker);
+            victims.iter().for_each(|page| self.report(*page));
+        }
+        freed
+    }
+}

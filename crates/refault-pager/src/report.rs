@@ -1,0 +1,146 @@
+//! What the pager says: counters for programs, lines for people.
+//!
+//! Lines go to standard error by one `write`, without allocating, because some are written while a fault waits.
+
+use std::fmt::{Arguments, Write};
+use std::sync::atomic::Ordering;
+
+use refault_core::Counters;
+use refault_core::policy::GenerationSize;
+use refault_store::{PAGE_SIZE, Usage};
+
+use crate::pager::Pager;
+use crate::table::PageTable;
+
+/// A pager's state at one moment. Counts are pages since the start unless said otherwise.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Bytes that may be resident.
+    pub budget_bytes: u64,
+    /// Bytes that are resident.
+    pub resident_bytes: u64,
+    /// What the stores hold and occupy.
+    pub store: Usage,
+    /// Bytes of bookkeeping: page table, shadows, policy.
+    pub metadata_bytes: u64,
+    /// Pages that ever belonged to a region.
+    pub managed_pages: u64,
+    /// The policy's counters, under their `/proc/vmstat` names, with the pager's swap I/O and major faults.
+    pub counters: Counters,
+    /// First touches, filled with zeros or from the region's file.
+    pub zero_fills: u64,
+    /// Pages brought in ahead of sequential faults.
+    pub prefetched: u64,
+    /// First writes to pages that were equal to their slot.
+    pub protect_faults: u64,
+    /// Pages evicted without a write, because they were equal to their slot.
+    pub clean_evictions: u64,
+    /// Times a fault had to evict because the reserve was used up.
+    pub direct_reclaims: u64,
+    /// Pages let in over the budget because nothing could be evicted.
+    pub limit_overruns: u64,
+    /// Times the store refused a page.
+    pub store_refusals: u64,
+    /// Pages discarded by the program.
+    pub discarded: u64,
+    /// Pages whose contents did not come back.
+    pub lost: u64,
+    /// Faults served.
+    pub faults: u64,
+    /// Median time from reading a fault's message to its resolution, nanoseconds. The wake-ups around it are not in it.
+    pub fault_p50_ns: u64,
+    /// 99th percentile of the same.
+    pub fault_p99_ns: u64,
+    /// Maximum of the same.
+    pub fault_max_ns: u64,
+    /// Generations, oldest first, empty for policies without.
+    pub generations: Vec<GenerationSize>,
+    /// The pager's clock, in the unit of the births of generations (nanoseconds).
+    pub now: u64,
+}
+
+impl Pager {
+    /// The state now. Allocates; takes the policy's lock for a moment.
+    pub fn report(&self) -> Report {
+        let inner = self.inner();
+        let (mut counters, generations, now, policy_bytes) = {
+            let engine = inner.engine();
+            (engine.counters(), engine.generations(), engine.now(), engine.metadata_bytes())
+        };
+        let counts = &inner.counts;
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        counters.pgmajfault += load(&counts.fills);
+        counters.pswpin += load(&counts.fills) + load(&counts.prefetched);
+        counters.pswpout += load(&counts.stored);
+        let managed_pages = u64::from(inner.arena.high());
+        Report {
+            budget_bytes: inner.budget.maximum_bytes(),
+            resident_bytes: inner.budget.used_bytes(),
+            store: inner.store.usage(),
+            metadata_bytes: policy_bytes as u64 + managed_pages * PageTable::BYTES_A_PAGE as u64,
+            managed_pages,
+            counters,
+            zero_fills: load(&counts.zero_fills),
+            prefetched: load(&counts.prefetched),
+            protect_faults: load(&counts.protect_faults),
+            clean_evictions: load(&counts.clean_evictions),
+            direct_reclaims: load(&counts.direct_reclaims),
+            limit_overruns: load(&counts.limit_overruns),
+            store_refusals: load(&counts.refused),
+            discarded: load(&counts.discarded),
+            lost: load(&counts.lost),
+            faults: inner.fault_latency.count(),
+            fault_p50_ns: inner.fault_latency.quantile(0.5),
+            fault_p99_ns: inner.fault_latency.quantile(0.99),
+            fault_max_ns: inner.fault_latency.maximum(),
+            generations,
+            now,
+        }
+    }
+
+    /// One line for people: the policy, how accesses are found out, the stores.
+    pub fn describe(&self) -> String {
+        let inner = self.inner();
+        format!(
+            "{} over {} MiB, accesses by {:?}, {:?}, {}",
+            inner.options.policy,
+            inner.budget.maximum_pages() * PAGE_SIZE as u64 >> 20,
+            self.access_source(),
+            inner.options.fault_mode,
+            inner.store_description
+        )
+    }
+}
+
+struct Line {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let take = text.len().min(self.bytes.len() - 1 - self.len);
+        self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
+        self.len += take;
+        Ok(())
+    }
+}
+
+/// Writes one line to standard error.
+pub(crate) fn say(message: Arguments<'_>) {
+    let mut line = Line { bytes: [0; 512], len: 0 };
+    let _ = write!(line, "refault: {message}");
+    line.bytes[line.len] = b'\n';
+    let _ = rustix::io::write(rustix::stdio::stderr(), &line.bytes[..line.len + 1]);
+}
+
+/// Says why and ends the program at once.
+pub(crate) fn end(message: &str) -> ! {
+    end_with(format_args!("{message}"))
+}
+
+/// Says why and ends the program at once.
+pub(crate) fn end_with(message: Arguments<'_>) -> ! {
+    say(message);
+    std::process::abort()
+}

@@ -1,0 +1,216 @@
+//! The pager's threads: handlers, which wait for faults, and the evictor, which keeps a reserve.
+//!
+//! All signals are blocked in them, because a program's signal handler could touch managed memory, and whoever serves
+//! faults must never fault. A panic in one of them ends the program with a message: a hang would be worse.
+//!
+//! A handler blocks in `read` rather than polling. The wake-up is cheap only where it happens on the processor of the
+//! faulting thread (10 µs instead of 75), so a single handler follows the thread that faults ([`Follower`]).
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use rustix::thread::futex;
+
+use crate::fault::Streams;
+use crate::pager::{FaultMode, Inner, RECLAIM_GOAL};
+use crate::uffd::Message;
+use crate::worker::Worker;
+
+/// Messages read at once.
+const MESSAGES: usize = 16;
+
+/// Starts all threads of a pager. Also in a child after a fork, where none of the parent's run.
+pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
+    let mut threads = inner.threads.lock().expect("invariant: nothing panics under this lock");
+    let signals = BlockedSignals::new();
+    let handlers = match inner.options.fault_mode {
+        FaultMode::Handler { threads } => threads.max(1),
+        FaultMode::InThread => {
+            crate::in_thread::register(inner);
+            0
+        }
+    };
+    for index in 0..handlers {
+        let inner = inner.clone();
+        let worker = Worker::new();
+        let body = move || end_on_panic(|| handle(&inner, index, handlers == 1, worker));
+        threads.push(std::thread::Builder::new().name("refault-handler".to_owned()).spawn(body)?);
+    }
+    let evictor = inner.clone();
+    let worker = Worker::new();
+    let body = move || end_on_panic(|| keep_reserve(&evictor, worker));
+    threads.push(std::thread::Builder::new().name("refault-evictor".to_owned()).spawn(body)?);
+    drop(signals);
+    Ok(())
+}
+
+/// Ends all threads and waits for them.
+pub(crate) fn stop(inner: &Arc<Inner>) {
+    inner.stopping.store(true, Ordering::SeqCst);
+    wake_evictor(inner);
+    let threads = std::mem::take(&mut *inner.threads.lock().expect("invariant: nothing panics under this lock"));
+    if let FaultMode::Handler { threads: handlers } = inner.options.fault_mode {
+        for index in 0..handlers.max(1) {
+            // A handler leaves its `read` only for a message, so it gets one: a fault on a page kept for that.
+            let page = inner.arena.pages() - 1 - index as u32;
+            // SAFETY: the last pages of the arena are never handed out; a handler that sees the stop maps this one.
+            unsafe { (inner.arena.address(page) as *const u8).read_volatile() };
+        }
+    } else {
+        crate::in_thread::unregister(inner);
+    }
+    for thread in threads {
+        let _ = thread.join();
+    }
+}
+
+fn handle(inner: &Inner, index: usize, alone: bool, mut worker: Worker) {
+    let _ = index;
+    let mut messages = [Message::EMPTY; MESSAGES];
+    let mut streams = Streams::default();
+    let mut follower = Follower::new(alone);
+    loop {
+        let count = match inner.uffd.read(&mut messages) {
+            Ok(count) => count,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => continue,
+            Err(error) => crate::report::end_with(format_args!("reading fault messages failed: {error}")),
+        };
+        for fault in messages[..count].iter().filter_map(Message::fault) {
+            let start = Instant::now();
+            let Some(page) = inner.arena.page_at(fault.address) else { continue };
+            if inner.stopping.load(Ordering::SeqCst) && page >= inner.arena.pages() - RESERVED_PAGES {
+                let _ = inner.uffd.zero(inner.arena.address(page), refault_store::PAGE_SIZE);
+                return;
+            }
+            {
+                let _gate = inner.enter();
+                inner.fault(page, fault.write, &mut worker, &mut streams);
+            }
+            inner.fault_latency.record(start.elapsed());
+            follower.saw(fault.thread);
+        }
+    }
+}
+
+/// Pages at the end of an arena that no region gets: one a handler, to end it with.
+pub(crate) const RESERVED_PAGES: u32 = 64;
+
+fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
+    while !inner.stopping.load(Ordering::SeqCst) {
+        let freed = {
+            let _gate = inner.enter();
+            let (budget, room) = inner.budget.tightest();
+            if room >= 2 * inner.reserve() {
+                None
+            } else {
+                Some(budget.victim().map_or(0, |victim| victim.reclaim(RECLAIM_GOAL, &mut worker)))
+            }
+        };
+        match freed {
+            Some(0) => std::thread::sleep(std::time::Duration::from_millis(10)),
+            Some(_) => {}
+            None => {
+                inner.evictor_signal.store(0, Ordering::SeqCst);
+                // Whoever charged between the look and the store is seen here; later ones find the signal down.
+                if inner.budget.tightest().1 >= inner.reserve() && !inner.stopping.load(Ordering::SeqCst) {
+                    let _ = futex::wait(&inner.evictor_signal, futex::Flags::PRIVATE, 0, None);
+                }
+            }
+        }
+    }
+}
+
+/// Lets the evictor work. Costs an atomic load while it already does.
+pub(crate) fn wake_evictor(inner: &Inner) {
+    if inner.evictor_signal.load(Ordering::SeqCst) == 0 && inner.evictor_signal.swap(1, Ordering::SeqCst) == 0 {
+        let _ = futex::wake(&inner.evictor_signal, futex::Flags::PRIVATE, 1);
+    }
+}
+
+/// Keeps a lone handler on the processor of the thread that faults most.
+struct Follower {
+    enabled: bool,
+    last: u32,
+    same: u32,
+    processor: usize,
+}
+
+/// Faults after which the processor is looked up again.
+const FOLLOW_EVERY: u32 = 256;
+
+impl Follower {
+    fn new(enabled: bool) -> Follower {
+        Follower { enabled, last: 0, same: 0, processor: usize::MAX }
+    }
+
+    fn saw(&mut self, thread: u32) {
+        if !self.enabled || thread == 0 {
+            return;
+        }
+        if thread != self.last {
+            self.last = thread;
+            self.same = 0;
+        }
+        if self.same % FOLLOW_EVERY == 8
+            && let Some(processor) = processor_of(thread)
+            && processor != self.processor
+        {
+            let mut set = rustix::thread::CpuSet::new();
+            set.set(processor);
+            if rustix::thread::sched_setaffinity(None, &set).is_ok() {
+                self.processor = processor;
+            }
+        }
+        self.same = self.same.wrapping_add(1);
+    }
+}
+
+/// The processor that a thread of this process last ran on: field 39 of its `stat`. Allocates nothing.
+fn processor_of(thread: u32) -> Option<usize> {
+    let mut path = [0u8; 64];
+    let len = {
+        use std::io::Write;
+        let mut cursor = &mut path[..];
+        write!(cursor, "/proc/self/task/{thread}/stat\0").ok()?;
+        64 - cursor.len()
+    };
+    let path = std::ffi::CStr::from_bytes_with_nul(&path[..len]).ok()?;
+    let fd =
+        rustix::fs::open(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let mut text = [0u8; 1024];
+    let len = rustix::io::read(fd.ok()?, &mut text).ok()?;
+    let after_name = text[..len].iter().rposition(|byte| *byte == b')')? + 2;
+    let field = text[after_name..len].split(|byte| *byte == b' ').nth(39 - 3)?;
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// Blocks all signals in this thread, and so in the threads it starts, until dropped.
+struct BlockedSignals(libc::sigset_t);
+
+impl BlockedSignals {
+    fn new() -> BlockedSignals {
+        // SAFETY: a signal set is plain bytes; both calls take pointers to live sets.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut old: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+            BlockedSignals(old)
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the set is the one that was in force before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}
+
+fn end_on_panic(body: impl FnOnce()) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
+        crate::report::end("a thread of the pager died; without it the program would hang");
+    }
+}

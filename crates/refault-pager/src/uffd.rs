@@ -1,0 +1,346 @@
+//! A thin userfaultfd: the descriptor, its messages and the ioctls that the pager uses.
+//!
+//! Structures and numbers are the kernel's user-space interface (`linux/userfaultfd.h`, userfaultfd(2)). Nothing here
+//! decides anything. Negative results inside the structures (`copy = -EAGAIN`) are turned into errors, never into lengths.
+//! Cost: one system call each.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `UFFD_FEATURE_*` bits.
+pub mod feature {
+    /// Write protection of any kind.
+    pub const PAGEFAULT_FLAG_WP: u64 = 1 << 0;
+    /// Missing faults on shared memory.
+    pub const MISSING_SHMEM: u64 = 1 << 5;
+    /// Faults become SIGBUS in the faulting thread.
+    pub const SIGBUS: u64 = 1 << 7;
+    /// Messages carry the thread.
+    pub const THREAD_ID: u64 = 1 << 8;
+    /// Write protection of shared memory.
+    pub const WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
+    /// `UFFDIO_POISON`.
+    pub const POISON: u64 = 1 << 14;
+    /// Write-protect faults resolved by the kernel.
+    pub const WP_ASYNC: u64 = 1 << 15;
+    /// `UFFDIO_MOVE`.
+    pub const MOVE: u64 = 1 << 16;
+    /// Their names, for reports.
+    pub const NAMES: [(u64, &str); 17] = [
+        (1 << 0, "write-protect"),
+        (1 << 1, "fork-event"),
+        (1 << 2, "remap-event"),
+        (1 << 3, "remove-event"),
+        (1 << 4, "missing-hugetlbfs"),
+        (1 << 5, "missing-shmem"),
+        (1 << 6, "unmap-event"),
+        (1 << 7, "sigbus"),
+        (1 << 8, "thread-id"),
+        (1 << 9, "minor-hugetlbfs"),
+        (1 << 10, "minor-shmem"),
+        (1 << 11, "exact-address"),
+        (1 << 12, "write-protect-shmem"),
+        (1 << 13, "write-protect-unpopulated"),
+        (1 << 14, "poison"),
+        (1 << 15, "write-protect-async"),
+        (1 << 16, "move"),
+    ];
+}
+
+const API: u64 = 0xaa;
+const REGISTER_MISSING: u64 = 1;
+const REGISTER_WP: u64 = 2;
+const COPY_MODE_WP: u64 = 2;
+const WRITEPROTECT_WP: u64 = 1;
+const WRITEPROTECT_DONTWAKE: u64 = 2;
+const EVENT_PAGEFAULT: u8 = 0x12;
+const FLAG_WRITE: u64 = 1;
+const FLAG_WP: u64 = 2;
+
+const fn iowr<T>(number: u64) -> u64 {
+    3 << 30 | (size_of::<T>() as u64) << 16 | 0xaa << 8 | number
+}
+const fn ior<T>(number: u64) -> u64 {
+    2 << 30 | (size_of::<T>() as u64) << 16 | 0xaa << 8 | number
+}
+
+#[repr(C)]
+struct ApiArguments {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Range {
+    start: u64,
+    len: u64,
+}
+#[repr(C)]
+struct Register {
+    range: Range,
+    mode: u64,
+    ioctls: u64,
+}
+#[repr(C)]
+struct Copy {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    copy: i64,
+}
+#[repr(C)]
+struct ZeroPage {
+    range: Range,
+    mode: u64,
+    zeropage: i64,
+}
+#[repr(C)]
+struct WriteProtect {
+    range: Range,
+    mode: u64,
+}
+#[repr(C)]
+struct Poison {
+    range: Range,
+    mode: u64,
+    updated: i64,
+}
+
+const UFFDIO_API: u64 = iowr::<ApiArguments>(0x3f);
+const UFFDIO_REGISTER: u64 = iowr::<Register>(0x00);
+const UFFDIO_UNREGISTER: u64 = ior::<Range>(0x01);
+const UFFDIO_WAKE: u64 = ior::<Range>(0x02);
+const UFFDIO_COPY: u64 = iowr::<Copy>(0x03);
+const UFFDIO_ZEROPAGE: u64 = iowr::<ZeroPage>(0x04);
+const UFFDIO_WRITEPROTECT: u64 = iowr::<WriteProtect>(0x06);
+const UFFDIO_POISON: u64 = iowr::<Poison>(0x08);
+/// `_IO(0xaa, 0)` on `/dev/userfaultfd`.
+const USERFAULTFD_IOC_NEW: u64 = 0xaa << 8;
+
+/// One message, as the kernel writes it: 32 bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    flags: u64,
+    address: u64,
+    thread: u32,
+    padding: u32,
+}
+
+impl Message {
+    /// An empty message, to read into.
+    pub const EMPTY: Message = Message { event: 0, reserved: [0; 7], flags: 0, address: 0, thread: 0, padding: 0 };
+
+    /// The fault, if the message is one.
+    pub fn fault(&self) -> Option<Fault> {
+        (self.event == EVENT_PAGEFAULT).then_some(Fault {
+            address: self.address as usize,
+            write: self.flags & FLAG_WRITE != 0,
+            write_protected: self.flags & FLAG_WP != 0,
+            thread: self.thread,
+        })
+    }
+}
+
+/// A fault that waits to be resolved.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// Address, rounded down to its page.
+    pub address: usize,
+    /// The access was a write.
+    pub write: bool,
+    /// The page is there but write-protected.
+    pub write_protected: bool,
+    /// The faulting thread, where the kernel tells.
+    pub thread: u32,
+}
+
+/// How the descriptor was obtained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The system call, with the right to handle faults of the kernel too.
+    SystemCall,
+    /// `/dev/userfaultfd`.
+    Device,
+}
+
+/// An open userfaultfd.
+pub struct Uffd {
+    fd: OwnedFd,
+    features: u64,
+    access: Access,
+}
+
+impl Uffd {
+    /// Opens a descriptor that also handles accesses made by the kernel on behalf of the program, by the system call or
+    /// by the device node. The error is the system call's (EPERM: not allowed; ENOSYS: not built).
+    pub fn open() -> io::Result<(OwnedFd, Access)> {
+        // SAFETY: the call takes flags only.
+        let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
+        if fd >= 0 {
+            // SAFETY: a fresh descriptor that nobody else owns.
+            return Ok((unsafe { OwnedFd::from_raw_fd(fd as i32) }, Access::SystemCall));
+        }
+        let error = io::Error::last_os_error();
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+        let Ok(device) = rustix::fs::open("/dev/userfaultfd", flags, rustix::fs::Mode::empty()) else {
+            return Err(error);
+        };
+        // SAFETY: the ioctl takes flags only.
+        let fd = unsafe { libc::ioctl(device.as_raw_fd(), USERFAULTFD_IOC_NEW, libc::O_CLOEXEC) };
+        if fd < 0 {
+            return Err(error);
+        }
+        // SAFETY: a fresh descriptor that nobody else owns.
+        Ok((unsafe { OwnedFd::from_raw_fd(fd) }, Access::Device))
+    }
+
+    /// What the running kernel offers: asked on a descriptor of its own, because the question can be put only once.
+    pub fn offered_features() -> io::Result<(u64, Access)> {
+        let (fd, access) = Uffd::open()?;
+        let mut arguments = ApiArguments { api: API, features: 0, ioctls: 0 };
+        // SAFETY: the structure is the one this ioctl takes.
+        unsafe { ioctl(&fd, UFFDIO_API, &mut arguments) }?;
+        Ok((arguments.features, access))
+    }
+
+    /// Opens a descriptor with these features.
+    pub fn new(features: u64) -> io::Result<Uffd> {
+        let (fd, access) = Uffd::open()?;
+        let mut arguments = ApiArguments { api: API, features, ioctls: 0 };
+        // SAFETY: the structure is the one this ioctl takes.
+        unsafe { ioctl(&fd, UFFDIO_API, &mut arguments) }?;
+        Ok(Uffd { fd, features, access })
+    }
+
+    /// The features that were asked for.
+    pub fn features(&self) -> u64 {
+        self.features
+    }
+
+    /// How the descriptor was obtained.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Delivers missing and write-protect faults of a range.
+    pub fn register(&self, start: usize, len: usize) -> io::Result<()> {
+        let mut arguments = Register { range: range(start, len), mode: REGISTER_MISSING | REGISTER_WP, ioctls: 0 };
+        // SAFETY: the structure is the one this ioctl takes.
+        unsafe { ioctl(&self.fd, UFFDIO_REGISTER, &mut arguments) }
+    }
+
+    /// Ends that; whoever waits is woken.
+    pub fn unregister(&self, start: usize, len: usize) -> io::Result<()> {
+        // SAFETY: the structure is the one this ioctl takes.
+        unsafe { ioctl(&self.fd, UFFDIO_UNREGISTER, &mut range(start, len)) }
+    }
+
+    /// Reads waiting messages, blocking until there is one.
+    pub fn read(&self, messages: &mut [Message]) -> io::Result<usize> {
+        // SAFETY: messages are plain bytes that the kernel fills in whole.
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(messages.as_mut_ptr().cast::<u8>(), size_of_val(messages)) };
+        Ok(rustix::io::read(&self.fd, bytes)? / size_of::<Message>())
+    }
+
+    /// Allocates, fills and maps missing pages at `address` in one step and wakes whoever waits for them; with
+    /// `protect`, the next write is a write-protect fault.
+    ///
+    /// # Safety
+    /// `source` must be readable for `len` bytes.
+    pub unsafe fn copy(&self, address: usize, source: *const u8, len: usize, protect: bool) -> io::Result<()> {
+        let mode = if protect { COPY_MODE_WP } else { 0 };
+        let mut done = 0;
+        while done < len {
+            let mut arguments = Copy {
+                dst: (address + done) as u64,
+                src: source as u64 + done as u64,
+                len: (len - done) as u64,
+                mode,
+                copy: 0,
+            };
+            // SAFETY: the structure is the one this ioctl takes; the source is readable (promised by the caller).
+            let outcome = unsafe { ioctl(&self.fd, UFFDIO_COPY, &mut arguments) };
+            done += advance(outcome, arguments.copy)?;
+        }
+        Ok(())
+    }
+
+    /// Maps zeroed pages and wakes whoever waits for them.
+    pub fn zero(&self, address: usize, len: usize) -> io::Result<()> {
+        let mut done = 0;
+        while done < len {
+            let mut arguments = ZeroPage { range: range(address + done, len - done), mode: 0, zeropage: 0 };
+            // SAFETY: the structure is the one this ioctl takes.
+            let outcome = unsafe { ioctl(&self.fd, UFFDIO_ZEROPAGE, &mut arguments) };
+            done += advance(outcome, arguments.zeropage)?;
+        }
+        Ok(())
+    }
+
+    /// Makes writes to a range wait.
+    pub fn protect(&self, address: usize, len: usize) -> io::Result<()> {
+        self.write_protect(address, len, WRITEPROTECT_WP)
+    }
+
+    /// Lifts that without waking anybody.
+    pub fn unprotect(&self, address: usize, len: usize) -> io::Result<()> {
+        self.write_protect(address, len, WRITEPROTECT_DONTWAKE)
+    }
+
+    fn write_protect(&self, address: usize, len: usize, mode: u64) -> io::Result<()> {
+        loop {
+            let mut arguments = WriteProtect { range: range(address, len), mode };
+            // SAFETY: the structure is the one this ioctl takes.
+            match unsafe { ioctl(&self.fd, UFFDIO_WRITEPROTECT, &mut arguments) } {
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Wakes whoever waits for a range, to look again.
+    pub fn wake(&self, address: usize, len: usize) -> io::Result<()> {
+        // SAFETY: the structure is the one this ioctl takes.
+        unsafe { ioctl(&self.fd, UFFDIO_WAKE, &mut range(address, len)) }
+    }
+
+    /// Makes accesses to missing pages end in SIGBUS.
+    pub fn poison(&self, address: usize, len: usize) -> io::Result<()> {
+        let mut arguments = Poison { range: range(address, len), mode: 0, updated: 0 };
+        // SAFETY: the structure is the one this ioctl takes.
+        unsafe { ioctl(&self.fd, UFFDIO_POISON, &mut arguments) }
+    }
+
+    /// The descriptor, to wait on.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.fd)
+    }
+}
+
+fn range(start: usize, len: usize) -> Range {
+    Range { start: start as u64, len: len as u64 }
+}
+
+/// Bytes done by a call that may stop in the middle. EAGAIN without progress is tried again.
+fn advance(outcome: io::Result<()>, done: i64) -> io::Result<usize> {
+    match outcome {
+        Err(error) if error.raw_os_error() != Some(libc::EAGAIN) => Err(error),
+        _ => Ok(usize::try_from(done).unwrap_or(0)),
+    }
+}
+
+/// # Safety
+/// `T` must be the structure that `request` takes.
+unsafe fn ioctl<T>(fd: &OwnedFd, request: u64, arguments: &mut T) -> io::Result<()> {
+    // SAFETY: `arguments` is a live structure of the type that the request takes (promised by the caller).
+    if unsafe { libc::ioctl(fd.as_raw_fd(), request, arguments as *mut T) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! Regions on this machine: contents survive eviction, budgets hold, calls do what they say.
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use refault_pager::{Budget, BudgetBounds, FaultMode, Hint, POLICIES, Pager, PagerOptions, Region};
+use refault_store::codec::Codec;
+use refault_store::{FileStoreOptions, IoEngine, TieredStoreOptions};
+
+/// Writes and checks pages at random, never keeping more than the budget resident.
+fn churn(pager: &Pager, pages: usize, steps: usize, seed: u64) {
+    let mut region = pager.region(pages * PAGE).expect("a region");
+    let mut versions = vec![0u64; pages];
+    let mut random = Random(seed);
+    for step in 0..steps {
+        let number = random.below(pages);
+        let page = &mut region[number * PAGE..][..PAGE];
+        check_page(page, number, versions[number]);
+        if random.below(2) == 0 {
+            versions[number] += 1;
+            write_page(page, number, versions[number]);
+        }
+        if step % 1024 == 0 {
+            assert!(pager.budget().used_bytes() <= pager.budget().maximum_bytes());
+        }
+    }
+    for (number, version) in versions.iter().enumerate() {
+        check_page(&region[number * PAGE..][..PAGE], number, *version);
+    }
+    drop(region);
+    let report = pager.report();
+    assert_eq!(report.resident_bytes, 0, "{report:?}");
+    assert_eq!(report.store.pool_pages + report.store.file_pages + report.store.same_filled_pages, 0);
+    assert_eq!((report.lost, report.limit_overruns), (0, 0));
+    assert!(report.counters.pswpout > 0, "nothing was evicted: {report:?}");
+}
+
+#[test]
+fn contents_survive_in_every_fault_mode_and_policy() {
+    if skipped() {
+        return;
+    }
+    for fault_mode in both_modes() {
+        for policy in POLICIES {
+            let options = PagerOptions { fault_mode, policy: (*policy).to_owned(), ..options() };
+            churn(&pager(4, options), 4096, 6_000, 1);
+        }
+    }
+}
+
+#[test]
+fn contents_survive_in_every_store() {
+    if skipped() {
+        return;
+    }
+    let file = |engine, encrypt| {
+        Some((std::env::temp_dir(), FileStoreOptions { limit: 64 << 20, encrypt, engine: Some(engine) }))
+    };
+    for (pool_limit, file, keep_clean) in [
+        (1 << 30, None, Some(true)),
+        (0, file(IoEngine::Psync, false), None),
+        (0, file(IoEngine::Psync, true), Some(false)),
+        (2 << 20, file(IoEngine::Uring, true), None),
+    ] {
+        let store = TieredStoreOptions { pool_limit, codec: Codec::Lz4, file };
+        let Ok(pager) = Pager::new(Budget::new(4 << 20), PagerOptions { store, keep_clean, ..options() }) else {
+            println!("skipped: a store is not available here");
+            continue;
+        };
+        churn(&pager, 2048, 10_000, 2);
+    }
+}
+
+#[test]
+fn system_calls_touch_evicted_memory() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(2, options());
+    let mut region = pager.region(8 * MIB).expect("a region");
+    let file = tempfile(&(0..8 * MIB).map(|n| (n / 7) as u8).collect::<Vec<_>>());
+    use std::os::unix::fs::FileExt;
+    file.read_exact_at(&mut region, 0).expect("reads into memory that is evicted meanwhile");
+    let copy = tempfile(&[]);
+    copy.write_all_at(&region, 0).expect("writes from evicted memory");
+    let mut back = vec![0; 8 * MIB];
+    copy.read_exact_at(&mut back, 0).expect("reads");
+    assert!(back.iter().enumerate().all(|(n, byte)| *byte == (n / 7) as u8));
+}
+
+fn tempfile(contents: &[u8]) -> std::fs::File {
+    use std::io::Write;
+    let path = std::env::temp_dir().join(format!("refault-{}-{}", std::process::id(), contents.len()));
+    let mut file =
+        std::fs::File::options().create(true).truncate(true).read(true).write(true).open(&path).expect("opens");
+    std::fs::remove_file(path).expect("removes");
+    file.write_all(contents).expect("writes");
+    file
+}
+
+#[test]
+fn several_threads_write_while_pages_are_evicted() {
+    if skipped() {
+        return;
+    }
+    for fault_mode in both_modes() {
+        let pager = pager(2, PagerOptions { fault_mode, ..options() });
+        let mut region = pager.region(8 * MIB).expect("a region");
+        // Each thread owns one word of each page, so pages are shared and words are not.
+        let words: &[std::sync::atomic::AtomicU64] = {
+            let (start, words, end) = {
+                // SAFETY: atomics have the layout of their integers; the region is zeroed memory.
+                unsafe { region.align_to_mut() }
+            };
+            assert!(start.is_empty() && end.is_empty());
+            words
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                scope.spawn(move || {
+                    let mut random = Random(thread as u64);
+                    let mut counts = vec![0u64; 2048];
+                    for _ in 0..20_000 {
+                        let page = random.below(2048);
+                        let word = &words[page * 512 + thread * 100];
+                        counts[page] += 1;
+                        let before = word.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        assert_eq!(before + 1, counts[page], "a write was lost");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn same_filled_pages_take_no_space() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(1, options());
+    let mut region = pager.region(16 * MIB).expect("a region");
+    for (number, page) in region.chunks_exact_mut(PAGE).enumerate() {
+        page.fill((number % 256) as u8);
+    }
+    let report = pager.report();
+    assert_eq!((report.store.pool_pages, report.store.pool_bytes), (0, 0));
+    assert!(report.store.same_filled_pages >= 15 * 256);
+    for (number, page) in region.chunks_exact(PAGE).enumerate() {
+        assert!(page.iter().all(|byte| *byte == (number % 256) as u8));
+    }
+}
+
+#[test]
+fn clean_pages_are_not_written_again() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(2, PagerOptions { keep_clean: Some(true), ..options() });
+    let mut region = pager.region(8 * MIB).expect("a region");
+    for (number, page) in region.chunks_exact_mut(PAGE).enumerate() {
+        write_page(page, number * 4 + 3, 1);
+    }
+    let mut random = Random(5);
+    let mut read_at_random = |region: &Region| {
+        for _ in 0..10_000 {
+            let number = random.below(2048);
+            check_page(&region[number * PAGE..][..PAGE], number * 4 + 3, 1);
+        }
+    };
+    read_at_random(&region);
+    let before = pager.report();
+    read_at_random(&region);
+    let after = pager.report();
+    assert!(after.clean_evictions - before.clean_evictions > 1000, "{after:?}");
+    let written = after.counters.pswpout - before.counters.pswpout;
+    assert!(written < 600, "{written} clean pages were written again");
+}
+
+#[test]
+fn discard_makes_zeros_and_frees_space() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(2, options());
+    let mut region = pager.region(8 * MIB).expect("a region");
+    for (number, page) in region.chunks_exact_mut(PAGE).enumerate() {
+        write_page(page, number, 1);
+    }
+    region.discard(MIB + 1..7 * MIB);
+    for (number, page) in region.chunks_exact(PAGE).enumerate() {
+        let discarded = (257..7 * 256).contains(&number);
+        check_page(page, number, if discarded { 0 } else { 1 });
+    }
+    region.discard(0..8 * MIB);
+    let report = pager.report();
+    assert_eq!((report.resident_bytes, report.store.pool_pages), (0, 0));
+}
+
+#[test]
+fn resize_returns_when_it_is_true() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(16, options());
+    let mut region = pager.region(16 * MIB).expect("a region");
+    for (number, page) in region.chunks_exact_mut(PAGE).enumerate() {
+        write_page(page, number, 1);
+    }
+    for mib in [1, 12, 3] {
+        pager.resize((mib * MIB) as u64, Duration::from_secs(20)).expect("resizes");
+        assert!(pager.report().resident_bytes <= (mib * MIB) as u64);
+        for (number, page) in region.chunks_exact(PAGE).enumerate() {
+            check_page(page, number, 1);
+        }
+    }
+    region.pin(0..2 * MIB).expect("pins");
+    let error = pager.resize(MIB as u64, Duration::from_millis(50)).expect_err("pinned memory cannot go");
+    assert!(error.to_string().contains("pinned"), "{error}");
+}
+
+#[test]
+fn pinned_pages_stay() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(4, options());
+    let mut region = pager.region(16 * MIB).expect("a region");
+    region.pin(0..2 * MIB).expect("pins");
+    assert!(region.pin(0..8 * MIB).is_err());
+    for (number, page) in region.chunks_exact_mut(PAGE).enumerate() {
+        write_page(page, number, 1);
+    }
+    let before = pager.report().counters.pgmajfault;
+    for number in 0..512 {
+        check_page(&region[number * PAGE..][..PAGE], number, 1);
+    }
+    assert_eq!(pager.report().counters.pgmajfault, before);
+    region.unpin(0..2 * MIB);
+    assert!(region.evict(0..2 * MIB) >= 2 * MIB - 64 * PAGE);
+    for number in 0..512 {
+        check_page(&region[number * PAGE..][..PAGE], number, 1);
+    }
+}
+
+#[test]
+fn prefetch_brings_pages_in_before_they_are_touched() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(4, options());
+    let mut region = pager.region(8 * MIB).expect("a region");
+    for (number, page) in region.chunks_exact_mut(PAGE).enumerate() {
+        write_page(page, number, 1);
+    }
+    region.evict(0..8 * MIB);
+    assert!(region.prefetch(MIB..2 * MIB) >= MIB);
+    let before = pager.report().counters.pgmajfault;
+    for number in 256..512 {
+        check_page(&region[number * PAGE..][..PAGE], number, 1);
+    }
+    assert_eq!(pager.report().counters.pgmajfault, before);
+}
+
+#[test]
+fn sequences_are_followed_and_hints_obeyed() {
+    if skipped() {
+        return;
+    }
+    let faults = |hint| {
+        let pager = pager(4, options());
+        let mut region = pager.region(8 * MIB).expect("a region");
+        region.chunks_exact_mut(PAGE).enumerate().for_each(|(number, page)| write_page(page, number, 1));
+        region.evict(0..8 * MIB);
+        region.hint(hint);
+        let before = pager.report().counters.pgmajfault;
+        region.chunks_exact(PAGE).enumerate().for_each(|(number, page)| check_page(page, number, 1));
+        pager.report().counters.pgmajfault - before
+    };
+    let (normal, sequential, random) = (faults(Hint::Normal), faults(Hint::Sequential), faults(Hint::Random));
+    assert!(normal < 600 && sequential <= normal && random == 2048, "{normal} {sequential} {random}");
+}
+
+#[test]
+fn a_file_region_reads_its_file_and_keeps_writes_until_sync() {
+    if skipped() {
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("refault-region-{}", std::process::id()));
+    let bytes = 3 * MIB + 100;
+    std::fs::write(&path, (0..bytes).map(|n| (n / PAGE) as u8).collect::<Vec<_>>()).expect("writes");
+    let pager = pager(1, options());
+    let mut region = pager.file_region(&path).expect("a region");
+    assert_eq!(region.len(), bytes);
+    for round in 0..2 {
+        assert!(region.iter().enumerate().all(|(n, byte)| *byte == (n / PAGE) as u8), "round {round}");
+    }
+    assert_eq!(pager.report().counters.pswpout, 0, "clean file pages are dropped, not written");
+    region[5 * PAGE] = 99;
+    region.evict(0..bytes);
+    assert_eq!(region[5 * PAGE], 99);
+    assert_eq!(std::fs::read(&path).expect("reads")[5 * PAGE], 5);
+    region.sync(&path).expect("syncs");
+    assert_eq!(std::fs::read(&path).expect("reads")[5 * PAGE], 99);
+    std::fs::remove_file(path).expect("removes");
+}
+
+#[test]
+fn pagers_share_a_tree_of_budgets() {
+    if skipped() {
+        return;
+    }
+    let root = Budget::new(8 << 20);
+    let bounds = |minimum: usize| BudgetBounds { minimum: (minimum * MIB) as u64, ..BudgetBounds::default() };
+    let quiet = Pager::new(root.child(bounds(2)), options()).expect("a pager");
+    let loud = Pager::new(root.child(bounds(0)), options()).expect("a pager");
+    let mut first = quiet.region(6 * MIB).expect("a region");
+    first.chunks_exact_mut(PAGE).enumerate().for_each(|(number, page)| write_page(page, number, 1));
+    let mut second = loud.region(16 * MIB).expect("a region");
+    second.chunks_exact_mut(PAGE).enumerate().for_each(|(number, page)| write_page(page, number, 2));
+    assert!(root.used_bytes() <= 8 << 20);
+    assert_eq!(root.used_bytes(), quiet.report().resident_bytes + loud.report().resident_bytes);
+    assert!(quiet.report().resident_bytes >= 2 << 20, "the minimum was taken");
+    first.chunks_exact(PAGE).enumerate().for_each(|(number, page)| check_page(page, number, 1));
+    second.chunks_exact(PAGE).enumerate().for_each(|(number, page)| check_page(page, number, 2));
+}
+
+#[test]
+fn pagers_come_and_go_without_leaving_anything() {
+    if skipped() {
+        return;
+    }
+    let count = |directory: &str| std::fs::read_dir(directory).expect("lists").count();
+    let maps = || std::fs::read_to_string("/proc/self/maps").expect("reads").matches("memfd:refault").count();
+    let cycle = |fault_mode| {
+        let pager = pager(1, PagerOptions { fault_mode, address_space: 64 << 20, ..options() });
+        let mut region = pager.region(2 * MIB).expect("a region");
+        region.chunks_exact_mut(PAGE).for_each(|page| page[0] = 1);
+    };
+    // Other tests of this binary run at the same time, so only growth that scales with the cycles is a leak.
+    let before = (count("/proc/self/fd"), count("/proc/self/task"), maps());
+    let cycles = if std::env::var_os("REFAULT_LONG").is_some() { 1000 } else { 100 };
+    for index in 0..cycles {
+        cycle(if index % 2 == 0 { FaultMode::Handler { threads: 2 } } else { FaultMode::InThread });
+    }
+    let after = (count("/proc/self/fd"), count("/proc/self/task"), maps());
+    assert!(after.0 < before.0 + 60 && after.1 < before.1 + 60 && after.2 < before.2 + 60, "{before:?} → {after:?}");
+}
