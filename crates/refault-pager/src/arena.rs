@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -57,30 +57,31 @@ impl Arena {
         Ok(())
     }
 
-    /// In a child after `fork`: puts a fresh memfd under the old addresses. The pages of `resident` keep their contents,
-    /// copied from the parent's alias. The parent must not run meanwhile.
-    pub(crate) fn replace_after_fork(&mut self, resident: impl Iterator<Item = PageId>) -> io::Result<()> {
+    /// In a child after `fork`: puts a fresh memfd under the old addresses and the old descriptor. The pages of `resident`
+    /// keep their contents, copied from the parent's alias. The parent must not run meanwhile.
+    pub(crate) fn replace_after_fork(&self, resident: impl Iterator<Item = PageId>) -> io::Result<()> {
         let len = self.len();
         let memfd = rustix::fs::memfd_create("refault", MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&memfd, len as u64)?;
-        let alias = map(&memfd, None, len)?;
+        let fresh = map(&memfd, None, len)?;
         for page in resident {
             let offset = page as usize * PAGE_SIZE;
-            // SAFETY: both aliases span the arena, and the page is inside; the parent waits, so nothing changes it.
+            // SAFETY: both mappings span the arena, and the page is inside; the parent waits, so nothing changes it.
             unsafe {
-                std::ptr::copy_nonoverlapping(
-                    (self.alias + offset) as *const u8,
-                    (alias + offset) as *mut u8,
-                    PAGE_SIZE,
-                );
+                std::ptr::copy_nonoverlapping(self.alias(page), (fresh + offset) as *mut u8, PAGE_SIZE);
             }
         }
-        // SAFETY: the old alias is this value's own and nothing borrows it; the child has no mapping at `base`, because
-        // it was not inherited.
-        unsafe { rustix::mm::munmap(self.alias as *mut _, len) }?;
+        // SAFETY: `fresh` is not used after this. The alias is replaced in place by the child's memfd; nothing borrows it
+        // while the gate is closed. The child has no mapping at `base`, because it was not inherited.
+        unsafe {
+            rustix::mm::munmap(fresh as *mut _, len)?;
+            map_over(&memfd, self.alias, len)?;
+        }
         map(&memfd, Some(self.base), len)?;
-        self.memfd = memfd;
-        self.alias = alias;
+        // SAFETY: both are descriptors of this process; the old one is this arena's.
+        if unsafe { libc::dup3(memfd.as_raw_fd(), self.memfd.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
         self.set_advice()
     }
 
@@ -107,10 +108,6 @@ impl Arena {
     /// Where the pager itself reads and writes a page.
     pub(crate) fn alias(&self, page: PageId) -> *mut u8 {
         (self.alias + page as usize * PAGE_SIZE) as *mut u8
-    }
-
-    pub(crate) fn memfd(&self) -> BorrowedFd<'_> {
-        self.memfd.as_fd()
     }
 
     /// Pages that were ever handed out: ids below this.
@@ -215,6 +212,15 @@ fn map(memfd: &OwnedFd, address: Option<usize>, len: usize) -> io::Result<usize>
         )
     }?;
     Ok(mapped as usize)
+}
+
+/// # Safety
+/// Nothing uses what is mapped at `address` now.
+unsafe fn map_over(memfd: &OwnedFd, address: usize, len: usize) -> io::Result<()> {
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
+    // SAFETY: replaces a mapping that nothing uses (promised by the caller).
+    unsafe { rustix::mm::mmap(address as *mut _, len, ProtFlags::READ | ProtFlags::WRITE, flags, memfd, 0) }?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -17,11 +17,14 @@
 //! touched, never zeros or old contents; nothing is allocated and no lock is held across compression or I/O while a fault
 //! waits; no thread of the pager touches managed memory.
 
+mod addresses;
 mod arena;
 mod budget;
 mod engine;
 mod evict;
 mod fault;
+mod fork;
+mod gate;
 mod in_thread;
 mod latency;
 pub mod pagemap;
@@ -44,6 +47,7 @@ mod sync {
 
 pub use budget::{Budget, BudgetBounds};
 pub use engine::AccessSource;
+pub use fork::ForkTicket;
 pub use latency::Latencies;
 pub use pager::{FaultMode, OnFull, Pager, PagerError, PagerOptions};
 pub use policies::POLICIES;

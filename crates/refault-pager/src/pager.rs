@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use refault_store::{PAGE_SIZE, Slot, Store, StoreError, TieredStore, TieredStore
 use crate::arena::Arena;
 use crate::budget::Budget;
 use crate::engine::{AccessSource, Engine};
+use crate::gate::{Gate, Inside};
 use crate::latency::Latencies;
 use crate::probe::Capabilities;
 use crate::ranges::Ranges;
@@ -172,8 +173,7 @@ pub(crate) struct Inner {
     pub(crate) ranges: Ranges,
     engine: Mutex<Engine>,
     reports: Mutex<Vec<PageId>>,
-    /// Held for reading while pages change, for writing around a fork.
-    gate: RwLock<()>,
+    pub(crate) gate: Gate,
     pub(crate) counts: Counts,
     pub(crate) fault_latency: Latencies,
     oldest_birth: AtomicU64,
@@ -233,7 +233,7 @@ impl Pager {
             ranges: Ranges::default(),
             engine: Mutex::new(engine),
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
-            gate: RwLock::new(()),
+            gate: Gate::default(),
             counts: Counts::default(),
             fault_latency: Latencies::default(),
             oldest_birth: AtomicU64::new(0),
@@ -267,7 +267,9 @@ impl Pager {
     pub fn resize(&self, bytes: u64, patience: Duration) -> Result<(), PagerError> {
         let inner = self.inner();
         inner.budget.set_maximum_pages(bytes / PAGE_SIZE as u64);
+        let gate = inner.enter();
         inner.engine().set_capacity((bytes / PAGE_SIZE as u64).min(u64::from(u32::MAX)) as usize);
+        drop(gate);
         let start = Instant::now();
         let mut worker = Worker::new();
         loop {
@@ -297,6 +299,7 @@ impl Pager {
 
     /// How accesses are found out here.
     pub fn access_source(&self) -> AccessSource {
+        let _gate = self.inner().enter();
         self.inner().engine().source()
     }
 }
@@ -316,14 +319,9 @@ impl Inner {
         self.engine.lock().expect("invariant: a panic of a policy ends the program")
     }
 
-    /// Taken before pages change state, so that a fork can wait for all changes to be whole.
-    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read().expect("invariant: nothing panics under the gate")
-    }
-
-    /// Waits until no page is in an owned state and keeps it so: around a fork.
-    pub(crate) fn freeze(&self) -> std::sync::RwLockWriteGuard<'_, ()> {
-        self.gate.write().expect("invariant: nothing panics under the gate")
+    /// Taken once by everything that changes pages or looks at the policy.
+    pub(crate) fn enter(&self) -> Inside<'_> {
+        self.gate.enter()
     }
 
     /// Background eviction starts when fewer pages than this are left, and ends at twice as many.

@@ -5,19 +5,21 @@
 
 use refault_core::Policy;
 use refault_core::classic::{Classic, ClassicParams};
+use refault_core::mglru::{Mglru, MglruParams};
 use refault_core::policy::HitReport;
 use refault_core::textbook::{Clock, Fifo, Sieve};
 
 use crate::engine::{Reclaimer, Reclaiming};
 
 /// The names that [`crate::PagerOptions::policy`] takes, the default first.
-pub const POLICIES: &[&str] = &["clock", "fifo", "sieve", "classic"];
+pub const POLICIES: &[&str] = &["mglru", "classic", "clock", "sieve", "fifo"];
 
 pub(crate) fn by_name(name: &str) -> Option<Box<dyn Reclaimer>> {
     match name {
         "fifo" => live(Fifo::default()),
         "clock" => live(Clock::default()),
         "sieve" => live(Sieve::default()),
+        "mglru" => live(Mglru::new(MglruParams::default())),
         "classic" => live(Classic::new(ClassicParams::default())),
         _ => None,
     }

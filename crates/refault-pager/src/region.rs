@@ -39,7 +39,9 @@ impl Pager {
     /// A region of zeros. `bytes` is rounded up to pages for the budget, not for the slice.
     pub fn region(&self, bytes: usize) -> Result<Region, PagerError> {
         let pages = u32::try_from(bytes.div_ceil(PAGE_SIZE)).map_err(|_| PagerError::NoAddresses(bytes as u64))?.max(1);
+        let gate = self.inner().enter();
         let first = self.inner().allocate(pages, PAGE_SIZE).ok_or(PagerError::NoAddresses(bytes as u64))?;
+        drop(gate);
         Ok(Region { pager: self.clone(), first, pages, bytes })
     }
 
@@ -88,6 +90,7 @@ impl Region {
         let start = range.start.div_ceil(PAGE_SIZE) as u32;
         let end = if range.end >= self.bytes { self.pages } else { (range.end / PAGE_SIZE) as u32 };
         if start < end {
+            let _gate = self.inner().enter();
             self.inner().discard(self.first + start, end - start);
         }
     }
@@ -95,6 +98,7 @@ impl Region {
     /// Brings a range in as far as the budget has room. Returns the bytes that are resident afterwards.
     pub fn prefetch(&self, range: Range<usize>) -> usize {
         let (first, pages) = self.pages_of(&range);
+        let _gate = self.inner().enter();
         self.inner().prefetch(first, pages) as usize * PAGE_SIZE
     }
 
@@ -102,12 +106,14 @@ impl Region {
     /// pinned, if they would not fit.
     pub fn pin(&self, range: Range<usize>) -> Result<(), PagerError> {
         let (first, pages) = self.pages_of(&range);
+        let _gate = self.inner().enter();
         self.inner().pin(first, pages)
     }
 
     /// Ends that.
     pub fn unpin(&self, range: Range<usize>) {
         let (first, pages) = self.pages_of(&range);
+        let _gate = self.inner().enter();
         self.inner().unpin(first, pages);
     }
 
@@ -119,6 +125,7 @@ impl Region {
     /// Evicts what is resident of a range, however hot. Returns the bytes that left memory.
     pub fn evict(&self, range: Range<usize>) -> usize {
         let (first, pages) = self.pages_of(&range);
+        let _gate = self.inner().enter();
         self.inner().evict_range(first, pages) as usize * PAGE_SIZE
     }
 
@@ -151,6 +158,7 @@ impl DerefMut for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        let _gate = self.inner().enter();
         self.inner().free(self.first, self.pages);
     }
 }
@@ -167,6 +175,15 @@ impl Inner {
         Some(first)
     }
 
+    /// Takes exactly this run of fresh pages, if it is free.
+    pub(crate) fn allocate_at(&self, first: PageId, pages: u32) -> bool {
+        if first + pages > self.arena.pages() - RESERVED_PAGES || !self.arena.take_at(first, pages) {
+            return false;
+        }
+        self.engine().grow(first + pages);
+        true
+    }
+
     /// Discards a run of pages and gives its addresses back.
     pub(crate) fn free(&self, first: PageId, pages: u32) {
         self.ranges.forget(first, pages);
@@ -177,7 +194,6 @@ impl Inner {
 
     /// Makes pages fresh, whatever they were.
     pub(crate) fn discard(&self, first: PageId, pages: u32) {
-        let _gate = self.enter();
         let mut page = first;
         let end = first + pages;
         while page < end {
@@ -240,7 +256,6 @@ impl Inner {
         let mut resident = 0;
         let mut page = first;
         while page < first + pages {
-            let _gate = self.enter();
             if self.word(page).load().state() == State::Resident {
                 resident += 1;
                 page += 1;
@@ -271,7 +286,6 @@ impl Inner {
         for page in first..first + pages {
             self.word(page).set_pinned(true);
             loop {
-                let _gate = self.enter();
                 match self.word(page).load().state() {
                     State::Resident => break,
                     State::Lost => {
@@ -306,7 +320,6 @@ impl Inner {
         let mut freed = 0;
         let mut page = first;
         while page < first + pages {
-            let _gate = self.enter();
             victims.clear();
             while page < first + pages && victims.len() < BATCH {
                 let seen = self.word(page).load();

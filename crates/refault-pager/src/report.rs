@@ -63,6 +63,7 @@ impl Pager {
     /// The state now. Allocates; takes the policy's lock for a moment.
     pub fn report(&self) -> Report {
         let inner = self.inner();
+        let _gate = inner.enter();
         let (mut counters, generations, now, policy_bytes) = {
             let engine = inner.engine();
             (engine.counters(), engine.generations(), engine.now(), engine.metadata_bytes())
@@ -104,7 +105,7 @@ impl Pager {
         format!(
             "{} over {} MiB, accesses by {:?}, {:?}, {}",
             inner.options.policy,
-            inner.budget.maximum_pages() * PAGE_SIZE as u64 >> 20,
+            (inner.budget.maximum_pages() * PAGE_SIZE as u64) >> 20,
             self.access_source(),
             inner.options.fault_mode,
             inner.store_description

@@ -138,15 +138,6 @@ impl PageWord {
             || Word(seen.0 | WAITED) == self.load()
     }
 
-    /// A resident page is no longer equal to its slot. Returns the slot if it was.
-    pub fn clear_kept(&self, seen: Word) -> Option<u64> {
-        let next = seen.0 & !(KEPT | SLOT_MASK);
-        let cleared = seen.kept()
-            && seen.state() == State::Resident
-            && self.0.compare_exchange(seen.0, next, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        cleared.then_some(seen.slot())
-    }
-
     /// Sets or clears the pin; returns the value before.
     pub fn set_pinned(&self, pinned: bool) -> Word {
         Word(if pinned {

@@ -32,10 +32,10 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
             0
         }
     };
-    for index in 0..handlers {
+    for _ in 0..handlers {
         let inner = inner.clone();
         let worker = Worker::new();
-        let body = move || end_on_panic(|| handle(&inner, index, handlers == 1, worker));
+        let body = move || end_on_panic(|| handle(&inner, handlers == 1, worker));
         threads.push(std::thread::Builder::new().name("refault-handler".to_owned()).spawn(body)?);
     }
     let evictor = inner.clone();
@@ -66,8 +66,7 @@ pub(crate) fn stop(inner: &Arc<Inner>) {
     }
 }
 
-fn handle(inner: &Inner, index: usize, alone: bool, mut worker: Worker) {
-    let _ = index;
+fn handle(inner: &Inner, alone: bool, mut worker: Worker) {
     let mut messages = [Message::EMPTY; MESSAGES];
     let mut streams = Streams::default();
     let mut follower = Follower::new(alone);
@@ -169,21 +168,31 @@ impl Follower {
 
 /// The processor that a thread of this process last ran on: field 39 of its `stat`. Allocates nothing.
 fn processor_of(thread: u32) -> Option<usize> {
-    let mut path = [0u8; 64];
+    stat_field(format_args!("/proc/self/task/{thread}/stat\0"), 39)
+}
+
+/// Threads of this process: field 20 of its `stat`. Allocates nothing.
+pub(crate) fn count() -> Option<usize> {
+    stat_field(format_args!("/proc/self/stat\0"), 20)
+}
+
+fn stat_field(path: std::fmt::Arguments<'_>, number: usize) -> Option<usize> {
+    let mut buffer = [0u8; 64];
     let len = {
         use std::io::Write;
-        let mut cursor = &mut path[..];
-        write!(cursor, "/proc/self/task/{thread}/stat\0").ok()?;
+        let mut cursor = &mut buffer[..];
+        cursor.write_fmt(path).ok()?;
         64 - cursor.len()
     };
-    let path = std::ffi::CStr::from_bytes_with_nul(&path[..len]).ok()?;
-    let fd =
-        rustix::fs::open(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let path = std::ffi::CStr::from_bytes_with_nul(&buffer[..len]).ok()?;
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).ok()?;
     let mut text = [0u8; 1024];
-    let len = rustix::io::read(fd.ok()?, &mut text).ok()?;
+    let len = rustix::io::read(fd, &mut text).ok()?;
+    // The name in parentheses may hold anything; the fields after it are counted from 3.
     let after_name = text[..len].iter().rposition(|byte| *byte == b')')? + 2;
-    let field = text[after_name..len].split(|byte| *byte == b' ').nth(39 - 3)?;
-    std::str::from_utf8(field).ok()?.parse().ok()
+    let field = text[after_name..len].split(|byte| *byte == b' ').nth(number - 3)?;
+    std::str::from_utf8(field).ok()?.trim().parse().ok()
 }
 
 /// Blocks all signals in this thread, and so in the threads it starts, until dropped.

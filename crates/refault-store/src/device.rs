@@ -8,8 +8,9 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
@@ -41,6 +42,9 @@ pub trait Device: Send + Sync {
     /// Gives the disk space of a range back; failures are harmless.
     fn punch(&self, offset: u64, len: u64);
 
+    /// In a child after a fork, while the parent stands still: goes on with a copy of these pieces of the device.
+    fn after_fork(&self, pieces: &mut dyn Iterator<Item = (u64, usize)>) -> io::Result<()>;
+
     /// One line for people: what does the I/O.
     fn describe(&self) -> String;
 }
@@ -57,6 +61,7 @@ pub enum IoEngine {
 /// See the module.
 pub struct FileDevice {
     file: File,
+    directory: PathBuf,
     direct: bool,
     uring: Option<Uring>,
     /// Why io_uring is not used.
@@ -80,7 +85,7 @@ impl FileDevice {
                 Err(error) => (None, Some(error.to_string())),
             },
         };
-        Ok(FileDevice { file, direct, uring, refusal })
+        Ok(FileDevice { file, directory: directory.to_owned(), direct, uring, refusal })
     }
 
     /// Which engine was chosen.
@@ -130,6 +135,28 @@ impl Device for FileDevice {
 
     fn punch(&self, offset: u64, len: u64) {
         let _ = rustix::fs::fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len);
+    }
+
+    fn after_fork(&self, pieces: &mut dyn Iterator<Item = (u64, usize)>) -> io::Result<()> {
+        let flags = if self.direct { OFlags::DIRECT } else { OFlags::empty() };
+        let fresh = File::from(open(&self.directory, flags)?);
+        let mut page = crate::Page::ZERO;
+        for (offset, len) in pieces {
+            for at in (offset..offset + len as u64).step_by(crate::PAGE_SIZE) {
+                // A slot that failed to be written may lie beyond the end of the file.
+                let read = self.file.read_at(&mut page.0, at)?;
+                fresh.write_all_at(&page.0[..read], at)?;
+            }
+        }
+        if let Some(uring) = &self.uring {
+            uring.renew()?;
+        }
+        // Under the old number, so that the file in this device is the child's.
+        // SAFETY: both are descriptors of this process; the old one is this device's.
+        if unsafe { libc::dup3(fresh.as_raw_fd(), self.file.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
     }
 
     fn describe(&self) -> String {

@@ -145,6 +145,10 @@ impl Device for FaultyDevice {
         self.inner.punch(offset, len);
     }
 
+    fn after_fork(&self, pieces: &mut dyn Iterator<Item = (u64, usize)>) -> io::Result<()> {
+        self.inner.after_fork(pieces)
+    }
+
     fn describe(&self) -> String {
         format!("{}, with injected faults", self.inner.describe())
     }

@@ -9,12 +9,12 @@
 //!
 //! Invariants: a slot that failed to be written is never used again; the last [`RESERVE`] slots are not given out, so the
 //! store is called full before the disk is; freed slots are punched out of the file once [`PUNCH_RUN`] neighbours are free.
-//! Memory: one bit and 24 bytes a slot in use. Cost: one write a run of slots, one read a page; no lock during a read.
+//! Memory: one bit and 32 bytes a slot in use. Cost: one write a run of slots, one read a page; no lock during a read.
 
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use aes_gcm::aead::{AeadInPlace, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
@@ -52,8 +52,10 @@ pub struct FileStoreOptions {
 struct Seal {
     /// Checksum in the first 8 bytes, or authentication tag.
     tag: [u8; 16],
-    /// Nonce counter, unique for each write.
+    /// Nonce counter, unique for each write of a process.
     counter: u64,
+    /// The process: a child continues under its parent's key, but not with its parent's nonces.
+    epoch: u32,
 }
 
 struct Slots {
@@ -78,6 +80,7 @@ pub struct FileStore {
     slot_count: u64,
     cipher: Option<Aes256Gcm>,
     writes: AtomicU64,
+    epoch: AtomicU32,
     bad: AtomicU64,
     pages: AtomicU64,
 }
@@ -93,7 +96,7 @@ impl FileStore {
         let slot_count = (options.limit / PAGE_SIZE as u64).max(1) + RESERVE;
         let words = slot_count.div_ceil(64) as usize;
         let mut taken = vec![0; words];
-        if slot_count % 64 != 0 {
+        if !slot_count.is_multiple_of(64) {
             taken[words - 1] = !0 << (slot_count % 64);
         }
         let cipher = if options.encrypt {
@@ -115,6 +118,7 @@ impl FileStore {
             slot_count,
             cipher,
             writes: AtomicU64::new(0),
+            epoch: AtomicU32::new(0),
             bad: AtomicU64::new(0),
             pages: AtomicU64::new(0),
         })
@@ -188,18 +192,19 @@ impl FileStore {
     fn seal_page(&self, number: u64, page: &Page, staged: &mut Page) {
         staged.0.copy_from_slice(&page.0);
         let counter = self.writes.fetch_add(1, Ordering::Relaxed);
+        let epoch = self.epoch.load(Ordering::Relaxed);
         let mut tag = [0; 16];
         match &self.cipher {
             Some(cipher) => {
                 let sealed = cipher
-                    .encrypt_in_place_detached(&nonce(counter), &number.to_le_bytes(), &mut staged.0)
+                    .encrypt_in_place_detached(&nonce(counter, epoch), &number.to_le_bytes(), &mut staged.0)
                     .expect("invariant: a page is shorter than the cipher's limit");
                 tag.copy_from_slice(&sealed);
             }
             None => tag[..8].copy_from_slice(&checksum(number, &staged.0)),
         }
         // SAFETY: the slot was taken by this call, so its seal belongs to it until the slot is handed out.
-        unsafe { self.seal(number).write(Seal { tag, counter }) };
+        unsafe { self.seal(number).write(Seal { tag, counter, epoch }) };
     }
 
     /// Writes one run of consecutive slots per job; repeats short writes until they are whole or make no progress.
@@ -316,7 +321,7 @@ impl Store for FileStore {
         match &self.cipher {
             Some(cipher) => cipher
                 .decrypt_in_place_detached(
-                    &nonce(seal.counter),
+                    &nonce(seal.counter, seal.epoch),
                     &number.to_le_bytes(),
                     &mut into.0,
                     Tag::from_slice(&seal.tag),
@@ -332,15 +337,26 @@ impl Store for FileStore {
         self.give_back(slot.place());
     }
 
+    fn after_fork(&self) -> io::Result<()> {
+        let mut epoch = [0; 4];
+        rustix::rand::getrandom(&mut epoch, rustix::rand::GetRandomFlags::empty())?;
+        self.epoch.store(u32::from_ne_bytes(epoch), Ordering::Relaxed);
+        let slots = self.slots.lock().expect("invariant: nothing panics under this lock");
+        // The last words may hold bits beyond the last slot, which the device need not have.
+        let taken = (0..self.slot_count).filter(|n| slots.taken[(n / 64) as usize] >> (n % 64) & 1 != 0);
+        self.device.after_fork(&mut taken.map(|number| (number * PAGE_SIZE as u64, PAGE_SIZE)))
+    }
+
     fn usage(&self) -> Usage {
         let pages = self.pages.load(Ordering::Relaxed);
         Usage { file_pages: pages, file_bytes: pages * PAGE_SIZE as u64, ..Usage::default() }
     }
 }
 
-fn nonce(counter: u64) -> Nonce<aes_gcm::aead::consts::U12> {
+fn nonce(counter: u64, epoch: u32) -> Nonce<aes_gcm::aead::consts::U12> {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&counter.to_le_bytes());
+    bytes[8..].copy_from_slice(&epoch.to_le_bytes());
     Nonce::from(bytes)
 }
 

@@ -147,6 +147,12 @@ pub trait Store: Send + Sync {
     /// How full the store is.
     fn usage(&self) -> Usage;
 
+    /// In a child after a fork, while the parent stands still: makes everything that is shared with the parent the child's
+    /// own. Slots stay valid.
+    fn after_fork(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+
     /// Moves a page one step colder (compressed harder, or from memory to the file) and returns its new slot.
     /// `None` if there is nothing colder or it did not fit. The old slot stays and must be released by the caller.
     fn demote(&self, slot: Slot, buffer: &mut Page, scratch: &mut Scratch) -> Option<Slot> {

@@ -148,6 +148,10 @@ impl Store for TieredStore {
         }
     }
 
+    fn after_fork(&self) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), Store::after_fork)
+    }
+
     fn demote(&self, slot: Slot, buffer: &mut Page, scratch: &mut Scratch) -> Option<Slot> {
         if slot.tier() != Tier::Pool {
             return None;

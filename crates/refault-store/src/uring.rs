@@ -23,6 +23,12 @@ impl Uring {
         Ok(Uring { ring: Mutex::new(IoUring::new(ENTRIES)?) })
     }
 
+    /// In a child after a fork: a ring of its own.
+    pub(crate) fn renew(&self) -> io::Result<()> {
+        *self.ring.lock().expect("invariant: nothing panics under this lock") = IoUring::new(ENTRIES)?;
+        Ok(())
+    }
+
     /// Writes all jobs.
     ///
     /// # Safety

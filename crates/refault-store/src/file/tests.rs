@@ -83,6 +83,10 @@ impl Device for Spy {
         self.punched.fetch_add(len, Ordering::Relaxed);
         self.inner.punch(offset, len);
     }
+    fn after_fork(&self, pieces: &mut dyn Iterator<Item = (u64, usize)>) -> io::Result<()> {
+        self.inner.after_fork(pieces)
+    }
+
     fn describe(&self) -> String {
         self.inner.describe()
     }

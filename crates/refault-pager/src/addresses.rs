@@ -1,0 +1,175 @@
+//! The pager by address: what an agent needs that stands in for `mmap` and its relatives.
+//!
+//! Runs of pages are handed out as bare addresses; who uses them owns them. All lengths are rounded up to pages. Addresses
+//! that are not the pager's are refused, so that the caller can pass them on to the kernel.
+
+use refault_store::PAGE_SIZE;
+
+use crate::engine::for_runs;
+use crate::pager::{Inner, Pager, PagerError};
+use crate::region::Hint;
+use crate::state::State;
+
+impl Pager {
+    /// Whether an address belongs to the pager's arena.
+    pub fn owns(&self, address: usize) -> bool {
+        self.inner().arena.page_at(address).is_some()
+    }
+
+    /// Takes `len` bytes of zeros at an address aligned to `align`. `None` if the arena has no such run.
+    pub fn map(&self, len: usize, align: usize) -> Option<usize> {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        let pages = u32::try_from(len.div_ceil(PAGE_SIZE)).ok()?;
+        inner.allocate(pages, align).map(|first| inner.arena.address(first))
+    }
+
+    /// Takes exactly this run of zeros, if nobody has it.
+    pub fn map_at(&self, address: usize, len: usize) -> bool {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        let Some((first, pages)) = inner.run_at(address, len) else { return false };
+        inner.allocate_at(first, pages)
+    }
+
+    /// Discards a run and gives its addresses back.
+    ///
+    /// # Safety
+    /// The run was taken with [`Pager::map`] or [`Pager::map_at`] (whole or in parts) and is not used any more.
+    pub unsafe fn unmap(&self, address: usize, len: usize) {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        if let Some((first, pages)) = inner.run_at(address, len) {
+            inner.free(first, pages);
+        }
+    }
+
+    /// Makes a run read as zeros.
+    ///
+    /// # Safety
+    /// Nobody relies on the contents.
+    pub unsafe fn discard(&self, address: usize, len: usize) {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        if let Some((first, pages)) = inner.run_at(address, len) {
+            inner.discard(first, pages);
+        }
+    }
+
+    /// Moves the contents of a run to another taken run, page by page: what is stored changes hands without being read.
+    ///
+    /// # Safety
+    /// Both runs are taken and do not overlap; nobody touches them meanwhile.
+    pub unsafe fn move_contents(&self, from: usize, to: usize, len: usize) {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        if let (Some((from, pages)), Some((to, _))) = (inner.run_at(from, len), inner.run_at(to, len)) {
+            inner.move_pages(from, to, pages);
+        }
+    }
+
+    /// Brings a run in as far as there is room.
+    pub fn prefetch(&self, address: usize, len: usize) {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        if let Some((first, pages)) = inner.run_at(address, len) {
+            inner.prefetch(first, pages);
+        }
+    }
+
+    /// Brings a run in and keeps it.
+    pub fn pin(&self, address: usize, len: usize) -> Result<(), PagerError> {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        match inner.run_at(address, len) {
+            Some((first, pages)) => inner.pin(first, pages),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends that.
+    pub fn unpin(&self, address: usize, len: usize) {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        if let Some((first, pages)) = inner.run_at(address, len) {
+            inner.unpin(first, pages);
+        }
+    }
+
+    /// Evicts a run.
+    pub fn evict(&self, address: usize, len: usize) {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        if let Some((first, pages)) = inner.run_at(address, len) {
+            inner.evict_range(first, pages);
+        }
+    }
+
+    /// Says how a run will be accessed.
+    pub fn hint(&self, address: usize, len: usize, hint: Hint) {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        if let Some((first, pages)) = inner.run_at(address, len) {
+            inner.ranges.set_hint(first, pages, hint);
+        }
+    }
+}
+
+impl Inner {
+    fn run_at(&self, address: usize, len: usize) -> Option<(u32, u32)> {
+        let first = self.arena.page_at(address)?;
+        let end = address.checked_add(len)?.saturating_sub(self.arena.base()).div_ceil(PAGE_SIZE);
+        let end = u32::try_from(end).ok()?.min(self.arena.pages());
+        Some((first, end.saturating_sub(first)))
+    }
+
+    fn move_pages(&self, from: u32, to: u32, pages: u32) {
+        let mut emptied = Vec::new();
+        for offset in 0..pages {
+            let (source, target) = (from + offset, to + offset);
+            let seen = loop {
+                let seen = self.word(source).load();
+                match seen.state() {
+                    State::Filling | State::Evicting | State::Moving => std::thread::yield_now(),
+                    State::Fresh | State::Lost => break seen,
+                    State::Resident | State::Stored => {
+                        if self.word(source).begin(seen, State::Moving) {
+                            break seen;
+                        }
+                    }
+                }
+            };
+            let target_seen = self.word(target).load();
+            debug_assert_eq!(target_seen.state(), State::Fresh);
+            match seen.state() {
+                State::Stored if self.word(target).begin(target_seen, State::Moving) => {
+                    let _ = self.word(target).finish(State::Stored, seen.slot(), false);
+                    let _ = self.word(source).finish(State::Fresh, 0, false);
+                }
+                State::Resident if self.word(target).begin(target_seen, State::Moving) => {
+                    self.give_up_slot(seen);
+                    // SAFETY: both pages are owned here and their aliases are mapped; the target's page is made by this
+                    // write, and nothing has it mapped yet.
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(self.arena.alias(source), self.arena.alias(target), PAGE_SIZE);
+                    }
+                    let _ = self.word(target).finish(State::Resident, 0, false);
+                    self.report(target);
+                    emptied.push(source);
+                }
+                _ => {}
+            }
+        }
+        // The charge went along with the contents.
+        for_runs(&emptied, |first, pages| {
+            if let Err(error) = self.arena.punch(first, pages) {
+                crate::report::end_with(format_args!("freeing moved pages failed: {error}"));
+            }
+            let _ = self.uffd.unprotect(self.arena.address(first), pages as usize * PAGE_SIZE);
+        });
+        for page in emptied {
+            let _ = self.word(page).finish(State::Fresh, 0, false);
+            self.report(page);
+        }
+    }
+}
