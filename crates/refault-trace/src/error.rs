@@ -27,7 +27,7 @@ impl fmt::Display for Place {
 #[non_exhaustive]
 pub enum TraceError {
     /// The file cannot be opened or created.
-    #[error("{}: {}", .file.display(), plain(.source))]
+    #[error("{}: {}", shown(.file), plain(.source))]
     Open {
         /// The file.
         file: PathBuf,
@@ -35,7 +35,7 @@ pub enum TraceError {
         source: io::Error,
     },
     /// Not something with a beginning and an end.
-    #[error("{}: {reason}", .file.display())]
+    #[error("{}: {reason}", shown(.file))]
     Unsuitable {
         /// The file.
         file: PathBuf,
@@ -43,7 +43,7 @@ pub enum TraceError {
         reason: String,
     },
     /// The system or the decompressor failed in the middle.
-    #[error("{}: {place}: {}", .file.display(), plain(.source))]
+    #[error("{}: {place}: {}", shown(.file), plain(.source))]
     Io {
         /// The file.
         file: PathBuf,
@@ -53,7 +53,7 @@ pub enum TraceError {
         source: io::Error,
     },
     /// The contents are not what the format allows.
-    #[error("{}: {place}: {reason}", .file.display())]
+    #[error("{}: {place}: {reason}", shown(.file))]
     Malformed {
         /// The file.
         file: PathBuf,
@@ -63,7 +63,7 @@ pub enum TraceError {
         reason: String,
     },
     /// The contents would grow beyond a limit of [`crate::Limits`].
-    #[error("{}: {place}: {reason}", .file.display())]
+    #[error("{}: {place}: {reason}", shown(.file))]
     Limit {
         /// The file.
         file: PathBuf,
@@ -73,7 +73,7 @@ pub enum TraceError {
         reason: String,
     },
     /// A workload specification is wrong.
-    #[error("workload '{spec}': {reason}")]
+    #[error("workload '{}': {}", printable(.spec), printable(.reason))]
     Workload {
         /// The specification as given.
         spec: String,
@@ -103,7 +103,17 @@ fn plain(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         _ => error.to_string(),
     };
-    text.replace(['\n', '\r'], " ")
+    printable(&text)
+}
+
+fn shown(file: &Path) -> String {
+    printable(&file.to_string_lossy())
+}
+
+/// Text on one line: control characters are written as escapes.
+pub(crate) fn printable(text: &str) -> String {
+    let escape = |c: char| if c.is_control() { c.escape_debug().collect() } else { vec![c] };
+    text.chars().flat_map(escape).collect()
 }
 
 /// Text from a file, shortened and made harmless for a terminal.

@@ -229,8 +229,7 @@ impl FromStr for WorkloadSpec {
     type Err = TraceError;
 
     fn from_str(text: &str) -> Result<WorkloadSpec, TraceError> {
-        WorkloadSpec::parse(text)
-            .map_err(|reason| TraceError::Workload { spec: text.escape_debug().to_string(), reason })
+        WorkloadSpec::parse(text).map_err(|reason| TraceError::Workload { spec: text.to_owned(), reason })
     }
 }
 
