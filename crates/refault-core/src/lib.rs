@@ -18,6 +18,7 @@
 
 pub mod classic;
 pub mod counters;
+pub mod deque;
 pub mod frames;
 pub mod freebsd;
 pub mod global_reclaim;

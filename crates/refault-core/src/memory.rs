@@ -110,6 +110,12 @@ pub trait Memory {
     /// Tests and clears the accessed bit of every mapping of `page`. Mappings without recency never count.
     fn take_references(&mut self, page: PageId) -> References;
 
+    /// These pages will be checked and perhaps evicted next: a chance to let their cache misses overlap.
+    #[inline]
+    fn fetch(&self, pages: &[PageId]) {
+        let _ = pages;
+    }
+
     /// Whether at least one page-table entry maps the page.
     fn is_mapped(&self, page: PageId) -> bool {
         let _ = page;

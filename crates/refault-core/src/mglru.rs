@@ -6,7 +6,7 @@
 //! meanwhile, or that belong to a tier which refaults more than the base tier, move on instead of being evicted.
 //!
 //! Invariants: at least two generations of each type; a listed page has a generation, and `size` counts it there even
-//! before sorting moves it to that generation's list; ACTIVE of a listed page is clear. Cost: 12 bytes a page id;
+//! before sorting moves it to that generation's list; ACTIVE of a listed page is clear. Cost: 8 bytes a page id and 4 to 16 a listed page;
 //! admission and fd accesses O(1), eviction amortised O(1) a page, ageing O(page-table entries of regions in use).
 //!
 //! Source: spec: mglru (profile M = 6.12; §16 for the 7.2 variant), workingset §6 (profile MK) and §7.
@@ -96,6 +96,12 @@ impl Policy for Mglru {
         SWAP_CLUSTER_MAX
     }
 
+    #[inline]
+    fn fetch(&self, page: PageId) {
+        std::hint::black_box(self.records[page as usize].flags);
+    }
+
+    #[inline]
     fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, memory: &mut M) {
         let record = &mut self.records[page as usize];
         debug_assert!(!record.has(KNOWN));

@@ -103,6 +103,12 @@ pub trait Policy {
         1
     }
 
+    /// The page will be admitted or accessed soon: a chance to let its cache miss overlap with others.
+    #[inline]
+    fn fetch(&self, page: PageId) {
+        let _ = page;
+    }
+
     /// A page was brought in. It must not be resident already.
     fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, memory: &mut M);
 

@@ -10,6 +10,7 @@ use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, Referenc
 use refault_core::{Counters, LruvecId, PageId, Shadow};
 
 use crate::layout::{Layout, REGION_PAGES};
+use crate::shadows::Shadows;
 
 /// Where anonymous pages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ mod bits {
 /// See the module.
 pub struct FlatMemory {
     state: Vec<u8>,
-    shadows: Vec<u64>,
+    shadows: Shadows,
     /// Accessed bits of the regions.
     region_young: Vec<bool>,
     /// Region of each id where it is not `id / 512`.
@@ -100,7 +101,7 @@ impl FlatMemory {
         };
         FlatMemory {
             state: vec![0; ids],
-            shadows: Vec::new(),
+            shadows: Shadows::default(),
             region_young: vec![false; regions],
             region_of,
             addresses,
@@ -146,9 +147,7 @@ impl FlatMemory {
     /// Takes the shadow entry out of the page's slot.
     #[inline]
     pub fn take_shadow(&mut self, page: PageId) -> Option<Shadow> {
-        let shadow = self.shadows.get_mut(page as usize)?;
-        let word = std::mem::take(shadow);
-        (word != 0).then_some(Shadow(word))
+        self.shadows.take(page)
     }
 
     /// An access through a page-table entry. Returns false if there is none; then nothing happened.
@@ -222,7 +221,7 @@ impl FlatMemory {
     /// Bytes of metadata: state, shadows, tables of regions and addresses.
     pub fn metadata_bytes(&self) -> usize {
         self.state.capacity()
-            + self.shadows.capacity() * 8
+            + self.shadows.bytes()
             + self.region_young.capacity()
             + self.region_of.as_ref().map_or(0, |r| r.capacity() * 4)
             + self.addresses.as_ref().map_or(0, |a| a.capacity() * 8)
@@ -264,25 +263,50 @@ impl FlatMemory {
         }
     }
 
-    /// Clears the accessed bits of mapped pages in `ids` and reports them; returns how many there were.
-    fn harvest(
+    /// Clears the accessed bits of mapped pages in `ids` that are eligible and reports them; returns how many there
+    /// were. Looks at eight pages at a time: most of them are not young.
+    #[inline]
+    fn harvest<V>(
         &mut self,
         ids: std::ops::Range<PageId>,
-        mut eligible: impl FnMut(PageId) -> bool,
-        mut young: impl FnMut(PageId),
+        visitor: &mut V,
+        eligible: impl Fn(&mut V, PageId) -> bool,
+        young: impl Fn(&mut V, PageId),
     ) -> u32 {
-        const WANTED: u8 = bits::MAPPED | bits::YOUNG;
         let mut found = 0;
-        for id in ids {
-            let state = self.state[id as usize];
-            if state & WANTED == WANTED && eligible(id) {
-                self.state[id as usize] = state & !bits::YOUNG;
-                found += 1;
-                young(id);
+        let mut id = ids.start;
+        let (groups, rest) = self.state[ids.start as usize..ids.end as usize].as_chunks_mut::<8>();
+        for group in groups {
+            let mut wanted = young_pages(u64::from_le_bytes(*group));
+            while wanted != 0 {
+                let at = wanted.trailing_zeros() / 8;
+                wanted &= wanted - 1;
+                if eligible(visitor, id + at) {
+                    group[at as usize] &= !bits::YOUNG;
+                    found += 1;
+                    young(visitor, id + at);
+                }
             }
+            id += 8;
+        }
+        for state in rest {
+            if young_pages(u64::from(*state)) != 0 && eligible(visitor, id) {
+                *state &= !bits::YOUNG;
+                found += 1;
+                young(visitor, id);
+            }
+            id += 1;
         }
         found
     }
+}
+
+/// Of eight states in a word, a bit in each that is mapped and young.
+#[inline]
+fn young_pages(states: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const { assert!(bits::YOUNG == bits::MAPPED << 1) };
+    states & (EACH * bits::YOUNG as u64) & (states & (EACH * bits::MAPPED as u64)) << 1
 }
 
 /// The address of an id, or for the unused ids below the first file page the one after the anonymous mapping.
@@ -322,6 +346,13 @@ impl Memory for FlatMemory {
     }
 
     #[inline]
+    fn fetch(&self, pages: &[PageId]) {
+        let states = pages.iter().fold(0, |sum, page| sum ^ self.state[*page as usize]);
+        let shadows = pages.iter().fold(0, |sum, page| sum ^ self.shadows.peek(*page));
+        std::hint::black_box((states, shadows));
+    }
+
+    #[inline]
     fn is_mapped(&self, page: PageId) -> bool {
         self.state[page as usize] & bits::MAPPED != 0
     }
@@ -355,10 +386,7 @@ impl Memory for FlatMemory {
         self.state[page as usize] = bits::SEEN | slot;
         self.resident -= 1;
         if shadow != Shadow::NONE {
-            if self.shadows.is_empty() {
-                self.shadows.resize(self.state.len(), 0);
-            }
-            self.shadows[page as usize] = shadow.0;
+            self.shadows.set(page, shadow, self.state.len());
         }
         Eviction::Freed { pages_written }
     }
@@ -386,11 +414,7 @@ impl Memory for FlatMemory {
             return None;
         }
         let ids = self.id_at(mapping, start)..self.id_at(mapping, end);
-        let mut reported = Vec::new();
-        let young = self.harvest(ids, |id| id != page && visitor.eligible(id), |id| reported.push(id));
-        for id in reported {
-            visitor.young(id);
-        }
+        let young = self.harvest(ids, visitor, |v, id| id != page && v.eligible(id), |v, id| v.young(id));
         Some(Neighbourhood { region, entries: (end - start) as u32, young: young + 1 })
     }
 
@@ -416,11 +440,7 @@ impl Memory for FlatMemory {
                 let index = self.region(ids.start);
                 let accessed = std::mem::take(&mut self.region_young[index]);
                 if visitor.enters(region, Some(accessed), forced) {
-                    let mut reported = Vec::new();
-                    let young = self.harvest(ids, |id| visitor.eligible(id), |id| reported.push(id));
-                    for id in reported {
-                        visitor.young(id);
-                    }
+                    let young = self.harvest(ids, visitor, V::eligible, V::young);
                     visitor.leaves(region, (end - start) as u32, young);
                 }
                 start = end;

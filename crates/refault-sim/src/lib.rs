@@ -9,6 +9,7 @@ pub mod flat_memory;
 pub mod layout;
 pub mod monitoring;
 pub mod replay;
+mod shadows;
 
 pub use experiment::Experiment;
 pub use flat_memory::FlatMemory;

@@ -6,7 +6,7 @@
 
 use refault_core::frames::{CachedFrames, KeepEvicted};
 use refault_core::policy::{Admission, HitReport, ReclaimRequest};
-use refault_core::{Counters, PageId, PageType, Policy};
+use refault_core::{Counters, Memory, PageId, PageType, Policy};
 use refault_trace::Kind;
 
 use crate::flat_memory::{FlatMemory, Swap};
@@ -17,6 +17,9 @@ const RECLAIM_RETRIES: u32 = 16;
 
 /// Frames that [`CachedFrames`] can name.
 const MOST_FRAMES: usize = (1 << 31) - 1;
+
+/// Accesses looked at together before they are replayed.
+const LOOK_AHEAD: usize = 32;
 
 /// What a replay may use.
 #[derive(Clone, Copy, Debug)]
@@ -83,9 +86,15 @@ impl<P: Policy> Replay<P> {
     /// Replays the next accesses.
     pub fn run(&mut self, block: &[Access]) {
         match P::HITS {
-            HitReport::Kernel => block.iter().for_each(|a| {
-                self.accesses += 1;
-                self.kernel_access(*a);
+            HitReport::Kernel => block.chunks(LOOK_AHEAD).for_each(|few| {
+                // The pages that will miss are known a little ahead: their cache misses overlap here.
+                for access in few {
+                    self.fetch(*access);
+                }
+                for access in few {
+                    self.accesses += 1;
+                    self.kernel_access(*access);
+                }
             }),
             HitReport::AccessedBit => block.iter().for_each(|a| {
                 if !self.memory.touch_any(a.page()) {
@@ -135,6 +144,17 @@ impl<P: Policy> Replay<P> {
     /// The memory, to look at its state.
     pub fn memory(&self) -> &FlatMemory {
         &self.memory
+    }
+
+    #[inline]
+    fn fetch(&self, access: Access) {
+        let page = access.page();
+        if !self.memory.is_resident(page) {
+            self.memory.fetch(&[page]);
+            self.policy.fetch(page);
+        } else if access.kind() == Kind::Fd {
+            self.policy.fetch(page);
+        }
     }
 
     /// An access as the kernel treats it: through a mapping only bits are set, through a descriptor the policy is told.

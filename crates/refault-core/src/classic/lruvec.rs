@@ -1,13 +1,13 @@
 //! The state of one (memory cgroup, node) pair: four lists, the non-resident age, scan costs.
 
-use crate::list::List;
+use crate::deque::Deque;
 use crate::page::PageType;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lruvec {
     /// Inactive anon, active anon, inactive file, active file.
-    lists: [List; 4],
+    lists: [Deque; 4],
     /// The clock of evictions (and activations) that refault distances are measured on, by type; the shared clock is
     /// the first.
     pub age: [u64; 2],
@@ -23,13 +23,22 @@ pub(super) struct Lruvec {
 
 impl Lruvec {
     #[inline]
-    pub fn list_mut(&mut self, page_type: PageType, active: bool) -> &mut List {
+    pub fn list_mut(&mut self, page_type: PageType, active: bool) -> &mut Deque {
         &mut self.lists[list_index(page_type, active)]
+    }
+
+    #[inline]
+    pub fn list(&self, page_type: PageType, active: bool) -> &Deque {
+        &self.lists[list_index(page_type, active)]
     }
 
     #[inline]
     pub fn size(&self, page_type: PageType, active: bool) -> u64 {
         self.lists[list_index(page_type, active)].len() as u64
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of::<Lruvec>() + self.lists.iter().map(Deque::bytes).sum::<usize>()
     }
 
     pub fn total(&self) -> u64 {

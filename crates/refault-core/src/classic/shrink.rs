@@ -7,7 +7,7 @@ use crate::memory::{Memory, References};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Verdict, check_references};
 use crate::reclaim::control::{SWAP_CLUSTER_MAX, ScanControl};
-use crate::reclaim::record::{ACTIVE, FILE, LRU, PageRecord, WORKINGSET};
+use crate::reclaim::record::{ACTIVE, FILE, LRU, PageRecord, WORKINGSET, fetch};
 
 /// How many times dearer than a rotation a page of I/O is.
 const IO_COST: u64 = 32;
@@ -156,9 +156,10 @@ impl Classic {
     /// Takes up to `count` pages off the tail of a list into `self.isolated`, oldest first.
     fn isolate(&mut self, lruvec: LruvecId, page_type: PageType, active: bool, count: u64) {
         debug_assert!(self.isolated.is_empty());
+        fetch(self.lruvecs[lruvec as usize].list(page_type, active).victims(count as u32), &self.records);
         let list = self.lruvecs[lruvec as usize].list_mut(page_type, active);
         for _ in 0..count {
-            let Some(page) = list.pop_tail(&mut self.records) else { break };
+            let Some(page) = list.pop_tail() else { break };
             // Batches were drained just before, so every listed page can be isolated.
             self.records[page as usize].clear(LRU);
             self.isolated.push(page);

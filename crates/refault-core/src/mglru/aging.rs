@@ -55,9 +55,7 @@ impl Mglru {
                 self.drop_oldest(id, page_type, can_anon);
             }
         }
-        let lruvec = &mut self.lruvecs[id as usize];
-        lruvec.max_seq += 1;
-        lruvec.birth[slot(lruvec.max_seq)] = now;
+        self.lruvecs[id as usize].open_generation(now);
         self.counters.generations_created += 1;
     }
 

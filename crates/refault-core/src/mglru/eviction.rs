@@ -8,7 +8,7 @@ use crate::mglru::generation::{MAX_BATCH, MAX_GENERATIONS, MIN_BATCH, MIN_GENERA
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Verdict};
 use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};
-use crate::reclaim::record::{ACTIVE, IN_ACTIVATE, PageRecord, RECLAIM, REFERENCED, REFS_MASK, WORKINGSET};
+use crate::reclaim::record::{ACTIVE, IN_ACTIVATE, PageRecord, RECLAIM, REFERENCED, REFS_MASK, WORKINGSET, fetch};
 
 impl Mglru {
     /// One visit of an lruvec.
@@ -223,6 +223,7 @@ impl Mglru {
             return 0;
         }
         let oldest = self.lruvecs[id as usize].oldest(page_type);
+        fetch(self.lruvecs[id as usize].lists[oldest][t].victims(MIN_BATCH as u32), &self.records);
         let (mut scanned, mut sorted) = (0, 0);
         let mut skipped = Vec::new();
         while let Some(page) = self.lruvecs[id as usize].lists[oldest][t].tail() {

@@ -1,6 +1,6 @@
 //! The generations of one lruvec: their window, lists, sizes and the controller's history (spec: mglru §1).
 
-use crate::list::List;
+use crate::deque::Deque;
 use crate::mglru::walk::Filter;
 use crate::page::PageType;
 use crate::policy::GenerationSize;
@@ -32,7 +32,7 @@ pub(super) struct Lruvec {
     /// When each generation was created.
     pub birth: [u64; MAX_GENERATIONS as usize],
     /// Pages by generation and type; a promoted page stands on its old list until it is sorted.
-    pub lists: [[List; 2]; MAX_GENERATIONS as usize],
+    pub lists: [[Deque; 2]; MAX_GENERATIONS as usize],
     /// How many pages belong to each generation, wherever they stand.
     pub size: [[u64; 2]; MAX_GENERATIONS as usize],
     /// What the controller knows, by type.
@@ -102,6 +102,24 @@ impl Lruvec {
         slot(self.min_seq[page_type.index()])
     }
 
+    /// Opens the window by one at the young end. The new generation takes over the memory of those that have drained.
+    pub fn open_generation(&mut self, now: u64) {
+        self.max_seq += 1;
+        let youngest = self.youngest();
+        self.birth[youngest] = now;
+        for page_type in PageType::ALL {
+            let t = page_type.index();
+            for seq in self.max_seq.saturating_sub(MAX_GENERATIONS - 1)..self.min_seq[t] {
+                let drained = slot(seq);
+                let mut heir = std::mem::take(&mut self.lists[youngest][t]);
+                if drained != youngest && heir.is_empty() && self.lists[drained][t].is_empty() {
+                    self.lists[drained][t].hand_over(&mut heir);
+                }
+                self.lists[youngest][t] = heir;
+            }
+        }
+    }
+
     /// Pages of a type.
     pub fn total(&self, page_type: PageType) -> u64 {
         self.size.iter().map(|by_type| by_type[page_type.index()]).sum()
@@ -134,6 +152,8 @@ impl Lruvec {
     }
 
     pub fn bytes(&self) -> usize {
-        size_of::<Lruvec>() + self.filters.iter().flatten().map(Filter::bytes).sum::<usize>()
+        size_of::<Lruvec>()
+            + self.lists.iter().flatten().map(Deque::bytes).sum::<usize>()
+            + self.filters.iter().flatten().map(Filter::bytes).sum::<usize>()
     }
 }

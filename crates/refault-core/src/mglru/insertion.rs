@@ -19,6 +19,7 @@ pub(super) enum Insertion {
 
 impl Mglru {
     /// The generation that an insertion leads to now.
+    #[inline]
     pub(super) fn insertion_seq(&self, page: PageId, insertion: Insertion) -> u64 {
         let record = &self.records[page as usize];
         let lruvec = &self.lruvecs[record.lruvec as usize];
@@ -26,6 +27,7 @@ impl Mglru {
     }
 
     /// Puts a page that is on no list into a generation; ACTIVE has done its work then.
+    #[inline]
     pub(super) fn insert(&mut self, page: PageId, insertion: Insertion) {
         let generation = slot(self.insertion_seq(page, insertion));
         let record = &mut self.records[page as usize];
@@ -71,6 +73,7 @@ impl Mglru {
     }
 
     /// Takes a page off its list and out of its generation, which is returned.
+    #[inline]
     pub(super) fn unlink(&mut self, page: PageId) -> Option<usize> {
         let record = self.records[page as usize];
         let generation = record.generation()?;
@@ -153,6 +156,7 @@ fn is_new_anon(record: &PageRecord) -> bool {
     record.page_type() == PageType::Anon && !record.has(SWAPCACHE)
 }
 
+#[inline]
 fn seq_6_12(record: &PageRecord, lruvec: &Lruvec, insertion: Insertion) -> u64 {
     let min_seq = lruvec.min_seq[record.page_type().index()];
     if record.has(ACTIVE) {
@@ -166,6 +170,7 @@ fn seq_6_12(record: &PageRecord, lruvec: &Lruvec, insertion: Insertion) -> u64 {
     }
 }
 
+#[inline]
 fn seq_7_2(record: &PageRecord, lruvec: &Lruvec, insertion: Insertion) -> u64 {
     let back = if record.has(ACTIVE) {
         2 - u64::from(record.has(WORKINGSET))

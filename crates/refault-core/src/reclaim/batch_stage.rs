@@ -61,6 +61,7 @@ pub fn run<E: BatchEngine, M: Memory>(
     memory: &mut M,
 ) -> BatchOutcome {
     let mut outcome = BatchOutcome::default();
+    memory.fetch(pages);
     for &page in pages {
         let kept = match decide(engine, page, check, memory, &mut outcome) {
             Fate::Freed => {

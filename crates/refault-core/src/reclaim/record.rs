@@ -1,10 +1,10 @@
-//! The record that the kernels' policies keep of each page: 12 bytes.
+//! The record that the kernels' policies keep of each page: 8 bytes.
 //!
 //! Invariants: a page is *on a list* iff [`LRU`] or [`IN_ACTIVATE`] is set; [`IN_ADD`] excludes both. While a page waits
 //! in the batch of activations it keeps its place on its list but cannot be isolated.
 
-use crate::list::Linked;
-use crate::page::{LruvecId, NO_PAGE, PageId, PageType};
+use crate::deque::Placed;
+use crate::page::{LruvecId, PageId, PageType};
 
 /// On a list and may be isolated.
 pub const LRU: u16 = 1;
@@ -38,11 +38,10 @@ pub const REFS_MAX: u16 = 3;
 const STANDING_SHIFT: u32 = 14;
 const STANDING_MASK: u16 = 3 << STANDING_SHIFT;
 
-/// Links, flags, generation and lruvec of a page.
+/// Position on its list, flags, generation and lruvec of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageRecord {
-    newer: PageId,
-    older: PageId,
+    position: u32,
     /// See the constants of this module.
     pub flags: u16,
     /// The lruvec the page is charged to.
@@ -51,7 +50,7 @@ pub struct PageRecord {
 
 impl Default for PageRecord {
     fn default() -> PageRecord {
-        PageRecord { newer: NO_PAGE, older: NO_PAGE, flags: 0, lruvec: 0 }
+        PageRecord { position: 0, flags: 0, lruvec: 0 }
     }
 }
 
@@ -119,21 +118,21 @@ impl PageRecord {
     }
 }
 
-impl Linked for PageRecord {
+/// Reads the records of pages that are about to be looked at, so that their cache misses overlap instead of following
+/// one another.
+#[inline]
+pub fn fetch(pages: impl Iterator<Item = PageId>, records: &[PageRecord]) {
+    std::hint::black_box(pages.fold(0, |sum, page| sum ^ records[page as usize].flags));
+}
+
+impl Placed for PageRecord {
     #[inline]
-    fn newer(&self) -> PageId {
-        self.newer
+    fn position(&self) -> u32 {
+        self.position
     }
+
     #[inline]
-    fn older(&self) -> PageId {
-        self.older
-    }
-    #[inline]
-    fn set_newer(&mut self, page: PageId) {
-        self.newer = page;
-    }
-    #[inline]
-    fn set_older(&mut self, page: PageId) {
-        self.older = page;
+    fn set_position(&mut self, position: u32) {
+        self.position = position;
     }
 }
