@@ -115,7 +115,7 @@ impl Classic {
         let (page_type, lruvec) = (record.page_type(), record.lruvec);
         record.clear(ACTIVE | REFERENCED);
         let lruvec = &mut self.lruvecs[lruvec as usize];
-        lruvec.list_mut(page_type, true).remove(&mut self.records, page);
+        lruvec.list_mut(page_type, true).remove(&self.records, page);
         lruvec.list_mut(page_type, false).push_head(&mut self.records, page);
         self.counters.pgdeactivate += 1;
     }
@@ -146,7 +146,7 @@ impl Classic {
             record.set(LRU | ACTIVE);
             let (page_type, lruvec) = (record.page_type(), record.lruvec);
             let lruvec = &mut self.lruvecs[lruvec as usize];
-            lruvec.list_mut(page_type, false).remove(&mut self.records, page);
+            lruvec.list_mut(page_type, false).remove(&self.records, page);
             lruvec.list_mut(page_type, true).push_head(&mut self.records, page);
             self.counters.pgactivate += 1;
         }
@@ -236,7 +236,7 @@ impl Policy for Classic {
             }
             self.lruvecs[record.lruvec as usize]
                 .list_mut(record.page_type(), record.has(ACTIVE))
-                .remove(&mut self.records, page);
+                .remove(&self.records, page);
         }
         self.records[page as usize].flags = 0;
     }
@@ -250,7 +250,7 @@ impl Policy for Classic {
         let (page_type, active, lruvec) = (record.page_type(), record.has(ACTIVE), record.lruvec);
         record.clear(RECLAIM | ACTIVE);
         let lruvec = &mut self.lruvecs[lruvec as usize];
-        lruvec.list_mut(page_type, active).remove(&mut self.records, page);
+        lruvec.list_mut(page_type, active).remove(&self.records, page);
         lruvec.list_mut(page_type, false).push_tail(&mut self.records, page);
         self.counters.pgrotated += 1;
     }

@@ -108,7 +108,7 @@ impl Mglru {
         let (from, t) = (record.standing(), record.page_type().index());
         record.set_standing(generation);
         let lruvec = &mut self.lruvecs[record.lruvec as usize];
-        lruvec.lists[from][t].remove(&mut self.records, page);
+        lruvec.lists[from][t].remove(&self.records, page);
         let list = &mut lruvec.lists[generation][t];
         if head { list.push_head(&mut self.records, page) } else { list.push_tail(&mut self.records, page) }
     }

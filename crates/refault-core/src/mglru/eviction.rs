@@ -232,7 +232,7 @@ impl Mglru {
                 sorted += 1;
             } else if self.records[page as usize].has(IN_ACTIVATE) {
                 // Waits for its activation: out of reach until the batch is drained.
-                self.lruvecs[id as usize].lists[oldest][t].remove(&mut self.records, page);
+                self.lruvecs[id as usize].lists[oldest][t].remove(&self.records, page);
                 skipped.push(page);
             } else {
                 self.isolate_page(page);

@@ -80,7 +80,7 @@ impl Mglru {
         let t = record.page_type().index();
         let lruvec = &mut self.lruvecs[record.lruvec as usize];
         lruvec.size[generation][t] -= 1;
-        lruvec.lists[record.standing()][t].remove(&mut self.records, page);
+        lruvec.lists[record.standing()][t].remove(&self.records, page);
         let record = &mut self.records[page as usize];
         record.set_generation(None);
         record.clear(LRU);
