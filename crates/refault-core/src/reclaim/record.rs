@@ -39,19 +39,13 @@ const STANDING_SHIFT: u32 = 14;
 const STANDING_MASK: u16 = 3 << STANDING_SHIFT;
 
 /// Position on its list, flags, generation and lruvec of a page.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PageRecord {
     position: u32,
     /// See the constants of this module.
     pub flags: u16,
     /// The lruvec the page is charged to.
     pub lruvec: LruvecId,
-}
-
-impl Default for PageRecord {
-    fn default() -> PageRecord {
-        PageRecord { position: 0, flags: 0, lruvec: 0 }
-    }
 }
 
 impl PageRecord {
