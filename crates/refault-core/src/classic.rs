@@ -93,10 +93,10 @@ impl Classic {
         }
     }
 
-    /// Moves an inactive page to the head of its active list at once, as 7.0 and later prioritise (spec: lru_sort §4.1).
+    /// Moves a listed page, if inactive, to the head of its active list at once, as 7.0 and later prioritise (spec: lru_sort §4.1).
     fn activate(&mut self, page: PageId) {
         let record = &mut self.records[page as usize];
-        if !record.has(LRU) || record.has(ACTIVE) {
+        if record.has(ACTIVE) {
             return;
         }
         record.clear(LRU);
@@ -203,6 +203,10 @@ impl Policy for Classic {
     }
 
     fn prioritise<M: Memory>(&mut self, page: PageId, rule: SortRule, _memory: &mut M) {
+        // A monitor does not see pages that are on no list yet (spec: lru_sort §4).
+        if !self.records[page as usize].has(LRU) {
+            return;
+        }
         match rule {
             SortRule::MarkAccessed => self.mark_accessed(page),
             SortRule::Activate => self.activate(page),
@@ -226,29 +230,27 @@ impl Policy for Classic {
         Some([sizes(true), sizes(false)])
     }
 
+    /// A zap drains the batches of its CPU first (spec: overview §4.6).
     fn freed(&mut self, page: PageId) {
+        self.drain_batches();
         let record = self.records[page as usize];
-        if record.has(IN_ADD) {
-            self.add_batch.forget(page);
-        } else {
-            if record.has(IN_ACTIVATE) {
-                self.activate_batch.forget(page);
-            }
-            self.lruvecs[record.lruvec as usize]
-                .list_mut(record.page_type(), record.has(ACTIVE))
-                .remove(&self.records, page);
-        }
+        self.lruvecs[record.lruvec as usize]
+            .list_mut(record.page_type(), record.has(ACTIVE))
+            .remove(&self.records, page);
         self.records[page as usize].flags = 0;
     }
 
     /// A page whose write has ended goes to the tail of its inactive list, to be freed next (spec: overview §5, end).
+    /// One that waits in a batch stays where it is.
     fn write_finished(&mut self, page: PageId) {
         let record = &mut self.records[page as usize];
-        if !record.has(RECLAIM) || !record.has(LRU) {
+        let rotates = record.has(RECLAIM) && record.has(LRU);
+        record.clear(RECLAIM);
+        if !rotates {
             return;
         }
         let (page_type, active, lruvec) = (record.page_type(), record.has(ACTIVE), record.lruvec);
-        record.clear(RECLAIM | ACTIVE);
+        record.clear(ACTIVE);
         let lruvec = &mut self.lruvecs[lruvec as usize];
         lruvec.list_mut(page_type, active).remove(&self.records, page);
         lruvec.list_mut(page_type, false).push_tail(&mut self.records, page);

@@ -20,9 +20,9 @@ impl Classic {
         }
     }
 
-    /// The clock of evictions of a type.
+    /// The clock of evictions of a type: the mainline rule has but one, which activations advance too.
     fn clock(&self, page_type: PageType) -> usize {
-        if self.params.per_type_age { page_type.index() } else { 0 }
+        if self.params.per_type_age && self.params.rule == RefaultRule::ShadowLru { page_type.index() } else { 0 }
     }
 
     /// The shadow entry of a page that is evicted on behalf of the current target.

@@ -248,7 +248,8 @@ impl Classic {
         }
         self.isolated = pages;
         self.isolated.clear();
-        if rotated > 0 {
+        // 6.1 noted no cost here, so it did not let the costs decay either (spec: classic §13).
+        if rotated > 0 && !self.params.plain_costs {
             self.note_cost(lruvec, page_type, 0, rotated);
         }
     }

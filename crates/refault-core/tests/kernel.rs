@@ -1,0 +1,132 @@
+//! The kernels' list systems against slow, obvious models written from their description, step by step, and against a
+//! memory that refuses.
+
+#[path = "kernel/classic_model.rs"]
+mod classic_model;
+#[path = "kernel/driver.rs"]
+mod driver;
+#[path = "kernel/memory.rs"]
+mod memory;
+#[path = "kernel/tree.rs"]
+mod tree;
+
+use classic_model::ClassicModel;
+use driver::{Driver, Inspect, equals_model, scenario, survives};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use refault_core::classic::RefaultRule;
+use refault_core::{Classic, ClassicParams, Counters, LruvecId, PageType};
+
+impl Inspect for Classic {
+    fn sizes(&self, lruvec: LruvecId) -> Vec<u64> {
+        PageType::ALL
+            .iter()
+            .map(|t| self.list_sizes(lruvec, *t))
+            .flat_map(|(inactive, active)| [inactive, active])
+            .collect()
+    }
+}
+
+impl Inspect for ClassicModel {
+    fn sizes(&self, lruvec: LruvecId) -> Vec<u64> {
+        PageType::ALL
+            .iter()
+            .map(|t| self.list_sizes(lruvec, *t))
+            .flat_map(|(inactive, active)| [inactive, active])
+            .collect()
+    }
+
+    fn check(&self) {
+        ClassicModel::check(self);
+    }
+}
+
+fn classic_params() -> impl Strategy<Value = ClassicParams> {
+    let swappiness = prop_oneof![Just(0u16), Just(60), Just(100), Just(200), 0..=200u16];
+    let rule = prop_oneof![Just(RefaultRule::Mainline), Just(RefaultRule::ShadowLru)];
+    let batch = prop_oneof![Just(0usize), Just(31), Just(15)];
+    (rule, swappiness, batch, prop_oneof![3 => Just(0u32), 1 => 1..4u32], any::<bool>(), any::<bool>()).prop_map(
+        |(rule, swappiness, batch, bucket_order, per_type_age, plain_costs)| ClassicParams {
+            rule,
+            swappiness,
+            batch,
+            bucket_order,
+            per_type_age,
+            plain_costs,
+        },
+    )
+}
+
+/// `PROPTEST_CASES` sets how many scenarios each property gets.
+fn config() -> ProptestConfig {
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { 80 };
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
+}
+
+/// What the generated scenarios add up to: a property that never meets an event proves nothing about it.
+fn events<P: Inspect>(policy: impl Fn() -> P) -> Counters {
+    let mut runner = TestRunner::deterministic();
+    let mut total = Counters::default();
+    for _ in 0..40 {
+        let (world, limit, steps) = scenario(false).new_tree(&mut runner).unwrap().current();
+        let mut driver = Driver::new(policy(), &world, limit);
+        steps.iter().for_each(|step| {
+            driver.apply(step);
+        });
+        total.add(&driver.policy.counters());
+    }
+    total
+}
+
+/// The counters that are zero although scenarios should move them.
+fn silent(total: &Counters, expected: &[&'static str]) -> Vec<&'static str> {
+    let silent = Counters::NAMES.iter().zip(total.values()).filter(|(_, value)| *value == 0);
+    silent.map(|(name, _)| *name).filter(|name| expected.contains(name)).collect()
+}
+
+const COMMON_EVENTS: [&str; 15] = [
+    "workingset_refault_anon",
+    "workingset_refault_file",
+    "workingset_activate_anon",
+    "workingset_activate_file",
+    "workingset_restore_anon",
+    "workingset_restore_file",
+    "pgscan",
+    "pgscan_anon",
+    "pgscan_file",
+    "pgsteal",
+    "pgsteal_anon",
+    "pgsteal_file",
+    "pgactivate",
+    "pgdeactivate",
+    "pgrotated",
+];
+
+#[test]
+fn scenarios_meet_every_event_of_classic() {
+    let total = events(|| Classic::new(ClassicParams::default()));
+    assert_eq!(silent(&total, &COMMON_EVENTS), Vec::<&str>::new());
+    assert!(total.pgrefill > 0);
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn classic(params in classic_params(), (world, limit, steps) in scenario(true)) {
+        equals_model(Classic::new(params), ClassicModel::new(params), &world, limit, &steps);
+    }
+
+    #[test]
+    fn classic_in_trouble(params in classic_params(), (world, limit, steps) in scenario(false)) {
+        equals_model(Classic::new(params), ClassicModel::new(params), &world, limit, &steps);
+    }
+
+    #[test]
+    fn classic_survives(params in classic_params(), (world, limit, steps) in scenario(false)) {
+        // Without swappiness a limit never takes anonymous pages.
+        let params = ClassicParams { swappiness: params.swappiness.max(1), ..params };
+        survives(Classic::new(params), params.batch, &world, limit, &steps);
+    }
+}
