@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::registry::{all_policies, parse_policies};
 use crate::results::{self, Format};
 use crate::size::Size;
-use crate::source::{Source, SourceArgs};
+use crate::source::{Accesses, SourceArgs};
 use crate::sweep::{Sweep, TraceRuns, sweep};
 
 /// Points over a run's time that the pictures show.
@@ -123,7 +123,7 @@ pub fn memory_budget() -> u64 {
 
 /// Sweeps over all traces: one after the other with all threads where a trace keeps them busy, else side by side.
 /// The results are in the order of the sources; of several failures the first source's is told.
-pub fn run_all(sources: &[Source], plan: &Sweep, doing: &'static str) -> Result<Vec<TraceRuns>, Failure> {
+pub fn run_all<A: Accesses>(sources: &[A], plan: &Sweep, doing: &'static str) -> Result<Vec<TraceRuns>, Failure> {
     let progress = Progress::new(doing);
     let runs_a_trace = plan.policies.len() * plan.sizes.len();
     let side_by_side = if runs_a_trace >= plan.jobs { 1 } else { plan.jobs.min(sources.len()).max(1) };

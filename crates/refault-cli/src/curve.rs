@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use refault_trace::page_ids::PageIds;
 use refault_trace::reuse::{DistanceHistogram, ReuseDistances};
+use refault_trace::shards::Shards;
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -22,7 +23,21 @@ pub struct Point {
     pub memory_pages: u64,
     /// Misses in accesses, 0 to 1.
     pub miss_ratio: f64,
+    /// How far off the ratio may be, if it is an estimate: the standard error of the mean of several samples.
+    pub standard_error: Option<f64>,
 }
+
+/// A sample of the pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// The part of the pages in each sample, above 0 and at most 1.
+    pub rate: f64,
+    /// Chooses the samples.
+    pub seed: u64,
+}
+
+/// Samples drawn, whose spread gives the standard error.
+pub const SAMPLES: u64 = 4;
 
 /// How the misses of a policy on a trace depend on memory.
 #[derive(Clone, Debug)]
@@ -46,6 +61,8 @@ pub struct TraceCurves {
     pub accesses: u64,
     /// Distinct pages in it; each is missed once at least.
     pub distinct_pages: u64,
+    /// How the pages were sampled; `None` if nothing is estimated.
+    pub sampling: Option<Sampling>,
     /// One a policy.
     pub curves: Vec<Curve>,
 }
@@ -75,6 +92,12 @@ impl Curve {
         let inside = self.points.iter().filter(|point| point.memory_pages < distinct_pages);
         let best = inside.max_by(|a, b| below(a).total_cmp(&below(b)))?;
         (below(best) > 1e-9).then_some(*best)
+    }
+
+    /// The standard error at a size, if the curve is an estimate.
+    pub fn standard_error_at(&self, memory_pages: u64) -> Option<f64> {
+        let known = self.points.partition_point(|point| point.memory_pages <= memory_pages);
+        known.checked_sub(1).and_then(|at| self.points[at].standard_error)
     }
 
     /// The ratio at a size: that of the largest known size which is not larger; 1 without memory.
@@ -118,6 +141,7 @@ pub fn lru_curve(source: &Source, progress: &Progress) -> Result<TraceCurves, Fa
         trace: source.name(),
         accesses,
         distinct_pages: ids.len() as u64,
+        sampling: None,
         curves: vec![Curve { policy: "lru".into(), points: points_of(&histogram), complete: true, wall }],
     })
 }
@@ -130,20 +154,101 @@ fn points_of(histogram: &DistanceHistogram) -> Vec<Point> {
     for (distance, hits) in histogram.counts().iter().enumerate() {
         misses -= hits;
         if *hits > 0 || distance == 0 {
-            points.push(Point { memory_pages: distance as u64 + 1, miss_ratio: misses as f64 / accesses as f64 });
+            points.push(Point {
+                memory_pages: distance as u64 + 1,
+                miss_ratio: misses as f64 / accesses as f64,
+                standard_error: None,
+            });
         }
     }
     if points.is_empty() {
-        points.push(Point { memory_pages: 1, miss_ratio: 1.0 });
+        points.push(Point { memory_pages: 1, miss_ratio: 1.0, standard_error: None });
     }
     points
+}
+
+/// LRU's curve estimated from samples (SHARDS), at sizes that are chosen when the footprint, an estimate too, is known.
+pub fn sampled_lru_curve(
+    source: &Source,
+    sampling: Sampling,
+    sizes: impl Fn(u64) -> Vec<u64>,
+    progress: &Progress,
+) -> Result<TraceCurves, Failure> {
+    let mut reader = source.open()?;
+    progress.add(reader.total().unwrap_or(0));
+    let mut shards = Shards::new(sampling.rate, SAMPLES as usize, sampling.seed);
+    let mut entries = Vec::new();
+    let start = Instant::now();
+    loop {
+        let block = reader.next_block(&mut entries)?;
+        if block.is_empty() {
+            break;
+        }
+        shards.observe(block);
+        progress.advance(block.len() as u64);
+    }
+    let wall = start.elapsed();
+    let curve = shards.finish();
+    let accesses = curve.accesses();
+    // What misses at any size are the first touches, of which there is one a page.
+    let distinct_pages = (curve.miss_ratios(&[u64::MAX])[0].miss_ratio * accesses as f64).round() as u64;
+    if curve.sampled_accesses().contains(&0) || distinct_pages == 0 {
+        let what = format!("{} at {}", source.name(), sampling.rate);
+        return Err(Failure::usage("a sample has no page", what, "raise --sample"));
+    }
+    let sizes = sizes(distinct_pages);
+    let points = sizes.iter().zip(curve.miss_ratios(&sizes)).map(|(memory_pages, estimate)| Point {
+        memory_pages: *memory_pages,
+        miss_ratio: estimate.miss_ratio,
+        standard_error: estimate.standard_error,
+    });
+    let curve = Curve { policy: "lru".into(), points: points.collect(), complete: false, wall };
+    Ok(TraceCurves { trace: source.name(), accesses, distinct_pages, sampling: Some(sampling), curves: vec![curve] })
+}
+
+/// Curves of simulated policies from miniature simulations: each sample of the pages runs in memory as much smaller as
+/// the sample is (Waldspurger, Saemundsson, Ahmad and Park, USENIX ATC 2017). `samples` has one sweep a sample, whose
+/// sizes are those of `sizes` scaled down; misses are related to the accesses a sample should have had, as SHARDS does.
+pub fn miniature_curves(samples: &[TraceRuns], sizes: &[u64], accesses: u64, rate: f64) -> Vec<Curve> {
+    let expected = accesses as f64 * rate;
+    let Some(first) = samples.first() else { return Vec::new() };
+    let policies = first.runs.chunks(sizes.len());
+    policies
+        .enumerate()
+        .map(|(policy, runs)| {
+            let points = sizes.iter().enumerate().map(|(size, memory_pages)| {
+                let run = |sample: &TraceRuns| sample.runs[policy * sizes.len() + size].outcome.misses as f64;
+                let ratios: Vec<f64> = samples.iter().map(|sample| (run(sample) / expected).min(1.0)).collect();
+                let (miss_ratio, standard_error) = mean_and_error(&ratios);
+                Point { memory_pages: *memory_pages, miss_ratio, standard_error }
+            });
+            Curve {
+                policy: runs[0].policy.clone(),
+                points: points.collect(),
+                complete: false,
+                wall: samples
+                    .iter()
+                    .flat_map(|sample| &sample.runs[policy * sizes.len()..][..sizes.len()])
+                    .map(|run| run.wall)
+                    .sum(),
+            }
+        })
+        .collect()
+}
+
+/// The mean, and its standard error if there is more than one value.
+fn mean_and_error(values: &[f64]) -> (f64, Option<f64>) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (values.len() > 1).then(|| (squares / (count - 1.0) / count).sqrt()))
 }
 
 /// The curves of simulated policies.
 pub fn simulated_curves(runs: &TraceRuns) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for run in &runs.runs {
-        let point = Point { memory_pages: run.memory_pages, miss_ratio: run.miss_ratio() };
+        let point = Point { memory_pages: run.memory_pages, miss_ratio: run.miss_ratio(), standard_error: None };
         match curves.last_mut().filter(|curve| curve.policy == run.policy) {
             Some(curve) => {
                 curve.points.push(point);
@@ -166,9 +271,11 @@ mod tests {
     use super::*;
 
     fn curve(points: &[(u64, f64)]) -> Curve {
-        let points = points
-            .iter()
-            .map(|(memory_pages, miss_ratio)| Point { memory_pages: *memory_pages, miss_ratio: *miss_ratio });
+        let points = points.iter().map(|(memory_pages, miss_ratio)| Point {
+            memory_pages: *memory_pages,
+            miss_ratio: *miss_ratio,
+            standard_error: None,
+        });
         Curve { policy: "p".into(), points: points.collect(), complete: true, wall: Duration::ZERO }
     }
 
@@ -177,6 +284,13 @@ mod tests {
         // Footprint 100 pages, first touches 0.1: (20, 0.28) is scaled to (0.2, 0.2), 0.6 below the line.
         let curve = curve(&[(10, 0.7), (20, 0.28), (50, 0.2), (100, 0.1)]);
         assert_eq!(curve.knee(100, 0.1).map(|point| point.memory_pages), Some(20));
+    }
+
+    #[test]
+    fn the_error_of_a_mean_shrinks_with_the_root_of_the_count() {
+        assert_eq!(mean_and_error(&[1.0]), (1.0, None));
+        assert_eq!(mean_and_error(&[1.0, 3.0]), (2.0, Some(1.0)));
+        assert_eq!(mean_and_error(&[1.0, 3.0, 1.0, 3.0]).1, Some((4.0f64 / 3.0 / 4.0).sqrt()));
     }
 
     #[test]

@@ -4,10 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use refault_trace::shards::PageSample;
 use serde_json::{Value, json};
 
 use crate::compare::{format_of, jobs, memory_budget, run_all};
-use crate::curve::{Curve, TraceCurves, lru_curve, simulated_curves};
+use crate::curve::{
+    Curve, SAMPLES, Sampling, TraceCurves, lru_curve, miniature_curves, sampled_lru_curve, simulated_curves,
+};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::registry::{PolicySpec, parse_policies};
@@ -15,7 +18,7 @@ use crate::report::number;
 use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
 use crate::share::Share;
 use crate::size::{PAGE_BYTES, Size, pages_text};
-use crate::source::{Source, SourceArgs};
+use crate::source::{SampledSource, Source, SourceArgs};
 use crate::sweep::Sweep;
 
 /// Sizes of a curve if none are named: from 1/128 of the footprint to all of it, in equal factors.
@@ -27,6 +30,7 @@ const SMALLEST_SHARE: f64 = 1.0 / 128.0;
 Examples:
   refault mrc --trace app.u64.zst                              LRU, exact at every size, one pass
   refault mrc --trace app.u64 --policy lru,mglru,opt --report curves.html
+  refault mrc --trace huge.rft --sample 1%                     an estimate with its standard error, in little memory
   refault mrc --trace app.u64 --misses 1%,0.1% --memory 64M,128M,256M
 
 The knee is where more memory stops paying: with memory in parts of the footprint, and the miss ratio scaled so that no
@@ -51,6 +55,9 @@ pub struct MrcArgs {
         allow_hyphen_values = true
     )]
     misses: Vec<Share>,
+    /// Estimate from samples of this part of the pages, such as 1%; the standard error is shown
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    sample: Option<Share>,
     /// How to write the results [default: by the name of --out, else table]
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -92,19 +99,38 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
 
 /// LRU by reuse distances, which also finds the footprint; the rest by simulation.
 fn curves_of(source: &Source, policies: &[PolicySpec], args: &MrcArgs) -> Result<TraceCurves, Failure> {
-    let mut curves = lru_curve(source, &Progress::new("reuse distances"))?;
+    let sampling = args.sample.map(|rate| Sampling { rate: rate.0, seed: args.source.seed().unwrap_or(1) });
+    let progress = Progress::new("reuse distances");
+    let mut curves = match sampling {
+        None => lru_curve(source, &progress)?,
+        Some(sampling) => sampled_lru_curve(source, sampling, |footprint| sizes_for(footprint, args), &progress)?,
+    };
+    drop(progress);
     let simulated: Vec<PolicySpec> = policies.iter().filter(|spec| spec.entry.name != "lru").cloned().collect();
     if !simulated.is_empty() {
+        let sizes = sizes_of(&curves, args);
+        let scaled = |pages: u64| match sampling {
+            None => pages,
+            Some(sampling) => ((pages as f64 * sampling.rate).round() as u64).max(1),
+        };
         let plan = Sweep {
             policies: simulated,
-            sizes: sizes_of(&curves, args).into_iter().map(Size::Pages).collect(),
+            sizes: sizes.iter().map(|pages| Size::Pages(scaled(*pages))).collect(),
             swap: Some(Size::Pages(u64::from(u32::MAX))),
             jobs: jobs(args.jobs),
             samples: 0,
             memory_budget: memory_budget(),
         };
-        let runs = run_all(std::slice::from_ref(source), &plan, "simulating")?;
-        curves.curves.extend(simulated_curves(&runs[0]));
+        let simulated = match sampling {
+            None => simulated_curves(&run_all(std::slice::from_ref(source), &plan, "simulating")?[0]),
+            Some(sampling) => {
+                let sample = |index| PageSample::new(sampling.rate, sampling.seed, index);
+                let samples: Vec<SampledSource> =
+                    (0..SAMPLES).map(|index| SampledSource { source: source.clone(), sample: sample(index) }).collect();
+                miniature_curves(&run_all(&samples, &plan, "simulating")?, &sizes, curves.accesses, sampling.rate)
+            }
+        };
+        curves.curves.extend(simulated);
     }
     let order = |curve: &Curve| policies.iter().position(|spec| spec.label == curve.policy);
     curves.curves.retain(|curve| order(curve).is_some());
@@ -114,7 +140,10 @@ fn curves_of(source: &Source, policies: &[PolicySpec], args: &MrcArgs) -> Result
 
 /// The sizes shown for a trace, in pages, ascending.
 fn sizes_of(trace: &TraceCurves, args: &MrcArgs) -> Vec<u64> {
-    let footprint = trace.distinct_pages;
+    sizes_for(trace.distinct_pages, args)
+}
+
+fn sizes_for(footprint: u64, args: &MrcArgs) -> Vec<u64> {
     let mut sizes: Vec<u64> = if args.memory.is_empty() {
         let factor = |step: u32| SMALLEST_SHARE.powf(f64::from(SIZES - 1 - step) / f64::from(SIZES - 1));
         (0..SIZES).map(|step| ((footprint as f64 * factor(step)).round() as u64).max(1)).collect()
@@ -148,7 +177,10 @@ fn write_table(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> s
         let names = trace.curves.iter().map(|curve| curve.policy.clone());
         table.set_header(["memory".to_string(), "pages".to_string()].into_iter().chain(names));
         for pages in sizes_of(trace, args) {
-            let ratios = trace.curves.iter().map(|curve| format!("{:.2}", curve.at(pages) * 100.0));
+            let ratios = trace.curves.iter().map(|curve| match curve.standard_error_at(pages) {
+                None => format!("{:.2}", curve.at(pages) * 100.0),
+                Some(error) => format!("{:.2} ±{:.2}", curve.at(pages) * 100.0, error * 100.0),
+            });
             table.add_row([pages_text(pages), grouped(pages)].into_iter().chain(ratios));
         }
         align_numbers(&mut table);
@@ -156,6 +188,9 @@ fn write_table(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> s
             writeln!(out, "{}", line.trim_end())?;
         }
         writeln!(out, "\nFigures are misses in % of accesses, first touches included.")?;
+        if let Some(sampling) = trace.sampling {
+            writeln!(out, "{}", sampling_text(sampling))?;
+        }
         for curve in &trace.curves {
             writeln!(out, "{}", answer(trace, curve, &ratios(args)))?;
         }
@@ -185,6 +220,14 @@ pub fn answer(trace: &TraceCurves, curve: &Curve, ratios: &[f64]) -> String {
     format!("{}: {}.", curve.policy, parts.join("; "))
 }
 
+/// How a sampled curve came about.
+pub fn sampling_text(sampling: Sampling) -> String {
+    format!(
+        "Estimated from {SAMPLES} samples of {} % of the pages each; ± is the standard error of their mean.",
+        number(sampling.rate * 100.0)
+    )
+}
+
 /// The miss ratio that is looked for when this one is asked for.
 fn goal(trace: &TraceCurves, ratio: f64) -> f64 {
     let first_touches = trace.first_touches();
@@ -193,7 +236,16 @@ fn goal(trace: &TraceCurves, ratio: f64) -> f64 {
 
 fn write_csv(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(["trace", "policy", "memory_pages", "memory_bytes", "accesses", "distinct_pages", "miss_ratio"])?;
+    csv.write_record([
+        "trace",
+        "policy",
+        "memory_pages",
+        "memory_bytes",
+        "accesses",
+        "distinct_pages",
+        "miss_ratio",
+        "standard_error",
+    ])?;
     for trace in traces {
         for curve in &trace.curves {
             for pages in sizes_of(trace, args) {
@@ -205,6 +257,7 @@ fn write_csv(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> std
                     &trace.accesses.to_string(),
                     &trace.distinct_pages.to_string(),
                     &curve.at(pages).to_string(),
+                    &curve.standard_error_at(pages).map_or(String::new(), |error| error.to_string()),
                 ])?;
             }
         }
@@ -222,7 +275,13 @@ fn write_json(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> st
 fn json_curve(trace: &TraceCurves, curve: &Curve, args: &MrcArgs) -> Value {
     let points: Vec<Value> = sizes_of(trace, args)
         .into_iter()
-        .map(|pages| json!({ "memory_pages": pages, "miss_ratio": curve.at(pages) }))
+        .map(|pages| {
+            json!({
+                "memory_pages": pages,
+                "miss_ratio": curve.at(pages),
+                "standard_error": curve.standard_error_at(pages),
+            })
+        })
         .collect();
     let enough: Vec<Value> = ratios(args)
         .into_iter()
@@ -238,6 +297,7 @@ fn json_curve(trace: &TraceCurves, curve: &Curve, args: &MrcArgs) -> Value {
         "accesses": trace.accesses,
         "distinct_pages": trace.distinct_pages,
         "exact": curve.complete,
+        "sample": trace.sampling.map(|sampling| sampling.rate),
         "knee": knee.map(|knee| json!({ "memory_pages": knee.memory_pages, "miss_ratio": knee.miss_ratio })),
         "enough": enough,
         "points": points,

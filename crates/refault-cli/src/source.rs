@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use refault_trace::{CsvColumns, Format, Kind, Options, TraceError, WorkloadSpec};
+use refault_trace::shards::PageSample;
+use refault_trace::{CsvColumns, Entry, Format, Kind, Options, TraceError, WorkloadSpec};
 pub use refault_trace::{Source, TraceReader};
 
 use crate::failure::Failure;
@@ -94,7 +95,7 @@ pub struct SourceArgs {
     /// A generated workload such as zipf:theta=1.2,pages=262144; repeat for more; see 'refault workloads'
     #[arg(long = "workload", value_name = "SPEC")]
     workloads: Vec<String>,
-    /// Seed of generated workloads that do not say theirs
+    /// Seed of generated workloads that do not say theirs, and of samples
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -133,6 +134,11 @@ impl SourceArgs {
     /// Whether neither file nor workload is named.
     pub fn is_empty(&self) -> bool {
         self.traces.is_empty() && self.workloads.is_empty()
+    }
+
+    /// The seed asked for.
+    pub fn seed(&self) -> Option<u64> {
+        self.seed
     }
 
     /// The files and workloads, files first.
@@ -191,4 +197,65 @@ pub fn workload(text: &str, kind: Option<KindName>, seed: Option<u64>) -> Result
         spec.seed = seed;
     }
     Ok(spec)
+}
+
+/// Something that accesses can be read from, again and again.
+pub trait Accesses: Sync {
+    /// What to call it in a table.
+    fn name(&self) -> String;
+    /// Starts a pass from the beginning.
+    fn open(&self) -> Result<Box<dyn TraceReader>, Failure>;
+}
+
+impl Accesses for Source {
+    fn name(&self) -> String {
+        Source::name(self)
+    }
+
+    fn open(&self) -> Result<Box<dyn TraceReader>, Failure> {
+        Ok(Source::open(self)?)
+    }
+}
+
+/// The accesses to a sample of a source's pages.
+pub struct SampledSource {
+    /// The whole.
+    pub source: Source,
+    /// Which pages are taken.
+    pub sample: PageSample,
+}
+
+impl Accesses for SampledSource {
+    fn name(&self) -> String {
+        self.source.name()
+    }
+
+    fn open(&self) -> Result<Box<dyn TraceReader>, Failure> {
+        let whole = self.source.open()?;
+        Ok(Box::new(SampledReader { whole, sample: self.sample, buffer: Vec::new() }))
+    }
+}
+
+struct SampledReader {
+    whole: Box<dyn TraceReader>,
+    sample: PageSample,
+    buffer: Vec<Entry>,
+}
+
+impl TraceReader for SampledReader {
+    fn read_block(&mut self, out: &mut Vec<Entry>) -> Result<usize, TraceError> {
+        out.clear();
+        while out.is_empty() {
+            let block = self.whole.next_block(&mut self.buffer)?;
+            if block.is_empty() {
+                break;
+            }
+            out.extend(block.iter().copied().filter(|entry| self.sample.contains(*entry)));
+        }
+        Ok(out.len())
+    }
+
+    fn progress(&self) -> Option<f64> {
+        self.whole.progress()
+    }
 }

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::registry::{self, Circumstances, PolicySpec, Visitor};
 use crate::size::{Size, bytes_text};
-use crate::source::{Source, TraceReader};
+use crate::source::{Accesses, TraceReader};
 
 /// Accesses that the simulations get at a time: 2 MiB, a part of the last-level cache, so that the simulations after
 /// the first do not read it from memory.
@@ -104,7 +104,7 @@ pub struct TraceRuns {
 }
 
 /// Runs a sweep over one trace.
-pub fn sweep(source: &Source, sweep: &Sweep, progress: &Progress) -> Result<TraceRuns, Failure> {
+pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &Progress) -> Result<TraceRuns, Failure> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(sweep.jobs)
         .build()
@@ -135,7 +135,7 @@ pub fn sweep(source: &Source, sweep: &Sweep, progress: &Progress) -> Result<Trac
 }
 
 /// The first pass.
-pub fn layout_of(source: &Source) -> Result<Layout, Failure> {
+pub fn layout_of(source: &dyn Accesses) -> Result<Layout, Failure> {
     let mut reader = source.open()?;
     let mut buffer = Vec::new();
     let mut builder = LayoutBuilder::new();
@@ -156,7 +156,7 @@ pub fn layout_of(source: &Source) -> Result<Layout, Failure> {
 }
 
 /// What opt must know: one more pass, and 8 bytes an access.
-fn future(source: &Source, sweep: &Sweep, layout: &Layout) -> Result<Option<Arc<NextUse>>, Failure> {
+fn future(source: &dyn Accesses, sweep: &Sweep, layout: &Layout) -> Result<Option<Arc<NextUse>>, Failure> {
     if !sweep.policies.iter().any(|spec| spec.entry.needs_future()) {
         return Ok(None);
     }
@@ -180,7 +180,7 @@ fn future(source: &Source, sweep: &Sweep, layout: &Layout) -> Result<Option<Arc<
 }
 
 /// The last pass: every block to every simulation.
-fn feed(source: &Source, layout: &Layout, running: &mut [Running], progress: &Progress) -> Result<(), Failure> {
+fn feed(source: &dyn Accesses, layout: &Layout, running: &mut [Running], progress: &Progress) -> Result<(), Failure> {
     let mut decoder = Decoder { reader: source.open()?, buffer: Vec::new() };
     let mut block = Vec::new();
     let mut next = Vec::new();

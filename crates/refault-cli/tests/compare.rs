@@ -1,39 +1,18 @@
 //! `refault compare` from outside: what scripts rely on.
 
+mod common;
+
 use std::path::PathBuf;
-use std::process::Output;
 
 use assert_cmd::Command;
+use common::{refault, rows, stdout, text, trace};
 use tempfile::TempDir;
-
-fn refault(arguments: &[&str]) -> Output {
-    Command::cargo_bin("refault").expect("the binary is built").args(arguments).output().expect("it starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
-}
-
-/// A `.u64` trace of these pages.
-fn trace(directory: &TempDir, name: &str, pages: impl IntoIterator<Item = u64>) -> String {
-    let path = directory.path().join(name);
-    let bytes: Vec<u8> = pages.into_iter().flat_map(u64::to_le_bytes).collect();
-    std::fs::write(&path, bytes).expect("the temporary directory can be written");
-    path.to_str().expect("its path is UTF-8").to_string()
-}
 
 /// The rows of a CSV result without the two fields of time.
 fn csv(arguments: &[&str]) -> Vec<Vec<String>> {
-    let output = refault(arguments);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let text = text(&output.stdout);
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
-    let rows = reader.records().map(|row| row.expect("well-formed").iter().map(str::to_string).collect());
-    rows.map(|mut row: Vec<String>| {
-        row.truncate(row.len() - 2);
-        row
-    })
-    .collect()
+    let mut rows = rows(&stdout(arguments));
+    rows.iter_mut().for_each(|row| row.truncate(row.len() - 2));
+    rows
 }
 
 #[test]

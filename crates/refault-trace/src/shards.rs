@@ -27,9 +27,45 @@ pub struct Estimate {
     pub standard_error: Option<f64>,
 }
 
+/// Which pages are in a sample, by the hash of their number: all accesses to a page are, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageSample {
+    salt: u64,
+    /// Hashes up to this are in the sample.
+    threshold: u64,
+}
+
+impl PageSample {
+    /// The sample of number `index` of about `rate` of the pages (above 0, at most 1). Samples of different numbers do
+    /// not depend on each other; a seed gives the same ones every time.
+    pub fn new(rate: f64, seed: u64, index: u64) -> PageSample {
+        let rate = if rate > 0.0 { rate.min(1.0) } else { f64::MIN_POSITIVE };
+        // The cast saturates: a rate of 1 takes every hash.
+        PageSample { salt: hash(hash(seed) ^ index), threshold: (rate * 2f64.powi(64)) as u64 }
+    }
+
+    /// Whether an entry's page is in it.
+    #[inline]
+    pub fn contains(self, entry: Entry) -> bool {
+        self.keeps(page_key(entry))
+    }
+
+    #[inline]
+    fn keeps(self, key: u64) -> bool {
+        hash(key ^ self.salt) <= self.threshold
+    }
+}
+
+/// Page number and type.
+#[inline]
+fn page_key(entry: Entry) -> u64 {
+    let file = u64::from(entry.kind() != Some(Kind::Anon));
+    entry.page() | file << Entry::KIND_SHIFT
+}
+
 /// One sample of the pages.
 struct Sample {
-    salt: u64,
+    pages: PageSample,
     ids: HashMap<u64, u32, FixedState>,
     reuse: ReuseDistances,
     histogram: DistanceHistogram,
@@ -38,8 +74,6 @@ struct Sample {
 /// Draws samples from a trace.
 pub struct Shards {
     rate: f64,
-    /// Hashes up to this are in the sample.
-    threshold: u64,
     accesses: u64,
     samples: Vec<Sample>,
 }
@@ -50,18 +84,12 @@ impl Shards {
     pub fn new(rate: f64, samples: usize, seed: u64) -> Shards {
         let rate = if rate > 0.0 { rate.min(1.0) } else { f64::MIN_POSITIVE };
         let sample = |index: u64| Sample {
-            salt: hash(hash(seed) ^ index),
+            pages: PageSample::new(rate, seed, index),
             ids: HashMap::default(),
             reuse: ReuseDistances::new(0),
             histogram: DistanceHistogram::new(),
         };
-        Shards {
-            rate,
-            // The cast saturates: a rate of 1 takes every hash.
-            threshold: (rate * 2f64.powi(64)) as u64,
-            accesses: 0,
-            samples: (0..samples.max(1) as u64).map(sample).collect(),
-        }
+        Shards { rate, accesses: 0, samples: (0..samples.max(1) as u64).map(sample).collect() }
     }
 
     /// Looks at the next accesses. Pages of a sample beyond [`MAX_PAGES`] count as one.
@@ -69,9 +97,8 @@ impl Shards {
         self.accesses += entries.len() as u64;
         for sample in &mut self.samples {
             for entry in entries {
-                let file = u64::from(entry.kind() != Some(Kind::Anon));
-                let key = entry.page() | file << Entry::KIND_SHIFT;
-                if hash(key ^ sample.salt) <= self.threshold {
+                let key = page_key(*entry);
+                if sample.pages.keeps(key) {
                     let next = sample.ids.len().min(MAX_PAGES as usize - 1) as u32;
                     let id = *sample.ids.entry(key).or_insert(next);
                     sample.histogram.record(sample.reuse.access(id));

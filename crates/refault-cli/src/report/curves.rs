@@ -9,7 +9,7 @@ use super::scale::Axis;
 use super::{mib, name_parts, number, page, write};
 use crate::curve::TraceCurves;
 use crate::failure::Failure;
-use crate::mrc::answer;
+use crate::mrc::{answer, sampling_text};
 use crate::results::grouped;
 use crate::size::pages_text;
 
@@ -37,6 +37,7 @@ pub fn write_curves(
                     (pages_text(trace.distinct_pages)) "); " (format!("{:.2}", trace.first_touches() * 100.0))
                     " % of accesses are first touches."
                 }
+                @if let Some(sampling) = trace.sampling { p.note { (sampling_text(sampling)) } }
                 ul { @for curve in &trace.curves { li { (answer(trace, curve, ratios)) } } }
                 (figure(index, trace, &sizes(trace), ratios).markup())
             }
@@ -88,12 +89,20 @@ fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> F
         let knee = curve.knee(footprint, trace.first_touches())?;
         Some((mib(knee.memory_pages), format!("knee of {}: {}", curve.policy, pages_text(knee.memory_pages))))
     });
+    let errors = trace.curves.iter().flat_map(|curve| &curve.points).filter_map(|point| point.standard_error);
+    let largest_error = errors.fold(0.0, f64::max);
     let widest = sizes.iter().copied().max().unwrap_or(1).max(footprint);
     Figure {
         id: format!("curve-{index}"),
         title: "Miss ratio by memory size".into(),
         description: trace.curves.iter().map(|curve| answer(trace, curve, ratios)).collect::<Vec<_>>().join(" "),
-        definition: "Misses in 100 accesses, first touches included, by memory limit.".into(),
+        definition: match trace.sampling {
+            None => "Misses in 100 accesses, first touches included, by memory limit.".into(),
+            Some(_) => format!(
+                "Misses in 100 accesses, first touches included, by memory limit; the standard error is at most {:.2} %.",
+                largest_error * 100.0
+            ),
+        },
         x: Axis::exact("memory (MiB)", mib(widest), 5, number),
         y: Axis::linear("miss ratio (%)", highest, 5, number),
         series,

@@ -1,0 +1,38 @@
+//! Running the binary and looking at what it says.
+#![allow(dead_code)] // Each test file uses a part of it.
+
+use std::process::Output;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+
+/// Runs `refault` with these arguments.
+pub fn refault(arguments: &[&str]) -> Output {
+    Command::cargo_bin("refault").expect("the binary is built").args(arguments).output().expect("it starts")
+}
+
+/// Runs it, expects success and returns standard output.
+pub fn stdout(arguments: &[&str]) -> String {
+    let output = refault(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Output as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+}
+
+/// A `.u64` trace of these pages.
+pub fn trace(directory: &TempDir, name: &str, pages: impl IntoIterator<Item = u64>) -> String {
+    let path = directory.path().join(name);
+    let bytes: Vec<u8> = pages.into_iter().flat_map(u64::to_le_bytes).collect();
+    std::fs::write(&path, bytes).expect("the temporary directory can be written");
+    path.to_str().expect("its path is UTF-8").to_string()
+}
+
+/// The rows of CSV output, header first.
+pub fn rows(text: &str) -> Vec<Vec<String>> {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+    reader.records().map(|row| row.expect("well-formed").iter().map(str::to_string).collect()).collect()
+}

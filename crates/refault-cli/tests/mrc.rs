@@ -1,0 +1,104 @@
+//! `refault mrc` from outside.
+
+mod common;
+
+use common::{refault, rows, stdout, text, trace};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const WORKLOAD: &str = "zipf:pages=4096,accesses=60000";
+const SIZES: &str = "1p,17p,100p,10%,50%,90%,100%,200%";
+
+#[test]
+fn lru_by_reuse_distances_is_lru_by_simulation() {
+    let curve = rows(&stdout(&["mrc", "--workload", WORKLOAD, "--memory", SIZES, "--format", "csv"]));
+    let policy = ["--policy", "lru", "--memory", SIZES, "--format", "csv"];
+    let runs = rows(&stdout(&[&["compare", "--workload", WORKLOAD][..], &policy].concat()));
+    let pick = |rows: &[Vec<String>], size: usize, ratio: usize| -> Vec<(String, String)> {
+        rows[1..].iter().map(|row| (row[size].clone(), row[ratio].clone())).collect()
+    };
+    assert_eq!(curve.len(), 9);
+    assert_eq!(pick(&curve, 2, 6), pick(&runs, 2, 7));
+}
+
+#[test]
+fn simulated_curves_are_those_of_compare() {
+    let curve = rows(&stdout(&[
+        "mrc",
+        "--workload",
+        WORKLOAD,
+        "--policy",
+        "mglru,s3fifo",
+        "--memory",
+        "64p,1000p",
+        "--format",
+        "csv",
+    ]));
+    let policy = ["--policy", "mglru,s3fifo", "--memory", "64p,1000p", "--format", "csv"];
+    let runs = rows(&stdout(&[&["compare", "--workload", WORKLOAD][..], &policy].concat()));
+    let ratios = |rows: &[Vec<String>], at: usize| rows[1..].iter().map(|row| row[at].clone()).collect::<Vec<_>>();
+    assert_eq!(ratios(&curve, 6), ratios(&runs, 7));
+}
+
+#[test]
+fn answers_hold() {
+    let json: Value =
+        serde_json::from_str(&stdout(&["mrc", "--workload", WORKLOAD, "--misses", "20%,30%", "--format", "json"]))
+            .expect("JSON");
+    let enough = &json["curves"][0]["enough"][1];
+    assert_eq!(enough["miss_ratio"], 0.3);
+    let pages = enough["memory_pages"].as_u64().expect("30 % can be reached");
+    let misses = |pages: u64| {
+        let size = format!("{pages}p");
+        let run = ["compare", "--workload", WORKLOAD, "--policy", "lru", "--memory", &size, "--format", "csv"];
+        rows(&stdout(&run))[1][7].parse::<f64>().expect("a ratio")
+    };
+    assert!(misses(pages) <= 0.3 && misses(pages - 1) > 0.3);
+}
+
+#[test]
+fn the_table_says_what_people_come_for() {
+    let directory = TempDir::new().expect("a temporary directory");
+    // Two pages in turn, then a loop over eight: 2 + 6 first touches in 200 + 16 accesses.
+    let pages = (0..200).map(|i| i % 2).chain((0..16).map(|i| i % 8));
+    let path = trace(&directory, "small.u64", pages);
+    let table = stdout(&["mrc", "--trace", &path, "--misses", "10%,1%"]);
+    let answer = table.lines().last().expect("a last line");
+    let expected = "lru: 8 KiB gives ≤ 10 % misses; 32 KiB gives ≤ 1 % misses beyond first touches; \
+                    the knee is at 8 KiB (7.41 % misses).";
+    assert_eq!(answer, expected);
+}
+
+#[test]
+fn samples_estimate_within_their_error() {
+    let workload = "zipf:theta=0.6,pages=65536,accesses=600000";
+    let common = ["--workload", workload, "--policy", "lru,sieve", "--memory", "5%,20%,60%", "--format", "csv"];
+    let exact = rows(&stdout(&[&["mrc"][..], &common].concat()));
+    let sampled = rows(&stdout(&[&["mrc", "--sample", "5%"][..], &common].concat()));
+    assert_eq!(exact.len(), sampled.len());
+    for (exact, sampled) in exact[1..].iter().zip(&sampled[1..]) {
+        let number = |row: &[String], at: usize| row[at].parse::<f64>().expect("a number");
+        let (error, off) = (number(sampled, 7), (number(sampled, 6) - number(exact, 6)).abs());
+        assert!(error > 0.0 && error < 0.02, "{sampled:?}");
+        // Sizes differ a little, because the footprint is an estimate too.
+        assert!(off <= 4.0 * error + 0.01, "{off} off by more than {error} allows: {exact:?} {sampled:?}");
+    }
+}
+
+#[test]
+fn a_report_has_the_curve_and_its_knee() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("curve.html");
+    let path = path.to_str().expect("its path is UTF-8");
+    stdout(&["mrc", "--workload", WORKLOAD, "--policy", "lru,opt", "--report", path]);
+    let report = std::fs::read_to_string(path).expect("a report");
+    assert!(report.contains("knee of lru") && report.contains("role=\"img\"") && !report.contains("http"));
+}
+
+#[test]
+fn without_a_trace_there_is_nothing_to_draw() {
+    for arguments in [&["mrc"][..], &["mrc", "--workload", WORKLOAD, "--sample", "0%"], &["mrc", "--misses", "x"]] {
+        let output = refault(arguments);
+        assert_eq!((output.status.code(), text(&output.stderr).lines().count()), (Some(2), 1));
+    }
+}
