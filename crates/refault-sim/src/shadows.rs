@@ -76,7 +76,7 @@ mod tests {
     fn every_entry_comes_back_whole() {
         let mut shadows = Shadows::default();
         assert_eq!(shadows.take(3), None);
-        let words = [1, 3, 1 << VALUE_SHIFT | 1, (1 << 54) - (1 << 24) | 3, 7 << 2 | 1, u64::MAX, 1 << 60 | 1, 2];
+        let words = [1, 3, 1 << VALUE_SHIFT | 1, ((1 << 54) - (1 << 24)) | 3, (7 << 2) | 1, u64::MAX, 1 << 60 | 1, 2];
         for (page, word) in words.iter().enumerate() {
             shadows.set(page as PageId, Shadow(*word), words.len());
         }
