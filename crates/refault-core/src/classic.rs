@@ -17,10 +17,13 @@ mod shrink;
 pub use params::{ClassicParams, RefaultRule};
 
 use crate::counters::Counters;
+use crate::global_reclaim::{BackgroundPass, PassOutcome};
 use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType};
 use crate::policy::{Admission, HitReport, Policy, ReclaimRequest, SortRule};
-use crate::reclaim::control::{ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, limit_reclaim};
+use crate::reclaim::control::{
+    ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, background_pass, direct_reclaim, limit_reclaim,
+};
 use crate::reclaim::record::{
     ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, REFERENCED, SWAPCACHE, WORKINGSET,
 };
@@ -259,8 +262,20 @@ impl Policy for Classic {
 
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         let control = ScanControl::for_limit(request.target, request.goal);
-        self.reclaim_target = request.target;
         limit_reclaim(self, control, memory) as u32
+    }
+
+    fn reclaim_nodes<M: Memory>(&mut self, roots: &[LruvecId], _incoming: Option<PageId>, memory: &mut M) -> u32 {
+        direct_reclaim(self, roots, memory) as u32
+    }
+
+    fn background_pass<M: Memory>(&mut self, pass: &BackgroundPass, memory: &mut M) -> PassOutcome {
+        background_pass(self, pass, memory)
+    }
+
+    fn background_done(&mut self, root: LruvecId) {
+        let root = &mut self.lruvecs[root as usize];
+        root.snapshot = root.workingset_activate;
     }
 
     fn grow(&mut self, pages: usize) {
@@ -288,6 +303,7 @@ impl ReclaimEngine for Classic {
     }
 
     fn begin_pass<M: Memory>(&mut self, control: &mut ScanControl, memory: &mut M) {
+        self.reclaim_target = control.target;
         self.prepare_pass(control, memory);
     }
 
@@ -298,5 +314,16 @@ impl ReclaimEngine for Classic {
     fn end_attempt(&mut self, control: &ScanControl) {
         let target = &mut self.lruvecs[control.target as usize];
         target.snapshot = target.workingset_activate;
+    }
+
+    /// Background reclaim keeps the inactive anonymous lists of all groups filled (spec: classic §10).
+    fn age_node<M: Memory>(&mut self, control: &mut ScanControl, _min_ttl: u64, memory: &mut M) -> bool {
+        if memory.has_swap() && self.inactive_is_low(control.target, PageType::Anon) {
+            for at in 0..self.hierarchy.subtree(control.target).len() {
+                let member = self.hierarchy.subtree(control.target)[at];
+                self.shrink_active(member, PageType::Anon, u64::from(SWAP_CLUSTER_MAX), memory);
+            }
+        }
+        false
     }
 }

@@ -63,6 +63,26 @@ pub enum Eviction {
     Refused,
 }
 
+/// A group's effective protection against reclaim by others, in pages (spec: overview §4.4, §4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protection {
+    /// Pages charged to the group and those below it.
+    pub usage: u64,
+    /// Up to here the group is never reclaimed from.
+    pub min: u64,
+    /// Up to here it is reclaimed from only if nobody else has anything to give.
+    pub low: u64,
+}
+
+/// Frames of a memory node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeFrames {
+    /// Frames that hold nothing.
+    pub free: u64,
+    /// Background reclaim stops when more than that are free.
+    pub high_watermark: u64,
+}
+
 /// A 2 MiB-aligned stretch of virtual memory, the unit of a second-level page-table entry; unique over all address
 /// spaces of a front-end. Only equality and hash matter.
 pub type RegionKey = u64;
@@ -171,6 +191,24 @@ pub trait Memory {
     fn free_swap(&self, lruvec: LruvecId) -> u64 {
         let _ = lruvec;
         0
+    }
+
+    /// The protection of an lruvec's group; `None`: groups are not protected here.
+    #[inline]
+    fn protection(&self, lruvec: LruvecId) -> Option<Protection> {
+        let _ = lruvec;
+        None
+    }
+
+    /// A group was reclaimed from although it is below its soft protection.
+    fn low_event(&mut self, lruvec: LruvecId) {
+        let _ = lruvec;
+    }
+
+    /// Frames of an lruvec's node. Only reclaim of whole nodes asks.
+    fn node_frames(&self, lruvec: LruvecId) -> NodeFrames {
+        let _ = lruvec;
+        NodeFrames::default()
     }
 
     /// Whether there is swap at all, full or not.

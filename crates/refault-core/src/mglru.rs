@@ -12,9 +12,11 @@
 //! Source: spec: mglru (profile M = 6.12; §16 for the 7.2 variant), workingset §6 (profile MK) and §7.
 
 mod aging;
+mod command;
 mod eviction;
 mod generation;
 mod insertion;
+mod node;
 mod params;
 mod refault;
 mod references;
@@ -24,10 +26,13 @@ mod walk;
 pub use params::{MglruParams, RefaultDistance, Version};
 
 use crate::counters::Counters;
+use crate::global_reclaim::{BackgroundPass, EvictGenerations, GenerationError, NewGeneration, PassOutcome};
 use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType};
 use crate::policy::{Admission, GenerationSize, HitReport, Policy, ReclaimRequest, SortRule};
-use crate::reclaim::control::{ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, limit_reclaim};
+use crate::reclaim::control::{
+    ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, background_pass, direct_reclaim, limit_reclaim,
+};
 use crate::reclaim::record::{
     ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, SWAPCACHE, WORKINGSET,
 };
@@ -48,13 +53,15 @@ pub struct Mglru {
     survivors: Vec<PageId>,
     /// The current visit has a walk to account promotions to: it has aged, or it is the background reclaimer's.
     walk_context: bool,
+    /// The groups of each node in the order of their turns, at the index of the node's root lruvec.
+    nodes: Vec<Option<node::MemcgLru>>,
     counters: Counters,
 }
 
 impl Mglru {
     /// An empty list system with one lruvec.
     pub fn new(params: MglruParams) -> Mglru {
-        Mglru {
+        let mut mglru = Mglru {
             add_batch: CpuBatch::new(params.batch),
             activate_batch: CpuBatch::new(params.batch),
             params,
@@ -65,15 +72,11 @@ impl Mglru {
             isolated: Vec::new(),
             survivors: Vec::new(),
             walk_context: false,
+            nodes: Vec::new(),
             counters: Counters::default(),
-        }
-    }
-
-    /// Adds an lruvec below `parent` (`None`: the root of another node), born at `now`, and returns its id.
-    pub fn add_lruvec(&mut self, parent: Option<LruvecId>, now: u64) -> LruvecId {
-        self.lruvecs.push(Lruvec::new(now));
-        self.walk_positions.push(0);
-        self.hierarchy.add(parent)
+        };
+        mglru.join_node(0);
+        mglru
     }
 
     /// Pages of a type in the two youngest generations and in the older ones, which other parts of a kernel take for
@@ -94,6 +97,38 @@ impl Policy for Mglru {
 
     fn reclaim_goal(&self) -> u32 {
         SWAP_CLUSTER_MAX
+    }
+
+    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> Option<LruvecId> {
+        self.lruvecs.push(Lruvec::new(0));
+        self.walk_positions.push(0);
+        let id = self.hierarchy.add(parent);
+        self.join_node(id);
+        Some(id)
+    }
+
+    fn is_workingset(&self, page: PageId) -> bool {
+        self.records[page as usize].has(WORKINGSET)
+    }
+
+    fn reclaim_nodes<M: Memory>(&mut self, roots: &[LruvecId], _incoming: Option<PageId>, memory: &mut M) -> u32 {
+        direct_reclaim(self, roots, memory) as u32
+    }
+
+    fn background_pass<M: Memory>(&mut self, pass: &BackgroundPass, memory: &mut M) -> PassOutcome {
+        background_pass(self, pass, memory)
+    }
+
+    fn new_generation<M: Memory>(&mut self, request: &NewGeneration, memory: &mut M) -> Result<(), GenerationError> {
+        self.command_new_generation(request, memory)
+    }
+
+    fn evict_generations<M: Memory>(
+        &mut self,
+        request: &EvictGenerations,
+        memory: &mut M,
+    ) -> Result<u64, GenerationError> {
+        self.command_evict(request, memory)
     }
 
     #[inline]
@@ -222,9 +257,22 @@ impl ReclaimEngine for Mglru {
     fn shrink_lruvec<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M) {
         self.drain_batches();
         self.walk_context = false;
-        self.shrink(lruvec, control, memory);
+        let aged = self.shrink(lruvec, control, memory);
         self.walk_context = false;
+        if aged {
+            self.rotate_young(lruvec);
+        }
     }
 
     fn end_attempt(&mut self, _control: &ScanControl) {}
+
+    fn shrink_node<M: Memory>(&mut self, control: &mut ScanControl, memory: &mut M) {
+        self.drain_batches();
+        self.shrink_groups(control, memory);
+    }
+
+    fn age_node<M: Memory>(&mut self, control: &mut ScanControl, min_ttl: u64, memory: &mut M) -> bool {
+        self.set_initial_priority(control);
+        min_ttl > 0 && self.is_starved(control, min_ttl, memory)
+    }
 }

@@ -6,7 +6,7 @@ use crate::counters::Counters;
 use crate::memory::{Memory, References};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Verdict, check_references};
-use crate::reclaim::control::{SWAP_CLUSTER_MAX, ScanControl};
+use crate::reclaim::control::{DEFAULT_PRIORITY, SWAP_CLUSTER_MAX, ScanControl};
 use crate::reclaim::record::{ACTIVE, FILE, LRU, PageRecord, WORKINGSET, fetch};
 
 /// How many times dearer than a rotation a page of I/O is.
@@ -21,6 +21,8 @@ pub(super) struct Pass {
     may_deactivate: [bool; 2],
     /// Enough cold file pages that anonymous memory is left alone.
     cache_trim: bool,
+    /// So few file pages on the node that dropping them all would not do: only anonymous memory is scanned.
+    file_is_tiny: bool,
     /// Costs as they were when the pass began.
     cost: [u64; 2],
 }
@@ -28,6 +30,7 @@ pub(super) struct Pass {
 /// How a lruvec's scan is divided between the types.
 enum Balance {
     FileOnly,
+    AnonOnly,
     Equal,
     Fractions { parts: [u64; 2], whole: u64 },
 }
@@ -39,7 +42,7 @@ impl Classic {
     }
 
     /// Whether the inactive list of a type is too small beside the active one (spec: classic §6).
-    fn inactive_is_low(&self, lruvec: LruvecId, page_type: PageType) -> bool {
+    pub(super) fn inactive_is_low(&self, lruvec: LruvecId, page_type: PageType) -> bool {
         let inactive = self.subtree_size(lruvec, page_type, false);
         let active = self.subtree_size(lruvec, page_type, true);
         let gigabytes = (inactive + active) >> GIGABYTE_SHIFT;
@@ -47,7 +50,7 @@ impl Classic {
         inactive * ratio < active
     }
 
-    pub(super) fn prepare_pass<M: Memory>(&mut self, control: &ScanControl, _memory: &mut M) {
+    pub(super) fn prepare_pass<M: Memory>(&mut self, control: &ScanControl, memory: &mut M) {
         let target = &self.lruvecs[control.target as usize];
         let may_deactivate = PageType::ALL.map(|page_type| {
             let t = page_type.index();
@@ -56,7 +59,14 @@ impl Classic {
                 || self.inactive_is_low(control.target, page_type)
         });
         let inactive_file = self.subtree_size(control.target, PageType::File, false);
+        let file_is_tiny = !control.targeted && !may_deactivate[PageType::Anon.index()] && {
+            let frames = memory.node_frames(control.target);
+            let file = inactive_file + self.subtree_size(control.target, PageType::File, true);
+            file + frames.free <= frames.high_watermark
+                && self.subtree_size(control.target, PageType::Anon, false) >> control.priority != 0
+        };
         self.pass = Pass {
+            file_is_tiny,
             may_deactivate,
             cache_trim: inactive_file >> control.priority != 0 && !may_deactivate[PageType::File.index()],
             cost: target.cost,
@@ -71,6 +81,9 @@ impl Classic {
         if control.priority == 0 && swappiness != 0 {
             return Balance::Equal;
         }
+        if self.pass.file_is_tiny {
+            return Balance::AnonOnly;
+        }
         if self.pass.cache_trim {
             return Balance::FileOnly;
         }
@@ -84,16 +97,22 @@ impl Classic {
     }
 
     /// Pages to scan of each list, in the order of [`list_index`] (spec: classic §9).
-    fn scan_amounts<M: Memory>(&self, lruvec: LruvecId, control: &ScanControl, memory: &M) -> [u64; 4] {
+    fn scan_amounts<M: Memory>(&self, lruvec: LruvecId, control: &mut ScanControl, memory: &M) -> [u64; 4] {
         let balance = self.balance(lruvec, control, memory);
+        let spared = spared_share(lruvec, control, memory);
         let mut amounts = [0; 4];
         for page_type in PageType::ALL {
             for active in [false, true] {
-                let scan = self.lruvecs[lruvec as usize].size(page_type, active) >> control.priority;
+                let size = self.lruvecs[lruvec as usize].size(page_type, active);
+                let scan = match spared {
+                    None => size,
+                    Some((part, whole)) => (size - size * part / whole).max(u64::from(SWAP_CLUSTER_MAX)),
+                } >> control.priority;
                 amounts[list_index(page_type, active)] = match balance {
                     Balance::Equal => scan,
                     Balance::FileOnly if page_type == PageType::File => scan,
-                    Balance::FileOnly => 0,
+                    Balance::AnonOnly if page_type == PageType::Anon => scan,
+                    Balance::FileOnly | Balance::AnonOnly => 0,
                     Balance::Fractions { parts, whole } => scan * parts[page_type.index()] / whole.max(1),
                 };
             }
@@ -110,6 +129,8 @@ impl Classic {
         let targets = self.scan_amounts(lruvec, control, memory);
         let mut left = targets;
         let mut reclaimed = 0;
+        // The first pass of direct reclaim does not stop early, so that all groups give.
+        let stops_early = control.targeted || control.background || control.priority != DEFAULT_PRIORITY;
         while left[INACTIVE_ANON] + left[ACTIVE_FILE] + left[INACTIVE_FILE] > 0 {
             for page_type in PageType::ALL {
                 for active in [false, true] {
@@ -128,7 +149,7 @@ impl Classic {
                     }
                 }
             }
-            if reclaimed < control.goal {
+            if reclaimed < control.goal || !stops_early {
                 continue;
             }
             let anon = left[INACTIVE_ANON] + left[ACTIVE_ANON];
@@ -224,7 +245,13 @@ impl Classic {
 
     /// Moves pages from the tail of an active list to the inactive one, except young executable file pages
     /// (spec: classic §7).
-    fn shrink_active<M: Memory>(&mut self, lruvec: LruvecId, page_type: PageType, count: u64, memory: &mut M) {
+    pub(super) fn shrink_active<M: Memory>(
+        &mut self,
+        lruvec: LruvecId,
+        page_type: PageType,
+        count: u64,
+        memory: &mut M,
+    ) {
         self.drain_batches();
         self.isolate(lruvec, page_type, true, count);
         let pages = std::mem::take(&mut self.isolated);
@@ -276,6 +303,22 @@ impl Classic {
             }
         }
     }
+}
+
+/// The part of an lruvec's lists that its group's protection spares, as a fraction; `None` without protection
+/// (spec: classic §9).
+fn spared_share<M: Memory>(lruvec: LruvecId, control: &mut ScanControl, memory: &M) -> Option<(u64, u64)> {
+    if lruvec == control.target {
+        return None;
+    }
+    let protection = memory.protection(lruvec).filter(|p| p.min > 0 || p.low > 0)?;
+    let spared = if !control.low_reclaim && protection.low > protection.min {
+        control.low_skipped = true;
+        protection.low
+    } else {
+        protection.min
+    };
+    Some((spared, protection.usage.max(spared) + 1))
 }
 
 impl BatchEngine for Classic {

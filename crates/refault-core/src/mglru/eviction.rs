@@ -11,18 +11,18 @@ use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};
 use crate::reclaim::record::{ACTIVE, IN_ACTIVATE, PageRecord, RECLAIM, REFERENCED, REFS_MASK, WORKINGSET, fetch};
 
 impl Mglru {
-    /// One visit of an lruvec.
-    pub(super) fn shrink<M: Memory>(&mut self, id: LruvecId, control: &mut ScanControl, memory: &mut M) {
+    /// One visit of an lruvec. True if it ended with, or because of, a new generation.
+    pub(super) fn shrink<M: Memory>(&mut self, id: LruvecId, control: &mut ScanControl, memory: &mut M) -> bool {
         let swappiness = self.usable_swappiness(id, control, memory);
         if self.is_7_2() {
-            self.shrink_7_2(id, swappiness, control, memory);
+            self.shrink_7_2(id, swappiness, control, memory)
         } else {
-            self.shrink_6_12(id, swappiness, control, memory);
+            self.shrink_6_12(id, swappiness, control, memory)
         }
     }
 
     /// 0 if anonymous memory cannot be evicted now.
-    fn usable_swappiness<M: Memory>(&self, id: LruvecId, control: &ScanControl, memory: &M) -> u64 {
+    pub(super) fn usable_swappiness<M: Memory>(&self, id: LruvecId, control: &ScanControl, memory: &M) -> u64 {
         if !control.may_swap || memory.free_swap(id) < MIN_BATCH {
             return 0;
         }
@@ -30,7 +30,13 @@ impl Mglru {
     }
 
     /// The budget is looked at anew before each step, with the sizes of the moment; it is spent by pages looked at.
-    fn shrink_6_12<M: Memory>(&mut self, id: LruvecId, swappiness: u64, control: &mut ScanControl, memory: &mut M) {
+    fn shrink_6_12<M: Memory>(
+        &mut self,
+        id: LruvecId,
+        swappiness: u64,
+        control: &mut ScanControl,
+        memory: &mut M,
+    ) -> bool {
         let can_anon = swappiness != 0;
         let mut done = 0;
         loop {
@@ -38,39 +44,48 @@ impl Mglru {
             let budget = if !needs_ageing || control.priority == DEFAULT_PRIORITY {
                 total >> control.priority
             } else {
-                self.try_new_generation(id, can_anon, memory);
-                0
+                return self.try_new_generation(id, can_anon, memory);
             };
             if budget == 0 {
-                return;
+                return false;
             }
             let scanned = self.evict_step(id, swappiness, MAX_BATCH, control, memory);
             if scanned == 0 {
-                return;
+                return false;
             }
             done += scanned;
-            if done >= budget {
-                return;
+            if done >= budget || self.should_abort(control, memory) {
+                return false;
             }
         }
     }
 
     /// The budget is set once; generations are made on the way.
-    fn shrink_7_2<M: Memory>(&mut self, id: LruvecId, swappiness: u64, control: &mut ScanControl, memory: &mut M) {
+    fn shrink_7_2<M: Memory>(
+        &mut self,
+        id: LruvecId,
+        swappiness: u64,
+        control: &mut ScanControl,
+        memory: &mut M,
+    ) -> bool {
         let can_anon = swappiness != 0;
         let lruvec = &self.lruvecs[id as usize];
         let total: u64 = PageType::ALL.iter().skip(usize::from(!can_anon)).map(|t| lruvec.total(*t)).sum();
         let mut left = total >> control.priority;
+        let mut aged = false;
         while left > 0 {
-            if self.should_age_7_2(id, can_anon, control.priority) {
-                self.try_new_generation(id, can_anon, memory);
+            let ages = self.should_age_7_2(id, can_anon, control.priority);
+            if ages {
+                aged |= self.try_new_generation(id, can_anon, memory);
             }
             let scanned = self.evict_step(id, swappiness, left.min(MIN_BATCH), control, memory);
-            if scanned == 0 || control.reclaimed >= control.goal {
-                return;
+            let enough = control.reclaimed >= control.goal || self.should_abort(control, memory);
+            if scanned == 0 || enough || (ages && !control.targeted) {
+                break;
             }
             left = left.saturating_sub(scanned);
         }
+        aged
     }
 
     fn should_age_7_2(&self, id: LruvecId, can_anon: bool, priority: u8) -> bool {
@@ -85,7 +100,7 @@ impl Mglru {
 
     /// One eviction step: isolate up to a batch, run it through the batch stage, put the survivors back. Returns pages
     /// looked at, or 0 if the caller should stop.
-    fn evict_step<M: Memory>(
+    pub(super) fn evict_step<M: Memory>(
         &mut self,
         id: LruvecId,
         swappiness: u64,

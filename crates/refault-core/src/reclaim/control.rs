@@ -3,6 +3,7 @@
 //! Reclaim makes passes of rising pressure: at priority `p` a list of `n` pages is scanned by about `n >> p`. A pass
 //! visits the lruvecs of the target's subtree; passes end when the goal is met, and only the end of a pass looks at it.
 
+use crate::global_reclaim::{BackgroundPass, PassOutcome};
 use crate::memory::Memory;
 use crate::page::LruvecId;
 use crate::reclaim::hierarchy::Hierarchy;
@@ -37,6 +38,12 @@ pub struct ScanControl {
     pub force_deactivate: bool,
     /// Some active list was spared in this attempt.
     pub skipped_deactivate: bool,
+    /// A node's background reclaimer is at work.
+    pub background: bool,
+    /// Soft protection no longer counts.
+    pub low_reclaim: bool,
+    /// Some group was spared in this attempt because of its soft protection.
+    pub low_skipped: bool,
 }
 
 impl ScanControl {
@@ -54,7 +61,64 @@ impl ScanControl {
             full_walk: false,
             force_deactivate: false,
             skipped_deactivate: false,
+            background: false,
+            low_reclaim: false,
+            low_skipped: false,
         }
+    }
+
+    /// Direct reclaim from whole nodes. The target is set node by node.
+    pub fn for_nodes(goal: u32) -> ScanControl {
+        ScanControl { targeted: false, ..ScanControl::for_limit(0, goal) }
+    }
+
+    /// One pass of background reclaim.
+    pub fn for_background(pass: &BackgroundPass) -> ScanControl {
+        ScanControl {
+            targeted: false,
+            background: true,
+            full_walk: true,
+            goal: pass.goal,
+            priority: pass.priority,
+            ..ScanControl::for_limit(pass.root, SWAP_CLUSTER_MAX)
+        }
+    }
+
+    /// Whether an lruvec may be visited, given its group's protection; notes what was spared.
+    #[inline]
+    pub fn may_visit<M: Memory>(&mut self, lruvec: LruvecId, memory: &mut M) -> bool {
+        if lruvec == self.target {
+            return true;
+        }
+        let Some(protection) = memory.protection(lruvec) else { return true };
+        if protection.usage <= protection.min {
+            return false;
+        }
+        if protection.usage <= protection.low {
+            if !self.low_reclaim {
+                self.low_skipped = true;
+                return false;
+            }
+            memory.low_event(lruvec);
+        }
+        true
+    }
+
+    /// What to do after an attempt that freed nothing: true to try again (spec: overview §4.1).
+    fn tries_again(&mut self) -> bool {
+        if !self.full_walk {
+            self.full_walk = true;
+        } else if self.skipped_deactivate {
+            self.force_deactivate = true;
+            self.skipped_deactivate = false;
+        } else if self.low_skipped {
+            self.force_deactivate = false;
+            self.low_reclaim = true;
+            self.low_skipped = false;
+        } else {
+            return false;
+        }
+        true
     }
 }
 
@@ -74,6 +138,20 @@ pub trait ReclaimEngine {
 
     /// Called when an attempt (up to 13 passes) is over.
     fn end_attempt(&mut self, control: &ScanControl);
+
+    /// One pass over a whole node, whose root lruvec is the target.
+    fn shrink_node<M: Memory>(&mut self, control: &mut ScanControl, memory: &mut M)
+    where
+        Self: Sized,
+    {
+        shrink_subtree(self, control, memory);
+    }
+
+    /// What background reclaim does before each of its passes. True if everything is younger than `min_ttl`.
+    fn age_node<M: Memory>(&mut self, control: &mut ScanControl, min_ttl: u64, memory: &mut M) -> bool {
+        let _ = (control, min_ttl, memory);
+        false
+    }
 }
 
 /// Reclaims for a limit. Returns the pages freed: possibly fewer than asked for, possibly many more.
@@ -92,15 +170,49 @@ pub fn limit_reclaim<E: ReclaimEngine, M: Memory>(engine: &mut E, mut control: S
         if control.reclaimed > 0 {
             return control.reclaimed;
         }
-        if !control.full_walk {
-            control.full_walk = true;
-        } else if control.skipped_deactivate {
-            control.force_deactivate = true;
-            control.skipped_deactivate = false;
-        } else {
+        if !control.tries_again() {
             return 0;
         }
     }
+}
+
+/// Direct reclaim: an allocation found no frame on any of the nodes with these root lruvecs (spec: overview §4.1).
+/// Returns the pages freed.
+pub fn direct_reclaim<E: ReclaimEngine, M: Memory>(engine: &mut E, roots: &[LruvecId], memory: &mut M) -> u64 {
+    let mut control = ScanControl::for_nodes(SWAP_CLUSTER_MAX);
+    loop {
+        for priority in (0..=DEFAULT_PRIORITY).rev() {
+            control.priority = priority;
+            control.scanned = 0;
+            // All nodes, even if the first one gives enough.
+            for &root in roots {
+                control.target = root;
+                engine.shrink_node(&mut control, memory);
+            }
+            if control.reclaimed >= control.goal {
+                break;
+            }
+        }
+        for &root in roots {
+            control.target = root;
+            engine.end_attempt(&control);
+        }
+        if control.reclaimed > 0 || !control.tries_again() {
+            return control.reclaimed;
+        }
+    }
+}
+
+/// One pass of a node's background reclaim: ageing, then reclaim (spec: overview §4.2).
+pub fn background_pass<E: ReclaimEngine, M: Memory>(
+    engine: &mut E,
+    pass: &BackgroundPass,
+    memory: &mut M,
+) -> PassOutcome {
+    let mut control = ScanControl::for_background(pass);
+    let starved = engine.age_node(&mut control, pass.min_ttl, memory);
+    engine.shrink_node(&mut control, memory);
+    PassOutcome { reclaimed: control.reclaimed, scanned: control.scanned, priority: control.priority, starved }
 }
 
 /// One pass: the whole subtree, or from where the last pass stopped until the goal is met.
@@ -111,8 +223,11 @@ fn shrink_subtree<E: ReclaimEngine, M: Memory>(engine: &mut E, control: &mut Sca
     let mut next = first;
     while next < members {
         let lruvec = engine.hierarchy().subtree(control.target)[next];
-        engine.shrink_lruvec(lruvec, control, memory);
         next += 1;
+        if !control.may_visit(lruvec, memory) {
+            continue;
+        }
+        engine.shrink_lruvec(lruvec, control, memory);
         if !control.full_walk && control.reclaimed >= control.goal {
             break;
         }

@@ -1,0 +1,256 @@
+//! Reclaim of a whole node: the memcg LRU, the initial priority, thrashing prevention (spec: mglru §11–§14).
+//!
+//! The groups of a node stand in two live generations of their own, each with eight bins. A pass visits the old
+//! generation; a group that was aged goes to the young one, so that pressure goes round all groups and reclaim can stop
+//! as soon as it has enough. Bins are chosen by a generator seeded with the node's root, so that runs repeat.
+//!
+//! Cost: O(1) a move; a pass is O(groups visited).
+
+use std::collections::VecDeque;
+
+use crate::memory::Memory;
+use crate::mglru::Mglru;
+use crate::mglru::aging::usable;
+use crate::mglru::generation::slot;
+use crate::page::{LruvecId, PageType};
+use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};
+
+/// Generations of groups that there is room for; two are live.
+const GENERATIONS: usize = 3;
+/// Bins of a generation.
+const BINS: usize = 8;
+/// The hardest priority that background reclaim starts with by itself.
+const HARDEST_START: u32 = 6;
+/// Frames beyond the high watermark at which background reclaim stops early.
+const ENOUGH: u64 = 64;
+
+/// Where a group stands in its list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Segment {
+    Default,
+    Tail,
+}
+
+/// Where to a group moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// To the tail of the same generation: one more chance in this round.
+    Tail,
+    /// To the young generation: done for this round.
+    Young,
+}
+
+/// The groups of one node.
+#[derive(Clone, Debug)]
+pub(super) struct MemcgLru {
+    seq: usize,
+    lists: [[VecDeque<LruvecId>; BINS]; GENERATIONS],
+    /// Generation, bin and segment by lruvec; none for those of other nodes.
+    places: Vec<Option<(usize, usize, Segment)>>,
+    random: u64,
+}
+
+impl MemcgLru {
+    pub fn new(root: LruvecId) -> MemcgLru {
+        MemcgLru {
+            seq: 0,
+            lists: Default::default(),
+            places: Vec::new(),
+            random: u64::from(root).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+        }
+    }
+
+    fn random_bin(&mut self) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 32) as usize % BINS
+    }
+
+    /// A group comes in at the old end.
+    pub fn add(&mut self, lruvec: LruvecId) {
+        if self.places.len() <= lruvec as usize {
+            self.places.resize(lruvec as usize + 1, None);
+        }
+        let (generation, bin) = (self.seq % GENERATIONS, self.random_bin());
+        self.lists[generation][bin].push_back(lruvec);
+        self.places[lruvec as usize] = Some((generation, bin, Segment::Default));
+    }
+
+    /// Moves a group.
+    pub fn rotate(&mut self, lruvec: LruvecId, to: Move) {
+        let Some((generation, bin, _)) = self.places[lruvec as usize] else { return };
+        self.lists[generation][bin].retain(|member| *member != lruvec);
+        let (target, segment) = match to {
+            Move::Tail => (generation, Segment::Tail),
+            Move::Young => ((self.seq + 1) % GENERATIONS, Segment::Default),
+        };
+        let target_bin = self.random_bin();
+        self.lists[target][target_bin].push_back(lruvec);
+        self.places[lruvec as usize] = Some((target, target_bin, segment));
+        // The old generation is used up: the young one becomes the old one.
+        if self.lists[self.seq % GENERATIONS].iter().all(VecDeque::is_empty) {
+            self.seq += 1;
+        }
+    }
+
+    fn segment(&self, lruvec: LruvecId) -> Segment {
+        self.places[lruvec as usize].map_or(Segment::Default, |place| place.2)
+    }
+}
+
+impl Mglru {
+    /// The root lruvec of a node.
+    fn root_of(&self, lruvec: LruvecId) -> LruvecId {
+        *self.hierarchy.ancestors(lruvec).last().expect("invariant: an lruvec is among its ancestors")
+    }
+
+    /// Puts a new lruvec into the memcg LRU of its node.
+    pub(super) fn join_node(&mut self, lruvec: LruvecId) {
+        let root = self.root_of(lruvec);
+        while self.nodes.len() <= root as usize {
+            self.nodes.push(None);
+        }
+        self.nodes[root as usize].get_or_insert_with(|| MemcgLru::new(root)).add(lruvec);
+    }
+
+    /// A group was aged by reclaim for a limit: its turn in global reclaim is over.
+    pub(super) fn rotate_young(&mut self, lruvec: LruvecId) {
+        let root = self.root_of(lruvec);
+        if let Some(Some(node)) = self.nodes.get_mut(root as usize) {
+            node.rotate(lruvec, Move::Young);
+        }
+    }
+
+    /// Background reclaim with much to do starts harder (spec: mglru §12).
+    pub(super) fn set_initial_priority(&self, control: &mut ScanControl) {
+        if control.priority != DEFAULT_PRIORITY || control.goal < 64 {
+            return;
+        }
+        let inactive: u64 = (self.hierarchy.subtree(control.target).iter())
+            .map(|id| {
+                let lruvec = &self.lruvecs[*id as usize];
+                PageType::ALL.iter().map(|t| lruvec.total(*t) - lruvec.active(*t)).sum::<u64>()
+            })
+            .sum();
+        let fls = |value: u64| 64 - value.leading_zeros();
+        let priority = fls(inactive).saturating_sub(1).saturating_sub(fls(control.goal - 1));
+        control.priority = priority.clamp(HARDEST_START, u32::from(DEFAULT_PRIORITY)) as u8;
+    }
+
+    /// Whether enough was freed for a pass over a node to end. Reclaim for a limit finishes its budget.
+    pub(super) fn should_abort<M: Memory>(&self, control: &ScanControl, memory: &M) -> bool {
+        if control.targeted {
+            return false;
+        }
+        if control.reclaimed >= control.goal.max(2) {
+            return true;
+        }
+        if !control.background {
+            return false;
+        }
+        let frames = memory.node_frames(control.target);
+        frames.free > frames.high_watermark + ENOUGH
+    }
+
+    /// Pages that could be evicted.
+    fn evictable<M: Memory>(&self, lruvec: LruvecId, memory: &M) -> u64 {
+        let can_anon = memory.free_swap(lruvec) >= 64;
+        usable(can_anon).map(|t| self.lruvecs[lruvec as usize].total(t)).sum()
+    }
+
+    /// One pass over the old generation of a node's groups.
+    pub(super) fn shrink_groups<M: Memory>(&mut self, control: &mut ScanControl, memory: &mut M) {
+        let root = control.target as usize;
+        let Some(Some(mut node)) = self.nodes.get_mut(root).map(Option::take) else { return };
+        let old = node.seq % GENERATIONS;
+        let first = node.random_bin();
+        'pass: for bin in (0..BINS).map(|i| (first + i) % BINS) {
+            let mut at = 0;
+            while let Some(&lruvec) = node.lists[old][bin].get(at) {
+                let moved = self.shrink_group(lruvec, node.segment(lruvec), control, memory);
+                match moved {
+                    None => at += 1,
+                    Some(to) => node.rotate(lruvec, to),
+                }
+                if self.should_abort(control, memory) || node.seq % GENERATIONS != old {
+                    break 'pass;
+                }
+            }
+        }
+        self.nodes[root] = Some(node);
+    }
+
+    /// Visits one group; where it goes afterwards.
+    fn shrink_group<M: Memory>(
+        &mut self,
+        lruvec: LruvecId,
+        segment: Segment,
+        control: &mut ScanControl,
+        memory: &mut M,
+    ) -> Option<Move> {
+        if lruvec != control.target
+            && let Some(protection) = memory.protection(lruvec)
+        {
+            if protection.usage <= protection.min {
+                return Some(Move::Young);
+            }
+            if protection.usage <= protection.low {
+                if segment != Segment::Tail {
+                    control.low_skipped = true;
+                    return Some(Move::Tail);
+                }
+                memory.low_event(lruvec);
+            }
+        }
+        self.walk_context = control.background;
+        let aged = self.shrink(lruvec, control, memory);
+        self.walk_context = false;
+        if aged {
+            return Some(Move::Young);
+        }
+        if self.evictable(lruvec, memory) >> control.priority != 0 {
+            return None;
+        }
+        Some(if segment == Segment::Tail { Move::Young } else { Move::Tail })
+    }
+
+    /// Whether no group of the node has a generation that is older than `min_ttl` (spec: mglru §13).
+    pub(super) fn is_starved<M: Memory>(&self, control: &ScanControl, min_ttl: u64, memory: &M) -> bool {
+        !self.hierarchy.subtree(control.target).iter().any(|&id| {
+            let below_min = memory.protection(id).is_some_and(|p| id != control.target && p.usage <= p.min);
+            let lruvec = &self.lruvecs[id as usize];
+            let birth = lruvec.birth[slot(lruvec.min_seq[PageType::File.index()])];
+            !below_min && self.evictable(id, memory) >> control.priority != 0 && birth + min_ttl < memory.now()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_visits_every_group_once() {
+        let mut node = MemcgLru::new(0);
+        (0..5).for_each(|lruvec| node.add(lruvec));
+        let old = node.seq % GENERATIONS;
+        for lruvec in 0..5 {
+            assert_eq!(node.seq % GENERATIONS, old, "group {lruvec} is still to come");
+            node.rotate(lruvec, Move::Young);
+        }
+        assert_eq!(node.seq, 1, "the young generation became the old one");
+        assert!((0..5).all(|lruvec| node.places[lruvec].is_some_and(|place| place.0 == 1)));
+    }
+
+    #[test]
+    fn a_second_chance_stays_in_the_same_generation() {
+        let mut node = MemcgLru::new(7);
+        node.add(7);
+        node.add(8);
+        node.rotate(8, Move::Tail);
+        assert_eq!((node.seq, node.segment(8)), (0, Segment::Tail));
+        node.rotate(8, Move::Young);
+        assert_eq!(node.segment(8), Segment::Default);
+    }
+}

@@ -1,0 +1,68 @@
+//! Nanoseconds of CPU time that the machine takes for one access, at growing sizes of idle memory.
+//!
+//! `cargo run --release -p refault-sim --example machine_speed [accesses]`
+
+use refault_core::classic::{Classic, ClassicParams};
+use refault_core::policy::Policy;
+use refault_core::textbook::Clock;
+use refault_sim::machine::Machine;
+use refault_sim::machine::scenario::Scenario;
+
+/// CPU time of this process, so that other load on the machine does not count.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux with scheduler statistics");
+    let nanoseconds: f64 = text.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    nanoseconds / 1e9
+}
+
+fn measure<P: Policy>(name: &str, policy: P, pages: u64, share: f64, accesses: u64, kind: &str) {
+    let memory = (pages as f64 * share) as u64;
+    let text = format!(
+        r#"
+[machine]
+cpus = 4
+memory = "{memory}p"
+swap = "{pages}p"
+swap_device = "nvme"
+file_device = "nvme"
+[[file]]
+name = "data"
+size = "{pages}p"
+[[task]]
+name = "worker"
+count = 4
+[[task.workload]]
+spec = "zipf:theta=1.0,pages={each},accesses={per_task},kind={kind}"
+file = "data"
+random = true
+"#,
+        each = if kind == "anon" { pages / 4 } else { pages },
+        per_task = accesses / 4,
+    );
+    let scenario = Scenario::parse(&text, "speed").expect("a valid scenario");
+    let start = cpu_seconds();
+    let mut machine = Machine::new(scenario.config, policy).expect("a machine");
+    let built = cpu_seconds() - start;
+    let report = machine.run().expect("no trace to fail");
+    let spent = cpu_seconds() - start;
+    println!(
+        "{name:8} {kind:6} pages 2^{:2} memory {:3.0} %: {:6.2} s ({:.2} s to build), {:6.1} ns an access, {} major faults, {:.1} simulated s",
+        pages.ilog2(),
+        share * 100.0,
+        spent,
+        built,
+        spent * 1e9 / report.accesses as f64,
+        report.counters.pgmajfault,
+        report.elapsed as f64 / 1e9,
+    );
+}
+
+fn main() {
+    let accesses = std::env::args().nth(1).map_or(50_000_000, |text| text.parse().expect("a number of accesses"));
+    for share in [0.5] {
+        for kind in ["anon", "fd", "mapped"] {
+            measure("clock", Clock::default(), 1 << 20, share, accesses, kind);
+            measure("classic", Classic::new(ClassicParams::default()), 1 << 20, share, accesses, kind);
+        }
+    }
+}

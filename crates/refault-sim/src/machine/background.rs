@@ -1,0 +1,142 @@
+//! kswapd: one thread a node that reclaims until the node is balanced (spec: overview §4.2).
+//!
+//! Each pass takes effect at once and then its CPU time passes, so that allocations go on between two passes.
+
+use refault_core::Policy;
+use refault_core::global_reclaim::BackgroundPass;
+
+use super::pressure::activity;
+use super::{Event, Machine, Reclaimer};
+
+/// Priority of a balance attempt's first pass.
+const DEFAULT_PRIORITY: u8 = 12;
+/// Smallest goal of a pass.
+const SWAP_CLUSTER_MAX: u64 = 32;
+/// How long a balanced kswapd naps before it sleeps deeply, in nanoseconds.
+const NAP: u64 = 100_000_000;
+
+/// State of one kswapd.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kswapd {
+    /// The pass to come; none between balance attempts.
+    attempt: Option<Attempt>,
+    /// Tasks held back until it makes progress.
+    pub throttled: Vec<usize>,
+    napping: bool,
+    /// Attempts.
+    pub pageoutrun: u64,
+    /// Woken or unbalanced again within the nap.
+    pub low_wmark_hit_quickly: u64,
+    /// Unbalanced again at the end of the nap.
+    pub high_wmark_hit_quickly: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    priority: u8,
+    reclaimed: u64,
+}
+
+impl Kswapd {
+    /// In the middle of a balance attempt.
+    pub fn is_working(&self) -> bool {
+        self.attempt.is_some()
+    }
+}
+
+impl<P: Policy> Machine<P> {
+    /// An allocation found the node below its low mark.
+    pub(super) fn wake_kswapd(&mut self, node: usize, at: u64) {
+        if self.memory.nodes[node].is_hopeless() || self.memory.nodes[node].is_balanced() {
+            return;
+        }
+        let thread = self.tasks.len() + node;
+        if self.threads[thread].asleep {
+            let kswapd = &mut self.kswapds[node];
+            if std::mem::take(&mut kswapd.napping) {
+                kswapd.low_wmark_hit_quickly += 1;
+            }
+            self.wake(thread, at);
+        }
+    }
+
+    /// kswapd has a CPU.
+    pub(super) fn run_kswapd(&mut self, cpu: usize, node: usize) {
+        let thread = self.tasks.len() + node;
+        let now = self.now;
+        if self.kswapds[node].attempt.is_none() {
+            let state = &mut self.kswapds[node];
+            if std::mem::take(&mut state.napping) && !self.memory.nodes[node].is_balanced() {
+                state.high_wmark_hit_quickly += 1;
+            }
+            if self.memory.nodes[node].is_balanced() || self.memory.nodes[node].is_hopeless() {
+                self.set_activity(thread, now, activity::RUNNING);
+                return self.sleep(cpu, now, u64::MAX, 0);
+            }
+            self.kswapds[node].attempt = Some(Attempt { priority: DEFAULT_PRIORITY, reclaimed: 0 });
+            self.kswapds[node].pageoutrun += 1;
+        }
+        if self.yield_cpu(cpu, now) {
+            return;
+        }
+        self.set_activity(thread, now, activity::RUNNING | activity::STALLED);
+        let mut attempt = self.kswapds[node].attempt.expect("invariant: set above");
+        if self.memory.nodes[node].is_balanced() {
+            return self.end_attempt(cpu, node, true);
+        }
+        if attempt.priority == 0 {
+            if attempt.reclaimed == 0 {
+                self.memory.nodes[node].failures += 1;
+            }
+            return self.end_attempt(cpu, node, false);
+        }
+        let goal = self.memory.nodes[node].watermarks.high.max(SWAP_CLUSTER_MAX);
+        let root = self.memory.lruvec_of(0, node);
+        let before = self.policy.counters().pgsteal;
+        self.memory.reference_scope = None;
+        self.memory.groups.compute_protection(0);
+        let pass = BackgroundPass { root, goal, priority: attempt.priority, min_ttl: self.config.min_ttl };
+        let outcome = self.policy.background_pass(&pass, &mut self.memory);
+        let cost = self.book_reclaim(Reclaimer::Background);
+        debug_assert!(self.policy.counters().pgsteal >= before);
+        attempt.priority = outcome.priority.min(attempt.priority);
+        attempt.reclaimed += outcome.reclaimed;
+        self.after_reclaim(outcome.reclaimed);
+        if outcome.reclaimed > 0 {
+            self.memory.nodes[node].failures = 0;
+            self.release_throttled(node);
+        }
+        let done = outcome.scanned.max(outcome.reclaimed) >= goal;
+        if !done || outcome.reclaimed == 0 {
+            attempt.priority -= 1;
+        }
+        self.kswapds[node].attempt = Some(attempt);
+        self.threads[thread].cpu_time += cost;
+        self.at(now + cost, Event::Cpu(cpu));
+        if outcome.starved {
+            self.kill_in(0);
+        }
+    }
+
+    fn end_attempt(&mut self, cpu: usize, node: usize, balanced: bool) {
+        let thread = self.tasks.len() + node;
+        self.kswapds[node].attempt = None;
+        self.release_throttled(node);
+        self.policy.background_done(self.memory.lruvec_of(0, node));
+        self.set_activity(thread, self.now, activity::RUNNING);
+        if balanced || self.memory.nodes[node].is_hopeless() {
+            self.kswapds[node].napping = true;
+            return self.sleep(cpu, self.now, self.now + NAP, 0);
+        }
+        self.kswapds[node].high_wmark_hit_quickly += 1;
+        // Nothing could be had: what would free a page is somebody else's turn now.
+        let nap = if self.memory.writeback > 0 { NAP / 10 } else { 1_000 };
+        self.sleep(cpu, self.now, self.now + nap, 0);
+    }
+
+    fn release_throttled(&mut self, node: usize) {
+        for task in std::mem::take(&mut self.kswapds[node].throttled) {
+            self.wake(task, self.now);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Commands at given times: limits change, generations are made, evicted or listed (spec: mglru §15, overview §4.3).
+//!
+//! The two commands on generations take the text that the kernel's debugging interface takes:
+//! `+ memcg_id node_id seq [swappiness [force]]` and `- memcg_id node_id seq [swappiness [nr_to_reclaim]]`.
+
+use std::str::FromStr;
+
+use refault_core::Policy;
+use refault_core::global_reclaim::{EvictGenerations, NewGeneration};
+
+use super::fault::Outcome;
+use super::group::GroupId;
+use super::report::Listing;
+use super::{Machine, Reclaimer};
+
+/// Which of a group's settings changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// `memory.max`.
+    Max,
+    /// `memory.high`.
+    High,
+    /// `memory.low`.
+    Low,
+    /// `memory.min`.
+    Min,
+    /// `memory.swap.max`.
+    SwapMax,
+}
+
+/// Something that happens at a time of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A group's limit or protection becomes so many pages.
+    Set(GroupId, Setting, u64),
+    /// `memory.reclaim`: so many pages are reclaimed from the group.
+    Reclaim(GroupId, u64),
+    /// A line for the debugging interface of the multi-gen LRU.
+    Generations(GenerationCommand),
+    /// The generations of all lruvecs are listed in the report.
+    List,
+}
+
+/// `seq` of a command: a number, or the current one, which a script cannot know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seq {
+    /// That number.
+    Is(u64),
+    /// `max` less a number: the youngest generation and those before it.
+    BelowMax(u64),
+}
+
+/// A parsed line for the debugging interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenerationCommand {
+    /// `+`: make a generation.
+    New {
+        /// Number of the group; the root is 0.
+        group: GroupId,
+        /// Number of the node.
+        node: usize,
+        /// Must be the youngest generation.
+        seq: Seq,
+        /// Whether anonymous memory may be aged: a swappiness other than 0.
+        can_anon: bool,
+        /// Also if there are as many generations as there can be.
+        force: bool,
+    },
+    /// `-`: evict generations.
+    Evict {
+        /// Number of the group.
+        group: GroupId,
+        /// Number of the node.
+        node: usize,
+        /// Up to and including this generation.
+        seq: Seq,
+        /// 0..=200; none for the policy's own.
+        swappiness: Option<u16>,
+        /// Stop after so many pages.
+        pages: u64,
+    },
+}
+
+impl FromStr for GenerationCommand {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<GenerationCommand, String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let usage = || {
+            format!(
+                "'{line}': expected '+ memcg node seq [swappiness [force]]' or '- memcg node seq [swappiness [pages]]'"
+            )
+        };
+        if !(4..=6).contains(&words.len()) {
+            return Err(usage());
+        }
+        let number = |at: usize| words[at].parse::<u64>().map_err(|_| usage());
+        let seq = match words[3].strip_prefix("max") {
+            Some("") => Seq::BelowMax(0),
+            Some(rest) => Seq::BelowMax(rest.strip_prefix('-').and_then(|n| n.parse().ok()).ok_or_else(usage)?),
+            None => Seq::Is(number(3)?),
+        };
+        let swappiness = match words.get(4) {
+            None | Some(&"-1") => None,
+            Some(word) => match word.parse::<u16>() {
+                Ok(value) if value <= 200 => Some(value),
+                _ => return Err(format!("'{line}': swappiness must be from 0 to 200, or -1 for the default")),
+            },
+        };
+        let last = if words.len() > 5 { Some(number(5)?) } else { None };
+        let (group, node) = (number(1)? as GroupId, number(2)? as usize);
+        match words[0] {
+            "+" => {
+                Ok(GenerationCommand::New { group, node, seq, can_anon: swappiness != Some(0), force: last != Some(0) })
+            }
+            "-" => Ok(GenerationCommand::Evict { group, node, seq, swappiness, pages: last.unwrap_or(u64::MAX) }),
+            _ => Err(usage()),
+        }
+    }
+}
+
+impl<P: Policy> Machine<P> {
+    pub(super) fn run_command(&mut self, index: usize) {
+        let command = self.config.events[index].1.clone();
+        match command {
+            Command::Set(group, setting, pages) => self.set_limit(group, setting, pages),
+            Command::Reclaim(group, pages) => {
+                let mut freed = 0;
+                let mut fruitless = 0;
+                // A quarter of the rest at a time, and up to 16 tries in vain (spec: overview §4.3).
+                while freed < pages && fruitless <= 16 {
+                    let step = ((pages - freed) / 4).max(32);
+                    let now = self.reclaim_group(group, step as u32, u32::MAX, &mut Outcome::default());
+                    fruitless += u32::from(now == 0);
+                    freed += now;
+                }
+            }
+            Command::Generations(command) => {
+                if let Err(reason) = self.command_generations(command) {
+                    let text = format!("{command:?}: {reason}\n");
+                    self.listing.push(Listing { at: self.now, text });
+                }
+            }
+            Command::List => {
+                let text = self.list_generations();
+                self.listing.push(Listing { at: self.now, text });
+            }
+        }
+    }
+
+    fn command_generations(&mut self, command: GenerationCommand) -> Result<(), String> {
+        let (GenerationCommand::New { group, node, seq, .. } | GenerationCommand::Evict { group, node, seq, .. }) =
+            command;
+        if group >= self.memory.groups.len() || node >= self.memory.nodes.len() {
+            return Err(format!("there is no group {group} on a node {node}"));
+        }
+        let lruvec = self.memory.lruvec_of(group, node);
+        let max = self.policy.generations(lruvec).last().map(|generation| generation.seq);
+        let max = max.ok_or("the policy has no generations")?;
+        let seq = match seq {
+            Seq::Is(seq) => seq,
+            Seq::BelowMax(by) => max.checked_sub(by).ok_or("there is no such generation")?,
+        };
+        let result = match command {
+            GenerationCommand::New { can_anon, force, .. } => {
+                self.policy.new_generation(&NewGeneration { lruvec, seq, can_anon, force }, &mut self.memory)
+            }
+            GenerationCommand::Evict { swappiness, pages, .. } => {
+                self.memory.reference_scope = Some(group);
+                let request = EvictGenerations { lruvec, seq, swappiness, pages };
+                let result = self.policy.evict_generations(&request, &mut self.memory);
+                self.memory.reference_scope = None;
+                result.map(|_| ())
+            }
+        };
+        self.book_reclaim(Reclaimer::Limit);
+        result.map_err(|error| error.to_string())
+    }
+
+    fn set_limit(&mut self, group: GroupId, setting: Setting, pages: u64) {
+        let limits = &mut self.memory.groups[group].limits;
+        match setting {
+            Setting::Max => limits.max = pages,
+            Setting::High => limits.high = pages,
+            Setting::Low => limits.low = pages,
+            Setting::Min => limits.min = pages,
+            Setting::SwapMax => limits.swap_max = pages,
+        }
+        let mut fruitless = 0;
+        loop {
+            let limit = match setting {
+                Setting::Max => self.memory.groups[group].limits.max,
+                Setting::High => self.memory.groups[group].limits.high,
+                _ => return,
+            };
+            let excess = self.memory.groups[group].usage.saturating_sub(limit);
+            if excess == 0 {
+                return;
+            }
+            let wanted = u32::try_from(excess).unwrap_or(u32::MAX);
+            if self.reclaim_group(group, wanted, u32::MAX, &mut Outcome::default()) == 0 {
+                fruitless += 1;
+            }
+            if fruitless > 16 {
+                if setting == Setting::High || self.memory.writeback > 0 || !self.kill_in(group) {
+                    return;
+                }
+                fruitless = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_parsed_as_the_kernel_does() {
+        assert_eq!(
+            "+ 1 0 7".parse(),
+            Ok(GenerationCommand::New { group: 1, node: 0, seq: Seq::Is(7), can_anon: true, force: true })
+        );
+        assert_eq!(
+            "+ 1 0 max 0 0".parse(),
+            Ok(GenerationCommand::New { group: 1, node: 0, seq: Seq::BelowMax(0), can_anon: false, force: false })
+        );
+        assert_eq!(
+            "- 2 1 max-2 60 1000".parse(),
+            Ok(GenerationCommand::Evict {
+                group: 2,
+                node: 1,
+                seq: Seq::BelowMax(2),
+                swappiness: Some(60),
+                pages: 1000
+            })
+        );
+        for wrong in ["", "+", "* 1 0 7", "- 1 0 7 201", "+ a 0 7", "+ 1 0 7 60 1 1", "+ 1 0 max+1"] {
+            assert!(wrong.parse::<GenerationCommand>().is_err(), "{wrong:?}");
+        }
+    }
+}

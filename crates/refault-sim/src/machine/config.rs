@@ -1,0 +1,341 @@
+//! What a simulated machine is made of: the checked form of a scenario, free of files and text.
+
+use refault_trace::generate::Generator;
+use refault_trace::{Kind, Source, WorkloadSpec};
+
+use super::commands::Command;
+use super::costs::Costs;
+use super::device::DeviceModel;
+use super::group::{GroupId, GroupLimits};
+
+/// A machine with everything that runs on it. Sizes in pages, times in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct MachineConfig {
+    /// CPUs, at least 1.
+    pub cpus: usize,
+    /// Managed pages of each memory node, at least one node.
+    pub nodes: Vec<u64>,
+    /// `min_free_kbytes`; 0 for the kernel's default.
+    pub min_free_kbytes: u64,
+    /// `watermark_scale_factor`, in ten-thousandths.
+    pub watermark_scale_factor: u64,
+    /// Groups below the root, parents before children.
+    pub groups: Vec<GroupConfig>,
+    /// `memory_recursiveprot`.
+    pub recursive_protection: bool,
+    /// Holds the files.
+    pub file_device: DeviceModel,
+    /// Holds swap; none without.
+    pub swap_device: Option<DeviceModel>,
+    /// Swap slots.
+    pub swap_pages: u64,
+    /// Largest readahead window of files; 0 for none.
+    pub readahead: u32,
+    /// Pages mapped around a fault on a cached file page.
+    pub fault_around: u32,
+    /// Swap readahead is at most `1 << page_cluster` pages.
+    pub page_cluster: u32,
+    /// Percent of the memory that can be dirty before writeback starts.
+    pub dirty_background_ratio: u64,
+    /// Percent of the memory that can be dirty before writers wait.
+    pub dirty_ratio: u64,
+    /// Time between two rounds of writeback.
+    pub writeback_interval: u64,
+    /// Age at which a dirty page is written.
+    pub dirty_expire: u64,
+    /// `lru_gen/min_ttl_ms`, in nanoseconds; 0 for none.
+    pub min_ttl: u64,
+    /// CPU time of each operation of reclaim.
+    pub costs: Costs,
+    /// Files, by name.
+    pub files: Vec<FileConfig>,
+    /// Tasks.
+    pub tasks: Vec<TaskConfig>,
+    /// What happens at given times.
+    pub events: Vec<(u64, Command)>,
+    /// Time between two samples of all counters; 0 for none.
+    pub sample_interval: u64,
+    /// The run ends here even if tasks would go on.
+    pub duration: Option<u64>,
+    /// Restarts of killed tasks, over all tasks, after which the run ends with an out-of-memory report.
+    pub restarts: u64,
+}
+
+impl Default for MachineConfig {
+    fn default() -> MachineConfig {
+        MachineConfig {
+            cpus: 1,
+            nodes: vec![1 << 18],
+            min_free_kbytes: 0,
+            watermark_scale_factor: 10,
+            groups: Vec::new(),
+            recursive_protection: true,
+            file_device: DeviceModel::preset("nvme").expect("invariant: a preset"),
+            swap_device: None,
+            swap_pages: 0,
+            readahead: 32,
+            fault_around: 16,
+            page_cluster: 3,
+            dirty_background_ratio: 10,
+            dirty_ratio: 20,
+            writeback_interval: 5_000_000_000,
+            dirty_expire: 30_000_000_000,
+            min_ttl: 0,
+            costs: Costs::default(),
+            files: Vec::new(),
+            tasks: Vec::new(),
+            events: Vec::new(),
+            sample_interval: 0,
+            duration: None,
+            restarts: 1_000,
+        }
+    }
+}
+
+/// A memory control group.
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// Path from the root, as `/db/cache`; the parent is the path without its last part.
+    pub name: String,
+    /// Its limits.
+    pub limits: GroupLimits,
+}
+
+/// A file.
+#[derive(Clone, Debug)]
+pub struct FileConfig {
+    /// What tasks call it.
+    pub name: String,
+    /// Its size.
+    pub pages: u32,
+    /// Mappings of it are program text.
+    pub executable: bool,
+}
+
+/// A task: one address space, one thread.
+#[derive(Clone, Debug)]
+pub struct TaskConfig {
+    /// For reports.
+    pub name: String,
+    /// Index into [`MachineConfig::groups`] plus one; 0 is the root.
+    pub group: usize,
+    /// The node it allocates from first.
+    pub node: usize,
+    /// When it starts.
+    pub start: u64,
+    /// CPU time of one access, apart from what the kernel does for it.
+    pub cpu_per_access: u64,
+    /// Accesses of one operation, the unit that throughput is counted in.
+    pub accesses_per_operation: u64,
+    /// Pause after an operation.
+    pub think: u64,
+    /// Pages of anonymous memory its address space has.
+    pub anon_pages: u32,
+    /// What it does, in turn.
+    pub phases: Vec<PhaseConfig>,
+    /// How often it does all of it.
+    pub rounds: u64,
+    /// What happens when it is killed.
+    pub when_killed: WhenKilled,
+}
+
+impl Default for TaskConfig {
+    fn default() -> TaskConfig {
+        TaskConfig {
+            name: "task".into(),
+            group: 0,
+            node: 0,
+            start: 0,
+            cpu_per_access: 100,
+            accesses_per_operation: 1,
+            think: 0,
+            anon_pages: 0,
+            phases: Vec::new(),
+            rounds: 1,
+            when_killed: WhenKilled::Stop,
+        }
+    }
+}
+
+/// After a kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenKilled {
+    /// It is gone.
+    Stop,
+    /// It starts again from its first phase after that time: a cold start.
+    Restart(u64),
+}
+
+/// One phase of a task.
+#[derive(Clone, Debug)]
+pub struct PhaseConfig {
+    /// Which pages it accesses and how.
+    pub workload: Source,
+    /// Index into [`MachineConfig::files`] of the file that accesses of a file kind go to.
+    pub file: Option<usize>,
+    /// Added to every page number.
+    pub offset: u32,
+    /// Part of the file accesses that write through the descriptor, in 1/256.
+    pub fd_write: u8,
+    /// The file is opened with `POSIX_FADV_RANDOM`: no readahead.
+    pub random: bool,
+    /// Pause before the phase starts.
+    pub pause: u64,
+    /// Replaces the task's CPU time of one access.
+    pub cpu_per_access: Option<u64>,
+}
+
+impl PhaseConfig {
+    /// A phase that does what the workload says on the given file, if it needs one.
+    pub fn new(workload: Source, file: Option<usize>) -> PhaseConfig {
+        PhaseConfig { workload, file, offset: 0, fd_write: 0, random: false, pause: 0, cpu_per_access: None }
+    }
+}
+
+impl PhaseConfig {
+    /// Whether the phase may access its file through a mapping.
+    pub(super) fn maps_file(&self) -> bool {
+        match &self.workload {
+            Source::Workload(spec) => spec.kind == Kind::Mapped && self.file.is_some(),
+            Source::File { .. } => self.file.is_some(),
+        }
+    }
+}
+
+/// Smallest limit of a group: one batch of reclaim.
+pub const SMALLEST_LIMIT: u64 = 32;
+/// Smallest node: below it the watermarks leave nothing.
+pub const SMALLEST_NODE: u64 = 256;
+
+impl MachineConfig {
+    /// The group above the one called `name`.
+    ///
+    /// # Errors
+    /// One line if the name is not a path or its parent does not exist.
+    pub fn parent_of(&self, name: &str) -> Result<GroupId, String> {
+        let wrong = || format!("group {name}: expected a path from the root such as /db or /db/cache");
+        let (above, last) = name.rsplit_once('/').ok_or_else(wrong)?;
+        if last.is_empty() || !name.starts_with('/') {
+            return Err(wrong());
+        }
+        if above.is_empty() {
+            return Ok(0);
+        }
+        let at = self.groups.iter().position(|group| group.name == above);
+        at.map(|at| at + 1).ok_or_else(|| format!("group {name}: its parent {above} must be listed before it"))
+    }
+
+    /// Says what cannot work.
+    ///
+    /// # Errors
+    /// One line that names the value.
+    pub fn check(&self) -> Result<(), String> {
+        let require = |condition: bool, reason: String| if condition { Ok(()) } else { Err(reason) };
+        require((1..=1024).contains(&self.cpus), format!("cpus must be from 1 to 1024, not {}", self.cpus))?;
+        require(
+            (1..=64).contains(&self.nodes.len()),
+            format!("there must be 1 to 64 nodes, not {}", self.nodes.len()),
+        )?;
+        for pages in &self.nodes {
+            require(*pages >= SMALLEST_NODE, format!("a node of {pages} pages is smaller than {SMALLEST_NODE} pages"))?;
+        }
+        require(
+            self.min_free_kbytes / 4 < self.nodes.iter().sum::<u64>() / 2,
+            format!("min_free_kbytes {} is more than half of the memory", self.min_free_kbytes),
+        )?;
+        require(
+            (1..=3000).contains(&self.watermark_scale_factor),
+            format!("watermark_scale_factor must be from 1 to 3000, not {}", self.watermark_scale_factor),
+        )?;
+        for (index, group) in self.groups.iter().enumerate() {
+            let parent = self.parent_of(&group.name)?;
+            require(parent <= index, format!("group {}: its parent must be listed before it", group.name))?;
+            require(
+                !self.groups[..index].iter().any(|other| other.name == group.name),
+                format!("group {} is listed twice", group.name),
+            )?;
+            check_limit(&group.name, "max", group.limits.max)?;
+            check_limit(&group.name, "high", group.limits.high)?;
+        }
+        let lruvecs = (self.groups.len() + 1) * self.nodes.len();
+        require(lruvecs <= 4096, format!("{lruvecs} pairs of group and node are more than 4096"))?;
+        self.file_device.check("file device")?;
+        if let Some(device) = &self.swap_device {
+            device.check("swap device")?;
+            require(self.swap_pages > 0, "a swap device needs a size above 0".into())?;
+        }
+        for file in &self.files {
+            require(file.pages > 0, format!("file {} is empty", file.name))?;
+        }
+        require(self.page_cluster <= 5, format!("page_cluster must be from 0 to 5, not {}", self.page_cluster))?;
+        require(
+            self.readahead <= 8192 && self.fault_around <= 512,
+            "readahead is at most 8192 pages, fault_around at most 512".into(),
+        )?;
+        require(
+            self.dirty_ratio <= 100 && self.dirty_background_ratio <= self.dirty_ratio,
+            "dirty_background_ratio must not exceed dirty_ratio, nor that 100".into(),
+        )?;
+        require(self.writeback_interval > 0, "writeback_interval must not be 0".into())?;
+        require(!self.tasks.is_empty(), "there is no task".into())?;
+        for task in &self.tasks {
+            self.check_task(task).map_err(|reason| format!("task {}: {reason}", task.name))?;
+        }
+        Ok(())
+    }
+
+    fn check_task(&self, task: &TaskConfig) -> Result<(), String> {
+        let require = |condition: bool, reason: String| if condition { Ok(()) } else { Err(reason) };
+        require(task.group <= self.groups.len(), format!("there is no group {}", task.group))?;
+        require(task.node < self.nodes.len(), format!("there is no node {}", task.node))?;
+        require(task.accesses_per_operation > 0, "an operation must have at least one access".into())?;
+        require(!task.phases.is_empty(), "it has nothing to do (no workload)".into())?;
+        require(task.rounds > 0, "it must do its workloads at least once".into())?;
+        task.phases.iter().try_for_each(|phase| self.check_phase(task, phase))
+    }
+
+    /// Says why a phase cannot work in a task.
+    pub(super) fn check_phase(&self, task: &TaskConfig, phase: &PhaseConfig) -> Result<(), String> {
+        if phase.file.is_some_and(|file| file >= self.files.len()) {
+            return Err("there is no such file".into());
+        }
+        let Source::Workload(spec) = &phase.workload else { return Ok(()) };
+        self.check_workload(task, phase, spec).map_err(|reason| format!("workload {spec}: {reason}"))
+    }
+
+    fn check_workload(&self, task: &TaskConfig, phase: &PhaseConfig, spec: &WorkloadSpec) -> Result<(), String> {
+        let needs = pages_by_type(spec);
+        let last = |pages: u64| pages + if pages > 0 { u64::from(phase.offset) } else { 0 };
+        if last(needs[0]) > u64::from(task.anon_pages) {
+            return Err(format!(
+                "needs {} pages of anonymous memory, but the address space has {}",
+                last(needs[0]),
+                task.anon_pages
+            ));
+        }
+        if needs[1] > 0 {
+            let file = phase.file.ok_or("reads a file, but none is named")?;
+            let file = &self.files[file];
+            if last(needs[1]) > u64::from(file.pages) {
+                return Err(format!("needs {} pages of file {}, which has {}", last(needs[1]), file.name, file.pages));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_limit(group: &str, name: &str, pages: u64) -> Result<(), String> {
+    if pages >= SMALLEST_LIMIT {
+        return Ok(());
+    }
+    Err(format!("group {group}: {name} = {pages} pages is below one batch of reclaim ({SMALLEST_LIMIT} pages)"))
+}
+
+/// Pages of anonymous memory and of a file that a workload accesses.
+pub(super) fn pages_by_type(spec: &WorkloadSpec) -> [u64; 2] {
+    match spec.generator {
+        Generator::Mixed | Generator::IdleAnon => [spec.anon_pages, spec.file_pages],
+        _ if spec.kind == Kind::Anon => [spec.pages, 0],
+        _ => [0, spec.pages],
+    }
+}

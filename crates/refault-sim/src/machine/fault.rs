@@ -1,0 +1,431 @@
+//! What a task does when an access is not a hit: faults, reads, writes that dirty a page (spec: overview §4.6, §10).
+//!
+//! One missing page: a frame is allocated and charged, the slot's shadow is taken, the policy admits the page, the
+//! contents are read, the access happens. All of it takes effect at once; its CPU time and the wait for the device
+//! pass afterwards, while the page is locked.
+
+use refault_core::policy::{Admission, HitReport, Policy};
+use refault_core::{PageId, PageType};
+use refault_trace::Kind;
+
+use super::Machine;
+use super::device::Direction;
+use super::group::GroupId;
+use super::memory::{Completion, entry, state};
+use super::readahead::{SwapWindow, Window};
+
+/// Sleep until a time, stalled for memory or not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    pub until: u64,
+    pub stalled: bool,
+}
+
+/// What an access cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outcome {
+    /// CPU time without being stalled for memory.
+    pub cpu: u64,
+    /// CPU time while stalled: reclaim, and synchronous reads of the working set.
+    pub stall: u64,
+    /// What it waits for afterwards.
+    pub wait: Option<Wait>,
+}
+
+/// A page could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Try again later.
+    Later,
+    /// The task was killed.
+    Killed,
+}
+
+/// How a page is brought in.
+#[derive(Clone, Copy)]
+struct Bring {
+    group: GroupId,
+    in_fault: bool,
+    overwrites: bool,
+    /// Read ahead: not worth retrying or killing for.
+    speculative: bool,
+    bits: u16,
+}
+
+impl<P: Policy> Machine<P> {
+    /// The current access of a task needs more than bits set.
+    pub(super) fn miss(&mut self, id: usize) -> Outcome {
+        let task = &self.tasks[id];
+        let access = task.block[task.at];
+        let (offset, write) = (access.page() as u32, access.write());
+        let mut outcome = Outcome::default();
+        let done = match access.kind() {
+            Some(Kind::Fd) => self.descriptor_access(id, offset, write, &mut outcome),
+            Some(Kind::Anon) => self.anon_fault(id, offset, write, &mut outcome),
+            _ => self.file_fault(id, offset, write, &mut outcome),
+        };
+        match done {
+            Ok(()) => outcome.cpu += self.finish_access(id),
+            Err(Refused::Later | Refused::Killed) => {}
+        }
+        outcome
+    }
+
+    /// `read()` or `write()` of one page.
+    fn descriptor_access(&mut self, id: usize, offset: u32, write: bool, outcome: &mut Outcome) -> Result<(), Refused> {
+        let file = self.tasks[id].file.as_ref().expect("invariant: a phase with file accesses has a file");
+        let (first, pages, random) = (file.first, file.pages, file.random);
+        let page = first + offset;
+        outcome.cpu += self.memory.costs.read_hit;
+        let mut missed = false;
+        if !self.memory.has(page, state::RESIDENT) {
+            missed = true;
+            if write {
+                let bring = Bring {
+                    group: self.tasks[id].group,
+                    in_fault: false,
+                    overwrites: true,
+                    speculative: false,
+                    bits: 0,
+                };
+                self.bring_in(id, page, bring, outcome)?;
+            } else {
+                let window = self.descriptor_window(id, first, offset, pages, random);
+                self.read_window(id, first, window, Some(offset), false, outcome)?;
+            }
+        }
+        if self.memory.has(page, state::MARKER) && !missed {
+            self.memory.state[page as usize] &= !state::MARKER;
+            self.read_on(id, first, offset, pages, outcome);
+        }
+        self.wait_if_locked(page, outcome);
+        if write {
+            self.dirty_file_page(page, outcome);
+        }
+        let file = self.tasks[id].file.as_mut().expect("invariant: tested above");
+        file.window.hit(offset);
+        match P::HITS {
+            HitReport::Kernel if !write && page != file.last_read => {
+                file.last_read = page;
+                outcome.cpu += self.memory.costs.mark_accessed;
+                self.policy.accessed(page, &mut self.memory);
+            }
+            HitReport::EachAccess if !missed => self.policy.accessed(page, &mut self.memory),
+            HitReport::AccessedBit if !missed => self.memory.state[page as usize] |= state::TOUCHED,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn descriptor_window(&mut self, id: usize, first: PageId, offset: u32, pages: u32, random: bool) -> Window {
+        let most = self.config.readahead;
+        if random || most == 0 {
+            return Window { start: offset, len: 1, marker: None };
+        }
+        let states = &self.memory.state;
+        let cached = |most: u32| {
+            let before = (offset - most.min(offset)..offset).rev();
+            before.take_while(|o| states[(first + o) as usize] & state::RESIDENT != 0).count() as u32
+        };
+        let file = self.tasks[id].file.as_mut().expect("invariant: the caller has one");
+        file.window.miss(offset, pages, most, cached)
+    }
+
+    /// The next window, because a marked page was used.
+    fn read_on(&mut self, id: usize, first: PageId, offset: u32, pages: u32, outcome: &mut Outcome) {
+        let most = self.config.readahead;
+        let file = self.tasks[id].file.as_mut().expect("invariant: the caller has one");
+        if file.random || most == 0 {
+            return;
+        }
+        let window = file.window.marked(offset, pages, most);
+        // Nobody waits for these pages; a failure only ends the window.
+        let _ = self.read_window(id, first, window, None, false, outcome);
+    }
+
+    /// An access through a file mapping without a (suitable) entry.
+    fn file_fault(&mut self, id: usize, offset: u32, write: bool, outcome: &mut Outcome) -> Result<(), Refused> {
+        let file = self.tasks[id].file.as_ref().expect("invariant: a phase with file accesses has a file");
+        let (first, pages, mapping, random) = (file.first, file.pages, file.mapping, file.random);
+        let page = first + offset;
+        outcome.cpu += self.memory.costs.fault;
+        let most = self.config.readahead;
+        let missed = !self.memory.has(page, state::RESIDENT);
+        if missed {
+            let file = self.tasks[id].file.as_mut().expect("invariant: tested above");
+            let window = if random || most == 0 {
+                Window { start: offset, len: 1, marker: None }
+            } else {
+                file.window.mapped_miss(offset, pages, most)
+            };
+            self.read_window(id, first, window, Some(offset), true, outcome)?;
+            self.count_major_fault(id);
+        } else if self.memory.has(page, state::MARKER) {
+            self.memory.state[page as usize] &= !state::MARKER;
+            self.read_on(id, first, offset, pages, outcome);
+        }
+        self.wait_if_locked(page, outcome);
+        self.memory.map(mapping, page, write, !missed || P::HITS != HitReport::AccessedBit);
+        self.fault_around(id, first, offset, pages, mapping);
+        if write {
+            self.dirty_file_page(page, outcome);
+        }
+        Ok(())
+    }
+
+    /// Maps cached neighbours, young as on x86.
+    fn fault_around(&mut self, id: usize, first: PageId, offset: u32, pages: u32, mapping: usize) {
+        let around = self.config.fault_around;
+        if around <= 1 {
+            return;
+        }
+        let start = offset / around * around;
+        let mut useful = 1;
+        for neighbour in start..(start + around).min(pages) {
+            let bits = self.memory.state[(first + neighbour) as usize];
+            let present = self.memory.mappings[mapping].entries[neighbour as usize] & entry::PRESENT != 0;
+            if neighbour != offset && !present && bits & (state::RESIDENT | state::LOCKED) == state::RESIDENT {
+                self.memory.map(mapping, first + neighbour, false, true);
+                useful += i32::from(bits & state::WORKINGSET == 0);
+            }
+        }
+        let file = self.tasks[id].file.as_mut().expect("invariant: the caller has one");
+        file.window.misses = (file.window.misses - useful).max(0);
+    }
+
+    /// An access to anonymous memory without a (suitable) entry.
+    fn anon_fault(&mut self, id: usize, offset: u32, write: bool, outcome: &mut Outcome) -> Result<(), Refused> {
+        let (mapping, first) = (self.tasks[id].anon_mapping, self.tasks[id].anon_first);
+        let page = first + offset;
+        outcome.cpu += self.memory.costs.fault;
+        let bits = self.memory.state[page as usize];
+        let missed = bits & state::RESIDENT == 0;
+        if missed {
+            if bits & state::SEEN == 0 {
+                let bring = self.fault_of(id, page);
+                self.bring_in(id, page, bring, outcome)?;
+                outcome.cpu += self.memory.costs.zero_page;
+            } else {
+                self.swap_in(id, first, offset, outcome)?;
+                self.count_major_fault(id);
+            }
+        } else if bits & state::AHEAD != 0 {
+            self.memory.state[page as usize] &= !state::AHEAD;
+            self.tasks[id].swap_window.hits += 1;
+        }
+        self.wait_if_locked(page, outcome);
+        let bits = self.memory.state[page as usize];
+        if write && bits & state::SLOT != 0 {
+            if bits & state::WRITEBACK == 0 {
+                self.memory.release_slot(page);
+            } else {
+                self.memory.mark_dirty(page);
+            }
+        }
+        // The access that brings a page in is not a hit for policies that count hits by the bit alone.
+        let young = !missed || P::HITS != HitReport::AccessedBit;
+        self.memory.map(mapping, page, write || bits & state::SLOT == 0, young);
+        Ok(())
+    }
+
+    fn fault_of(&self, id: usize, page: PageId) -> Bring {
+        let owner = if self.memory.has(page, state::SLOT) {
+            self.memory.group_of(self.memory.lruvec[page as usize])
+        } else {
+            self.tasks[id].group
+        };
+        Bring { group: owner, in_fault: true, overwrites: false, speculative: false, bits: 0 }
+    }
+
+    /// Reads a page back from swap, with its neighbours where the device makes that worth while.
+    fn swap_in(&mut self, id: usize, first: PageId, offset: u32, outcome: &mut Outcome) -> Result<(), Refused> {
+        let page = first + offset;
+        let bring = self.fault_of(id, page);
+        let (synchronous, rotating) = {
+            let model = self.memory.swap_device.as_ref().expect("invariant: swapped out to a device").model();
+            (model.synchronous, model.rotating)
+        };
+        if synchronous {
+            self.bring_in(id, page, bring, outcome)?;
+            self.memory.counters.pswpin += 1;
+            let device = self.memory.swap_device.as_mut().expect("invariant: tested above");
+            let cost = device.synchronous_cost(Direction::Read, 1);
+            if self.memory.has(page, state::WORKINGSET) {
+                outcome.stall += cost;
+            } else {
+                outcome.cpu += cost;
+            }
+            return Ok(());
+        }
+        let pages = self.tasks[id].anon_pages;
+        let size = self.tasks[id].swap_window.miss(offset, self.config.page_cluster);
+        self.bring_in(id, page, Bring { bits: state::LOCKED, ..bring }, outcome)?;
+        self.submit_swap_read(page, outcome);
+        let neighbours: Vec<PageId> = if rotating {
+            let slot = self.memory.swap_position(page);
+            let cluster = u64::from(size.next_power_of_two());
+            let start = slot / cluster * cluster;
+            (start..start + cluster).filter_map(|slot| self.memory.page_in_slot(slot)).collect()
+        } else {
+            SwapWindow::around(offset, size, pages).map(|o| first + o).collect()
+        };
+        for neighbour in neighbours {
+            let bits = self.memory.state[neighbour as usize];
+            if neighbour == page || bits & (state::RESIDENT | state::SLOT) != state::SLOT {
+                continue;
+            }
+            let ahead = Bring {
+                speculative: true,
+                bits: state::LOCKED | state::AHEAD,
+                group: self.memory.group_of(self.memory.lruvec[neighbour as usize]),
+                ..bring
+            };
+            if self.bring_in(id, neighbour, ahead, outcome).is_err() {
+                break;
+            }
+            self.submit_swap_read(neighbour, outcome);
+        }
+        Ok(())
+    }
+
+    fn submit_swap_read(&mut self, page: PageId, outcome: &mut Outcome) {
+        outcome.cpu += self.memory.costs.submit;
+        self.memory.counters.pswpin += 1;
+        let at = self.now + outcome.cpu + outcome.stall;
+        let position = self.memory.swap_position(page);
+        let device = self.memory.swap_device.as_mut().expect("invariant: swapped out to a device");
+        let done = device.submit(at, Direction::Read, position, 1);
+        self.reading.push((page, 1, done));
+        self.memory.completions.push((done, Completion::Read { first: page, count: 1 }));
+        self.collect_completions();
+    }
+
+    /// Brings in what is missing of a window and reads it. Only the demanded page must succeed.
+    fn read_window(
+        &mut self,
+        id: usize,
+        first: PageId,
+        window: Window,
+        demand: Option<u32>,
+        in_fault: bool,
+        outcome: &mut Outcome,
+    ) -> Result<(), Refused> {
+        let synchronous = self.memory.file_device.is_synchronous();
+        let bits = if synchronous { 0 } else { state::LOCKED };
+        let mut run: Option<(PageId, u32)> = None;
+        let mut workingset = false;
+        let mut result = Ok(());
+        for offset in window.start..window.start + window.len {
+            let page = first + offset;
+            let demanded = demand == Some(offset);
+            if self.memory.has(page, state::RESIDENT) {
+                self.submit_file_read(run.take(), workingset, outcome);
+                continue;
+            }
+            let bring = Bring {
+                group: self.tasks[id].group,
+                in_fault,
+                overwrites: false,
+                speculative: !demanded,
+                bits: bits | if window.marker == Some(offset) { state::MARKER } else { 0 },
+            };
+            match self.bring_in(id, page, bring, outcome) {
+                Ok(()) => {
+                    workingset |= self.memory.has(page, state::WORKINGSET);
+                    run = Some(run.map_or((page, 1), |(start, len)| (start, len + 1)));
+                }
+                Err(refused) if demanded => {
+                    result = Err(refused);
+                    break;
+                }
+                // Reading ahead is given up, but the page that is waited for may still lie ahead.
+                Err(Refused::Killed) => {
+                    result = Err(Refused::Killed);
+                    break;
+                }
+                Err(Refused::Later) => {
+                    self.submit_file_read(run.take(), workingset, outcome);
+                    if demand.is_none_or(|wanted| wanted < offset) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.submit_file_read(run, workingset, outcome);
+        result
+    }
+
+    fn submit_file_read(&mut self, run: Option<(PageId, u32)>, workingset: bool, outcome: &mut Outcome) {
+        let Some((first, count)) = run else { return };
+        self.memory.counters.file_reads += u64::from(count);
+        if self.memory.file_device.is_synchronous() {
+            let cost = self.memory.file_device.synchronous_cost(Direction::Read, u64::from(count));
+            if workingset {
+                outcome.stall += cost;
+            } else {
+                outcome.cpu += cost;
+            }
+            return;
+        }
+        outcome.cpu += self.memory.costs.submit;
+        let at = self.now + outcome.cpu + outcome.stall;
+        let done = self.memory.file_device.submit(at, Direction::Read, u64::from(first), u64::from(count));
+        self.reading.push((first, count, done));
+        self.memory.completions.push((done, Completion::Read { first, count }));
+        self.collect_completions();
+    }
+
+    /// The contents of some pages have arrived.
+    pub(super) fn read_done(&mut self, first: PageId, count: u32) {
+        if let Some(at) = self.reading.iter().position(|read| read.0 == first) {
+            self.reading.swap_remove(at);
+        }
+        for page in first..first + count {
+            self.memory.state[page as usize] &= !state::LOCKED;
+        }
+    }
+
+    fn wait_if_locked(&mut self, page: PageId, outcome: &mut Outcome) {
+        if !self.memory.has(page, state::LOCKED) {
+            return;
+        }
+        let arrival = self.reading.iter().find(|(first, count, _)| (*first..first + count).contains(&page));
+        let Some(&(_, _, until)) = arrival else { return };
+        outcome.wait = Some(Wait { until, stalled: self.memory.has(page, state::WORKINGSET) });
+    }
+
+    /// Allocates, charges and admits a page. Its contents are the caller's business.
+    fn bring_in(&mut self, id: usize, page: PageId, bring: Bring, outcome: &mut Outcome) -> Result<(), Refused> {
+        let node = self.charge(id, bring.group, bring.speculative, page, outcome)?;
+        // Reclaim may have thrown a neighbour's page table away, but this page cannot have come in meanwhile.
+        debug_assert!(!self.memory.has(page, state::RESIDENT));
+        let lruvec = self.memory.lruvec_of(bring.group, node);
+        let file = self.memory.is_file(page);
+        let shadow = self.memory.take_shadow(page);
+        let keeps_slot = !file
+            && self.memory.has(page, state::SLOT)
+            && self.memory.swap_device.as_ref().is_some_and(|device| !device.is_synchronous());
+        let admission = Admission {
+            page_type: if file { PageType::File } else { PageType::Anon },
+            lruvec,
+            in_fault: bring.in_fault,
+            overwrites: bring.overwrites,
+            keeps_slot,
+            shadow: if bring.overwrites { None } else { shadow },
+        };
+        self.policy.admit(page, &admission, &mut self.memory);
+        self.memory.insert(page, lruvec, bring.bits);
+        if self.policy.is_workingset(page) {
+            self.memory.state[page as usize] |= state::WORKINGSET;
+        }
+        outcome.cpu += self.memory.costs.allocate;
+        Ok(())
+    }
+
+    fn count_major_fault(&mut self, id: usize) {
+        self.memory.counters.pgmajfault += 1;
+        self.tasks[id].major_faults += 1;
+        let group = self.tasks[id].group;
+        self.memory.groups[group].major_faults += 1;
+    }
+}

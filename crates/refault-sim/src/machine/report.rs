@@ -1,0 +1,400 @@
+//! What comes out of a run: totals, latencies, samples over time, kills, listings.
+
+use hdrhistogram::Histogram;
+use refault_core::policy::GenerationSize;
+use refault_core::{Counters, Policy};
+use serde::Serialize;
+
+use super::costs::{Ledger, WORK_NAMES};
+use super::group::GroupEvents;
+use super::pressure::PressureLine;
+use super::task::Life;
+use super::{End, Machine};
+
+/// Longer latencies count as this long: three hours.
+const LONGEST: u64 = 10_000_000_000_000;
+
+/// Latencies of one kind of event, in nanoseconds, to three digits.
+#[derive(Clone, Debug)]
+pub struct Latency(Histogram<u64>);
+
+impl Default for Latency {
+    fn default() -> Latency {
+        Latency(Histogram::new_with_bounds(1, LONGEST, 3).expect("invariant: the bounds are in order"))
+    }
+}
+
+impl Latency {
+    /// One more event.
+    pub fn record(&mut self, nanoseconds: u64) {
+        self.0.saturating_record(nanoseconds);
+    }
+
+    /// Median, 99th percentile and maximum.
+    pub fn summary(&self) -> LatencySummary {
+        LatencySummary {
+            count: self.0.len(),
+            p50_ns: self.0.value_at_quantile(0.5),
+            p99_ns: self.0.value_at_quantile(0.99),
+            max_ns: self.0.max(),
+        }
+    }
+}
+
+/// A latency in three numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LatencySummary {
+    /// Events.
+    pub count: u64,
+    /// Median, nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile, nanoseconds.
+    pub p99_ns: u64,
+    /// Longest, nanoseconds.
+    pub max_ns: u64,
+}
+
+/// Latencies of reclaim by who waits for it.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    /// An allocation that reclaims for itself.
+    pub direct: Latency,
+    /// A charge beyond a limit.
+    pub limit: Latency,
+}
+
+/// Counts that are not in [`Counters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Statistics {
+    /// Direct reclaims begun.
+    pub allocstall: u64,
+    /// Tasks held back while kswapd worked below half of `min`.
+    pub direct_throttles: u64,
+    /// Tasks killed.
+    pub oom_kills: u64,
+}
+
+/// A kill.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kill {
+    /// When, nanoseconds.
+    pub at: u64,
+    /// Whom.
+    pub task: String,
+    /// Its memory, in pages.
+    pub pages: u64,
+    /// The group that was out of memory.
+    pub group: String,
+}
+
+/// The generations of an lruvec at some time, as a command asked for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// When, nanoseconds.
+    pub at: u64,
+    /// The listing in the kernel's layout, one lruvec after the other.
+    pub text: String,
+}
+
+/// All counters at one time.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// When, nanoseconds.
+    pub at: u64,
+    /// Counters since the start.
+    pub counters: Counters,
+    /// Operations since the start.
+    pub operations: u64,
+    /// Free frames of all nodes.
+    pub free: u64,
+    /// Pages of files in memory.
+    pub file_pages: u64,
+    /// Dirty file pages.
+    pub dirty: u64,
+    /// Swap slots in use.
+    pub swap_used: u64,
+    /// Memory pressure, *some*, as of the last fold.
+    pub some: PressureLine,
+    /// Memory pressure, *full*, as of the last fold.
+    pub full: PressureLine,
+    /// CPU time in kswapd, direct and limit reclaim since the start, nanoseconds.
+    pub reclaim_cpu: [u64; 3],
+    /// Usage of each group, the root first.
+    pub usage: Vec<u64>,
+    /// Generations of each lruvec, oldest first; empty for policies without.
+    pub generations: Vec<Vec<GenerationSize>>,
+}
+
+/// A group at the end.
+#[derive(Clone, Debug)]
+pub struct GroupReport {
+    /// Its path.
+    pub name: String,
+    /// Pages charged.
+    pub usage: u64,
+    /// Swap slots in use.
+    pub swap_usage: u64,
+    /// Its events.
+    pub events: GroupEvents,
+    /// Major faults of its tasks.
+    pub major_faults: u64,
+}
+
+/// A task at the end.
+#[derive(Clone, Debug)]
+pub struct TaskReport {
+    /// Its name.
+    pub name: String,
+    /// Accesses done.
+    pub accesses: u64,
+    /// Operations done.
+    pub operations: u64,
+    /// When it was done, if it is; nanoseconds.
+    pub finished_at: Option<u64>,
+    /// How often it was killed.
+    pub kills: u64,
+    /// How often it began its first phase.
+    pub starts: u64,
+    /// Time stalled for memory, nanoseconds.
+    pub stalled: u64,
+    /// CPU time, nanoseconds.
+    pub cpu_time: u64,
+    /// Major faults.
+    pub major_faults: u64,
+}
+
+/// Everything about a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Why it ended.
+    pub end: End,
+    /// Simulated time, nanoseconds.
+    pub elapsed: u64,
+    /// Accesses of all tasks.
+    pub accesses: u64,
+    /// Operations of all tasks.
+    pub operations: u64,
+    /// The policy's counters and the machine's.
+    pub counters: Counters,
+    /// Further counts.
+    pub statistics: Statistics,
+    /// Balance attempts of all kswapds.
+    pub pageoutrun: u64,
+    /// Work of kswapd, direct and limit reclaim, nanoseconds by kind.
+    pub ledgers: [Ledger; 3],
+    /// CPU time of all kswapds, nanoseconds.
+    pub kswapd_cpu: u64,
+    /// Direct reclaim.
+    pub direct: LatencySummary,
+    /// Limit reclaim.
+    pub limit: LatencySummary,
+    /// Memory pressure, *some*.
+    pub some: PressureLine,
+    /// Memory pressure, *full*.
+    pub full: PressureLine,
+    /// Time the CPUs were busy, nanoseconds, all together.
+    pub cpu_busy: u64,
+    /// Pages written back to files by the flusher.
+    pub written_back: u64,
+    /// Tasks.
+    pub tasks: Vec<TaskReport>,
+    /// Groups, the root first.
+    pub groups: Vec<GroupReport>,
+    /// Kills in order.
+    pub kills: Vec<Kill>,
+    /// Counters over time.
+    pub samples: Vec<Sample>,
+    /// Listings that commands asked for.
+    pub listings: Vec<Listing>,
+}
+
+impl Report {
+    /// Operations per simulated second.
+    pub fn operations_per_second(&self) -> f64 {
+        self.operations as f64 * 1e9 / self.elapsed.max(1) as f64
+    }
+
+    /// Refaults of both types.
+    pub fn refaults(&self) -> u64 {
+        self.counters.workingset_refault_anon + self.counters.workingset_refault_file
+    }
+
+    /// Pages examined for each page freed.
+    pub fn scan_ratio(&self) -> f64 {
+        self.counters.pgscan as f64 / self.counters.pgsteal.max(1) as f64
+    }
+
+    /// Work of all reclaimers.
+    pub fn reclaim_work(&self) -> Ledger {
+        let mut sum = Ledger::default();
+        self.ledgers.iter().for_each(|ledger| sum.add(ledger));
+        sum
+    }
+
+    /// Name and value of every scalar, in a fixed order: the rows of a table and the fields of JSON.
+    pub fn fields(&self) -> Vec<(String, f64)> {
+        let mut fields: Vec<(String, f64)> = vec![
+            ("elapsed_seconds".into(), self.elapsed as f64 / 1e9),
+            ("accesses".into(), self.accesses as f64),
+            ("operations".into(), self.operations as f64),
+            ("operations_per_second".into(), self.operations_per_second()),
+        ];
+        fields.extend(Counters::NAMES.iter().zip(self.counters.values()).map(|(n, v)| (n.to_string(), v as f64)));
+        for (name, value) in [
+            ("allocstall", self.statistics.allocstall),
+            ("direct_throttles", self.statistics.direct_throttles),
+            ("oom_kills", self.statistics.oom_kills),
+            ("pageoutrun", self.pageoutrun),
+            ("kswapd_cpu_ns", self.kswapd_cpu),
+            ("direct_reclaim_cpu_ns", self.ledgers[1].total()),
+            ("limit_reclaim_cpu_ns", self.ledgers[2].total()),
+            ("direct_reclaim_p50_ns", self.direct.p50_ns),
+            ("direct_reclaim_p99_ns", self.direct.p99_ns),
+            ("direct_reclaim_max_ns", self.direct.max_ns),
+            ("limit_reclaim_p50_ns", self.limit.p50_ns),
+            ("limit_reclaim_p99_ns", self.limit.p99_ns),
+            ("limit_reclaim_max_ns", self.limit.max_ns),
+            ("pressure_some_us", self.some.total_us),
+            ("pressure_full_us", self.full.total_us),
+            ("cpu_busy_ns", self.cpu_busy),
+            ("written_back", self.written_back),
+        ] {
+            fields.push((name.into(), value as f64));
+        }
+        for (name, value) in WORK_NAMES.iter().zip(self.reclaim_work().0) {
+            fields.push((format!("reclaim_{name}_ns"), value as f64));
+        }
+        fields
+    }
+
+    /// The samples as CSV, one row a sample.
+    pub fn samples_csv(&self) -> String {
+        use std::fmt::Write;
+        let mut text = String::from(
+            "seconds,operations,free,file_pages,dirty,swap_used,some_avg10,some_us,full_avg10,full_us,kswapd_cpu_ns,direct_reclaim_cpu_ns,limit_reclaim_cpu_ns",
+        );
+        for name in Counters::NAMES {
+            text.push(',');
+            text.push_str(name);
+        }
+        for group in &self.groups {
+            let _ = write!(text, ",usage:{}", group.name);
+        }
+        text.push('\n');
+        for sample in &self.samples {
+            let _ = write!(
+                text,
+                "{},{},{},{},{},{},{:.2},{},{:.2},{}",
+                sample.at as f64 / 1e9,
+                sample.operations,
+                sample.free,
+                sample.file_pages,
+                sample.dirty,
+                sample.swap_used,
+                sample.some.averages[0],
+                sample.some.total_us,
+                sample.full.averages[0],
+                sample.full.total_us
+            );
+            let rest = sample
+                .reclaim_cpu
+                .iter()
+                .chain(&sample.counters.values())
+                .chain(&sample.usage)
+                .copied()
+                .collect::<Vec<_>>();
+            for value in rest {
+                let _ = write!(text, ",{value}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl<P: Policy> Machine<P> {
+    pub(super) fn take_sample(&mut self) {
+        self.pressure.fold(self.now);
+        let lruvecs = self.memory.groups.len() * self.memory.nodes.len();
+        self.samples.push(Sample {
+            at: self.now,
+            counters: self.counters(),
+            operations: self.tasks.iter().map(|task| task.operations).sum(),
+            free: self.memory.nodes.iter().map(|node| node.free).sum(),
+            file_pages: self.memory.file_pages,
+            dirty: self.memory.dirty,
+            swap_used: self.memory.swap.used,
+            some: self.pressure.some(),
+            full: self.pressure.full(),
+            reclaim_cpu: self.ledgers.map(|ledger| ledger.total()),
+            usage: self.memory.groups.iter().map(|group| group.usage).collect(),
+            generations: (0..lruvecs).map(|lruvec| self.policy.generations(lruvec as u16)).collect(),
+        });
+    }
+
+    /// The generations of all lruvecs in the layout of the kernel's debugging interface (spec: mglru §15).
+    pub(super) fn list_generations(&self) -> String {
+        use std::fmt::Write;
+        let mut text = String::new();
+        for (id, group) in self.memory.groups.iter().enumerate() {
+            let _ = writeln!(text, "memcg {id:5} {}", group.name);
+            for node in 0..self.memory.nodes.len() {
+                let _ = writeln!(text, " node {node:5}");
+                for generation in self.policy.generations(self.memory.lruvec_of(id, node)) {
+                    let age = self.now.saturating_sub(generation.birth) / 1_000_000;
+                    let [anon, file] = generation.pages;
+                    let _ = writeln!(text, " {:10} {age:10} {anon:10} {file:10} ", generation.seq);
+                }
+            }
+        }
+        text
+    }
+
+    pub(super) fn report(&mut self) -> Report {
+        self.pressure.fold(self.now);
+        let tasks = self.tasks.iter().zip(&self.config.tasks).enumerate().map(|(id, (task, config))| TaskReport {
+            name: config.name.clone(),
+            accesses: task.accesses,
+            operations: task.operations,
+            finished_at: task.finished_at,
+            kills: task.kills,
+            starts: task.starts,
+            stalled: task.stalled,
+            cpu_time: self.threads[id].cpu_time,
+            major_faults: task.major_faults,
+        });
+        let tasks: Vec<TaskReport> = tasks.collect();
+        // Nobody left, and somebody did not finish: that is how lack of memory looks at the end.
+        let starved = self.tasks.iter().all(|task| task.life == Life::Over && task.finished_at.is_none());
+        let default_end = if starved && !self.tasks.is_empty() { End::OutOfMemory } else { End::Finished };
+        let groups = self.memory.groups.iter().map(|group| GroupReport {
+            name: group.name.clone(),
+            usage: group.usage,
+            swap_usage: group.swap_usage,
+            events: group.events,
+            major_faults: group.major_faults,
+        });
+        Report {
+            end: self.end.unwrap_or(default_end),
+            elapsed: self.now,
+            accesses: tasks.iter().map(|task| task.accesses).sum(),
+            operations: tasks.iter().map(|task| task.operations).sum(),
+            counters: self.counters(),
+            statistics: self.statistics,
+            pageoutrun: self.kswapds.iter().map(|kswapd| kswapd.pageoutrun).sum(),
+            ledgers: self.ledgers,
+            kswapd_cpu: (0..self.kswapds.len()).map(|node| self.threads[self.tasks.len() + node].cpu_time).sum(),
+            direct: self.latencies.direct.summary(),
+            limit: self.latencies.limit.summary(),
+            some: self.pressure.some(),
+            full: self.pressure.full(),
+            cpu_busy: (0..self.cpus.len()).map(|cpu| self.busy_time(cpu)).sum(),
+            written_back: self.writeback.written,
+            groups: groups.collect(),
+            kills: self.kills.clone(),
+            samples: self.samples.clone(),
+            listings: self.listing.clone(),
+            tasks,
+        }
+    }
+}

@@ -1,0 +1,587 @@
+//! Scenario files: a machine, its groups, files, tasks and events as TOML.
+//!
+//! Sizes are text: bytes with `K`, `M`, `G` (powers of 1024) or pages with `p`. Times are text with `ns`, `us`, `ms`, `s`
+//! or `m`. Unknown keys are errors. Every error is one line with file, line and key.
+
+use serde::{Deserialize, Deserializer, de};
+use toml::Spanned;
+
+use refault_trace::{Kind, Options, Source, WorkloadSpec};
+
+use super::commands::{Command, Setting};
+use super::config::{FileConfig, GroupConfig, MachineConfig, PhaseConfig, TaskConfig, WhenKilled, pages_by_type};
+use super::costs::Costs;
+use super::device::{DeviceModel, PRESETS};
+use super::group::{GroupLimits, UNLIMITED};
+
+/// A checked scenario.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The machine and what runs on it.
+    pub config: MachineConfig,
+    /// The policy it names, if it names one, and the line where.
+    pub policy: Option<(String, usize)>,
+}
+
+/// What is wrong with a scenario, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {key}: {reason}")]
+pub struct ScenarioError {
+    /// The file.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// The key, or the table it is missing from.
+    pub key: String,
+    /// What is wrong, and what to do.
+    pub reason: String,
+}
+
+/// Pages, from text with a unit.
+#[derive(Clone, Copy, Debug)]
+struct Size(u64);
+
+/// Nanoseconds, from text with a unit.
+#[derive(Clone, Copy, Debug)]
+struct Time(u64);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_size(&text).map(Size).map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_time(&text).map(Time).map_err(de::Error::custom)
+    }
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no size: expected bytes as 512M or 4G, pages as 4096p, or max");
+    if text == "max" {
+        return Ok(UNLIMITED);
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().map_err(|_| wrong())?;
+    let bytes = match text[end..].trim() {
+        "p" => return if number.fract() == 0.0 && number < 4.3e9 { Ok(number as u64) } else { Err(wrong()) },
+        "" => 1.0,
+        "K" | "KiB" => 1024.0,
+        "M" | "MiB" => 1048576.0,
+        "G" | "GiB" => 1073741824.0,
+        "T" | "TiB" => 1099511627776.0,
+        _ => return Err(wrong()),
+    };
+    if number * bytes >= 1.8e16 {
+        return Err(format!("'{text}' is more than 16 PiB"));
+    }
+    Ok((number * bytes) as u64 / 4096)
+}
+
+fn parse_time(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no time: expected a number with ns, us, ms, s or m");
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().map_err(|_| wrong())?;
+    let unit = match text[end..].trim() {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" => 60e9,
+        _ => return Err(wrong()),
+    };
+    if number * unit > 1e18 {
+        return Err(format!("'{text}' is more than 30 years"));
+    }
+    Ok((number * unit) as u64)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    machine: Spanned<MachineTable>,
+    #[serde(default)]
+    costs: Costs,
+    #[serde(default)]
+    device: Vec<Spanned<DeviceTable>>,
+    #[serde(default)]
+    group: Vec<Spanned<GroupTable>>,
+    #[serde(default)]
+    file: Vec<Spanned<FileTable>>,
+    #[serde(default)]
+    task: Vec<Spanned<TaskTable>>,
+    #[serde(default)]
+    event: Vec<Spanned<EventTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MachineTable {
+    cpus: Option<Spanned<usize>>,
+    memory: Option<Spanned<Size>>,
+    nodes: Option<Spanned<Vec<Size>>>,
+    policy: Option<Spanned<String>>,
+    file_device: Option<Spanned<String>>,
+    swap_device: Option<Spanned<String>>,
+    swap: Option<Spanned<Size>>,
+    readahead: Option<Spanned<Size>>,
+    fault_around: Option<Spanned<Size>>,
+    page_cluster: Option<Spanned<u32>>,
+    min_free: Option<Spanned<Size>>,
+    watermark_scale_factor: Option<Spanned<u64>>,
+    dirty_background_ratio: Option<Spanned<u64>>,
+    dirty_ratio: Option<Spanned<u64>>,
+    min_ttl: Option<Time>,
+    recursive_protection: Option<bool>,
+    duration: Option<Time>,
+    sample: Option<Time>,
+    restarts: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviceTable {
+    name: String,
+    base: Option<Spanned<String>>,
+    read_latency: Option<Time>,
+    write_latency: Option<Time>,
+    read_page: Option<Time>,
+    write_page: Option<Time>,
+    /// Pages a second in both directions, as a size.
+    bandwidth: Option<Spanned<Size>>,
+    parallel: Option<Spanned<u32>>,
+    synchronous: Option<bool>,
+    rotating: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupTable {
+    name: Spanned<String>,
+    max: Option<Spanned<Size>>,
+    high: Option<Spanned<Size>>,
+    low: Option<Spanned<Size>>,
+    min: Option<Spanned<Size>>,
+    swap_max: Option<Spanned<Size>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTable {
+    name: String,
+    size: Spanned<Size>,
+    #[serde(default)]
+    executable: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskTable {
+    name: String,
+    count: Option<Spanned<u32>>,
+    group: Option<Spanned<String>>,
+    node: Option<Spanned<usize>>,
+    start: Option<Time>,
+    cpu: Option<Time>,
+    think: Option<Time>,
+    accesses_per_operation: Option<Spanned<u64>>,
+    memory: Option<Spanned<Size>>,
+    rounds: Option<Spanned<u64>>,
+    restart_after: Option<Time>,
+    #[serde(default)]
+    workload: Vec<Spanned<WorkloadTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkloadTable {
+    spec: Option<Spanned<String>>,
+    trace: Option<Spanned<String>>,
+    kind: Option<Spanned<String>>,
+    file: Option<Spanned<String>>,
+    offset: Option<Spanned<Size>>,
+    fd_write: Option<Spanned<f64>>,
+    #[serde(default)]
+    random: bool,
+    pause: Option<Time>,
+    cpu: Option<Time>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventTable {
+    at: Time,
+    group: Option<Spanned<String>>,
+    max: Option<Size>,
+    high: Option<Size>,
+    low: Option<Size>,
+    min: Option<Size>,
+    swap_max: Option<Size>,
+    reclaim: Option<Spanned<Size>>,
+    lru_gen: Option<Spanned<String>>,
+    #[serde(default)]
+    list: bool,
+}
+
+/// Turns positions into errors.
+struct Place<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Place<'_> {
+    fn line_of(&self, at: usize) -> usize {
+        self.text[..at.min(self.text.len())].matches('\n').count() + 1
+    }
+
+    fn error(&self, at: usize, key: &str, reason: impl Into<String>) -> ScenarioError {
+        ScenarioError { file: self.file.into(), line: self.line_of(at), key: key.into(), reason: reason.into() }
+    }
+
+    fn of_toml(&self, error: &toml::de::Error) -> ScenarioError {
+        let at = error.span().map_or(0, |span| span.start);
+        let line = self.text[..at.min(self.text.len())].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text[line..].lines().next().unwrap_or("");
+        let key = line.split('=').next().unwrap_or("").trim();
+        self.error(at, if key.is_empty() { "scenario" } else { key }, error.message().replace('\n', " "))
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario; `file` is what errors call it. Traces it names are not opened.
+    ///
+    /// # Errors
+    /// One line that says what is wrong and where.
+    pub fn parse(text: &str, file: &str) -> Result<Scenario, ScenarioError> {
+        let place = Place { file, text };
+        let document: Document = toml::from_str(text).map_err(|error| place.of_toml(&error))?;
+        let machine_at = document.machine.span().start;
+        let mut config = machine(&document, &place)?;
+        for group in &document.group {
+            add_group(&mut config, group.get_ref(), &place)?;
+        }
+        for entry in &document.file {
+            let size = &entry.get_ref().size;
+            let pages = u32::try_from(size.get_ref().0)
+                .map_err(|_| place.error(size.span().start, "size", "a file has at most 16 TiB"))?;
+            if pages == 0 {
+                return Err(place.error(
+                    size.span().start,
+                    "size",
+                    "the file is empty: give it at least one page (4K)",
+                ));
+            }
+            let entry = entry.get_ref();
+            config.files.push(FileConfig { name: entry.name.clone(), pages, executable: entry.executable });
+        }
+        for task in &document.task {
+            add_task(&mut config, task, &place)?;
+        }
+        for event in &document.event {
+            add_event(&mut config, event, &place)?;
+        }
+        config.check().map_err(|reason| place.error(machine_at, "machine", reason))?;
+        let policy = document.machine.get_ref().policy.as_ref();
+        let policy = policy.map(|policy| (policy.get_ref().clone(), place.line_of(policy.span().start)));
+        Ok(Scenario { config, policy })
+    }
+}
+
+fn machine(document: &Document, place: &Place) -> Result<MachineConfig, ScenarioError> {
+    let machine_at = document.machine.span().start;
+    let table = document.machine.get_ref();
+    let mut config = MachineConfig { costs: document.costs.clone(), ..MachineConfig::default() };
+    let mut devices: Vec<(String, DeviceModel)> = PRESETS.iter().map(|p| (p.name.into(), p.model.clone())).collect();
+    for device in &document.device {
+        let model = device_model(device.get_ref(), &devices, place)?;
+        model.check("device").map_err(|reason| place.error(device.span().start, &device.get_ref().name, reason))?;
+        devices.push((device.get_ref().name.clone(), model));
+    }
+    let find = |name: &Spanned<String>, key: &str| {
+        let found = devices.iter().rev().find(|(known, _)| known == name.get_ref());
+        found.map(|(_, model)| model.clone()).ok_or_else(|| {
+            let known: Vec<&str> = devices.iter().map(|(known, _)| known.as_str()).collect();
+            let reason = format!("there is no device '{}'; there are {}", name.get_ref(), known.join(", "));
+            place.error(name.span().start, key, reason)
+        })
+    };
+    if let Some(cpus) = &table.cpus {
+        config.cpus = *cpus.get_ref();
+        if config.cpus == 0 {
+            return Err(place.error(cpus.span().start, "cpus", "nothing can run without a CPU: at least 1"));
+        }
+    }
+    config.nodes = match (&table.memory, &table.nodes) {
+        (Some(memory), None) => vec![memory.get_ref().0],
+        (None, Some(nodes)) => nodes.get_ref().iter().map(|size| size.0).collect(),
+        _ => return Err(place.error(machine_at, "memory", "give either memory = \"1G\" or nodes = [\"1G\", \"1G\"]")),
+    };
+    if config.nodes.iter().any(|pages| *pages > u64::from(u32::MAX)) {
+        return Err(place.error(machine_at, "memory", "a node has at most 16 TiB"));
+    }
+    if let Some(name) = &table.file_device {
+        config.file_device = find(name, "file_device")?;
+    }
+    match (&table.swap_device, &table.swap) {
+        (Some(name), Some(size)) => {
+            config.swap_device = Some(find(name, "swap_device")?);
+            config.swap_pages = size.get_ref().0;
+            if config.swap_pages == 0 || config.swap_pages > u64::from(u32::MAX) {
+                return Err(place.error(size.span().start, "swap", "must be more than nothing and at most 16 TiB"));
+            }
+        }
+        (None, None) => {}
+        (Some(name), None) => {
+            return Err(place.error(name.span().start, "swap_device", "give the size too: swap = \"2G\""));
+        }
+        (None, Some(size)) => {
+            return Err(place.error(size.span().start, "swap", "give the device too: swap_device = \"zram-lz4\""));
+        }
+    }
+    let small = |size: &Option<Spanned<Size>>, key: &str, default: u32| match size {
+        None => Ok(default),
+        Some(size) if size.get_ref().0 <= 8192 => Ok(size.get_ref().0 as u32),
+        Some(size) => Err(place.error(size.span().start, key, "is at most 32M")),
+    };
+    config.readahead = small(&table.readahead, "readahead", config.readahead)?;
+    config.fault_around = small(&table.fault_around, "fault_around", config.fault_around)?;
+    let number = |value: &Option<Spanned<u64>>, default: u64| value.as_ref().map_or(default, |v| *v.get_ref());
+    config.page_cluster = table.page_cluster.as_ref().map_or(config.page_cluster, |v| *v.get_ref());
+    config.min_free_kbytes = table.min_free.as_ref().map_or(0, |size| size.get_ref().0.saturating_mul(4));
+    config.watermark_scale_factor = number(&table.watermark_scale_factor, config.watermark_scale_factor);
+    config.dirty_background_ratio = number(&table.dirty_background_ratio, config.dirty_background_ratio);
+    config.dirty_ratio = number(&table.dirty_ratio, config.dirty_ratio);
+    config.min_ttl = table.min_ttl.map_or(0, |time| time.0);
+    config.recursive_protection = table.recursive_protection.unwrap_or(true);
+    config.duration = table.duration.map(|time| time.0);
+    config.sample_interval = table.sample.map_or(0, |time| time.0);
+    config.restarts = table.restarts.unwrap_or(config.restarts);
+    Ok(config)
+}
+
+fn device_model(
+    table: &DeviceTable,
+    known: &[(String, DeviceModel)],
+    place: &Place,
+) -> Result<DeviceModel, ScenarioError> {
+    let mut model = match &table.base {
+        None => known[0].1.clone(),
+        Some(base) => {
+            known.iter().find(|(name, _)| name == base.get_ref()).map(|(_, model)| model.clone()).ok_or_else(|| {
+                place.error(base.span().start, "base", format!("there is no device '{}'", base.get_ref()))
+            })?
+        }
+    };
+    let times = [
+        (&mut model.read_latency, table.read_latency),
+        (&mut model.write_latency, table.write_latency),
+        (&mut model.read_page, table.read_page),
+        (&mut model.write_page, table.write_page),
+    ];
+    for (field, value) in times {
+        *field = value.map_or(*field, |time| time.0);
+    }
+    if let Some(bandwidth) = &table.bandwidth {
+        let pages = bandwidth.get_ref().0;
+        if pages == 0 {
+            let reason = "a device without bandwidth never answers: give at least 4K (a page a second)";
+            return Err(place.error(bandwidth.span().start, "bandwidth", reason));
+        }
+        model.read_page = (1_000_000_000 / pages).max(1);
+        model.write_page = model.read_page;
+    }
+    if let Some(parallel) = &table.parallel {
+        model.parallel = *parallel.get_ref();
+    }
+    model.synchronous = table.synchronous.unwrap_or(model.synchronous);
+    model.rotating = table.rotating.unwrap_or(model.rotating);
+    Ok(model)
+}
+
+fn add_group(config: &mut MachineConfig, table: &GroupTable, place: &Place) -> Result<(), ScenarioError> {
+    let name = table.name.get_ref().clone();
+    config.parent_of(&name).map_err(|reason| place.error(table.name.span().start, "name", reason))?;
+    let limit = |size: &Option<Spanned<Size>>, key: &str, smallest: u64, default: u64| match size {
+        None => Ok(default),
+        Some(size) if size.get_ref().0 >= smallest => Ok(size.get_ref().0),
+        Some(size) => {
+            let reason = format!("{} pages are less than one batch of reclaim ({smallest} pages)", size.get_ref().0);
+            Err(place.error(size.span().start, key, reason))
+        }
+    };
+    let smallest = super::config::SMALLEST_LIMIT;
+    let limits = GroupLimits {
+        max: limit(&table.max, "max", smallest, UNLIMITED)?,
+        high: limit(&table.high, "high", smallest, UNLIMITED)?,
+        low: limit(&table.low, "low", 0, 0)?,
+        min: limit(&table.min, "min", 0, 0)?,
+        swap_max: limit(&table.swap_max, "swap_max", 0, UNLIMITED)?,
+    };
+    config.groups.push(GroupConfig { name, limits });
+    Ok(())
+}
+
+fn find_group(config: &MachineConfig, name: &Spanned<String>, place: &Place) -> Result<usize, ScenarioError> {
+    if name.get_ref() == "/" {
+        return Ok(0);
+    }
+    let at = config.groups.iter().position(|group| group.name == *name.get_ref());
+    at.map(|at| at + 1)
+        .ok_or_else(|| place.error(name.span().start, "group", format!("there is no group '{}'", name.get_ref())))
+}
+
+fn add_task(config: &mut MachineConfig, task: &Spanned<TaskTable>, place: &Place) -> Result<(), ScenarioError> {
+    let (at, table) = (task.span().start, task.get_ref());
+    let count = table.count.as_ref().map_or(1, |count| *count.get_ref());
+    if !(1..=65_536).contains(&count) {
+        return Err(place.error(at, "count", format!("must be from 1 to 65536, not {count}")));
+    }
+    let memory = match &table.memory {
+        Some(size) => Some(u32::try_from(size.get_ref().0).map_err(|_| {
+            place.error(size.span().start, "memory", "an address space has at most 16 TiB of anonymous memory")
+        })?),
+        None => None,
+    };
+    let group = table.group.as_ref().map_or(Ok(0), |name| find_group(config, name, place))?;
+    if table.workload.is_empty() {
+        return Err(place.error(at, &table.name, "the task has nothing to do: add a [[task.workload]]"));
+    }
+    for copy in 0..count {
+        let mut anon_pages = memory;
+        let mut phases = Vec::new();
+        for workload in &table.workload {
+            let phase = phase(config, workload, copy, place)?;
+            if let Source::Workload(spec) = &phase.workload {
+                let needs = pages_by_type(spec)[0] + u64::from(phase.offset);
+                if memory.is_none() && pages_by_type(spec)[0] > 0 {
+                    let needs = u32::try_from(needs)
+                        .map_err(|_| place.error(workload.span().start, "spec", "more than 2^32 pages"))?;
+                    anon_pages = Some(anon_pages.unwrap_or(0).max(needs));
+                }
+            }
+            phases.push((phase, workload.span().start));
+        }
+        let name = if count == 1 { table.name.clone() } else { format!("{}-{copy}", table.name) };
+        let node = table.node.as_ref().map_or(copy as usize % config.nodes.len(), |node| *node.get_ref());
+        let task = TaskConfig {
+            name,
+            group,
+            node,
+            start: table.start.map_or(0, |time| time.0),
+            cpu_per_access: table.cpu.map_or(100, |time| time.0),
+            accesses_per_operation: table.accesses_per_operation.as_ref().map_or(1, |n| *n.get_ref()),
+            think: table.think.map_or(0, |time| time.0),
+            anon_pages: anon_pages.unwrap_or(0),
+            phases: phases.iter().map(|(phase, _)| phase.clone()).collect(),
+            rounds: table.rounds.as_ref().map_or(1, |n| *n.get_ref()),
+            when_killed: table.restart_after.map_or(WhenKilled::Stop, |time| WhenKilled::Restart(time.0)),
+        };
+        for (phase, at) in &phases {
+            config.check_phase(&task, phase).map_err(|reason| place.error(*at, &table.name, reason))?;
+        }
+        config.tasks.push(task);
+    }
+    Ok(())
+}
+
+fn phase(
+    config: &MachineConfig,
+    workload: &Spanned<WorkloadTable>,
+    copy: u32,
+    place: &Place,
+) -> Result<PhaseConfig, ScenarioError> {
+    let (at, table) = (workload.span().start, workload.get_ref());
+    let source = match (&table.spec, &table.trace) {
+        (Some(spec), None) => {
+            let mut parsed: WorkloadSpec = spec.get_ref().parse().map_err(|error: refault_trace::TraceError| {
+                place.error(spec.span().start, "spec", error.to_string())
+            })?;
+            parsed.seed = parsed.seed.wrapping_add(u64::from(copy));
+            Source::workload(parsed)
+        }
+        (None, Some(trace)) => {
+            let kind = match &table.kind {
+                None => None,
+                Some(kind) => Some(match kind.get_ref().as_str() {
+                    "anon" => Kind::Anon,
+                    "fd" => Kind::Fd,
+                    "mapped" => Kind::Mapped,
+                    other => {
+                        let reason = format!("'{other}' is no kind: anon, fd or mapped");
+                        return Err(place.error(kind.span().start, "kind", reason));
+                    }
+                }),
+            };
+            Source::file(trace.get_ref(), Options { kind, ..Options::default() })
+        }
+        _ => return Err(place.error(at, "workload", "give either spec = \"zipf:…\" or trace = \"file\"")),
+    };
+    let file = match &table.file {
+        None => None,
+        Some(name) => Some(config.files.iter().position(|file| file.name == *name.get_ref()).ok_or_else(|| {
+            place.error(name.span().start, "file", format!("there is no file '{}': add a [[file]]", name.get_ref()))
+        })?),
+    };
+    let mut phase = PhaseConfig::new(source, file);
+    if let Some(offset) = &table.offset {
+        phase.offset = u32::try_from(offset.get_ref().0)
+            .map_err(|_| place.error(offset.span().start, "offset", "is at most 16 TiB"))?;
+    }
+    if let Some(share) = &table.fd_write {
+        if !(0.0..=1.0).contains(share.get_ref()) {
+            return Err(place.error(share.span().start, "fd_write", "must be a share from 0 to 1"));
+        }
+        phase.fd_write = (share.get_ref() * 255.0) as u8;
+    }
+    phase.random = table.random;
+    phase.pause = table.pause.map_or(0, |time| time.0);
+    phase.cpu_per_access = table.cpu.map(|time| time.0);
+    Ok(phase)
+}
+
+fn add_event(config: &mut MachineConfig, event: &Spanned<EventTable>, place: &Place) -> Result<(), ScenarioError> {
+    let (start, table) = (event.span().start, event.get_ref());
+    let at = table.at.0;
+    let before = config.events.len();
+    let settings = [
+        (table.max, Setting::Max),
+        (table.high, Setting::High),
+        (table.low, Setting::Low),
+        (table.min, Setting::Min),
+        (table.swap_max, Setting::SwapMax),
+    ];
+    for (size, setting) in settings {
+        let Some(size) = size else { continue };
+        let name = table.group.as_ref().ok_or_else(|| place.error(start, "group", "whose limit? name the group"))?;
+        let group = find_group(config, name, place)?;
+        if group == 0 {
+            return Err(place.error(name.span().start, "group", "the root has no limits"));
+        }
+        if matches!(setting, Setting::Max | Setting::High) && size.0 < super::config::SMALLEST_LIMIT {
+            let reason = format!("{} pages are less than one batch of reclaim", size.0);
+            return Err(place.error(start, "max", reason));
+        }
+        config.events.push((at, Command::Set(group, setting, size.0)));
+    }
+    if let Some(size) = &table.reclaim {
+        let name = table.group.as_ref().ok_or_else(|| place.error(start, "group", "reclaim from which group?"))?;
+        config.events.push((at, Command::Reclaim(find_group(config, name, place)?, size.get_ref().0)));
+    }
+    if let Some(lines) = &table.lru_gen {
+        // Separators of the kernel's interface: comma, semicolon, newline.
+        for line in lines.get_ref().split([',', ';', '\n']).map(str::trim).filter(|line| !line.is_empty()) {
+            let command = line.parse().map_err(|reason: String| place.error(lines.span().start, "lru_gen", reason))?;
+            config.events.push((at, Command::Generations(command)));
+        }
+    }
+    if table.list {
+        config.events.push((at, Command::List));
+    }
+    if config.events.len() == before {
+        return Err(place.error(start, "event", "nothing happens: give a limit, reclaim, lru_gen or list = true"));
+    }
+    Ok(())
+}

@@ -1,0 +1,444 @@
+//! Tasks: address spaces with a stream of accesses, and the path of a hit.
+//!
+//! A hit through a mapping is one load and one store in the mapping's page-table entries; a hit through a descriptor is
+//! one load of the page's bits and, for the kernels' policies, one call of the policy. Everything else leaves the loop.
+
+use refault_core::policy::{HitReport, Policy};
+use refault_core::{PageId, page::NO_PAGE};
+use refault_trace::{Entry, Kind, TraceError, TraceReader};
+
+use super::config::{PhaseConfig, TaskConfig};
+use super::fault::Wait;
+use super::memory::{MachineMemory, REGION_PAGES, entry, state};
+use super::pressure::activity;
+use super::readahead::{FileWindow, SwapWindow};
+use super::{Event, File, LOOKAHEAD, Machine};
+
+/// Where a task is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// Has not begun its first phase yet, or begins it anew.
+    Starting,
+    /// At work.
+    Working,
+    /// Killed; leaves when it is next on a CPU.
+    Killed,
+    /// Did all it had to do, or was killed for good.
+    Over,
+}
+
+/// What a task does when the CPU time of its current work is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Afterwards {
+    /// Goes on.
+    Continue,
+    /// Waits.
+    Wait(Wait),
+}
+
+/// The file that the current phase reads, as this task has it open.
+#[derive(Clone, Debug)]
+pub(super) struct OpenFile {
+    pub first: PageId,
+    pub pages: u32,
+    /// The file's mapping in the task's address space, if it has one.
+    pub mapping: usize,
+    pub window: FileWindow,
+    pub random: bool,
+    /// The page of the last read: reading it again at once does not mark it accessed again.
+    pub last_read: PageId,
+}
+
+/// See the module.
+pub(super) struct Task {
+    pub group: usize,
+    pub node: usize,
+    pub address_space: usize,
+    /// Mapping of the anonymous segment.
+    pub anon_mapping: usize,
+    pub anon_first: PageId,
+    pub anon_pages: u32,
+    /// Mapping of each file of the machine in this address space, or `usize::MAX`.
+    file_mappings: Vec<usize>,
+    pub life: Life,
+    reader: Option<Box<dyn TraceReader>>,
+    phase: usize,
+    round: u64,
+    raw: Vec<Entry>,
+    pub block: Vec<Entry>,
+    pub at: usize,
+    pub file: Option<OpenFile>,
+    pub swap_window: SwapWindow,
+    cpu_per_access: u64,
+    write_state: u64,
+    left_in_operation: u64,
+    pub afterwards: Afterwards,
+    /// Fruitless tries to get a page for the current access.
+    pub tries: u32,
+    /// Pages charged beyond `high` and not worked off yet.
+    pub over_high: u64,
+    pub accesses: u64,
+    pub operations: u64,
+    pub finished_at: Option<u64>,
+    pub kills: u64,
+    pub starts: u64,
+    /// Time spent stalled for memory.
+    pub stalled: u64,
+    pub major_faults: u64,
+}
+
+/// Why the loop of hits ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Ran as far ahead as it may.
+    Ahead,
+    /// The block is used up.
+    Empty,
+    /// The current access needs more than a hit can do.
+    Miss,
+    /// An operation ended and a pause follows.
+    Pause,
+}
+
+impl Task {
+    /// Makes the address space. None if there are too many pages.
+    pub fn new(config: &TaskConfig, files: &[File], memory: &mut MachineMemory) -> Option<Task> {
+        let address_space = memory.add_address_space(config.group);
+        let segment = memory.add_segment(config.anon_pages, false)?;
+        let anon_mapping = memory.add_mapping(address_space, segment, false);
+        let anon_first = memory.segments[segment].first;
+        let mut file_mappings = vec![usize::MAX; files.len()];
+        for file in config.phases.iter().filter(|phase| phase.maps_file()).filter_map(|phase| phase.file) {
+            if file_mappings[file] == usize::MAX {
+                file_mappings[file] =
+                    memory.add_mapping(address_space, files[file].segment, files[file].config.executable);
+            }
+        }
+        Some(Task {
+            group: config.group,
+            node: config.node,
+            address_space,
+            anon_mapping,
+            anon_first,
+            anon_pages: config.anon_pages,
+            file_mappings,
+            life: Life::Starting,
+            reader: None,
+            phase: 0,
+            round: 0,
+            raw: Vec::new(),
+            block: Vec::new(),
+            at: 0,
+            file: None,
+            swap_window: SwapWindow::default(),
+            cpu_per_access: config.cpu_per_access,
+            write_state: 0x9E37_79B9_7F4A_7C15,
+            left_in_operation: config.accesses_per_operation,
+            afterwards: Afterwards::Continue,
+            tries: 0,
+            over_high: 0,
+            accesses: 0,
+            operations: 0,
+            finished_at: None,
+            kills: 0,
+            starts: 0,
+            stalled: 0,
+            major_faults: 0,
+        })
+    }
+
+    /// Opens the file of a phase.
+    fn open(&self, phase: &PhaseConfig, files: &[File]) -> Option<OpenFile> {
+        let index = phase.file?;
+        let file = &files[index];
+        Some(OpenFile {
+            first: file.first,
+            pages: file.config.pages,
+            mapping: self.file_mappings[index],
+            window: FileWindow::default(),
+            random: phase.random,
+            last_read: NO_PAGE,
+        })
+    }
+
+    /// Moves page numbers to where the phase's memory lies, and decides which descriptor accesses write.
+    fn place(&mut self, phase: &PhaseConfig) -> Result<(), String> {
+        self.block.clear();
+        for entry in &self.raw {
+            let kind = entry.kind().unwrap_or(Kind::Mapped);
+            let page = entry.page() + u64::from(phase.offset);
+            let room = match (kind, &self.file) {
+                (Kind::Anon, _) => self.anon_pages,
+                (_, Some(file)) => file.pages,
+                (_, None) => 0,
+            };
+            if page >= u64::from(room) {
+                return Err(format!("page {page} is accessed, but the memory or file has {room} pages"));
+            }
+            let mut write = entry.write();
+            if kind == Kind::Fd && phase.fd_write > 0 {
+                self.write_state = self.write_state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                write |= ((self.write_state >> 56) as u8) < phase.fd_write;
+            }
+            self.block.push(Entry::new(page, kind, write));
+        }
+        Ok(())
+    }
+}
+
+impl<P: Policy> Machine<P> {
+    /// A task goes on after its last work's CPU time, or after it slept.
+    pub(super) fn run_task(&mut self, cpu: usize, id: usize) {
+        let now = self.now;
+        self.set_activity(id, now, activity::RUNNING);
+        self.note_run(id);
+        if self.tasks[id].life == Life::Killed {
+            return self.leave(cpu, id, now);
+        }
+        if let Afterwards::Wait(wait) = std::mem::replace(&mut self.tasks[id].afterwards, Afterwards::Continue)
+            && wait.until > now
+        {
+            return self.wait(cpu, id, now, wait);
+        }
+        if self.yield_cpu(cpu, now) {
+            return;
+        }
+        let mut until = now + LOOKAHEAD;
+        if !self.run_queue.is_empty() {
+            until = until.min(self.cpus[cpu].slice_end);
+        }
+        if let Some(end) = self.config.duration {
+            until = until.min(end + 1);
+        }
+        let mut local = now;
+        loop {
+            match self.hits(id, &mut local, until) {
+                Stop::Ahead => {
+                    self.threads[id].cpu_time += local - now;
+                    return self.at(local, Event::Cpu(cpu));
+                }
+                Stop::Pause => {
+                    self.threads[id].cpu_time += local - now;
+                    let think = self.config.tasks[id].think;
+                    return self.sleep(cpu, local, local + think, 0);
+                }
+                Stop::Empty => match self.refill(id) {
+                    Ok(Refill::Ready) => {}
+                    Ok(Refill::Pause(pause)) => return self.sleep(cpu, local, local + pause, 0),
+                    Ok(Refill::Over) => {
+                        self.tasks[id].finished_at = Some(local);
+                        return self.leave(cpu, id, local);
+                    }
+                    Err(failure) => {
+                        self.failure = Some(failure);
+                        self.end = Some(super::End::Finished);
+                        return;
+                    }
+                },
+                Stop::Miss => {
+                    // What allocates or waits happens in the order of time.
+                    if local > self.next_event() {
+                        self.threads[id].cpu_time += local - now;
+                        return self.at(local, Event::Cpu(cpu));
+                    }
+                    self.now = local;
+                    self.memory.now = local;
+                    self.note_run(id);
+                    let outcome = self.miss(id);
+                    let done = local + outcome.stall + outcome.cpu;
+                    if self.tasks[id].life == Life::Killed {
+                        return self.leave(cpu, id, local);
+                    }
+                    self.threads[id].cpu_time += done - now;
+                    if outcome.stall > 0 {
+                        self.tasks[id].stalled += outcome.stall;
+                        self.set_activity(id, local, activity::RUNNING | activity::STALLED);
+                        self.tasks[id].afterwards = outcome.wait.map_or(Afterwards::Continue, Afterwards::Wait);
+                        return self.at(done, Event::Cpu(cpu));
+                    }
+                    if let Some(wait) = outcome.wait {
+                        return self.wait(cpu, id, done, wait);
+                    }
+                    // The time so far is accounted; what follows is counted from here.
+                    self.threads[id].cpu_time -= done - now;
+                    local = done;
+                }
+            }
+        }
+    }
+
+    /// Page-table walks look at address spaces that ran since the last one.
+    pub(super) fn note_run(&mut self, id: usize) {
+        let space = self.tasks[id].address_space;
+        self.memory.address_spaces[space].used = u64::MAX;
+    }
+
+    fn wait(&mut self, cpu: usize, id: usize, at: u64, wait: Wait) {
+        let mut doing = activity::WAITING;
+        if wait.stalled {
+            doing |= activity::STALLED;
+            if wait.until != u64::MAX {
+                self.tasks[id].stalled += wait.until.saturating_sub(at);
+            }
+        }
+        self.sleep(cpu, at, wait.until, doing);
+    }
+
+    /// A task leaves: for good, or until it starts again.
+    fn leave(&mut self, cpu: usize, id: usize, at: u64) {
+        let killed = self.tasks[id].life == Life::Killed;
+        self.release_task_memory(id);
+        if killed && let Some(delay) = self.restart_delay(id) {
+            let task = &mut self.tasks[id];
+            (task.life, task.at, task.tries, task.afterwards) = (Life::Starting, 0, 0, Afterwards::Continue);
+            task.block.clear();
+            let space = self.tasks[id].address_space;
+            self.memory.revive(space);
+            return self.sleep(cpu, at, at + delay, 0);
+        }
+        self.tasks[id].life = Life::Over;
+        self.living -= 1;
+        self.sleep(cpu, at, u64::MAX, 0);
+    }
+
+    /// Runs through accesses that need nothing but bits set.
+    fn hits(&mut self, id: usize, local: &mut u64, until: u64) -> Stop {
+        let memory = &mut self.memory;
+        let policy = &mut self.policy;
+        let task = &mut self.tasks[id];
+        let read_hit = memory.costs.read_hit;
+        let mark_accessed = if P::HITS == HitReport::Kernel { memory.costs.mark_accessed } else { 0 };
+        let operation = self.config.tasks[id].accesses_per_operation;
+        let pauses = self.config.tasks[id].think > 0;
+        let (anon, anon_first) = (task.anon_mapping, task.anon_first);
+        let (file_first, file_mapping, mut last_read) =
+            task.file.as_ref().map_or((0, usize::MAX, NO_PAGE), |file| (file.first, file.mapping, file.last_read));
+        let mut time = *local;
+        let mut at = task.at;
+        let stop = loop {
+            if time >= until {
+                break Stop::Ahead;
+            }
+            let Some(&access) = task.block.get(at) else { break Stop::Empty };
+            let offset = access.page() as usize;
+            time += task.cpu_per_access;
+            if access.kind() == Some(Kind::Fd) {
+                let page = file_first + offset as PageId;
+                let wanted = state::RESIDENT | if access.write() { state::DIRTY } else { 0 };
+                let bits = memory.state[page as usize];
+                if bits & (wanted | state::LOCKED | state::MARKER) != wanted {
+                    time -= task.cpu_per_access;
+                    break Stop::Miss;
+                }
+                time += read_hit;
+                match P::HITS {
+                    HitReport::Kernel => {
+                        if !access.write() && page != last_read {
+                            last_read = page;
+                            time += mark_accessed;
+                            policy.accessed(page, memory);
+                        }
+                    }
+                    HitReport::EachAccess => policy.accessed(page, memory),
+                    HitReport::AccessedBit => memory.state[page as usize] = bits | state::TOUCHED,
+                    HitReport::Never => {}
+                }
+            } else {
+                let (mapping, first) =
+                    if access.kind() == Some(Kind::Anon) { (anon, anon_first) } else { (file_mapping, file_first) };
+                let wanted = entry::PRESENT | if access.write() { entry::WRITABLE } else { 0 };
+                let table = &mut memory.mappings[mapping];
+                let bits = table.entries[offset];
+                if bits & wanted != wanted {
+                    time -= task.cpu_per_access;
+                    break Stop::Miss;
+                }
+                table.entries[offset] = bits | entry::YOUNG;
+                table.regions[offset / REGION_PAGES] = true;
+                if P::HITS == HitReport::EachAccess {
+                    policy.accessed(first + offset as PageId, memory);
+                }
+            }
+            at += 1;
+            task.left_in_operation -= 1;
+            if task.left_in_operation == 0 {
+                task.left_in_operation = operation;
+                task.operations += 1;
+                if pauses {
+                    break Stop::Pause;
+                }
+            }
+        };
+        if let Some(file) = &mut task.file {
+            file.last_read = last_read;
+        }
+        task.accesses += (at - task.at) as u64;
+        task.at = at;
+        *local = time;
+        stop
+    }
+
+    /// The current access is done: by a fault, not by a hit.
+    pub(super) fn finish_access(&mut self, id: usize) -> u64 {
+        let operation = self.config.tasks[id].accesses_per_operation;
+        let task = &mut self.tasks[id];
+        task.at += 1;
+        task.accesses += 1;
+        task.tries = 0;
+        task.left_in_operation -= 1;
+        if task.left_in_operation == 0 {
+            task.left_in_operation = operation;
+            task.operations += 1;
+        }
+        task.cpu_per_access
+    }
+
+    /// The next block of accesses, from this phase or the next.
+    fn refill(&mut self, id: usize) -> Result<Refill, TraceError> {
+        let config = &self.config.tasks[id];
+        let task = &mut self.tasks[id];
+        loop {
+            if task.life == Life::Starting {
+                task.life = Life::Working;
+                task.starts += 1;
+                (task.phase, task.round, task.reader) = (0, 0, None);
+            } else if task.reader.is_some() {
+                let reader = task.reader.as_mut().expect("invariant: just tested");
+                task.at = 0;
+                if reader.read_block(&mut task.raw)? > 0 {
+                    let phase = &config.phases[task.phase];
+                    task.place(phase).map_err(|reason| TraceError::Workload {
+                        spec: phase.workload.name(),
+                        reason: format!("task {}: {reason}", config.name),
+                    })?;
+                    return Ok(Refill::Ready);
+                }
+                task.block.clear();
+                task.reader = None;
+                task.phase += 1;
+                if task.phase == config.phases.len() {
+                    task.phase = 0;
+                    task.round += 1;
+                }
+            }
+            if task.round >= config.rounds || config.phases.is_empty() {
+                return Ok(Refill::Over);
+            }
+            let phase = &config.phases[task.phase];
+            task.reader = Some(phase.workload.open()?);
+            task.file = task.open(phase, &self.files);
+            task.cpu_per_access = phase.cpu_per_access.unwrap_or(config.cpu_per_access);
+            if phase.pause > 0 {
+                return Ok(Refill::Pause(phase.pause));
+            }
+        }
+    }
+}
+
+/// What came of asking for more accesses.
+enum Refill {
+    Ready,
+    /// A new phase begins after a pause.
+    Pause(u64),
+    Over,
+}
