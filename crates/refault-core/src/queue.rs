@@ -1,30 +1,29 @@
-//! A queue of pages in which moving a page to the head is one store.
+//! A queue of pages in a ring, in order of arrival, from which any page can be taken.
 //!
-//! The queue is a log of page ids in the order in which they were put at the head, and for each page the place of its
-//! latest entry. Moving a page to the head appends a new entry and so makes the old one *stale*; taking a page off
-//! makes its entry stale. Entries at the tail are skipped while stale; when the log is full, one pass drops the stale
-//! entries of the whole log. So the order is exactly that of a linked list, but a move touches one random word instead
-//! of three random records, and nothing in it waits for memory.
+//! Taking a page from the middle leaves its entry *stale*; stale entries are skipped at the tail. A ring touches memory
+//! in order where a linked list would follow links through all of it.
 //!
-//! Invariants: `place[page]` is the index of the page's one valid entry, or [`NOWHERE`]; all valid entries lie in
+//! Invariants: `place[page]` is the slot of the page's one valid entry, or [`NOWHERE`]; all valid entries lie in
 //! `tail..head`; `len` is their number. Convention as in [`crate::list`]: head = newest, tail = next victim.
 //!
-//! Cost: 4 bytes a page id, and 4 bytes an entry of the log, of which there are at most twice as many as pages on the
-//! queue (plus a constant). Every operation is amortised O(1).
+//! Cost: 4 bytes a page id, and 4 bytes a slot of the ring, which has fewer than four times as many slots as the queue
+//! ever had pages. Every operation is amortised O(1).
 
 use crate::page::PageId;
 
 /// The place of a page that is not on the queue.
 const NOWHERE: u32 = u32::MAX;
-/// A log is never shorter than this, so that small queues are not compacted all the time.
-const SHORTEST_LOG: usize = 1024;
+/// A ring is never shorter than this.
+const SHORTEST_RING: usize = 64;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct PageQueue {
-    /// Index into `log` of each page's valid entry.
+    /// Slot of each page's valid entry.
     place: Vec<u32>,
-    log: Vec<PageId>,
+    /// A power of two long, or empty.
+    ring: Vec<PageId>,
+    /// Entries ever taken from and put into the ring; their slots are these modulo its length.
     tail: usize,
     head: usize,
     len: usize,
@@ -60,15 +59,14 @@ impl PageQueue {
     #[inline]
     pub fn push_head(&mut self, page: PageId) {
         debug_assert!(!self.contains(page));
+        if self.head - self.tail == self.ring.len() {
+            self.make_room();
+        }
+        let slot = self.slot(self.head);
+        self.ring[slot] = page;
+        self.place[page as usize] = slot as u32;
+        self.head += 1;
         self.len += 1;
-        self.append(page);
-    }
-
-    /// Moves a page that is on the queue to its head.
-    #[inline]
-    pub fn move_to_head(&mut self, page: PageId) {
-        debug_assert!(self.contains(page));
-        self.append(page);
     }
 
     /// Takes a page off the queue; false if it was not on it.
@@ -83,10 +81,11 @@ impl PageQueue {
     /// Takes the page at the tail off the queue.
     #[inline]
     pub fn pop_tail(&mut self) -> Option<PageId> {
-        while self.tail < self.head {
-            let (page, place) = (self.log[self.tail], self.tail as u32);
+        while self.tail != self.head {
+            let slot = self.slot(self.tail);
             self.tail += 1;
-            if self.place[page as usize] == place {
+            let page = self.ring[slot];
+            if self.place[page as usize] == slot as u32 {
                 self.place[page as usize] = NOWHERE;
                 self.len -= 1;
                 return Some(page);
@@ -95,45 +94,36 @@ impl PageQueue {
         None
     }
 
-    /// Pages from tail to head, for tests and listings: O(length of the log).
+    /// Pages from tail to head, for tests and listings: O(length of the ring).
     pub fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
-        (self.tail..self.head).filter(|at| self.place[self.log[*at] as usize] == *at as u32).map(|at| self.log[at])
+        (self.tail..self.head).map(|at| self.slot(at)).filter_map(|slot| {
+            let page = self.ring[slot];
+            (self.place[page as usize] == slot as u32).then_some(page)
+        })
     }
 
     /// Bytes held.
     pub fn metadata_bytes(&self) -> usize {
-        self.place.capacity() * size_of::<u32>() + self.log.capacity() * size_of::<PageId>()
+        self.place.capacity() * size_of::<u32>() + self.ring.capacity() * size_of::<PageId>()
     }
 
     #[inline]
-    fn append(&mut self, page: PageId) {
-        if self.head == self.log.len() {
-            self.compact();
-        }
-        self.log[self.head] = page;
-        self.place[page as usize] = self.head as u32;
-        self.head += 1;
+    fn slot(&self, at: usize) -> usize {
+        at & (self.ring.len() - 1)
     }
 
-    /// Drops the stale entries and makes the log as long as the queue now needs.
+    /// Drops the stale entries, into a ring twice as long if more than half of the entries are valid.
     #[cold]
-    fn compact(&mut self) {
-        let mut kept = 0;
-        for at in self.tail..self.head {
-            let page = self.log[at];
-            if self.place[page as usize] == at as u32 {
-                self.log[kept] = page;
-                self.place[page as usize] = kept as u32;
-                kept += 1;
-            }
+    fn make_room(&mut self) {
+        let slots = if 2 * self.len < self.ring.len() { self.ring.len() } else { 2 * self.ring.len() };
+        let mut ring = Vec::with_capacity(slots.max(SHORTEST_RING));
+        ring.extend(self.iter());
+        for (slot, page) in ring.iter().enumerate() {
+            self.place[*page as usize] = slot as u32;
         }
-        self.tail = 0;
-        self.head = kept;
-        // Room for as many moves as there are pages makes the cost of this pass two entries a move. Places are u32.
-        let wanted = (2 * self.len + SHORTEST_LOG).min(NOWHERE as usize);
-        if wanted > self.log.len() {
-            self.log.resize(wanted, 0);
-        }
+        (self.tail, self.head) = (0, ring.len());
+        ring.resize(slots.max(SHORTEST_RING), 0);
+        self.ring = ring;
     }
 }
 
@@ -146,14 +136,18 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         /// Puts the page at the head, wherever it was.
-        Touch(PageId),
+        Renew(PageId),
         Remove(PageId),
         Pop,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![8 => (0..40u32).prop_map(Step::Touch), 2 => (0..40u32).prop_map(Step::Remove), 1 => Just(Step::Pop)];
-        prop::collection::vec(step, 0..6000)
+        let step = prop_oneof![
+            8 => (0..200u32).prop_map(Step::Renew),
+            2 => (0..200u32).prop_map(Step::Remove),
+            1 => Just(Step::Pop)
+        ];
+        prop::collection::vec(step, 0..3000)
     }
 
     proptest! {
@@ -161,17 +155,14 @@ mod tests {
         #[test]
         fn equals_a_deque(steps in steps()) {
             let mut queue = PageQueue::default();
-            queue.grow(40);
+            queue.grow(200);
             let mut model: VecDeque<PageId> = VecDeque::new();
             for step in steps {
                 match step {
-                    Step::Touch(page) => {
-                        if model.contains(&page) {
-                            model.retain(|p| *p != page);
-                            queue.move_to_head(page);
-                        } else {
-                            queue.push_head(page);
-                        }
+                    Step::Renew(page) => {
+                        prop_assert_eq!(queue.remove(page), model.contains(&page));
+                        model.retain(|p| *p != page);
+                        queue.push_head(page);
                         model.push_back(page);
                     }
                     Step::Remove(page) => {
@@ -181,7 +172,7 @@ mod tests {
                     Step::Pop => prop_assert_eq!(queue.pop_tail(), model.pop_front()),
                 }
                 prop_assert_eq!(queue.len(), model.len());
-                prop_assert!(queue.log.len() <= 2 * 40 + SHORTEST_LOG);
+                prop_assert!(queue.ring.len() <= 4 * 200);
             }
             prop_assert!(queue.iter().eq(model.iter().copied()));
         }

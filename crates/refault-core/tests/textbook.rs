@@ -27,6 +27,8 @@ proptest! {
     fn lru(capacity in 1..40usize, steps in steps()) {
         let model = models::Fifo { capacity, queue: VecDeque::new(), moves_on_hit: true };
         equals_model(Lru::default(), model, capacity, &steps);
+        let model = models::Fifo { capacity, queue: VecDeque::new(), moves_on_hit: true };
+        equals_model(Lru::renumbering_at(80), model, capacity, &steps);
     }
 
     #[test]
@@ -67,6 +69,7 @@ proptest! {
     fn refusals(steps in hostile_steps()) {
         survives(Fifo::default(), &steps);
         survives(Lru::default(), &steps);
+        survives(Lru::renumbering_at(80), &steps);
         survives(Clock::default(), &steps);
         survives(TwoQueue::default(), &steps);
         survives(Arc::default(), &steps);
