@@ -23,6 +23,8 @@ use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
 const ABSENT: u32 = u32::MAX;
 /// Pages that may arrive before the queue is first sorted only to drop what was freed.
 const FEW: usize = 1024;
+/// Sorted pages looked at together: enough to overlap their look-ups, few enough to stay current.
+const GROUP: usize = 16;
 /// Times a page, up to which sorting goes through a table of all times rather than by comparison.
 const WIDEST_TABLE: usize = 8;
 
@@ -35,6 +37,10 @@ pub struct Lru {
     sorted: usize,
     sorted_at: u32,
     next: usize,
+    /// The last few of `pages` before `next`: those that were not accessed since the sort when they were looked at.
+    group: [PageId; GROUP],
+    group_len: usize,
+    group_next: usize,
     resident: usize,
     now: u32,
     /// When times are renumbered: before they reach [`ABSENT`].
@@ -50,6 +56,9 @@ impl Default for Lru {
             sorted: 0,
             sorted_at: 0,
             next: 0,
+            group: [NO_PAGE; GROUP],
+            group_len: 0,
+            group_next: 0,
             resident: 0,
             now: 0,
             last_time: ABSENT - 1,
@@ -78,20 +87,36 @@ impl Lru {
     #[inline]
     fn pop_oldest(&mut self) -> Option<PageId> {
         loop {
-            while self.next < self.sorted {
-                let page = self.pages[self.next];
-                self.next += 1;
+            while self.group_next < self.group_len {
+                let page = self.group[self.group_next];
+                self.group_next += 1;
                 if self.used[page as usize] < self.sorted_at {
                     self.used[page as usize] = ABSENT;
                     self.resident -= 1;
                     return Some(page);
                 }
             }
-            if self.resident == 0 {
+            if self.next < self.sorted {
+                self.look_at_group();
+            } else if self.resident > 0 {
+                self.sort();
+            } else {
                 return None;
             }
-            self.sort();
         }
+    }
+
+    /// Looks which of the next sorted pages were not accessed since. That cannot be foreseen, so there is no branch on
+    /// it: the look-ups overlap, and when a page of the group is asked for it is nearly always still as it was.
+    fn look_at_group(&mut self) {
+        let end = (self.next + GROUP).min(self.sorted);
+        self.group_len = 0;
+        self.group_next = 0;
+        for &page in &self.pages[self.next..end] {
+            self.group[self.group_len] = page;
+            self.group_len += usize::from(self.used[page as usize] < self.sorted_at);
+        }
+        self.next = end;
     }
 
     /// Sorts the resident pages by time of last use.
@@ -115,6 +140,8 @@ impl Lru {
         self.sorted = self.pages.len();
         self.sorted_at = self.now;
         self.next = 0;
+        self.group_len = 0;
+        self.group_next = 0;
     }
 
     /// Times start again from 0, in the same order.
