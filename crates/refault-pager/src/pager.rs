@@ -67,6 +67,8 @@ pub struct PagerOptions {
     /// Pages that came back by a read keep their slot, so that they need not be written again. `None`: only those in the
     /// file, whose writes are dear.
     pub keep_clean: Option<bool>,
+    /// Called by each thread of the pager when it starts, before it serves anything.
+    pub on_thread_start: Option<fn()>,
 }
 
 impl Default for PagerOptions {
@@ -79,6 +81,7 @@ impl Default for PagerOptions {
             access_source: AccessSource::DropAndScan,
             on_full: OnFull::Grow,
             keep_clean: None,
+            on_thread_start: None,
         }
     }
 }

@@ -37,8 +37,6 @@ pub struct Report {
     pub clean_evictions: u64,
     /// Times a fault had to evict because the reserve was used up.
     pub direct_reclaims: u64,
-    /// Pages let in over the budget because nothing could be evicted.
-    pub limit_overruns: u64,
     /// Times the store refused a page.
     pub store_refusals: u64,
     /// Pages discarded by the program.
@@ -70,6 +68,7 @@ impl Pager {
         };
         let counts = &inner.counts;
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        counters.limit_overruns += load(&counts.limit_overruns);
         counters.pgmajfault += load(&counts.fills);
         counters.pswpin += load(&counts.fills) + load(&counts.prefetched);
         counters.pswpout += load(&counts.stored);
@@ -86,7 +85,6 @@ impl Pager {
             protect_faults: load(&counts.protect_faults),
             clean_evictions: load(&counts.clean_evictions),
             direct_reclaims: load(&counts.direct_reclaims),
-            limit_overruns: load(&counts.limit_overruns),
             store_refusals: load(&counts.refused),
             discarded: load(&counts.discarded),
             lost: load(&counts.lost),

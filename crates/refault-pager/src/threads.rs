@@ -7,8 +7,8 @@
 //! faulting thread (10 µs instead of 75), so a single handler follows the thread that faults ([`Follower`]).
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use rustix::thread::futex;
@@ -32,17 +32,34 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
             0
         }
     };
+    // Returns only when all threads run, so that what a thread does first is done before memory is managed.
+    let all_run = Arc::new(Barrier::new(handlers + 2));
+    let hello = |all_run: &Barrier, inner: &Inner| {
+        if let Some(on_start) = inner.options.on_thread_start {
+            on_start();
+        }
+        all_run.wait();
+    };
     for _ in 0..handlers {
-        let inner = inner.clone();
+        let (inner, all_run) = (inner.clone(), all_run.clone());
         let worker = Worker::new();
-        let body = move || end_on_panic(|| handle(&inner, handlers == 1, worker));
+        let body = move || {
+            hello(&all_run, &inner);
+            drop(all_run);
+            end_on_panic(|| handle(&inner, handlers == 1, worker));
+        };
         threads.push(std::thread::Builder::new().name("refault-handler".to_owned()).spawn(body)?);
     }
-    let evictor = inner.clone();
+    let (evictor, evictor_runs) = (inner.clone(), all_run.clone());
     let worker = Worker::new();
-    let body = move || end_on_panic(|| keep_reserve(&evictor, worker));
+    let body = move || {
+        hello(&evictor_runs, &evictor);
+        drop(evictor_runs);
+        end_on_panic(|| keep_reserve(&evictor, worker));
+    };
     threads.push(std::thread::Builder::new().name("refault-evictor".to_owned()).spawn(body)?);
     drop(signals);
+    all_run.wait();
     Ok(())
 }
 

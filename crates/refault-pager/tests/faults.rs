@@ -54,7 +54,7 @@ fn a_full_store_loses_nothing_and_is_counted() {
     let pager = Pager::with_store(Budget::new(2 << 20), options(), store, "test".to_owned()).expect("a pager");
     fill_and_check(&pager, 2000);
     let report = pager.report();
-    assert!(report.limit_overruns > 0 && report.store_refusals > 0 && report.lost == 0, "{report:?}");
+    assert!(report.counters.limit_overruns > 0 && report.store_refusals > 0 && report.lost == 0, "{report:?}");
 }
 
 /// Runs one test of this binary again in a process of its own that is expected to die.

@@ -1,0 +1,94 @@
+//! What `refault run` tells the agent: `key=value` pairs separated by the unit separator (0x1f), so that paths may hold
+//! anything else.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use refault_pager::{AccessSource, FaultMode, OnFull, PagerOptions};
+use refault_store::codec::Codec;
+use refault_store::{FileStoreOptions, TieredStoreOptions};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) memory: u64,
+    policy: String,
+    pool: u64,
+    codec: Codec,
+    file: Option<PathBuf>,
+    file_limit: u64,
+    encrypt: bool,
+    on_full: OnFull,
+    fault_mode: FaultMode,
+    pub(crate) children: bool,
+    pub(crate) stats: Option<PathBuf>,
+    pub(crate) interval: Duration,
+}
+
+impl Config {
+    pub(crate) fn parse(text: &OsStr) -> Result<Config, String> {
+        let mut config = Config {
+            memory: 0,
+            policy: refault_pager::POLICIES[0].to_owned(),
+            pool: 0,
+            codec: Codec::Lz4,
+            file: None,
+            file_limit: 64 << 30,
+            encrypt: false,
+            on_full: OnFull::Grow,
+            fault_mode: FaultMode::Handler { threads: 1 },
+            children: true,
+            stats: None,
+            interval: Duration::from_secs(1),
+        };
+        for pair in text.as_bytes().split(|byte| *byte == 0x1f) {
+            let at = pair.iter().position(|byte| *byte == b'=').ok_or("a pair without `=`")?;
+            let (key, value) = (&pair[..at], &pair[at + 1..]);
+            let word = || std::str::from_utf8(value).map_err(|_| "a value that is not text".to_owned());
+            let number = || word()?.parse::<u64>().map_err(|_| format!("`{}` is not a number", value.escape_ascii()));
+            let path = || Some(PathBuf::from(OsString::from_vec(value.to_vec())));
+            match key {
+                b"memory" => config.memory = number()?,
+                b"policy" => config.policy = word()?.to_owned(),
+                b"pool" => config.pool = number()?,
+                b"codec" => config.codec = if value == b"zstd" { Codec::Zstd } else { Codec::Lz4 },
+                b"file" => config.file = path(),
+                b"file-limit" => config.file_limit = number()?,
+                b"encrypt" => config.encrypt = value == b"1",
+                b"children" => config.children = value == b"1",
+                b"stats" => config.stats = path(),
+                b"interval-ms" => config.interval = Duration::from_millis(number()?.max(10)),
+                b"handlers" => config.fault_mode = FaultMode::Handler { threads: number()? as usize },
+                b"in-thread" => config.fault_mode = FaultMode::InThread,
+                b"on-full" => {
+                    config.on_full = match value {
+                        b"grow" => OnFull::Grow,
+                        b"block" => OnFull::Block,
+                        b"end" => OnFull::End,
+                        _ => return Err("on-full is grow, block or end".to_owned()),
+                    }
+                }
+                _ => return Err(format!("an unknown key `{}`", key.escape_ascii())),
+            }
+        }
+        if config.memory == 0 { Err("memory is missing".to_owned()) } else { Ok(config) }
+    }
+
+    pub(crate) fn pager_options(&self) -> PagerOptions {
+        let file = self.file.clone().map(|directory| {
+            (directory, FileStoreOptions { limit: self.file_limit, encrypt: self.encrypt, engine: None })
+        });
+        PagerOptions {
+            policy: self.policy.clone(),
+            store: TieredStoreOptions { pool_limit: self.pool, codec: self.codec, file },
+            address_space: 256 << 30,
+            fault_mode: self.fault_mode,
+            access_source: AccessSource::DropAndScan,
+            on_full: self.on_full,
+            keep_clean: None,
+            on_thread_start: Some(crate::heap::own_this_thread),
+        }
+    }
+}

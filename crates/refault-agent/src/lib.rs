@@ -1,0 +1,107 @@
+//! The preloaded agent: gives an unmodified program's heap and large anonymous mappings managed memory.
+//!
+//! `refault run` puts this library into `LD_PRELOAD` and its settings into `REFAULT_AGENT`. It stands in for `malloc` and its
+//! family (an allocator whose memory comes from the pager), for `mmap` and its family (large private anonymous mappings
+//! come from the pager), and for `close` (so that a program that closes everything leaves the pager its descriptors).
+//! Around `fork` it makes the child's memory the child's own.
+//!
+//! Invariants: the agent's own memory ([`heap`]) never comes from the pager, nor does anything that its threads touch; what
+//! the agent does not manage it passes on to the kernel or to libc unchanged; nothing is ever written to the program's
+//! standard output.
+
+mod config;
+mod descriptors;
+mod forks;
+mod heap;
+mod malloc;
+mod mappings;
+mod statistics;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use refault_pager::{Budget, Pager};
+
+#[global_allocator]
+static HEAP: heap::AgentHeap = heap::AgentHeap;
+
+pub(crate) struct Agent {
+    pub(crate) pager: Pager,
+    pub(crate) config: config::Config,
+}
+
+static AGENT: OnceLock<Agent> = OnceLock::new();
+/// Set when [`AGENT`] is there, so that the paths of `malloc` need one load.
+static READY: AtomicBool = AtomicBool::new(false);
+
+/// While it lives, nothing is managed: the agent's threads are starting, and no other thread runs.
+pub(crate) struct Unmanaged;
+
+impl Unmanaged {
+    pub(crate) fn begin() -> Unmanaged {
+        READY.store(false, Ordering::Release);
+        Unmanaged
+    }
+}
+
+impl Drop for Unmanaged {
+    fn drop(&mut self) {
+        READY.store(true, Ordering::Release);
+    }
+}
+
+/// The agent, once it has started.
+pub(crate) fn agent() -> Option<&'static Agent> {
+    if READY.load(Ordering::Acquire) { AGENT.get() } else { None }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static FINISH: extern "C" fn() = finish;
+
+extern "C" fn start() {
+    let Some(text) = std::env::var_os("REFAULT_AGENT") else { return };
+    let config = match config::Config::parse(&text) {
+        Ok(config) => config,
+        Err(why) => end(&format!("REFAULT_AGENT is not understood: {why}; it is written by `refault run`")),
+    };
+    if !config.children {
+        // SAFETY: no other thread runs yet that could read the environment.
+        unsafe {
+            std::env::remove_var("LD_PRELOAD");
+            std::env::remove_var("REFAULT_AGENT");
+        }
+    }
+    malloc::configure();
+    let before = descriptors::open_now();
+    let pager = match Pager::new(Budget::new(config.memory), config.pager_options()) {
+        Ok(pager) => pager,
+        Err(error) => end(&error.to_string()),
+    };
+    let _ = AGENT.set(Agent { pager, config });
+    let agent = AGENT.get().expect("invariant: just set");
+    if let Err(error) = statistics::start(agent) {
+        end(&format!("{}: {error}", agent.config.stats.clone().unwrap_or_default().display()));
+    }
+    descriptors::protect_new(&before);
+    forks::register();
+    READY.store(true, Ordering::Release);
+}
+
+extern "C" fn finish() {
+    if let Some(agent) = agent() {
+        statistics::write_last(agent);
+    }
+}
+
+/// Says why on standard error and ends the program: going on without the limit would be a lie.
+pub(crate) fn end(message: &str) -> ! {
+    let line = format!("refault: {message}\n");
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+    // SAFETY: ends the process at once; nothing is to be flushed.
+    unsafe { libc::_exit(1) }
+}
