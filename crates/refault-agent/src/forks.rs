@@ -1,25 +1,32 @@
-//! What happens around `fork`: the child's memory becomes the child's own before anything else runs in it.
+//! `fork` and what is made of it: the child's memory becomes the child's own before anything else runs in it.
 //!
-//! The handlers are registered when the agent starts, before the program's own, so they are the last before the fork and the
-//! first after it.
+//! libc's `fork` touches memory that it allocated (open streams, name service tables) in the child before any handler can
+//! run, so it cannot be used as it is. This `fork` keeps the list of the program's handlers itself (libc's
+//! `__register_atfork` is interposed) and uses libc's `_Fork`, which does what a copy of a process needs and nothing more. What
+//! is lost against libc's: locks of streams that another thread held at the moment of the fork stay locked in the
+//! child, for which POSIX promises nothing either. `vfork`, `posix_spawn`, `system` and `popen` borrow the parent's memory until
+//! the `exec` and are not touched.
 
-use std::cell::UnsafeCell;
+use std::ffi::CStr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use refault_pager::ForkTicket;
+use libc::{c_char, c_int, c_void, pid_t};
 
 use crate::{agent, heap, statistics};
 
-struct Ticket(UnsafeCell<Option<ForkTicket>>);
+type Handler = Option<unsafe extern "C" fn()>;
 
-// SAFETY: used only by the forking thread between `before` and one of the other handlers, while the pager's gate is closed.
-unsafe impl Sync for Ticket {}
-
-static TICKET: Ticket = Ticket(UnsafeCell::new(None));
-
-pub(crate) fn register() {
-    // SAFETY: the handlers are functions of this library, which is never unloaded.
-    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+struct Handlers {
+    prepare: Handler,
+    parent: Handler,
+    child: Handler,
 }
+
+static HANDLERS: Mutex<Vec<Handlers>> = Mutex::new(Vec::new());
+/// Serialises forks.
+static FORKING: Mutex<()> = Mutex::new(());
+static REAL: AtomicUsize = AtomicUsize::new(0);
 
 /// One line on standard error.
 pub(crate) fn say(message: &str) {
@@ -27,37 +34,185 @@ pub(crate) fn say(message: &str) {
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
 }
 
-unsafe extern "C" fn before() {
-    let Some(agent) = agent() else { return };
-    match agent.pager.before_fork(usize::from(statistics::has_thread(agent))) {
-        // SAFETY: the gate is closed, so no other thread is here.
-        Ok(ticket) => unsafe { *TICKET.0.get() = Some(ticket) },
-        Err(error) => crate::end(&format!("a fork cannot be prepared: {error}")),
+/// Finds libc's `_Fork`. Called when the agent starts, because looking it up allocates.
+pub(crate) fn register() {
+    const NAME: &CStr = c"_Fork";
+    // SAFETY: looks up a name.
+    let real = unsafe { libc::dlsym(libc::RTLD_NEXT, NAME.as_ptr()) };
+    if real.is_null() {
+        crate::end("this libc has no _Fork (glibc 2.34 or later is needed)");
     }
+    REAL.store(real as usize, Ordering::Release);
+}
+
+/// What pthread_atfork(3) calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn __register_atfork(prepare: Handler, parent: Handler, child: Handler, _dso: *mut c_void) -> c_int {
+    if let Ok(mut handlers) = HANDLERS.lock() {
+        handlers.push(Handlers { prepare, parent, child });
+    }
+    0
+}
+
+/// Calls the handlers of one kind. They may register others, so the list is not held meanwhile.
+fn run(backwards: bool, kind: impl Fn(&Handlers) -> Handler) {
+    let count = HANDLERS.lock().map_or(0, |handlers| handlers.len());
+    for index in 0..count {
+        let index = if backwards { count - 1 - index } else { index };
+        let handler = HANDLERS.lock().ok().and_then(|handlers| handlers.get(index).and_then(&kind));
+        if let Some(handler) = handler {
+            // SAFETY: the program registered this function to be called here.
+            unsafe { handler() };
+        }
+    }
+}
+
+/// fork(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn fork() -> pid_t {
+    run(true, |handlers| handlers.prepare);
+    let pid = _Fork();
+    if pid == 0 {
+        run(false, |handlers| handlers.child);
+    } else {
+        run(false, |handlers| handlers.parent);
+    }
+    pid
+}
+
+/// `_Fork`: without handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn _Fork() -> pid_t {
+    let real = match REAL.load(Ordering::Acquire) {
+        // Before the agent has started there is nothing to take care of.
+        // SAFETY: a plain fork by the system call.
+        0 => return unsafe { libc::syscall(libc::SYS_fork) as pid_t },
+        // SAFETY: the address of libc's function of this type.
+        address => unsafe { std::mem::transmute::<usize, extern "C" fn() -> pid_t>(address) },
+    };
+    let Some(agent) = agent() else { return real() };
+    // A signal handler that ran now could touch memory while nobody serves faults.
+    let signals = BlockedSignals::new();
+    let one_at_a_time = FORKING.lock();
+    let handlers = HANDLERS.lock();
+    let ticket = match agent.pager.before_fork(usize::from(statistics::has_thread(agent))) {
+        Ok(ticket) => ticket,
+        Err(error) => crate::end(&format!("a fork cannot be prepared: {error}")),
+    };
     heap::lock();
-}
-
-fn take_ticket() -> Option<ForkTicket> {
-    // SAFETY: the gate is still closed, and only the forking thread gets here.
-    unsafe { (*TICKET.0.get()).take() }
-}
-
-unsafe extern "C" fn in_parent() {
-    let Some(agent) = agent() else { return };
+    let pid = real();
+    // SAFETY: errno is this thread's.
+    let errno = unsafe { *libc::__errno_location() };
     heap::unlock();
-    if let Some(ticket) = take_ticket() {
+    if pid == 0 {
+        heap::disown_threads();
+        let unmanaged = crate::Unmanaged::begin();
+        if let Err(error) = agent.pager.after_fork_in_child(ticket) {
+            crate::end(&format!("a forked child cannot get memory of its own: {error}"));
+        }
+        let _ = statistics::start(agent);
+        drop(unmanaged);
+    } else {
         agent.pager.after_fork_in_parent(ticket);
     }
+    drop(handlers);
+    drop(one_at_a_time);
+    drop(signals);
+    // SAFETY: errno is this thread's.
+    unsafe { *libc::__errno_location() = errno };
+    pid
 }
 
-unsafe extern "C" fn in_child() {
-    let Some(agent) = agent() else { return };
-    heap::unlock();
-    let Some(ticket) = take_ticket() else { return };
-    heap::disown_threads();
-    let _unmanaged = crate::Unmanaged::begin();
-    if let Err(error) = agent.pager.after_fork_in_child(ticket) {
-        crate::end(&format!("a forked child cannot get memory of its own: {error}"));
+/// All signals blocked in this thread until dropped.
+pub(crate) struct BlockedSignals(libc::sigset_t);
+
+impl BlockedSignals {
+    pub(crate) fn new() -> BlockedSignals {
+        // SAFETY: a signal set is plain bytes; both calls take pointers to live sets.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut old: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+            BlockedSignals(old)
+        }
     }
-    let _ = statistics::start(agent);
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the set is the one that was in force before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}
+
+/// daemon(3): libc's would use libc's `fork`.
+#[unsafe(no_mangle)]
+pub extern "C" fn daemon(keep_directory: c_int, keep_streams: c_int) -> c_int {
+    match fork() {
+        -1 => return -1,
+        0 => {}
+        // SAFETY: as daemon(3) does.
+        _ => unsafe { libc::_exit(0) },
+    }
+    // SAFETY: system calls on descriptors and the working directory, as daemon(3) does.
+    unsafe {
+        if libc::setsid() == -1 {
+            return -1;
+        }
+        if keep_directory == 0 {
+            libc::chdir(c"/".as_ptr());
+        }
+        if keep_streams == 0 {
+            let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            if null == -1 {
+                return -1;
+            }
+            (0..3).for_each(|stream| {
+                libc::dup2(null, stream);
+            });
+            if null > 2 {
+                libc::close(null);
+            }
+        }
+    }
+    0
+}
+
+/// forkpty(3): libc's would use libc's `fork`.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forkpty(
+    leader: *mut c_int,
+    name: *mut c_char,
+    settings: *const libc::termios,
+    size: *const libc::winsize,
+) -> pid_t {
+    let mut follower = -1;
+    // SAFETY: promised by the caller.
+    if unsafe { libc::openpty(leader, &mut follower, name, settings.cast_mut(), size.cast_mut()) } == -1 {
+        return -1;
+    }
+    let pid = fork();
+    // SAFETY: the descriptors were just opened.
+    unsafe {
+        match pid {
+            -1 => {
+                libc::close(*leader);
+                libc::close(follower);
+            }
+            0 => {
+                libc::close(*leader);
+                if libc::login_tty(follower) == -1 {
+                    libc::_exit(1);
+                }
+            }
+            _ => {
+                libc::close(follower);
+            }
+        }
+    }
+    pid
 }

@@ -28,14 +28,7 @@ pub(crate) fn start(agent: &'static Agent) -> io::Result<()> {
         let file = File::options().create(true).append(true).open(path)?;
         let _ = FILE.set(Some(Mutex::new(file)));
     }
-    // SAFETY: signal sets are plain bytes; the mask is put back below.
-    let old = unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut old: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-        old
-    };
+    let signals = crate::forks::BlockedSignals::new();
     let runs = std::sync::Arc::new(std::sync::Barrier::new(2));
     let thread_runs = runs.clone();
     let body = move || {
@@ -48,8 +41,7 @@ pub(crate) fn start(agent: &'static Agent) -> io::Result<()> {
         }
     };
     let started = std::thread::Builder::new().name("refault-stats".to_owned()).spawn(body);
-    // SAFETY: the set that was in force before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+    drop(signals);
     started?;
     runs.wait();
     Ok(())
