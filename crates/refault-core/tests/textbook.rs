@@ -59,6 +59,20 @@ proptest! {
     }
 
     #[test]
+    fn lirs(capacity in 1..40usize, hir in prop_oneof![Just(0.01), Just(0.1), Just(0.3)], steps in steps()) {
+        for variant in [LirsVariant::LibCacheSim, LirsVariant::Paper] {
+            let params = LirsParams { variant, hir, ..LirsParams::default() };
+            let model = models::Lirs::new(capacity, hir, variant == LirsVariant::Paper);
+            equals_model(Lirs::new(params), model, capacity, &steps);
+        }
+    }
+
+    #[test]
+    fn wtinylfu(capacity in 1..40usize, steps in steps()) {
+        equals_model(WTinyLfu::default(), models::WTinyLfu::new(capacity), capacity, &steps);
+    }
+
+    #[test]
     fn opt(capacity in 1..40usize, steps in steps()) {
         let sequence = accesses(&steps);
         let model = models::Opt { capacity, sequence: sequence.clone(), now: 0, resident: Vec::new() };
