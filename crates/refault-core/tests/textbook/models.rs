@@ -433,7 +433,7 @@ impl Lirs {
         self.lir.len() + self.queue.len() + self.crowded_out.len()
     }
 
-    fn to_top(&mut self, page: PageId) {
+    fn move_to_top(&mut self, page: PageId) {
         self.stack.retain(|p| *p != page);
         self.stack.push(page);
     }
@@ -476,7 +476,7 @@ impl Lirs {
 
     fn miss(&mut self, page: PageId, victims: &mut Vec<PageId>) {
         if remove(&mut self.ghosts, page) {
-            self.to_top(page);
+            self.move_to_top(page);
             self.make_room_for_lir(victims);
         }
         while self.resident() >= self.capacity {
@@ -489,7 +489,7 @@ impl Lirs {
                 assert!(self.demote_bottom());
             }
         }
-        self.to_top(page);
+        self.move_to_top(page);
         if self.lir.len() < self.lir_limit() { self.lir.push(page) } else { self.queue.push_back(page) }
     }
 }
@@ -498,7 +498,7 @@ impl Model for Lirs {
     fn access(&mut self, page: PageId) -> Vec<PageId> {
         let mut victims = Vec::new();
         if self.lir.contains(&page) {
-            self.to_top(page);
+            self.move_to_top(page);
             self.prune();
         } else if self.queue.contains(&page) && !self.stack.contains(&page) {
             remove(&mut self.queue, page);
@@ -509,9 +509,9 @@ impl Model for Lirs {
                 }
                 self.make_room_for_lir(&mut victims);
             }
-            self.to_top(page);
+            self.move_to_top(page);
         } else if self.is_resident(page) {
-            self.to_top(page);
+            self.move_to_top(page);
             remove(&mut self.queue, page);
             remove(&mut self.crowded_out, page);
             self.make_room_for_lir(&mut victims);
