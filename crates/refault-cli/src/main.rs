@@ -4,6 +4,7 @@
 //! 0 done, 1 failed, 2 wrong usage or unreadable input, with one line that says what, where and what to do.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod compare;
 mod completions;
 mod curve;
@@ -53,6 +54,7 @@ enum Command {
     Trace(trace::TraceArgs),
     Policies(policies::PoliciesArgs),
     Workloads(workloads::WorkloadsArgs),
+    Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]
     Man(completions::ManArgs),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Workloads(args) => workloads::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => completions::run_man(args),
     };

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::registry::{PolicySpec, parse_policies};
 use crate::report::number;
-use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
+use crate::results::{Format, align_numbers, grouped, percent_format, plain_table, with_output};
 use crate::share::Share;
 use crate::size::{PAGE_BYTES, Size, pages_text};
 use crate::source::{SampledSource, Source, SourceArgs};
@@ -166,20 +166,24 @@ fn write_table(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> s
         }
         writeln!(
             out,
-            "{}: {} accesses to {} distinct pages ({}); {:.2} % of accesses are first touches",
+            "{}: {} accesses to {} distinct pages ({}); {} % of accesses are first touches",
             trace.trace,
             grouped(trace.accesses),
             grouped(trace.distinct_pages),
             pages_text(trace.distinct_pages),
-            trace.first_touches() * 100.0
+            percent_format(std::iter::once(trace.first_touches()))(trace.first_touches())
         )?;
         let mut table = plain_table();
         let names = trace.curves.iter().map(|curve| curve.policy.clone());
         table.set_header(["memory".to_string(), "pages".to_string()].into_iter().chain(names));
-        for pages in sizes_of(trace, args) {
+        let sizes = sizes_of(trace, args);
+        let sizes = &sizes;
+        let shown = trace.curves.iter().flat_map(|curve| sizes.iter().map(|pages| curve.at(*pages)));
+        let percent = percent_format(shown);
+        for pages in sizes.iter().copied() {
             let ratios = trace.curves.iter().map(|curve| match curve.standard_error_at(pages) {
-                None => format!("{:.2}", curve.at(pages) * 100.0),
-                Some(error) => format!("{:.2} ±{:.2}", curve.at(pages) * 100.0, error * 100.0),
+                None => percent(curve.at(pages)),
+                Some(error) => format!("{} ±{}", percent(curve.at(pages)), percent(error)),
             });
             table.add_row([pages_text(pages), grouped(pages)].into_iter().chain(ratios));
         }
@@ -213,7 +217,8 @@ pub fn answer(trace: &TraceCurves, curve: &Curve, ratios: &[f64]) -> String {
     }
     parts.push(match curve.knee(trace.distinct_pages, trace.first_touches()) {
         Some(knee) => {
-            format!("the knee is at {} ({:.2} % misses)", pages_text(knee.memory_pages), knee.miss_ratio * 100.0)
+            let percent = percent_format(std::iter::once(knee.miss_ratio));
+            format!("the knee is at {} ({} % misses)", pages_text(knee.memory_pages), percent(knee.miss_ratio))
         }
         None => "there is no knee below the whole footprint".to_string(),
     });

@@ -133,13 +133,14 @@ fn ratio_table(trace: &TraceRuns, sizes: &[u64]) -> Table {
         let runs = trace.runs.iter().filter(|run| run.memory_pages == pages && !run.needs_future);
         runs.map(|run| run.outcome.misses).min()
     };
+    let percent = percent_format(trace.runs.iter().map(Run::miss_ratio));
     for policy in policies_of(trace) {
         let mut row = vec![policy.to_string()];
         for pages in sizes {
             let run = trace.runs.iter().find(|run| run.policy == policy && run.memory_pages == *pages);
             let run = run.expect("invariant: a sweep runs every policy at every size");
             let best = !run.needs_future && fewest(*pages) == Some(run.outcome.misses);
-            row.push(format!("{:.2}{}", run.miss_ratio() * 100.0, if best { '*' } else { ' ' }));
+            row.push(format!("{}{}", percent(run.miss_ratio()), if best { '*' } else { ' ' }));
         }
         table.add_row(row);
     }
@@ -162,13 +163,14 @@ fn counter_table(trace: &TraceRuns) -> Table {
         "M accesses/s",
     ];
     table.set_header(header);
+    let percent = percent_format(trace.runs.iter().map(Run::miss_ratio));
     for run in &trace.runs {
         let counters = &run.outcome.counters;
         table.add_row([
             run.policy.clone(),
             pages_text(run.memory_pages),
             grouped(run.outcome.misses),
-            format!("{:.2}", run.miss_ratio() * 100.0),
+            percent(run.miss_ratio()),
             grouped(counters.workingset_refault_anon + counters.workingset_refault_file),
             grouped(counters.pgscan),
             grouped(counters.pgsteal),
@@ -193,6 +195,17 @@ pub fn align_numbers(table: &mut Table) {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+}
+
+/// A formatter of ratios (0 to 1) as percentages, with as many digits after the point as the smallest needs.
+pub fn percent_format(ratios: impl Iterator<Item = f64>) -> impl Fn(f64) -> String + Copy {
+    let smallest = ratios.filter(|ratio| *ratio > 0.0).fold(1.0, f64::min);
+    let digits = match smallest {
+        s if s < 0.001 => 4,
+        s if s < 0.01 => 3,
+        _ => 2,
+    };
+    move |ratio: f64| format!("{:.digits$}", ratio * 100.0)
 }
 
 /// Digits in groups of three.

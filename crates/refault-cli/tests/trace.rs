@@ -129,7 +129,7 @@ fn shells_and_manuals_know_every_command() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 13] = [
         &[],
         &["compare"],
         &["mrc"],
@@ -137,6 +137,8 @@ fn every_command_has_help_with_examples() {
         &["trace", "info"],
         &["trace", "convert"],
         &["trace", "generate"],
+        &["bench"],
+        &["bench", "sim"],
         &["policies"],
         &["workloads"],
         &["completions"],
@@ -146,4 +148,12 @@ fn every_command_has_help_with_examples() {
         let help = stdout(&[command, &["--help"]].concat());
         assert!(help.contains("Examples:") && help.contains("Usage:"), "{command:?}");
     }
+}
+
+#[test]
+fn the_speed_table_is_printed() {
+    let text = stdout(&["bench", "sim", "--accesses", "20000", "--pages", "1024", "--runs", "1", "--format", "csv"]);
+    let rows = rows(&text);
+    assert!(rows.len() > 8 && rows[1][0] == "clock" && rows[1][4] == "100000000");
+    assert!(rows[1..].iter().all(|row| row[3].parse::<f64>().expect("a speed") > 0.0));
 }

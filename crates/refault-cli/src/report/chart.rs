@@ -1,7 +1,7 @@
 //! Pictures as inline SVG, each with a table of the same figures behind it.
 //!
-//! Colours are CSS variables, so one picture serves light and dark; the look of a series is one of
-//! [`COLOURS`] colours, solid for the first round and dashed for the second. Every picture has the role `img` with a
+//! Colours are CSS variables, so one picture serves light and dark; the look of a line is one of [`COLOURS`] colours,
+//! solid for the first round and dashed for the second, that of a stacked area a shade of one colour. Every picture has the role `img` with a
 //! title and a description for screen readers; a series' values appear under the pointer.
 
 use std::fmt::Write;
@@ -26,7 +26,7 @@ const SPAN: f64 = WIDTH - LEFT - RIGHT;
 pub struct Series {
     /// What it is called in legend and table.
     pub name: String,
-    /// Which colour and dash.
+    /// Which colour and dash; in stacked areas, which of four ages.
     pub look: usize,
     /// Points, ascending in x.
     pub points: Vec<(f64, f64)>,
@@ -160,7 +160,7 @@ impl Figure {
         html! {
             g.areas {
                 @for (series, path) in shapes {
-                    path class=(look(series.look)) d=(path) { title { (series.name) } }
+                    path class=(format!("age{}", series.look)) d=(path) { title { (series.name) } }
                 }
             }
         }
@@ -203,7 +203,7 @@ impl Figure {
                         @if self.shape == Shape::Lines { input type="checkbox" checked class=(format!("c{index}")); }
                         svg.swatch viewBox="0 0 28 12" aria-hidden="true" {
                             @if self.shape == Shape::Stacked {
-                                g.areas { path class=(look(series.look)) d="M2 1h24v10h-24z" {} }
+                                g.areas { path class=(format!("age{}", series.look)) d="M2 1h24v10h-24z" {} }
                             } @else {
                                 g.lines { g class=(format!("series {}", look(series.look))) { path d="M1 6h26" {} } }
                             }

@@ -9,7 +9,7 @@ use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{mib, name_parts, number, page, write};
 use crate::failure::Failure;
-use crate::results::{grouped, policies_of, sizes_of};
+use crate::results::{grouped, percent_format, policies_of, sizes_of};
 use crate::size::pages_text;
 use crate::sweep::{Run, TraceRuns};
 
@@ -108,7 +108,7 @@ fn ratio_figure(index: usize, trace: &TraceRuns, sizes: &[u64]) -> Figure {
         y: Axis::linear("miss ratio (%)", highest, 5, number),
         series,
         x_label: number,
-        y_label: |y| format!("{y:.2}"),
+        y_label: |y| format!("{y:.4}"),
         shape: Shape::Lines,
         marks: Vec::new(),
     }
@@ -136,6 +136,7 @@ fn ratio_table(trace: &TraceRuns, sizes: &[u64]) -> Markup {
         let runs = trace.runs.iter().filter(|run| run.memory_pages == pages && !run.needs_future);
         runs.map(|run| run.outcome.misses).min()
     };
+    let percent = percent_format(trace.runs.iter().map(Run::miss_ratio));
     html! {
         div.scroll tabindex="0" {
             table {
@@ -148,7 +149,7 @@ fn ratio_table(trace: &TraceRuns, sizes: &[u64]) -> Markup {
                             @for pages in sizes {
                                 @let run = run_of(trace, policy, *pages);
                                 @let best = !run.needs_future && fewest(*pages) == Some(run.outcome.misses);
-                                td.best[best] { (format!("{:.2}", run.miss_ratio() * 100.0)) }
+                                td.best[best] { (percent(run.miss_ratio())) }
                             }
                         }
                     }
@@ -204,7 +205,7 @@ fn time_figure(index: usize, runs: &[&Run], pages: u64) -> Figure {
         y: Axis::linear("miss ratio (%)", highest, 5, number),
         series,
         x_label: |x| format!("{x:.3}"),
-        y_label: |y| format!("{y:.2}"),
+        y_label: |y| format!("{y:.4}"),
         shape: Shape::Lines,
         marks: Vec::new(),
     }

@@ -107,7 +107,7 @@ fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> F
         y: Axis::linear("miss ratio (%)", highest, 5, number),
         series,
         x_label: number,
-        y_label: |y| format!("{y:.2}"),
+        y_label: |y| format!("{y:.4}"),
         shape: Shape::Lines,
         marks: knee.into_iter().collect(),
     }
