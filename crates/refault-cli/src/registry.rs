@@ -107,12 +107,18 @@ policies! {
         |parameters: textbook::TwoQueueParams = textbook::TwoQueueParams::default(), _told| textbook::TwoQueue::new(parameters);
     "arc", "textbook", "Recency and frequency lists whose shares follow hits on what each evicted.", "the paper's",
         |_none: NoParameters = NoParameters, _told| textbook::Arc::default();
+    "lirs", "textbook", "Ranks pages by the distance between their last two uses; a small part of memory tries newcomers.",
+        "the reference simulator's; the paper's is lirs{variant=paper}",
+        |parameters: textbook::LirsParams = textbook::LirsParams::default(), _told| textbook::Lirs::new(parameters);
     "s3fifo", "textbook", "A small FIFO filters one-hit wonders out of a main FIFO with reinsertion.",
         "the reference simulator's since December 2024; the paper's is s3fifo{variant=paper}",
         |parameters: textbook::S3FifoParams = textbook::S3FifoParams::default(), _told| textbook::S3Fifo::new(parameters);
     "sieve", "textbook", "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
         "the paper's, which is the reference simulator's",
         |_none: NoParameters = NoParameters, _told| textbook::Sieve::default();
+    "wtinylfu", "textbook", "A small LRU window; its victims enter the main part only if a sketch has seen them more often.",
+        "the reference simulator's: fixed window, no doorkeeper",
+        |parameters: textbook::WTinyLfuParams = textbook::WTinyLfuParams::default(), _told| textbook::WTinyLfu::new(parameters);
     "opt", "bound", "Belady's bound: evicts the page that is needed again last. Knows the future.",
         "exact, on demand: the missed page is always brought in, as in the reference simulator",
         |_none: NoParameters = NoParameters, told| textbook::Opt::new(told.future());
