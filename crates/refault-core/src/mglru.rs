@@ -33,9 +33,7 @@ use crate::policy::{Admission, GenerationSize, HitReport, Policy, ReclaimRequest
 use crate::reclaim::control::{
     ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, background_pass, direct_reclaim, limit_reclaim,
 };
-use crate::reclaim::record::{
-    ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, SWAPCACHE, WORKINGSET,
-};
+use crate::reclaim::record::{ACTIVE, FILE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, SWAPCACHE, WORKINGSET};
 use crate::reclaim::{CpuBatch, Hierarchy};
 use generation::Lruvec;
 
@@ -172,14 +170,18 @@ impl Policy for Mglru {
 
     /// Up to 6.12 only a reference is counted; since 7.0 the page moves to one of the two youngest generations.
     fn prioritise<M: Memory>(&mut self, page: PageId, rule: SortRule, _memory: &mut M) {
+        // A monitor does not see pages that are on no list yet (spec: lru_sort §4).
+        if !self.records[page as usize].has(LRU) {
+            return;
+        }
         match rule {
             SortRule::MarkAccessed => self.mark_accessed(page),
             SortRule::Activate => self.queue_activation(page),
         }
     }
 
-    fn deprioritise<M: Memory>(&mut self, page: PageId, _rule: SortRule, _memory: &mut M) {
-        self.deactivate(page);
+    fn deprioritise<M: Memory>(&mut self, page: PageId, _rule: SortRule, memory: &mut M) {
+        self.deactivate(page, memory);
     }
 
     fn sorts(&self) -> bool {
@@ -195,26 +197,23 @@ impl Policy for Mglru {
         Some(sums)
     }
 
+    /// A zap drains the batches of its CPU first (spec: overview §4.6).
     fn freed(&mut self, page: PageId) {
-        let record = self.records[page as usize];
-        if record.has(IN_ADD) {
-            self.add_batch.forget(page);
-        } else {
-            if record.has(IN_ACTIVATE) {
-                self.activate_batch.forget(page);
-            }
-            self.remove(page);
-        }
+        self.drain_batches();
+        self.unlink(page);
         self.records[page as usize].flags = 0;
     }
 
-    /// A page whose write has ended goes to the tail of the oldest generation, to be freed next.
+    /// A page whose write has ended goes to the tail of the oldest generation, to be freed next. One that waits in a
+    /// batch stays where it is.
     fn write_finished(&mut self, page: PageId) {
-        if !self.records[page as usize].has(RECLAIM) || !self.records[page as usize].has(LRU) {
+        let record = &mut self.records[page as usize];
+        let rotates = record.has(RECLAIM) && record.has(LRU);
+        record.clear(RECLAIM);
+        if !rotates {
             return;
         }
-        self.remove(page);
-        self.records[page as usize].clear(RECLAIM | ACTIVE);
+        self.unlink(page);
         self.insert_rotated(page);
         self.counters.pgrotated += 1;
     }

@@ -7,16 +7,21 @@ mod classic_model;
 mod driver;
 #[path = "kernel/memory.rs"]
 mod memory;
+#[path = "kernel/mglru_model.rs"]
+mod mglru_model;
 #[path = "kernel/tree.rs"]
 mod tree;
 
 use classic_model::ClassicModel;
-use driver::{Driver, Inspect, equals_model, scenario, survives};
+use driver::{Driver, Inspect, Leftover, equals_model, scenario, survives};
+use mglru_model::MglruModel;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use refault_core::classic::RefaultRule;
-use refault_core::{Classic, ClassicParams, Counters, LruvecId, PageType};
+use refault_core::mglru::{RefaultDistance, Version};
+use refault_core::policy::GenerationSize;
+use refault_core::{Classic, ClassicParams, Counters, LruvecId, Mglru, MglruParams, PageType, Policy};
 
 impl Inspect for Classic {
     fn sizes(&self, lruvec: LruvecId) -> Vec<u64> {
@@ -40,6 +45,49 @@ impl Inspect for ClassicModel {
     fn check(&self) {
         ClassicModel::check(self);
     }
+}
+
+/// Generations, and both sides of their boundary between active and inactive.
+fn generation_sizes(generations: Vec<GenerationSize>, sizes: impl Fn(PageType) -> (u64, u64)) -> Vec<u64> {
+    let generations = generations.into_iter().flat_map(|g| [g.seq, g.pages[0], g.pages[1]]);
+    generations.chain(PageType::ALL.map(sizes).into_iter().flat_map(|(inactive, active)| [inactive, active])).collect()
+}
+
+impl Inspect for Mglru {
+    fn sizes(&self, lruvec: LruvecId) -> Vec<u64> {
+        generation_sizes(self.generations(lruvec), |t| self.list_sizes(lruvec, t))
+    }
+}
+
+impl Inspect for MglruModel {
+    fn sizes(&self, lruvec: LruvecId) -> Vec<u64> {
+        generation_sizes(self.generations(lruvec), |t| self.list_sizes(lruvec, t))
+    }
+
+    fn check(&self) {
+        MglruModel::check(self);
+    }
+}
+
+fn mglru_params() -> impl Strategy<Value = MglruParams> {
+    let swappiness = prop_oneof![1 => Just(0u16), 1 => Just(1), 3 => Just(60), 1 => Just(200), 3 => 0..=200u16];
+    let rules = prop_oneof![
+        3 => Just((Version::V6_12, RefaultDistance::Generation)),
+        2 => Just((Version::V6_12, RefaultDistance::Evictions)),
+        1 => Just((Version::V6_12, RefaultDistance::Unified)),
+        3 => Just((Version::V7_2, RefaultDistance::Generation)),
+    ];
+    let batch = prop_oneof![Just(0usize), Just(31), Just(15)];
+    (rules, swappiness, prop_oneof![3 => Just(4usize), 1 => 1..4usize], batch, prop::bool::weighted(0.8), any::<bool>())
+        .prop_map(|((version, refault), swappiness, tiers, batch, walks, region_bits)| MglruParams {
+            version,
+            refault,
+            swappiness,
+            tiers,
+            batch,
+            walks,
+            region_bits,
+        })
 }
 
 fn classic_params() -> impl Strategy<Value = ClassicParams> {
@@ -110,6 +158,16 @@ fn scenarios_meet_every_event_of_classic() {
     assert!(total.pgrefill > 0);
 }
 
+#[test]
+fn scenarios_meet_every_event_of_the_multi_gen_lru() {
+    for version in [Version::V6_12, Version::V7_2] {
+        let total = events(|| Mglru::new(MglruParams { version, ..MglruParams::default() }));
+        assert_eq!(silent(&total, &COMMON_EVENTS), Vec::<&str>::new(), "{version:?}");
+        let of_its_own = [total.pgrefill, total.walk_promoted, total.look_around_entries, total.generations_created];
+        assert!(of_its_own.iter().all(|events| *events > 0), "{version:?}: {of_its_own:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(config())]
 
@@ -127,6 +185,22 @@ proptest! {
     fn classic_survives(params in classic_params(), (world, limit, steps) in scenario(false)) {
         // Without swappiness a limit never takes anonymous pages.
         let params = ClassicParams { swappiness: params.swappiness.max(1), ..params };
-        survives(Classic::new(params), params.batch, &world, limit, &steps);
+        survives(Classic::new(params), Leftover { batch: params.batch, swap: 1 }, &world, limit, &steps);
+    }
+
+    #[test]
+    fn mglru(params in mglru_params(), (world, limit, steps) in scenario(true)) {
+        equals_model(Mglru::new(params), MglruModel::new(params), &world, limit, &steps);
+    }
+
+    #[test]
+    fn mglru_in_trouble(params in mglru_params(), (world, limit, steps) in scenario(false)) {
+        equals_model(Mglru::new(params), MglruModel::new(params), &world, limit, &steps);
+    }
+
+    #[test]
+    fn mglru_survives(params in mglru_params(), (world, limit, steps) in scenario(false)) {
+        let params = MglruParams { swappiness: params.swappiness.max(1), ..params };
+        survives(Mglru::new(params), Leftover { batch: params.batch, swap: 64 }, &world, limit, &steps);
     }
 }

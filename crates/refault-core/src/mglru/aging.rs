@@ -40,8 +40,7 @@ impl Mglru {
             return false;
         }
         if self.params.walks {
-            self.walk_page_tables(id, can_anon, memory);
-            self.walk_context = true;
+            self.walk_context |= self.walk_page_tables(id, can_anon, memory);
         }
         self.lruvecs[id as usize].walk_seq += 1;
         self.new_generation(id, can_anon, memory.now());

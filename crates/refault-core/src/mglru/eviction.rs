@@ -3,7 +3,7 @@
 use crate::counters::Counters;
 use crate::memory::{IoState, Memory};
 use crate::mglru::Mglru;
-use crate::mglru::aging::governing;
+use crate::mglru::aging::{governing, usable};
 use crate::mglru::generation::{MAX_BATCH, MAX_GENERATIONS, MIN_BATCH, MIN_GENERATIONS};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Verdict};
@@ -70,7 +70,7 @@ impl Mglru {
     ) -> bool {
         let can_anon = swappiness != 0;
         let lruvec = &self.lruvecs[id as usize];
-        let total: u64 = PageType::ALL.iter().skip(usize::from(!can_anon)).map(|t| lruvec.total(*t)).sum();
+        let total: u64 = usable(can_anon).map(|t| lruvec.in_window(t)).sum();
         let mut left = total >> control.priority;
         let mut aged = false;
         while left > 0 {
@@ -167,9 +167,8 @@ impl Mglru {
                 return true;
             }
             // Rejected pages do not return to the oldest generation.
-            let insertion = super::insertion::Insertion::Plain;
             let lruvec = &self.lruvecs[record.lruvec as usize];
-            if self.insertion_seq(page, insertion) == lruvec.min_seq[page_type.index()] {
+            if self.insertion_seq(page, self.insertion(page, memory)) == lruvec.min_seq[page_type.index()] {
                 let record = &mut self.records[page as usize];
                 record.clear(REFERENCED | REFS_MASK);
                 record.set(ACTIVE);
@@ -321,9 +320,8 @@ impl Mglru {
             }
         }
         if !seven {
-            record.clear(REFERENCED);
+            record.clear(REFERENCED | RECLAIM);
         }
-        record.clear(RECLAIM);
         self.isolated.push(page);
     }
 }

@@ -51,25 +51,17 @@ impl Mglru {
 
     /// Inserts a page that the batch stage has left, knowing what its contents are doing.
     pub(super) fn put_back<M: Memory>(&mut self, page: PageId, memory: &M) {
-        let insertion = if self.is_being_written(page, memory) { Insertion::BeingWritten } else { Insertion::Plain };
-        self.insert(page, insertion);
+        self.insert(page, self.insertion(page, memory));
+    }
+
+    /// How a page goes back on a list, given what its contents are doing.
+    pub(super) fn insertion<M: Memory>(&self, page: PageId, memory: &M) -> Insertion {
+        if self.is_being_written(page, memory) { Insertion::BeingWritten } else { Insertion::Plain }
     }
 
     /// RECLAIM is set and the contents are dirty or being written.
     pub(super) fn is_being_written<M: Memory>(&self, page: PageId, memory: &M) -> bool {
         self.records[page as usize].has(RECLAIM) && memory.io_state(page).any(IoState::DIRTY.with(IoState::WRITEBACK))
-    }
-
-    /// Takes a page off its list for other reasons than eviction. Its place among the young ones is remembered in
-    /// ACTIVE (spec: mglru §5).
-    pub(super) fn remove(&mut self, page: PageId) {
-        if let Some(generation) = self.unlink(page) {
-            let record = &mut self.records[page as usize];
-            let lruvec = &self.lruvecs[record.lruvec as usize];
-            if generation == slot(lruvec.max_seq) || generation == slot(lruvec.max_seq - 1) {
-                record.set(ACTIVE);
-            }
-        }
     }
 
     /// Takes a page off its list and out of its generation, which is returned.
@@ -97,7 +89,7 @@ impl Mglru {
 
     /// Moves a listed page towards the old end (spec: mglru §5, "deactivate"). 7.2 leaves a page of the oldest
     /// generation where it is and only forgets its references (spec: lru_sort §4.2).
-    pub fn deactivate(&mut self, page: PageId) {
+    pub(super) fn deactivate<M: Memory>(&mut self, page: PageId, memory: &M) {
         let record = self.records[page as usize];
         if !record.has(LRU) {
             return;
@@ -110,7 +102,7 @@ impl Mglru {
             return;
         }
         self.unlink(page);
-        self.insert(page, Insertion::Plain);
+        self.put_back(page, memory);
         self.counters.pgdeactivate += 1;
     }
 

@@ -5,7 +5,7 @@
 //! size of memory, so that pages whose reuse distance exceeds memory are protected too. Both O(1).
 
 use crate::memory::Memory;
-use crate::mglru::generation::{MAX_GENERATIONS, MIN_GENERATIONS};
+use crate::mglru::generation::{Lruvec, MAX_GENERATIONS, MIN_GENERATIONS};
 use crate::mglru::{Mglru, RefaultDistance};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::record::{ACTIVE, REFS_MASK, REFS_MAX, WORKINGSET};
@@ -81,9 +81,15 @@ impl Mglru {
             return;
         }
         let refs = (fields.value & 3) as u16 + u16::from(fields.workingset);
-        let tier = self.tier_of(refs, fields.workingset);
+        self.count_recent(page, refs, fields.workingset, in_fault);
+    }
+
+    /// A refault of the generation that is still being evicted (spec: workingset §7).
+    fn count_recent(&mut self, page: PageId, refs: u16, workingset: bool, in_fault: bool) {
+        let tier = self.tier_of(refs, workingset);
         let record = &mut self.records[page as usize];
-        self.lruvecs[record.lruvec as usize].history[t].refaulted[tier] += 1;
+        let page_type = record.page_type();
+        self.lruvecs[record.lruvec as usize].history[page_type.index()].refaulted[tier] += 1;
         if in_fault || refs >= REFS_MAX {
             record.set(REFS_MASK | WORKINGSET);
             self.count_restore(page_type);
@@ -124,10 +130,16 @@ impl Mglru {
         let distance = distance(lruvec.evictions[t], fields.value, 0, CLOCK_BITS);
         let recent = distance <= lruvec.history[t].evicted.iter().sum();
         let reach = self.reach(distance, id, memory);
-        if !recent && reach == Reach::Beyond {
-            return;
-        }
         let refs = (fields.value >> CLOCK_BITS) as u16 + u16::from(fields.workingset);
+        if reach == Reach::Beyond {
+            if recent && self.params.refault == RefaultDistance::Unified {
+                // The unified form knows no other grades: what is not close is judged by its generation.
+                self.count_recent(page, refs, fields.workingset, in_fault);
+            }
+            if !recent || self.params.refault == RefaultDistance::Unified {
+                return;
+            }
+        }
         let tier = self.tier_of(refs, fields.workingset);
         if in_fault || refs >= REFS_MAX {
             self.restore_flags(page, refs, u16::from(fields.workingset), in_fault, recent, reach);
@@ -151,12 +163,14 @@ impl Mglru {
     }
 
     fn reach<M: Memory>(&self, distance: u64, id: LruvecId, memory: &M) -> Reach {
-        let lruvec = &self.lruvecs[id as usize];
-        let swap = memory.free_swap(id) > 0;
-        let anon = if swap { lruvec.total(PageType::Anon) } else { 0 };
-        let total = lruvec.total(PageType::File) + anon;
+        // Groups below are part of what a page competes with, as their evictions are part of the clock.
+        let size = |of: fn(&Lruvec, PageType) -> u64, page_type| -> u64 {
+            self.hierarchy.subtree(id).iter().map(|below| of(&self.lruvecs[*below as usize], page_type)).sum()
+        };
+        let types = if memory.free_swap(id) > 0 { &PageType::ALL[..] } else { &[PageType::File] };
+        let total: u64 = types.iter().map(|t| size(Lruvec::total, *t)).sum();
         if self.params.refault == RefaultDistance::Unified {
-            let active = lruvec.active(PageType::File) + if swap { lruvec.active(PageType::Anon) } else { 0 };
+            let active: u64 = types.iter().map(|t| size(Lruvec::active, *t)).sum();
             return if distance < active.min(total - active) { Reach::Short } else { Reach::Beyond };
         }
         if distance <= total / MAX_GENERATIONS {

@@ -62,8 +62,8 @@ fn is_worth_it(entries: u32, young: u32) -> bool {
 }
 
 impl Mglru {
-    /// Walks the page tables of the lruvec's group, promoting what was accessed.
-    pub(super) fn walk_page_tables<M: Memory>(&mut self, id: LruvecId, can_anon: bool, memory: &mut M) {
+    /// Walks the page tables of the lruvec's group, promoting what was accessed. False where there are none to walk.
+    pub(super) fn walk_page_tables<M: Memory>(&mut self, id: LruvecId, can_anon: bool, memory: &mut M) -> bool {
         let seven = self.is_7_2();
         let lruvec = &mut self.lruvecs[id as usize];
         let mut walker = Walker {
@@ -77,9 +77,10 @@ impl Mglru {
             entries: 0,
             promoted: 0,
         };
-        memory.walk(id, &mut walker);
+        let walked = memory.walk(id, &mut walker);
         self.counters.walk_entries += walker.entries;
         self.counters.walk_promoted += walker.promoted;
+        walked
     }
 
     /// Looks at the neighbours of a page whose entry was young. Whoever has a walk to account promotions to promotes

@@ -6,7 +6,7 @@
 use crate::counters::Counters;
 use crate::memory::{Eviction, IoState, Memory, References};
 use crate::page::{PageId, PageType, Shadow};
-use crate::reclaim::record::{ACTIVE, PageRecord, RECLAIM, REFERENCED};
+use crate::reclaim::record::{ACTIVE, PageRecord, RECLAIM, REFERENCED, SWAPCACHE};
 
 /// What a reference check decided (spec: classic §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,8 @@ fn decide<E: BatchEngine, M: Memory>(
         }
         Eviction::WriteStarted => {
             outcome.pages_written += 1;
-            engine.record(page).set(RECLAIM);
+            // A page of anonymous memory has got its slot and is in the swap cache now (row 10).
+            engine.record(page).set(if file { RECLAIM } else { RECLAIM | SWAPCACHE });
             Fate::Keep
         }
         Eviction::Kept => Fate::Keep,

@@ -46,9 +46,4 @@ impl CpuBatch {
         buffer.clear();
         self.pages = buffer;
     }
-
-    /// Takes one page out, wherever it stands.
-    pub fn forget(&mut self, page: PageId) {
-        self.pages.retain(|waiting| *waiting != page);
-    }
 }

@@ -309,9 +309,16 @@ pub fn scenario(calm: bool) -> impl Strategy<Value = (World, usize, Vec<Step>)> 
     })
 }
 
-/// Whatever memory refuses, reclaim ends, and once nothing is refused any more all pages can be evicted but those that
-/// wait in a batch of additions (`batch` - 1 at most).
-pub fn survives(policy: impl Inspect, batch: usize, world: &World, limit: usize, steps: &[Step]) {
+/// What a policy leaves in memory even if nothing is in its way.
+pub struct Leftover {
+    /// Pages that wait in the batch of additions: one less than its size.
+    pub batch: usize,
+    /// Free swap slots from which on anonymous pages are evicted at all.
+    pub swap: u64,
+}
+
+/// Whatever memory refuses, reclaim ends, and once nothing is refused any more all pages but the leftover can be evicted.
+pub fn survives(policy: impl Inspect, leftover: Leftover, world: &World, limit: usize, steps: &[Step]) {
     let mut driver = Driver::new(policy, world, limit);
     for step in steps {
         driver.apply(step);
@@ -324,18 +331,19 @@ pub fn survives(policy: impl Inspect, batch: usize, world: &World, limit: usize,
     });
     driver.apply(&Step::EndWrite(None));
     let mut calls = 0;
-    while evictable(&driver.memory) >= batch.max(1) as u64 {
+    while evictable(&driver.memory, &leftover) >= leftover.batch.max(1) as u64 {
         driver.apply(&Step::Reclaim(0, 32));
         driver.apply(&Step::EndWrite(None));
         calls += 1;
-        assert!(calls <= 40 + 4 * world.pages(), "{} pages are left but none is given up", evictable(&driver.memory));
+        assert!(calls <= 40 + 4 * world.pages(), "pages are left but none is given up");
     }
 }
 
 /// Pages that could go: file pages, and as many anonymous ones as swap has room for.
-fn evictable(memory: &TestMemory) -> u64 {
+fn evictable(memory: &TestMemory, leftover: &Leftover) -> u64 {
     let pages = |page_type| {
         (0..memory.world.pages()).filter(|p| memory.resident(*p) && memory.world.page_type(*p) == page_type).count()
     };
-    pages(PageType::File) as u64 + (pages(PageType::Anon) as u64).min(memory.free_swap(0))
+    pages(PageType::File) as u64
+        + (pages(PageType::Anon) as u64).min((memory.free_swap(0) + 1).saturating_sub(leftover.swap))
 }

@@ -298,7 +298,9 @@ impl Memory for TestMemory {
             self.young_regions.retain(|r| *r != key);
             let accessed = self.world.region_bits.then_some(accessed);
             let key = region_key(lruvec, region);
-            if !visitor.enters(key, accessed, forced) {
+            let entered = visitor.enters(key, accessed, forced);
+            self.asked.push(format!("walk {lruvec} {region}: {entered}"));
+            if !entered {
                 continue;
             }
             let present = self.mapped_in(lruvec, region * REGION_PAGES, (region + 1) * REGION_PAGES);
