@@ -7,6 +7,7 @@
 pub mod experiment;
 pub mod flat_memory;
 pub mod layout;
+pub mod lru_sort;
 pub mod machine;
 pub mod monitoring;
 pub mod replay;
