@@ -15,6 +15,7 @@ mod policies;
 mod progress;
 mod registry;
 mod report;
+mod reproduce;
 mod results;
 mod share;
 mod size;
@@ -52,6 +53,7 @@ enum Command {
     Compare(compare::CompareArgs),
     Mrc(mrc::MrcArgs),
     Trace(trace::TraceArgs),
+    Reproduce(reproduce::ReproduceArgs),
     Policies(policies::PoliciesArgs),
     Workloads(workloads::WorkloadsArgs),
     Bench(bench::BenchArgs),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args),
         Command::Mrc(args) => mrc::run(args),
         Command::Trace(args) => trace::run(args),
+        Command::Reproduce(args) => reproduce::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Workloads(args) => workloads::run(args),
         Command::Bench(args) => bench::run(args),

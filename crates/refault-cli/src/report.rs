@@ -6,6 +6,7 @@
 pub mod chart;
 mod comparison;
 mod curves;
+mod experiment;
 mod info;
 mod scale;
 
@@ -18,6 +19,7 @@ use crate::size::PAGE_BYTES;
 
 pub use comparison::write_comparison;
 pub use curves::write_curves;
+pub use experiment::write_experiment;
 pub use info::write_info;
 
 /// Writes a document.

@@ -6,6 +6,7 @@
 
 pub mod experiment;
 pub mod flat_memory;
+pub mod freepool;
 pub mod layout;
 pub mod lru_sort;
 pub mod machine;

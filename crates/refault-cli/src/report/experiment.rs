@@ -1,0 +1,81 @@
+//! The report of `refault reproduce`: the verdict, the figures, the pictures.
+
+use std::path::Path;
+
+use maud::html;
+use refault_sim::Experiment;
+use refault_sim::experiment::Chart;
+
+use super::chart::{Figure, Series, Shape};
+use super::scale::Axis;
+use super::{number, page, write};
+use crate::failure::Failure;
+use crate::reproduce::cells;
+
+/// Writes the report.
+pub fn write_experiment(path: &Path, experiment: &Experiment, about: &str) -> Result<(), Failure> {
+    let series = experiment.charts.iter().map(|chart| chart.series.len()).max().unwrap_or(0);
+    let body = html! {
+        h1 { (experiment.experiment) }
+        p.lead {
+            "refault " (env!("CARGO_PKG_VERSION")) ": " (about) ". Scale " (number(experiment.scale)) ", seed "
+            (experiment.seed) "."
+        }
+        p { (experiment.verdict) }
+        ul { @for remark in &experiment.remarks { li { (remark) } } }
+        div.scroll tabindex="0" {
+            table {
+                caption { "Published figures and ours, before and after the change; ratio is after over before." }
+                thead {
+                    tr {
+                        @for heading in [
+                            "workload", "figure", "unit", "published before", "published after", "published ratio",
+                            "ours before", "ours after", "our ratio", "agrees",
+                        ] { th scope="col" { (heading) } }
+                    }
+                }
+                tbody {
+                    @for row in &experiment.rows {
+                        tr {
+                            @for (index, cell) in cells(row).into_iter().enumerate() {
+                                @if index == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @for (index, chart) in experiment.charts.iter().enumerate() { (figure(index, chart).markup()) }
+    };
+    write(path, page(&format!("refault: {}", experiment.experiment), series, body))
+}
+
+fn figure(index: usize, chart: &Chart) -> Figure {
+    let points = || chart.series.iter().flat_map(|series| &series.points);
+    let highest = if chart.stacked {
+        let count = chart.series.first().map_or(0, |series| series.points.len());
+        let sum = |at: usize| chart.series.iter().filter_map(|series| series.points.get(at)).map(|(_, y)| y).sum();
+        (0..count).map(sum).fold(0.0, f64::max)
+    } else {
+        points().fold(0.0, |high: f64, (_, y)| high.max(*y))
+    };
+    let widest = points().fold(0.0, |high: f64, (x, _)| high.max(*x));
+    Figure {
+        id: format!("chart-{index}"),
+        title: chart.title.clone(),
+        description: format!("{} over {}; the figures are in the table below.", chart.y_axis, chart.x_axis),
+        definition: format!("{} over {}.", chart.y_axis, chart.x_axis),
+        x: Axis::exact(&chart.x_axis, widest, 6, number),
+        y: Axis::linear(&chart.y_axis, highest, 5, number),
+        series: chart
+            .series
+            .iter()
+            .enumerate()
+            .map(|(look, series)| Series { name: series.name.clone(), look, points: series.points.clone() })
+            .collect(),
+        x_label: number,
+        y_label: number,
+        shape: if chart.stacked { Shape::Stacked } else { Shape::Lines },
+        marks: Vec::new(),
+    }
+}

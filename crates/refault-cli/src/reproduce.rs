@@ -1,0 +1,173 @@
+//! `refault reproduce`: published experiments, run again.
+//!
+//! [`EXPERIMENTS`] is the one list of them; adding one is one entry. Each answers with an
+//! [`Experiment`](refault_sim::Experiment): published figures and ours side by side.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use refault_sim::Experiment;
+use refault_sim::experiment::{Row, Values};
+use refault_sim::freepool;
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::report::number;
+use crate::results::{Format, plain_table, with_output};
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault reproduce list                       what there is
+  refault reproduce freepool                   a table, and refault-freepool.html
+  refault reproduce freepool --format json --seed 7
+  refault reproduce freepool --full            at a larger scale; takes long")]
+/// Run a published experiment again, and print its figures beside ours
+pub struct ReproduceArgs {
+    /// The experiment; 'list' lists them
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Run at a larger scale instead of one that ends within two minutes
+    #[arg(long)]
+    full: bool,
+    /// Seed of all random choices; the same seed gives the same figures
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How to write the rows
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+    /// Write the rows to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Where to write figures and pictures as one HTML file [default: refault-NAME.html]
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+/// How an experiment is to be run.
+struct Request {
+    full: bool,
+    seed: u64,
+}
+
+/// Runs an experiment; is given whom to tell how far it is, from 0 to 1.
+type Run = fn(&Request, &(dyn Fn(f64) + Sync)) -> Result<Experiment, Failure>;
+
+struct Entry {
+    name: &'static str,
+    about: &'static str,
+    run: Run,
+}
+
+const EXPERIMENTS: &[Entry] = &[Entry {
+    name: "freepool",
+    about: "FreeBSD 2015: evicted pages lose their own free pool; fewer are reactivated, free blocks are larger",
+    run: |request, progress| {
+        let options = if request.full { freepool::Options::full() } else { freepool::Options::default() };
+        Ok(freepool::run(&freepool::Options { seed: request.seed, ..options }, progress))
+    },
+}];
+
+/// Runs the command.
+pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
+    if args.name == "list" {
+        return with_output(None, |out| {
+            EXPERIMENTS.iter().try_for_each(|entry| writeln!(out, "{:<16} {}", entry.name, entry.about))
+        });
+    }
+    let Some(entry) = EXPERIMENTS.iter().find(|entry| entry.name == args.name) else {
+        let known: Vec<_> = EXPERIMENTS.iter().map(|entry| entry.name).collect();
+        let remedy = format!("choose from {}", known.join(", "));
+        return Err(Failure::usage("unknown experiment", format!("'{}'", args.name), remedy));
+    };
+    let progress = Progress::part("simulating");
+    let experiment = (entry.run)(&Request { full: args.full, seed: args.seed }, &|part| progress.set(part))?;
+    drop(progress);
+    with_output(args.out.as_deref(), |out| match args.format {
+        Format::Table => write_table(out, &experiment),
+        Format::Csv => write_csv(out, &experiment),
+        Format::Json => {
+            serde_json::to_writer(&mut *out, &experiment)?;
+            writeln!(out)
+        }
+    })?;
+    let report = args.report.clone().unwrap_or_else(|| PathBuf::from(format!("refault-{}.html", entry.name)));
+    crate::report::write_experiment(&report, &experiment, entry.about)?;
+    eprintln!("refault: report written to {}", report.display());
+    Ok(())
+}
+
+fn write_table(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::Result<()> {
+    let mut table = plain_table();
+    table.set_header(["workload", "figure", "unit", "published", "", "ratio", "ours", "", "ratio", "agrees"]);
+    for row in &experiment.rows {
+        table.add_row(cells(row));
+    }
+    for column in 3..=8 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+    writeln!(out, "{}: scale {}, seed {}\n", experiment.experiment, number(experiment.scale), experiment.seed)?;
+    writeln!(out, "{}\n", table.trim_fmt())?;
+    writeln!(out, "Two figures are before and after the change; ratio is after over before.")?;
+    for remark in &experiment.remarks {
+        writeln!(out, "{remark}")?;
+    }
+    writeln!(out, "\n{}", experiment.verdict)
+}
+
+/// A row as text: workload, figure, unit, published before, after and ratio, ours, agreement.
+pub fn cells(row: &Row) -> Vec<String> {
+    let values = |v: &Values| [v.before, v.after, v.ratio].map(|v| v.map_or("–".to_string(), number));
+    let mut cells = vec![row.name.clone(), row.metric.clone(), row.unit.clone()];
+    cells.extend(values(&row.published));
+    cells.extend(values(&row.ours));
+    cells.push(agreement(row).to_string());
+    cells
+}
+
+fn agreement(row: &Row) -> &'static str {
+    match row.agrees {
+        Some(true) => "yes",
+        Some(false) => "NO",
+        None => "–",
+    }
+}
+
+fn write_csv(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record([
+        "experiment",
+        "seed",
+        "scale",
+        "name",
+        "metric",
+        "unit",
+        "published_before",
+        "published_after",
+        "published_ratio",
+        "ours_before",
+        "ours_after",
+        "ours_ratio",
+        "agrees",
+    ])?;
+    for row in &experiment.rows {
+        let mut record = vec![
+            experiment.experiment.clone(),
+            experiment.seed.to_string(),
+            experiment.scale.to_string(),
+            row.name.clone(),
+            row.metric.clone(),
+            row.unit.clone(),
+        ];
+        for values in [&row.published, &row.ours] {
+            record.extend(
+                [values.before, values.after, values.ratio].map(|v| v.map_or(String::new(), |v| v.to_string())),
+            );
+        }
+        record.push(row.agrees.map_or(String::new(), |agrees| agrees.to_string()));
+        csv.write_record(record)?;
+    }
+    csv.flush()
+}

@@ -1,0 +1,110 @@
+//! A read-only database three times as large as memory, with a quarter of memory as its own buffers.
+//!
+//! Each transaction looks one row up by its key, keys being equally likely: an index leaf and a block of the table, both
+//! two pages, through the database's buffers (a clock sweep over usage counts up to five). A block that is not there is
+//! read from the file by `read()`. The inner pages of the index always are. The index is a seventh of the database.
+
+use refault_core::freebsd::{FreebsdParams, VmCounters};
+use refault_core::monitor::Random;
+
+use super::PUBLISHED_FRAMES;
+use super::machine::{Burst, Machine};
+
+/// Database over memory.
+const DATABASE: f64 = 3.0;
+/// The database's buffers over memory.
+const BUFFERS: f64 = 0.25;
+/// Part of the database that is index.
+const INDEX: u64 = 7;
+/// Pages of a block.
+const BLOCK: u32 = 2;
+/// Largest usage count.
+const MOST_USAGE: u8 = 5;
+/// Processes of the database.
+const BACKENDS: u64 = 7;
+/// Transactions for each frame of memory.
+const TRANSACTIONS: u64 = 15;
+/// What a transaction computes, in nanoseconds.
+const COMPUTE: f64 = 60_000.0;
+
+/// Runs the workload; what it counted after memory had filled.
+pub(super) fn run(frames: u32, params: FreebsdParams, seed: u64, progress: &(dyn Fn(f64) + Sync)) -> VmCounters {
+    let mut machine = Machine::new(frames, params);
+    let mut random = Random::new(seed);
+    let pages = |share: f64| (f64::from(frames) * share) as u32 / BLOCK * BLOCK;
+    let file = machine.add_object(pages(DATABASE), false);
+    // The database holds its files open.
+    machine.store.object_mut(file).users += 1;
+    let memory = machine.add_object(pages(BUFFERS), true);
+    let mut backends: Vec<_> = (0..BACKENDS).map(|task| machine.map(memory, task as u8)).collect();
+    let blocks = u64::from(pages(DATABASE) / BLOCK);
+    let mut buffers = Buffers::new((pages(BUFFERS) / BLOCK) as usize, blocks as usize);
+
+    let total = TRANSACTIONS * u64::from(frames);
+    // A transaction stands for as many as a page does.
+    let compute = (COMPUTE * PUBLISHED_FRAMES / f64::from(frames)) as u64;
+    let mut warm = VmCounters::default();
+    let mut burst = Burst::default();
+    for transaction in 0..total {
+        if transaction == total / 5 {
+            warm = machine.counters();
+        }
+        if transaction % (total / 100).max(1) == 0 {
+            progress(transaction as f64 / total as f64);
+        }
+        machine.advance(burst.at);
+        let backend = &mut backends[(transaction % BACKENDS) as usize];
+        let leaf = random.within(0, blocks / INDEX);
+        let row = random.within(blocks / INDEX, blocks);
+        for block in [leaf, row] {
+            let (buffer, present) = buffers.find(block as u32);
+            if !present {
+                machine.read(file, block as u32 * BLOCK..(block as u32 + 1) * BLOCK, &mut burst);
+            }
+            for page in 0..BLOCK {
+                machine.touch(backend, buffer * BLOCK + page, !present, &mut burst);
+            }
+        }
+        burst.compute(compute);
+    }
+    machine.counters().since(&warm)
+}
+
+/// The database's own buffers.
+struct Buffers {
+    block_of: Vec<u32>,
+    usage: Vec<u8>,
+    buffer_of: Vec<u32>,
+    hand: usize,
+}
+
+const NOTHING: u32 = u32::MAX;
+
+impl Buffers {
+    fn new(buffers: usize, blocks: usize) -> Buffers {
+        Buffers { block_of: vec![NOTHING; buffers], usage: vec![0; buffers], buffer_of: vec![NOTHING; blocks], hand: 0 }
+    }
+
+    /// The buffer of a block, and whether the block was in it already.
+    fn find(&mut self, block: u32) -> (u32, bool) {
+        let buffer = self.buffer_of[block as usize];
+        if buffer != NOTHING {
+            let usage = &mut self.usage[buffer as usize];
+            *usage = (*usage + 1).min(MOST_USAGE);
+            return (buffer, true);
+        }
+        while self.usage[self.hand] > 0 {
+            self.usage[self.hand] -= 1;
+            self.hand = (self.hand + 1) % self.usage.len();
+        }
+        let buffer = self.hand;
+        self.hand = (self.hand + 1) % self.usage.len();
+        let old = std::mem::replace(&mut self.block_of[buffer], block);
+        if old != NOTHING {
+            self.buffer_of[old as usize] = NOTHING;
+        }
+        self.buffer_of[block as usize] = buffer as u32;
+        self.usage[buffer] = 1;
+        (buffer as u32, false)
+    }
+}

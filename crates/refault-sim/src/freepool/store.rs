@@ -1,0 +1,263 @@
+//! What is below the page queues: pages with their mappings and contents, frames, swap and the disk.
+
+use refault_core::frames::{CachedFrames, FreePools};
+use refault_core::freebsd::{Freebsd, VmCounters};
+use refault_core::memory::{Eviction, Memory, References};
+use refault_core::{PageId, Policy, Shadow};
+
+use super::machine::{LARGEST_REQUEST, Nanos};
+
+/// Pages of a swap write at most.
+const SWAP_CLUSTER: u32 = 16;
+
+mod bits {
+    pub const RESIDENT: u8 = 1;
+    pub const DIRTY: u8 = 2;
+    pub const ON_SWAP: u8 = 4;
+    pub const BUFFERED: u8 = 8;
+    pub const ANON: u8 = 16;
+}
+
+/// A file or a piece of anonymous memory: pages in a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Object {
+    pub first: PageId,
+    pub pages: u32,
+    pub anon: bool,
+    /// Mappings of it.
+    pub users: u32,
+}
+
+/// One disk that serves one request at a time, for files and swap.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Disk {
+    /// Time to get to a request's place.
+    pub position: Nanos,
+    /// Time to transfer a page.
+    pub page: Nanos,
+    busy_until: Nanos,
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Page after the last one written back: pages in a row share a request.
+    write_next: PageId,
+    write_run: u64,
+}
+
+impl Disk {
+    /// A disk of its time: 7200 turns a minute, short seeks (4 ms to a request), 130 MB/s (31.5 µs a page), each request
+    /// standing for this many.
+    pub fn rotating(stands_for: f64) -> Disk {
+        Disk {
+            position: (4_000_000.0 * stands_for) as Nanos,
+            page: (31_500.0 * stands_for) as Nanos,
+            busy_until: 0,
+            reads: 0,
+            writes: 0,
+            write_next: 0,
+            write_run: 0,
+        }
+    }
+
+    /// Reads pages in a row; returns when they are there.
+    pub fn read(&mut self, now: Nanos, pages: u64) -> Nanos {
+        self.reads += 1;
+        self.serve(now, pages, true)
+    }
+
+    /// Writes pages in a row; nobody waits.
+    pub fn write(&mut self, now: Nanos, pages: u64) {
+        self.writes += 1;
+        self.serve(now, pages, true);
+    }
+
+    fn serve(&mut self, now: Nanos, pages: u64, positions: bool) -> Nanos {
+        let position = if positions { self.position } else { 0 };
+        self.busy_until = self.busy_until.max(now) + position + pages * self.page;
+        self.busy_until
+    }
+}
+
+/// See the module.
+pub(super) struct Store {
+    flags: Vec<u8>,
+    /// Tasks that map a page, a bit each.
+    pub mapped: Vec<u8>,
+    /// Accessed bits of those mappings.
+    pub young: Vec<u8>,
+    object_of: Vec<u32>,
+    objects: Vec<Object>,
+    pub frames: CachedFrames,
+    caches: bool,
+    pub disk: Disk,
+    /// What is counted here: faults and pagers.
+    pub vm: VmCounters,
+    /// The time of writes that the daemon starts.
+    pub now: Nanos,
+}
+
+impl Store {
+    pub fn new(frames: u32, policy: &Freebsd, disk: Disk) -> Store {
+        let pools = policy.keeps_evicted();
+        Store {
+            flags: Vec::new(),
+            mapped: Vec::new(),
+            young: Vec::new(),
+            object_of: Vec::new(),
+            objects: Vec::new(),
+            frames: CachedFrames::new(frames, pools.unwrap_or(FreePools::TWO)),
+            caches: pools.is_some(),
+            disk,
+            vm: VmCounters::default(),
+            now: 0,
+        }
+    }
+
+    pub fn add_object(&mut self, pages: u32, anon: bool) -> usize {
+        let first = self.flags.len() as PageId;
+        let number = self.objects.len();
+        self.objects.push(Object { first, pages, anon, users: u32::from(anon) });
+        let end = self.flags.len() + pages as usize;
+        self.flags.resize(end, if anon { bits::ANON } else { 0 });
+        self.mapped.resize(end, 0);
+        self.young.resize(end, 0);
+        self.object_of.resize(end, number as u32);
+        self.frames.grow(end);
+        number
+    }
+
+    pub fn pages(&self) -> usize {
+        self.flags.len()
+    }
+
+    #[inline]
+    pub fn object(&self, object: usize) -> &Object {
+        &self.objects[object]
+    }
+
+    pub fn object_mut(&mut self, object: usize) -> &mut Object {
+        &mut self.objects[object]
+    }
+
+    #[inline]
+    pub fn is_resident(&self, page: PageId) -> bool {
+        self.has(page, bits::RESIDENT)
+    }
+
+    pub fn is_anon(&self, page: PageId) -> bool {
+        self.has(page, bits::ANON)
+    }
+
+    pub fn is_on_swap(&self, page: PageId) -> bool {
+        self.has(page, bits::ON_SWAP)
+    }
+
+    #[inline]
+    pub fn is_buffered(&self, page: PageId) -> bool {
+        self.has(page, bits::BUFFERED)
+    }
+
+    pub fn set_buffered(&mut self, page: PageId, buffered: bool) {
+        self.flags[page as usize] &= !bits::BUFFERED;
+        self.flags[page as usize] |= if buffered { bits::BUFFERED } else { 0 };
+    }
+
+    #[inline]
+    pub fn set_dirty(&mut self, page: PageId) {
+        self.flags[page as usize] |= bits::DIRTY;
+    }
+
+    pub fn insert(&mut self, page: PageId) {
+        debug_assert!(!self.is_resident(page));
+        self.flags[page as usize] |= bits::RESIDENT;
+    }
+
+    /// The page has no contents any more.
+    pub fn forget(&mut self, page: PageId) {
+        self.flags[page as usize] &= bits::ANON;
+        self.mapped[page as usize] = 0;
+        self.young[page as usize] = 0;
+    }
+
+    /// Writes a dirty page of a file that leaves the buffer cache; pages in a row share a request.
+    pub fn write_back(&mut self, page: PageId) {
+        if !self.has(page, bits::DIRTY) {
+            return;
+        }
+        self.flags[page as usize] &= !bits::DIRTY;
+        let joins = self.disk.write_next == page && self.disk.write_run < LARGEST_REQUEST;
+        self.disk.write_run = if joins { self.disk.write_run + 1 } else { 1 };
+        self.disk.writes += u64::from(!joins);
+        self.disk.serve(self.now, 1, !joins);
+        self.disk.write_next = page + 1;
+    }
+
+    #[inline]
+    fn has(&self, page: PageId, bit: u8) -> bool {
+        self.flags[page as usize] & bit != 0
+    }
+
+    /// Whether a page can be written to swap together with a neighbour.
+    fn joins_cluster(&self, page: PageId) -> bool {
+        const WANTED: u8 = bits::RESIDENT | bits::DIRTY;
+        self.flags[page as usize] & WANTED == WANTED && self.young[page as usize] == 0
+    }
+}
+
+impl Memory for Store {
+    fn take_references(&mut self, page: PageId) -> References {
+        let mappings = std::mem::take(&mut self.young[page as usize]).count_ones();
+        References { mappings, ..References::default() }
+    }
+
+    fn is_mapped(&self, page: PageId) -> bool {
+        self.mapped[page as usize] != 0
+    }
+
+    fn needs_write(&self, page: PageId) -> bool {
+        self.has(page, bits::DIRTY)
+    }
+
+    fn in_use(&self, page: PageId) -> bool {
+        self.objects[self.object_of[page as usize] as usize].users > 0
+    }
+
+    /// Writes a dirty anonymous page to swap with its dirty neighbours. Dirty file pages are the buffer cache's.
+    fn launder(&mut self, page: PageId) -> Option<u32> {
+        if !self.is_anon(page) {
+            return Some(0);
+        }
+        let object = self.objects[self.object_of[page as usize] as usize];
+        let mut start = page;
+        while start > object.first && page - start + 1 < SWAP_CLUSTER && self.joins_cluster(start - 1) {
+            start -= 1;
+        }
+        let mut end = page + 1;
+        while end < object.first + object.pages && end - start < SWAP_CLUSTER && self.joins_cluster(end) {
+            end += 1;
+        }
+        for page in start..end {
+            self.flags[page as usize] &= !bits::DIRTY;
+            self.flags[page as usize] |= bits::ON_SWAP;
+        }
+        self.vm.swap_pageouts += 1;
+        self.vm.swap_pages_out += u64::from(end - start);
+        self.disk.write(self.now, u64::from(end - start));
+        Some(end - start)
+    }
+
+    /// A clean page goes: cached if its contents can be had again, else freed (spec: freebsd §3.3).
+    fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
+        debug_assert!(self.is_resident(page) && !self.has(page, bits::DIRTY));
+        self.flags[page as usize] &= !bits::RESIDENT;
+        self.mapped[page as usize] = 0;
+        self.young[page as usize] = 0;
+        if self.caches && (!self.is_anon(page) || self.is_on_swap(page)) {
+            self.frames.cache(page);
+        } else {
+            self.frames.free(page);
+        }
+        Eviction::Freed { pages_written: 0 }
+    }
+}
