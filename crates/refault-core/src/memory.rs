@@ -130,10 +130,12 @@ pub trait Memory {
     /// Tests and clears the accessed bit of every mapping of `page`. Mappings without recency never count.
     fn take_references(&mut self, page: PageId) -> References;
 
-    /// These pages will be checked and perhaps evicted next: a chance to let their cache misses overlap.
+    /// The page will be checked, evicted or brought in soon: a chance to let its cache misses overlap with those of
+    /// others. Returns anything that depends on what was read, so that the reads are not optimised away.
     #[inline]
-    fn fetch(&self, pages: &[PageId]) {
-        let _ = pages;
+    fn fetch(&self, page: PageId) -> u64 {
+        let _ = page;
+        0
     }
 
     /// Whether at least one page-table entry maps the page.

@@ -130,8 +130,8 @@ impl Policy for Mglru {
     }
 
     #[inline]
-    fn fetch(&self, page: PageId) {
-        std::hint::black_box(self.records[page as usize].flags);
+    fn fetch(&self, page: PageId) -> u64 {
+        u64::from(self.records[page as usize].flags)
     }
 
     #[inline]

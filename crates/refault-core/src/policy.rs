@@ -103,10 +103,11 @@ pub trait Policy {
         1
     }
 
-    /// The page will be admitted or accessed soon: a chance to let its cache miss overlap with others.
+    /// The page will be admitted or accessed soon: see [`Memory::fetch`].
     #[inline]
-    fn fetch(&self, page: PageId) {
+    fn fetch(&self, page: PageId) -> u64 {
         let _ = page;
+        0
     }
 
     /// A page was brought in. It must not be resident already.

@@ -61,7 +61,7 @@ pub fn run<E: BatchEngine, M: Memory>(
     memory: &mut M,
 ) -> BatchOutcome {
     let mut outcome = BatchOutcome::default();
-    memory.fetch(pages);
+    std::hint::black_box(pages.iter().fold(0, |sum, page| sum ^ memory.fetch(*page)));
     for &page in pages {
         let kept = match decide(engine, page, check, memory, &mut outcome) {
             Fate::Freed => {
