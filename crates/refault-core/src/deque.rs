@@ -95,11 +95,16 @@ impl Deque {
     /// Takes a page off this deque. It must be on it.
     #[inline]
     pub fn remove<R: Placed>(&mut self, records: &[R], page: PageId) {
-        let at = self.at(records[page as usize].position());
+        let position = records[page as usize].position();
+        let at = self.at(position);
         debug_assert_eq!(self.ring[at], page);
         self.ring[at] = NO_PAGE;
         self.len -= 1;
-        self.trim();
+        if position == self.tail {
+            self.trim_tail();
+        } else if position == self.head.wrapping_sub(1) {
+            self.trim_head();
+        }
     }
 
     /// Takes the page at the tail off, if there is one.
@@ -109,7 +114,7 @@ impl Deque {
         let at = self.at(self.tail);
         self.ring[at] = NO_PAGE;
         self.len -= 1;
-        self.trim();
+        self.trim_tail();
         Some(page)
     }
 
@@ -147,9 +152,9 @@ impl Deque {
         position as usize & (self.ring.len().wrapping_sub(1))
     }
 
-    /// Gives up the holes at both ends.
+    /// Gives up the holes at the tail.
     #[inline]
-    fn trim(&mut self) {
+    fn trim_tail(&mut self) {
         if self.len == 0 {
             self.tail = self.head;
             return;
@@ -157,6 +162,11 @@ impl Deque {
         while self.ring[self.at(self.tail)] == NO_PAGE {
             self.tail = self.tail.wrapping_add(1);
         }
+    }
+
+    /// Gives up the holes at the head; the page taken off there was not the last.
+    #[inline]
+    fn trim_head(&mut self) {
         while self.ring[self.at(self.head.wrapping_sub(1))] == NO_PAGE {
             self.head = self.head.wrapping_sub(1);
         }

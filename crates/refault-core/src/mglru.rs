@@ -49,6 +49,8 @@ pub struct Mglru {
     /// Pages taken off a list for the batch stage, and what the stage left; kept to avoid allocation.
     isolated: Vec<PageId>,
     survivors: Vec<PageId>,
+    /// Young neighbours that a look-around found; kept to avoid allocation.
+    neighbours: Vec<PageId>,
     /// The current visit has a walk to account promotions to: it has aged, or it is the background reclaimer's.
     walk_context: bool,
     /// The groups of each node in the order of their turns, at the index of the node's root lruvec.
@@ -69,6 +71,7 @@ impl Mglru {
             walk_positions: vec![0],
             isolated: Vec::new(),
             survivors: Vec::new(),
+            neighbours: Vec::new(),
             walk_context: false,
             nodes: Vec::new(),
             counters: Counters::default(),

@@ -60,6 +60,7 @@ pub struct FlatMemory {
     mappings: [Mapping; 2],
     file_base: PageId,
     resident: usize,
+    evictions: u64,
     swap: Swap,
     slots_used: u64,
     now: u64,
@@ -111,6 +112,7 @@ impl FlatMemory {
             ],
             file_base,
             resident: 0,
+            evictions: 0,
             swap,
             slots_used: 0,
             now: 0,
@@ -138,6 +140,18 @@ impl FlatMemory {
         self.state[page as usize] & bits::RESIDENT != 0
     }
 
+    /// Whether a page-table entry maps the page.
+    #[inline]
+    pub fn has_entry(&self, page: PageId) -> bool {
+        self.state[page as usize] & bits::MAPPED != 0
+    }
+
+    /// Pages evicted so far.
+    #[inline]
+    pub fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
     /// Whether the page was in memory at some time before.
     #[inline]
     pub fn was_seen(&self, page: PageId) -> bool {
@@ -153,18 +167,23 @@ impl FlatMemory {
     /// An access through a page-table entry. Returns false if there is none; then nothing happened.
     #[inline]
     pub fn touch_mapped(&mut self, page: PageId, write: bool) -> bool {
-        let state = self.state[page as usize];
-        if state & bits::MAPPED == 0 {
-            return false;
+        let found = self.has_entry(page);
+        if found {
+            self.touch_entry(page, write);
         }
-        let dirty = if write { bits::DIRTY } else { 0 };
-        self.state[page as usize] = state | bits::YOUNG | dirty;
+        found
+    }
+
+    /// An access through the page-table entry that the page is known to have.
+    #[inline]
+    pub fn touch_entry(&mut self, page: PageId, write: bool) {
+        debug_assert!(self.has_entry(page));
+        self.state[page as usize] |= bits::YOUNG;
         let region = self.region(page);
         self.region_young[region] = true;
-        if write && state & bits::SLOT != 0 {
-            self.release_slot(page);
+        if write {
+            self.dirty(page);
         }
-        true
     }
 
     /// Sets the accessed bit whatever the kind of access: for policies that know no kinds. False if not resident.
@@ -225,6 +244,13 @@ impl FlatMemory {
             + self.region_young.capacity()
             + self.region_of.as_ref().map_or(0, |r| r.capacity() * 4)
             + self.addresses.as_ref().map_or(0, |a| a.capacity() * 8)
+    }
+
+    fn dirty(&mut self, page: PageId) {
+        self.state[page as usize] |= bits::DIRTY;
+        if self.state[page as usize] & bits::SLOT != 0 {
+            self.release_slot(page);
+        }
     }
 
     fn release_slot(&mut self, page: PageId) {
@@ -383,6 +409,7 @@ impl Memory for FlatMemory {
         }
         self.state[page as usize] = bits::SEEN | slot;
         self.resident -= 1;
+        self.evictions += 1;
         if shadow != Shadow::NONE {
             self.shadows.set(page, shadow, self.state.len());
         }

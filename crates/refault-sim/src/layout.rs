@@ -39,6 +39,12 @@ impl Access {
         self.0 & Entry::WRITE != 0
     }
 
+    /// Whether the access goes through a file descriptor.
+    #[inline]
+    pub const fn is_fd(self) -> bool {
+        self.0 & (3 << Entry::KIND_SHIFT) == (Kind::Fd as u64) << Entry::KIND_SHIFT
+    }
+
     /// Anonymous, by descriptor, or through a file mapping.
     #[inline]
     pub const fn kind(self) -> Kind {

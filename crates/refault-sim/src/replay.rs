@@ -7,7 +7,6 @@
 use refault_core::frames::{CachedFrames, KeepEvicted};
 use refault_core::policy::{Admission, HitReport, ReclaimRequest};
 use refault_core::{Counters, Memory, PageId, PageType, Policy};
-use refault_trace::Kind;
 
 use crate::flat_memory::{FlatMemory, Swap};
 use crate::layout::{Access, Layout};
@@ -18,8 +17,8 @@ const RECLAIM_RETRIES: u32 = 16;
 /// Frames that [`CachedFrames`] can name.
 const MOST_FRAMES: usize = (1 << 31) - 1;
 
-/// Accesses looked at together before they are replayed.
-const LOOK_AHEAD: usize = 32;
+/// Accesses looked at together before they are replayed: a word of predictions.
+const LOOK_AHEAD: usize = 64;
 
 /// What a replay may use.
 #[derive(Clone, Copy, Debug)]
@@ -86,14 +85,7 @@ impl<P: Policy> Replay<P> {
     /// Replays the next accesses.
     pub fn run(&mut self, block: &[Access]) {
         match P::HITS {
-            HitReport::Kernel => block.chunks(LOOK_AHEAD).for_each(|few| {
-                // The pages that will miss are known a little ahead: their cache misses overlap here.
-                std::hint::black_box(few.iter().fold(0, |sum, access| sum ^ self.fetch(*access)));
-                for access in few {
-                    self.accesses += 1;
-                    self.kernel_access(*access);
-                }
-            }),
+            HitReport::Kernel => self.run_ahead(block),
             HitReport::AccessedBit => block.iter().for_each(|a| {
                 if !self.memory.touch_any(a.page()) {
                     self.miss(*a);
@@ -144,15 +136,65 @@ impl<P: Policy> Replay<P> {
         &self.memory
     }
 
+    /// Replays as a kernel does, looking up to 64 accesses ahead for those that will miss: the runs of hits between them
+    /// need no tests, and the cache misses of what the page faults will touch overlap. A prediction holds until a page
+    /// is evicted.
+    fn run_ahead(&mut self, block: &[Access]) {
+        let base = self.accesses;
+        let mut at = 0;
+        while at < block.len() {
+            let few = &block[at..block.len().min(at + LOOK_AHEAD)];
+            let mut misses = self.predict_misses(few);
+            let evictions = self.memory.evictions();
+            let mut done = 0;
+            loop {
+                let hits = (misses.trailing_zeros() as usize).min(few.len() - done);
+                for access in &few[done..done + hits] {
+                    self.hit(*access);
+                }
+                done += hits;
+                if done == few.len() {
+                    break;
+                }
+                self.accesses = base + (at + done) as u64 + 1;
+                self.kernel_access(few[done]);
+                done += 1;
+                // Two shifts, because hits + 1 may be all 64.
+                misses = misses >> hits >> 1;
+                if self.memory.evictions() != evictions {
+                    break;
+                }
+            }
+            at += done;
+        }
+        self.accesses = base + block.len() as u64;
+    }
+
+    /// A bit for each access that does not find its page, or not mapped where it needs to be.
     #[inline]
-    fn fetch(&self, access: Access) -> u64 {
-        let page = access.page();
-        if !self.memory.is_resident(page) {
-            self.memory.fetch(page) ^ self.policy.fetch(page)
-        } else if access.kind() == Kind::Fd {
-            self.policy.fetch(page)
+    fn predict_misses(&self, few: &[Access]) -> u64 {
+        let (mut misses, mut read) = (0, 0);
+        for (bit, access) in few.iter().enumerate() {
+            let page = access.page();
+            let fd = access.is_fd();
+            if if fd { self.memory.is_resident(page) } else { self.memory.has_entry(page) } {
+                read ^= if fd { self.policy.fetch(page) } else { 0 };
+            } else {
+                misses |= 1 << bit;
+                read ^= self.memory.fetch(page) ^ self.policy.fetch(page);
+            }
+        }
+        std::hint::black_box(read);
+        misses
+    }
+
+    /// An access that is known to find its page.
+    #[inline]
+    fn hit(&mut self, access: Access) {
+        if access.is_fd() {
+            self.fd_access(access.page(), access.write());
         } else {
-            0
+            self.memory.touch_entry(access.page(), access.write());
         }
     }
 
@@ -160,7 +202,7 @@ impl<P: Policy> Replay<P> {
     #[inline]
     fn kernel_access(&mut self, access: Access) {
         let page = access.page();
-        if access.kind() != Kind::Fd {
+        if !access.is_fd() {
             if !self.memory.touch_mapped(page, access.write()) {
                 self.fault(access);
             }
@@ -203,7 +245,7 @@ impl<P: Policy> Replay<P> {
         self.misses += 1;
         let kernel = P::HITS == HitReport::Kernel;
         let file = self.memory.is_file(page);
-        let overwrites = access.write() && access.kind() == Kind::Fd;
+        let overwrites = access.write() && access.is_fd();
         let refault = self.memory.was_seen(page);
         let shadow = if kernel { self.memory.take_shadow(page) } else { None };
         let counters = self.memory.counters_mut();
@@ -212,11 +254,11 @@ impl<P: Policy> Replay<P> {
         } else {
             counters.pswpin += u64::from(refault);
         }
-        counters.pgmajfault += u64::from(access.kind() != Kind::Fd && (file || refault));
+        counters.pgmajfault += u64::from(!access.is_fd() && (file || refault));
         let admission = Admission {
             page_type: if file { PageType::File } else { PageType::Anon },
             lruvec: 0,
-            in_fault: access.kind() != Kind::Fd,
+            in_fault: !access.is_fd(),
             overwrites,
             keeps_slot: !file && refault && self.memory.keeps_slots(),
             shadow: if overwrites { None } else { shadow },
@@ -242,8 +284,8 @@ impl<P: Policy> Replay<P> {
         let admission = Admission {
             page_type: if self.memory.is_file(page) { PageType::File } else { PageType::Anon },
             lruvec: 0,
-            in_fault: access.kind() != Kind::Fd,
-            overwrites: access.write() && access.kind() == Kind::Fd,
+            in_fault: !access.is_fd(),
+            overwrites: access.write() && access.is_fd(),
             keeps_slot: !self.memory.is_file(page) && self.memory.keeps_slots(),
             shadow: None,
         };

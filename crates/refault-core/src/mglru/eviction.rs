@@ -8,7 +8,7 @@ use crate::mglru::generation::{MAX_BATCH, MAX_GENERATIONS, MIN_BATCH, MIN_GENERA
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Verdict};
 use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};
-use crate::reclaim::record::{ACTIVE, IN_ACTIVATE, PageRecord, RECLAIM, REFERENCED, REFS_MASK, WORKINGSET, fetch};
+use crate::reclaim::record::{ACTIVE, IN_ACTIVATE, LRU, PageRecord, RECLAIM, REFERENCED, REFS_MASK, WORKINGSET, fetch};
 
 impl Mglru {
     /// One visit of an lruvec. True if it ended with, or because of, a new generation.
@@ -240,7 +240,12 @@ impl Mglru {
         fetch(self.lruvecs[id as usize].lists[oldest][t].victims(MIN_BATCH as u32), &self.records);
         let (mut scanned, mut sorted) = (0, 0);
         let mut skipped = Vec::new();
-        while let Some(page) = self.lruvecs[id as usize].lists[oldest][t].tail() {
+        loop {
+            scanned += self.isolate_plain(id, t, oldest, budget - scanned, memory);
+            if scanned == budget || self.isolated.len() as u64 >= MIN_BATCH {
+                break;
+            }
+            let Some(page) = self.lruvecs[id as usize].lists[oldest][t].tail() else { break };
             scanned += 1;
             if self.sort(page, page_type, oldest, tier_limit, memory) {
                 sorted += 1;
@@ -267,6 +272,31 @@ impl Mglru {
         }
         self.counters.pgrefill += sorted;
         if seven || isolated > 0 || scanned == budget { scanned } else { 0 }
+    }
+
+    /// Isolates pages from the tail as long as they are such that sorting would have nothing to do. Returns how many.
+    #[inline]
+    fn isolate_plain<M: Memory>(&mut self, id: LruvecId, t: usize, oldest: usize, budget: u64, memory: &M) -> u64 {
+        let forgotten = if self.is_7_2() { RECLAIM } else { RECLAIM | REFERENCED };
+        let lruvec = &mut self.lruvecs[id as usize];
+        let list = &mut lruvec.lists[oldest][t];
+        let wanted = budget.min(MIN_BATCH - self.isolated.len() as u64);
+        let mut taken = 0;
+        while taken < wanted
+            && let Some(page) = list.tail()
+        {
+            let record = &mut self.records[page as usize];
+            if !record.is_plain(oldest) || memory.io_state(page) != IoState::CLEAN {
+                break;
+            }
+            record.clear(LRU | forgotten);
+            record.set_generation(None);
+            list.pop_tail();
+            self.isolated.push(page);
+            taken += 1;
+        }
+        lruvec.size[oldest][t] -= taken;
+        taken
     }
 
     /// Moves a page on instead of isolating it, if it was promoted, is protected or cannot go now (spec: mglru §9.3).

@@ -88,8 +88,26 @@ impl Mglru {
     pub(super) fn look_around<M: Memory>(&mut self, page: PageId, memory: &mut M) {
         let record = &self.records[page as usize];
         let (id, anon) = (record.lruvec, record.page_type() == PageType::Anon);
-        let mut neighbours = Neighbours { policy: self, id, anon };
-        let Some(seen) = memory.look_around(page, &mut neighbours) else { return };
+        let seven = self.is_7_2();
+        let lruvec = &mut self.lruvecs[id as usize];
+        let mut neighbours = Neighbours {
+            records: &mut self.records,
+            youngest: lruvec.youngest(),
+            lruvec: self.walk_context.then_some(lruvec),
+            id,
+            anon,
+            seven,
+            found: std::mem::take(&mut self.neighbours),
+            promoted: 0,
+        };
+        let seen = memory.look_around(page, &mut neighbours);
+        self.counters.walk_promoted += neighbours.promoted;
+        let mut found = neighbours.found;
+        for page in found.drain(..) {
+            self.queue_activation(page);
+        }
+        self.neighbours = found;
+        let Some(seen) = seen else { return };
         self.counters.look_around_entries += u64::from(seen.entries);
         if is_worth_it(seen.entries, seen.young) {
             let lruvec = &mut self.lruvecs[id as usize];
@@ -181,33 +199,38 @@ impl Walk for Walker<'_> {
 }
 
 struct Neighbours<'a> {
-    policy: &'a mut Mglru,
+    records: &'a mut [PageRecord],
+    /// Where promotions are accounted, if the visit has a walk.
+    lruvec: Option<&'a mut Lruvec>,
     id: LruvecId,
     anon: bool,
+    seven: bool,
+    youngest: usize,
+    /// Pages to activate, in the order of their addresses.
+    found: Vec<PageId>,
+    promoted: u64,
 }
 
 impl LookAround for Neighbours<'_> {
+    #[inline]
     fn eligible(&mut self, page: PageId) -> bool {
-        let record = &self.policy.records[page as usize];
+        let record = &self.records[page as usize];
         record.lruvec == self.id && (self.anon || record.page_type() == PageType::File)
     }
 
+    #[inline]
     fn young(&mut self, page: PageId) {
-        let seven = self.policy.is_7_2();
-        if self.policy.walk_context {
-            let lruvec = &mut self.policy.lruvecs[self.id as usize];
-            let promoted = promote(&mut self.policy.records, lruvec, page, seven);
-            self.policy.counters.walk_promoted += u64::from(promoted);
+        if let Some(lruvec) = &mut self.lruvec {
+            self.promoted += u64::from(promote(self.records, lruvec, page, self.seven));
             return;
         }
-        let youngest = self.policy.lruvecs[self.id as usize].youngest();
-        let record = &mut self.policy.records[page as usize];
-        if seven && !note_young_7_2(record) {
+        let record = &mut self.records[page as usize];
+        if self.seven && !note_young_7_2(record) {
             return;
         }
         match record.generation() {
-            None if !seven => record.set(REFERENCED),
-            Some(generation) if generation != youngest => self.policy.queue_activation(page),
+            None if !self.seven => record.set(REFERENCED),
+            Some(generation) if generation != self.youngest => self.found.push(page),
             _ => {}
         }
     }

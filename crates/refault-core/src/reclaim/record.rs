@@ -79,6 +79,14 @@ impl PageRecord {
         ((self.flags & GENERATION_MASK) >> GENERATION_SHIFT).checked_sub(1).map(usize::from)
     }
 
+    /// Whether the page stands in this generation without anything that could move it on: no references beyond the
+    /// first, no promotion, no pending activation.
+    #[inline]
+    pub fn is_plain(&self, generation: usize) -> bool {
+        self.flags & (GENERATION_MASK | REFS_MASK | WORKINGSET | IN_ACTIVATE)
+            == (generation as u16 + 1) << GENERATION_SHIFT
+    }
+
     /// Sets or clears the generation.
     #[inline]
     pub fn set_generation(&mut self, generation: Option<usize>) {
