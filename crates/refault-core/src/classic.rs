@@ -9,6 +9,7 @@
 //!
 //! Source: spec: classic (profile C), workingset §3–§5 (profiles W and S), normative version 6.12.
 
+mod balance;
 mod lruvec;
 mod params;
 mod refault;

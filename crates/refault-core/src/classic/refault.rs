@@ -102,3 +102,62 @@ impl Classic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classic::ClassicParams;
+    use crate::memory::{Eviction, References};
+
+    struct Swap(u64);
+
+    impl Memory for Swap {
+        fn take_references(&mut self, _page: PageId) -> References {
+            References::default()
+        }
+
+        fn evict(&mut self, _page: PageId, _shadow: Shadow) -> Eviction {
+            Eviction::Kept
+        }
+
+        fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+            self.0
+        }
+    }
+
+    /// Lists of these lengths, in the order of their indices.
+    fn lists(rule: RefaultRule, lengths: [usize; 4]) -> Classic {
+        let mut classic = Classic::new(ClassicParams { rule, ..ClassicParams::default() });
+        classic.records.resize(lengths.iter().sum(), Default::default());
+        let mut page = 0;
+        for (list, length) in lengths.iter().enumerate() {
+            let page_type = PageType::ALL[list / 2];
+            for _ in 0..*length {
+                classic.lruvecs[0].list_mut(page_type, list % 2 == 1).push_head(&mut classic.records, page);
+                page += 1;
+            }
+        }
+        classic
+    }
+
+    #[test]
+    fn mainline_compares_with_the_lists_to_outlive() {
+        // 500 inactive anon, 800 active anon, 2000 active file (spec: workingset §4).
+        let classic = lists(RefaultRule::Mainline, [500, 800, 700, 2000]);
+        let close = |distance, page_type, swap| classic.is_close(distance, page_type, 0, &Swap(swap));
+        assert!(close(3000, PageType::File, 1));
+        assert!(!close(3000, PageType::File, 0), "without swap only the 2000 active file pages count");
+        assert!(close(3300, PageType::File, 1) && !close(3301, PageType::File, 1), "equal activates");
+        assert!(close(3500, PageType::Anon, 1) && !close(3501, PageType::Anon, 1));
+    }
+
+    #[test]
+    fn shadow_lru_compares_with_the_smaller_side() {
+        // 2800 active and 4500 inactive, then 6000 active (spec: workingset §5).
+        let classic = lists(RefaultRule::ShadowLru, [500, 800, 4000, 2000]);
+        let close = |classic: &Classic, distance| classic.is_close(distance, PageType::File, 0, &Swap(1));
+        assert!(close(&classic, 2300) && close(&classic, 2799) && !close(&classic, 2800));
+        let classic = lists(RefaultRule::ShadowLru, [500, 2000, 4000, 4000]);
+        assert!(close(&classic, 4499) && !close(&classic, 4500));
+    }
+}

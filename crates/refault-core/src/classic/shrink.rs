@@ -1,7 +1,7 @@
 //! Scan amounts and the shrinking of lists (spec: classic §6–§10).
 
 use crate::classic::lruvec::list_index;
-use crate::classic::{Classic, RefaultRule};
+use crate::classic::{Classic, RefaultRule, balance};
 use crate::counters::Counters;
 use crate::memory::{Memory, References};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
@@ -11,8 +11,6 @@ use crate::reclaim::record::{ACTIVE, FILE, LRU, PageRecord, WORKINGSET, fetch};
 
 /// How many times dearer than a rotation a page of I/O is.
 const IO_COST: u64 = 32;
-/// The ratio of inactive to active is set by the size in units of 1 GiB.
-const GIGABYTE_SHIFT: u32 = 18;
 
 /// What a pass finds out before it visits lruvecs (spec: classic §8).
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,9 +43,7 @@ impl Classic {
     pub(super) fn inactive_is_low(&self, lruvec: LruvecId, page_type: PageType) -> bool {
         let inactive = self.subtree_size(lruvec, page_type, false);
         let active = self.subtree_size(lruvec, page_type, true);
-        let gigabytes = (inactive + active) >> GIGABYTE_SHIFT;
-        let ratio = if gigabytes > 0 { (10 * gigabytes).isqrt() } else { 1 };
-        inactive * ratio < active
+        balance::inactive_is_low(inactive, active)
     }
 
     pub(super) fn prepare_pass<M: Memory>(&mut self, control: &ScanControl, memory: &mut M) {
@@ -87,13 +83,8 @@ impl Classic {
         if self.pass.cache_trim {
             return Balance::FileOnly;
         }
-        let [anon_cost, file_cost] = self.pass.cost;
-        let total = anon_cost + file_cost;
-        let (anon_cost, file_cost) = (total + anon_cost, total + file_cost);
-        let total = anon_cost + file_cost;
-        let anon = swappiness * (total + 1) / (anon_cost + 1);
-        let file = (200 - swappiness) * (total + 1) / (file_cost + 1);
-        Balance::Fractions { parts: [anon, file], whole: anon + file }
+        let parts = balance::shares(swappiness, self.pass.cost);
+        Balance::Fractions { parts, whole: parts[0] + parts[1] }
     }
 
     /// Pages to scan of each list, in the order of [`list_index`] (spec: classic §9).
@@ -123,7 +114,6 @@ impl Classic {
     /// Shrinks one lruvec (spec: classic §10).
     pub(super) fn shrink<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M) {
         const INACTIVE_ANON: usize = list_index(PageType::Anon, false);
-        const ACTIVE_ANON: usize = list_index(PageType::Anon, true);
         const INACTIVE_FILE: usize = list_index(PageType::File, false);
         const ACTIVE_FILE: usize = list_index(PageType::File, true);
         let targets = self.scan_amounts(lruvec, control, memory);
@@ -152,20 +142,9 @@ impl Classic {
             if reclaimed < control.goal || !stops_early {
                 continue;
             }
-            let anon = left[INACTIVE_ANON] + left[ACTIVE_ANON];
-            let file = left[INACTIVE_FILE] + left[ACTIVE_FILE];
-            if anon == 0 || file == 0 {
-                break;
-            }
-            // The goal is met: the type with less left is dropped, the other scanned down to the same share.
-            let (small, rest) = if file > anon { (PageType::Anon, anon) } else { (PageType::File, file) };
-            let small_lists = [list_index(small, false), list_index(small, true)];
-            let percent = rest * 100 / (small_lists.iter().map(|list| targets[*list]).sum::<u64>() + 1);
-            for active in [false, true] {
-                left[list_index(small, active)] = 0;
-                let list = list_index(small.other(), active);
-                let scanned = targets[list] - left[list];
-                left[list] = (targets[list] * (100 - percent) / 100).saturating_sub(scanned);
+            match balance::rest_after_goal(&targets, &left) {
+                Some(rest) => left = rest,
+                None => break,
             }
         }
         control.reclaimed += reclaimed;

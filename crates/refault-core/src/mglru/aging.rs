@@ -158,3 +158,56 @@ pub(super) fn governing(can_anon: bool) -> PageType {
 pub(super) fn usable(can_anon: bool) -> impl Iterator<Item = PageType> {
     PageType::ALL.into_iter().skip(usize::from(!can_anon))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mglru::{MglruParams, Version};
+    use crate::page::PageType::{Anon, File};
+
+    /// A window with pages of both types in the given generations.
+    fn window(version: Version, min_seq: [u64; 2], max_seq: u64, populated: &[(PageType, u64)]) -> Mglru {
+        let mut policy = Mglru::new(MglruParams { version, ..MglruParams::default() });
+        policy.records.resize(populated.len(), Default::default());
+        let lruvec = &mut policy.lruvecs[0];
+        lruvec.min_seq = min_seq;
+        lruvec.max_seq = max_seq;
+        for (page, (page_type, seq)) in populated.iter().enumerate() {
+            lruvec.lists[slot(*seq)][page_type.index()].push_head(&mut policy.records, page as PageId);
+        }
+        policy
+    }
+
+    #[test]
+    fn a_generation_is_due_by_the_distribution_of_sizes() {
+        for (sizes, due) in
+            [([250, 350, 400], false), ([250, 150, 600], true), ([249, 351, 400], true), ([3000, 40, 20], false)]
+        {
+            let mut policy = window(Version::V6_12, [3, 3], 5, &[]);
+            for (seq, size) in (3..).zip(sizes) {
+                policy.lruvecs[0].size[slot(seq)][File.index()] = size;
+            }
+            assert_eq!(policy.should_age(0, false), (due, sizes.iter().sum()), "{sizes:?}");
+        }
+        assert_eq!(window(Version::V6_12, [2, 2], 3, &[]).should_age(0, true), (true, 0), "nothing is cold");
+    }
+
+    #[test]
+    fn the_two_ends_move_together() {
+        let ends = |min_seq, populated: &[_]| {
+            let mut policy = window(Version::V6_12, min_seq, 7, populated);
+            policy.try_advance_min(0, true);
+            policy.lruvecs[0].min_seq
+        };
+        assert_eq!(ends([4, 4], &[(Anon, 6), (File, 4)]), [4, 4], "anon's end does not pass file's");
+        assert_eq!(ends([4, 4], &[(Anon, 4), (File, 5)]), [4, 4], "file's goes no further than anon's");
+        assert_eq!(ends([4, 5], &[(Anon, 5), (File, 5)]), [5, 5], "anon catches up");
+    }
+
+    #[test]
+    fn in_7_2_one_end_waits_for_the_other_only_at_the_cold_edge() {
+        let mut policy = window(Version::V7_2, [4, 4], 7, &[(Anon, 4), (File, 6)]);
+        policy.try_advance_min(0, true);
+        assert_eq!(policy.lruvecs[0].min_seq, [4, 5]);
+    }
+}

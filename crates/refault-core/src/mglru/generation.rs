@@ -164,3 +164,19 @@ impl Lruvec {
             + self.filters.iter().flatten().map(Filter::bytes).sum::<usize>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_halve() {
+        let mut history = History::default();
+        let averages = [1000, 200, 0].map(|refaulted| {
+            history.refaulted[0] = refaulted;
+            history.fold();
+            history.avg_refaulted[0]
+        });
+        assert_eq!(averages, [500, 350, 175]);
+    }
+}

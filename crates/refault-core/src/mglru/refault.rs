@@ -221,3 +221,63 @@ impl Mglru {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Eviction, References};
+    use crate::mglru::MglruParams;
+
+    /// A memory that only has swap.
+    struct Swap;
+
+    impl Memory for Swap {
+        fn take_references(&mut self, _page: PageId) -> References {
+            References::default()
+        }
+
+        fn evict(&mut self, _page: PageId, _shadow: Shadow) -> Eviction {
+            Eviction::Kept
+        }
+    }
+
+    /// One file page, not inserted yet.
+    fn policy(refault: RefaultDistance) -> Mglru {
+        let mut policy = Mglru::new(MglruParams { refault, ..MglruParams::default() });
+        policy.records.resize(1, Default::default());
+        policy.records[0].set(crate::reclaim::record::FILE);
+        policy
+    }
+
+    #[test]
+    fn a_refault_is_recent_while_its_generation_is_the_oldest() {
+        let shadow = ShadowFields { workingset: true, lruvec: 0, value: 41 << 2 | 2 }.pack();
+        for (min_seq, recent) in [(41, 1), (42, 0)] {
+            let mut policy = policy(RefaultDistance::Generation);
+            policy.lruvecs[0].max_seq = 44;
+            policy.lruvecs[0].min_seq = [min_seq; 2];
+            policy.judge_refault(0, shadow, false, &Swap);
+            let counters = policy.counters;
+            assert_eq!(counters.workingset_refault_file, 1);
+            assert_eq!((counters.workingset_activate_file, counters.workingset_restore_file), (recent, recent));
+            assert_eq!(policy.lruvecs[0].history[1].refaulted[2], recent, "three references are tier 2");
+            assert_eq!(policy.records[0].has(WORKINGSET), recent == 1);
+        }
+    }
+
+    #[test]
+    fn a_short_distance_earns_a_reference() {
+        let mut policy = policy(RefaultDistance::Evictions);
+        policy.lruvecs[0].evictions[1] = 9000;
+        policy.lruvecs[0].size[0][1] = 40_000;
+        let shadow = ShadowFields { workingset: false, lruvec: 0, value: 0 }.pack();
+        policy.judge_refault(0, shadow, false, &Swap);
+        let history = &policy.lruvecs[0].history[1];
+        assert_eq!((history.avg_total[1], history.avg_refaulted[1]), (1, 1));
+        assert!(policy.records[0].has(WORKINGSET));
+        assert_eq!(policy.counters.workingset_activate_file, 1);
+        let reaches = [10_000, 10_001, 20_000, 20_001, 40_000, 40_001].map(|d| policy.reach(d, 0, &Swap));
+        use Reach::{Beyond, Long, Middle, Short};
+        assert_eq!(reaches, [Short, Middle, Middle, Long, Long, Beyond]);
+    }
+}
