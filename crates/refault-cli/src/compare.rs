@@ -72,6 +72,7 @@ impl std::str::FromStr for SwapSize {
 /// Runs the command.
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let built_in = args.source.is_empty();
+    args.source.require_files()?;
     let sources = if built_in { args.source.built_in()? } else { args.source.sources()? };
     let plan = sweep_of(args)?;
     let report = args.report.clone().or_else(|| built_in.then(|| PathBuf::from(DEFAULT_REPORT)));

@@ -80,6 +80,9 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
     }
     let sources = args.source.sources()?;
     let policies = parse_policies(&args.policies)?;
+    if policies.iter().any(|spec| spec.entry.name != "lru") {
+        args.source.require_files()?;
+    }
     let mut traces = Vec::new();
     for source in &sources {
         traces.push(curves_of(source, &policies, args)?);

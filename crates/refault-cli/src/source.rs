@@ -1,6 +1,6 @@
 //! Where accesses come from: trace files and generated workloads, as the command line names them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use refault_trace::shards::PageSample;
@@ -44,7 +44,9 @@ impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Failure {
         match &error {
             TraceError::Workload { .. } => Failure::usage("cannot use workload", error, "see 'refault workloads'"),
-            _ => Failure::usage("cannot read trace", error, "see 'refault trace --help' for what can be read"),
+            _ => {
+                Failure::usage("cannot read trace", error, "see 'refault trace --help'; --trace-format names a format")
+            }
         }
     }
 }
@@ -136,6 +138,11 @@ impl SourceArgs {
         self.traces.is_empty() && self.workloads.is_empty()
     }
 
+    /// Fails if a trace is a pipe or the like, for commands that read a trace more than once.
+    pub fn require_files(&self) -> Result<(), Failure> {
+        self.traces.iter().try_for_each(|path| require_file(path))
+    }
+
     /// The seed asked for.
     pub fn seed(&self) -> Option<u64> {
         self.seed
@@ -154,6 +161,17 @@ impl SourceArgs {
     /// The built-in set, with this command line's seed.
     pub fn built_in(&self) -> Result<Vec<Source>, Failure> {
         BUILT_IN.iter().map(|text| Ok(Source::workload(workload(text, None, self.seed)?))).collect()
+    }
+}
+
+/// Fails if a path is neither a file nor a directory, which reading will complain about: a pipe cannot be read again.
+pub fn require_file(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
+            let remedy = "store it first: refault trace convert --trace-format FORMAT /dev/stdin trace.rft";
+            Err(Failure::usage("a trace is read more than once, and this is no file", path.display(), remedy))
+        }
+        _ => Ok(()),
     }
 }
 

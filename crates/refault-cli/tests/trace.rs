@@ -157,3 +157,35 @@ fn the_speed_table_is_printed() {
     assert!(rows.len() > 8 && rows[1][0] == "clock" && rows[1][4] == "100000000");
     assert!(rows[1..].iter().all(|row| row[3].parse::<f64>().expect("a speed") > 0.0));
 }
+
+#[test]
+fn a_pipe_is_read_once_or_not_at_all() {
+    let bytes: Vec<u8> = [1u64, 2, 1, 3].iter().flat_map(|page| page.to_le_bytes()).collect();
+    let run = |arguments: &[&str]| {
+        let mut command = assert_cmd::Command::cargo_bin("refault").expect("the binary is built");
+        command.args(arguments).write_stdin(bytes.clone()).output().expect("it starts")
+    };
+    let once = run(&["mrc", "--trace-format", "u64", "--trace", "/dev/stdin", "--memory", "2p", "--format", "csv"]);
+    assert_eq!(rows(&text(&once.stdout))[1][2..7], ["2", "8192", "4", "3", "0.75"]);
+    for arguments in [&["compare", "--trace", "/dev/stdin"][..], &["trace", "info", "/dev/stdin"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("store it first"), "{}", text(&output.stderr));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_without_permission_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = trace(&directory, "secret.u64", [1, 2, 3]);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o0)).expect("it is ours");
+    if std::fs::File::open(&path).is_ok() {
+        eprintln!("skipped: this user may read everything");
+        return;
+    }
+    let output = refault(&["compare", "--trace", &path]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("secret.u64: no permission to read it"));
+}

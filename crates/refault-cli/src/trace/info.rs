@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::results::{align_numbers, grouped, plain_table, with_output};
 use crate::size::pages_text;
-use crate::source::{ReadArgs, Source};
+use crate::source::{ReadArgs, Source, require_file};
 
 /// Spans of time and regions of pages; a terminal shows half as many of each.
 const RESOLUTION: Resolution = Resolution { columns: 128, rows: 40 };
@@ -52,6 +52,7 @@ enum InfoFormat {
 
 /// Runs the command.
 pub fn run(args: &InfoArgs) -> Result<(), Failure> {
+    require_file(&args.file)?;
     let source = Source::file(&args.file, args.read.options());
     let progress = Progress::part("reading");
     let statistics = TraceStatistics::of(&source, RESOLUTION, |part| progress.set(part))?;
