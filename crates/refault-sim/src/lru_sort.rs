@@ -59,7 +59,7 @@ impl Options {
         Options {
             seed,
             repeats: 25,
-            pages: 4096,
+            pages: 2048,
             wall_limit: 66.0,
             profile: Profile::Seed,
             costs: Costs::default(),
@@ -192,16 +192,17 @@ pub fn simulate(options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> 
     Ok(results.chunks(3 * repeats).map(by_variant).collect())
 }
 
-/// The experiment: runs, the sensitivity to the costs of a fault, rows.
+/// The experiment: runs, the sensitivity to the costs of a fault, rows. `progress` is told the share that is done.
 ///
 /// # Errors
 /// If the profile refuses the schemes.
-pub fn run(options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Experiment, SchemeError> {
+pub fn run(options: &Options, progress: &(dyn Fn(f64) + Sync)) -> Result<Experiment, SchemeError> {
     let sensitivity = Options { costs: Costs::primitives(), repeats: options.repeats.div_ceil(5), ..options.clone() };
     let runs = |repeats: u64| WORKLOADS.len() * 3 * repeats as usize;
     let total = runs(options.repeats) + runs(sensitivity.repeats);
-    let primitives = simulate(&sensitivity, &|done, _| progress(done, total))?;
-    let outcomes = simulate(options, &|done, _| progress(runs(sensitivity.repeats) + done, total))?;
+    let share = |done: usize| progress(done as f64 / total as f64);
+    let primitives = simulate(&sensitivity, &|done, _| share(done))?;
+    let outcomes = simulate(options, &|done, _| share(runs(sensitivity.repeats) + done))?;
     Ok(summarise(options, &outcomes, &primitives))
 }
 
