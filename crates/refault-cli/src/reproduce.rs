@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use refault_sim::Experiment;
 use refault_sim::experiment::{Row, Values};
-use refault_sim::freepool;
+use refault_sim::{freepool, lru_sort};
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -59,14 +59,29 @@ struct Entry {
     run: Run,
 }
 
-const EXPERIMENTS: &[Entry] = &[Entry {
-    name: "freepool",
-    about: "FreeBSD 2015: evicted pages lose their own free pool; fewer are reactivated, free blocks are larger",
-    run: |request, progress| {
-        let options = if request.full { freepool::Options::full() } else { freepool::Options::default() };
-        Ok(freepool::run(&freepool::Options { seed: request.seed, ..options }, progress))
+const EXPERIMENTS: &[Entry] = &[
+    Entry {
+        name: "freepool",
+        about: "FreeBSD 2015: evicted pages lose their own free pool; fewer are reactivated, free blocks are larger",
+        run: |request, progress| {
+            let options = if request.full { freepool::Options::full() } else { freepool::Options::default() };
+            Ok(freepool::run(&freepool::Options { seed: request.seed, ..options }, progress))
+        },
     },
-}];
+    Entry {
+        name: "lru-sort",
+        about: "Linux 2022: a monitor finds hot and cold memory and sorts the LRU lists before pressure comes",
+        run: |request, progress| {
+            let options = if request.full {
+                lru_sort::Options::full(request.seed)
+            } else {
+                lru_sort::Options::quick(request.seed)
+            };
+            lru_sort::run(&options, progress)
+                .map_err(|error| Failure::failed("lru-sort", error.to_string(), "report it: the schemes are built in"))
+        },
+    },
+];
 
 /// Runs the command.
 pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
