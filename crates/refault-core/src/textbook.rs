@@ -27,7 +27,7 @@ pub use opt::{NextUse, Opt, SequenceTooLong};
 pub use s3fifo::{S3Fifo, S3FifoParams, S3FifoVariant};
 pub use sieve::Sieve;
 pub use two_queue::{TwoQueue, TwoQueueParams};
-pub use wtinylfu::{WTinyLfu, WTinyLfuParams};
+pub use wtinylfu::{WTinyLfu, WTinyLfuParams, WTinyLfuVariant};
 
 use crate::counters::Counters;
 use crate::list::{Linked, List};

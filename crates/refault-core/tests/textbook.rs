@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use refault_core::PageId;
 use refault_core::textbook::{
     Arc, Clock, Fifo, Lirs, LirsParams, LirsVariant, Lru, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve,
-    TwoQueue, WTinyLfu,
+    TwoQueue, WTinyLfu, WTinyLfuParams, WTinyLfuVariant,
 };
 use std::collections::VecDeque;
 
@@ -69,7 +69,9 @@ proptest! {
 
     #[test]
     fn wtinylfu(capacity in 1..40usize, steps in steps()) {
-        equals_model(WTinyLfu::default(), models::WTinyLfu::new(capacity), capacity, &steps);
+        equals_model(WTinyLfu::default(), models::WTinyLfu::new(capacity, false), capacity, &steps);
+        let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
+        equals_model(WTinyLfu::new(paper), models::WTinyLfu::new(capacity, true), capacity, &steps);
     }
 
     #[test]
@@ -94,6 +96,8 @@ proptest! {
         survives(Lirs::default(), &steps);
         survives(Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() }), &steps);
         survives(WTinyLfu::default(), &steps);
+        let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
+        survives(WTinyLfu::new(paper), &steps);
         survives(opt_for(accesses(&steps)), &steps);
     }
 }

@@ -4,12 +4,10 @@
 //! counted more often stays, the newcomer only if it is strictly ahead. The main part is two LRU lists: a hit moves a
 //! page from probation to protected, and what overflows there falls back to probation.
 //!
-//! The default is the reference simulator's variant: pages are counted when they come in, when they leave the window
-//! and when they are hit in the main part, but not when they are hit in the window; counters are exact up to 16 bits
-//! and halved after every 32 x main counted hits; there is no doorkeeper and the window does not adapt. Until memory
-//! is full for the first time the window holds everything.
+//! Two variants ([`WTinyLfuVariant`]), which differ in what is counted and how. In neither does the window adapt.
 //!
-//! Cost: 12 bytes a page id and 29 bytes a page of memory for the sketch.
+//! Cost: 12 bytes a page id and 29 bytes a page of memory for the sketch; the paper's variant has 12.5 more for the
+//! doorkeeper, at its default sample.
 //! Source: Einziger, Friedman and Manes, *TinyLFU: A Highly Efficient Cache Admission Policy*, ACM ToS 13(4), 2017,
 //! sections 3 and 4.
 
@@ -25,30 +23,65 @@ use crate::memory::Memory;
 use crate::page::PageId;
 use crate::parameter::{Parameter, ParameterError, Parameters, parse_share};
 use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
-use sketch::Sketch;
+use sketch::{Doorkeeper, Sketch};
 
 /// False positive rate that the sketch is sized for, if as many pages were counted as the main part holds.
 const SKETCH_ERROR: f64 = 0.001;
 
-/// Sizes of the parts and age of the sketch.
+/// Which published form of the algorithm runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WTinyLfuVariant {
+    /// The reference simulator's. Pages are counted when they come in, when they leave the window and when they are hit
+    /// in the main part, but not when they are hit in the window. All their counters grow, without bound (16 bits), and
+    /// are halved after `sample` counted hits for each page of the main part. Until memory is full for the first time
+    /// the window holds everything.
+    #[default]
+    LibCacheSim,
+    /// The paper's. Each access is counted once. The first since the last halving goes to a Bloom filter, the
+    /// doorkeeper; later ones to the smallest of the page's counters, up to `sample`. After `sample` accesses for each
+    /// page of memory all counters are halved and the doorkeeper is emptied. The window never exceeds its share while
+    /// the main part has room.
+    Paper,
+}
+
+/// Variant, sizes of the parts and age of the sketch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WTinyLfuParams {
+    /// Which published form.
+    pub variant: WTinyLfuVariant,
     /// Share of memory of the window, 0 to 1; at least one page.
     pub window: f64,
     /// Sizes of probation and of the protected segment, as parts of the main part; not both 0.
     pub segments: [u16; 2],
-    /// The sketch is halved after this many counted hits for each page of the main part, at least 1.
-    pub sample: u32,
+    /// Counted accesses for each page after which all frequencies are halved, 1 to 100; `None` is the variant's own:
+    /// 32, or for the paper's 10 (the paper leaves it open; its authors' library uses 10).
+    pub sample: Option<u16>,
 }
 
 impl Default for WTinyLfuParams {
     fn default() -> WTinyLfuParams {
-        WTinyLfuParams { window: 0.01, segments: [1, 4], sample: 32 }
+        WTinyLfuParams { variant: WTinyLfuVariant::LibCacheSim, window: 0.01, segments: [1, 4], sample: None }
+    }
+}
+
+impl WTinyLfuParams {
+    fn sample(&self) -> u16 {
+        self.sample.unwrap_or(match self.variant {
+            WTinyLfuVariant::LibCacheSim => 32,
+            WTinyLfuVariant::Paper => 10,
+        })
     }
 }
 
 impl Parameters for WTinyLfuParams {
     const LIST: &'static [Parameter] = &[
+        Parameter {
+            name: "variant",
+            default: "libcachesim",
+            values: "libcachesim or paper",
+            meaning: "libcachesim: hits in the window are not counted, there is no doorkeeper; paper: each access is \
+                      counted once, the first behind a doorkeeper",
+        },
         Parameter {
             name: "window",
             default: "1%",
@@ -63,23 +96,30 @@ impl Parameters for WTinyLfuParams {
         },
         Parameter {
             name: "sample",
-            default: "32",
-            values: "a whole number from 1 to 1000000",
-            meaning: "counted hits for each page of the main part after which all frequencies are halved",
+            default: "32, or 10 with variant=paper",
+            values: "a whole number from 1 to 100",
+            meaning: "counted accesses for each page after which all frequencies are halved",
         },
     ];
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
         let invalid = || ParameterError::invalid(name, value, Self::LIST);
         match name {
+            "variant" => {
+                self.variant = match value {
+                    "libcachesim" => WTinyLfuVariant::LibCacheSim,
+                    "paper" => WTinyLfuVariant::Paper,
+                    _ => return Err(invalid()),
+                }
+            }
             "window" => self.window = parse_share(value).ok_or_else(invalid)?,
             "segments" => {
                 let parts = value.split_once(':').and_then(|(a, b)| Some([a.parse().ok()?, b.parse().ok()?]));
                 self.segments = parts.filter(|parts| *parts != [0, 0]).ok_or_else(invalid)?;
             }
             "sample" => {
-                let sample = value.parse().ok().filter(|sample| (1..=1_000_000).contains(sample));
-                self.sample = sample.ok_or_else(invalid)?;
+                let sample = value.parse().ok().filter(|sample| (1..=100).contains(sample));
+                self.sample = Some(sample.ok_or_else(invalid)?);
             }
             _ => return Err(ParameterError::unknown(name, Self::LIST)),
         }
@@ -96,6 +136,15 @@ enum Place {
     Protected,
 }
 
+/// When a page may be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Arrives,
+    HitInWindow,
+    HitInMain,
+    LeavesWindow,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct WTinyLfu {
@@ -104,14 +153,19 @@ pub struct WTinyLfu {
     window: List,
     probation: List,
     protected: List,
+    window_limit: usize,
     main_limit: usize,
     probation_limit: usize,
     protected_limit: usize,
     sketch: Sketch,
+    /// Only the paper's variant asks it.
+    doorkeeper: Doorkeeper,
     /// What the sketch hashes for each page id; without it the id.
     keys: Option<Arc<[u64]>>,
-    /// Hits counted since the sketch was halved.
+    /// Accesses counted since the sketch was halved, as far as they count towards the next halving.
     counted: u64,
+    /// Counted accesses after which it is halved.
+    sample: u64,
     counters: Counters,
 }
 
@@ -130,12 +184,15 @@ impl WTinyLfu {
             window: List::default(),
             probation: List::default(),
             protected: List::default(),
+            window_limit: 1,
             main_limit: 0,
             probation_limit: 0,
             protected_limit: 0,
             sketch: Sketch::new(1, SKETCH_ERROR),
+            doorkeeper: Doorkeeper::default(),
             keys: None,
             counted: 0,
+            sample: 0,
             counters: Counters::default(),
         }
     }
@@ -153,11 +210,57 @@ impl WTinyLfu {
     }
 
     fn estimate(&self, page: PageId) -> u16 {
-        self.sketch.estimate(self.key(page))
+        let key = self.key(page);
+        let behind_door = self.params.variant == WTinyLfuVariant::Paper && self.doorkeeper.contains(key);
+        self.sketch.estimate(key) + u16::from(behind_door)
     }
 
-    fn count(&mut self, page: PageId) {
-        self.sketch.add(self.key(page));
+    fn count(&mut self, page: PageId, event: Event) {
+        let key = self.key(page);
+        let ages = match self.params.variant {
+            WTinyLfuVariant::LibCacheSim => {
+                if event != Event::HitInWindow {
+                    self.sketch.add(key);
+                }
+                event == Event::HitInMain
+            }
+            WTinyLfuVariant::Paper => {
+                let access = event != Event::LeavesWindow;
+                if access && !self.doorkeeper.insert(key) {
+                    self.sketch.add_minimal(key, self.params.sample());
+                }
+                access
+            }
+        };
+        self.counted += u64::from(ages);
+        if ages && self.counted >= self.sample {
+            self.age();
+        }
+    }
+
+    /// Makes the sketch fit memory, or all page ids if they are fewer. If its size changes it forgets.
+    fn size_sketch(&mut self) {
+        let sketch = Sketch::new(self.main_limit.min(self.slots.len()), SKETCH_ERROR);
+        if sketch.len() != self.sketch.len() {
+            self.sketch = sketch;
+            if self.params.variant == WTinyLfuVariant::Paper {
+                let most = usize::from(self.params.sample()) * self.slots.len();
+                self.doorkeeper = Doorkeeper::new((self.sample as usize).min(most));
+            }
+            self.counted = 0;
+        }
+    }
+
+    /// The past counts half from now on.
+    fn age(&mut self) {
+        self.sketch.halve();
+        self.counted = match self.params.variant {
+            WTinyLfuVariant::LibCacheSim => 0,
+            WTinyLfuVariant::Paper => {
+                self.doorkeeper.clear();
+                self.counted / 2
+            }
+        };
     }
 
     fn main_len(&self) -> usize {
@@ -227,7 +330,7 @@ impl WTinyLfu {
             if self.main_len() < self.main_limit {
                 self.window.remove(&mut self.slots, candidate);
                 self.enter_main(candidate);
-                self.count(candidate);
+                self.count(candidate, Event::LeavesWindow);
                 continue;
             }
             let rival = self.probation.tail().or(self.protected.tail());
@@ -239,20 +342,10 @@ impl WTinyLfu {
             } else {
                 self.evict_window(memory) || self.evict_main(memory)
             };
-            self.count(candidate);
+            self.count(candidate, Event::LeavesWindow);
             return evicted;
         }
         self.evict_main(memory)
-    }
-
-    /// Counts a hit in the main part.
-    fn count_hit(&mut self, page: PageId) {
-        self.count(page);
-        self.counted += 1;
-        if self.counted >= u64::from(self.params.sample) * self.main_limit as u64 {
-            self.counted = 0;
-            self.sketch.halve();
-        }
     }
 }
 
@@ -262,20 +355,28 @@ impl Policy for WTinyLfu {
     fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, _memory: &mut M) {
         self.window.push_head(&mut self.slots, page);
         self.slots[page as usize].state = Place::Window;
-        self.count(page);
+        self.count(page, Event::Arrives);
+        let keeps_share = self.params.variant == WTinyLfuVariant::Paper;
+        while keeps_share && self.window.len() > self.window_limit && self.main_len() < self.main_limit {
+            let Some(oldest) = self.window.pop_tail(&mut self.slots) else { break };
+            self.enter_main(oldest);
+        }
     }
 
     fn accessed<M: Memory>(&mut self, page: PageId, memory: &mut M) {
         match self.slots[page as usize].state {
             Place::Nowhere => {}
-            Place::Window => self.window.move_to_head(&mut self.slots, page),
+            Place::Window => {
+                self.window.move_to_head(&mut self.slots, page);
+                self.count(page, Event::HitInWindow);
+            }
             Place::Probation => {
                 self.promote(page, memory);
-                self.count_hit(page);
+                self.count(page, Event::HitInMain);
             }
             Place::Protected => {
                 self.protected.move_to_head(&mut self.slots, page);
-                self.count_hit(page);
+                self.count(page, Event::HitInMain);
             }
         }
     }
@@ -301,20 +402,20 @@ impl Policy for WTinyLfu {
 
     fn grow(&mut self, pages: usize) {
         self.slots.resize(pages.max(self.slots.len()), Slot::default());
+        self.size_sketch();
     }
 
     /// The frequencies are forgotten if the sketch must change its size.
     fn set_capacity(&mut self, pages: usize) {
-        let window = ((pages as f64 * self.params.window) as usize).max(1);
-        self.main_limit = pages.saturating_sub(window);
+        self.window_limit = ((pages as f64 * self.params.window) as usize).max(1);
+        self.main_limit = pages.saturating_sub(self.window_limit);
         let [probation, protected] = self.params.segments.map(f64::from);
         let part = |part: f64| (part / (probation + protected) * self.main_limit as f64) as usize;
         (self.probation_limit, self.protected_limit) = (part(probation), part(protected));
-        let sketch = Sketch::new(self.main_limit, SKETCH_ERROR);
-        if sketch.len() != self.sketch.len() {
-            self.sketch = sketch;
-            self.counted = 0;
-        }
+        let paper = self.params.variant == WTinyLfuVariant::Paper;
+        let sampled = if paper { pages } else { self.main_limit };
+        self.sample = u64::from(self.params.sample()) * sampled as u64;
+        self.size_sketch();
     }
 
     fn counters(&self) -> Counters {
@@ -322,6 +423,8 @@ impl Policy for WTinyLfu {
     }
 
     fn metadata_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<Place>>() + self.sketch.metadata_bytes()
+        self.slots.capacity() * size_of::<Slot<Place>>()
+            + self.sketch.metadata_bytes()
+            + self.doorkeeper.metadata_bytes()
     }
 }

@@ -548,17 +548,21 @@ pub struct WTinyLfu {
     pub protected: VecDeque<PageId>,
     pub sketch: Vec<u32>,
     pub counted: usize,
+    pub paper: bool,
+    pub doorkeeper: Vec<bool>,
 }
 
 impl WTinyLfu {
-    pub fn new(capacity: usize) -> WTinyLfu {
+    pub fn new(capacity: usize, paper: bool) -> WTinyLfu {
         let main_limit = capacity - (capacity / 100).max(1);
         let per_entry = 1000f64.ln() / 2f64.ln().powi(2);
         let wanted = (per_entry * main_limit as f64).ceil() as usize;
         let counters = if wanted < 10 { 20 } else { wanted };
         let empty = VecDeque::new;
         let (window, probation, protected) = (empty(), empty(), empty());
-        WTinyLfu { capacity, main_limit, window, probation, protected, sketch: vec![0; counters], counted: 0 }
+        let doorkeeper = vec![false; (10 * capacity * 10).div_ceil(64) * 64];
+        let sketch = vec![0; counters];
+        WTinyLfu { capacity, main_limit, window, probation, protected, sketch, counted: 0, paper, doorkeeper }
     }
 
     /// The ten counters of a page.
@@ -568,14 +572,47 @@ impl WTinyLfu {
         (0..10).map(|i: u32| first.wrapping_add(i.wrapping_mul(step)) as usize % self.sketch.len()).collect()
     }
 
-    fn count(&mut self, page: PageId) {
+    fn door(&self, page: PageId) -> Vec<usize> {
+        let hash = |seed| xxhash_rust::xxh64::xxh64(&u64::from(page).to_le_bytes(), seed);
+        let (first, step) = (hash(0x1234_5678), hash(0x1234_4321) | 1);
+        (0..7)
+            .map(|i: u64| (first.wrapping_add(i.wrapping_mul(step)) % self.doorkeeper.len() as u64) as usize)
+            .collect()
+    }
+
+    fn was_let_in(&self, page: PageId) -> bool {
+        self.door(page).into_iter().all(|at| self.doorkeeper[at])
+    }
+
+    fn add(&mut self, page: PageId) {
         for at in self.counters(page) {
             self.sketch[at] += 1;
         }
     }
 
+    /// The paper's count of one access.
+    fn count_behind_door(&mut self, page: PageId) {
+        if self.was_let_in(page) {
+            let least = self.counters(page).into_iter().map(|at| self.sketch[at]).min().unwrap();
+            if least < 10 {
+                let mut smallest: Vec<usize> = self.counters(page);
+                smallest.retain(|at| self.sketch[*at] == least);
+                smallest.into_iter().for_each(|at| self.sketch[at] = least + 1);
+            }
+        } else {
+            self.door(page).into_iter().for_each(|at| self.doorkeeper[at] = true);
+        }
+        self.counted += 1;
+        if self.counted >= 10 * self.capacity {
+            self.counted /= 2;
+            self.sketch.iter_mut().for_each(|counter| *counter /= 2);
+            self.doorkeeper.fill(false);
+        }
+    }
+
     fn estimate(&self, page: PageId) -> u32 {
-        self.counters(page).into_iter().map(|at| self.sketch[at]).min().unwrap()
+        let least = self.counters(page).into_iter().map(|at| self.sketch[at]).min().unwrap();
+        least + u32::from(self.paper && self.was_let_in(page))
     }
 
     fn hit_in_main(&mut self, page: PageId, victims: &mut Vec<PageId>) {
@@ -594,7 +631,10 @@ impl WTinyLfu {
                 }
             }
         }
-        self.count(page);
+        if self.paper {
+            return self.count_behind_door(page);
+        }
+        self.add(page);
         self.counted += 1;
         if self.counted >= 32 * self.main_limit {
             self.counted = 0;
@@ -625,7 +665,9 @@ impl WTinyLfu {
             } else {
                 victims.push(candidate);
             }
-            self.count(candidate);
+            if !self.paper {
+                self.add(candidate);
+            }
             if !has_room {
                 return;
             }
@@ -639,6 +681,9 @@ impl Model for WTinyLfu {
         let mut victims = Vec::new();
         if remove(&mut self.window, page) {
             self.window.push_back(page);
+            if self.paper {
+                self.count_behind_door(page);
+            }
         } else if self.is_resident(page) {
             self.hit_in_main(page, &mut victims);
         } else {
@@ -646,7 +691,17 @@ impl Model for WTinyLfu {
                 self.evict(&mut victims);
             }
             self.window.push_back(page);
-            self.count(page);
+            if !self.paper {
+                self.add(page);
+                return victims;
+            }
+            self.count_behind_door(page);
+            while self.window.len() > (self.capacity / 100).max(1)
+                && self.probation.len() + self.protected.len() < self.main_limit
+            {
+                let oldest = self.window.pop_front().unwrap();
+                self.enter_main(oldest);
+            }
         }
         victims
     }

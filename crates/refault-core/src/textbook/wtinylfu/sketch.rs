@@ -2,10 +2,17 @@
 //!
 //! Each key has `hashes` counters, found by double hashing with XXH64 (public specification, xxhash.com) under two
 //! seeds; adding increments them all, the estimate is the smallest. Estimates never fall short of the truth until
-//! counters are halved. Counters have 16 bits; where one would overflow all are halved.
+//! counters are halved. Counters have 16 bits; where one is nearly full all are halved.
 
 /// Seeds of the two hashes, as in the reference simulator, so that equal keys meet equal counters.
 const SEEDS: [u64; 2] = [0x1234_5678, 0x1234_4321];
+
+/// A counter that is halved; one key may meet a counter more than once and adds at most as often as there are hashes.
+const FULL: u16 = u16::MAX - 64;
+
+/// Bits a key and hashes of a Bloom filter with 1 % false positives.
+const DOOR_BITS: usize = 10;
+const DOOR_HASHES: u64 = 7;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -35,10 +42,20 @@ impl Sketch {
         for at in self.places(key) {
             let counter = &mut self.counters[at];
             *counter += 1;
-            full |= *counter == u16::MAX;
+            full |= *counter >= FULL;
         }
         if full {
             self.halve();
+        }
+    }
+
+    /// Counts the key once in the smallest of its counters only ("minimal increment"), up to `most`.
+    pub(super) fn add_minimal(&mut self, key: u64, most: u16) {
+        let estimate = self.estimate(key);
+        if estimate < most {
+            for at in self.places(key) {
+                self.counters[at] = self.counters[at].max(estimate + 1);
+            }
         }
     }
 
@@ -63,6 +80,48 @@ impl Sketch {
     }
 }
 
+/// A Bloom filter in front of the sketch: keys counted once need no counters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Doorkeeper {
+    bits: Vec<u64>,
+}
+
+impl Doorkeeper {
+    /// Bits for `entries` keys at a false positive rate of about 1 %.
+    pub(super) fn new(entries: usize) -> Doorkeeper {
+        Doorkeeper { bits: vec![0; (entries * DOOR_BITS).div_ceil(64).max(1)] }
+    }
+
+    /// Lets a key in; false if it was in before.
+    pub(super) fn insert(&mut self, key: u64) -> bool {
+        let was_in = self.contains(key);
+        for at in self.places(key) {
+            self.bits[at / 64] |= 1 << (at % 64);
+        }
+        !was_in
+    }
+
+    /// Whether the key was let in; true for some that were not.
+    pub(super) fn contains(&self, key: u64) -> bool {
+        self.places(key).all(|at| self.bits[at / 64] >> (at % 64) & 1 == 1)
+    }
+
+    /// Shows everybody out.
+    pub(super) fn clear(&mut self) {
+        self.bits.fill(0);
+    }
+
+    pub(super) fn metadata_bytes(&self) -> usize {
+        self.bits.capacity() * size_of::<u64>()
+    }
+
+    fn places(&self, key: u64) -> impl Iterator<Item = usize> + use<> {
+        let [first, step] = SEEDS.map(|seed| xxh64(key, seed));
+        let bits = 64 * self.bits.len() as u64;
+        (0..DOOR_HASHES).map(move |i| (first.wrapping_add(i.wrapping_mul(step | 1)) % bits) as usize)
+    }
+}
+
 /// XXH64 of one 8-byte word.
 fn xxh64(word: u64, seed: u64) -> u64 {
     const P1: u64 = 0x9E37_79B1_85EB_CA87;
@@ -76,4 +135,25 @@ fn xxh64(word: u64, seed: u64) -> u64 {
     hash = (hash ^ (hash >> 33)).wrapping_mul(P2);
     hash = (hash ^ (hash >> 29)).wrapping_mul(P3);
     hash ^ (hash >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nearly_full_counter_halves_all() {
+        let mut sketch = Sketch::new(100, 0.001);
+        (0..20_000).for_each(|_| sketch.add(7));
+        (0..u32::from(FULL) + 10).for_each(|_| sketch.add(8));
+        assert!(sketch.estimate(8) < FULL);
+        assert!((9_990..=10_010).contains(&sketch.estimate(7)), "halved once: {}", sketch.estimate(7));
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_specification() {
+        // From the reference implementation of XXH64, little-endian input.
+        assert_eq!(xxh64(0, 0), xxhash_rust::xxh64::xxh64(&[0; 8], 0));
+        assert_eq!(xxh64(0x0102_0304_0506_0708, 42), xxhash_rust::xxh64::xxh64(&[8, 7, 6, 5, 4, 3, 2, 1], 42));
+    }
 }
