@@ -59,6 +59,8 @@ pub trait Visitor {
 pub struct Circumstances {
     /// The trace's future, for policies that need it.
     pub next_use: Option<Arc<NextUse>>,
+    /// The trace's page number for each page id, for policies that hash pages: without it they hash the ids.
+    pub page_numbers: Option<Arc<[u64]>>,
 }
 
 impl Circumstances {
@@ -94,6 +96,15 @@ macro_rules! policies {
     };
 }
 
+/// W-TinyLFU, hashing the trace's page numbers if they are known.
+fn wtinylfu(parameters: textbook::WTinyLfuParams, told: &Circumstances) -> textbook::WTinyLfu {
+    let policy = textbook::WTinyLfu::new(parameters);
+    match &told.page_numbers {
+        Some(numbers) => policy.with_keys(numbers.clone()),
+        None => policy,
+    }
+}
+
 policies! {
     "fifo", "textbook", "First in, first out; a hit does nothing.", "the only one",
         |_none: NoParameters = NoParameters, _told| textbook::Fifo::default();
@@ -117,8 +128,8 @@ policies! {
         "the paper's, which is the reference simulator's",
         |_none: NoParameters = NoParameters, _told| textbook::Sieve::default();
     "wtinylfu", "textbook", "A small LRU window; its victims enter the main part only if a sketch has seen them more often.",
-        "the reference simulator's: fixed window, no doorkeeper",
-        |parameters: textbook::WTinyLfuParams = textbook::WTinyLfuParams::default(), _told| textbook::WTinyLfu::new(parameters);
+        "the reference simulator's: fixed window, no doorkeeper; the paper's is wtinylfu{variant=paper}",
+        |parameters: textbook::WTinyLfuParams = textbook::WTinyLfuParams::default(), told| wtinylfu(parameters, told);
     "opt", "bound", "Belady's bound: evicts the page that is needed again last. Knows the future.",
         "exact, on demand: the missed page is always brought in, as in the reference simulator",
         |_none: NoParameters = NoParameters, told| textbook::Opt::new(told.future());
@@ -193,7 +204,7 @@ mod tests {
     #[test]
     fn every_policy_is_built_from_its_defaults() {
         let next_use = NextUse::new(vec![0, 1, 0]).expect("short");
-        let told = Circumstances { next_use: Some(Arc::new(next_use)) };
+        let told = Circumstances { next_use: Some(Arc::new(next_use)), ..Circumstances::default() };
         for spec in all_policies() {
             assert!(visit(&spec, &told, MetadataBytes) > 0, "{}", spec.label);
         }

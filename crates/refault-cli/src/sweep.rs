@@ -110,7 +110,11 @@ pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &Progress) -> Resul
         .build()
         .map_err(|error| Failure::failed("cannot start threads", error, "lower --jobs"))?;
     let layout = layout_of(source)?;
-    let told = Circumstances { next_use: future(source, sweep, &layout)? };
+    let hashes_pages = sweep.policies.iter().any(|spec| spec.entry.name == "wtinylfu");
+    let told = Circumstances {
+        next_use: future(source, sweep, &layout)?,
+        page_numbers: hashes_pages.then(|| layout.page_numbers().into()),
+    };
     let mut simulations = plan(sweep, &layout);
     progress.add(layout.accesses() * simulations.len() as u64);
     let bytes_each = (layout.ids() as u64 * BYTES_PER_PAGE).max(1);
