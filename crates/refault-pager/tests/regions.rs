@@ -284,6 +284,21 @@ fn sequences_are_followed_and_hints_obeyed() {
 }
 
 #[test]
+fn what_follows_a_region_is_not_brought_in() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(16, options());
+    let mut first = pager.region(MIB).expect("a region");
+    let second = pager.region(4 * MIB).expect("a region");
+    drop(second);
+    first.chunks_exact_mut(PAGE).for_each(|page| page[0] = 1);
+    assert_eq!(pager.report().resident_bytes, MIB as u64);
+    drop(first);
+    assert_eq!(pager.report().resident_bytes, 0);
+}
+
+#[test]
 fn a_file_region_reads_its_file_and_keeps_writes_until_sync() {
     if skipped() {
         return;
