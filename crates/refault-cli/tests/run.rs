@@ -111,7 +111,7 @@ fn obstacles_are_told_apart() {
 
 const PYTHON: &str = "
 import os, sys, subprocess, threading
-pages = [bytes([i % 251]) * 3000 + str(i).encode() for i in range(12000)]
+pages = [bytes([i % 251]) * 3000 + str(i).encode() for i in range(7000)]
 def whole(tail=b''):
     return all(p.endswith(str(i).encode() + tail) for i, p in enumerate(pages))
 assert whole()
@@ -143,7 +143,7 @@ fn python_forks_threads_and_subprocesses_keep_their_memory() {
     let script = scratch.write("script.py", PYTHON);
     for extra in [&["--store", "pool"][..], &["--store", "file=/tmp", "--encrypt-swap"], &["--policy", "clock"]] {
         let stats = scratch.path("stats");
-        let mut command = refault("24M", extra);
+        let mut command = refault("16M", extra);
         command.arg("--stats").arg(&stats).arg("--").arg("python3").arg(&script);
         assert_eq!(succeeds(&mut command), "whole\n");
         let line = last_line(&stats);
