@@ -15,7 +15,9 @@
 mod build;
 mod database;
 mod machine;
+mod policies;
 mod published;
+mod reclaimer;
 mod rows;
 mod sample;
 mod serial;
@@ -23,8 +25,10 @@ mod store;
 
 use std::sync::Mutex;
 
-use refault_core::FreebsdParams;
 use refault_core::freebsd::VmCounters;
+use refault_core::{Freebsd, FreebsdParams};
+
+pub use policies::{BuildFigures, build_under};
 
 use crate::experiment::Experiment;
 use build::BuildRun;
@@ -98,7 +102,7 @@ fn measure(options: &Options, frames: u32, progress: &(dyn Fn(f64) + Sync)) -> M
             };
             let params = FreebsdParams { cache_pool: VARIANTS[variant], ..FreebsdParams::default() };
             let seed = options.seed.wrapping_add(repeat as u64);
-            let build = build::run(frames, params, seed, &|share| report(0.8 * share));
+            let build = build::run(frames, Freebsd::new(params), seed, &|share| report(0.8 * share));
             let database = database::run(frames, params, seed, &|share| report(0.8 + 0.2 * share));
             report(1.0);
             let mut results = results.lock().expect("invariant: no thread panics with it");

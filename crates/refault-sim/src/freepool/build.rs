@@ -26,9 +26,10 @@ use refault_core::monitor::Random;
 
 use super::PUBLISHED_FRAMES;
 use super::machine::{Burst, Machine, Mapping, Nanos};
+use super::reclaimer::Reclaimer;
 use super::sample::{Sample, Sampler};
 use super::store::Disk;
-use refault_core::freebsd::{FreebsdParams, VmCounters};
+use refault_core::freebsd::VmCounters;
 
 /// `make -j`.
 const SLOTS: usize = 7;
@@ -76,6 +77,11 @@ pub(super) struct Iteration {
     pub counters: VmCounters,
     pub disk_reads: u64,
     pub disk_writes: u64,
+    pub pages_read: u64,
+    /// Pages that reclaim looked at.
+    pub examined: u64,
+    /// Time that tasks waited for the disk or for memory, added up.
+    pub waited: Nanos,
 }
 
 /// What a run of all iterations came to.
@@ -118,8 +124,8 @@ struct Job {
     compute: Nanos,
 }
 
-struct Build {
-    machine: Machine,
+struct Build<R> {
+    machine: Machine<R>,
     random: Random,
     directories: Vec<Directory>,
     headers: Vec<usize>,
@@ -136,8 +142,8 @@ struct Build {
 }
 
 /// Runs the build in a loop on a machine of `frames` frames.
-pub(super) fn run(frames: u32, params: FreebsdParams, seed: u64, progress: &(dyn Fn(f64) + Sync)) -> BuildRun {
-    let mut build = Build::new(frames, params, seed);
+pub(super) fn run<R: Reclaimer>(frames: u32, policy: R, seed: u64, progress: &(dyn Fn(f64) + Sync)) -> BuildRun {
+    let mut build = Build::new(frames, policy, seed);
     let mut sampler = Sampler::new((USER_SECONDS * 1e9 / PROCESSORS as f64 / 40.0) as Nanos);
     let mut iterations = Vec::new();
     let mut now = 0;
@@ -152,6 +158,9 @@ pub(super) fn run(frames: u32, params: FreebsdParams, seed: u64, progress: &(dyn
             counters: after.counters.since(&before.counters),
             disk_reads: after.disk.reads - before.disk.reads,
             disk_writes: after.disk.writes - before.disk.writes,
+            pages_read: after.disk.pages_read - before.disk.pages_read,
+            examined: after.examined - before.examined,
+            waited: end.waited,
         });
         now = end.at;
         progress((number + 1) as f64 / ITERATIONS as f64);
@@ -163,18 +172,19 @@ struct Snapshot {
     counters: VmCounters,
     disk: Disk,
     daemon_time: Nanos,
+    examined: u64,
 }
 
-impl Build {
-    fn new(frames: u32, params: FreebsdParams, seed: u64) -> Build {
-        let mut machine = Machine::new(frames, params);
+impl<R: Reclaimer> Build<R> {
+    fn new(frames: u32, policy: R, seed: u64) -> Build<R> {
+        let mut machine = Machine::new(frames, policy);
         // The tree is the same for every seed of the iterations' order.
         let mut random = Random::new(0x5eed);
         let pages = |share: f64| ((f64::from(frames) * share) as u32).max(1);
         let jobs = ((12_000.0 * (f64::from(frames) / PUBLISHED_FRAMES).sqrt()) as usize / DIRECTORY).max(4) * DIRECTORY;
         let mean_source = f64::from(frames) * share::SOURCES / jobs as f64;
         let mean_object = f64::from(frames) * share::OBJECTS / 1.5 / jobs as f64;
-        let file = |machine: &mut Machine, random: &mut Random, mean: f64| {
+        let file = |machine: &mut Machine<R>, random: &mut Random, mean: f64| {
             machine.add_object((exponential(random, mean).ceil() as u32).max(1), false)
         };
         let directories = (0..jobs / DIRECTORY)
@@ -230,6 +240,7 @@ impl Build {
             counters: self.machine.counters(),
             disk: self.machine.store.disk,
             daemon_time: self.machine.daemon_time,
+            examined: self.machine.policy.examined(),
         }
     }
 
@@ -267,6 +278,7 @@ impl Build {
                 processors -= 1;
                 total.user += burst.user;
                 total.system += burst.system;
+                total.waited += burst.waited;
                 at_time(&mut events, now + burst.user + burst.system, None);
                 at_time(&mut events, burst.at, Some(slot));
             }

@@ -4,7 +4,7 @@
 //! two pages, through the database's buffers (a clock sweep over usage counts up to five). A block that is not there is
 //! read from the file by `read()`. The inner pages of the index always are. The index is a seventh of the database.
 
-use refault_core::freebsd::{FreebsdParams, VmCounters};
+use refault_core::freebsd::{Freebsd, FreebsdParams, VmCounters};
 use refault_core::monitor::Random;
 
 use super::PUBLISHED_FRAMES;
@@ -29,7 +29,7 @@ const COMPUTE: f64 = 60_000.0;
 
 /// Runs the workload; what it counted after memory had filled.
 pub(super) fn run(frames: u32, params: FreebsdParams, seed: u64, progress: &(dyn Fn(f64) + Sync)) -> VmCounters {
-    let mut machine = Machine::new(frames, params);
+    let mut machine = Machine::new(frames, Freebsd::new(params));
     let mut random = Random::new(seed);
     let pages = |share: f64| (f64::from(frames) * share) as u32 / BLOCK * BLOCK;
     let file = machine.add_object(pages(DATABASE), false);

@@ -1,6 +1,7 @@
 //! The machine of the free-pool experiments: frames, objects, faults, a buffer cache, one disk and the page daemon.
 //!
-//! The page queues are `refault_core::freebsd`, the frames `refault_core::frames`; here is what surrounds them
+//! The page queues are `refault_core::freebsd` (or another policy, see [`super::reclaimer`]), the frames
+//! `refault_core::frames`; here is what surrounds them
 //! (spec: freebsd §1, §3.4, §6): who faults, what a fault reads with it, when a request is refused, and when the daemon
 //! wakes. Time is simulated. A [`Burst`] is a stretch of one task's execution; what it computes and what it waits for
 //! move its clock. The daemon runs at once when it is woken from its rest and has its own CPU.
@@ -19,12 +20,12 @@ use std::collections::VecDeque;
 
 use refault_core::PageId;
 use refault_core::PageType;
-use refault_core::Policy;
 use refault_core::frames::{Frame, FreePool};
-use refault_core::freebsd::{Behind, DaemonLoop, DaemonStep, Freebsd, FreebsdParams, MapEntry, VmCounters};
+use refault_core::freebsd::{Behind, DaemonLoop, DaemonStep, MapEntry, VmCounters};
 use refault_core::policy::Admission;
 
 use super::PUBLISHED_FRAMES;
+use super::reclaimer::Reclaimer;
 use super::store::{Disk, Store};
 
 /// Nanoseconds of simulated time.
@@ -60,6 +61,8 @@ pub(super) struct Burst {
     pub user: Nanos,
     /// Time on a processor in the kernel.
     pub system: Nanos,
+    /// Time it waited for the disk or for memory.
+    pub waited: Nanos,
 }
 
 impl Burst {
@@ -78,6 +81,7 @@ impl Burst {
     }
 
     fn wait_until(&mut self, time: Nanos) {
+        self.waited += time.saturating_sub(self.at);
         self.at = self.at.max(time);
     }
 }
@@ -97,8 +101,8 @@ impl Mapping {
 }
 
 /// See the module.
-pub(super) struct Machine {
-    pub policy: Freebsd,
+pub(super) struct Machine<R> {
+    pub policy: R,
     pub store: Store,
     daemon: DaemonLoop,
     daemon_rests: bool,
@@ -114,16 +118,16 @@ pub(super) struct Machine {
     stands_for: f64,
 }
 
-impl Machine {
+impl<R: Reclaimer> Machine<R> {
     /// A machine with free memory only.
-    pub fn new(frames: u32, params: FreebsdParams) -> Machine {
+    pub fn new(frames: u32, mut policy: R) -> Machine<R> {
         let stands_for = PUBLISHED_FRAMES / f64::from(frames);
-        let mut policy = Freebsd::new(params);
         policy.set_capacity(frames as usize);
+        let version = policy.version();
         Machine {
-            store: Store::new(frames, &policy, Disk::rotating(stands_for)),
+            store: Store::new(frames, policy.keeps_evicted(), Disk::rotating(stands_for)),
             policy,
-            daemon: DaemonLoop::new(params.version),
+            daemon: DaemonLoop::new(version),
             daemon_rests: true,
             daemon_next: 1_000_000_000,
             daemon_last: 0,
@@ -145,7 +149,7 @@ impl Machine {
     /// All counters of the specification.
     pub fn counters(&self) -> VmCounters {
         let mut counters = self.store.vm;
-        counters.add(self.policy.vm_counters());
+        counters.add(&self.policy.vm_counters());
         let cached = self.store.frames.counters();
         counters.pages_cached += cached.cached;
         counters.pages_reactivated += cached.reactivated;
@@ -205,7 +209,7 @@ impl Machine {
             // A fast fault: mapped, and nothing else.
             return;
         }
-        self.wait_while(burst, Freebsd::severe);
+        self.wait_while(burst, R::severe);
         if self.store.frames.is_cached(page) {
             self.wait_while(burst, |policy| policy.available() <= policy.targets().free_reserved);
             self.store.frames.reactivate(page);
@@ -231,7 +235,7 @@ impl Machine {
             self.store.vm.swap_pages_in += pages;
             pages
         } else {
-            let cluster = mapping.entry.plan(u64::from(index), self.policy.params().version);
+            let cluster = mapping.entry.plan(u64::from(index), self.policy.version());
             self.leave_behind(mapping.object, index, &cluster.then);
             let (behind, ahead) = (cluster.behind as u32, cluster.ahead as u32);
             let (pages, ahead) = self.read_around(mapping.object, index, behind, ahead, false, burst);
@@ -255,7 +259,7 @@ impl Machine {
         burst: &mut Burst,
     ) -> (u64, u64) {
         let object = *self.store.object(object);
-        let mut read = |machine: &mut Machine, at: u32| {
+        let mut read = |machine: &mut Machine<R>, at: u32| {
             let page = object.first + at;
             let wanted = !machine.store.is_resident(page)
                 && !machine.store.frames.is_cached(page)
@@ -418,7 +422,7 @@ impl Machine {
             in_fault,
             overwrites: false,
             keeps_slot: false,
-            shadow: None,
+            shadow: self.store.take_shadow(page),
         };
         self.policy.admit(page, &admission, &mut self.store);
         self.store.insert(page);
@@ -426,7 +430,7 @@ impl Machine {
     }
 
     /// Waits for passes of the daemon while the condition holds.
-    fn wait_while(&mut self, burst: &mut Burst, mut blocked: impl FnMut(&Freebsd) -> bool) {
+    fn wait_while(&mut self, burst: &mut Burst, mut blocked: impl FnMut(&R) -> bool) {
         for _ in 0..MOST_WAITS {
             if !blocked(&self.policy) {
                 return;
@@ -461,11 +465,11 @@ impl Machine {
             let pass = self.daemon.begin_scan();
             let elapsed = now.saturating_sub(self.daemon_last);
             self.daemon_last = now.max(self.daemon_last);
-            let examined = self.policy.vm_counters().page_daemon_pages;
+            let examined = self.policy.examined();
             if self.policy.scan(pass, elapsed, &mut self.store) > 0 {
                 self.daemon.page_freed(self.policy.below_min());
             }
-            let examined = self.policy.vm_counters().page_daemon_pages - examined;
+            let examined = self.policy.examined() - examined;
             self.daemon_time += (examined as f64 * EXAMINE * self.stands_for) as Nanos;
             let (rests, sleep) = match self.daemon.after_scan(self.policy.below_min(), self.policy.paging_needed()) {
                 DaemonStep::Scan => continue,

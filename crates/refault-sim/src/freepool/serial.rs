@@ -1,6 +1,6 @@
 //! A mapped file that fits into memory (six gigabytes of eight), read from start to end again and again.
 
-use refault_core::freebsd::FreebsdParams;
+use refault_core::freebsd::{Freebsd, FreebsdParams};
 
 use super::machine::{Burst, Machine};
 
@@ -11,7 +11,7 @@ const ITERATIONS: usize = 6;
 
 /// Disk reads of each reading after the first, on average.
 pub(super) fn run(frames: u32, params: FreebsdParams) -> f64 {
-    let mut machine = Machine::new(frames, params);
+    let mut machine = Machine::new(frames, Freebsd::new(params));
     let pages = (f64::from(frames) * FILE) as u32;
     let file = machine.add_object(pages, false);
     let mut burst = Burst::default();

@@ -1,12 +1,14 @@
 //! What is below the page queues: pages with their mappings and contents, frames, swap and the disk.
 
 use refault_core::frames::{CachedFrames, FreePools};
-use refault_core::freebsd::{Freebsd, VmCounters};
-use refault_core::memory::{Eviction, Memory, References};
-use refault_core::{PageId, Policy, Shadow};
+use refault_core::freebsd::VmCounters;
+use refault_core::memory::{Eviction, Memory, References, Walk};
+use refault_core::{LruvecId, PageId, Shadow};
 
 use super::machine::{LARGEST_REQUEST, Nanos};
 
+/// Pages of a second-level page-table entry.
+const REGION: u32 = 512;
 /// Pages of a swap write at most.
 const SWAP_CLUSTER: u32 = 16;
 
@@ -38,6 +40,8 @@ pub(super) struct Disk {
     busy_until: Nanos,
     /// Read requests.
     pub reads: u64,
+    /// Pages of those.
+    pub pages_read: u64,
     /// Write requests.
     pub writes: u64,
     /// Page after the last one written back: pages in a row share a request.
@@ -54,6 +58,7 @@ impl Disk {
             page: (31_500.0 * stands_for) as Nanos,
             busy_until: 0,
             reads: 0,
+            pages_read: 0,
             writes: 0,
             write_next: 0,
             write_run: 0,
@@ -63,6 +68,7 @@ impl Disk {
     /// Reads pages in a row; returns when they are there.
     pub fn read(&mut self, now: Nanos, pages: u64) -> Nanos {
         self.reads += 1;
+        self.pages_read += pages;
         self.serve(now, pages, true)
     }
 
@@ -87,6 +93,9 @@ pub(super) struct Store {
     /// Accessed bits of those mappings.
     pub young: Vec<u8>,
     object_of: Vec<u32>,
+    shadows: Vec<u64>,
+    /// A complete walk has visited all address spaces.
+    walked: bool,
     objects: Vec<Object>,
     pub frames: CachedFrames,
     caches: bool,
@@ -98,13 +107,14 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub fn new(frames: u32, policy: &Freebsd, disk: Disk) -> Store {
-        let pools = policy.keeps_evicted();
+    pub fn new(frames: u32, pools: Option<FreePools>, disk: Disk) -> Store {
         Store {
             flags: Vec::new(),
             mapped: Vec::new(),
             young: Vec::new(),
             object_of: Vec::new(),
+            shadows: Vec::new(),
+            walked: false,
             objects: Vec::new(),
             frames: CachedFrames::new(frames, pools.unwrap_or(FreePools::TWO)),
             caches: pools.is_some(),
@@ -123,6 +133,7 @@ impl Store {
         self.mapped.resize(end, 0);
         self.young.resize(end, 0);
         self.object_of.resize(end, number as u32);
+        self.shadows.resize(end, 0);
         self.frames.grow(end);
         number
     }
@@ -178,6 +189,13 @@ impl Store {
         self.flags[page as usize] &= bits::ANON;
         self.mapped[page as usize] = 0;
         self.young[page as usize] = 0;
+        self.shadows[page as usize] = 0;
+    }
+
+    /// What a policy left in the page's place when it was evicted.
+    pub fn take_shadow(&mut self, page: PageId) -> Option<Shadow> {
+        let word = std::mem::take(&mut self.shadows[page as usize]);
+        (word != 0).then_some(Shadow(word))
     }
 
     /// Writes a dirty page of a file that leaves the buffer cache; pages in a row share a request.
@@ -247,10 +265,55 @@ impl Memory for Store {
         Some(end - start)
     }
 
-    /// A clean page goes: cached if its contents can be had again, else freed (spec: freebsd §3.3).
-    fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
-        debug_assert!(self.is_resident(page) && !self.has(page, bits::DIRTY));
-        self.flags[page as usize] &= !bits::RESIDENT;
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        u64::from(u32::MAX)
+    }
+
+    /// All mappings, 2 MiB at a time; there is no accessed bit above the page.
+    fn walk<V: Walk>(&mut self, _lruvec: LruvecId, visitor: &mut V) -> bool {
+        let forced = !std::mem::replace(&mut self.walked, true);
+        for number in 0..self.objects.len() {
+            let object = self.objects[number];
+            if object.users == 0 {
+                continue;
+            }
+            let end = object.first + object.pages;
+            for start in (object.first..end).step_by(REGION as usize) {
+                if !visitor.enters(u64::from(start), None, forced) {
+                    continue;
+                }
+                let stop = (start + REGION).min(end);
+                let mut young = 0;
+                for page in start..stop {
+                    if self.young[page as usize] != 0 && visitor.eligible(page) {
+                        self.young[page as usize] = 0;
+                        young += 1;
+                        visitor.young(page);
+                    }
+                }
+                visitor.leaves(u64::from(start), stop - start, young);
+            }
+        }
+        true
+    }
+
+    /// A page goes: cached if its contents can be had again, else freed (spec: freebsd §3.3). FreeBSD's daemon has
+    /// written it before; for other policies it is written here.
+    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
+        debug_assert!(self.is_resident(page));
+        if self.has(page, bits::DIRTY) {
+            if self.is_anon(page) {
+                self.launder(page);
+            } else {
+                self.write_back(page);
+            }
+        }
+        self.shadows[page as usize] = shadow.0;
+        self.flags[page as usize] &= !(bits::RESIDENT | bits::BUFFERED);
         self.mapped[page as usize] = 0;
         self.young[page as usize] = 0;
         if self.caches && (!self.is_anon(page) || self.is_on_swap(page)) {
