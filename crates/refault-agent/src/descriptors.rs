@@ -13,17 +13,16 @@ static PROTECTED: [AtomicI32; MOST] = [const { AtomicI32::new(-1) }; MOST];
 /// The open descriptors, as a set.
 pub(crate) fn open_now() -> Vec<c_int> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    let mut open: Vec<c_int> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    // The descriptor of the directory itself was among them and is closed by now.
+    // SAFETY: asks for flags only.
+    open.retain(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } != -1);
+    open
 }
 
 /// Protects what was opened since.
 pub(crate) fn protect_new(before: &[c_int]) {
     let new = open_now().into_iter().filter(|fd| !before.contains(fd));
-    // The directory that listed them is among both and closed by now.
-    let new = new.filter(|fd| {
-        // SAFETY: asks for flags only.
-        unsafe { libc::fcntl(*fd, libc::F_GETFD) != -1 }
-    });
     for (slot, fd) in PROTECTED.iter().zip(new) {
         slot.store(fd, Ordering::Relaxed);
     }

@@ -120,7 +120,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, len: size_t) -> c_int {
         // SAFETY: passed on as it came.
         return unsafe { libc::syscall(libc::SYS_munmap, address, len) } as c_int;
     };
-    if address as usize % PAGE != 0 || len == 0 {
+    if !(address as usize).is_multiple_of(PAGE) || len == 0 {
         failed(libc::EINVAL);
         return -1;
     }
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn mremap(
         return kernel(unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) });
     };
     let start = old as usize;
-    if start % PAGE != 0 || old_len == 0 || new_len == 0 || flags & !libc::MREMAP_MAYMOVE != 0 {
+    if !start.is_multiple_of(PAGE) || old_len == 0 || new_len == 0 || flags & !libc::MREMAP_MAYMOVE != 0 {
         return failed(libc::EINVAL);
     }
     let (old_len, new_len) = (old_len.next_multiple_of(PAGE), new_len.next_multiple_of(PAGE));
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, len: size_t, advice: c_in
         return unsafe { libc::syscall(libc::SYS_madvise, address, len, advice) } as c_int;
     };
     let start = address as usize;
-    if start % PAGE != 0 {
+    if !start.is_multiple_of(PAGE) {
         failed(libc::EINVAL);
         return -1;
     }

@@ -12,11 +12,13 @@ mod failure;
 mod mrc;
 mod parameters;
 mod policies;
+mod program;
 mod progress;
 mod registry;
 mod report;
 mod reproduce;
 mod results;
+mod run;
 mod share;
 mod size;
 mod source;
@@ -50,6 +52,7 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Run(run::RunArgs),
     Compare(compare::CompareArgs),
     Mrc(mrc::MrcArgs),
     Trace(trace::TraceArgs),
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let result = match &cli.command {
+        Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Mrc(args) => mrc::run(args),
         Command::Trace(args) => trace::run(args),

@@ -140,7 +140,7 @@ impl Inner {
                 }
             };
             let target_seen = self.word(target).load();
-            debug_assert_eq!(target_seen.state(), State::Fresh);
+            assert_eq!(target_seen.state(), State::Fresh, "a run that nobody has is fresh");
             match seen.state() {
                 State::Stored if self.word(target).begin(target_seen, State::Moving) => {
                     let _ = self.word(target).finish(State::Stored, seen.slot(), false);

@@ -24,6 +24,8 @@ pub(crate) struct Arena {
     pages: u32,
     /// Free runs: first page → length.
     free: Mutex<BTreeMap<u32, u32>>,
+    /// Runs that are about to become free: nothing may be brought in ahead of a touch there.
+    leaving: Mutex<Vec<(u32, u32)>>,
     /// Pages from here on were never handed out.
     high: AtomicU32,
 }
@@ -41,6 +43,7 @@ impl Arena {
             alias,
             pages,
             free: Mutex::new(BTreeMap::from([(0, pages)])),
+            leaving: Mutex::new(Vec::with_capacity(64)),
             high: AtomicU32::new(0),
         };
         arena.set_advice()?;
@@ -150,9 +153,34 @@ impl Arena {
         self.high.fetch_max(first + pages, Ordering::AcqRel);
     }
 
+    /// Calls `work` with the end of the taken pages that start at `first`, while none of them can begin to leave.
+    pub(crate) fn with_taken<T>(&self, first: PageId, work: impl FnOnce(PageId) -> T) -> T {
+        let free = self.free.lock().expect("invariant: nothing panics under this lock");
+        let leaving = self.leaving.lock().expect("invariant: nothing panics under this lock");
+        let mut end = free.range(first..).next().map_or(self.pages, |(start, _)| *start);
+        for (start, pages) in leaving.iter() {
+            if *start >= first {
+                end = end.min(*start);
+            } else if start + pages > first {
+                end = first;
+            }
+        }
+        work(end)
+    }
+
+    /// Says that a run is about to be discarded and given back.
+    pub(crate) fn begin_leaving(&self, first: PageId, pages: u32) {
+        let _free = self.free.lock().expect("invariant: nothing panics under this lock");
+        self.leaving.lock().expect("invariant: nothing panics under this lock").push((first, pages));
+    }
+
     /// Gives a run back. Its pages must be fresh.
     pub(crate) fn give_back(&self, first: PageId, pages: u32) {
         let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
+        let mut leaving = self.leaving.lock().expect("invariant: nothing panics under this lock");
+        if let Some(index) = leaving.iter().position(|run| *run == (first, pages)) {
+            leaving.swap_remove(index);
+        }
         let (mut first, mut pages) = (first, pages);
         if let Some((&before, &len)) = free.range(..first).next_back()
             && before + len == first

@@ -190,6 +190,21 @@ impl Inner {
     /// Brings in up to `count` pages from `first` on, while they are alike and the budget has room. Returns how many.
     pub(crate) fn fill_following(&self, first: PageId, count: u32, worker: &mut Worker) -> u32 {
         let end = (first + count.min(BATCH as u32)).min(self.arena.high());
+        // Fresh pages are taken only where somebody owns the addresses; stored ones cannot be anywhere else.
+        let (owned, fresh) = self.arena.with_taken(first, |taken| self.own_following(first, end.min(taken)));
+        if owned == 0 {
+            return 0;
+        }
+        self.counts.prefetched.fetch_add(u64::from(owned), Ordering::Relaxed);
+        let filled = if fresh { self.fill_zero_run(first, owned) } else { self.fill_stored_run(first, owned, worker) };
+        if self.budget.tightest().1 < self.reserve() {
+            crate::threads::wake_evictor(self);
+        }
+        filled
+    }
+
+    /// Takes pages that are alike into the state Filling, charged, as far as there is room. How many, and whether fresh.
+    fn own_following(&self, first: PageId, end: PageId) -> (u32, bool) {
         let spare = self.budget.tightest().1 - 1;
         let mut owned = 0;
         let mut fresh = false;
@@ -201,10 +216,7 @@ impl Inner {
                 State::Stored => true,
                 _ => false,
             };
-            if !wanted || (owned > 0 && fresh != (seen.state() == State::Fresh)) {
-                break;
-            }
-            if !word.begin(seen, State::Filling) {
+            if !wanted || (owned > 0 && fresh != (seen.state() == State::Fresh)) || !word.begin(seen, State::Filling) {
                 break;
             }
             if self.budget.try_charge(1).is_err() {
@@ -217,15 +229,7 @@ impl Inner {
             fresh = seen.state() == State::Fresh;
             owned += 1;
         }
-        if owned == 0 {
-            return 0;
-        }
-        self.counts.prefetched.fetch_add(u64::from(owned), Ordering::Relaxed);
-        let filled = if fresh { self.fill_zero_run(first, owned) } else { self.fill_stored_run(first, owned, worker) };
-        if self.budget.tightest().1 < self.reserve() {
-            crate::threads::wake_evictor(self);
-        }
-        filled
+        (owned, fresh)
     }
 
     fn fill_zero_run(&self, first: PageId, count: u32) -> u32 {

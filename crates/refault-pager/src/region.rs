@@ -186,6 +186,7 @@ impl Inner {
 
     /// Discards a run of pages and gives its addresses back.
     pub(crate) fn free(&self, first: PageId, pages: u32) {
+        self.arena.begin_leaving(first, pages);
         self.ranges.forget(first, pages);
         self.unpin(first, pages);
         self.discard(first, pages);

@@ -255,32 +255,23 @@ impl Uffd {
     /// `source` must be readable for `len` bytes.
     pub unsafe fn copy(&self, address: usize, source: *const u8, len: usize, protect: bool) -> io::Result<()> {
         let mode = if protect { COPY_MODE_WP } else { 0 };
-        let mut done = 0;
-        while done < len {
-            let mut arguments = Copy {
-                dst: (address + done) as u64,
-                src: source as u64 + done as u64,
-                len: (len - done) as u64,
-                mode,
-                copy: 0,
-            };
+        in_steps(len, |done, step| {
+            let (dst, src) = ((address + done) as u64, source as u64 + done as u64);
+            let mut arguments = Copy { dst, src, len: step as u64, mode, copy: 0 };
             // SAFETY: the structure is the one this ioctl takes; the source is readable (promised by the caller).
             let outcome = unsafe { ioctl(&self.fd, UFFDIO_COPY, &mut arguments) };
-            done += advance(outcome, arguments.copy)?;
-        }
-        Ok(())
+            advance(outcome, arguments.copy)
+        })
     }
 
     /// Maps zeroed pages and wakes whoever waits for them.
     pub fn zero(&self, address: usize, len: usize) -> io::Result<()> {
-        let mut done = 0;
-        while done < len {
-            let mut arguments = ZeroPage { range: range(address + done, len - done), mode: 0, zeropage: 0 };
+        in_steps(len, |done, step| {
+            let mut arguments = ZeroPage { range: range(address + done, step), mode: 0, zeropage: 0 };
             // SAFETY: the structure is the one this ioctl takes.
             let outcome = unsafe { ioctl(&self.fd, UFFDIO_ZEROPAGE, &mut arguments) };
-            done += advance(outcome, arguments.zeropage)?;
-        }
-        Ok(())
+            advance(outcome, arguments.zeropage)
+        })
     }
 
     /// Makes writes to a range wait.
@@ -325,6 +316,23 @@ impl Uffd {
 
 fn range(start: usize, len: usize) -> Range {
     Range { start: start as u64, len: len as u64 }
+}
+
+/// Does `len` bytes in calls that may stop in the middle. The kernel refuses a range that crosses two of its areas, and programs
+/// split areas by `mprotect`, `mbind` and the like: then it is done page by page.
+fn in_steps(len: usize, mut step: impl FnMut(usize, usize) -> io::Result<usize>) -> io::Result<()> {
+    let mut most = len;
+    let mut done = 0;
+    while done < len {
+        match step(done, most.min(len - done)) {
+            Ok(more) => done += more,
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) && most > refault_store::PAGE_SIZE => {
+                most = refault_store::PAGE_SIZE;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Bytes done by a call that may stop in the middle. EAGAIN without progress is tried again.

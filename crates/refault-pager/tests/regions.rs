@@ -284,6 +284,38 @@ fn sequences_are_followed_and_hints_obeyed() {
 }
 
 #[test]
+fn areas_that_a_program_splits_are_served_all_the_same() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(2, options());
+    let mut region = pager.region(8 * MIB).expect("a region");
+    for page in (3..2048).step_by(7) {
+        let address = region[page * PAGE..].as_mut_ptr();
+        // SAFETY: a page of the region; the rights stay what they need to be, only the kernel's area is split.
+        unsafe { libc::mprotect(address.cast(), PAGE, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) };
+    }
+    region.chunks_exact_mut(PAGE).enumerate().for_each(|(number, page)| write_page(page, number, 1));
+    region.chunks_exact(PAGE).enumerate().for_each(|(number, page)| check_page(page, number, 1));
+    assert_eq!(pager.report().lost, 0);
+}
+
+#[test]
+fn what_follows_a_region_is_not_brought_in() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(16, options());
+    let mut first = pager.region(MIB).expect("a region");
+    let second = pager.region(4 * MIB).expect("a region");
+    drop(second);
+    first.chunks_exact_mut(PAGE).for_each(|page| page[0] = 1);
+    assert_eq!(pager.report().resident_bytes, MIB as u64);
+    drop(first);
+    assert_eq!(pager.report().resident_bytes, 0);
+}
+
+#[test]
 fn a_file_region_reads_its_file_and_keeps_writes_until_sync() {
     if skipped() {
         return;

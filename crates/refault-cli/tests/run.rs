@@ -1,0 +1,413 @@
+//! `refault run` with real programs: results as without it, budgets kept, obstacles named.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// True, with one line that says why, where live tests cannot run.
+fn skipped(programs: &[&str]) -> bool {
+    if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
+        println!("skipped: no userfaultfd here: {error}");
+        return true;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let missing = programs.iter().find(|name| !std::env::split_paths(&path).any(|dir| dir.join(name).is_file()));
+    if let Some(name) = missing {
+        println!("skipped: {name} is not installed");
+    }
+    missing.is_some()
+}
+
+fn refault(memory: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+    command.args(["run", "--memory", memory]).args(arguments);
+    command
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("refault starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn succeeds(command: &mut Command) -> String {
+    let output = output(command);
+    assert!(output.status.success(), "{:?}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("refault-run-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a directory");
+        Scratch(path)
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+    fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        std::fs::write(self.path(name), contents).expect("writes");
+        self.path(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn last_line(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).expect("statistics");
+    serde_json::from_str(text.lines().last().expect("a line")).expect("JSON")
+}
+
+#[test]
+fn exit_status_signals_and_output_are_the_programs_own() {
+    if skipped(&["sh"]) {
+        return;
+    }
+    let run = |script: &str| output(&mut refault("64M", &["--", "sh", "-c", script]));
+    let done = run("echo out; echo err >&2; exit 7");
+    assert_eq!((done.status.code(), text(&done.stdout), text(&done.stderr)), (Some(7), "out\n".into(), "err\n".into()));
+    assert_eq!(run("kill -TERM $$").status.signal(), Some(libc_sigterm()));
+}
+
+const fn libc_sigterm() -> i32 {
+    15
+}
+
+#[test]
+fn obstacles_are_told_apart() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let scratch = Scratch::new("obstacles");
+    let source = scratch.write("static.c", "int main(void){return 0;}");
+    let program = scratch.path("static");
+    let gcc = Command::new("gcc").arg("-static").arg("-o").arg(&program).arg(&source).output().expect("gcc starts");
+    if gcc.status.success() {
+        let refused = output(&mut refault("64M", &["--", program.to_str().expect("text")]));
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(text(&refused.stderr).contains("statically linked"), "{}", text(&refused.stderr));
+    } else {
+        println!("skipped: gcc cannot link statically here");
+    }
+    let refused = output(&mut refault("64M", &["--", "no-such-program"]));
+    assert_eq!(refused.status.code(), Some(2));
+    let refused = output(&mut refault("64M", &["--", source.to_str().expect("text")]));
+    assert!(text(&refused.stderr).contains("neither a script nor a program"), "{}", text(&refused.stderr));
+    let refused = output(&mut refault("64M", &["--policy", "lru", "--", "true"]));
+    assert_eq!(refused.status.code(), Some(2));
+    let refused = output(&mut refault("64M", &["--store", "attic", "--", "true"]));
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+const PYTHON: &str = "
+import os, sys, subprocess, threading
+pages = [bytes([i % 251]) * 3000 + str(i).encode() for i in range(7000)]
+def whole(tail=b''):
+    return all(p.endswith(str(i).encode() + tail) for i, p in enumerate(pages))
+assert whole()
+assert subprocess.check_output(['echo', 'hi']) == b'hi\\n'
+pid = os.fork()
+if pid == 0:
+    ok = whole()
+    pages = [p + b'!' for p in pages]
+    os._exit(0 if ok and whole(b'!') else 1)
+pages = [p + b'?' for p in pages]
+assert os.waitpid(pid, 0)[1] == 0, 'child'
+assert whole(b'?'), 'parent'
+bad = []
+def work(n):
+    mine = [str(n * k).encode() * 300 for k in range(4000)]
+    bad.extend(k for k, m in enumerate(mine) if m != str(n * k).encode() * 300)
+threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert not bad
+print('whole')
+";
+
+#[test]
+fn python_forks_threads_and_subprocesses_keep_their_memory() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new("python");
+    let script = scratch.write("script.py", PYTHON);
+    for extra in [&["--store", "pool"][..], &["--store", "file=/tmp", "--encrypt-swap"], &["--policy", "clock"]] {
+        let stats = scratch.path("stats");
+        let mut command = refault("16M", extra);
+        command.arg("--stats").arg(&stats).arg("--").arg("python3").arg(&script);
+        assert_eq!(succeeds(&mut command), "whole\n");
+        let line = last_line(&stats);
+        assert!(line["pswpout"].as_u64() > Some(1000) && line["lost"] == 0, "{line}");
+        assert!(line["resident_bytes"].as_u64() <= line["budget_bytes"].as_u64(), "{line}");
+    }
+}
+
+#[test]
+fn numpy_arrays_larger_than_the_budget() {
+    let has_numpy = |python: &&str| {
+        let found = Command::new(python).args(["-c", "import numpy"]).output();
+        found.is_ok_and(|output| output.status.success())
+    };
+    let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(|python| has_numpy(python)) else {
+        println!("skipped: no python3 with numpy");
+        return;
+    };
+    if skipped(&[]) {
+        return;
+    }
+    let script = "import numpy as np; a = np.arange(8_000_000); b = a[::-1].copy(); a += b; print(a.min(), a.max())";
+    assert_eq!(succeeds(&mut refault("64M", &["--", python, "-c", script])), "7999999 7999999\n");
+}
+
+#[test]
+fn sort_compiles_and_databases_give_the_same_results() {
+    if skipped(&["sort", "sqlite3"]) {
+        return;
+    }
+    let scratch = Scratch::new("tools");
+    let lines: String = (0..200_000u64).map(|n| format!("{}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+    let input = scratch.write("lines", lines);
+    let input = input.to_str().expect("text");
+    let plain = Command::new("sort").args(["-S", "64M", input]).output().expect("sort starts");
+    assert!(succeeds(&mut refault("8M", &["--", "sort", "-S", "64M", "--parallel=2", input])) == text(&plain.stdout));
+
+    let query = "pragma cache_size=100000; create table t(a integer primary key, b blob);
+        with recursive c(x) as (select 1 union all select x+1 from c where x<60000) insert into t select x, randomblob(500) from c;
+        select count(*), sum(length(b)) from t; select count(*) from t where length(b)=500;";
+    assert_eq!(succeeds(&mut refault("8M", &["--", "sqlite3", ":memory:", query])), "60000|30000000\n60000\n");
+}
+
+const CPLUSPLUS: &str = r#"
+#include <thread>
+#include <vector>
+#include <map>
+#include <string>
+#include <atomic>
+#include <cstdio>
+int main() {
+    std::atomic<long> bad{0};
+    std::vector<std::thread> threads;
+    for (int k = 0; k < 4; k++) threads.emplace_back([&, k] {
+        std::map<int, std::string> m;
+        for (int i = 0; i < 30000; i++) m[(i * 7919 + k) % 30011] = std::string(200 + i % 100, 'a' + i % 26);
+        for (int i = 0; i < 30000; i++) {
+            auto &s = m[(i * 7919 + k) % 30011];
+            if (s.size() != size_t(200 + i % 100) || s[0] != 'a' + i % 26) bad++;
+        }
+    });
+    for (auto &t : threads) t.join();
+    std::printf("bad %ld\n", bad.load());
+}
+"#;
+
+#[test]
+fn a_compiler_and_what_it_compiles() {
+    if skipped(&["g++"]) {
+        return;
+    }
+    let scratch = Scratch::new("cplusplus");
+    let source = scratch.write("mt.cpp", CPLUSPLUS);
+    let program = scratch.path("mt");
+    let (source, program) = (source.to_str().expect("text"), program.to_str().expect("text"));
+    succeeds(&mut refault("48M", &["--", "g++", "-O1", "-pthread", "-o", program, source]));
+    assert_eq!(succeeds(&mut refault("16M", &["--", program])), "bad 0\n");
+    assert_eq!(succeeds(&mut refault("16M", &["--handlers", "2", "--", program])), "bad 0\n");
+}
+
+const MAPPINGS: &str = r#"
+#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <spawn.h>
+#define N (8u << 20)
+static void fill(unsigned char *p, unsigned n, unsigned k) { for (unsigned i = 0; i < n; i += 512) { p[i] = (i >> 9) * k + 1; } }
+static void check(unsigned char *p, unsigned n, unsigned k, const char *what) {
+    for (unsigned i = 0; i < n; i += 512) if (p[i] != (unsigned char)((i >> 9) * k + 1)) { printf("%s at %u\n", what, i); exit(1); }
+}
+int main(void) {
+    unsigned char *p = mmap(0, N, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fill(p, N, 7);
+    p = mremap(p, N, 4 * N, MREMAP_MAYMOVE); check(p, N, 7, "mremap"); fill(p, 4 * N, 3); check(p, 4 * N, 3, "grown");
+    p = mremap(p, 4 * N, 2 * N, 0); check(p, 2 * N, 3, "shrunk");
+    unsigned char *q = mmap(0, N, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fill(q, N, 5); p = mremap(p, 2 * N, 6 * N, MREMAP_MAYMOVE); check(p, 2 * N, 3, "moved"); check(q, N, 5, "neighbour");
+    madvise(p, N, MADV_DONTNEED); for (unsigned i = 0; i < N; i += 4096) if (p[i]) { puts("dontneed"); return 1; }
+    check(p + N, 0, 3, "rest");
+    if (mlock(q, 1 << 20)) { puts("mlock"); return 1; }
+    if (!mlock(p, 6 * N)) { puts("mlock of more than the budget"); return 1; }
+    munlock(q, 1 << 20);
+    if (mprotect(q, 4096, PROT_READ)) { puts("mprotect"); return 1; }
+    check(q, N, 5, "protected"); munmap(q, N);
+    unsigned char *r = malloc(N); fill(r, N, 9); r = realloc(r, 3 * N); check(r, N, 9, "realloc"); r = realloc(r, N / 2); check(r, N / 2, 9, "realloc down");
+    pid_t v = vfork(); if (v == 0) { execlp("true", "true", (char *)0); _exit(1); } int s; waitpid(v, &s, 0); if (s) { puts("vfork"); return 1; }
+    char *argv[] = {"true", 0}; extern char **environ; posix_spawnp(&v, "true", 0, 0, argv, environ); waitpid(v, &s, 0); if (s) { puts("spawn"); return 1; }
+    if (system("true")) { puts("system"); return 1; }
+    for (int i = 0; i < 3; i++) { v = fork(); if (v == 0) { check(r, N / 2, 9, "child"); fill(r, N / 2, 11); check(r, N / 2, 11, "child wrote"); v = fork(); if (v == 0) { check(r, N / 2, 11, "grandchild"); _exit(0); } waitpid(v, &s, 0); _exit(s != 0); }
+        waitpid(v, &s, 0); if (s) { puts("fork"); return 1; } check(r, N / 2, 9, "parent"); }
+    for (int fd = 3; fd < 64; fd++) close(fd);
+    check(r, N / 2, 9, "after closing everything");
+    puts("whole"); return 0;
+}
+"#;
+
+#[test]
+fn the_calls_of_semantics_behave_as_written() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let scratch = Scratch::new("mappings");
+    let source = scratch.write("mappings.c", MAPPINGS);
+    let program = scratch.path("mappings");
+    let gcc = Command::new("gcc").arg("-o").arg(&program).arg(&source).output().expect("gcc starts");
+    assert!(gcc.status.success(), "{}", text(&gcc.stderr));
+    let program = program.to_str().expect("text");
+    for extra in [&["--store", "pool"][..], &["--store", "file=/tmp"]] {
+        let mut arguments = extra.to_vec();
+        arguments.extend(["--", program]);
+        assert_eq!(succeeds(&mut refault("6M", &arguments)), "whole\n");
+    }
+}
+
+#[test]
+fn stressors_that_verify() {
+    if skipped(&["stress-ng"]) {
+        return;
+    }
+    let arguments = ["--vm", "1", "--vm-bytes", "48M", "--vm-ops", "150", "--verify", "--timeout", "10"];
+    let mut command = refault("24M", &["--", "stress-ng"]);
+    succeeds(command.args(arguments));
+}
+
+/// Starts a server, calls `work` when its socket answers, and ends it.
+fn with_server(mut command: Command, socket: &Path, work: impl FnOnce(std::os::unix::net::UnixStream)) {
+    let mut server = command.stdout(std::process::Stdio::null()).spawn().expect("starts");
+    let connect = || {
+        for _ in 0..200 {
+            if let Ok(stream) = std::os::unix::net::UnixStream::connect(socket) {
+                return Some(stream);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        None
+    };
+    let stream = connect();
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(stream.expect("the server answers"))));
+    let _ = server.kill();
+    let _ = server.wait();
+    if let Err(panic) = result {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn memcached_keeps_its_values() {
+    if skipped(&["memcached"]) {
+        return;
+    }
+    use std::io::{BufRead, BufReader, Read, Write};
+    let scratch = Scratch::new("memcached");
+    let socket = scratch.path("socket");
+    let mut command = refault("24M", &["--", "memcached", "-u", "root", "-m", "128", "-t", "2", "-s"]);
+    command.arg(&socket);
+    with_server(command, &socket, |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().expect("clones"));
+        let value = |n: usize| format!("{n}-").repeat(2000)[..2000].to_owned();
+        let mut line = String::new();
+        for n in 0..20_000 {
+            write!(stream, "set k{n} 0 0 2000\r\n{}\r\n", value(n)).expect("writes");
+            line.clear();
+            reader.read_line(&mut line).expect("answers");
+            assert_eq!(line, "STORED\r\n");
+        }
+        for n in (0..20_000).step_by(7) {
+            write!(stream, "get k{n}\r\n").expect("writes");
+            line.clear();
+            reader.read_line(&mut line).expect("answers");
+            assert!(line.starts_with("VALUE"), "{line}");
+            let mut body = vec![0; 2007];
+            reader.read_exact(&mut body).expect("answers");
+            assert!(body[..2000] == *value(n).as_bytes(), "value {n}");
+        }
+    });
+}
+
+#[test]
+fn redis_saves_in_a_forked_child() {
+    if skipped(&["redis-server"]) {
+        return;
+    }
+    use std::io::{BufRead, BufReader, Write};
+    let scratch = Scratch::new("redis");
+    let socket = scratch.path("socket");
+    let server = |memory: Option<&str>| {
+        let mut command = match memory {
+            Some(memory) => refault(memory, &["--", "redis-server"]),
+            None => Command::new("redis-server"),
+        };
+        command.args(["--port", "0", "--save", "", "--enable-debug-command", "yes", "--unixsocket"]).arg(&socket);
+        command.arg("--dir").arg(&scratch.0);
+        command
+    };
+    let ask = |stream: &mut std::os::unix::net::UnixStream, command: &str| {
+        write!(stream, "{command}\r\n").expect("writes");
+        let mut reader = BufReader::new(stream.try_clone().expect("clones"));
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("answers");
+        if let Some(len) = line.strip_prefix('$').and_then(|len| len.trim().parse::<usize>().ok()) {
+            let mut body = vec![0; len + 2];
+            std::io::Read::read_exact(&mut reader, &mut body).expect("answers");
+            return text(&body);
+        }
+        line
+    };
+    let mut digest = String::new();
+    with_server(server(Some("16M")), &socket, |mut stream| {
+        assert!(ask(&mut stream, "debug populate 20000 key 2000").starts_with("+OK"));
+        digest = ask(&mut stream, "debug digest");
+        assert!(ask(&mut stream, "bgsave").starts_with("+Background"));
+        for _ in 0..400 {
+            if ask(&mut stream, "info persistence").contains("rdb_bgsave_in_progress:0") {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert!(ask(&mut stream, "info persistence").contains("rdb_last_bgsave_status:ok"));
+        assert_eq!(ask(&mut stream, "debug digest"), digest);
+    });
+    let _ = std::fs::remove_file(&socket);
+    with_server(server(None), &socket, |mut stream| {
+        let mut loaded = ask(&mut stream, "debug digest");
+        for _ in 0..100 {
+            if !loaded.contains("LOADING") {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            loaded = ask(&mut stream, "debug digest");
+        }
+        assert_eq!(loaded, digest, "what the child saved is what the parent had");
+    });
+}
+
+#[test]
+fn children_can_be_left_alone() {
+    if skipped(&["sh"]) {
+        return;
+    }
+    let script = "echo ${LD_PRELOAD:-none}";
+    assert_eq!(succeeds(&mut refault("64M", &["--children", "none", "--", "sh", "-c", script])), "none\n");
+    assert!(succeeds(&mut refault("64M", &["--", "sh", "-c", script])).contains("librefault_agent.so"));
+}
