@@ -9,7 +9,7 @@
 use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, References, Walk};
 use refault_core::{Counters, LruvecId, PageId, Shadow};
 
-use crate::layout::{Layout, REGION_PAGES};
+use crate::layout::{Access, Layout, REGION_PAGES};
 use crate::shadows::Shadows;
 
 /// Where anonymous pages go.
@@ -44,7 +44,17 @@ mod bits {
     pub const SLOT: u8 = 16;
     /// The page was in memory before.
     pub const SEEN: u8 = 32;
+    /// The accessed bit was set before the region's was last cleared. A young page without this bit lies in a region
+    /// whose bit is set, so another access to it has nothing to do.
+    pub const STALE: u8 = 64;
 }
+
+/// State that leaves an access nothing to do, by [`Access::way`]; no state does for an access through a descriptor.
+const NEEDED: [u8; 8] = {
+    const READ: u8 = bits::MAPPED | bits::YOUNG;
+    const WRITE: u8 = READ | bits::DIRTY;
+    [READ, WRITE, u8::MAX, u8::MAX, READ, WRITE, u8::MAX, u8::MAX]
+};
 
 /// See the module.
 pub struct FlatMemory {
@@ -60,7 +70,6 @@ pub struct FlatMemory {
     mappings: [Mapping; 2],
     file_base: PageId,
     resident: usize,
-    evictions: u64,
     swap: Swap,
     slots_used: u64,
     now: u64,
@@ -112,7 +121,6 @@ impl FlatMemory {
             ],
             file_base,
             resident: 0,
-            evictions: 0,
             swap,
             slots_used: 0,
             now: 0,
@@ -146,10 +154,12 @@ impl FlatMemory {
         self.state[page as usize] & bits::MAPPED != 0
     }
 
-    /// Pages evicted so far.
+    /// Whether an access changes nothing: it goes through a mapping, the page is mapped, its accessed bit and its
+    /// region's are set, and it is dirty if the access is a write.
     #[inline]
-    pub fn evictions(&self) -> u64 {
-        self.evictions
+    pub fn is_settled(&self, access: Access) -> bool {
+        let needed = NEEDED[access.way()];
+        self.state[access.page() as usize] & (needed | bits::STALE) == needed
     }
 
     /// Whether the page was in memory at some time before.
@@ -178,7 +188,7 @@ impl FlatMemory {
     #[inline]
     pub fn touch_entry(&mut self, page: PageId, write: bool) {
         debug_assert!(self.has_entry(page));
-        self.state[page as usize] |= bits::YOUNG;
+        self.state[page as usize] = self.state[page as usize] & !bits::STALE | bits::YOUNG;
         let region = self.region(page);
         self.region_young[region] = true;
         if write {
@@ -289,6 +299,14 @@ impl FlatMemory {
         }
     }
 
+    /// The region's accessed bit was cleared while pages in it stayed young.
+    fn mark_stale(&mut self, ids: std::ops::Range<PageId>) {
+        const { assert!(bits::STALE == bits::YOUNG << 4) };
+        for state in &mut self.state[ids.start as usize..ids.end as usize] {
+            *state |= (*state & bits::YOUNG) << 4;
+        }
+    }
+
     /// Clears the accessed bits of mapped pages in `ids` that are eligible and reports them; returns how many there
     /// were. Looks at eight pages at a time: most of them are not young.
     #[inline]
@@ -308,7 +326,7 @@ impl FlatMemory {
                 let at = wanted.trailing_zeros() / 8;
                 wanted &= wanted - 1;
                 if eligible(visitor, id + at) {
-                    group[at as usize] &= !bits::YOUNG;
+                    group[at as usize] &= !(bits::YOUNG | bits::STALE);
                     found += 1;
                     young(visitor, id + at);
                 }
@@ -317,7 +335,7 @@ impl FlatMemory {
         }
         for state in rest {
             if young_pages(u64::from(*state)) != 0 && eligible(visitor, id) {
-                *state &= !bits::YOUNG;
+                *state &= !(bits::YOUNG | bits::STALE);
                 found += 1;
                 young(visitor, id);
             }
@@ -367,7 +385,7 @@ impl Memory for FlatMemory {
     #[inline]
     fn take_references(&mut self, page: PageId) -> References {
         let state = self.state[page as usize];
-        self.state[page as usize] = state & !bits::YOUNG;
+        self.state[page as usize] = state & !(bits::YOUNG | bits::STALE);
         References { mappings: u32::from(state & bits::YOUNG != 0), executable: false, locked: false }
     }
 
@@ -409,7 +427,6 @@ impl Memory for FlatMemory {
         }
         self.state[page as usize] = bits::SEEN | slot;
         self.resident -= 1;
-        self.evictions += 1;
         if shadow != Shadow::NONE {
             self.shadows.set(page, shadow, self.state.len());
         }
@@ -465,8 +482,11 @@ impl Memory for FlatMemory {
                 let index = self.region(ids.start);
                 let accessed = std::mem::take(&mut self.region_young[index]);
                 if visitor.enters(region, Some(accessed), forced) {
-                    let young = self.harvest(ids, visitor, V::eligible, V::young);
+                    let young = self.harvest(ids.clone(), visitor, V::eligible, V::young);
                     visitor.leaves(region, (end - start) as u32, young);
+                }
+                if accessed {
+                    self.mark_stale(ids);
                 }
                 start = end;
             }

@@ -39,6 +39,13 @@ impl Access {
         self.0 & Entry::WRITE != 0
     }
 
+    /// Kind and write bit as an index: 0 and 1 anonymous memory read and written, 2 and 3 through a descriptor, 4 and 5
+    /// through a file mapping.
+    #[inline]
+    pub(crate) const fn way(self) -> usize {
+        (self.0 >> 56) as usize & 7
+    }
+
     /// Whether the access goes through a file descriptor.
     #[inline]
     pub const fn is_fd(self) -> bool {

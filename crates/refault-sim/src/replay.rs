@@ -17,7 +17,7 @@ const RECLAIM_RETRIES: u32 = 16;
 /// Frames that [`CachedFrames`] can name.
 const MOST_FRAMES: usize = (1 << 31) - 1;
 
-/// Accesses looked at together before they are replayed: a word of predictions.
+/// Accesses looked at together before they are replayed: a bit each in a word.
 const LOOK_AHEAD: usize = 64;
 
 /// What a replay may use.
@@ -55,6 +55,8 @@ pub struct Replay<P: Policy> {
     frames: Option<CachedFrames>,
     accesses: u64,
     misses: u64,
+    /// Times room was made.
+    reclaims: u64,
     last_fd_page: PageId,
 }
 
@@ -78,6 +80,7 @@ impl<P: Policy> Replay<P> {
             limit: limits.memory_pages,
             accesses: 0,
             misses: 0,
+            reclaims: 0,
             last_fd_page: refault_core::page::NO_PAGE,
         }
     }
@@ -136,32 +139,24 @@ impl<P: Policy> Replay<P> {
         &self.memory
     }
 
-    /// Replays as a kernel does, looking up to 64 accesses ahead for those that will miss: the runs of hits between them
-    /// need no tests, and the cache misses of what the page faults will touch overlap. A prediction holds until a page
-    /// is evicted.
+    /// Replays as a kernel does, looking up to 64 accesses ahead for those that change anything: a page that is mapped
+    /// and young already has nothing to do, and the cache misses of what page faults will touch overlap. What was
+    /// settled stays so until pages are reclaimed.
     fn run_ahead(&mut self, block: &[Access]) {
         let base = self.accesses;
         let mut at = 0;
         while at < block.len() {
             let few = &block[at..block.len().min(at + LOOK_AHEAD)];
-            let mut misses = self.predict_misses(few);
-            let evictions = self.memory.evictions();
-            let mut done = 0;
-            loop {
-                let hits = (misses.trailing_zeros() as usize).min(few.len() - done);
-                for access in &few[done..done + hits] {
-                    self.hit(*access);
-                }
-                done += hits;
-                if done == few.len() {
-                    break;
-                }
-                self.accesses = base + (at + done) as u64 + 1;
-                self.kernel_access(few[done]);
-                done += 1;
-                // Two shifts, because hits + 1 may be all 64.
-                misses = misses >> hits >> 1;
-                if self.memory.evictions() != evictions {
+            let mut unsettled = self.look_ahead(few);
+            let reclaims = self.reclaims;
+            let mut done = few.len();
+            while unsettled != 0 {
+                let next = unsettled.trailing_zeros() as usize;
+                unsettled &= unsettled - 1;
+                self.accesses = base + (at + next) as u64 + 1;
+                self.kernel_access(few[next]);
+                if self.reclaims != reclaims {
+                    done = next + 1;
                     break;
                 }
             }
@@ -170,32 +165,26 @@ impl<P: Policy> Replay<P> {
         self.accesses = base + block.len() as u64;
     }
 
-    /// A bit for each access that does not find its page, or not mapped where it needs to be.
+    /// A bit for each access that changes something. Reads what the misses among them will need.
     #[inline]
-    fn predict_misses(&self, few: &[Access]) -> u64 {
-        let (mut misses, mut read) = (0, 0);
+    fn look_ahead(&self, few: &[Access]) -> u64 {
+        let mut unsettled = 0;
         for (bit, access) in few.iter().enumerate() {
+            unsettled |= u64::from(!self.memory.is_settled(*access)) << bit;
+        }
+        let (mut left, mut read) = (unsettled, 0);
+        while left != 0 {
+            let access = few[left.trailing_zeros() as usize];
+            left &= left - 1;
             let page = access.page();
-            let fd = access.is_fd();
-            if if fd { self.memory.is_resident(page) } else { self.memory.has_entry(page) } {
-                read ^= if fd { self.policy.fetch(page) } else { 0 };
-            } else {
-                misses |= 1 << bit;
+            if !self.memory.is_resident(page) {
                 read ^= self.memory.fetch(page) ^ self.policy.fetch(page);
+            } else if access.is_fd() {
+                read ^= self.policy.fetch(page);
             }
         }
         std::hint::black_box(read);
-        misses
-    }
-
-    /// An access that is known to find its page.
-    #[inline]
-    fn hit(&mut self, access: Access) {
-        if access.is_fd() {
-            self.fd_access(access.page(), access.write());
-        } else {
-            self.memory.touch_entry(access.page(), access.write());
-        }
+        unsettled
     }
 
     /// An access as the kernel treats it: through a mapping only bits are set, through a descriptor the policy is told.
@@ -296,6 +285,7 @@ impl<P: Policy> Replay<P> {
     #[cold]
     fn make_room(&mut self, incoming: PageId) {
         self.memory.set_now(self.accesses);
+        self.reclaims += 1;
         let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_goal(), incoming: Some(incoming) };
         let mut fruitless = 0;
         loop {
