@@ -48,8 +48,10 @@ fn json_has_the_fields_of_csv_in_the_same_order() {
 #[test]
 fn results_do_not_depend_on_jobs() {
     let arguments = |jobs| {
-        let workload = ["--workload", "zipf:pages=2048,accesses=70000", "--workload", "cyclic:pages=500,accesses=9999"];
-        let rest = ["--memory", "10%,50%", "--format", "csv", "--jobs", jobs];
+        let workload =
+            ["--workload", "zipf:pages=2048,accesses=300000", "--workload", "cyclic:pages=500,accesses=9999"];
+        // More than one block of accesses.
+        let rest = ["--policy", "opt,arc,mglru", "--memory", "10%,50%", "--format", "csv", "--jobs", jobs];
         ["compare"].into_iter().chain(workload).chain(rest).collect::<Vec<_>>()
     };
     let one = csv(&arguments("1"));

@@ -129,7 +129,7 @@ fn shells_and_manuals_know_every_command() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    let commands: [&[&str]; 13] = [
+    let commands: [&[&str]; 14] = [
         &[],
         &["compare"],
         &["mrc"],
@@ -137,6 +137,7 @@ fn every_command_has_help_with_examples() {
         &["trace", "info"],
         &["trace", "convert"],
         &["trace", "generate"],
+        &["reproduce"],
         &["bench"],
         &["bench", "sim"],
         &["policies"],
