@@ -13,7 +13,7 @@ mod mglru_model;
 mod tree;
 
 use classic_model::ClassicModel;
-use driver::{Driver, Inspect, Leftover, equals_model, scenario, survives};
+use driver::{Driver, Inspect, Leftover, churn, equals_model, scenario, survives};
 use mglru_model::MglruModel;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -108,7 +108,7 @@ fn classic_params() -> impl Strategy<Value = ClassicParams> {
 
 /// `PROPTEST_CASES` sets how many scenarios each property gets.
 fn config() -> ProptestConfig {
-    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { 80 };
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { 48 };
     ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
 }
 
@@ -190,6 +190,11 @@ proptest! {
 
     #[test]
     fn mglru(params in mglru_params(), (world, limit, steps) in scenario(true)) {
+        equals_model(Mglru::new(params), MglruModel::new(params), &world, limit, &steps);
+    }
+
+    #[test]
+    fn mglru_with_much_to_decide(params in mglru_params(), (world, limit, steps) in churn()) {
         equals_model(Mglru::new(params), MglruModel::new(params), &world, limit, &steps);
     }
 

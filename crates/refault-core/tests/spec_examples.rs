@@ -226,6 +226,28 @@ fn seqs(generations: &[GenerationSize]) -> std::ops::RangeInclusive<u64> {
     generations[0].seq..=generations[generations.len() - 1].seq
 }
 
+// --- spec: overview §4.4 ---
+
+/// Two groups, large enough that the gentlest pass takes something; whose page goes first at the second hit of the
+/// root's limit.
+fn second_hit_starts_at<P: Policy>(policy: P) -> LruvecId {
+    let mut lab = Lab::new(policy, 0, 16_384, false);
+    lab.policy.add_lruvec(Some(0)).unwrap();
+    lab.policy.add_lruvec(Some(0)).unwrap();
+    lab.memory.lruvec = |page| if page < 8192 { 1 } else { 2 };
+    (0..16_384).for_each(|page| lab.access(page));
+    let first = lab.reclaim(0);
+    assert_eq!((lab.memory.lruvec)(lab.memory.evicted[first - 1]), 1, "the goal was met in the first group");
+    assert!(lab.reclaim(0) >= 32);
+    (lab.memory.lruvec)(lab.memory.evicted[first])
+}
+
+#[test]
+fn a_walk_goes_on_after_the_group_where_the_last_one_met_its_goal() {
+    assert_eq!(second_hit_starts_at(Classic::new(ClassicParams { batch: 0, ..ClassicParams::default() })), 2);
+    assert_eq!(second_hit_starts_at(Mglru::new(MglruParams { batch: 0, ..MglruParams::default() })), 2);
+}
+
 // --- spec: mglru §18 ---
 
 #[test]

@@ -83,6 +83,14 @@ pub struct Slot {
     pub shadow: Option<Shadow>,
 }
 
+/// What a policy asked for, and what it said about regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    References(PageId),
+    LookAround(PageId),
+    Walk { lruvec: LruvecId, region: u64, entered: bool },
+}
+
 pub struct TestMemory {
     pub world: World,
     pub slots: Vec<Slot>,
@@ -93,7 +101,7 @@ pub struct TestMemory {
     ran: Vec<bool>,
     walked: Vec<bool>,
     pub evicted: Vec<PageId>,
-    pub asked: Vec<String>,
+    pub asked: Vec<Asked>,
 }
 
 impl TestMemory {
@@ -194,7 +202,7 @@ impl Memory for TestMemory {
         let mappings = slot.young.iter().filter(|y| **y).count() as u32;
         slot.young = [false; 2];
         if self.slots[page as usize].mapped != [false; 2] {
-            self.asked.push(format!("references {page}"));
+            self.asked.push(Asked::References(page));
         }
         References { mappings, executable: mappings > 0 && self.world.is_executable(page), locked: false }
     }
@@ -248,7 +256,7 @@ impl Memory for TestMemory {
     }
 
     fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
-        self.asked.push(format!("look around {page}"));
+        self.asked.push(Asked::LookAround(page));
         let address = self.world.address(page);
         let region = address / REGION_PAGES;
         let (mut start, mut end) = self.world.mapping(page);
@@ -299,7 +307,7 @@ impl Memory for TestMemory {
             let accessed = self.world.region_bits.then_some(accessed);
             let key = region_key(lruvec, region);
             let entered = visitor.enters(key, accessed, forced);
-            self.asked.push(format!("walk {lruvec} {region}: {entered}"));
+            self.asked.push(Asked::Walk { lruvec, region, entered });
             if !entered {
                 continue;
             }
