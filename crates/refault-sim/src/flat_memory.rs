@@ -47,6 +47,8 @@ mod bits {
     /// The accessed bit was set before the region's was last cleared. A young page without this bit lies in a region
     /// whose bit is set, so another access to it has nothing to do.
     pub const STALE: u8 = 64;
+    /// A monitor took the accessed bit, which a reference check still counts.
+    pub const WAS_YOUNG: u8 = 128;
 }
 
 /// State that leaves an access nothing to do, by [`Access::way`]; no state does for an access through a descriptor.
@@ -205,6 +207,19 @@ impl FlatMemory {
         }
         self.state[page as usize] = state | bits::YOUNG;
         true
+    }
+
+    /// Takes the accessed bit for a monitor; the next reference check still counts it (spec: classic §4).
+    pub fn make_old(&mut self, page: PageId) {
+        let state = &mut self.state[page as usize];
+        if *state & bits::YOUNG != 0 {
+            *state = *state & !(bits::YOUNG | bits::STALE) | bits::WAS_YOUNG;
+        }
+    }
+
+    /// Whether the page is in memory and was accessed since it was made old. Accesses through descriptors leave no bit.
+    pub fn is_young(&self, page: PageId) -> bool {
+        self.is_resident(page) && self.state[page as usize] & bits::YOUNG != 0
     }
 
     /// A resident page gets an entry in the page table, young (a minor fault).
@@ -385,8 +400,9 @@ impl Memory for FlatMemory {
     #[inline]
     fn take_references(&mut self, page: PageId) -> References {
         let state = self.state[page as usize];
-        self.state[page as usize] = state & !(bits::YOUNG | bits::STALE);
-        References { mappings: u32::from(state & bits::YOUNG != 0), executable: false, locked: false }
+        self.state[page as usize] = state & !(bits::YOUNG | bits::STALE | bits::WAS_YOUNG);
+        let young = state & (bits::YOUNG | bits::WAS_YOUNG) != 0;
+        References { mappings: u32::from(young), executable: false, locked: false }
     }
 
     #[inline]

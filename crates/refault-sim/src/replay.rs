@@ -134,6 +134,11 @@ impl<P: Policy> Replay<P> {
         &self.policy
     }
 
+    /// Both, for a monitor whose schemes act on them.
+    pub(crate) fn parts_mut(&mut self) -> (&mut P, &mut FlatMemory) {
+        (&mut self.policy, &mut self.memory)
+    }
+
     /// The memory, to look at its state.
     pub fn memory(&self) -> &FlatMemory {
         &self.memory
