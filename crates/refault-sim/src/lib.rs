@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod experiment;
+pub mod experiments;
 pub mod flat_memory;
 pub mod freepool;
 pub mod layout;

@@ -297,6 +297,10 @@ impl<P: Policy> Machine<P> {
             }
             Event::Pressure => {
                 self.pressure.fold(self.now);
+                let full = self.pressure.full().averages[0];
+                if self.config.kill_at_full.is_some_and(|limit| full > limit) {
+                    self.kill_in(0);
+                }
                 self.at(self.now + pressure::PERIOD, Event::Pressure);
             }
             Event::Sample => {

@@ -2,7 +2,7 @@
 
 use crate::memory::{IoState, Memory};
 use crate::mglru::Mglru;
-use crate::mglru::generation::{Lruvec, slot};
+use crate::mglru::generation::{Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, slot};
 use crate::page::{PageId, PageType};
 use crate::reclaim::record::{
     ACTIVE, IN_ACTIVATE, IN_ADD, LRU, PageRecord, RECLAIM, REFERENCED, REFS_MASK, SWAPCACHE, WORKINGSET,
@@ -23,7 +23,12 @@ impl Mglru {
     pub(super) fn insertion_seq(&self, page: PageId, insertion: Insertion) -> u64 {
         let record = &self.records[page as usize];
         let lruvec = &self.lruvecs[record.lruvec as usize];
-        if self.is_7_2() { seq_7_2(record, lruvec, insertion) } else { seq_6_12(record, lruvec, insertion) }
+        if self.is_7_2() {
+            return seq_7_2(record, lruvec, insertion);
+        }
+        // Windows wider than this have pages of the last row start one generation above the oldest.
+        let width = if self.params.reads_start_oldest { MAX_GENERATIONS } else { MIN_GENERATIONS };
+        seq_6_12(record, lruvec, insertion, width)
     }
 
     /// Puts a page that is on no list into a generation; ACTIVE has done its work then.
@@ -149,13 +154,13 @@ fn is_new_anon(record: &PageRecord) -> bool {
 }
 
 #[inline]
-fn seq_6_12(record: &PageRecord, lruvec: &Lruvec, insertion: Insertion) -> u64 {
+fn seq_6_12(record: &PageRecord, lruvec: &Lruvec, insertion: Insertion, width: u64) -> u64 {
     let min_seq = lruvec.min_seq[record.page_type().index()];
     if record.has(ACTIVE) {
         lruvec.max_seq
     } else if is_new_anon(record) || insertion == Insertion::BeingWritten {
         lruvec.max_seq - 1
-    } else if insertion == Insertion::Rotated || min_seq + 2 >= lruvec.max_seq {
+    } else if insertion == Insertion::Rotated || min_seq + width >= lruvec.max_seq {
         min_seq
     } else {
         min_seq + 1

@@ -42,6 +42,9 @@ pub struct MglruParams {
     pub walks: bool,
     /// Walks skip 2 MiB regions whose second-level accessed bit is clear (bit 0x4 of `lru_gen/enabled`).
     pub region_bits: bool,
+    /// Pages read through descriptors always start in the oldest generation, as before December 2023; since then in the
+    /// second oldest where there are four (spec: mglru §4). 6.12 rules only.
+    pub reads_start_oldest: bool,
 }
 
 impl Default for MglruParams {
@@ -54,6 +57,7 @@ impl Default for MglruParams {
             batch: KERNEL_BATCH,
             walks: true,
             region_bits: true,
+            reads_start_oldest: false,
         }
     }
 }
@@ -109,6 +113,12 @@ impl Parameters for MglruParams {
             values: "yes or no",
             meaning: "walks skip 2 MiB regions that were not accessed (bit 0x4 of lru_gen/enabled)",
         },
+        Parameter {
+            name: "reads_start_oldest",
+            default: "no",
+            values: "yes or no",
+            meaning: "pages read through descriptors start in the oldest generation, as before December 2023",
+        },
     ];
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
@@ -134,6 +144,7 @@ impl Parameters for MglruParams {
             "batch" => self.batch = parse_whole(value, 0, 255).ok_or_else(invalid)? as usize,
             "walks" => self.walks = parse_switch(value).ok_or_else(invalid)?,
             "region_bits" => self.region_bits = parse_switch(value).ok_or_else(invalid)?,
+            "reads_start_oldest" => self.reads_start_oldest = parse_switch(value).ok_or_else(invalid)?,
             _ => return Err(ParameterError::unknown(name, Self::LIST)),
         }
         Ok(())

@@ -57,6 +57,9 @@ pub struct MachineConfig {
     pub sample_interval: u64,
     /// The run ends here even if tasks would go on.
     pub duration: Option<u64>,
+    /// A user-space killer ends the largest task whenever memory pressure *full* over ten seconds exceeds this, in
+    /// percent; none without one.
+    pub kill_at_full: Option<f64>,
     /// Restarts of killed tasks, over all tasks, after which the run ends with an out-of-memory report.
     pub restarts: u64,
 }
@@ -87,6 +90,7 @@ impl Default for MachineConfig {
             events: Vec::new(),
             sample_interval: 0,
             duration: None,
+            kill_at_full: None,
             restarts: 1_000,
         }
     }

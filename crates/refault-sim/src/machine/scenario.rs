@@ -139,6 +139,7 @@ struct MachineTable {
     duration: Option<Time>,
     sample: Option<Time>,
     restarts: Option<u64>,
+    kill_at_full: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -358,6 +359,7 @@ fn machine(document: &Document, place: &Place) -> Result<MachineConfig, Scenario
     config.recursive_protection = table.recursive_protection.unwrap_or(true);
     config.duration = table.duration.map(|time| time.0);
     config.sample_interval = table.sample.map_or(0, |time| time.0);
+    config.kill_at_full = table.kill_at_full.as_ref().map(|percent| *percent.get_ref());
     config.restarts = table.restarts.unwrap_or(config.restarts);
     Ok(config)
 }
