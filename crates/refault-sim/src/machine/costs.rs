@@ -1,7 +1,8 @@
 //! What reclaim's work costs in CPU time, and a ledger of who spent it on what.
 //!
-//! The defaults were measured by `refault bench calibrate` (user-space stand-ins for each operation, on one core of a
-//! server of 2022) and rounded; a scenario may replace any of them. All are nanoseconds.
+//! The defaults are round estimates for an idle core of a server of about 2020; they are not measurements. What they are
+//! on a given machine, `refault bench calibrate` measures with user-space stand-ins, and a scenario may replace any of
+//! them. All are nanoseconds.
 
 use serde::{Deserialize, Serialize};
 

@@ -49,7 +49,7 @@ pub const PRESETS: [Preset; 5] = [
             synchronous: true,
             rotating: false,
         },
-        source: "block-layer entry about 0.6 us and one 4 KiB copy at about 12 GB/s, as `refault bench calibrate` measures copies",
+        source: "estimate: block-layer entry about 0.6 us and one 4 KiB copy at about 12 GB/s; `refault bench calibrate` measures the copy",
     },
     Preset {
         name: "zram-lz4",
@@ -62,7 +62,7 @@ pub const PRESETS: [Preset; 5] = [
             synchronous: true,
             rotating: false,
         },
-        source: "LZ4 of heap-like 4 KiB pages, compress 3-8.6 us and decompress 0.7-1.2 us, as `refault bench calibrate` measures it",
+        source: "estimate between measurements of LZ4 on heap-like and text-like 4 KiB pages: compress 3-8.6 us, decompress 0.7-1.2 us; `refault bench calibrate` measures both",
     },
     Preset {
         name: "nvme",
@@ -75,7 +75,7 @@ pub const PRESETS: [Preset; 5] = [
             synchronous: false,
             rotating: false,
         },
-        source: "data sheets of PCIe 3 x4 drives of 2019-2021: 80 us random read at queue depth 1, 3.2/2.6 GB/s, about 600 k reads/s",
+        source: "typical of data sheets of PCIe 3 x4 drives of 2019-2021: 80 us random read at queue depth 1, 3.2/2.6 GB/s, about 600 k reads/s",
     },
     Preset {
         name: "sata-ssd",
@@ -88,7 +88,7 @@ pub const PRESETS: [Preset; 5] = [
             synchronous: false,
             rotating: false,
         },
-        source: "data sheets of SATA 6 Gb/s drives: 540/510 MB/s, queue of 32, about 95 k reads/s",
+        source: "typical of data sheets of SATA 6 Gb/s drives: 540/510 MB/s, queue of 32, about 95 k reads/s",
     },
     Preset {
         name: "hdd",
@@ -101,7 +101,7 @@ pub const PRESETS: [Preset; 5] = [
             synchronous: false,
             rotating: true,
         },
-        source: "7200 rpm: 8.5 ms average seek and 4.2 ms half a turn, 180 MB/s",
+        source: "typical of 7200 rpm drives: 8.5 ms average seek and 4.2 ms half a turn, 180 MB/s",
     },
 ];
 

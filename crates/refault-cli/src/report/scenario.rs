@@ -1,0 +1,114 @@
+//! The report of `refault scenario`: counters over time, a group of pictures for each policy.
+
+use std::path::Path;
+
+use maud::html;
+use refault_core::policy::GenerationSize;
+use refault_sim::experiment::{Chart, Series};
+use refault_sim::machine::report::{Report, Sample};
+
+use super::experiment::figure;
+use super::{number, page, write};
+use crate::failure::Failure;
+use crate::scenario::PolicyRun;
+
+/// Most generations there are at a time.
+const GENERATIONS: usize = 4;
+
+/// Writes the report.
+pub fn write_scenario(path: &Path, name: &str, runs: &[PolicyRun]) -> Result<(), Failure> {
+    let charts: Vec<Vec<Chart>> = runs.iter().map(|run| charts(&run.report)).collect();
+    let series = charts.iter().flatten().map(|chart| chart.series.len()).max().unwrap_or(0);
+    let fields: Vec<_> = runs.iter().map(|run| run.report.fields()).collect();
+    let mut index = 0;
+    let body = html! {
+        h1 { "Scenario " (name) }
+        p.lead { "refault " (env!("CARGO_PKG_VERSION")) ", a simulated machine under " (runs.len()) " policies." }
+        @for (run, charts) in runs.iter().zip(&charts) {
+            h2 { (run.policy) }
+            @for chart in charts {
+                (figure({ index += 1; index }, chart).markup())
+            }
+        }
+        div.scroll tabindex="0" {
+            table {
+                caption { "All counters at the end. Pages unless the name says otherwise." }
+                thead { tr { th scope="col" { "counter" } @for run in runs { th scope="col" { (run.policy) } } } }
+                tbody {
+                    @for (row, (name, _)) in fields[0].iter().enumerate() {
+                        tr { th scope="row" { (name) } @for fields in &fields { td { (number(fields[row].1)) } } }
+                    }
+                }
+            }
+        }
+    };
+    write(path, page(&format!("refault: {name}"), series, body))
+}
+
+fn charts(report: &Report) -> Vec<Chart> {
+    let samples = &report.samples;
+    let line = |name: &str, value: &dyn Fn(&Sample) -> f64| Series {
+        name: name.into(),
+        points: samples.iter().map(|sample| (sample.at as f64 / 1e9, value(sample))).collect(),
+    };
+    let rate = |name: &str, count: &dyn Fn(&Sample) -> u64| {
+        let points = samples.windows(2).map(|pair| {
+            let seconds = (pair[1].at - pair[0].at) as f64 / 1e9;
+            (pair[1].at as f64 / 1e9, (count(&pair[1]) - count(&pair[0])) as f64 / seconds)
+        });
+        Series { name: name.into(), points: points.collect() }
+    };
+    let chart = |title: &str, y: &str, stacked: bool, series: Vec<Series>| Chart {
+        title: title.into(),
+        x_axis: "simulated time, s".into(),
+        y_axis: y.into(),
+        stacked,
+        series,
+    };
+    let mut charts = Vec::new();
+    if samples.iter().any(|sample| sample.generations.iter().any(|list| !list.is_empty())) {
+        let bands = (0..GENERATIONS).map(|age| {
+            let name = if age == 0 { "youngest".to_string() } else { format!("{age} older") };
+            line(&name, &|sample| {
+                sample.generations.iter().map(|list| by_age(list, age)).sum::<u64>() as f64
+            })
+        });
+        charts.push(chart("Generations", "pages, all groups and both types", true, bands.collect()));
+    }
+    charts.push(chart(
+        "Memory pressure",
+        "percent of the last 10 s",
+        false,
+        vec![line("some", &|s| s.some.averages[0]), line("full", &|s| s.full.averages[0])],
+    ));
+    charts.push(chart(
+        "Refaults",
+        "pages per second",
+        false,
+        vec![
+            rate("anon", &|s| s.counters.workingset_refault_anon),
+            rate("file", &|s| s.counters.workingset_refault_file),
+        ],
+    ));
+    charts.push(chart(
+        "CPU in reclaim",
+        "CPUs",
+        false,
+        ["kswapd", "direct", "limit"]
+            .iter()
+            .enumerate()
+            .map(|(who, name)| {
+                let mut series = rate(name, &|s| s.reclaim_cpu[who]);
+                series.points.iter_mut().for_each(|point| point.1 /= 1e9);
+                series
+            })
+            .collect(),
+    ));
+    charts.push(chart("Throughput", "operations per second", false, vec![rate("all tasks", &|s| s.operations)]));
+    charts
+}
+
+/// Pages of the generation `age` steps older than the youngest.
+fn by_age(generations: &[GenerationSize], age: usize) -> u64 {
+    generations.iter().rev().nth(age).map_or(0, |generation| generation.pages.iter().sum())
+}

@@ -1,0 +1,261 @@
+//! `refault scenario`: a simulated machine described in a TOML file, run under one or more policies.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use refault_core::Policy;
+use refault_sim::machine::device::PRESETS;
+use refault_sim::machine::report::Report;
+use refault_sim::machine::scenario::Scenario;
+use refault_sim::machine::{End, Machine};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::registry::{Circumstances, PolicySpec, Visitor, parse_policies, visit};
+use crate::report::number;
+use crate::results::{Format, plain_table, with_output};
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault scenario machine.toml                     as the file says; a table of all counters
+  refault scenario machine.toml --policy classic,mglru
+  refault scenario machine.toml --samples over-time.csv --report machine.html
+  refault scenario devices                          the preset devices, their numbers and where they come from")]
+/// Run a simulated machine (tasks, groups, devices, events) described in a TOML file
+pub struct ScenarioArgs {
+    /// The scenario; 'devices' lists the preset devices
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Policies instead of the file's, as classic or mglru{tiers=1}
+    #[arg(long, value_name = "P,P…")]
+    policy: Vec<String>,
+    /// How to write the counters
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+    /// Write the counters to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write all counters over time as CSV (needs sample = "…" in the scenario)
+    #[arg(long, value_name = "FILE.csv")]
+    samples: Option<PathBuf>,
+    /// Write pictures of the counters over time as one HTML file (needs sample = "…" in the scenario)
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+/// A policy's run.
+pub struct PolicyRun {
+    /// The policy as asked for.
+    pub policy: String,
+    /// What came out.
+    pub report: Report,
+}
+
+struct RunMachine<'a> {
+    scenario: &'a Scenario,
+    file: &'a Path,
+}
+
+impl Visitor for RunMachine<'_> {
+    type Output = Result<Report, Failure>;
+
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<Report, Failure> {
+        let place = self.file.display();
+        let mut machine = Machine::new(self.scenario.config.clone(), policy)
+            .map_err(|reason| Failure::usage("cannot build the machine", place, reason))?;
+        machine.run().map_err(|error| Failure::usage("cannot read a trace", error, "check the scenario's traces"))
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
+    if args.file.as_os_str() == "devices" {
+        return list_devices();
+    }
+    let text = std::fs::read_to_string(&args.file)
+        .map_err(|error| Failure::usage("cannot read the scenario", args.file.display(), error))?;
+    let scenario = Scenario::parse(&text, &args.file.display().to_string())
+        .map_err(|error| Failure::usage("scenario", error, "correct it and run again"))?;
+    let policies = policies(args, &scenario)?;
+    if (args.samples.is_some() || args.report.is_some()) && scenario.config.sample_interval == 0 {
+        let remedy = "add sample = \"1s\" to [machine]";
+        return Err(Failure::usage("nothing is sampled over time", args.file.display(), remedy));
+    }
+    let progress = Progress::part("simulating");
+    let mut runs = Vec::new();
+    for (index, spec) in policies.iter().enumerate() {
+        let report = visit(spec, &Circumstances::default(), RunMachine { scenario: &scenario, file: &args.file })?;
+        runs.push(PolicyRun { policy: spec.label.clone(), report });
+        progress.set((index + 1) as f64 / policies.len() as f64);
+    }
+    drop(progress);
+    with_output(args.out.as_deref(), |out| match args.format {
+        Format::Table => write_table(out, &runs),
+        Format::Csv => write_csv(out, &runs),
+        Format::Json => write_json(out, &runs),
+    })?;
+    if let Some(path) = &args.samples {
+        write_samples(path, &runs)?;
+    }
+    if let Some(path) = &args.report {
+        crate::report::write_scenario(path, &args.file.display().to_string(), &runs)?;
+        eprintln!("refault: report written to {}", path.display());
+    }
+    match runs.iter().find(|run| run.report.end == End::OutOfMemory) {
+        Some(run) => Err(out_of_memory(run)),
+        None => Ok(()),
+    }
+}
+
+/// The policies asked for, the file's, or the multi-gen LRU.
+fn policies(args: &ScenarioArgs, scenario: &Scenario) -> Result<Vec<PolicySpec>, Failure> {
+    let asked = match (&args.policy[..], &scenario.policy) {
+        ([], Some((named, line))) => {
+            let place = format!("{}:{line}: policy", args.file.display());
+            parse_policies(std::slice::from_ref(named))
+                .map_err(|failure| Failure::usage("scenario", place, failure.line()))?
+        }
+        ([], None) => parse_policies(&["mglru".to_string()])?,
+        (asked, _) => parse_policies(asked)?,
+    };
+    if let Some(bound) = asked.iter().find(|spec| spec.entry.needs_future()) {
+        let remedy = "a machine cannot know the future; choose another";
+        return Err(Failure::usage("policy", &bound.label, remedy));
+    }
+    Ok(asked)
+}
+
+fn out_of_memory(run: &PolicyRun) -> Failure {
+    let last = run.report.kills.last().map_or("nobody".to_string(), |kill| {
+        format!("{} with {} pages at {} s in {}", kill.task, kill.pages, number(kill.at as f64 / 1e9), kill.group)
+    });
+    Failure::failed(
+        "out of memory",
+        format!("{}: {} kills, the last one {last}", run.policy, run.report.kills.len()),
+        "the tasks need more than memory and swap hold: give the machine more, or the tasks less",
+    )
+}
+
+fn list_devices() -> Result<(), Failure> {
+    with_output(None, |out| {
+        let mut table = plain_table();
+        table.set_header(["device", "read us", "write us", "read us/page", "write us/page", "parallel", "source"]);
+        let us = |ns: u64| number(ns as f64 / 1e3);
+        for preset in &PRESETS {
+            let model = &preset.model;
+            let parallel = if model.synchronous { "caller".to_string() } else { model.parallel.to_string() };
+            table.add_row([
+                preset.name.to_string(),
+                us(model.read_latency),
+                us(model.write_latency),
+                us(model.read_page),
+                us(model.write_page),
+                parallel,
+                preset.source.to_string(),
+            ]);
+        }
+        writeln!(out, "{}", table.trim_fmt())
+    })
+}
+
+fn write_table(out: &mut dyn Write, runs: &[PolicyRun]) -> std::io::Result<()> {
+    let mut table = plain_table();
+    table.set_header(std::iter::once("counter").chain(runs.iter().map(|run| run.policy.as_str())));
+    let fields: Vec<_> = runs.iter().map(|run| run.report.fields()).collect();
+    for (index, (name, _)) in fields[0].iter().enumerate() {
+        table.add_row(std::iter::once(name.clone()).chain(fields.iter().map(|f| number(f[index].1))));
+    }
+    for column in 1..=runs.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+    writeln!(out, "{}", table.trim_fmt())?;
+    for run in runs {
+        for group in &run.report.groups[1..] {
+            let e = group.events;
+            writeln!(
+                out,
+                "{} {}: {} pages, {} in swap, events low {} high {} max {} oom {} oom_kill {}",
+                run.policy, group.name, group.usage, group.swap_usage, e.low, e.high, e.max, e.oom, e.oom_kill
+            )?;
+        }
+        for kill in &run.report.kills {
+            let at = number(kill.at as f64 / 1e9);
+            writeln!(out, "{}: at {at} s {} was killed ({} pages)", run.policy, kill.task, kill.pages)?;
+        }
+        for listing in &run.report.listings {
+            writeln!(out, "{}: at {} s\n{}", run.policy, number(listing.at as f64 / 1e9), listing.text)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_csv(out: &mut dyn Write, runs: &[PolicyRun]) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    for (index, run) in runs.iter().enumerate() {
+        let fields = run.report.fields();
+        if index == 0 {
+            csv.write_record(std::iter::once("policy").chain(fields.iter().map(|(name, _)| name.as_str())))?;
+        }
+        csv.write_record(std::iter::once(run.policy.clone()).chain(fields.iter().map(|(_, value)| value.to_string())))?;
+    }
+    csv.flush()
+}
+
+fn write_json(out: &mut dyn Write, runs: &[PolicyRun]) -> std::io::Result<()> {
+    let runs: Vec<Value> = runs.iter().map(json_run).collect();
+    serde_json::to_writer(&mut *out, &json!({ "runs": runs }))?;
+    writeln!(out)
+}
+
+fn json_run(run: &PolicyRun) -> Value {
+    let mut object = Map::new();
+    object.insert("policy".into(), json!(run.policy));
+    let end = match run.report.end {
+        End::Finished => "finished",
+        End::Duration => "duration",
+        End::OutOfMemory => "out_of_memory",
+    };
+    object.insert("end".into(), json!(end));
+    for (name, value) in run.report.fields() {
+        object.insert(name, json!(value));
+    }
+    let groups: Vec<Value> = (run.report.groups.iter())
+        .map(|g| {
+            let e = g.events;
+            let events = json!({"low": e.low, "high": e.high, "max": e.max, "oom": e.oom, "oom_kill": e.oom_kill});
+            json!({"name": g.name, "usage": g.usage, "swap_usage": g.swap_usage, "major_faults": g.major_faults, "events": events})
+        })
+        .collect();
+    object.insert("groups".into(), Value::Array(groups));
+    let tasks: Vec<Value> = (run.report.tasks.iter())
+        .map(|t| {
+            json!({"name": t.name, "accesses": t.accesses, "operations": t.operations, "finished_at_ns": t.finished_at,
+                "kills": t.kills, "stalled_ns": t.stalled, "cpu_time_ns": t.cpu_time, "major_faults": t.major_faults})
+        })
+        .collect();
+    object.insert("tasks".into(), Value::Array(tasks));
+    object.insert("kills".into(), json!(run.report.kills));
+    let listings: Vec<Value> =
+        run.report.listings.iter().map(|l| json!({"at_ns": l.at, "text": l.text})).collect();
+    object.insert("listings".into(), Value::Array(listings));
+    Value::Object(object)
+}
+
+fn write_samples(path: &Path, runs: &[PolicyRun]) -> Result<(), Failure> {
+    let mut text = String::new();
+    for (index, run) in runs.iter().enumerate() {
+        for (line_number, line) in run.report.samples_csv().lines().enumerate() {
+            match (index, line_number) {
+                (0, 0) => text.push_str(&format!("policy,{line}\n")),
+                (_, 0) => {}
+                _ => text.push_str(&format!("\"{}\",{line}\n", run.policy)),
+            }
+        }
+    }
+    std::fs::write(path, text).map_err(|error| Failure::write(path.display(), &error))
+}
