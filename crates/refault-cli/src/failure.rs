@@ -36,6 +36,14 @@ impl Failure {
         Failure::failed("cannot write", place, format!("{error}; choose another place or make room"))
     }
 
+    /// What is said, without the program's name.
+    pub fn line(&self) -> &str {
+        match self {
+            Failure::Usage(line) | Failure::Failed(line) => line,
+            Failure::BrokenPipe => "",
+        }
+    }
+
     /// Prints the line and answers the exit code.
     pub fn report(&self) -> ExitCode {
         match self {

@@ -19,6 +19,7 @@ mod report;
 mod reproduce;
 mod results;
 mod run;
+mod scenario;
 mod share;
 mod size;
 mod source;
@@ -57,6 +58,7 @@ enum Command {
     Mrc(mrc::MrcArgs),
     Trace(trace::TraceArgs),
     Reproduce(reproduce::ReproduceArgs),
+    Scenario(scenario::ScenarioArgs),
     Policies(policies::PoliciesArgs),
     Workloads(workloads::WorkloadsArgs),
     Bench(bench::BenchArgs),
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Mrc(args) => mrc::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Reproduce(args) => reproduce::run(args),
+        Command::Scenario(args) => scenario::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Workloads(args) => workloads::run(args),
         Command::Bench(args) => bench::run(args),

@@ -9,6 +9,7 @@ mod curves;
 mod experiment;
 mod info;
 mod scale;
+mod scenario;
 
 use std::path::Path;
 
@@ -21,6 +22,7 @@ pub use comparison::write_comparison;
 pub use curves::write_curves;
 pub use experiment::write_experiment;
 pub use info::write_info;
+pub use scenario::write_scenario;
 
 /// Writes a document.
 fn write(path: &Path, document: Markup) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use refault_sim::Experiment;
 use refault_sim::experiment::{Row, Values};
-use refault_sim::{freepool, lru_sort};
+use refault_sim::{experiments, freepool, lru_sort};
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -61,6 +61,26 @@ struct Entry {
 
 const EXPERIMENTS: &[Entry] = &[
     Entry {
+        name: "shadow-lru",
+        about: "Linux 2023: refault distances on a clock of evictions alone, for the classic lists; five workloads",
+        run: |request, progress| machine_experiment(experiments::shadow_lru::run(&request.options(), progress)),
+    },
+    Entry {
+        name: "mglru-refault",
+        about: "Linux 2023: the same distances protect file pages under the multi-gen LRU; four policies",
+        run: |request, progress| machine_experiment(experiments::mglru_refault::run(&request.options(), progress)),
+    },
+    Entry {
+        name: "mglru-fio",
+        about: "Linux 2021: random reads under the classic lists and the multi-gen LRU, as shares of reclaim's work",
+        run: |request, progress| machine_experiment(experiments::mglru_fio::run(&request.options(), progress)),
+    },
+    Entry {
+        name: "mglru-v1",
+        about: "Linux 2021: browser tabs and a server under anonymous memory; CPU, pressure, latency, refaults, kills",
+        run: |request, progress| machine_experiment(experiments::mglru_v1::run(&request.options(), progress)),
+    },
+    Entry {
         name: "freepool",
         about: "FreeBSD 2015: evicted pages lose their own free pool; fewer are reactivated, free blocks are larger",
         run: |request, progress| {
@@ -82,6 +102,16 @@ const EXPERIMENTS: &[Entry] = &[
         },
     },
 ];
+
+impl Request {
+    fn options(&self) -> experiments::Options {
+        experiments::Options { full: self.full, seed: self.seed }
+    }
+}
+
+fn machine_experiment(result: Result<Experiment, String>) -> Result<Experiment, Failure> {
+    result.map_err(|reason| Failure::failed("experiment", reason, "this is a defect of refault: please report it"))
+}
 
 /// Runs the command.
 pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {

@@ -240,8 +240,7 @@ fn json_run(run: &PolicyRun) -> Value {
         .collect();
     object.insert("tasks".into(), Value::Array(tasks));
     object.insert("kills".into(), json!(run.report.kills));
-    let listings: Vec<Value> =
-        run.report.listings.iter().map(|l| json!({"at_ns": l.at, "text": l.text})).collect();
+    let listings: Vec<Value> = run.report.listings.iter().map(|l| json!({"at_ns": l.at, "text": l.text})).collect();
     object.insert("listings".into(), Value::Array(listings));
     Value::Object(object)
 }

@@ -7,7 +7,6 @@
 //! uses, on pages like a heap's.
 
 use std::hint::black_box;
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 

@@ -50,7 +50,8 @@ pub fn write_experiment(path: &Path, experiment: &Experiment, about: &str) -> Re
     write(path, page(&format!("refault: {}", experiment.experiment), series, body))
 }
 
-fn figure(index: usize, chart: &Chart) -> Figure {
+/// A picture of an experiment or a scenario, ready to draw; `index` must be unique in the document.
+pub(super) fn figure(index: usize, chart: &Chart) -> Figure {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let highest = if chart.stacked {
         let count = chart.series.first().map_or(0, |series| series.points.len());

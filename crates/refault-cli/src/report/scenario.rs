@@ -69,9 +69,7 @@ fn charts(report: &Report) -> Vec<Chart> {
     if samples.iter().any(|sample| sample.generations.iter().any(|list| !list.is_empty())) {
         let bands = (0..GENERATIONS).map(|age| {
             let name = if age == 0 { "youngest".to_string() } else { format!("{age} older") };
-            line(&name, &|sample| {
-                sample.generations.iter().map(|list| by_age(list, age)).sum::<u64>() as f64
-            })
+            line(&name, &|sample| sample.generations.iter().map(|list| by_age(list, age)).sum::<u64>() as f64)
         });
         charts.push(chart("Generations", "pages, all groups and both types", true, bands.collect()));
     }

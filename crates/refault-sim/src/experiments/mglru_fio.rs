@@ -19,10 +19,14 @@ use crate::machine::device::DeviceModel;
 /// A machine that does not fit together, which is a defect.
 pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> {
     let memory: u64 = if options.full { 1 << 20 } else { 1 << 16 };
-    let mut config =
-        MachineConfig { cpus: 4, nodes: vec![memory], file_device: device("nvme"), ..MachineConfig::default() };
-    // Many requests in flight, as io_uring keeps them, are as many readers here.
-    fio_jobs(&mut config, 0, 16, memory * 3 / 16, "uniform:", options.seed);
+    // As many requests in flight as the published run's queues hold: each is a reader of its own here.
+    let mut config = MachineConfig {
+        cpus: 4,
+        nodes: vec![memory],
+        file_device: DeviceModel { parallel: 512, ..device("nvme") },
+        ..MachineConfig::default()
+    };
+    fio_jobs(&mut config, 0, 128, memory * 3 / 128, "uniform:", options.seed);
     config.duration = Some(memory * 100_000);
     let warm_up = memory * 30_000;
     let before = measure(config.clone(), Classic::new(ClassicParams::default()), warm_up)?;
