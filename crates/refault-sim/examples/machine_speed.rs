@@ -3,6 +3,7 @@
 //! `cargo run --release -p refault-sim --example machine_speed [accesses]`
 
 use refault_core::classic::{Classic, ClassicParams};
+use refault_core::mglru::{Mglru, MglruParams};
 use refault_core::policy::Policy;
 use refault_core::textbook::Clock;
 use refault_sim::machine::Machine;
@@ -15,7 +16,8 @@ fn cpu_seconds() -> f64 {
     nanoseconds / 1e9
 }
 
-fn measure<P: Policy>(name: &str, policy: P, pages: u64, share: f64, accesses: u64, kind: &str) {
+fn measure<P: Policy>(name: &str, policy: P, pages: u64, share: f64, accesses: u64, generator: &str) {
+    let kind = generator.split_once("kind=").map_or("fd", |(_, kind)| kind);
     let memory = (pages as f64 * share) as u64;
     let text = format!(
         r#"
@@ -32,7 +34,7 @@ size = "{pages}p"
 name = "worker"
 count = 4
 [[task.workload]]
-spec = "zipf:theta=1.0,pages={each},accesses={per_task},kind={kind}"
+spec = "{generator},pages={each},accesses={per_task}"
 file = "data"
 random = true
 "#,
@@ -59,10 +61,14 @@ random = true
 
 fn main() {
     let accesses = std::env::args().nth(1).map_or(50_000_000, |text| text.parse().expect("a number of accesses"));
-    for share in [0.5] {
-        for kind in ["anon", "fd", "mapped"] {
-            measure("clock", Clock::default(), 1 << 20, share, accesses, kind);
-            measure("classic", Classic::new(ClassicParams::default()), 1 << 20, share, accesses, kind);
-        }
+    for generator in ["zipf:theta=1.0,kind=anon", "zipf:theta=1.0,kind=fd", "zipf:theta=1.0,kind=mapped"] {
+        measure("clock", Clock::default(), 1 << 20, 0.5, accesses, generator);
+        measure("classic", Classic::new(ClassicParams::default()), 1 << 20, 0.5, accesses, generator);
+        measure("mglru", Mglru::new(MglruParams::default()), 1 << 20, 0.5, accesses, generator);
+    }
+    // The same work with more and more memory that nobody touches.
+    for bits in [18, 20, 22, 24] {
+        let generator = "scanhot:hot=8192,hot_share=0.9375,kind=fd";
+        measure("mglru", Mglru::new(MglruParams::default()), 1 << bits, 0.5, accesses / 5, generator);
     }
 }
