@@ -78,15 +78,16 @@ fn mglru_params() -> impl Strategy<Value = MglruParams> {
         3 => Just((Version::V7_2, RefaultDistance::Generation)),
     ];
     let batch = prop_oneof![Just(0usize), Just(31), Just(15)];
-    (rules, swappiness, prop_oneof![3 => Just(4usize), 1 => 1..4usize], batch, prop::bool::weighted(0.8), any::<bool>())
-        .prop_map(|((version, refault), swappiness, tiers, batch, walks, region_bits)| MglruParams {
-            version,
-            refault,
-            swappiness,
-            tiers,
-            batch,
-            walks,
-            region_bits,
+    (
+        rules,
+        swappiness,
+        prop_oneof![3 => Just(4usize), 1 => 1..4usize],
+        batch,
+        prop::bool::weighted(0.8),
+        any::<[bool; 2]>(),
+    )
+        .prop_map(|((version, refault), swappiness, tiers, batch, walks, [region_bits, reads_start_oldest])| {
+            MglruParams { version, refault, swappiness, tiers, batch, walks, region_bits, reads_start_oldest }
         })
 }
 

@@ -259,7 +259,7 @@ impl MglruModel {
             max_seq
         } else if second_youngest {
             max_seq - 1
-        } else if rotating || min_seq + 2 >= max_seq {
+        } else if rotating || self.params.reads_start_oldest || min_seq + 2 >= max_seq {
             min_seq
         } else {
             min_seq + 1
