@@ -9,6 +9,7 @@ mod compare;
 mod completions;
 mod curve;
 mod failure;
+mod monitor;
 mod mrc;
 mod parameters;
 mod policies;
@@ -57,6 +58,7 @@ enum Command {
     Compare(compare::CompareArgs),
     Mrc(mrc::MrcArgs),
     Trace(trace::TraceArgs),
+    Monitor(monitor::MonitorArgs),
     Reproduce(reproduce::ReproduceArgs),
     Scenario(scenario::ScenarioArgs),
     Policies(policies::PoliciesArgs),
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args),
         Command::Mrc(args) => mrc::run(args),
         Command::Trace(args) => trace::run(args),
+        Command::Monitor(args) => monitor::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Scenario(args) => scenario::run(args),
         Command::Policies(args) => policies::run(args),

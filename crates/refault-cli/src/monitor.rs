@@ -1,0 +1,470 @@
+//! `refault monitor`: watch access patterns by regions, hold what is found against what was accessed, and let schemes
+//! act on it.
+//!
+//! Without schemes it prints how much of the truth the monitor finds at how many checks; with schemes it replays the
+//! pattern under a policy and a limit and prints what they did.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use refault_core::Policy;
+use refault_core::monitor::Attributes;
+use refault_core::schemes::Scheme;
+use refault_sim::flat_memory::Swap;
+use refault_sim::layout::LayoutBuilder;
+use refault_sim::monitoring::accuracy::{self, Found};
+use refault_sim::monitoring::config::Config;
+use refault_sim::monitoring::heat_map::{svg_pair, text_pair};
+use refault_sim::monitoring::pattern::Pattern;
+use refault_sim::monitoring::watched::WatchedReplay;
+use refault_sim::{Limits, Outcome, Replay};
+use refault_trace::Entry;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::registry::{Circumstances, Visitor, parse_policies, visit};
+use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
+use crate::size::{PAGE_BYTES, Size};
+
+/// Rows of the map on a terminal.
+const MAP_ROWS: usize = 24;
+/// Rows of the map in a picture.
+const PICTURE_ROWS: usize = 80;
+/// Entries replayed at a time.
+const BLOCK: u64 = 1 << 16;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault monitor                                     how much of the built-in patterns is found at how many checks
+  refault monitor --pattern stairs --max-regions 100 --picture stairs.svg
+  refault monitor --pattern my.masim --set 'intervals.sample_us=10 ms' --set 'intervals.aggr_us=200 ms'
+  refault monitor --pattern hot-spot --memory 60% --scheme 'pageout nr_accesses=0 age=5s..'
+  refault monitor --pattern hot-spot --policy 'mglru{version=7.2}' --config sorting.toml --format json
+
+Schemes on one line: ACTION [sz_bytes=MIN..MAX] [nr_accesses=MIN..MAX] [age=MIN..MAX] [quota=TIME,SIZE,WINDOW]
+[weights=SIZE,FREQUENCY,AGE] [wmarks=METRIC,INTERVAL,HIGH,MID,LOW] [apply=TIME]. docs/monitoring.md has the keys of
+files, which may be TOML or the JSON of DAMON's user-space tool.")]
+/// Watch access patterns by regions, and run schemes on what is found
+pub struct MonitorArgs {
+    /// A built-in pattern (stairs, zigzag, hot-spot, uniform) or a file in masim's format [default: all built-in ones]
+    #[arg(long, value_name = "NAME|FILE")]
+    pattern: Vec<String>,
+    /// Most regions, one run for each
+    #[arg(long, value_name = "N,N…", value_delimiter = ',')]
+    max_regions: Vec<usize>,
+    /// Monitor and schemes from a file: TOML, or the JSON of DAMON's user-space tool
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Change one key of the configuration
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Add a scheme written on one line
+    #[arg(long, value_name = "LINE")]
+    scheme: Vec<String>,
+    /// The policy whose pages schemes act on
+    #[arg(long, value_name = "P", default_value = "classic")]
+    policy: String,
+    /// The limit under which schemes act
+    #[arg(long, value_name = "SIZE", default_value = "100%")]
+    memory: Size,
+    /// Accesses that the program makes in a second
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    speed: u64,
+    /// Seed of all random choices
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How to write what came out
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+    /// Write it to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Draw the true heat map beside the monitored one, of the last run
+    #[arg(long, value_name = "FILE.svg")]
+    picture: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
+    let config = read_config(args)?;
+    let patterns = read_patterns(&args.pattern)?;
+    if config.schemes.is_empty() { measure(args, &config, &patterns) } else { act(args, &config, &patterns) }
+}
+
+fn read_config(args: &MonitorArgs) -> Result<Config, Failure> {
+    let origin = args.config.as_ref().map_or("--set".to_string(), |path| path.display().to_string());
+    let text = match &args.config {
+        None => String::new(),
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage("cannot read", path.display(), format!("{error}; name a readable file")))?,
+    };
+    let refused =
+        |error: refault_sim::monitoring::config::ConfigError| Failure::Usage(format!("bad configuration: {error}"));
+    let mut config = Config::parse_with(&text, &origin, &args.set).map_err(refused)?;
+    for line in &args.scheme {
+        config.add_scheme(line).map_err(refused)?;
+    }
+    Ok(config)
+}
+
+fn read_patterns(names: &[String]) -> Result<Vec<(String, Pattern)>, Failure> {
+    let built_in = Pattern::NAMES.map(str::to_owned);
+    let names = if names.is_empty() { &built_in[..] } else { names };
+    names.iter().map(|name| Ok((name.clone(), read_pattern(name)?))).collect()
+}
+
+fn read_pattern(name: &str) -> Result<Pattern, Failure> {
+    if let Some(pattern) = Pattern::from_name(name) {
+        return Ok(pattern);
+    }
+    let text = std::fs::read_to_string(Path::new(name)).map_err(|error| {
+        let remedy = format!("{error}; name a file in masim's format or one of {}", Pattern::NAMES.join(", "));
+        Failure::usage("cannot read pattern", name, remedy)
+    })?;
+    Pattern::parse(&text).map_err(|error| Failure::Usage(format!("bad pattern: {name}: {error}")))
+}
+
+/// One row of the accuracy table.
+struct Measured {
+    pattern: String,
+    max_nr_regions: usize,
+    found: Found,
+}
+
+fn measure(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> Result<(), Failure> {
+    if config.attributes.intervals_goal.is_some() {
+        let remedy = "leave intervals_goal out: the truth is counted in fixed intervals";
+        return Err(Failure::usage("cannot measure", "self-tuned intervals", remedy));
+    }
+    let numbers = match (&args.max_regions[..], config.attributes == default_attributes()) {
+        ([], true) => vec![20, 100, 1000],
+        ([], false) => vec![config.attributes.max_nr_regions],
+        (given, _) => given.to_vec(),
+    };
+    let mut rows = Vec::new();
+    for (name, pattern) in patterns {
+        for &max_nr_regions in &numbers {
+            let attributes = Attributes { max_nr_regions, ..config.attributes };
+            attributes.check(config.profile).map_err(|error| {
+                Failure::usage("bad number of regions", format!("--max-regions {max_nr_regions}"), error)
+            })?;
+            let options = accuracy::Options {
+                profile: config.profile,
+                attributes,
+                accesses_per_second: args.speed,
+                seed: config.seed.unwrap_or(args.seed),
+            };
+            rows.push(Measured { pattern: name.clone(), max_nr_regions, found: accuracy::measure(pattern, &options) });
+        }
+    }
+    with_output(args.out.as_deref(), |out| match args.format {
+        Format::Table => write_accuracy(out, &rows, patterns.len() == 1),
+        Format::Csv => write_accuracy_csv(out, &rows),
+        Format::Json => {
+            let rows: Vec<Value> = rows.iter().map(accuracy_json).collect();
+            serde_json::to_writer_pretty(&mut *out, &json!({ "profile": config.profile.name(), "runs": rows }))?;
+            writeln!(out)
+        }
+    })?;
+    if let (Some(path), Some(last)) = (&args.picture, rows.last()) {
+        let title = format!("{}, at most {} regions", last.pattern, last.max_nr_regions);
+        let svg = svg_pair(&title, &last.found.truth.shrunk(PICTURE_ROWS), &last.found.found.shrunk(PICTURE_ROWS));
+        std::fs::write(path, svg).map_err(|error| Failure::write(path.display(), &error))?;
+        eprintln!("refault: picture written to {}", path.display());
+    }
+    Ok(())
+}
+
+/// What a configuration that says nothing of intervals and regions has.
+fn default_attributes() -> Attributes {
+    Attributes { ops_update_interval: 1_000_000, ..Attributes::default() }
+}
+
+/// The columns of the accuracy table, as CSV and JSON name them, with a row's values.
+fn figures(row: &Measured) -> [(&'static str, Option<f64>); 9] {
+    let accuracy = &row.found.accuracy;
+    [
+        ("checks_per_second", Some(row.found.checks_per_second())),
+        ("share_of_page_checks", Some(row.found.cost_share())),
+        ("peak_regions", Some(row.found.counters.peak_regions as f64)),
+        ("events_found", accuracy.events_found()),
+        ("events_right", accuracy.events_right()),
+        ("hot_found", accuracy.hot_found()),
+        ("hot_right", accuracy.hot_right()),
+        ("mean_error", Some(accuracy.mean_error())),
+        ("seconds", Some(row.found.seconds)),
+    ]
+}
+
+fn write_accuracy(out: &mut dyn std::io::Write, rows: &[Measured], map: bool) -> std::io::Result<()> {
+    let mut table = plain_table();
+    table.set_header([
+        "pattern",
+        "max regions",
+        "checks/s",
+        "of page checks %",
+        "peak regions",
+        "events found %",
+        "right %",
+        "hot found %",
+        "right %",
+        "mean error %",
+    ]);
+    for row in rows {
+        let [checks, cost, peak, shares @ .., _] = figures(row).map(|(_, value)| value);
+        let percent = |value: Option<f64>| value.map_or("–".to_string(), |value| format!("{:.1}", value * 100.0));
+        let mut cells = vec![row.pattern.clone(), row.max_nr_regions.to_string()];
+        cells.push(grouped(checks.unwrap_or(0.0).round() as u64));
+        cells.push(format!("{:.3}", cost.unwrap_or(0.0) * 100.0));
+        cells.push(grouped(peak.unwrap_or(0.0) as u64));
+        cells.extend(shares.map(percent));
+        table.add_row(cells);
+    }
+    align_numbers(&mut table);
+    writeln!(out, "{}\n", table.trim_fmt())?;
+    writeln!(
+        out,
+        "Event: a page accessed in a sampling interval. Found: share of the true events that the monitor has; right: share of\n\
+         its events that are true. Hot: in at least half of the checks of an aggregation. Mean error: distance of true and\n\
+         monitored frequency. Page checks: what looking at every page in every interval would take."
+    )?;
+    if let (true, Some(last)) = (map, rows.last()) {
+        let shrink = |map: &refault_sim::monitoring::heat_map::HeatMap| map.shrunk(MAP_ROWS);
+        writeln!(out, "\n{}", text_pair(&shrink(&last.found.truth), &shrink(&last.found.found)))?;
+        writeln!(out, "Addresses from left to right, time downwards; 9: accessed in every check, '.': never.")?;
+    }
+    Ok(())
+}
+
+fn write_accuracy_csv(out: &mut dyn std::io::Write, rows: &[Measured]) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    let mut header = vec!["pattern".to_string(), "max_nr_regions".to_string()];
+    header.extend(rows.first().map(figures).into_iter().flatten().map(|(name, _)| name.to_string()));
+    csv.write_record(header)?;
+    for row in rows {
+        let mut record = vec![row.pattern.clone(), row.max_nr_regions.to_string()];
+        record.extend(figures(row).map(|(_, value)| value.map_or(String::new(), |value| value.to_string())));
+        csv.write_record(record)?;
+    }
+    csv.flush()
+}
+
+fn accuracy_json(row: &Measured) -> Value {
+    let mut made =
+        json!({ "pattern": row.pattern, "max_nr_regions": row.max_nr_regions, "checks": row.found.counters.checks });
+    for (name, value) in figures(row) {
+        made[name] = json!(value);
+    }
+    made
+}
+
+/// What a replay with schemes came to.
+struct Acted {
+    pattern: String,
+    memory_pages: u64,
+    outcome: Outcome,
+    schemes: Vec<Scheme>,
+    checks: u64,
+    /// Modelled CPU share of the monitor and of its schemes.
+    monitor_share: f64,
+    schemes_share: f64,
+    /// Real seconds: all, and the monitor's part.
+    wall_seconds: f64,
+    monitor_seconds: f64,
+}
+
+fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> Result<(), Failure> {
+    if args.picture.is_some() || !args.max_regions.is_empty() {
+        let remedy = "leave the schemes out, or set nr_regions.max in the configuration";
+        return Err(Failure::usage("cannot measure accuracy", "--picture and --max-regions with schemes", remedy));
+    }
+    let policies = parse_policies(std::slice::from_ref(&args.policy))?;
+    let [spec] = &policies[..] else {
+        return Err(Failure::usage("too many policies", format!("--policy {}", args.policy), "name one"));
+    };
+    if spec.entry.needs_future() {
+        return Err(Failure::usage(
+            "cannot watch",
+            format!("--policy {}", args.policy),
+            "it needs the future; name another",
+        ));
+    }
+    let mut results = Vec::new();
+    for (name, pattern) in patterns {
+        let watch = Watch { args, config, name, pattern };
+        results.push(visit(spec, &Circumstances::default(), watch)?);
+    }
+    with_output(args.out.as_deref(), |out| match args.format {
+        Format::Table => write_acted(out, &results),
+        Format::Csv => write_acted_csv(out, &results),
+        Format::Json => {
+            let runs: Vec<Value> = results.iter().map(|acted| acted_json(acted, config)).collect();
+            serde_json::to_writer_pretty(&mut *out, &json!({ "policy": spec.label, "runs": runs }))?;
+            writeln!(out)
+        }
+    })
+}
+
+/// Replays a pattern under a policy with the schemes over it.
+struct Watch<'a> {
+    args: &'a MonitorArgs,
+    config: &'a Config,
+    name: &'a str,
+    pattern: &'a Pattern,
+}
+
+impl Visitor for Watch<'_> {
+    type Output = Result<Acted, Failure>;
+
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<Acted, Failure> {
+        let mut builder = LayoutBuilder::new();
+        self.play(|block| builder.observe(block));
+        let layout = builder
+            .finish()
+            .map_err(|error| Failure::usage("too large", self.name, format!("{error}; make its areas smaller")))?;
+        let memory_pages = self.args.memory.pages(layout.distinct_pages());
+        let limits =
+            Limits { memory_pages: usize::try_from(memory_pages).unwrap_or(usize::MAX), swap: Swap::default() };
+        let replay = Replay::new(&layout, policy, limits);
+        let ids = layout.ids() as u64;
+        let mut watched = WatchedReplay::new(replay, memory_pages, ids, self.config, self.args.speed, self.args.seed)
+            .map_err(|error| Failure::Usage(format!("bad configuration: {error}")))?;
+        let start = std::time::Instant::now();
+        let mut accesses = Vec::new();
+        self.play(|block| {
+            accesses.clear();
+            layout.translate(block, &mut accesses);
+            watched.run(&accesses, &mut ());
+        });
+        let simulated = watched.now() as f64 * 1000.0;
+        let monitor = watched.worker().monitor();
+        Ok(Acted {
+            pattern: self.name.to_owned(),
+            memory_pages,
+            outcome: watched.outcome(),
+            schemes: watched.worker().schemes().to_vec(),
+            checks: monitor.counters().checks,
+            monitor_share: monitor.work_ns() as f64 / simulated,
+            schemes_share: watched.worker().schemes_ns() as f64 / simulated,
+            wall_seconds: start.elapsed().as_secs_f64(),
+            monitor_seconds: watched.spent().as_secs_f64(),
+        })
+    }
+}
+
+impl Watch<'_> {
+    /// Hands out the pattern's accesses, block by block; the same each time.
+    fn play(&self, mut take: impl FnMut(&[Entry])) {
+        let mut player = self.pattern.start(self.args.speed, self.config.seed.unwrap_or(self.args.seed));
+        let mut block = Vec::new();
+        loop {
+            block.clear();
+            player.play(BLOCK, &mut block);
+            if block.is_empty() {
+                return;
+            }
+            take(&block);
+        }
+    }
+}
+
+const SCHEME_COLUMNS: [&str; 8] = [
+    "scheme",
+    "nr_tried",
+    "sz_tried",
+    "nr_applied",
+    "sz_applied",
+    "sz_ops_filter_passed",
+    "qt_exceeds",
+    "nr_snapshots",
+];
+
+fn scheme_cells(index: usize, scheme: &Scheme) -> [String; 8] {
+    let s = scheme.statistics();
+    let numbers =
+        [s.nr_tried, s.sz_tried, s.nr_applied, s.sz_applied, s.sz_ops_filter_passed, s.qt_exceeds, s.nr_snapshots];
+    let mut numbers = numbers.into_iter();
+    std::array::from_fn(|column| match column {
+        0 => format!("{index} {}", scheme.settings().action.name()),
+        _ => numbers.next().unwrap_or(0).to_string(),
+    })
+}
+
+fn write_acted(out: &mut dyn std::io::Write, results: &[Acted]) -> std::io::Result<()> {
+    for acted in results {
+        let outcome = &acted.outcome;
+        writeln!(
+            out,
+            "{}: {} of memory, {} accesses, {} misses, {} resident at the end",
+            acted.pattern,
+            crate::size::pages_text(acted.memory_pages),
+            grouped(outcome.accesses),
+            grouped(outcome.misses),
+            crate::size::pages_text(outcome.resident as u64),
+        )?;
+        let mut table = plain_table();
+        table.set_header(SCHEME_COLUMNS);
+        for (index, scheme) in acted.schemes.iter().enumerate() {
+            table.add_row(scheme_cells(index, scheme));
+        }
+        align_numbers(&mut table);
+        writeln!(out, "{}", table.trim_fmt())?;
+        writeln!(
+            out,
+            "{} checks; modelled CPU: monitor {:.2} %, schemes {:.2} % of one; {:.2} s replayed, {:.3} s of it monitoring\n",
+            grouped(acted.checks),
+            acted.monitor_share * 100.0,
+            acted.schemes_share * 100.0,
+            acted.wall_seconds,
+            acted.monitor_seconds,
+        )?;
+    }
+    writeln!(
+        out,
+        "Sizes in bytes; sums over passes, not distinct bytes. The columns are those of the kernel's statistics."
+    )
+}
+
+fn write_acted_csv(out: &mut dyn std::io::Write, results: &[Acted]) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    let mut header = vec!["pattern", "memory_pages", "accesses", "misses"];
+    header.extend(SCHEME_COLUMNS);
+    csv.write_record(header)?;
+    for acted in results {
+        for (index, scheme) in acted.schemes.iter().enumerate() {
+            let mut record = vec![
+                acted.pattern.clone(),
+                acted.memory_pages.to_string(),
+                acted.outcome.accesses.to_string(),
+                acted.outcome.misses.to_string(),
+            ];
+            record.extend(scheme_cells(index, scheme));
+            csv.write_record(record)?;
+        }
+    }
+    csv.flush()
+}
+
+fn acted_json(acted: &Acted, config: &Config) -> Value {
+    let names = refault_core::Counters::NAMES;
+    let counters: serde_json::Map<String, Value> = names
+        .iter()
+        .zip(acted.outcome.counters.values())
+        .map(|(name, value)| ((*name).to_string(), json!(value)))
+        .collect();
+    json!({
+        "pattern": acted.pattern,
+        "memory_bytes": acted.memory_pages * PAGE_BYTES,
+        "accesses": acted.outcome.accesses,
+        "misses": acted.outcome.misses,
+        "resident_pages": acted.outcome.resident,
+        "checks": acted.checks,
+        "monitor_cpu_share": acted.monitor_share,
+        "schemes_cpu_share": acted.schemes_share,
+        "wall_seconds": acted.wall_seconds,
+        "monitor_seconds": acted.monitor_seconds,
+        "counters": counters,
+        "damo": config.to_json(Some(&acted.schemes)),
+    })
+}
