@@ -14,6 +14,8 @@ pub struct Costs {
     pub zero_fill: u64,
     /// A page comes back from compressed memory: fault, frame, decompression.
     pub swap_in: u64,
+    /// The part of `swap_in` in which the contents are read: what a pressure stall counts (spec: overview §7).
+    pub swap_read: u64,
     /// A page goes to compressed memory: unmapped, compressed, removed.
     pub swap_out: u64,
     /// A page is looked at by reclaim: isolated, tested, its reverse map followed.
@@ -46,6 +48,7 @@ impl Default for Costs {
         Costs {
             zero_fill: 700,
             swap_in: 9300,
+            swap_read: 1300,
             swap_out: 12_500,
             scan: 190,
             check: 330,

@@ -71,7 +71,7 @@ pub struct Outcome {
     pub runtime: f64,
     /// Pages of 4 KiB swapped in.
     pub major_faults: f64,
-    /// Time in µs that the program waited for memory: its own reclaim, and swap-ins of its working set.
+    /// Time in µs that the program waited for memory: its own reclaim, and reads of its working set from swap.
     pub stall_us: f64,
     /// The monitor's share of one CPU.
     pub worker_share: f64,
@@ -321,7 +321,8 @@ impl<'a> Host<'a> {
             self.memory.swap_free += 1;
             self.faults += factor;
             if self.policy.is_workingset(page) {
-                self.stall += cost;
+                // A stall is the read alone, not the fault around it, and only of the working set.
+                self.stall += factor * self.setup.costs.swap_read;
             }
         }
     }

@@ -283,8 +283,8 @@ fn remarks(options: &Options) -> Vec<String> {
         "the published loss of about 1 % on 22 workloads is not reproduced: only cleared accessed bits cost the program \
          here, not locks, caches and memory bandwidth shared with the monitor"
             .into(),
-        "stall is time in the program's own reclaim and in swap-ins of its working set; the task that lowers the limit is \
-         not counted"
+        "stall is time in the program's own reclaim and in reading its working set from swap (the read alone, not the fault \
+         around it); the task that lowers the limit is not counted"
             .into(),
     ];
     remarks.extend(WORKLOADS.iter().map(|workload| format!("{}: {}", workload.name, workload.basis)));
