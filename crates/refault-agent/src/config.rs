@@ -88,6 +88,7 @@ impl Config {
             access_source: AccessSource::DropAndScan,
             on_full: self.on_full,
             keep_clean: None,
+            bring_successors: true,
             on_thread_start: Some(crate::heap::own_this_thread),
         }
     }

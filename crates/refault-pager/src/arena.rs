@@ -153,6 +153,20 @@ impl Arena {
         self.high.fetch_max(first + pages, Ordering::AcqRel);
     }
 
+    /// The runs of pages that somebody has: first page and length, in order.
+    pub(crate) fn taken(&self) -> Vec<(PageId, u32)> {
+        let free = self.free.lock().expect("invariant: nothing panics under this lock");
+        let mut taken = Vec::with_capacity(free.len() + 1);
+        let mut at = 0;
+        for (&start, &len) in free.iter().chain([(&self.pages, &0)]) {
+            if start > at {
+                taken.push((at, start - at));
+            }
+            at = start + len;
+        }
+        taken
+    }
+
     /// Calls `work` with the end of the taken pages that start at `first`, while none of them can begin to leave.
     pub(crate) fn with_taken<T>(&self, first: PageId, work: impl FnOnce(PageId) -> T) -> T {
         let free = self.free.lock().expect("invariant: nothing panics under this lock");

@@ -13,7 +13,7 @@
 use std::time::Instant;
 
 use refault_core::memory::{Eviction, LookAround, Neighbourhood, References, Walk};
-use refault_core::policy::{Admission, GenerationSize, ReclaimRequest};
+use refault_core::policy::{Admission, GenerationSize, ReclaimRequest, SortRule};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Policy, Shadow};
 use refault_store::PAGE_SIZE;
 
@@ -44,6 +44,8 @@ pub(crate) trait Reclaimer: Send {
     fn counters(&self) -> Counters;
     fn generations(&self) -> Vec<GenerationSize>;
     fn metadata_bytes(&self) -> usize;
+    fn sort(&mut self, page: PageId, hot: bool, rule: SortRule, memory: &mut PagedMemory);
+    fn active_inactive(&self) -> Option<[u64; 2]>;
 }
 
 pub(crate) struct Reclaiming<P>(pub(crate) P);
@@ -81,6 +83,16 @@ impl<P: Policy + Send> Reclaimer for Reclaiming<P> {
     fn metadata_bytes(&self) -> usize {
         self.0.metadata_bytes()
     }
+    fn sort(&mut self, page: PageId, hot: bool, rule: SortRule, memory: &mut PagedMemory) {
+        if hot {
+            self.0.prioritise(page, rule, memory);
+        } else {
+            self.0.deprioritise(page, rule, memory);
+        }
+    }
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        self.0.active_inactive()
+    }
 }
 
 /// One bit a page.
@@ -100,6 +112,33 @@ impl PageSet {
     fn remove(&mut self, page: PageId) {
         self.0[page as usize / 64] &= !(1 << (page % 64));
     }
+    fn take(&mut self, page: PageId) -> bool {
+        let had = self.has(page);
+        self.remove(page);
+        had
+    }
+}
+
+/// What keeps a monitor and the policy from taking each other's accessed bits. There only while a monitor runs.
+#[derive(Default)]
+struct Watched {
+    /// Pages whose entry the monitor dropped: accessed, as far as the policy is concerned.
+    lent: PageSet,
+    /// Pages under a monitor's check …
+    checked: PageSet,
+    /// … and those of them whose entry the policy dropped meanwhile: accessed, as far as the monitor is concerned.
+    seen: PageSet,
+}
+
+impl Watched {
+    fn grow(&mut self, pages: usize) {
+        self.lent.grow(pages);
+        self.checked.grow(pages);
+        self.seen.grow(pages);
+    }
+    fn bytes(&self) -> usize {
+        3 * self.lent.0.len() * 8
+    }
 }
 
 /// The pager's memory as a policy sees it.
@@ -118,11 +157,32 @@ pub(crate) struct PagedMemory {
     start: Instant,
     /// The store takes no more pages.
     full: bool,
+    watched: Option<Box<Watched>>,
 }
 
 impl PagedMemory {
     fn address(&self, page: PageId) -> usize {
         self.base + page as usize * PAGE_SIZE
+    }
+
+    /// Calls `visit` for each page of a range that was accessed: it has an entry, or a monitor took it.
+    fn accessed(&self, first: PageId, end: PageId, mut visit: impl FnMut(PageId)) {
+        let Some(watched) = &self.watched else { return self.present(first, end, visit) };
+        for word in first / 64..end.div_ceil(64) {
+            let mut bits = watched.lent.0[word as usize];
+            while bits != 0 {
+                let page = word * 64 + bits.trailing_zeros();
+                bits &= bits - 1;
+                if (first..end).contains(&page) && !self.dropping.has(page) {
+                    visit(page);
+                }
+            }
+        }
+        self.present(first, end, |page| {
+            if !watched.lent.has(page) {
+                visit(page);
+            }
+        });
     }
 
     /// Calls `visit` for each page of a range that has a page-table entry that is not about to be dropped.
@@ -141,6 +201,12 @@ impl PagedMemory {
     }
 
     fn drop_later(&mut self, page: PageId) {
+        if let Some(watched) = &mut self.watched {
+            watched.lent.remove(page);
+            if watched.checked.has(page) {
+                watched.seen.insert(page);
+            }
+        }
         self.dropping.insert(page);
         self.drops.push(page);
         if self.drops.len() == self.drops.capacity() {
@@ -169,7 +235,7 @@ impl PagedMemory {
 impl Memory for PagedMemory {
     fn take_references(&mut self, page: PageId) -> References {
         let mut young = false;
-        self.present(page, page + 1, |_| young = true);
+        self.accessed(page, page + 1, |_| young = true);
         if young {
             self.drop_later(page);
         }
@@ -193,6 +259,9 @@ impl Memory for PagedMemory {
         }
         self.table.set_shadow(page, shadow);
         self.known.remove(page);
+        if let Some(watched) = &mut self.watched {
+            watched.lent.remove(page);
+        }
         self.victims.push(page);
         Eviction::Freed { pages_written: u32::from(!seen.kept()) }
     }
@@ -205,7 +274,7 @@ impl Memory for PagedMemory {
         let start = start.min(end.saturating_sub(WINDOW).max(region * REGION_PAGES));
         let mut found = [0; WINDOW as usize];
         let mut count = 0;
-        self.present(start, end, |neighbour| {
+        self.accessed(start, end, |neighbour| {
             if neighbour != page && self.known.has(neighbour) {
                 found[count] = neighbour;
                 count += 1;
@@ -237,7 +306,7 @@ impl Memory for PagedMemory {
             }
             let mut found = [0; REGION_PAGES as usize];
             let mut count = 0;
-            self.present(first, end, |page| {
+            self.accessed(first, end, |page| {
                 if self.known.has(page) {
                     found[count] = page;
                     count += 1;
@@ -294,6 +363,7 @@ impl Engine {
             walked: false,
             start: Instant::now(),
             full: false,
+            watched: None,
         };
         Engine { reclaimer, memory }
     }
@@ -319,6 +389,9 @@ impl Engine {
         self.reclaimer.grow(pages as usize);
         self.memory.known.grow(pages as usize);
         self.memory.dropping.grow(pages as usize);
+        if let Some(watched) = &mut self.memory.watched {
+            watched.grow(pages as usize);
+        }
         self.memory.pages = pages;
     }
 
@@ -338,6 +411,9 @@ impl Engine {
             self.reclaimer.admit(page, shadow, &mut self.memory);
         } else if !belongs && known {
             self.memory.known.remove(page);
+            if let Some(watched) = &mut self.memory.watched {
+                watched.lent.remove(page);
+            }
             self.reclaimer.freed(page);
         }
     }
@@ -363,7 +439,79 @@ impl Engine {
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.reclaimer.metadata_bytes() + (self.memory.known.0.len() + self.memory.dropping.0.len()) * 8
+        let watched = self.memory.watched.as_ref().map_or(0, |watched| watched.bytes());
+        self.reclaimer.metadata_bytes() + (self.memory.known.0.len() + self.memory.dropping.0.len()) * 8 + watched
+    }
+
+    /// A monitor is there: from now on it and the policy leave each other their accessed bits.
+    pub(crate) fn watch(&mut self) {
+        let pages = self.memory.known.0.len() * 64;
+        self.memory.watched.get_or_insert_default().grow(pages);
+    }
+
+    /// A check of a page begins. True if its entry is to be dropped for that.
+    pub(crate) fn begin_check(&mut self, page: PageId) -> bool {
+        if let Some(watched) = &mut self.memory.watched {
+            watched.checked.insert(page);
+            watched.seen.remove(page);
+        }
+        self.lend(page)
+    }
+
+    /// The monitor takes a page for old from now on; the policy does not. True if its entry is to be dropped for that.
+    pub(crate) fn lend(&mut self, page: PageId) -> bool {
+        let young = self.is_young(page);
+        if let Some(watched) = self.memory.watched.as_mut().filter(|_| young) {
+            watched.lent.insert(page);
+        }
+        young
+    }
+
+    /// The check ends: whether the page was accessed.
+    pub(crate) fn end_check(&mut self, page: PageId) -> bool {
+        let Some(watched) = &mut self.memory.watched else { return false };
+        watched.checked.remove(page);
+        watched.seen.take(page) || self.is_young(page)
+    }
+
+    /// Whether the page was accessed since its entry was dropped, by whomever.
+    pub(crate) fn is_young(&self, page: PageId) -> bool {
+        let mut young = false;
+        self.memory.present(page, page + 1, |_| young = true);
+        young
+    }
+
+    /// Whether the policy has the page.
+    pub(crate) fn has(&self, page: PageId) -> bool {
+        page < self.memory.pages && self.memory.known.has(page)
+    }
+
+    /// Moves a page that the policy has towards or away from the end that is evicted.
+    pub(crate) fn sort(&mut self, page: PageId, hot: bool, rule: SortRule) {
+        self.reclaimer.sort(page, hot, rule, &mut self.memory);
+    }
+
+    /// Pages on active and on inactive lists.
+    pub(crate) fn active_inactive(&self) -> Option<[u64; 2]> {
+        self.reclaimer.active_inactive()
+    }
+
+    /// Calls `run` for each run of pages of a range that have an entry.
+    pub(crate) fn for_present_runs(&self, first: PageId, end: PageId, run: &mut dyn FnMut(PageId, u32)) {
+        let mut start = first;
+        let mut next = first;
+        self.memory.present(first, end, |page| {
+            if page != next {
+                if next > start {
+                    run(start, next - start);
+                }
+                start = page;
+            }
+            next = page + 1;
+        });
+        if next > start {
+            run(start, next - start);
+        }
     }
 }
 

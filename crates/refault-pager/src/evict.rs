@@ -49,6 +49,9 @@ impl Inner {
         });
         for (page, outcome) in batch.iter().zip(&worker.outcomes) {
             let word = self.word(*page);
+            if outcome.is_ok() {
+                self.distances.evicted(*page);
+            }
             let waited = match outcome {
                 Ok(slot) if slot.bits() == NO_SLOT => word.finish(State::Fresh, 0, false),
                 Ok(slot) => word.finish(State::Stored, slot.bits(), false),

@@ -64,10 +64,11 @@ impl Inner {
                     if !word.begin(seen, State::Filling) {
                         continue;
                     }
+                    let _stall = (seen.state() == State::Stored).then(|| self.pressure.stall());
                     self.charge(1, worker);
                     if self.fill(page, seen, write, worker) {
                         let window = streams.window(page, self.ranges.hint(page));
-                        if window > 0 {
+                        if window > 0 && self.options.bring_successors {
                             self.fill_following(page + 1, window, worker);
                         }
                     }
@@ -133,6 +134,7 @@ impl Inner {
             }
         } else {
             self.counts.fills.fetch_add(1, Ordering::Relaxed);
+            self.distances.returned(page);
             let from = Slot::from_bits(seen.slot());
             if from.tier() == Tier::SameFilled && same_filled::value(from) == 0 {
                 self.zero(address, PAGE_SIZE)
@@ -251,6 +253,7 @@ impl Inner {
         let mut keep = true;
         for index in 0..count {
             let slot = Slot::from_bits(self.word(first + index).load().slot());
+            self.distances.returned(first + index);
             keep &= self.keeps(slot, false);
             match self.store.read(slot, &mut worker.pages[index as usize], &mut worker.scratch) {
                 Ok(()) => read += 1,

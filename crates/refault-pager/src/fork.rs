@@ -103,6 +103,7 @@ impl Pager {
             }
         }
         inner.engine().reopen_after_fork();
+        inner.pressure.forget_waits();
         inner.evictor_signal.store(0, Ordering::SeqCst);
         // The parent's threads are not here: nothing is to be joined.
         std::mem::forget(std::mem::take(

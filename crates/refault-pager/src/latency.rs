@@ -1,4 +1,4 @@
-//! A histogram of durations that can be counted into from a fault: atomics only, nothing is allocated.
+//! Histograms that can be counted into from a fault: atomics only, nothing is allocated.
 //!
 //! Buckets are logarithmic with eight steps an octave, so a quantile is exact to 12.5 %.
 
@@ -8,29 +8,52 @@ use std::time::Duration;
 const STEPS: usize = 8;
 const BUCKETS: usize = 40 * STEPS;
 
-/// Counts by duration.
-pub struct Latencies([AtomicU64; BUCKETS], AtomicU64);
+/// Counts by magnitude.
+pub(crate) struct Histogram([AtomicU64; BUCKETS]);
 
-impl Default for Latencies {
-    fn default() -> Latencies {
-        Latencies(std::array::from_fn(|_| AtomicU64::new(0)), AtomicU64::new(0))
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl Latencies {
-    /// Counts one.
-    pub fn record(&self, duration: Duration) {
-        let nanos = duration.as_nanos().min(1 << 40) as u64;
-        self.0[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
-        self.1.fetch_max(nanos, Ordering::Relaxed);
+impl Histogram {
+    pub(crate) fn add(&self, value: u64) {
+        self.0[bucket(value)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many were counted.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// The duration that a share `quantile` (0..=1) of all does not exceed, in nanoseconds; 0 if there is none.
+    /// The value that a share `quantile` (0..=1) of all does not exceed, rounded up to its bucket; 0 if there is none.
+    pub(crate) fn quantile(&self, quantile: f64) -> u64 {
+        self.counts().quantile(quantile)
+    }
+
+    /// The counts now.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts(self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect())
+    }
+}
+
+/// A histogram at one moment, in logarithmic buckets of an eighth of an octave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts(Vec<u64>);
+
+impl Counts {
+    /// How many values there are.
+    pub fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// What was added since `earlier`.
+    pub fn since(&self, earlier: &Counts) -> Counts {
+        let before = earlier.0.iter().copied().chain(std::iter::repeat(0));
+        Counts(self.0.iter().zip(before).map(|(now, before)| now.saturating_sub(before)).collect())
+    }
+
+    /// The value that a share `quantile` (0..=1) of all does not exceed, rounded up to its bucket; 0 if there is none.
     pub fn quantile(&self, quantile: f64) -> u64 {
         let total = self.count();
         if total == 0 {
@@ -39,12 +62,35 @@ impl Latencies {
         let wanted = ((total as f64 * quantile).ceil() as u64).clamp(1, total);
         let mut seen = 0;
         for (index, count) in self.0.iter().enumerate() {
-            seen += count.load(Ordering::Relaxed);
+            seen += count;
             if seen >= wanted {
-                return upper_bound(index).min(self.maximum());
+                return upper_bound(index);
             }
         }
-        self.maximum()
+        0
+    }
+}
+
+/// Counts by duration.
+#[derive(Default)]
+pub struct Latencies(Histogram, AtomicU64);
+
+impl Latencies {
+    /// Counts one.
+    pub fn record(&self, duration: Duration) {
+        let nanos = duration.as_nanos().min(1 << 40) as u64;
+        self.0.add(nanos);
+        self.1.fetch_max(nanos, Ordering::Relaxed);
+    }
+
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
+        self.0.count()
+    }
+
+    /// The duration that a share `quantile` (0..=1) of all does not exceed, in nanoseconds; 0 if there is none.
+    pub fn quantile(&self, quantile: f64) -> u64 {
+        self.0.quantile(quantile).min(self.maximum())
     }
 
     /// The longest, in nanoseconds.

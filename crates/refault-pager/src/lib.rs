@@ -20,6 +20,7 @@
 mod addresses;
 mod arena;
 mod budget;
+mod distance;
 mod engine;
 mod evict;
 mod fault;
@@ -30,6 +31,7 @@ mod latency;
 pub mod pagemap;
 mod pager;
 mod policies;
+mod pressure;
 pub mod probe;
 mod ranges;
 mod region;
@@ -38,6 +40,7 @@ mod state;
 mod table;
 mod threads;
 pub mod uffd;
+mod watch;
 mod worker;
 
 mod sync {
@@ -48,8 +51,9 @@ mod sync {
 pub use budget::{Budget, BudgetBounds};
 pub use engine::AccessSource;
 pub use fork::ForkTicket;
-pub use latency::Latencies;
+pub use latency::{Counts as DistanceCounts, Latencies};
 pub use pager::{FaultMode, OnFull, Pager, PagerError, PagerOptions};
 pub use policies::POLICIES;
 pub use region::{Hint, Region};
 pub use report::Report;
+pub use watch::{Hands, Watch, refusal};

@@ -13,9 +13,11 @@ use refault_store::{PAGE_SIZE, Slot, Store, StoreError, TieredStore, TieredStore
 
 use crate::arena::Arena;
 use crate::budget::Budget;
+use crate::distance::Distances;
 use crate::engine::{AccessSource, Engine};
 use crate::gate::{Gate, Inside};
 use crate::latency::Latencies;
+use crate::pressure::Pressure;
 use crate::probe::Capabilities;
 use crate::ranges::Ranges;
 use crate::state::PageWord;
@@ -67,6 +69,8 @@ pub struct PagerOptions {
     /// Pages that came back by a read keep their slot, so that they need not be written again. `None`: only those in the
     /// file, whose writes are dear.
     pub keep_clean: Option<bool>,
+    /// Successors of sequential faults come along. Off where accesses are recorded: a page brought in is not one accessed.
+    pub bring_successors: bool,
     /// Called by each thread of the pager when it starts, before it serves anything.
     pub on_thread_start: Option<fn()>,
 }
@@ -81,6 +85,7 @@ impl Default for PagerOptions {
             access_source: AccessSource::DropAndScan,
             on_full: OnFull::Grow,
             keep_clean: None,
+            bring_successors: true,
             on_thread_start: None,
         }
     }
@@ -179,6 +184,8 @@ pub(crate) struct Inner {
     pub(crate) gate: Gate,
     pub(crate) counts: Counts,
     pub(crate) fault_latency: Latencies,
+    pub(crate) pressure: Pressure,
+    pub(crate) distances: Distances,
     oldest_birth: AtomicU64,
     /// The store refused pages; cleared when some space is released.
     full: AtomicBool,
@@ -239,6 +246,8 @@ impl Pager {
             gate: Gate::default(),
             counts: Counts::default(),
             fault_latency: Latencies::default(),
+            pressure: Pressure::new(),
+            distances: Distances::new(pages),
             oldest_birth: AtomicU64::new(0),
             full: AtomicBool::new(false),
             full_releases: AtomicU32::new(0),
@@ -341,6 +350,7 @@ impl Inner {
                 Err(over) => over,
             };
             self.counts.direct_reclaims.fetch_add(1, Ordering::Relaxed);
+            let _stall = self.pressure.stall();
             let freed = over.victim().map_or(0, |victim| victim.reclaim(8, worker));
             if freed > 0 {
                 fruitless = 0;
@@ -383,7 +393,8 @@ impl Inner {
         }
     }
 
-    fn take_reports(&self, engine: &mut Engine) {
+    /// Brings the policy up to date with all pages that changed.
+    pub(crate) fn take_reports(&self, engine: &mut Engine) {
         // In pieces, so that the fault path waits only for a copy and nothing is allocated.
         loop {
             let mut piece = [0; 256];

@@ -14,6 +14,11 @@ use crate::engine::{Reclaimer, Reclaiming};
 /// The names that [`crate::PagerOptions::policy`] takes, the default first.
 pub const POLICIES: &[&str] = &["mglru", "classic", "clock", "sieve", "fifo"];
 
+/// Whether a policy has lists that schemes can sort.
+pub(crate) fn sorts(name: &str) -> bool {
+    matches!(name, "mglru" | "classic")
+}
+
 pub(crate) fn by_name(name: &str) -> Option<Box<dyn Reclaimer>> {
     match name {
         "fifo" => live(Fifo::default()),

@@ -9,6 +9,7 @@ use refault_core::Counters;
 use refault_core::policy::GenerationSize;
 use refault_store::{PAGE_SIZE, Usage};
 
+use crate::latency::Counts as DistanceCounts;
 use crate::pager::Pager;
 use crate::table::PageTable;
 
@@ -51,6 +52,10 @@ pub struct Report {
     pub fault_p99_ns: u64,
     /// Maximum of the same.
     pub fault_max_ns: u64,
+    /// Microseconds in which at least one thread waited for memory: a page that comes back, or room.
+    pub some_us: u64,
+    /// Refault distances of the followed pages, in pages: how much more memory would have kept each.
+    pub distances: DistanceCounts,
     /// Generations, oldest first, empty for policies without.
     pub generations: Vec<GenerationSize>,
     /// The pager's clock, in the unit of the births of generations (nanoseconds).
@@ -63,7 +68,8 @@ impl Pager {
         let inner = self.inner();
         let _gate = inner.enter();
         let (mut counters, generations, now, policy_bytes) = {
-            let engine = inner.engine();
+            let mut engine = inner.engine();
+            inner.take_reports(&mut engine);
             (engine.counters(), engine.generations(), engine.now(), engine.metadata_bytes())
         };
         let counts = &inner.counts;
@@ -77,7 +83,9 @@ impl Pager {
             budget_bytes: inner.budget.maximum_bytes(),
             resident_bytes: inner.budget.used_bytes(),
             store: inner.store.usage(),
-            metadata_bytes: policy_bytes as u64 + managed_pages * PageTable::BYTES_A_PAGE as u64,
+            metadata_bytes: policy_bytes as u64
+                + managed_pages * PageTable::BYTES_A_PAGE as u64
+                + inner.distances.bytes(managed_pages),
             managed_pages,
             counters,
             zero_fills: load(&counts.zero_fills),
@@ -92,9 +100,16 @@ impl Pager {
             fault_p50_ns: inner.fault_latency.quantile(0.5),
             fault_p99_ns: inner.fault_latency.quantile(0.99),
             fault_max_ns: inner.fault_latency.maximum(),
+            some_us: inner.pressure.some_ns() / 1000,
+            distances: inner.distances.histogram().counts(),
             generations,
             now,
         }
+    }
+
+    /// Whether a thread waits for memory at this moment.
+    pub fn is_stalled(&self) -> bool {
+        self.inner().pressure.is_stalled()
     }
 
     /// One line for people: the policy, how accesses are found out, the stores.
