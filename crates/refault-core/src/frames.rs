@@ -15,6 +15,7 @@ mod cached;
 mod fragmentation;
 mod keep_evicted;
 mod queue;
+mod states;
 
 pub use buddy::{Frame, FrameAllocator, FreePool, FreePools, MAX_ORDER, NO_FRAME, OrderStatistics, Placement};
 pub use cached::{CachedCounters, CachedFrames};

@@ -5,13 +5,15 @@
 //! its queue, what a split leaves over goes to the head.
 //!
 //! Invariants: every frame is either allocated or inside exactly one free block; a free block of order k starts at a
-//! multiple of 2^k; no two free buddies of the same order exist below the largest order; all frames of a free block
-//! carry one pool.
+//! multiple of 2^k; no two free buddies of the same order exist below the largest order; a free block belongs to one pool,
+//! whatever its frames were labelled with before.
 //!
-//! Cost: 5 bytes a frame (4 of its block's place in a queue, 1 of order and pool) and 4 to 16 bytes a free block.
-//! Allocating and freeing take at most one step an order; changing the pool of a block writes one byte a frame.
+//! Cost: 5 bytes a frame with three pools (4 of its block's place in a queue, the rest see `states`) and 4 to 16 bytes
+//! for each block beyond the first that a queue ever held. Allocating and freeing a single frame take one step an order
+//! that is split or joined; a larger block also writes half a byte a frame when it is handed out.
 
 use super::queue::BlockQueue;
+use super::states::FrameStates;
 
 /// Number of a frame, `0..frames`.
 pub type Frame = u32;
@@ -23,11 +25,7 @@ pub const NO_FRAME: Frame = u32::MAX;
 pub const MAX_ORDER: u32 = 12;
 
 const ORDERS: usize = MAX_ORDER as usize + 1;
-const POOLS: usize = 3;
-/// In a frame's state: no free block starts here.
-const NO_ORDER: u8 = 0x0f;
-const ORDER_MASK: u8 = 0x0f;
-const POOL_SHIFT: u32 = 4;
+pub(super) const POOLS: usize = 3;
 
 /// What a frame is used for, as far as keeping like with like is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,8 +123,8 @@ pub struct OrderStatistics {
 pub struct FrameAllocator {
     /// Where the free block that starts at a frame stands in its queue.
     places: Vec<u32>,
-    /// Bits 0–3: order of the free block that starts here, or [`NO_ORDER`]. Bits 4–5: index of the pool.
-    state: Vec<u8>,
+    /// Where free blocks start, and the label of each allocated frame by its index.
+    states: FrameStates,
     queues: [[BlockQueue; ORDERS]; POOLS],
     /// Bit k: the pool's queue of order k is not empty.
     occupied: [u16; POOLS],
@@ -140,13 +138,14 @@ impl FrameAllocator {
     /// `frames` free frames (below [`NO_FRAME`]), all in the default pool, in the largest blocks that fit.
     /// `largest_order` is clipped to [`MAX_ORDER`].
     pub fn new(frames: u32, pools: FreePools, largest_order: u32) -> FrameAllocator {
+        let largest = largest_order.min(MAX_ORDER);
         let mut allocator = FrameAllocator {
             places: vec![0; frames as usize],
-            state: vec![NO_ORDER; frames as usize],
+            states: FrameStates::new(frames, pools.count(), largest),
             queues: Default::default(),
             occupied: [0; POOLS],
             pools,
-            largest: largest_order.min(MAX_ORDER),
+            largest,
             free_frames: frames,
             statistics: Default::default(),
         };
@@ -161,7 +160,7 @@ impl FrameAllocator {
 
     /// Frames, free or not.
     pub fn frames(&self) -> u32 {
-        self.state.len() as u32
+        self.states.frames()
     }
 
     /// Free frames.
@@ -195,19 +194,20 @@ impl FrameAllocator {
         &self.statistics[order as usize]
     }
 
-    /// The pool that a frame is labelled with.
+    /// The pool that a frame is labelled with, or that its free block is in. One look an order and pool at most.
     pub fn pool(&self, frame: Frame) -> FreePool {
-        self.pools.pool(usize::from(self.state[frame as usize] >> POOL_SHIFT))
+        let free = self.block_of(frame).map(|(_, _, pool)| pool);
+        self.pools.pool(free.unwrap_or_else(|| self.states.label(frame)))
     }
 
     /// Labels an allocated block: it will be freed into this pool.
     #[inline]
     pub fn set_pool(&mut self, frame: Frame, order: u32, pool: FreePool) {
         debug_assert!(!self.is_free(frame), "the pool of a free frame is its block's");
-        self.relabel(frame, order, self.pools.index(pool));
+        self.states.set_label(frame, order, self.pools.index(pool));
     }
 
-    /// Whether the frame is free. One look an order at most.
+    /// Whether the frame is free. One look an order and pool at most.
     pub fn is_free(&self, frame: Frame) -> bool {
         self.block_of(frame).is_some()
     }
@@ -215,7 +215,7 @@ impl FrameAllocator {
     /// Bytes held; see the module.
     pub fn metadata_bytes(&self) -> usize {
         let queues: usize = self.queues.iter().flatten().map(BlockQueue::metadata_bytes).sum();
-        self.places.capacity() * 4 + self.state.capacity() + queues
+        self.places.capacity() * 4 + self.states.metadata_bytes() + queues
     }
 
     /// Takes a block of 2^order frames, labelled with `pool`; `None` if no free block is large enough.
@@ -230,6 +230,7 @@ impl FrameAllocator {
             self.steal(index, order)?
         };
         self.split(frame, found, index, order);
+        self.states.set_label(frame, order, index);
         self.free_frames -= 1 << order;
         self.statistics[order as usize].allocations += 1;
         Some(frame)
@@ -247,10 +248,9 @@ impl FrameAllocator {
     }
 
     /// Takes one given frame out of the free block that holds it; the rest of the block stays free. False if the frame
-    /// is not free. The frame keeps its label.
+    /// is not free. The frame is labelled with the pool it was in.
     pub fn unfree(&mut self, frame: Frame) -> bool {
-        let Some((mut start, order)) = self.block_of(frame) else { return false };
-        let index = self.label_index(start);
+        let Some((mut start, order, index)) = self.block_of(frame) else { return false };
         self.unlink(start, order, index);
         for half in (0..order).rev() {
             self.statistics[half as usize + 1].splits += 1;
@@ -262,6 +262,7 @@ impl FrameAllocator {
                 start = upper;
             }
         }
+        self.states.set_label(frame, 0, index);
         self.free_frames -= 1;
         true
     }
@@ -283,9 +284,9 @@ impl FrameAllocator {
         })?;
         let mut end = first;
         while end < first + frames {
-            let index = self.label_index(end);
+            let index = self.states.block(end, order, 0).expect("invariant: the run was found free");
             self.unlink(end, order, index);
-            self.relabel(end, order, 0);
+            self.states.set_label(end, order, 0);
             end += 1 << order;
         }
         // What is more than asked for goes back; the rest is one run of allocated frames.
@@ -307,21 +308,15 @@ impl FrameAllocator {
     /// Whether the run of blocks of `order` from `first` on covers `frames` frames, all free and rightly placed.
     fn run_is_free(&self, first: Frame, order: u32, frames: u32, placement: &Placement) -> bool {
         placement.allows(first, frames)
-            && (first..first + frames)
-                .step_by(1 << order)
-                .all(|start| self.state.get(start as usize).is_some_and(|state| u32::from(state & ORDER_MASK) == order))
+            && (first..first + frames).step_by(1 << order).all(|start| self.states.block(start, order, 0).is_some())
     }
 
-    /// The free block that holds a frame: first frame and order.
-    fn block_of(&self, frame: Frame) -> Option<(Frame, u32)> {
-        (0..=self.largest)
-            .find_map(|order| {
-                let start = frame & !((1 << order) - 1);
-                let found = self.state[start as usize] & ORDER_MASK;
-                // A block that starts here but is too small does not hold the frame, and no larger one can.
-                (found != NO_ORDER).then_some((start, u32::from(found)))
-            })
-            .filter(|(start, order)| frame < start + (1 << order))
+    /// The free block that holds a frame: first frame, order and index of its pool.
+    fn block_of(&self, frame: Frame) -> Option<(Frame, u32, usize)> {
+        (0..=self.largest).find_map(|order| {
+            let start = frame & !((1 << order) - 1);
+            self.states.block(start, order, 0).map(|pool| (start, order, pool))
+        })
     }
 
     #[cold]
@@ -331,7 +326,6 @@ impl FrameAllocator {
             .map(|victim| (self.occupied[victim].ilog2(), victim))
             .max_by_key(|(found, victim)| (*found, std::cmp::Reverse(*victim)))?;
         let frame = self.take_first(victim, found);
-        self.relabel(frame, found, thief);
         self.statistics[found as usize].steals += 1;
         Some((frame, found))
     }
@@ -347,52 +341,35 @@ impl FrameAllocator {
             self.statistics[order as usize].splits += 1;
             order -= 1;
             let upper = frame + (1 << order);
-            self.state[upper as usize] = order as u8 | (index as u8) << POOL_SHIFT;
+            self.states.start(upper, order, index);
             self.queues[index][order as usize].push_front(upper, &mut self.places);
         }
     }
 
     #[inline]
     fn coalesce(&mut self, mut frame: Frame, mut order: u32) {
-        let index = self.label_index(frame);
-        let pool_bits = (index as u8) << POOL_SHIFT;
+        let index = self.states.label(frame);
         while order < self.largest {
             let buddy = frame ^ (1 << order);
-            let Some(state) = self.state.get(buddy as usize).copied() else { break };
-            if u32::from(state & ORDER_MASK) != order {
-                break;
-            }
-            self.unlink(buddy, order, usize::from(state >> POOL_SHIFT));
-            if state & !ORDER_MASK != pool_bits {
-                self.relabel(buddy, order, index);
-            }
+            let Some(pool) = self.states.block(buddy, order, index) else { break };
+            self.unlink(buddy, order, pool);
             self.statistics[order as usize].merges += 1;
             order += 1;
-            frame = frame.min(buddy);
+            frame &= buddy;
         }
         self.put_last(frame, order, index);
     }
 
-    fn relabel(&mut self, first: Frame, order: u32, index: usize) {
-        let label = NO_ORDER | (index as u8) << POOL_SHIFT;
-        self.state[first as usize..(first + (1 << order)) as usize].fill(label);
-    }
-
-    #[inline]
-    fn label_index(&self, frame: Frame) -> usize {
-        usize::from(self.state[frame as usize] >> POOL_SHIFT)
-    }
-
     #[inline]
     fn put_first(&mut self, first: Frame, order: u32, index: usize) {
-        self.state[first as usize] = order as u8 | (index as u8) << POOL_SHIFT;
+        self.states.start(first, order, index);
         self.queues[index][order as usize].push_front(first, &mut self.places);
         self.occupied[index] |= 1 << order;
     }
 
     #[inline]
     fn put_last(&mut self, first: Frame, order: u32, index: usize) {
-        self.state[first as usize] = order as u8 | (index as u8) << POOL_SHIFT;
+        self.states.start(first, order, index);
         self.queues[index][order as usize].push_back(first, &mut self.places);
         self.occupied[index] |= 1 << order;
     }
@@ -404,13 +381,13 @@ impl FrameAllocator {
         if queue.is_empty() {
             self.occupied[index] &= !(1 << order);
         }
-        self.state[first as usize] |= NO_ORDER;
+        self.states.end(first, order, index);
         first
     }
 
     #[inline]
     fn unlink(&mut self, first: Frame, order: u32, index: usize) {
-        self.state[first as usize] |= NO_ORDER;
+        self.states.end(first, order, index);
         let queue = &mut self.queues[index][order as usize];
         queue.remove(first, &self.places);
         if queue.is_empty() {
