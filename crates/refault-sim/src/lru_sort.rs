@@ -59,8 +59,8 @@ impl Options {
         Options {
             seed,
             repeats: 25,
-            pages: 2048,
-            wall_limit: 66.0,
+            pages: 4096,
+            wall_limit: 110.0,
             profile: Profile::Seed,
             costs: Costs::default(),
             jobs: std::thread::available_parallelism().map_or(1, |n| n.get()),

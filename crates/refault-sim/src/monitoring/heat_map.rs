@@ -71,9 +71,13 @@ pub fn text_pair(truth: &HeatMap, found: &HeatMap) -> String {
     text
 }
 
+/// 0: never, 9: in each check.
+fn level(value: f64) -> u32 {
+    (value * 9.0).ceil().clamp(0.0, 9.0) as u32
+}
+
 fn digit(value: f64) -> char {
-    let level = (value * 9.0).ceil().clamp(0.0, 9.0) as u32;
-    if level == 0 { '.' } else { char::from_digit(level, 10).unwrap_or('9') }
+    char::from_digit(level(value), 10).filter(|digit| *digit != '0').unwrap_or('.')
 }
 
 /// Both maps side by side as a picture that stands alone. Readable on light and dark pages: it brings its background.
@@ -84,7 +88,7 @@ pub fn svg_pair(title: &str, truth: &HeatMap, found: &HeatMap) -> String {
     let width = truth.columns * CELL;
     let height = truth.rows.len() * CELL;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" shape-rendering=\"crispEdges\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <title>{title}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
         2 * width + 3 * GAP,
         TOP + height + 2 * GAP,
@@ -97,14 +101,20 @@ pub fn svg_pair(title: &str, truth: &HeatMap, found: &HeatMap) -> String {
         let _ =
             writeln!(svg, "<rect x=\"{left}\" y=\"{TOP}\" width=\"{width}\" height=\"{height}\" fill=\"#fdf6e3\"/>");
         for (y, row) in map.rows.iter().enumerate() {
-            for (x, value) in row.iter().enumerate().filter(|(_, value)| **value > 0.0) {
-                let _ = writeln!(
-                    svg,
-                    "<rect x=\"{}\" y=\"{}\" width=\"{CELL}\" height=\"{CELL}\" fill=\"{}\"/>",
-                    left + x * CELL,
-                    TOP + y * CELL,
-                    colour(*value)
-                );
+            // Neighbours of one level are one rectangle.
+            let mut x = 0;
+            for run in row.chunk_by(|left, right| level(*left) == level(*right)) {
+                if level(run[0]) > 0 {
+                    let _ = writeln!(
+                        svg,
+                        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{CELL}\" fill=\"{}\"/>",
+                        left + x * CELL,
+                        TOP + y * CELL,
+                        run.len() * CELL,
+                        colour(level(run[0]))
+                    );
+                }
+                x += run.len();
             }
         }
     }
@@ -117,8 +127,8 @@ pub fn svg_pair(title: &str, truth: &HeatMap, found: &HeatMap) -> String {
 }
 
 /// From light yellow to dark red.
-fn colour(value: f64) -> String {
-    let t = value.clamp(0.0, 1.0).sqrt();
+fn colour(level: u32) -> String {
+    let t = f64::from(level) / 9.0;
     let mix = |from: f64, to: f64| (from + (to - from) * t).round() as u8;
     format!("#{:02x}{:02x}{:02x}", mix(254.0, 103.0), mix(224.0, 0.0), mix(139.0, 13.0))
 }
