@@ -22,6 +22,7 @@ use refault_trace::Entry;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::registry::{Circumstances, Visitor, parse_policies, visit};
 use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
 use crate::size::{PAGE_BYTES, Size};
@@ -30,6 +31,8 @@ use crate::size::{PAGE_BYTES, Size};
 const MAP_ROWS: usize = 24;
 /// Rows of the map in a picture.
 const PICTURE_ROWS: usize = 80;
+/// Most pages whose exact history is kept: 128 GiB of them take 700 MB.
+const MOST_PAGES: u64 = 1 << 25;
 /// Entries replayed at a time.
 const BLOCK: u64 = 1 << 16;
 
@@ -142,8 +145,13 @@ fn measure(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) 
         ([], false) => vec![config.attributes.max_nr_regions],
         (given, _) => given.to_vec(),
     };
+    let progress = Progress::part("monitoring");
     let mut rows = Vec::new();
     for (name, pattern) in patterns {
+        if pattern.pages() > MOST_PAGES {
+            let place = format!("{name}: {} pages", grouped(pattern.pages()));
+            return Err(Failure::usage("pattern too large", place, format!("use at most {}", grouped(MOST_PAGES))));
+        }
         for &max_nr_regions in &numbers {
             let attributes = Attributes { max_nr_regions, ..config.attributes };
             attributes.check(config.profile).map_err(|error| {
@@ -156,8 +164,10 @@ fn measure(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) 
                 seed: config.seed.unwrap_or(args.seed),
             };
             rows.push(Measured { pattern: name.clone(), max_nr_regions, found: accuracy::measure(pattern, &options) });
+            progress.set(rows.len() as f64 / (patterns.len() * numbers.len()) as f64);
         }
     }
+    drop(progress);
     with_output(args.out.as_deref(), |out| match args.format {
         Format::Table => write_accuracy(out, &rows, patterns.len() == 1),
         Format::Csv => write_accuracy_csv(out, &rows),
@@ -290,11 +300,14 @@ fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> R
             "it needs the future; name another",
         ));
     }
+    let progress = Progress::part("replaying");
     let mut results = Vec::new();
     for (name, pattern) in patterns {
         let watch = Watch { args, config, name, pattern };
         results.push(visit(spec, &Circumstances::default(), watch)?);
+        progress.set(results.len() as f64 / patterns.len() as f64);
     }
+    drop(progress);
     with_output(args.out.as_deref(), |out| match args.format {
         Format::Table => write_acted(out, &results),
         Format::Csv => write_acted_csv(out, &results),

@@ -129,7 +129,7 @@ impl Monitor {
 
     /// Monitored bytes over all targets.
     pub fn size(&self) -> u64 {
-        self.targets.iter().map(Target::size).sum()
+        self.targets.iter().fold(0, |sum: u64, target| sum.saturating_add(target.size()))
     }
 
     /// Nanoseconds spent so far, by the clock of [`AccessSampler::work_ns`]; 0 where the sampler has none.

@@ -20,7 +20,8 @@ pub fn three_areas(mappings: &[Range<u64>], min_region_size: u64) -> Option<[Ran
         return None;
     }
     let (low, high) = if biggest.start < second.start { (biggest, second) } else { (second, biggest) };
-    let up = |address: u64| address.next_multiple_of(min_region_size);
+    let highest = u64::MAX / min_region_size * min_region_size;
+    let up = |address: u64| address.checked_next_multiple_of(min_region_size).unwrap_or(highest);
     Some([up(first.start)..up(low.start), up(low.end)..up(high.start), up(high.end)..up(last.end)])
 }
 

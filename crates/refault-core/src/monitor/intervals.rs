@@ -45,11 +45,12 @@ impl Monitor {
         if factor == 10_000 {
             return false;
         }
-        let sample = (u128::from(self.attributes.sample_interval) * u128::from(factor) / 10_000) as u64;
+        let sample = u128::from(self.attributes.sample_interval) * u128::from(factor) / 10_000;
+        let sample = u64::try_from(sample).unwrap_or(u64::MAX);
         let sample = sample.clamp(goal.min_sample_us, goal.max_sample_us);
         let tuned = Attributes {
             sample_interval: sample,
-            aggr_interval: sample * u64::from(self.attributes.max_nr_accesses()),
+            aggr_interval: sample.saturating_mul(u64::from(self.attributes.max_nr_accesses())),
             ..self.attributes
         };
         let changed = self.set_attributes(tuned, false).expect("invariant: tuned intervals stay within checked bounds");

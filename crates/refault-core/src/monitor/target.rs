@@ -100,9 +100,12 @@ impl Target {
     /// and keep their history, gaps become new regions. Ranges must be sorted; an overlap is judged after rounding,
     /// because regions may not overlap. Cost: linear in regions times ranges.
     pub fn set_ranges(&mut self, ranges: &[Range<u64>], min_region_size: u64) -> Result<(), RangeError> {
-        let round =
-            |r: &Range<u64>| r.start / min_region_size * min_region_size..r.end.next_multiple_of(min_region_size);
-        if let Some(empty) = ranges.iter().find(|r| r.start >= r.end) {
+        let highest = u64::MAX / min_region_size * min_region_size;
+        let round = |r: &Range<u64>| {
+            let end = r.end.checked_next_multiple_of(min_region_size).unwrap_or(highest);
+            r.start / min_region_size * min_region_size..end
+        };
+        if let Some(empty) = ranges.iter().find(|r| r.start >= r.end || round(r).is_empty()) {
             return Err(RangeError::Empty(empty.clone()));
         }
         if let Some(pair) = ranges.windows(2).find(|pair| round(&pair[0]).end > round(&pair[1]).start) {
@@ -192,6 +195,13 @@ mod tests {
         assert_eq!(target.set_ranges(&[0..5000, 6000..9000], 4096), Err(RangeError::Overlap(0..5000, 6000..9000)));
         assert_eq!(target.set_ranges(&[8192..9000, 0..100], 4096), Err(RangeError::Overlap(8192..9000, 0..100)));
         assert_eq!(bounds(&target), [(0, 4096)]);
+    }
+
+    #[test]
+    fn the_end_of_the_address_space_is_rounded_down() {
+        let end = u64::MAX / 4096 * 4096;
+        assert_eq!(bounds(&Target::over(5..u64::MAX, 4096).unwrap()), [(0, end)]);
+        assert!(Target::over(end + 1..u64::MAX, 4096).is_err());
     }
 
     #[test]

@@ -351,10 +351,10 @@ impl Visit<'_> {
         }
         let statistics = &mut self.scheme.statistics;
         statistics.nr_tried += 1;
-        statistics.sz_tried += size;
+        statistics.sz_tried = statistics.sz_tried.saturating_add(size);
         statistics.nr_applied += u64::from(applied > 0);
-        statistics.sz_applied += applied;
-        statistics.sz_ops_filter_passed += passed;
+        statistics.sz_applied = statistics.sz_applied.saturating_add(applied);
+        statistics.sz_ops_filter_passed = statistics.sz_ops_filter_passed.saturating_add(passed);
     }
 }
 

@@ -161,16 +161,16 @@ impl Histogram {
     }
 
     pub fn add(&mut self, score: u32, size: u64) {
-        self.0[score as usize] += size;
+        self.0[score as usize] = self.0[score as usize].saturating_add(size);
     }
 
     pub fn min_score(&self, quota: u64) -> u32 {
         let top = self.0.iter().rposition(|&size| size > 0).unwrap_or(0);
-        let mut sum = 0;
+        let mut sum = 0u64;
         (0..=top)
             .rev()
             .find(|&score| {
-                sum += self.0[score];
+                sum = self.0[score].saturating_add(sum);
                 sum >= quota
             })
             .unwrap_or(0) as u32

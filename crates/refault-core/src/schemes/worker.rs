@@ -97,7 +97,8 @@ impl Worker {
             schemes_ns: 0,
         };
         worker.restart_deadlines();
-        worker.next_tuning = worker.next_aggregation * attributes.intervals_goal.map_or(0, |goal| goal.aggrs);
+        worker.next_tuning =
+            worker.next_aggregation.saturating_mul(attributes.intervals_goal.map_or(0, |goal| goal.aggrs));
         worker
     }
 
@@ -198,7 +199,7 @@ impl Worker {
         }
         if self.is_update_over(now) {
             let interval = self.monitor.attributes().ops_update_interval;
-            self.next_update = self.deadlines.1 + self.monitor.attributes().samples(interval);
+            self.next_update = self.deadlines.1.saturating_add(self.monitor.attributes().samples(interval));
             self.last.1 = now;
             self.monitor.update_layout(env);
         }
@@ -206,14 +207,14 @@ impl Worker {
 
     fn is_aggregation_over(&self, now: u64) -> bool {
         if self.monitor.profile().keeps_elapsed_time() {
-            return now - self.last.0 >= self.monitor.attributes().aggr_interval;
+            return now.saturating_sub(self.last.0) >= self.monitor.attributes().aggr_interval;
         }
         self.passed >= self.deadlines.0
     }
 
     fn is_update_over(&self, now: u64) -> bool {
         if self.monitor.profile().keeps_elapsed_time() {
-            return now - self.last.1 >= self.monitor.attributes().ops_update_interval;
+            return now.saturating_sub(self.last.1) >= self.monitor.attributes().ops_update_interval;
         }
         self.passed >= self.deadlines.1
     }
@@ -227,14 +228,14 @@ impl Worker {
         if let Some(goal) = self.monitor.attributes().intervals_goal
             && self.passed >= self.next_tuning
         {
-            self.next_tuning += window * goal.aggrs;
+            self.next_tuning = self.next_tuning.saturating_add(window.saturating_mul(goal.aggrs));
             if self.monitor.tune_intervals() {
                 self.restart_deadlines();
                 observer.intervals_tuned(self.monitor.attributes().sample_interval);
             }
         }
         let attributes = self.monitor.attributes();
-        self.next_aggregation = self.deadlines.0 + attributes.samples(attributes.aggr_interval);
+        self.next_aggregation = self.deadlines.0.saturating_add(attributes.samples(attributes.aggr_interval));
         self.last.0 = now;
         for (index, target) in self.monitor.targets().iter().enumerate() {
             observer.aggregated(index, target.regions());
@@ -265,7 +266,7 @@ impl Worker {
         self.schemes_ns += env.work_ns() - before;
         for (index, scheme) in self.schemes.iter_mut().enumerate().filter(|(index, _)| pass.due[*index]) {
             if ran {
-                scheme.next_apply = self.passed + apply_samples(scheme, &pass.attributes);
+                scheme.next_apply = self.passed.saturating_add(apply_samples(scheme, &pass.attributes));
             }
             if let Some(wait) = self.tried_waits.get_mut(index) {
                 *wait = false;
@@ -275,10 +276,10 @@ impl Worker {
 
     fn restart_deadlines(&mut self) {
         let attributes = *self.monitor.attributes();
-        self.next_aggregation = self.passed + attributes.samples(attributes.aggr_interval);
-        self.next_update = self.passed + attributes.samples(attributes.ops_update_interval);
+        self.next_aggregation = self.passed.saturating_add(attributes.samples(attributes.aggr_interval));
+        self.next_update = self.passed.saturating_add(attributes.samples(attributes.ops_update_interval));
         for scheme in &mut self.schemes {
-            scheme.next_apply = self.passed + apply_samples(scheme, &attributes);
+            scheme.next_apply = self.passed.saturating_add(apply_samples(scheme, &attributes));
         }
     }
 }

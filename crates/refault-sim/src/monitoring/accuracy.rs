@@ -133,11 +133,12 @@ pub fn measure(pattern: &Pattern, options: &Options) -> Found {
         let Next::Sample { wait } = worker.begin(&mut sightings) else { break };
         let wait = wait.max(1);
         let count = |time: u64| u128::from(time) * u128::from(options.accesses_per_second) / 1_000_000;
-        let accesses = count(now + wait) - count(now);
-        now += wait;
+        let then = now.saturating_add(wait);
+        let accesses = u64::try_from(count(then) - count(now)).unwrap_or(u64::MAX);
+        now = then;
         sightings.interval += 1;
         entries.clear();
-        player.play(accesses as u64, &mut entries);
+        player.play(accesses, &mut entries);
         for entry in &entries {
             sightings.seen_in[entry.page() as usize] = sightings.interval;
             judge.history.access(entry.page() * PAGE);

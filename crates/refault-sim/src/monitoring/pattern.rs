@@ -232,7 +232,7 @@ impl Player<'_> {
             let offset = if run.random {
                 self.random.within(0, area.bytes)
             } else {
-                let next = self.offsets[self.run] + run.stride;
+                let next = self.offsets[self.run].saturating_add(run.stride);
                 self.offsets[self.run] = if next >= area.bytes { 0 } else { next };
                 self.offsets[self.run]
             };

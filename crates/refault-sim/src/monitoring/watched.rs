@@ -48,7 +48,7 @@ impl<P: Policy> WatchedReplay<P> {
     /// A replay watched as `config` says. `memory_pages` is its limit, `ids` the number of its page ids.
     ///
     /// # Errors
-    /// Names the scheme whose action has no effect here, and why.
+    /// Names the scheme whose action has no effect here, or the target beyond the memory, and why.
     pub fn new(
         replay: Replay<P>,
         memory_pages: u64,
@@ -65,6 +65,14 @@ impl<P: Policy> WatchedReplay<P> {
                     key,
                     reason: format!("{} {reason}", scheme.action.name()),
                 });
+            }
+        }
+        for (index, target) in config.targets.iter().enumerate() {
+            if let Some(range) = target.ranges.iter().find(|range| range.end > ids * PAGE) {
+                let key = format!("targets[{index}].regions");
+                let reason =
+                    format!("{}-{} reaches beyond the memory, which ends at {}", range.start, range.end, ids * PAGE);
+                return Err(ConfigError { origin: String::new(), key, reason });
             }
         }
         let worker = config.worker(0..ids * PAGE, seed, 0)?;
@@ -132,9 +140,9 @@ impl<P: Policy> WatchedReplay<P> {
         };
         self.sampling = matches!(next, Next::Sample { .. });
         let before = u128::from(self.now) * u128::from(self.accesses_per_second) / 1_000_000;
-        self.now += wait.max(1);
+        self.now = self.now.saturating_add(wait.max(1));
         let after = u128::from(self.now) * u128::from(self.accesses_per_second) / 1_000_000;
-        self.left = ((after - before) as u64).max(1);
+        self.left = u64::try_from(after - before).unwrap_or(u64::MAX).max(1);
         self.spent += start.elapsed();
     }
 
@@ -426,5 +434,10 @@ mod tests {
             };
             assert!(error.to_string().contains(reason), "{error}");
         }
+        let text = "[[targets]]\nregions = [{ start = 0, end = \"max\" }]\n[[schemes]]\naction = \"pageout\"\n";
+        let Err(error) = watched(&layout, Classic::new(ClassicParams::default()), 100, &config(text)) else {
+            panic!("must be refused")
+        };
+        assert!(error.to_string().starts_with("targets[0].regions: 0-18446744073709551615 reaches beyond"), "{error}");
     }
 }
