@@ -29,10 +29,7 @@ fn main() {
     let pages: u64 = numbers.next().unwrap_or(1 << 24);
     let regions: u64 = numbers.next().unwrap_or(1000);
 
-    println!(
-        "{pages} pages, at least {} and at most {regions} regions, monitor and a scheme `stat` over a replay",
-        regions / 2
-    );
+    println!("{pages} pages, {regions} regions asked for, monitor and a scheme `stat` over a replay");
     println!("policy   M accesses/simulated s  regions    checks  ns/check  replay s  monitor s  share %");
     let layout = layout(pages);
     replay_rows("classic", &layout, regions, || Classic::new(ClassicParams::default()));
