@@ -382,7 +382,8 @@ impl Watch<'_> {
     }
 }
 
-const SCHEME_COLUMNS: [&str; 8] = [
+/// The columns of a table of schemes.
+pub(crate) const SCHEME_COLUMNS: [&str; 8] = [
     "scheme",
     "nr_tried",
     "sz_tried",
@@ -393,7 +394,8 @@ const SCHEME_COLUMNS: [&str; 8] = [
     "nr_snapshots",
 ];
 
-fn scheme_cells(index: usize, scheme: &Scheme) -> [String; 8] {
+/// A scheme's row, with the counts under the kernel's names.
+pub(crate) fn scheme_cells(index: usize, scheme: &Scheme) -> [String; 8] {
     let s = scheme.statistics();
     let numbers =
         [s.nr_tried, s.sz_tried, s.nr_applied, s.sz_applied, s.sz_ops_filter_passed, s.qt_exceeds, s.nr_snapshots];

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use refault_core::Policy;
 use refault_sim::machine::device::PRESETS;
-use refault_sim::machine::report::Report;
+use refault_sim::machine::report::{MonitorReport, Report};
 use refault_sim::machine::scenario::Scenario;
 use refault_sim::machine::{End, Machine};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
+use crate::monitor::{SCHEME_COLUMNS, scheme_cells};
 use crate::progress::Progress;
 use crate::registry::{Circumstances, PolicySpec, Visitor, parse_policies, visit};
 use crate::report::number;
-use crate::results::{Format, plain_table, with_output};
+use crate::results::{Format, align_numbers, plain_table, with_output};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -187,11 +188,36 @@ fn write_table(out: &mut dyn Write, runs: &[PolicyRun]) -> std::io::Result<()> {
             let at = number(kill.at as f64 / 1e9);
             writeln!(out, "{}: at {at} s {} was killed ({} pages)", run.policy, kill.task, kill.pages)?;
         }
+        if let Some(monitor) = &run.report.monitor {
+            write_monitor(out, run, monitor)?;
+        }
         for listing in &run.report.listings {
             writeln!(out, "{}: at {} s\n{}", run.policy, number(listing.at as f64 / 1e9), listing.text)?;
         }
     }
     Ok(())
+}
+
+fn write_monitor(out: &mut dyn Write, run: &PolicyRun, monitor: &MonitorReport) -> std::io::Result<()> {
+    let elapsed = run.report.elapsed.max(1) as f64;
+    writeln!(
+        out,
+        "{}: monitor with {} regions, {:.2} % of one CPU; schemes {:.2} %",
+        run.policy,
+        monitor.nr_regions,
+        monitor.monitor_cpu as f64 / elapsed * 100.0,
+        monitor.schemes_cpu as f64 / elapsed * 100.0,
+    )?;
+    if monitor.schemes.is_empty() {
+        return Ok(());
+    }
+    let mut table = plain_table();
+    table.set_header(SCHEME_COLUMNS);
+    for (index, scheme) in monitor.schemes.iter().enumerate() {
+        table.add_row(scheme_cells(index, scheme));
+    }
+    align_numbers(&mut table);
+    writeln!(out, "{}", table.trim_fmt())
 }
 
 fn write_csv(out: &mut dyn Write, runs: &[PolicyRun]) -> std::io::Result<()> {
@@ -242,6 +268,10 @@ fn json_run(run: &PolicyRun) -> Value {
     object.insert("kills".into(), json!(run.report.kills));
     let listings: Vec<Value> = run.report.listings.iter().map(|l| json!({"at_ns": l.at, "text": l.text})).collect();
     object.insert("listings".into(), Value::Array(listings));
+    if let Some(monitor) = &run.report.monitor {
+        let described = json!({"nr_regions": monitor.nr_regions, "damo": monitor.tree});
+        object.insert("monitor".into(), described);
+    }
     Value::Object(object)
 }
 

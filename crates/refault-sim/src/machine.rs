@@ -30,6 +30,7 @@ mod allocation;
 mod background;
 mod fault;
 mod kill;
+mod monitoring;
 mod readahead;
 mod scheduler;
 mod task;
@@ -48,6 +49,7 @@ use costs::{Ledger, Work};
 use device::Device;
 use group::Groups;
 use memory::{Completion, MachineMemory};
+use monitoring::Kdamond;
 use node::{Node, Watermarks};
 use pressure::Pressure;
 use report::{Latencies, Report, Sample};
@@ -115,9 +117,10 @@ pub struct Machine<P: Policy> {
     config: MachineConfig,
     files: Vec<File>,
     tasks: Vec<Task>,
-    /// Tasks first, then one kswapd a node.
+    /// Tasks first, then one kswapd a node, then the monitor if there is one.
     threads: Vec<Thread>,
     kswapds: Vec<Kswapd>,
+    kdamond: Option<Kdamond>,
     cpus: Vec<Cpu>,
     run_queue: VecDeque<usize>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -190,7 +193,13 @@ impl<P: Policy> Machine<P> {
         policy.grow(memory.page_ids());
         policy.set_capacity(total as usize);
         let cpus = config.cpus;
-        let threads = (0..tasks.len() + config.nodes.len()).map(|i| Thread::new(i % cpus)).collect();
+        let kdamond = config.monitor.as_ref();
+        let kdamond = kdamond
+            .map(|monitor| Kdamond::new(monitor, &tasks, &memory, policy.sorts(), config.monitor_seed))
+            .transpose()?;
+        let threads = (0..tasks.len() + config.nodes.len() + usize::from(kdamond.is_some()))
+            .map(|i| Thread::new(i % cpus))
+            .collect();
         let living = tasks.len();
         let mut machine = Machine {
             policy,
@@ -198,6 +207,7 @@ impl<P: Policy> Machine<P> {
             files,
             threads,
             kswapds: config.nodes.iter().map(|_| Kswapd::default()).collect(),
+            kdamond,
             cpus: (0..cpus).map(|_| Cpu::default()).collect(),
             run_queue: VecDeque::new(),
             events: BinaryHeap::new(),
@@ -234,6 +244,10 @@ impl<P: Policy> Machine<P> {
         }
         for index in 0..self.config.events.len() {
             self.at(self.config.events[index].0, Event::Command(index));
+        }
+        if self.kdamond.is_some() {
+            let thread = self.tasks.len() + self.kswapds.len();
+            self.at(0, Event::Wake(thread, self.threads[thread].sleep));
         }
         self.at(pressure::PERIOD, Event::Pressure);
         self.at(self.config.writeback_interval, Event::Writeback);

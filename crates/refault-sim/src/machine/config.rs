@@ -7,6 +7,7 @@ use super::commands::Command;
 use super::costs::Costs;
 use super::device::DeviceModel;
 use super::group::{GroupId, GroupLimits};
+use crate::monitoring::config::Config;
 
 /// A machine with everything that runs on it. Sizes in pages, times in nanoseconds.
 #[derive(Clone, Debug)]
@@ -60,6 +61,10 @@ pub struct MachineConfig {
     /// A user-space killer ends the largest task whenever memory pressure *full* over ten seconds exceeds this, in
     /// percent; none without one.
     pub kill_at_full: Option<f64>,
+    /// Watches the tasks' memory and acts on what it finds; none without one.
+    pub monitor: Option<Config>,
+    /// Seed of the monitor's random choices, unless it names its own.
+    pub monitor_seed: u64,
     /// Restarts of killed tasks, over all tasks, after which the run ends with an out-of-memory report.
     pub restarts: u64,
 }
@@ -91,6 +96,8 @@ impl Default for MachineConfig {
             sample_interval: 0,
             duration: None,
             kill_at_full: None,
+            monitor: None,
+            monitor_seed: 1,
             restarts: 1_000,
         }
     }

@@ -53,6 +53,10 @@ pub mod state {
     pub const AHEAD: u16 = 1 << 8;
     /// Came back as part of the working set: waiting for it is waiting for memory.
     pub const WORKINGSET: u16 = 1 << 9;
+    /// Not accessed since the monitor made it old, as far as reclaim's reference checks know.
+    pub const IDLE: u16 = 1 << 10;
+    /// The monitor took an accessed bit: reclaim's next reference check counts it.
+    pub const HINT: u16 = 1 << 11;
 }
 
 /// A range of page ids with one owner.

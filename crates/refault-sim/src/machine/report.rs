@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use super::costs::{Ledger, WORK_NAMES};
 use super::group::GroupEvents;
+use super::monitoring::Kdamond;
+pub use super::monitoring::MonitorReport;
 use super::pressure::PressureLine;
 use super::task::Life;
 use super::{End, Machine};
@@ -206,6 +208,8 @@ pub struct Report {
     pub samples: Vec<Sample>,
     /// Listings that commands asked for.
     pub listings: Vec<Listing>,
+    /// The monitor, if there was one.
+    pub monitor: Option<MonitorReport>,
 }
 
 impl Report {
@@ -260,6 +264,14 @@ impl Report {
             ("written_back", self.written_back),
         ] {
             fields.push((name.into(), value as f64));
+        }
+        if let Some(monitor) = &self.monitor {
+            let of_monitor = [
+                ("monitor_cpu_ns", monitor.monitor_cpu),
+                ("schemes_cpu_ns", monitor.schemes_cpu),
+                ("monitor_checks", monitor.checks),
+            ];
+            fields.extend(of_monitor.map(|(name, value)| (name.into(), value as f64)));
         }
         for (name, value) in WORK_NAMES.iter().zip(self.reclaim_work().0) {
             fields.push((format!("reclaim_{name}_ns"), value as f64));
@@ -394,6 +406,7 @@ impl<P: Policy> Machine<P> {
             kills: self.kills.clone(),
             samples: self.samples.clone(),
             listings: self.listing.clone(),
+            monitor: self.kdamond.as_ref().map(Kdamond::report),
             tasks,
         }
     }

@@ -13,6 +13,7 @@ use super::config::{FileConfig, GroupConfig, MachineConfig, PhaseConfig, TaskCon
 use super::costs::Costs;
 use super::device::{DeviceModel, PRESETS};
 use super::group::{GroupLimits, UNLIMITED};
+use crate::monitoring::config::Config;
 
 /// A checked scenario.
 #[derive(Clone, Debug)]
@@ -115,6 +116,7 @@ struct Document {
     task: Vec<Spanned<TaskTable>>,
     #[serde(default)]
     event: Vec<Spanned<EventTable>>,
+    monitor: Option<Spanned<toml::Table>>,
 }
 
 #[derive(Deserialize)]
@@ -284,11 +286,26 @@ impl Scenario {
         for event in &document.event {
             add_event(&mut config, event, &place)?;
         }
+        if let Some(monitor) = &document.monitor {
+            config.monitor = Some(read_monitor(monitor, &place)?);
+        }
         config.check().map_err(|reason| place.error(machine_at, "machine", reason))?;
         let policy = document.machine.get_ref().policy.as_ref();
         let policy = policy.map(|policy| (policy.get_ref().clone(), place.line_of(policy.span().start)));
         Ok(Scenario { config, policy })
     }
+}
+
+/// The monitor's own keys are those of its files (docs/monitoring.md).
+fn read_monitor(table: &Spanned<toml::Table>, place: &Place) -> Result<Config, ScenarioError> {
+    let at = table.span().start;
+    let tree = serde_json::to_value(table.get_ref()).map_err(|e| place.error(at, "monitor", e.to_string()))?;
+    Config::from_tree(tree).map_err(|error| {
+        // The key as it stands in the file, if the path's last part can be found behind the table's start.
+        let last = error.key.rsplit('.').next().unwrap_or_default().trim_end_matches(['[', ']']);
+        let within = if last.is_empty() { None } else { place.text[at..].find(last) };
+        place.error(at + within.unwrap_or(0), &format!("monitor.{}", error.key), error.reason)
+    })
 }
 
 fn machine(document: &Document, place: &Place) -> Result<MachineConfig, ScenarioError> {

@@ -132,8 +132,10 @@ impl<P: Policy> Machine<P> {
         let thread = self.cpus[cpu].running.expect("invariant: a CPU's event means that a thread runs on it");
         if thread < self.tasks.len() {
             self.run_task(cpu, thread);
-        } else {
+        } else if thread < self.tasks.len() + self.kswapds.len() {
             self.run_kswapd(cpu, thread - self.tasks.len());
+        } else {
+            self.run_kdamond(cpu, thread);
         }
     }
 

@@ -87,6 +87,12 @@ impl Config {
         Ok(config)
     }
 
+    /// Reads the tree itself, of either format.
+    pub fn from_tree(tree: Value) -> Result<Config, ConfigError> {
+        let tree = json::to_context(tree, "")?;
+        read(&Node::root(&tree, ""))
+    }
+
     /// Adds a scheme written on one line, as flags take it:
     /// `lru_prio sz_bytes=4K.. nr_accesses=20%.. age=..5s quota=20ms,0,1s weights=0,3,7`.
     pub fn add_scheme(&mut self, line: &str) -> Result<(), ConfigError> {

@@ -19,8 +19,8 @@ impl Memory for MachineMemory {
     fn take_references(&mut self, page: PageId) -> References {
         let mut references = References::default();
         let bits = &mut self.state[page as usize];
-        if *bits & state::TOUCHED != 0 {
-            *bits &= !state::TOUCHED;
+        if *bits & (state::TOUCHED | state::HINT) != 0 {
+            *bits &= !(state::TOUCHED | state::HINT);
             references.mappings = 1;
         }
         let segment = &self.segments[self.segment_of[page as usize / REGION_PAGES] as usize];
@@ -44,6 +44,9 @@ impl Memory for MachineMemory {
                 references.mappings += 1;
                 references.executable |= mapping.executable;
             }
+        }
+        if references.mappings > 0 {
+            self.state[page as usize] &= !state::IDLE;
         }
         self.ledger.book(Work::ReverseMap, followed * self.costs.reverse_map);
         references
