@@ -6,9 +6,18 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use refault_config::Config as MonitorConfig;
 use refault_pager::{AccessSource, FaultMode, OnFull, PagerOptions};
 use refault_store::codec::Codec;
 use refault_store::{FileStoreOptions, TieredStoreOptions};
+
+/// What is to be monitored, and how much that may cost.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    pub(crate) config: MonitorConfig,
+    /// Share of one processor.
+    pub(crate) most_cpu: f64,
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -25,6 +34,11 @@ pub(crate) struct Config {
     pub(crate) children: bool,
     pub(crate) stats: Option<PathBuf>,
     pub(crate) interval: Duration,
+    pub(crate) control: Option<PathBuf>,
+    pub(crate) monitor: Option<Monitor>,
+    pub(crate) monitor_out: Option<PathBuf>,
+    pub(crate) record: Option<PathBuf>,
+    pub(crate) record_interval: Duration,
 }
 
 impl Config {
@@ -42,7 +56,13 @@ impl Config {
             children: true,
             stats: None,
             interval: Duration::from_secs(1),
+            control: None,
+            monitor: None,
+            monitor_out: None,
+            record: None,
+            record_interval: Duration::from_millis(200),
         };
+        let (mut monitor, mut changes, mut schemes, mut most_cpu) = (None, Vec::new(), Vec::new(), 0.01);
         for pair in text.as_bytes().split(|byte| *byte == 0x1f) {
             let at = pair.iter().position(|byte| *byte == b'=').ok_or("a pair without `=`")?;
             let (key, value) = (&pair[..at], &pair[at + 1..]);
@@ -62,6 +82,14 @@ impl Config {
                 b"interval-ms" => config.interval = Duration::from_millis(number()?.max(10)),
                 b"handlers" => config.fault_mode = FaultMode::Handler { threads: number()? as usize },
                 b"in-thread" => config.fault_mode = FaultMode::InThread,
+                b"control" => config.control = path(),
+                b"monitor" => monitor = Some(word()?),
+                b"monitor-set" => changes.push(word()?.to_owned()),
+                b"monitor-scheme" => schemes.push(word()?),
+                b"monitor-cpu" => most_cpu = word()?.parse().map_err(|_| "monitor-cpu is no number".to_owned())?,
+                b"monitor-out" => config.monitor_out = path(),
+                b"record" => config.record = path(),
+                b"record-interval-ms" => config.record_interval = Duration::from_millis(number()?.max(1)),
                 b"on-full" => {
                     config.on_full = match value {
                         b"grow" => OnFull::Grow,
@@ -72,6 +100,12 @@ impl Config {
                 }
                 _ => return Err(format!("an unknown key `{}`", key.escape_ascii())),
             }
+        }
+        if let Some(text) = monitor {
+            let refused = |error: refault_config::ConfigError| error.to_string();
+            let mut read = MonitorConfig::parse_with(text, "monitor", &changes).map_err(refused)?;
+            schemes.into_iter().try_for_each(|line| read.add_scheme(line)).map_err(refused)?;
+            config.monitor = Some(Monitor { config: read, most_cpu });
         }
         if config.memory == 0 { Err("memory is missing".to_owned()) } else { Ok(config) }
     }
@@ -88,7 +122,8 @@ impl Config {
             access_source: AccessSource::DropAndScan,
             on_full: self.on_full,
             keep_clean: None,
-            bring_successors: true,
+            // What comes along was not accessed.
+            bring_successors: self.record.is_none(),
             on_thread_start: Some(crate::heap::own_this_thread),
         }
     }

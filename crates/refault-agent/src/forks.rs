@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{c_char, c_int, c_void, pid_t};
 
-use crate::{agent, heap, statistics};
+use crate::{agent, heap};
 
 type Handler = Option<unsafe extern "C" fn()>;
 
@@ -95,7 +95,7 @@ pub extern "C" fn _Fork() -> pid_t {
     let signals = BlockedSignals::new();
     let one_at_a_time = FORKING.lock();
     let handlers = HANDLERS.lock();
-    let ticket = match agent.pager.before_fork(usize::from(statistics::has_thread(agent))) {
+    let ticket = match agent.pager.before_fork(crate::own_threads::count()) {
         Ok(ticket) => ticket,
         Err(error) => crate::end(&format!("a fork cannot be prepared: {error}")),
     };
@@ -106,11 +106,12 @@ pub extern "C" fn _Fork() -> pid_t {
     heap::unlock();
     if pid == 0 {
         heap::disown_threads();
+        crate::own_threads::forget();
         let unmanaged = crate::Unmanaged::begin();
         if let Err(error) = agent.pager.after_fork_in_child(ticket) {
             crate::end(&format!("a forked child cannot get memory of its own: {error}"));
         }
-        let _ = statistics::start(agent);
+        let _ = crate::start_observers(agent);
         drop(unmanaged);
     } else {
         agent.pager.after_fork_in_parent(ticket);

@@ -10,12 +10,18 @@
 //! standard output.
 
 mod config;
+mod control;
 mod descriptors;
 mod forks;
 mod heap;
 mod malloc;
 mod mappings;
+mod output;
+mod own_threads;
+mod pressure;
+mod recording;
 mod statistics;
+mod watching;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,16 +90,24 @@ extern "C" fn start() {
     };
     let _ = AGENT.set(Agent { pager, config });
     let agent = AGENT.get().expect("invariant: just set");
-    if let Err(error) = statistics::start(agent) {
-        end(&format!("{}: {error}", agent.config.stats.clone().unwrap_or_default().display()));
+    if let Err(error) = start_observers(agent) {
+        end(&format!("cannot write what is observed: {error}"));
     }
     descriptors::protect_new(&before);
     forks::register();
     READY.store(true, Ordering::Release);
 }
 
+/// Starts who looks on: statistics, recorder, monitor. Also in a forked child.
+pub(crate) fn start_observers(agent: &'static Agent) -> std::io::Result<()> {
+    statistics::start(agent)?;
+    recording::start(agent)?;
+    watching::start(agent)
+}
+
 extern "C" fn finish() {
     if let Some(agent) = agent() {
+        recording::write_last(agent);
         statistics::write_last(agent);
     }
 }

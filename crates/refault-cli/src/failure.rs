@@ -13,6 +13,8 @@ pub enum Failure {
     Usage(String),
     /// The work failed: exit code 1.
     Failed(String),
+    /// A program that was run ended with this exit code, which becomes ours without a word.
+    Exit(u8),
     /// Whoever read the output has gone. Not worth a word: exit code 0, as for other filters.
     BrokenPipe,
 }
@@ -40,7 +42,7 @@ impl Failure {
     pub fn line(&self) -> &str {
         match self {
             Failure::Usage(line) | Failure::Failed(line) => line,
-            Failure::BrokenPipe => "",
+            Failure::BrokenPipe | Failure::Exit(_) => "",
         }
     }
 
@@ -55,6 +57,7 @@ impl Failure {
                 eprintln!("refault: {}", one_line(line));
                 ExitCode::from(1)
             }
+            Failure::Exit(code) => ExitCode::from(*code),
             Failure::BrokenPipe => ExitCode::SUCCESS,
         }
     }

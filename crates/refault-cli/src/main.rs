@@ -8,13 +8,16 @@ mod bench;
 mod compare;
 mod completions;
 mod curve;
+mod doctor;
 mod failure;
+mod launch;
 mod monitor;
 mod mrc;
 mod parameters;
 mod policies;
 mod program;
 mod progress;
+mod record;
 mod registry;
 mod report;
 mod reproduce;
@@ -25,6 +28,7 @@ mod share;
 mod size;
 mod source;
 mod sweep;
+mod top;
 mod trace;
 mod workloads;
 
@@ -55,6 +59,9 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(run::RunArgs),
+    Top(top::TopArgs),
+    Record(record::RecordArgs),
+    Doctor(doctor::DoctorArgs),
     Compare(compare::CompareArgs),
     Mrc(mrc::MrcArgs),
     Trace(trace::TraceArgs),
@@ -76,6 +83,9 @@ fn main() -> ExitCode {
     };
     let result = match &cli.command {
         Command::Run(args) => run::run(args),
+        Command::Top(args) => top::run(args),
+        Command::Record(args) => record::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Mrc(args) => mrc::run(args),
         Command::Trace(args) => trace::run(args),

@@ -109,13 +109,18 @@ impl Config {
 
     /// A worker over these targets, or over `memory` where none are named. It starts at `now` (µs).
     pub fn worker(&self, memory: Range<u64>, seed: u64, now: u64) -> Result<Worker, ConfigError> {
+        self.worker_over(std::slice::from_ref(&memory), seed, now)
+    }
+
+    /// The same over memory that lies in several places, in order of address.
+    pub fn worker_over(&self, memory: &[Range<u64>], seed: u64, now: u64) -> Result<Worker, ConfigError> {
         let fail = |key: &str, reason: String| ConfigError { origin: String::new(), key: key.to_owned(), reason };
         let unit = self.attributes.min_region_size;
-        let everywhere = [TargetConfig { pid: None, ranges: vec![memory.clone()] }];
+        let everywhere = [TargetConfig { pid: None, ranges: memory.to_vec() }];
         let targets = if self.targets.is_empty() { &everywhere[..] } else { &self.targets };
         let mut made = Vec::new();
         for (index, target) in targets.iter().enumerate() {
-            let ranges = if target.ranges.is_empty() { std::slice::from_ref(&memory) } else { &target.ranges };
+            let ranges = if target.ranges.is_empty() { memory } else { &target.ranges };
             let made_target = Target::new(ranges, unit);
             let mut made_target =
                 made_target.map_err(|error| fail(&format!("targets[{index}].regions"), error.to_string()))?;

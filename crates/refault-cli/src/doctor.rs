@@ -1,0 +1,259 @@
+//! `refault doctor`: what works on this machine, how fast, and the one command that would improve it.
+//!
+//! Everything is asked of the running kernel, not guessed from its version; speeds are measured in a second. Exit code 0 when
+//! `refault run` would work, 1 when not.
+
+mod measure;
+mod system;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use refault_pager::pagemap::ScanMethod;
+use refault_pager::probe::Capabilities;
+use refault_pager::uffd::{Access, feature};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::results::{Format, plain_table, with_output};
+use system::Machine;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault doctor                  a table; exit code 0 if 'refault run' would work here, 1 if not
+  refault doctor --format json    the same for scripts
+  refault doctor --quick          without the measurements")]
+/// Say what works on this machine, how fast, and what would improve it
+pub struct DoctorArgs {
+    /// How to write what was found
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+    /// Write it to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Measure nothing
+    #[arg(long)]
+    quick: bool,
+}
+
+/// How well something is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    /// It works.
+    Works,
+    /// It works with less, or is not there and not needed.
+    Limited,
+    /// `refault run` needs it and does not have it.
+    Missing,
+}
+
+impl Status {
+    const fn name(self) -> &'static str {
+        match self {
+            Status::Works => "works",
+            Status::Limited => "limited",
+            Status::Missing => "missing",
+        }
+    }
+}
+
+/// One thing looked at.
+#[derive(Debug)]
+struct Finding {
+    name: &'static str,
+    status: Status,
+    detail: String,
+    /// Name, value and unit.
+    measured: Vec<(&'static str, f64, &'static str)>,
+    improve: Option<String>,
+}
+
+impl Finding {
+    fn new(name: &'static str, status: Status, detail: impl Into<String>) -> Finding {
+        Finding { name, status, detail: detail.into(), measured: Vec::new(), improve: None }
+    }
+
+    fn improve(mut self, command: impl Into<String>) -> Finding {
+        self.improve = Some(command.into());
+        self
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    let findings = examine(&Machine::new(Path::new("/")), args.quick);
+    let missing: Vec<&Finding> = findings.iter().filter(|finding| finding.status == Status::Missing).collect();
+    with_output(args.out.as_deref(), |out| match args.format {
+        Format::Table => write_table(out, &findings),
+        Format::Csv => write_csv(out, &findings),
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, &to_json(&findings, missing.is_empty()))?;
+            writeln!(out)
+        }
+    })?;
+    match missing.first() {
+        None => Ok(()),
+        Some(first) => {
+            let remedy = first.improve.as_deref().unwrap_or("there is no remedy on this kernel");
+            Err(Failure::failed(
+                "'refault run' does not work here",
+                format!("{}: {}", first.name, first.detail),
+                remedy,
+            ))
+        }
+    }
+}
+
+fn examine(machine: &Machine, quick: bool) -> Vec<Finding> {
+    let capabilities = Capabilities::probe();
+    let mut findings = vec![machine.kernel()];
+    let usable = capabilities.userfaultfd.is_ok();
+    findings.extend(userfaultfd(&capabilities));
+    findings.push(scan(&capabilities));
+    findings.push(match crate::program::agent_library() {
+        Some(path) => Finding::new("agent", Status::Works, path.display().to_string()),
+        None => Finding::new("agent", Status::Missing, "librefault_agent.so is not beside this binary")
+            .improve("cargo build --release -p refault-agent -p refault-cli"),
+    });
+    findings.push(io_uring(&capabilities));
+    findings.push(machine.memory_limit());
+    findings.push(machine.swap());
+    findings.push(machine.zram());
+    findings.push(machine.pressure());
+    findings.push(machine.damon());
+    if usable && !quick {
+        measure::add(&mut findings);
+    }
+    findings
+}
+
+fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
+    let (offered, access) = match &capabilities.userfaultfd {
+        Ok(found) => *found,
+        Err(error) => {
+            let built = error.raw_os_error() != Some(rustix::io::Errno::NOSYS.raw_os_error());
+            let root = rustix::process::geteuid().is_root();
+            let finding = Finding::new("userfaultfd", Status::Missing, format!("refused: {error}"));
+            return vec![match (built, root) {
+                (false, _) => finding.improve("boot a kernel built with CONFIG_USERFAULTFD=y"),
+                // Root is only refused by a filter of system calls.
+                (true, true) => finding.improve("start the container with --security-opt seccomp=unconfined"),
+                (true, false) => finding.improve("sudo sysctl vm.unprivileged_userfaultfd=1"),
+            }];
+        }
+    };
+    let route = match access {
+        Access::SystemCall if rustix::process::geteuid().is_root() => "by the system call, as root",
+        Access::SystemCall => "by the system call",
+        Access::Device => "by /dev/userfaultfd",
+    };
+    let names = |bits: u64| {
+        let named = feature::NAMES.iter().filter(|(bit, _)| bits & bit != 0);
+        named.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+    };
+    let needed = feature::PAGEFAULT_FLAG_WP | feature::MISSING_SHMEM | feature::WP_HUGETLBFS_SHMEM;
+    let better = feature::SIGBUS | feature::THREAD_ID | feature::POISON;
+    let lacking = names(needed & !offered);
+    let features = if !lacking.is_empty() {
+        Finding::new("userfaultfd features", Status::Missing, format!("lacks {lacking}"))
+            .improve("boot Linux 5.19 or later")
+    } else if better & !offered != 0 {
+        Finding::new("userfaultfd features", Status::Limited, format!("lacks {}", names(better & !offered)))
+            .improve("boot Linux 6.6 or later")
+    } else {
+        Finding::new("userfaultfd features", Status::Works, names(offered))
+    };
+    vec![
+        Finding::new("userfaultfd", Status::Works, format!("permitted {route}, faults of system calls included")),
+        features,
+    ]
+}
+
+fn scan(capabilities: &Capabilities) -> Finding {
+    match &capabilities.scan {
+        Ok(ScanMethod::Ioctl) => Finding::new("accessed bits", Status::Works, "drop and scan, by PAGEMAP_SCAN"),
+        Ok(ScanMethod::Entries) => Finding::new(
+            "accessed bits",
+            Status::Limited,
+            "drop and scan, by reading /proc/self/pagemap: 30 times slower",
+        )
+        .improve("boot Linux 6.7 or later"),
+        Err(error) => {
+            let detail = format!("none ({error}): what is evicted and comes back is the only information");
+            Finding::new("accessed bits", Status::Limited, detail).improve("mount -t proc proc /proc")
+        }
+    }
+}
+
+fn io_uring(capabilities: &Capabilities) -> Finding {
+    match &capabilities.io_uring {
+        Ok(()) => Finding::new("io_uring", Status::Works, "file stores batch their writes"),
+        Err(error) => Finding::new("io_uring", Status::Limited, format!("{error}: file stores use pread and pwrite"))
+            .improve("sudo sysctl kernel.io_uring_disabled=0"),
+    }
+}
+
+fn write_table(out: &mut dyn Write, findings: &[Finding]) -> std::io::Result<()> {
+    let mut table = plain_table();
+    for finding in findings {
+        let speeds = finding.measured.iter().map(|(name, value, unit)| format!("{name} {} {unit}", figure(*value)));
+        let speeds: Vec<String> = speeds.collect();
+        let detail = if speeds.is_empty() {
+            finding.detail.clone()
+        } else {
+            format!("{}; {}", finding.detail, speeds.join(", "))
+        };
+        table.add_row([finding.name, finding.status.name(), &detail]);
+    }
+    for line in table.lines() {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    let mut improvable = findings.iter().filter(|finding| finding.improve.is_some()).peekable();
+    if improvable.peek().is_some() {
+        writeln!(out, "\nWhat would improve it:")?;
+    }
+    for finding in improvable {
+        writeln!(out, "  {:<21} {}", finding.name, finding.improve.as_deref().unwrap_or_default())?;
+    }
+    let works = findings.iter().all(|finding| finding.status != Status::Missing);
+    let verdict = if works { "'refault run' works here." } else { "'refault run' does not work here." };
+    writeln!(out, "\n{verdict} Times are medians as the program sees them, on the machine as busy as it is now.")
+}
+
+fn figure(value: f64) -> String {
+    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+fn write_csv(out: &mut dyn Write, findings: &[Finding]) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record(["name", "status", "detail", "improve"])?;
+    for finding in findings {
+        csv.write_record([
+            finding.name,
+            finding.status.name(),
+            &finding.detail,
+            finding.improve.as_deref().unwrap_or(""),
+        ])?;
+    }
+    csv.flush()
+}
+
+fn to_json(findings: &[Finding], works: bool) -> Value {
+    let findings: Vec<Value> = findings
+        .iter()
+        .map(|finding| {
+            let measured =
+                finding.measured.iter().map(|(name, value, unit)| json!({"name": name, "value": value, "unit": unit}));
+            json!({
+                "name": finding.name,
+                "status": finding.status.name(),
+                "detail": finding.detail,
+                "measured": measured.collect::<Vec<_>>(),
+                "improve": finding.improve,
+            })
+        })
+        .collect();
+    json!({"run_works": works, "findings": findings})
+}

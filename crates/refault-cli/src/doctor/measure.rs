@@ -1,0 +1,80 @@
+//! Short measurements: what a fault costs the program that makes it, both ways, and what finding accesses costs.
+
+use std::time::Instant;
+
+use refault_pager::{Budget, FaultMode, Pager, PagerOptions, Region};
+
+use super::Finding;
+use crate::size::PAGE_BYTES;
+
+const PAGE: usize = PAGE_BYTES as usize;
+/// Pages of the region that is measured on.
+const PAGES: usize = 4096;
+
+/// Adds what can be measured to the findings it belongs to. What fails is left out.
+pub(super) fn add(findings: &mut [Finding]) {
+    let mut put = |name: &str, what: &'static str, value: Option<f64>, unit: &'static str| {
+        if let (Some(value), Some(finding)) = (value, findings.iter_mut().find(|finding| finding.name == name)) {
+            finding.measured.push((what, value, unit));
+        }
+    };
+    let handler = region(FaultMode::Handler { threads: 1 });
+    if let Some((pager, mut region)) = handler {
+        fill(&mut region);
+        put("userfaultfd", "a fault from the compressed pool", fault_us(&region), "µs");
+        put("userfaultfd", "an eviction", evict_us(&mut region), "µs");
+        put("accessed bits", "finding and forgetting an access", scan_ns(&pager, &region), "ns");
+    }
+    if let Some((_pager, mut region)) = region(FaultMode::InThread) {
+        fill(&mut region);
+        put("userfaultfd", "with --in-thread", fault_us(&region), "µs");
+    }
+}
+
+fn region(fault_mode: FaultMode) -> Option<(Pager, Region)> {
+    let options =
+        PagerOptions { fault_mode, bring_successors: false, address_space: 256 << 20, ..PagerOptions::default() };
+    let pager = Pager::new(Budget::new(64 << 20), options).ok()?;
+    let region = pager.region(PAGES * PAGE).ok()?;
+    Some((pager, region))
+}
+
+/// Pages that compress to about half.
+fn fill(region: &mut Region) {
+    let mut state = 1u64;
+    for word in region.chunks_exact_mut(8) {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        word.copy_from_slice(&(state >> 33).to_le_bytes());
+    }
+}
+
+/// Microseconds from a touch of an evicted page to its end, in an order without sequences.
+fn fault_us(region: &Region) -> Option<f64> {
+    region.evict(0..region.len());
+    let mut times: Vec<f64> = (0..PAGES)
+        .map(|index| {
+            let page = index * 1663 % PAGES;
+            let start = Instant::now();
+            std::hint::black_box(region[page * PAGE]);
+            start.elapsed().as_nanos() as f64 / 1000.0
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied()
+}
+
+fn evict_us(region: &mut Region) -> Option<f64> {
+    region.iter_mut().step_by(PAGE).for_each(|byte| *byte = byte.wrapping_add(1));
+    let start = Instant::now();
+    let pages = region.evict(0..region.len()) / PAGE;
+    (pages > 0).then(|| start.elapsed().as_nanos() as f64 / 1000.0 / pages as f64)
+}
+
+fn scan_ns(pager: &Pager, region: &Region) -> Option<f64> {
+    region.iter().step_by(PAGE).for_each(|byte| _ = std::hint::black_box(*byte));
+    let mut runs = Vec::with_capacity(PAGES);
+    let start = Instant::now();
+    let works = pager.take_accessed(&mut runs);
+    let pages: u32 = runs.iter().map(|(_, pages)| pages).sum();
+    (works && pages > 0).then(|| start.elapsed().as_nanos() as f64 / f64::from(pages))
+}

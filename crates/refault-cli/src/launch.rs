@@ -1,0 +1,225 @@
+//! Starting programs with the agent preloaded: what can be checked beforehand, and the agent's settings.
+//!
+//! The settings are `key=value` pairs in one environment variable; the agent's `config.rs` is the other end.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use refault_config::Config;
+use refault_pager::probe::Capabilities;
+
+use crate::failure::Failure;
+use crate::program::{self, Obstacle};
+use crate::size::Size;
+
+/// What separates the settings.
+const SEPARATOR: &str = "\u{1f}";
+
+/// Where accesses come from and what is done about them, as every command with a monitor takes it.
+#[derive(clap::Args, Debug, Default)]
+pub struct MonitorOptions {
+    /// Monitor and schemes from a file: TOML, or the JSON of DAMON's user-space tool
+    #[arg(long = "config", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Change one key of the configuration
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Add a scheme written on one line
+    #[arg(long, value_name = "LINE")]
+    pub scheme: Vec<String>,
+}
+
+impl MonitorOptions {
+    /// The text of the file; empty without one.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn text(&self) -> Result<String, Failure> {
+        match &self.file {
+            None => Ok(String::new()),
+            Some(path) => std::fs::read_to_string(path).map_err(|error| {
+                Failure::usage("cannot read", path.display(), format!("{error}; name a readable file"))
+            }),
+        }
+    }
+
+    /// The configuration, checked.
+    ///
+    /// # Errors
+    /// Names the file or flag, the key and the reason.
+    pub fn read(&self) -> Result<Config, Failure> {
+        let origin = self.file.as_ref().map_or("--set".to_owned(), |path| path.display().to_string());
+        let refused = |error: refault_config::ConfigError| Failure::Usage(format!("bad configuration: {error}"));
+        let mut config = Config::parse_with(&self.text()?, &origin, &self.set).map_err(refused)?;
+        for line in &self.scheme {
+            config.add_scheme(line).map_err(refused)?;
+        }
+        Ok(config)
+    }
+}
+
+/// A program that is about to be started with the agent.
+pub struct Launch {
+    program: Vec<OsString>,
+    library: PathBuf,
+    settings: OsString,
+}
+
+impl Launch {
+    /// Checks the program and the machine.
+    ///
+    /// # Errors
+    /// Says which obstacle there is, and what to do about it.
+    pub fn new(program: &[OsString], memory: u64) -> Result<Launch, Failure> {
+        let name = Path::new(&program[0]);
+        let path = program::find(name).ok_or_else(|| {
+            Failure::usage("no such program", name.display(), "give a path, or a name that is found in PATH")
+        })?;
+        if let Some(obstacle) = program::obstacle(&path) {
+            return Err(Failure::failed("cannot be managed", path.display(), remedy(&obstacle)));
+        }
+        if let Err(error) = Capabilities::probe().userfaultfd {
+            let remedy = "run as root or with CAP_SYS_PTRACE, or set vm.unprivileged_userfaultfd=1, or give this user access to \
+                          /dev/userfaultfd; 'refault doctor' says more";
+            return Err(Failure::failed("userfaultfd is not permitted", error, remedy));
+        }
+        let library = program::agent_library().ok_or_else(|| {
+            Failure::failed(
+                "the agent is missing",
+                "librefault_agent.so",
+                "put it beside this binary or into ../lib/refault, or name it in REFAULT_AGENT_LIBRARY",
+            )
+        })?;
+        let settings = OsString::from(format!("memory={memory}"));
+        Ok(Launch { program: program.to_vec(), library, settings })
+    }
+
+    /// Adds a setting.
+    pub fn push(&mut self, key: &str, value: impl AsRef<OsStr>) {
+        self.settings.push(SEPARATOR);
+        self.settings.push(key);
+        self.settings.push("=");
+        self.settings.push(value);
+    }
+
+    /// Adds a monitor with its schemes. The policy's name decides what schemes can do.
+    ///
+    /// # Errors
+    /// Something in the configuration has no meaning for a program's memory: says which key and why.
+    pub fn monitor(&mut self, options: &MonitorOptions, policy: &str, most_cpu: f64) -> Result<Config, Failure> {
+        let config = options.read()?;
+        let refuse = |key: String, reason: &str| Err(Failure::Usage(format!("bad configuration: {key}: {reason}")));
+        for (index, scheme) in config.schemes.iter().enumerate() {
+            if let Some(reason) = refault_pager::refusal(&scheme.action, policy) {
+                return refuse(format!("schemes[{index}].action"), &format!("{} {reason}", scheme.action.name()));
+            }
+        }
+        let named = config.targets.iter().any(|target| target.pid.is_some() || !target.ranges.is_empty());
+        if config.targets.len() > 1 || named {
+            return refuse(
+                "targets".to_owned(),
+                "the program that is started is the target; leave pid and regions out",
+            );
+        }
+        self.push("monitor", options.text()?);
+        options.set.iter().for_each(|change| self.push("monitor-set", change));
+        options.scheme.iter().for_each(|line| self.push("monitor-scheme", line));
+        self.push("monitor-cpu", most_cpu.to_string());
+        Ok(config)
+    }
+
+    /// The command that starts it.
+    pub fn command(&self) -> Command {
+        let mut preload = self.library.as_os_str().to_owned();
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+            preload.push(":");
+            preload.push(others);
+        }
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]).env("LD_PRELOAD", preload).env("REFAULT_AGENT", &self.settings);
+        command
+    }
+
+    /// Runs the program as a child and waits for it. What it printed, its terminal and its signals are its own; the exit
+    /// code is the one to leave with (128 and the signal, if a signal ended it).
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub fn run(&self, mut meanwhile: impl FnMut()) -> Result<u8, Failure> {
+        let failed = |error| Failure::failed("cannot execute", Path::new(&self.program[0]).display(), error);
+        let mut child = self.command().spawn().map_err(failed)?;
+        // What interrupts the program from the terminal interrupts its group; the program decides what becomes of it, and
+        // then there is still something to be said.
+        let _ignored = IgnoredInterrupts::new();
+        loop {
+            if let Some(status) = child.try_wait().map_err(failed)? {
+                use std::os::unix::process::ExitStatusExt;
+                let signal = status.signal().map(|signal| 128 + signal);
+                return Ok(status.code().or(signal).unwrap_or(1) as u8);
+            }
+            meanwhile();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+/// While it lives, an interrupt from the terminal does not end this process.
+struct IgnoredInterrupts;
+
+impl IgnoredInterrupts {
+    fn new() -> IgnoredInterrupts {
+        // A second handler would be overwritten, which changes nothing.
+        let _ = ctrlc::set_handler(|| {});
+        IgnoredInterrupts
+    }
+}
+
+fn remedy(obstacle: &Obstacle) -> String {
+    match obstacle {
+        Obstacle::Unreadable(error) => format!("{error}"),
+        Obstacle::Static => {
+            "it is statically linked, so nothing can be preloaded; use a dynamically linked build".to_owned()
+        }
+        Obstacle::OtherLibc(interpreter) => {
+            format!("its loader is {interpreter}, the agent is built for this system's glibc; use a glibc build")
+        }
+        Obstacle::Privileged => {
+            "it is set-uid or has file capabilities, so the kernel ignores preloading; run it as its owner".to_owned()
+        }
+        Obstacle::NotElf => "it is neither a script nor a program of this machine".to_owned(),
+    }
+}
+
+/// An amount of memory in bytes, where a share would be one of nothing.
+///
+/// # Errors
+/// It is a share.
+pub fn bytes(size: Size, flag: &str) -> Result<u64, Failure> {
+    match size {
+        Size::Share(_) => {
+            Err(Failure::usage("a percentage of what", flag, "give bytes such as 512M, or pages such as 4096p"))
+        }
+        other => Ok(other.pages(1) * crate::size::PAGE_BYTES),
+    }
+}
+
+/// Bytes of memory that this machine has: the budget of programs that are to run unlimited.
+pub fn machine_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(1 << 40, |kib| kib << 10)
+}
+
+/// A policy's name, if live memory can run it.
+///
+/// # Errors
+/// It cannot.
+pub fn check_policy(policy: &str) -> Result<(), Failure> {
+    if refault_pager::POLICIES.contains(&policy) {
+        return Ok(());
+    }
+    let known = refault_pager::POLICIES.join(", ");
+    Err(Failure::usage("not a policy for live memory", policy, format!("choose one of {known}")))
+}

@@ -1,0 +1,232 @@
+//! `refault record`: a trace of the pages that a program accesses, at the granularity of scans.
+//!
+//! The agent looks, every interval, which pages of the managed memory were accessed since the last look; this command makes
+//! an `.rft` trace of it. Within an interval the order is not known: pages stand in the order of their addresses, each
+//! once. Processes have pages of their own.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use refault_trace::rft::RftWriter;
+use refault_trace::{Entry, Kind, TimeSpan};
+
+use crate::failure::Failure;
+use crate::launch::{self, Launch};
+use crate::results::grouped;
+use crate::size::pages_text;
+
+/// First word of a piece of the agent's file.
+const MARK: u64 = u64::from_le_bytes(*b"rfrecord");
+/// Bytes of its header.
+const HEADER: usize = 64;
+/// What a page costs the program that is touched again after a look, in nanoseconds: a fault that the kernel resolves.
+const REFAULT_NS: f64 = 1400.0;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault record --out app.rft -- python3 analysis.py
+  refault mrc --trace app.rft --misses 1%,5%         how much memory is enough
+  refault compare --trace app.rft --memory 25%,50%   which policy gets by with how much
+
+The memory of the program is not limited while it is recorded. Managed memory is recorded: the heap and large
+anonymous mappings. A page counts once an interval, however often it is accessed; shorter intervals see more and
+cost more, and both are said at the end.")]
+/// Record which pages a program accesses, as a trace
+pub struct RecordArgs {
+    /// The trace to write
+    #[arg(long, value_name = "FILE.rft", default_value = "refault.rft")]
+    out: PathBuf,
+    /// Milliseconds between two looks
+    #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    interval: u64,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Runs the command; exits with the program's exit code.
+pub fn run(args: &RecordArgs) -> Result<(), Failure> {
+    let mut launch = Launch::new(&args.program, launch::machine_bytes())?;
+    let pieces = tempfile::NamedTempFile::new().map_err(|error| Failure::write("a temporary file", &error))?;
+    // Fails now rather than after the program has run.
+    let mut writer = RftWriter::create(&args.out).map_err(|error| Failure::Failed(error.to_string()))?;
+    launch.push("pool", "1099511627776");
+    launch.push("record", pieces.path());
+    launch.push("record-interval-ms", args.interval.to_string());
+    let command = args.program.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let mut recording = Recording::default();
+    let mut file = pieces.reopen().map_err(|error| Failure::write("a temporary file", &error))?;
+    let mut pending = Vec::new();
+    let mut trouble = None;
+    let mut take = |file: &mut std::fs::File, recording: &mut Recording| {
+        let taken = file.read_to_end(&mut pending).map_err(|error| Failure::write("a temporary file", &error));
+        taken.and_then(|_| recording.take(&mut pending, &mut writer))
+    };
+    let code = launch.run(|| {
+        if trouble.is_none() {
+            trouble = take(&mut file, &mut recording).err();
+        }
+    })?;
+    if let Some(trouble) = trouble {
+        return Err(trouble);
+    }
+    take(&mut file, &mut recording)?;
+    if recording.pieces == 0 {
+        let remedy = "it ended before the first interval was over, or executes a program that cannot be managed";
+        if code != 0 {
+            eprintln!("refault: nothing was recorded: {command}: {remedy}");
+            return Err(Failure::Exit(code));
+        }
+        return Err(Failure::failed("nothing was recorded", command, remedy));
+    }
+    for (key, value) in recording.metadata(&command, args.interval) {
+        writer.add_metadata(key, &value);
+    }
+    let accesses = writer.finish().map_err(|error| Failure::Failed(error.to_string()))?;
+    recording.tell(accesses, &args.out, args.interval);
+    if code == 0 { Ok(()) } else { Err(Failure::Exit(code)) }
+}
+
+/// What was taken so far.
+#[derive(Default)]
+struct Recording {
+    pieces: u64,
+    pages: u64,
+    scan_ns: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+    longest_ns: u64,
+    processes: HashMap<(u64, u64), u64>,
+}
+
+impl Recording {
+    /// Writes the whole pieces at the front of `pending` to the trace and takes them out.
+    fn take(&mut self, pending: &mut Vec<u8>, writer: &mut RftWriter) -> Result<(), Failure> {
+        let mut at = 0;
+        let mut entries = Vec::new();
+        while pending.len() - at >= HEADER {
+            let word = |index: usize| {
+                let start = at + index * 8;
+                u64::from_le_bytes(pending[start..start + 8].try_into().expect("invariant: 8 bytes"))
+            };
+            let [mark, pid, birth, begin, end, bytes, spent, pages] = std::array::from_fn(word);
+            if mark != MARK {
+                return Err(Failure::failed("the record is damaged", "its temporary file", "is the disk full?"));
+            }
+            let whole = at + HEADER + bytes as usize;
+            if pending.len() < whole {
+                break;
+            }
+            let next = self.processes.len() as u64;
+            let process = *self.processes.entry((pid, birth)).or_insert(next);
+            entries.clear();
+            for run in pending[at + HEADER..whole].chunks_exact(8) {
+                let half = |at: usize| u32::from_le_bytes(run[at..at + 4].try_into().expect("invariant: 4 bytes"));
+                let first = process << 32 | u64::from(half(0));
+                entries.extend((first..first + u64::from(half(4))).map(|page| Entry::new(page, Kind::Anon, false)));
+            }
+            let origin = *self.first_ns.get_or_insert(begin);
+            let time = |ns: u64| ns.saturating_sub(origin);
+            if !entries.is_empty() {
+                let span = TimeSpan { first_ns: time(begin), last_ns: time(end) };
+                writer.write_timed(&entries, span).map_err(|error| Failure::Failed(error.to_string()))?;
+            }
+            self.pieces += 1;
+            self.pages += pages;
+            self.scan_ns += spent;
+            self.last_ns = self.last_ns.max(end);
+            self.longest_ns = self.longest_ns.max(end.saturating_sub(begin));
+            at = whole;
+        }
+        pending.drain(..at);
+        Ok(())
+    }
+
+    fn seconds(&self) -> f64 {
+        (self.last_ns - self.first_ns.unwrap_or(self.last_ns)) as f64 / 1e9
+    }
+
+    /// Shares of one processor that the looks took, and that the program spent on faults because of them.
+    fn overhead(&self) -> [f64; 2] {
+        let elapsed = (self.seconds() * 1e9).max(1.0);
+        [self.scan_ns as f64 / elapsed, self.pages as f64 * REFAULT_NS / elapsed]
+    }
+
+    fn metadata(&self, command: &str, interval: u64) -> [(&'static str, String); 5] {
+        let [looks, faults] = self.overhead();
+        [
+            ("recorded", command.to_owned()),
+            ("granularity", format!("pages accessed in each {interval} ms, in the order of their addresses")),
+            ("intervals", self.pieces.to_string()),
+            ("processes", self.processes.len().to_string()),
+            ("overhead", format!("looks {:.2} %, faults {:.2} % of one processor", looks * 100.0, faults * 100.0)),
+        ]
+    }
+
+    fn tell(&self, accesses: u64, out: &Path, interval: u64) {
+        let [looks, faults] = self.overhead();
+        eprintln!(
+            "refault: {} accesses ({}) in {} intervals of {interval} ms (the longest {:.0} ms) and {} process{} written to {}",
+            grouped(accesses),
+            pages_text(accesses),
+            grouped(self.pieces),
+            self.longest_ns as f64 / 1e6,
+            self.processes.len(),
+            if self.processes.len() == 1 { "" } else { "es" },
+            out.display(),
+        );
+        eprintln!(
+            "refault: overhead: the looks took {:.2} % of one processor, their faults some {:.2} % (1.4 µs each)",
+            looks * 100.0,
+            faults * 100.0,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(pid: u64, times: [u64; 2], runs: &[(u32, u32)]) -> Vec<u8> {
+        let pages: u64 = runs.iter().map(|(_, pages)| u64::from(*pages)).sum();
+        let header = [MARK, pid, 7, times[0], times[1], runs.len() as u64 * 8, 10, pages];
+        let mut bytes: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
+        for (first, pages) in runs {
+            bytes.extend(first.to_le_bytes());
+            bytes.extend(pages.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn pieces_become_blocks_with_times_and_processes_have_pages_of_their_own() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.rft");
+        let mut writer = RftWriter::create(&path).expect("creates");
+        let mut recording = Recording::default();
+        let mut bytes = piece(100, [1000, 2000], &[(5, 2)]);
+        bytes.extend(piece(101, [1500, 2500], &[(5, 1)]));
+        let tail = piece(100, [2000, 3000], &[(6, 1), (9, 1)]);
+        bytes.extend(&tail[..70]);
+        recording.take(&mut bytes, &mut writer).expect("takes");
+        assert_eq!((recording.pieces, bytes.len()), (2, 70));
+        bytes.extend(&tail[70..]);
+        recording.take(&mut bytes, &mut writer).expect("takes");
+        assert_eq!((recording.pieces, recording.pages, bytes.len(), recording.processes.len()), (3, 5, 0, 2));
+        assert_eq!(writer.finish().expect("finishes"), 5);
+        let mut reader = refault_trace::open(&path, &refault_trace::Options::default()).expect("opens");
+        let mut pages = Vec::new();
+        let mut block = Vec::new();
+        while reader.read_block(&mut block).expect("reads") > 0 {
+            pages.extend(block.iter().map(|entry| entry.page()));
+        }
+        assert_eq!(pages, [5, 6, 1 << 32 | 5, 6, 9]);
+        let mut garbage = vec![1; 64];
+        let mut writer = RftWriter::create(directory.path().join("b.rft")).expect("creates");
+        assert!(Recording::default().take(&mut garbage, &mut writer).is_err());
+    }
+}

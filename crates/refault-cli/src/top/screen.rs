@@ -1,0 +1,260 @@
+//! What `refault top` shows. Every figure has its unit; names are those of the statistics.
+
+use ratatui::Frame;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
+use serde_json::Value;
+
+use super::View;
+use crate::results::grouped;
+use crate::size::bytes_text;
+
+/// Lines of the text form: generations beyond the fifth are cut.
+const HEIGHT: u16 = 27;
+
+/// The view as text, for scripts and tests.
+pub fn text(view: &View<'_>, width: u16) -> String {
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(width, HEIGHT));
+    let Ok(_) = terminal.draw(|frame| draw(frame, Some(view)));
+    let buffer = terminal.backend().buffer();
+    let line = |y: u16| {
+        let cells = (0..width).map(|x| buffer[(x, y)].symbol());
+        cells.collect::<String>().trim_end().to_owned() + "\n"
+    };
+    let text: String = (0..HEIGHT).map(line).collect();
+    text.trim_end().to_owned() + "\n"
+}
+
+/// Draws the view, or that there is nothing yet.
+pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
+    let area = frame.area();
+    let Some(view) = view else {
+        frame.render_widget(Paragraph::new("no statistics yet"), area);
+        return;
+    };
+    let rows = [
+        Constraint::Length(1),
+        Constraint::Length(7),
+        Constraint::Length(6),
+        Constraint::Length(4),
+        Constraint::Min(4),
+        Constraint::Length(2),
+    ];
+    let [title, memory, faults, curve, generations, advice] = Layout::vertical(rows).areas(area);
+    draw_title(frame, title, view);
+    draw_memory(frame, memory, view.line);
+    draw_faults(frame, faults, view.line);
+    draw_curve(frame, curve, view);
+    draw_generations(frame, generations, view.line);
+    draw_advice(frame, advice, view.line);
+}
+
+fn number(line: &Value, key: &str) -> u64 {
+    line[key].as_u64().unwrap_or(0)
+}
+
+fn bytes(line: &Value, key: &str) -> String {
+    bytes_text(number(line, key))
+}
+
+fn block(title: &str) -> Block<'_> {
+    Block::bordered().title(title).border_style(Style::new().fg(Color::DarkGray))
+}
+
+fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
+    let line = view.line;
+    let ended = if line["last"] == Value::Bool(true) { ", ended" } else { "" };
+    let others = if view.processes > 1 { format!(", {} processes", view.processes) } else { String::new() };
+    let text = format!(
+        "process {}{ended}, {:.0} s{others}  {}",
+        number(line, "pid"),
+        line["seconds"].as_f64().unwrap_or(0.0),
+        view.path.display()
+    );
+    let name = Span::styled("refault top  ", Style::new().add_modifier(Modifier::BOLD));
+    frame.render_widget(Paragraph::new(Line::from(vec![name, Span::raw(text)])), area);
+}
+
+/// A bar of `width` cells, `part` of `whole` full.
+fn bar(part: u64, whole: u64, width: usize) -> String {
+    let full = (part as f64 / whole.max(1) as f64 * width as f64).round() as usize;
+    format!("{}{}", "█".repeat(full.min(width)), "·".repeat(width.saturating_sub(full)))
+}
+
+fn draw_memory(frame: &mut Frame<'_>, area: Rect, line: &Value) {
+    let page = number(line, "page_bytes");
+    let (resident, budget) = (number(line, "resident_bytes"), number(line, "budget_bytes"));
+    let pool_stored = number(line, "pool_pages") * page;
+    let pool = number(line, "compressed_bytes");
+    let ratio = if pool > 0 { format!(", {:.2} to 1", pool_stored as f64 / pool as f64) } else { String::new() };
+    let width = usize::from(area.width).saturating_sub(48).clamp(10, 60);
+    let row = |name: &'static str, amount: String, rest: String| {
+        Row::new([Cell::from(name), Cell::from(Line::from(amount).right_aligned()), Cell::from(rest)])
+    };
+    let metadata = number(line, "metadata_bytes");
+    let a_page = metadata as f64 / number(line, "managed_pages").max(1) as f64;
+    let rows = [
+        row("resident", bytes_text(resident), format!("{} of {}", bar(resident, budget, width), bytes_text(budget))),
+        row(
+            "stored",
+            bytes(line, "stored_bytes"),
+            format!("same-filled {}", bytes_text(number(line, "same_filled_pages") * page)),
+        ),
+        row("  compressed", bytes_text(pool), format!("for {}{ratio}", bytes_text(pool_stored))),
+        row("  file", bytes(line, "file_bytes"), format!("for {}", bytes_text(number(line, "file_pages") * page))),
+        row("metadata", bytes_text(metadata), format!("{a_page:.1} bytes a managed page")),
+    ];
+    let widths = [Constraint::Length(13), Constraint::Length(11), Constraint::Min(10)];
+    frame.render_widget(Table::new(rows, widths).block(block("Memory")), area);
+}
+
+fn microseconds(line: &Value, key: &str) -> String {
+    format!("{:.1} µs", number(line, key) as f64 / 1000.0)
+}
+
+fn draw_faults(frame: &mut Frame<'_>, area: Rect, line: &Value) {
+    let latency = format!(
+        "p50 {}   p99 {}   max {}   of {} faults",
+        microseconds(line, "fault_p50_ns"),
+        microseconds(line, "fault_p99_ns"),
+        microseconds(line, "fault_max_ns"),
+        grouped(number(line, "faults"))
+    );
+    let pressure = |kind: &str| {
+        let line = &line["pressure"][kind];
+        let percent = |key: &str| format!("{:>6.2} %", line[key].as_f64().unwrap_or(0.0));
+        let total = number(line, "total_us") as f64 / 1e6;
+        let averages = [percent("avg10"), percent("avg60"), percent("avg300")].join("  ");
+        format!("{averages}   {total:.1} s in all")
+    };
+    let totals = format!(
+        "{} in, {} out, {} major faults",
+        grouped(number(line, "pswpin")),
+        grouped(number(line, "pswpout")),
+        grouped(number(line, "pgmajfault"))
+    );
+    let rows = [
+        Row::new(["fault latency".to_owned(), latency]),
+        Row::new(["pressure some".to_owned(), format!("{}   (10, 60, 300 s)", pressure("some"))]),
+        Row::new(["pressure full".to_owned(), pressure("full")]),
+        Row::new(["pages".to_owned(), totals]),
+    ];
+    let widths = [Constraint::Length(13), Constraint::Min(10)];
+    frame.render_widget(Table::new(rows, widths).block(block("Faults")), area);
+}
+
+fn draw_curve(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
+    let rate = view.line["refaults_per_second"].as_f64().unwrap_or(0.0);
+    let most = view.rates.iter().copied().max().unwrap_or(0);
+    let title =
+        format!("Refaults: {} a second, at most {} in what is shown", grouped(rate.round() as u64), grouped(most));
+    let block = Block::bordered().title(title).border_style(Style::new().fg(Color::DarkGray));
+    let shown = usize::from(area.width.saturating_sub(2));
+    let rates = &view.rates[view.rates.len().saturating_sub(shown)..];
+    frame.render_widget(Sparkline::default().data(rates).style(Style::new().fg(Color::Red)).block(block), area);
+}
+
+fn draw_generations(frame: &mut Frame<'_>, area: Rect, line: &Value) {
+    let page = number(line, "page_bytes");
+    let none = Vec::new();
+    let generations = line["generations"].as_array().unwrap_or(&none);
+    if generations.is_empty() {
+        let text = "this policy has none";
+        frame.render_widget(Paragraph::new(text).block(block("Generations")), area);
+        return;
+    }
+    let most = generations.iter().map(|generation| number(generation, "pages")).max().unwrap_or(0);
+    let width = usize::from(area.width).saturating_sub(46).clamp(10, 60);
+    // The youngest are kept if there is no room for all.
+    let shown = usize::from(area.height.saturating_sub(2));
+    let rows = generations[generations.len().saturating_sub(shown)..].iter().map(|generation| {
+        let pages = number(generation, "pages");
+        let age = number(generation, "age_ms") as f64 / 1000.0;
+        Row::new([
+            Cell::from(format!("{}", number(generation, "seq"))),
+            Cell::from(Line::from(format!("{age:.1} s")).right_aligned()),
+            Cell::from(Line::from(bytes_text(pages * page)).right_aligned()),
+            Cell::from(bar(pages, most, width)),
+        ])
+    });
+    let widths = [Constraint::Length(8), Constraint::Length(11), Constraint::Length(11), Constraint::Min(10)];
+    frame.render_widget(Table::new(rows, widths).block(block("Generations: number, age, size; oldest first")), area);
+}
+
+fn draw_advice(frame: &mut Frame<'_>, area: Rect, line: &Value) {
+    let text = match line["would_stop_refaulting_at_bytes"].as_u64() {
+        Some(bytes) => format!("would stop refaulting at {} MiB", bytes.div_ceil(1 << 20)),
+        None if number(line, "pswpin") == 0 => "nothing has come back yet: the budget is enough so far".to_owned(),
+        None => "hardly anything comes back now: the budget is enough".to_owned(),
+    };
+    frame.render_widget(Paragraph::new(text).style(Style::new().add_modifier(Modifier::BOLD)), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line() -> Value {
+        json!({
+            "pid": 4711, "seconds": 12.3, "last": false, "page_bytes": 4096,
+            "budget_bytes": 536_870_912u64, "resident_bytes": 402_653_184u64, "compressed_bytes": 104_857_600u64,
+            "stored_bytes": 272_629_760u64, "same_filled_pages": 2560, "pool_pages": 64_000, "file_pages": 0,
+            "file_bytes": 0, "metadata_bytes": 5_242_880, "managed_pages": 262_144, "faults": 1_234_567,
+            "fault_p50_ns": 3200, "fault_p99_ns": 14_000, "fault_max_ns": 812_000, "pswpin": 90_000, "pswpout": 160_000,
+            "pgmajfault": 80_000, "refaults_per_second": 4321.0, "would_stop_refaulting_at_bytes": 671_088_640u64,
+            "pressure": {
+                "some": {"avg10": 12.5, "avg60": 3.25, "avg300": 0.8, "total_us": 2_500_000},
+                "full": {"avg10": 4.0, "avg60": 1.0, "avg300": 0.25, "total_us": 900_000},
+            },
+            "generations": [
+                {"seq": 7, "age_ms": 9200, "pages": 20_000}, {"seq": 8, "age_ms": 4100, "pages": 30_000},
+                {"seq": 9, "age_ms": 800, "pages": 40_000}, {"seq": 10, "age_ms": 100, "pages": 8304},
+            ],
+        })
+    }
+
+    #[test]
+    fn the_screen_shows_every_figure_with_its_unit() {
+        let line = line();
+        let view =
+            View { path: std::path::Path::new("run.jsonl"), line: &line, rates: vec![0, 4321, 2000], processes: 1 };
+        let screen = text(&view, 80);
+        for part in [
+            "process 4711, 12 s  run.jsonl",
+            "resident         384 MiB ████████████████████████········ of 512 MiB",
+            "stored           260 MiB same-filled 10 MiB",
+            "  compressed     100 MiB for 250 MiB, 2.50 to 1",
+            "metadata           5 MiB 20.0 bytes a managed page",
+            "p50 3.2 µs   p99 14.0 µs   max 812.0 µs   of 1,234,567 faults",
+            "12.50 %    3.25 %    0.80 %   2.5 s in all",
+            "4.00 %    1.00 %    0.25 %   0.9 s in all",
+            "Refaults: 4,321 a second, at most 4,321",
+            "7              9.2 s     78.1 MiB",
+            "10             0.1 s     32.4 MiB",
+            "would stop refaulting at 640 MiB",
+        ] {
+            assert!(screen.contains(part), "{part}\n{screen}");
+        }
+        assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+        assert!(screen.contains('█') && screen.contains('▄'), "{screen}");
+    }
+
+    #[test]
+    fn a_policy_without_generations_and_a_program_without_refaults() {
+        let mut line = line();
+        line["generations"] = json!([]);
+        line["would_stop_refaulting_at_bytes"] = Value::Null;
+        line["pswpin"] = json!(0);
+        line["last"] = json!(true);
+        let view = View { path: std::path::Path::new("x"), line: &line, rates: vec![], processes: 3 };
+        let screen = text(&view, 100);
+        assert!(screen.contains("process 4711, ended, 12 s, 3 processes"), "{screen}");
+        assert!(screen.contains("this policy has none") && screen.contains("the budget is enough so far"), "{screen}");
+    }
+}

@@ -1,0 +1,274 @@
+//! What looks at live programs: doctor, statistics and top, record, and what is said without permission.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{refault, stdout, text};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// True, with one line that says why, where live tests cannot run.
+fn skipped(programs: &[&str]) -> bool {
+    if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
+        println!("skipped: no userfaultfd here: {error}");
+        return true;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let missing = programs.iter().find(|name| !std::env::split_paths(&path).any(|dir| dir.join(name).is_file()));
+    if let Some(name) = missing {
+        println!("skipped: {name} is not installed");
+    }
+    missing.is_some()
+}
+
+/// Fills `cold` MiB once and reads `hot` MiB again and again for `ms` milliseconds.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1e3 + t.tv_nsec / 1e6; }
+int main(int argc, char **argv) {
+    size_t hot = atol(argv[1]) << 20, cold = atol(argv[2]) << 20;
+    unsigned char *h = malloc(hot), *c = malloc(cold);
+    for (size_t i = 0; i < cold; i += 64) c[i] = i >> 12 | 1;
+    for (size_t i = 0; i < hot; i += 64) h[i] = i >> 12 | 1;
+    unsigned long sum = 0;
+    for (double end = now() + atol(argv[3]); now() < end;)
+        for (size_t i = 0; i < hot; i += 4096) { sum += h[i]; if (h[i] != (unsigned char)(i >> 12 | 1)) { puts("damaged"); return 1; } }
+    for (size_t i = 0; i < cold; i += 4096) if (c[i] != (unsigned char)(i >> 12 | 1)) { puts("damaged"); return 1; }
+    puts("whole");
+    return sum == 0;
+}
+"#;
+
+fn compile(directory: &TempDir) -> String {
+    let source = directory.path().join("hot.c");
+    let program = directory.path().join("hot");
+    std::fs::write(&source, PROGRAM).expect("writes");
+    let gcc = Command::new("gcc").args(["-O1", "-o"]).arg(&program).arg(&source).output().expect("gcc starts");
+    assert!(gcc.status.success(), "{}", text(&gcc.stderr));
+    program.display().to_string()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).expect("statistics");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn doctor_says_what_works_and_its_exit_code_whether_run_would() {
+    let output = refault(&["doctor", "--format", "json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let works = refault_pager::probe::Capabilities::probe().userfaultfd.is_ok();
+    assert_eq!(json["run_works"], works, "{json}");
+    assert_eq!(output.status.code(), Some(i32::from(!works)), "{}", text(&output.stderr));
+    let findings = json["findings"].as_array().expect("findings");
+    let names: Vec<&str> = findings.iter().filter_map(|finding| finding["name"].as_str()).collect();
+    for name in [
+        "kernel",
+        "userfaultfd",
+        "accessed bits",
+        "io_uring",
+        "memory limit",
+        "swap",
+        "zram",
+        "pressure (PSI)",
+        "DAMON",
+    ] {
+        assert!(names.contains(&name), "{name} is missing in {names:?}");
+    }
+    if works {
+        let fault = &findings[1]["measured"][0];
+        assert!(
+            fault["value"].as_f64().is_some_and(|us| us > 0.5 && us < 50_000.0) && fault["unit"] == "µs",
+            "{fault}"
+        );
+    }
+    // What is missing comes with one command each.
+    assert!(
+        findings.iter().filter(|finding| finding["status"] == "missing").all(|finding| finding["improve"].is_string())
+    );
+    let table = refault(&["doctor", "--quick"]);
+    assert!(text(&table.stdout).contains("userfaultfd"));
+}
+
+/// Runs the binary as a user without rights; `None`, with a line that says why, where that cannot be done.
+fn as_nobody(arguments: &[&str]) -> Option<Output> {
+    if !rustix::process::geteuid().is_root() || skipped(&["setpriv"]) {
+        println!("skipped: only root can become a user without rights");
+        return None;
+    }
+    if std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1") {
+        println!("skipped: userfaultfd is permitted to everybody here");
+        return None;
+    }
+    // The build directory may be closed to others.
+    let directory = TempDir::new().expect("a directory");
+    let binary = directory.path().join("refault");
+    std::fs::copy(env!("CARGO_BIN_EXE_refault"), &binary).expect("copies");
+    use std::os::unix::fs::PermissionsExt;
+    for path in [directory.path(), &binary] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("opens");
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary).args(arguments);
+    let output = command.current_dir("/").output().expect("setpriv starts");
+    if output.status.code() == Some(127) || output.status.code() == Some(126) {
+        println!("skipped: {}", text(&output.stderr).trim());
+        return None;
+    }
+    Some(output)
+}
+
+#[test]
+fn without_permission_the_reason_and_the_command_are_named() {
+    let Some(output) = as_nobody(&["doctor", "--format", "json"]) else { return };
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &json["run_works"]), (Some(1), &Value::Bool(false)), "{json}");
+    let finding =
+        json["findings"].as_array().expect("findings").iter().find(|finding| finding["name"] == "userfaultfd");
+    let finding = finding.expect("it is there");
+    assert_eq!(finding["status"], "missing");
+    assert_eq!(finding["improve"], "sudo sysctl vm.unprivileged_userfaultfd=1");
+    let Some(output) = as_nobody(&["run", "--memory", "64M", "--", "true"]) else { return };
+    let line = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.contains("userfaultfd is not permitted") && line.lines().count() == 1, "{line}");
+}
+
+#[test]
+fn statistics_are_complete_and_top_shows_them() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compile(&directory);
+    let stats = directory.path().join("run.jsonl");
+    let stats_name = stats.display().to_string();
+    let arguments = [
+        "run",
+        "--memory",
+        "24M",
+        "--stats",
+        &stats_name,
+        "--stats-interval",
+        "200",
+        "--",
+        &program,
+        "32",
+        "4",
+        "3000",
+    ];
+    assert_eq!(stdout(&arguments), "whole\n");
+    let lines = lines(&stats);
+    assert!(lines.len() > 5, "{}", lines.len());
+    let line = &lines[lines.len() - 2];
+    for key in [
+        "budget_bytes",
+        "resident_bytes",
+        "compressed_bytes",
+        "stored_bytes",
+        "metadata_bytes",
+        "faults",
+        "fault_p50_ns",
+        "fault_p99_ns",
+        "fault_max_ns",
+        "pgmajfault",
+        "pswpin",
+        "pswpout",
+        "workingset_refault_anon",
+        "refaults_per_second",
+    ] {
+        assert!(line[key].as_f64().is_some_and(|value| value > 0.0), "{key}: {line}");
+    }
+    assert!(line["generations"].as_array().is_some_and(|all| all.len() >= 2 && all[0]["age_ms"].is_u64()), "{line}");
+    // A cyclic scan of 32 MiB in 24 waits for memory nearly all the time, alone; the advice is what it needs.
+    let pressure = &line["pressure"];
+    let total = |kind: &str| pressure[kind]["total_us"].as_u64().expect("a total");
+    assert!(total("some") > 0 && total("full") <= total("some"), "{pressure}");
+    assert!(pressure["some"]["avg10"].as_f64() > Some(0.0), "{pressure}");
+    let advice = line["would_stop_refaulting_at_bytes"].as_u64().expect("advice");
+    assert!((30 << 20..=40 << 20).contains(&advice), "{advice}");
+    let screen = stdout(&["top", "--once", &stats_name]);
+    assert!(screen.contains("of 24 MiB") && screen.contains("Generations") && screen.contains("p99"), "{screen}");
+    let wrong = refault(&["top", "--once", "/nowhere/run.jsonl"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let wrong = refault(&["top", "--once", &program]);
+    assert_eq!((wrong.status.code(), text(&wrong.stderr).lines().count()), (Some(2), 1));
+}
+
+#[test]
+fn the_budget_follows_its_control_file() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compile(&directory);
+    let (stats, control) = (directory.path().join("run.jsonl"), directory.path().join("budget"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_refault"))
+        .args(["run", "--memory", "64M", "--stats-interval", "100", "--stats"])
+        .arg(&stats)
+        .arg("--memory-control")
+        .arg(&control)
+        .args(["--", &program, "4", "32", "3000"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("starts");
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    std::fs::write(&control, format!("{}\n", 16 << 20)).expect("writes");
+    assert!(child.wait().expect("ends").success());
+    let lines = lines(&stats);
+    let within = |line: &&Value| line["resident_bytes"].as_u64() <= Some(16 << 20);
+    let limited: Vec<&Value> = lines.iter().filter(|line| line["budget_bytes"] == 16 << 20).collect();
+    assert!(limited.len() > 3, "{} of {} lines", limited.len(), lines.len());
+    assert!(limited.iter().skip(2).all(within), "{:?}", limited.last());
+    assert!(lines[0]["budget_bytes"] == 64 << 20);
+}
+
+#[test]
+fn what_a_record_says_is_enough_is_enough() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compile(&directory);
+    let trace = directory.path().join("app.rft").display().to_string();
+    let output = refault(&["record", "--interval", "50", "--out", &trace, "--", &program, "24", "32", "2500"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "whole\n", "the program's output is its own");
+    assert!(text(&output.stderr).contains("overhead"), "{}", text(&output.stderr));
+
+    let info: Value = serde_json::from_str(&stdout(&["trace", "info", "--format", "json", &trace])).expect("JSON");
+    let pages = info["distinct_pages"].as_u64().expect("pages");
+    assert!((56 << 8..60 << 8).contains(&pages), "{pages} pages of 56 MiB");
+    let runs =
+        stdout(&["compare", "--trace", &trace, "--memory", "30%,60%", "--policy", "lru,mglru", "--format", "csv"]);
+    assert_eq!(common::rows(&runs).len(), 5);
+
+    let curve = stdout(&["mrc", "--trace", &trace, "--misses", "10%", "--format", "json"]);
+    let curve: Value = serde_json::from_str(&curve).expect("JSON");
+    let enough = curve["curves"][0]["enough"][0]["memory_pages"].as_u64().expect("a size") * 4096;
+    // 24 MiB are hot; the rest is touched once at the beginning and once at the end.
+    assert!((24 << 20..28 << 20).contains(&enough), "{enough}: {curve}");
+
+    let refaults = |budget: u64| {
+        let stats = directory.path().join(format!("{budget}.jsonl"));
+        let stats_name = stats.display().to_string();
+        let memory = format!("{}p", budget / 4096);
+        let arguments = ["run", "--memory", &memory, "--stats", &stats_name, "--", &program, "24", "32", "1500"];
+        assert_eq!(stdout(&arguments), "whole\n");
+        let lines = lines(&stats);
+        lines.last().expect("a line")["pswpin"].as_u64().expect("a count")
+    };
+    // Enough and an eighth for the reserve and what the recorder does not see; half is far too little.
+    let (with_enough, with_half) = (refaults(enough + enough / 8), refaults(enough / 2));
+    assert!(with_half > 20_000, "{with_half} with half");
+    assert!(with_enough * 2 < with_half, "{with_enough} with what is enough, {with_half} with half of it");
+
+    let wrong = refault(&["record", "--out", "/nowhere/x.rft", "--", &program, "1", "1", "1"]);
+    assert_eq!((wrong.status.code(), text(&wrong.stderr).lines().count()), (Some(1), 1));
+    let failed = refault(&["record", "--out", &trace, "--", "sh", "-c", "exit 7"]);
+    assert_eq!(failed.status.code(), Some(7), "the exit code is the program's");
+}
