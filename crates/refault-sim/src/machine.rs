@@ -9,8 +9,8 @@
 //!                  kswapd: balance pass ─────────────────────┴─▶ limit reclaim ──┴─▶ Policy ◀─▶ MachineMemory
 //! ```
 //!
-//! Invariants: a CPU runs at most one thread and has then exactly one event pending; a frame is free or holds one
-//! resident page; usage of the root group = resident pages. Cost: a hit is a few nanoseconds, a miss a few heap
+//! Invariants: a CPU runs at most one thread and has then exactly one event pending; a frame is free, holds one
+//! resident page, or belongs to a buffer; usage of the root group = resident pages. Cost: a hit is a few nanoseconds, a miss a few heap
 //! operations; nothing is proportional to memory that nobody touches.
 //!
 //! Source: spec: overview §3–§7, §10.
@@ -19,7 +19,9 @@ pub mod commands;
 pub mod config;
 pub mod costs;
 pub mod device;
+pub mod frames;
 pub mod group;
+pub mod high_order;
 pub mod memory;
 pub mod node;
 pub mod pressure;
@@ -47,6 +49,7 @@ use background::Kswapd;
 use config::{FileConfig, MachineConfig};
 use costs::{Ledger, Work};
 use device::Device;
+use frames::{KeepsEvicted, MachineFrames};
 use group::Groups;
 use memory::{Completion, MachineMemory};
 use monitoring::Kdamond;
@@ -78,6 +81,10 @@ enum Event {
     Sample,
     /// A scripted command is due.
     Command(usize),
+    /// A contiguous buffer is asked for: index of its configuration.
+    Buffer(usize),
+    /// A contiguous buffer is given back: index of those ever held.
+    Release(usize),
 }
 
 /// Why a run ended.
@@ -144,6 +151,9 @@ pub struct Machine<P: Policy> {
     samples: Vec<Sample>,
     kills: Vec<report::Kill>,
     listing: Vec<report::Listing>,
+    /// Buffers ever held, and the time that whoever asked for one waited.
+    buffers: Vec<high_order::Held>,
+    buffer_stalled: u64,
 }
 
 impl<P: Policy> Machine<P> {
@@ -190,6 +200,9 @@ impl<P: Policy> Machine<P> {
             tasks.push(Task::new(task, &files, &mut memory).ok_or_else(too_many)?);
         }
         memory.seal();
+        if let Some(keeps) = config.frames {
+            memory.frames = Some(Box::new(frames_of(&policy, keeps, &config.nodes, memory.page_ids())));
+        }
         policy.grow(memory.page_ids());
         policy.set_capacity(total as usize);
         let cpus = config.cpus;
@@ -229,6 +242,8 @@ impl<P: Policy> Machine<P> {
             samples: Vec::new(),
             kills: Vec::new(),
             listing: Vec::new(),
+            buffers: Vec::new(),
+            buffer_stalled: 0,
             tasks,
             config,
         };
@@ -249,6 +264,7 @@ impl<P: Policy> Machine<P> {
             let thread = self.tasks.len() + self.kswapds.len();
             self.at(0, Event::Wake(thread, self.threads[thread].sleep));
         }
+        self.schedule_buffers();
         self.at(pressure::PERIOD, Event::Pressure);
         self.at(self.config.writeback_interval, Event::Writeback);
         if self.config.sample_interval > 0 {
@@ -293,6 +309,11 @@ impl<P: Policy> Machine<P> {
     pub fn counters(&self) -> Counters {
         let mut counters = self.policy.counters();
         counters.add(&self.memory.counters);
+        if let Some(frames) = &self.memory.frames {
+            let evicted = frames.evicted();
+            counters.pages_cached += evicted.cached;
+            counters.pages_reactivated += evicted.reactivated;
+        }
         counters
     }
 
@@ -322,6 +343,8 @@ impl<P: Policy> Machine<P> {
                 self.at(self.now + self.config.sample_interval, Event::Sample);
             }
             Event::Command(index) => self.run_command(index),
+            Event::Buffer(index) => self.request_buffer(index),
+            Event::Release(number) => self.release_buffer(number),
         }
     }
 
@@ -386,6 +409,16 @@ impl<P: Policy> Machine<P> {
         self.ledgers[reclaimer as usize].add(&ledger);
         ledger.total()
     }
+}
+
+/// Frames for the nodes, with the free pools that the policy or the configuration wants for evicted pages.
+fn frames_of<P: Policy>(policy: &P, keeps: KeepsEvicted, managed: &[u64], page_ids: usize) -> MachineFrames {
+    let pools = match keeps {
+        KeepsEvicted::AsPolicy => policy.keeps_evicted(),
+        KeepsEvicted::Nothing => None,
+        KeepsEvicted::Findable(pools) => Some(pools),
+    };
+    MachineFrames::new(managed, page_ids, pools)
 }
 
 /// Gives the policy an lruvec for each group on each node, in the order of [`MachineMemory::lruvec_of`]. A policy that

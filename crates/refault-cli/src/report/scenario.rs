@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use maud::html;
+use refault_core::frames::MAX_ORDER;
 use refault_core::policy::GenerationSize;
 use refault_sim::experiment::{Chart, Series};
 use refault_sim::machine::report::{Report, Sample};
@@ -102,8 +103,35 @@ fn charts(report: &Report) -> Vec<Chart> {
             })
             .collect(),
     ));
+    if report.frames.is_some() {
+        charts.extend(frames_charts(&chart, &line, &rate));
+    }
     charts.push(chart("Throughput", "operations per second", false, vec![rate("all tasks", &|s| s.operations)]));
     charts
+}
+
+/// A picture from title, unit, whether series are stacked, and series.
+type Draw<'a> = dyn Fn(&str, &str, bool, Vec<Series>) -> Chart + 'a;
+/// A series from its name and what it shows of a sample.
+type Over<'a, T> = dyn Fn(&str, &dyn Fn(&Sample) -> T) -> Series + 'a;
+
+/// Free memory by order, how much of it large requests cannot use, and requests that were not met.
+fn frames_charts(chart: &Draw, line: &Over<f64>, rate: &Over<u64>) -> Vec<Chart> {
+    let free = |sample: &Sample| sample.frames.map(|frames| frames.free).unwrap_or_default();
+    let by_order = (0..=MAX_ORDER as usize)
+        .map(|order| line(&format!("order {order}"), &|s| (free(s).blocks[order] << order) as f64));
+    let unusable = [2, 4, 6, 9].map(|order| line(&format!("order {order}"), &|s| free(s).unusable_free_index(order)));
+    let counts = |sample: &Sample| sample.frames.map(|frames| frames.counts).unwrap_or_default();
+    let missed = vec![
+        rate("huge pages not given", &|s| counts(s).thp_fault_fallback),
+        rate("buffers after reclaim", &|s| counts(s).buffers_stalled),
+        rate("buffers not given", &|s| counts(s).buffers_failed),
+    ];
+    vec![
+        chart("Free memory by order of its blocks", "pages", true, by_order.collect()),
+        chart("Free memory that a request of an order cannot use", "share, 0 to 1", false, unusable.into()),
+        chart("Requests for more than one frame", "requests per second", false, missed),
+    ]
 }
 
 /// Pages of the generation `age` steps older than the youngest.

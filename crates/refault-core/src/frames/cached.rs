@@ -112,6 +112,21 @@ impl CachedFrames {
         Some(frame)
     }
 
+    /// Gives the pages `first..first + 2^order`, none of which may have a frame, the frames of one block in order: a huge
+    /// page. They can be freed and cached one by one. `None` if no free block is large enough.
+    pub fn allocate_pages(&mut self, first: PageId, order: u32) -> Option<Frame> {
+        let block = self.allocator.allocate(FreePool::Default, order)?;
+        self.overwrite(block, 1 << order);
+        for (page, frame) in (first..first + (1 << order)).zip(block..) {
+            if self.is_cached(page) {
+                self.discard(page);
+            }
+            self.page_of[frame as usize] = page;
+            self.frame_of[page as usize] = frame;
+        }
+        Some(block)
+    }
+
     /// Takes a block that belongs to no page (the kernel's own memory, a huge page, a buffer). `None` if no free block
     /// is large enough. Cached pages in it are lost.
     pub fn allocate_block(&mut self, pool: FreePool, order: u32) -> Option<Frame> {

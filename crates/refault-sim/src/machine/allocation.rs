@@ -135,7 +135,7 @@ impl<P: Policy> Machine<P> {
     }
 
     /// The allocating task reclaims for itself.
-    fn direct_reclaim(&mut self, home: usize, incoming: PageId, outcome: &mut Outcome) -> u64 {
+    pub(super) fn direct_reclaim(&mut self, home: usize, incoming: PageId, outcome: &mut Outcome) -> u64 {
         let nodes = self.memory.nodes.len();
         let roots: Vec<_> = (0..nodes).map(|i| self.memory.lruvec_of(0, (home + i) % nodes)).collect();
         self.statistics.allocstall += 1;

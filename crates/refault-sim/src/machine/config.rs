@@ -1,12 +1,15 @@
 //! What a simulated machine is made of: the checked form of a scenario, free of files and text.
 
+use refault_core::frames::MAX_ORDER;
 use refault_trace::generate::Generator;
 use refault_trace::{Kind, Source, WorkloadSpec};
 
 use super::commands::Command;
 use super::costs::Costs;
 use super::device::DeviceModel;
+use super::frames::KeepsEvicted;
 use super::group::{GroupId, GroupLimits};
+use super::high_order::BufferConfig;
 use crate::monitoring::config::Config;
 
 /// A machine with everything that runs on it. Sizes in pages, times in nanoseconds.
@@ -48,6 +51,10 @@ pub struct MachineConfig {
     pub min_ttl: u64,
     /// CPU time of each operation of reclaim.
     pub costs: Costs,
+    /// A buddy allocator below each node, and what is kept of evicted pages; none: free frames are only counted.
+    pub frames: Option<KeepsEvicted>,
+    /// Contiguous buffers that are asked for again and again; they need frames.
+    pub buffers: Vec<BufferConfig>,
     /// Files, by name.
     pub files: Vec<FileConfig>,
     /// Tasks.
@@ -90,6 +97,8 @@ impl Default for MachineConfig {
             dirty_expire: 30_000_000_000,
             min_ttl: 0,
             costs: Costs::default(),
+            frames: None,
+            buffers: Vec::new(),
             files: Vec::new(),
             tasks: Vec::new(),
             events: Vec::new(),
@@ -142,6 +151,8 @@ pub struct TaskConfig {
     pub think: u64,
     /// Pages of anonymous memory its address space has.
     pub anon_pages: u32,
+    /// Share of its 2 MiB of anonymous memory that are asked for as huge pages, 0 to 1; above 0 it needs frames.
+    pub huge_pages: f64,
     /// What it does, in turn.
     pub phases: Vec<PhaseConfig>,
     /// How often it does all of it.
@@ -161,6 +172,7 @@ impl Default for TaskConfig {
             accesses_per_operation: 1,
             think: 0,
             anon_pages: 0,
+            huge_pages: 0.0,
             phases: Vec::new(),
             rounds: 1,
             when_killed: WhenKilled::Stop,
@@ -288,6 +300,7 @@ impl MachineConfig {
             "dirty_background_ratio must not exceed dirty_ratio, nor that 100".into(),
         )?;
         require(self.writeback_interval > 0, "writeback_interval must not be 0".into())?;
+        self.check_buffers()?;
         require(!self.tasks.is_empty(), "there is no task".into())?;
         for task in &self.tasks {
             self.check_task(task).map_err(|reason| format!("task {}: {reason}", task.name))?;
@@ -295,8 +308,37 @@ impl MachineConfig {
         Ok(())
     }
 
+    /// Says why a buffer cannot be asked for.
+    pub(super) fn check_buffers(&self) -> Result<(), String> {
+        let require = |condition: bool, reason: String| if condition { Ok(()) } else { Err(reason) };
+        for buffer in &self.buffers {
+            let of = |reason: String| format!("buffer {}: {reason}", buffer.name);
+            require(self.frames.is_some(), of("contiguous frames need frames = true".into()))?;
+            require(
+                buffer.order <= MAX_ORDER,
+                of(format!("order must be from 0 to {MAX_ORDER}, not {}", buffer.order)),
+            )?;
+            require(buffer.node < self.nodes.len(), of(format!("there is no node {}", buffer.node)))?;
+            require(buffer.every > 0, of("the time between two requests (every) must not be 0".into()))?;
+            let most = buffer.hold.div_ceil(buffer.every).saturating_add(1).saturating_mul(1 << buffer.order);
+            require(
+                most < self.nodes[buffer.node] / 2,
+                of(format!("up to {most} pages are held at a time, more than half of its node: hold them shorter")),
+            )?;
+        }
+        if self.frames.is_some() && self.nodes.iter().any(|pages| *pages >= 1 << 31) {
+            return Err("a node with frames has less than 8 TiB".into());
+        }
+        Ok(())
+    }
+
     fn check_task(&self, task: &TaskConfig) -> Result<(), String> {
         let require = |condition: bool, reason: String| if condition { Ok(()) } else { Err(reason) };
+        require(
+            (0.0..=1.0).contains(&task.huge_pages),
+            format!("huge_pages must be a share from 0 to 1, not {}", task.huge_pages),
+        )?;
+        require(task.huge_pages == 0.0 || self.frames.is_some(), "huge_pages need frames = true".into())?;
         require(task.group <= self.groups.len(), format!("there is no group {}", task.group))?;
         require(task.node < self.nodes.len(), format!("there is no node {}", task.node))?;
         require(task.accesses_per_operation > 0, "an operation must have at least one access".into())?;

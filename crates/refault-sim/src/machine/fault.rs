@@ -80,11 +80,11 @@ impl<P: Policy> Machine<P> {
         let mut missed = false;
         if !self.memory.has(page, state::RESIDENT) {
             missed = true;
-            if write {
+            if write || self.memory.findable_on(page).is_some() {
                 let bring = Bring {
                     group: self.tasks[id].group,
                     in_fault: false,
-                    overwrites: true,
+                    overwrites: write,
                     speculative: false,
                     bits: 0,
                 };
@@ -151,7 +151,11 @@ impl<P: Policy> Machine<P> {
         outcome.cpu += self.memory.costs.fault;
         let most = self.config.readahead;
         let missed = !self.memory.has(page, state::RESIDENT);
-        if missed {
+        if missed && self.memory.findable_on(page).is_some() {
+            let group = self.tasks[id].group;
+            let bring = Bring { group, in_fault: true, overwrites: false, speculative: false, bits: 0 };
+            self.bring_in(id, page, bring, outcome)?;
+        } else if missed {
             let file = self.tasks[id].file.as_mut().expect("invariant: tested above");
             let window = if random || most == 0 {
                 Window { start: offset, len: 1, marker: None }
@@ -202,12 +206,15 @@ impl<P: Policy> Machine<P> {
         let missed = bits & state::RESIDENT == 0;
         if missed {
             if bits & state::SEEN == 0 {
-                let bring = self.fault_of(id, page);
-                self.bring_in(id, page, bring, outcome)?;
-                outcome.cpu += self.memory.costs.zero_page;
+                if !self.wants_huge(id, offset) || !self.huge_fault(id, offset, outcome) {
+                    let bring = self.fault_of(id, page);
+                    self.bring_in(id, page, bring, outcome)?;
+                    outcome.cpu += self.memory.costs.zero_page;
+                }
             } else {
-                self.swap_in(id, first, offset, outcome)?;
-                self.count_major_fault(id);
+                if self.swap_in(id, first, offset, outcome)? {
+                    self.count_major_fault(id);
+                }
             }
         } else if bits & state::AHEAD != 0 {
             self.memory.state[page as usize] &= !state::AHEAD;
@@ -237,16 +244,19 @@ impl<P: Policy> Machine<P> {
         Bring { group: owner, in_fault: true, overwrites: false, speculative: false, bits: 0 }
     }
 
-    /// Reads a page back from swap, with its neighbours where the device makes that worth while.
-    fn swap_in(&mut self, id: usize, first: PageId, offset: u32, outcome: &mut Outcome) -> Result<(), Refused> {
+    /// Reads a page back from swap, with its neighbours where the device makes that worth while. False if nothing had to
+    /// be read.
+    fn swap_in(&mut self, id: usize, first: PageId, offset: u32, outcome: &mut Outcome) -> Result<bool, Refused> {
         let page = first + offset;
         let bring = self.fault_of(id, page);
         let (synchronous, rotating) = {
             let model = self.memory.swap_device.as_ref().expect("invariant: swapped out to a device").model();
             (model.synchronous, model.rotating)
         };
-        if synchronous {
-            self.bring_in(id, page, bring, outcome)?;
+        if synchronous || self.memory.findable_on(page).is_some() {
+            if self.bring_in(id, page, bring, outcome)? {
+                return Ok(false);
+            }
             self.memory.counters.pswpin += 1;
             let device = self.memory.swap_device.as_mut().expect("invariant: tested above");
             let cost = device.synchronous_cost(Direction::Read, 1);
@@ -255,7 +265,7 @@ impl<P: Policy> Machine<P> {
             } else {
                 outcome.cpu += cost;
             }
-            return Ok(());
+            return Ok(true);
         }
         let pages = self.tasks[id].anon_pages;
         let size = self.tasks[id].swap_window.miss(offset, self.config.page_cluster);
@@ -280,12 +290,13 @@ impl<P: Policy> Machine<P> {
                 group: self.memory.group_of(self.memory.lruvec[neighbour as usize]),
                 ..bring
             };
-            if self.bring_in(id, neighbour, ahead, outcome).is_err() {
-                break;
+            match self.bring_in(id, neighbour, ahead, outcome) {
+                Ok(true) => {}
+                Ok(false) => self.submit_swap_read(neighbour, outcome),
+                Err(_) => break,
             }
-            self.submit_swap_read(neighbour, outcome);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn submit_swap_read(&mut self, page: PageId, outcome: &mut Outcome) {
@@ -330,7 +341,8 @@ impl<P: Policy> Machine<P> {
                 bits: bits | if window.marker == Some(offset) { state::MARKER } else { 0 },
             };
             match self.bring_in(id, page, bring, outcome) {
-                Ok(()) => {
+                Ok(true) => self.submit_file_read(run.take(), workingset, outcome),
+                Ok(false) => {
                     workingset |= self.memory.has(page, state::WORKINGSET);
                     run = Some(run.map_or((page, 1), |(start, len)| (start, len + 1)));
                 }
@@ -394,9 +406,12 @@ impl<P: Policy> Machine<P> {
         outcome.wait = Some(Wait { until, stalled: self.memory.has(page, state::WORKINGSET) });
     }
 
-    /// Allocates, charges and admits a page. Its contents are the caller's business.
-    fn bring_in(&mut self, id: usize, page: PageId, bring: Bring, outcome: &mut Outcome) -> Result<(), Refused> {
+    /// Allocates, charges and admits a page. True if its contents are there, because its frame was not reused since it
+    /// was evicted; otherwise they are the caller's business.
+    fn bring_in(&mut self, id: usize, page: PageId, bring: Bring, outcome: &mut Outcome) -> Result<bool, Refused> {
         let node = self.charge(id, bring.group, bring.speculative, page, outcome)?;
+        let found = if bring.overwrites { None } else { self.memory.findable_on(page) };
+        let node = found.unwrap_or(node);
         // Reclaim may have thrown a neighbour's page table away, but this page cannot have come in meanwhile.
         debug_assert!(!self.memory.has(page, state::RESIDENT));
         let lruvec = self.memory.lruvec_of(bring.group, node);
@@ -411,15 +426,19 @@ impl<P: Policy> Machine<P> {
             in_fault: bring.in_fault,
             overwrites: bring.overwrites,
             keeps_slot,
-            shadow: if bring.overwrites { None } else { shadow },
+            shadow: if bring.overwrites || found.is_some() { None } else { shadow },
         };
         self.policy.admit(page, &admission, &mut self.memory);
-        self.memory.insert(page, lruvec, bring.bits);
+        if found.is_some() {
+            self.memory.reactivate(page, lruvec, bring.bits & !(state::LOCKED | state::AHEAD));
+        } else {
+            self.memory.insert(page, lruvec, bring.bits);
+        }
         if self.policy.is_workingset(page) {
             self.memory.state[page as usize] |= state::WORKINGSET;
         }
         outcome.cpu += self.memory.costs.allocate;
-        Ok(())
+        Ok(found.is_some())
     }
 
     fn count_major_fault(&mut self, id: usize) {

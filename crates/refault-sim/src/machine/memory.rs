@@ -25,6 +25,7 @@ use refault_core::{Counters, LruvecId, PageId, Shadow};
 
 use super::costs::{Costs, Ledger, Work};
 use super::device::{Device, Direction};
+use super::frames::MachineFrames;
 use super::group::{GroupId, Groups};
 use super::node::Node;
 
@@ -137,6 +138,8 @@ pub struct MachineMemory {
     pub file_pages: u64,
     /// Page-table entries cleared by eviction.
     pub unmapped: u64,
+    /// The frames of all nodes, where they are more than counted.
+    pub frames: Option<Box<MachineFrames>>,
 }
 
 impl MachineMemory {
@@ -176,6 +179,7 @@ impl MachineMemory {
             counters: Counters::default(),
             file_pages: 0,
             unmapped: 0,
+            frames: None,
         }
     }
 
@@ -258,6 +262,9 @@ impl MachineMemory {
         debug_assert!(!self.has(page, state::RESIDENT));
         let node = self.node_of(lruvec);
         self.nodes[node].free -= 1;
+        if let Some(frames) = &mut self.frames {
+            frames.take(node, page);
+        }
         self.lruvec[page as usize] = lruvec;
         self.file_pages += u64::from(self.is_file(page));
         let kept = self.state[page as usize] & state::SLOT;
@@ -265,6 +272,20 @@ impl MachineMemory {
         if kept != 0 && self.swap_device.as_ref().is_some_and(Device::is_synchronous) {
             self.release_slot(page);
         }
+    }
+
+    /// The node on which an evicted page's frame still holds its contents.
+    #[inline]
+    pub fn findable_on(&self, page: PageId) -> Option<usize> {
+        self.frames.as_ref()?.findable_on(page)
+    }
+
+    /// A page that is findable on its lruvec's node becomes resident in the frame it had; it must have been charged.
+    pub fn reactivate(&mut self, page: PageId, lruvec: LruvecId, bits: u16) {
+        let node = self.node_of(lruvec);
+        let back = self.frames.as_mut().is_some_and(|frames| frames.reactivate(node, page));
+        debug_assert!(back, "page {page} is not findable on node {node}");
+        self.insert(page, lruvec, bits);
     }
 
     /// The contents now differ from what the device holds.
@@ -326,6 +347,9 @@ impl MachineMemory {
         if self.has(page, state::SLOT) {
             self.release_slot(page);
         }
+        if let Some(frames) = &mut self.frames {
+            frames.forget(page);
+        }
         self.state[page as usize] = 0;
         self.shadows[page as usize] = 0;
     }
@@ -339,6 +363,9 @@ impl MachineMemory {
         let lruvec = self.lruvec[page as usize];
         let (group, node) = (self.group_of(lruvec), self.node_of(lruvec));
         self.nodes[node].free += 1;
+        if let Some(frames) = &mut self.frames {
+            frames.give_back(node, page, bits & state::SEEN != 0);
+        }
         self.groups.charge(group, -1);
     }
 
@@ -347,6 +374,7 @@ impl MachineMemory {
         self.state.len() * 2
             + self.lruvec.len() * 2
             + self.shadows.len() * 8
+            + self.frames.as_ref().map_or(0, |frames| frames.metadata_bytes())
             + self.mappings.iter().map(|m| m.entries.len() + m.regions.len()).sum::<usize>()
     }
 }

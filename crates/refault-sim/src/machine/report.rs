@@ -6,6 +6,7 @@ use refault_core::{Counters, Policy};
 use serde::Serialize;
 
 use super::costs::{Ledger, WORK_NAMES};
+use super::frames::{FramesReport, FramesSample};
 use super::group::GroupEvents;
 use super::monitoring::Kdamond;
 pub use super::monitoring::MonitorReport;
@@ -125,6 +126,8 @@ pub struct Sample {
     pub usage: Vec<u64>,
     /// Generations of each lruvec, oldest first; empty for policies without.
     pub generations: Vec<Vec<GenerationSize>>,
+    /// Free memory by order, where there are frames.
+    pub frames: Option<FramesSample>,
 }
 
 /// A group at the end.
@@ -210,6 +213,8 @@ pub struct Report {
     pub listings: Vec<Listing>,
     /// The monitor, if there was one.
     pub monitor: Option<MonitorReport>,
+    /// Free memory by order and requests for more than one frame, where there are frames.
+    pub frames: Option<FramesReport>,
 }
 
 impl Report {
@@ -276,6 +281,7 @@ impl Report {
         for (name, value) in WORK_NAMES.iter().zip(self.reclaim_work().0) {
             fields.push((format!("reclaim_{name}_ns"), value as f64));
         }
+        fields.extend(self.frames.iter().flat_map(FramesReport::fields));
         fields
     }
 
@@ -291,6 +297,9 @@ impl Report {
         }
         for group in &self.groups {
             let _ = write!(text, ",usage:{}", group.name);
+        }
+        for name in self.frames.iter().flat_map(|_| FramesSample::names()) {
+            let _ = write!(text, ",{name}");
         }
         text.push('\n');
         for sample in &self.samples {
@@ -318,6 +327,9 @@ impl Report {
             for value in rest {
                 let _ = write!(text, ",{value}");
             }
+            for value in sample.frames.iter().flat_map(FramesSample::columns) {
+                let _ = write!(text, ",{value}");
+            }
             text.push('\n');
         }
         text
@@ -341,6 +353,7 @@ impl<P: Policy> Machine<P> {
             reclaim_cpu: self.ledgers.map(|ledger| ledger.total()),
             usage: self.memory.groups.iter().map(|group| group.usage).collect(),
             generations: (0..lruvecs).map(|lruvec| self.policy.generations(lruvec as u16)).collect(),
+            frames: self.memory.frames.as_ref().map(|frames| frames.sample()),
         });
     }
 
@@ -407,6 +420,7 @@ impl<P: Policy> Machine<P> {
             samples: self.samples.clone(),
             listings: self.listing.clone(),
             monitor: self.kdamond.as_ref().map(Kdamond::report),
+            frames: self.memory.frames.as_ref().map(|frames| frames.report(self.buffer_stalled)),
             tasks,
         }
     }

@@ -3,6 +3,8 @@
 //! Sizes are text: bytes with `K`, `M`, `G` (powers of 1024) or pages with `p`. Times are text with `ns`, `us`, `ms`, `s`
 //! or `m`. Unknown keys are errors. Every error is one line with file, line and key.
 
+mod frames;
+
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
@@ -115,6 +117,8 @@ struct Document {
     #[serde(default)]
     task: Vec<Spanned<TaskTable>>,
     #[serde(default)]
+    buffer: Vec<Spanned<frames::BufferTable>>,
+    #[serde(default)]
     event: Vec<Spanned<EventTable>>,
     monitor: Option<Spanned<toml::Table>>,
 }
@@ -142,6 +146,9 @@ struct MachineTable {
     sample: Option<Time>,
     restarts: Option<u64>,
     kill_at_full: Option<Spanned<f64>>,
+    #[serde(default)]
+    frames: bool,
+    keep_evicted: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -194,6 +201,7 @@ struct TaskTable {
     memory: Option<Spanned<Size>>,
     rounds: Option<Spanned<u64>>,
     restart_after: Option<Time>,
+    huge_pages: Option<Spanned<f64>>,
     #[serde(default)]
     workload: Vec<Spanned<WorkloadTable>>,
 }
@@ -263,6 +271,7 @@ impl Scenario {
         let document: Document = toml::from_str(text).map_err(|error| place.of_toml(&error))?;
         let machine_at = document.machine.span().start;
         let mut config = machine(&document, &place)?;
+        frames::add(&mut config, &document, &place)?;
         for group in &document.group {
             add_group(&mut config, group.get_ref(), &place)?;
         }
@@ -494,6 +503,7 @@ fn add_task(config: &mut MachineConfig, task: &Spanned<TaskTable>, place: &Place
             accesses_per_operation: table.accesses_per_operation.as_ref().map_or(1, |n| *n.get_ref()),
             think: table.think.map_or(0, |time| time.0),
             anon_pages: anon_pages.unwrap_or(0),
+            huge_pages: frames::huge_pages(config, table, place)?,
             phases: phases.iter().map(|(phase, _)| phase.clone()).collect(),
             rounds: table.rounds.as_ref().map_or(1, |n| *n.get_ref()),
             when_killed: table.restart_after.map_or(WhenKilled::Stop, |time| WhenKilled::Restart(time.0)),
