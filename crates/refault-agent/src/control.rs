@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Agent;
 
 /// How long the budget may take to become true before that is said.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub(crate) struct Control {

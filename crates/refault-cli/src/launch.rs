@@ -147,6 +147,14 @@ impl Launch {
     /// # Errors
     /// It could not be started.
     pub fn run(&self, mut meanwhile: impl FnMut()) -> Result<u8, Failure> {
+        self.run_with(|_| meanwhile())
+    }
+
+    /// The same, with the program's process id for what is done meanwhile.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub fn run_with(&self, mut meanwhile: impl FnMut(u32)) -> Result<u8, Failure> {
         let failed = |error| Failure::failed("cannot execute", Path::new(&self.program[0]).display(), error);
         let mut child = self.command().spawn().map_err(failed)?;
         // What interrupts the program from the terminal interrupts its group; the program decides what becomes of it, and
@@ -158,7 +166,7 @@ impl Launch {
                 let signal = status.signal().map(|signal| 128 + signal);
                 return Ok(status.code().or(signal).unwrap_or(1) as u8);
             }
-            meanwhile();
+            meanwhile(child.id());
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }

@@ -4,6 +4,10 @@
 //! Without schemes it prints how much of the truth the monitor finds at how many checks; with schemes it replays the
 //! pattern under a policy and a limit and prints what they did.
 
+pub mod kernel;
+pub mod live;
+
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -22,9 +26,11 @@ use refault_trace::Entry;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::launch::MonitorOptions;
 use crate::progress::Progress;
 use crate::registry::{Circumstances, Visitor, parse_policies, visit};
 use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
+use crate::share::Share;
 use crate::size::{PAGE_BYTES, Size};
 
 /// Rows of the map on a terminal.
@@ -44,6 +50,7 @@ Examples:
   refault monitor --pattern my.masim --set 'intervals.sample_us=10 ms' --set 'intervals.aggr_us=200 ms'
   refault monitor --pattern hot-spot --memory 60% --scheme 'pageout nr_accesses=0 age=5s..'
   refault monitor --pattern hot-spot --policy 'mglru{version=7.2}' --config sorting.toml --format json
+  refault monitor --report app.html -- python3 analysis.py      a live program: what is hot when, and how much
 
 Schemes on one line: ACTION [sz_bytes=MIN..MAX] [nr_accesses=MIN..MAX] [age=MIN..MAX] [quota=TIME,SIZE,WINDOW]
 [weights=SIZE,FREQUENCY,AGE] [wmarks=METRIC,INTERVAL,HIGH,MID,LOW] [apply=TIME]. docs/monitoring.md has the keys of
@@ -56,15 +63,8 @@ pub struct MonitorArgs {
     /// Most regions, one run for each
     #[arg(long, value_name = "N,N…", value_delimiter = ',')]
     max_regions: Vec<usize>,
-    /// Monitor and schemes from a file: TOML, or the JSON of DAMON's user-space tool
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Change one key of the configuration
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Add a scheme written on one line
-    #[arg(long, value_name = "LINE")]
-    scheme: Vec<String>,
+    #[command(flatten)]
+    monitor: MonitorOptions,
     /// The policy whose pages schemes act on
     #[arg(long, value_name = "P", default_value = "classic")]
     policy: String,
@@ -86,29 +86,43 @@ pub struct MonitorArgs {
     /// Draw the true heat map beside the monitored one, of the last run
     #[arg(long, value_name = "FILE.svg")]
     picture: Option<PathBuf>,
+    /// Write a report of a program: heat map over time, working set, hot and cold memory
+    #[arg(long, value_name = "FILE.html", requires = "program")]
+    report: Option<PathBuf>,
+    /// What the monitor of a program may use of one processor; its intervals grow until that is kept
+    #[arg(long, value_name = "PERCENT", default_value = "1%")]
+    monitor_cpu: Share,
+    /// Who watches a program: refault's monitor, or the kernel's beside it (DAMON; needs root and a free kdamond)
+    #[arg(long, value_enum, default_value = "refault")]
+    source: Source,
+    /// A program and its arguments, watched while it runs instead of a pattern
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["pattern", "max_regions", "picture"])]
+    program: Vec<OsString>,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Refault,
+    Kernel,
+}
+
+impl Source {
+    fn kernel_too(self) -> bool {
+        self == Source::Kernel
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
-    let config = read_config(args)?;
+    if !args.program.is_empty() {
+        return live::run(args);
+    }
+    if args.source.kernel_too() {
+        return Err(Failure::usage("nothing to watch", "--source kernel", "name a program after --"));
+    }
+    let config = args.monitor.read()?;
     let patterns = read_patterns(&args.pattern)?;
     if config.schemes.is_empty() { measure(args, &config, &patterns) } else { act(args, &config, &patterns) }
-}
-
-fn read_config(args: &MonitorArgs) -> Result<Config, Failure> {
-    let origin = args.config.as_ref().map_or("--set".to_string(), |path| path.display().to_string());
-    let text = match &args.config {
-        None => String::new(),
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage("cannot read", path.display(), format!("{error}; name a readable file")))?,
-    };
-    let refused =
-        |error: refault_sim::monitoring::config::ConfigError| Failure::Usage(format!("bad configuration: {error}"));
-    let mut config = Config::parse_with(&text, &origin, &args.set).map_err(refused)?;
-    for line in &args.scheme {
-        config.add_scheme(line).map_err(refused)?;
-    }
-    Ok(config)
 }
 
 fn read_patterns(names: &[String]) -> Result<Vec<(String, Pattern)>, Failure> {

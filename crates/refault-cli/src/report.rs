@@ -8,6 +8,7 @@ mod comparison;
 mod curves;
 mod experiment;
 mod info;
+mod monitor;
 mod scale;
 mod scenario;
 
@@ -22,6 +23,7 @@ pub use comparison::write_comparison;
 pub use curves::write_curves;
 pub use experiment::write_experiment;
 pub use info::write_info;
+pub use monitor::write_monitor;
 pub use scenario::write_scenario;
 
 /// Writes a document.

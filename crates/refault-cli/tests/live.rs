@@ -272,3 +272,102 @@ fn what_a_record_says_is_enough_is_enough() {
     let failed = refault(&["record", "--out", &trace, "--", "sh", "-c", "exit 7"]);
     assert_eq!(failed.status.code(), Some(7), "the exit code is the program's");
 }
+
+#[test]
+fn a_program_is_monitored_while_it_runs() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compile(&directory);
+    let (json, report) = (directory.path().join("m.json"), directory.path().join("m.html"));
+    let (json_name, report_name) = (json.display().to_string(), report.display().to_string());
+    let faster = ["--set", "intervals.sample_us=2 ms", "--set", "intervals.aggr_us=40 ms", "--monitor-cpu", "20%"];
+    let mut arguments = vec!["monitor", "--format", "json", "--out", &json_name, "--report", &report_name];
+    arguments.extend(faster);
+    arguments.extend(["--", &program, "16", "48", "3000"]);
+    assert_eq!(stdout(&arguments), "whole\n", "the program's output is its own");
+    let found: Value = serde_json::from_str(&std::fs::read_to_string(&json).expect("reads")).expect("JSON");
+    let process = &found["processes"][0];
+    assert!(process["snapshots"].as_array().is_some_and(|all| all.len() > 20), "{}", process["snapshots"]);
+    // 16 MiB are hot. The 48 cold ones are found so but for what straddles the borders.
+    let median = process["working_set_bytes"]["50"].as_u64().expect("a size");
+    assert!((8 << 20..48 << 20).contains(&median), "{median}");
+    assert!(process["monitor_cpu_share"].as_f64().is_some_and(|share| share > 0.0 && share < 0.4), "{process}");
+    let html = std::fs::read_to_string(&report).expect("a report");
+    assert!(html.contains("<svg") && html.contains("Working set over time") && html.contains("Hot and cold memory"));
+    assert!(!html.contains("http://") || html.matches("http").count() == html.matches("http://www.w3.org").count());
+
+    let output = refault(&["monitor", "--scheme", "pageout nr_accesses=0 age=1s..", "--", &program, "4", "32", "4000"]);
+    let table = text(&output.stderr);
+    assert!(output.status.success() && table.contains("working set, percentile"), "{table}");
+    assert!(table.contains("0 pageout") && table.contains("The monitor took"), "{table}");
+    assert!(table.contains("Regions at the end, hottest first"), "{table}");
+}
+
+#[test]
+fn schemes_without_effect_and_bad_configurations_are_refused_by_key_and_reason() {
+    if skipped(&["true"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).expect("writes");
+        path.display().to_string()
+    };
+    let scheme = |action: &str, rest: &str| format!("[[schemes]]\naction = \"{action}\"\n{rest}");
+    let cases = [
+        (write("a", &scheme("migrate_hot", "target_nid = 1")), "schemes[0].action: migrate_hot", "no nodes"),
+        (write("b", "[nr_regions]\nmin = 50\nmax = 20"), "nr_regions.min", "above max"),
+        (write("c", "[intervals]\nsample_us = \"1 s\"\naggr_us = \"100 ms\""), "intervals.sample_us", "above aggr"),
+        (
+            write(
+                "d",
+                &scheme(
+                    "pageout",
+                    "[schemes.quotas]\nreset_interval_ms = 1000\n[[schemes.quotas.goals]]\nmetric = \"user_input\"\ntarget_value = 5",
+                ),
+            ),
+            "quotas.goals",
+            "a goal tunes a quota",
+        ),
+        (write("e", &scheme("dance", "")), "schemes[0].action", "is not an action"),
+        (
+            write(
+                "f",
+                "ops = \"fvaddr\"\n[[targets]]\npid = 1\nregions = [{ start = 0, end = 8192 }, { start = 4096, end = 16384 }]",
+            ),
+            "targets[0].regions",
+            "overlap",
+        ),
+        (write("g", "ops = \"vaddr\"\n[[targets]]\npid = 1"), "targets", "is the target"),
+    ];
+    for (file, key, reason) in &cases {
+        for command in [&["run", "--memory", "64M", "--scheme"][..], &["monitor", "--config"]] {
+            let mut arguments = command.to_vec();
+            arguments.extend([file.as_str(), "--", "true"]);
+            let output = refault(&arguments);
+            let line = text(&output.stderr);
+            assert_eq!((output.status.code(), line.lines().count()), (Some(2), 1), "{arguments:?}: {line}");
+            assert!(line.contains(key) && line.contains(reason), "{arguments:?}: {line}");
+        }
+    }
+    let sorting = write("s", &scheme("lru_prio", ""));
+    let output = refault(&["run", "--memory", "64M", "--policy", "fifo", "--scheme", &sorting, "--", "true"]);
+    assert!(text(&output.stderr).contains("lru_prio needs a policy with lists to sort"), "{}", text(&output.stderr));
+    // Nobody's kernel monitor is touched: either a free one is used, or a sentence says why not.
+    let root = Path::new("/sys/kernel/mm/damon/admin/kdamonds");
+    let before = std::fs::read_to_string(root.join("nr_kdamonds")).ok();
+    let state = std::fs::read_to_string(root.join("0/state")).ok();
+    let output = refault(&["monitor", "--source", "kernel", "--", "sleep", "0.5"]);
+    if state.as_deref().map(str::trim) == Some("on") {
+        let line = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && line.contains("in use on this machine and is not touched"),
+            "{line}"
+        );
+    }
+    assert_eq!(std::fs::read_to_string(root.join("nr_kdamonds")).ok(), before);
+    assert_eq!(std::fs::read_to_string(root.join("0/state")).ok(), state);
+}

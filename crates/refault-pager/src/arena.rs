@@ -17,6 +17,9 @@ use refault_store::PAGE_SIZE;
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+/// Core dumps walk what was ever handed out, in steps of this many pages, and not the whole reservation.
+const DUMP_STEP: u32 = 16_384;
+
 pub(crate) struct Arena {
     memfd: OwnedFd,
     base: usize,
@@ -55,9 +58,22 @@ impl Arena {
         unsafe {
             rustix::mm::madvise(self.base as *mut _, self.len(), Advice::LinuxNoHugepage)?;
             rustix::mm::madvise(self.base as *mut _, self.len(), Advice::LinuxDontFork)?;
+            rustix::mm::madvise(self.base as *mut _, self.len(), Advice::LinuxDontDump)?;
             rustix::mm::madvise(self.alias as *mut _, self.len(), Advice::LinuxDontDump)?;
         }
+        self.dump(0, self.high());
         Ok(())
+    }
+
+    /// Lets core dumps have the pages below `high`, given that they have those below `before`.
+    fn dump(&self, before: u32, high: u32) {
+        let start = before.next_multiple_of(DUMP_STEP).min(self.pages);
+        let end = high.next_multiple_of(DUMP_STEP).min(self.pages);
+        if start < end {
+            let len = (end - start) as usize * PAGE_SIZE;
+            // SAFETY: advice on the arena's own mapping that changes no contents. Refusal costs a dump, nothing else.
+            let _ = unsafe { rustix::mm::madvise(self.address(start) as *mut _, len, Advice::LinuxDoDump) };
+        }
     }
 
     /// In a child after `fork`: puts a fresh memfd under the old addresses and the old descriptor. The pages of `resident`
@@ -150,7 +166,8 @@ impl Arena {
         if first + pages < start + len {
             free.insert(first + pages, start + len - first - pages);
         }
-        self.high.fetch_max(first + pages, Ordering::AcqRel);
+        let before = self.high.fetch_max(first + pages, Ordering::AcqRel);
+        self.dump(before, first + pages);
     }
 
     /// The runs of pages that somebody has: first page and length, in order.

@@ -24,8 +24,11 @@ use crate::pager::{Inner, Pager};
 use crate::state::State;
 use crate::worker::{BATCH, Worker as Buffers};
 
-/// How often the share of the processor is looked at.
+/// How often the share of the processor is looked at …
 const GOVERN_EVERY: Duration = Duration::from_secs(1);
+/// … and how often in the first seconds, in which nothing is known yet.
+const GOVERN_FIRST: Duration = Duration::from_millis(200);
+const FIRST: Duration = Duration::from_secs(2);
 /// Intervals are never stretched beyond this, in µs.
 const LONGEST_SAMPLE: u64 = 10_000_000;
 
@@ -151,15 +154,20 @@ impl Watch {
     fn govern(&mut self) {
         let now = Instant::now();
         let passed = now - self.governed.0;
-        if passed < GOVERN_EVERY {
+        let whole = now - self.start;
+        if passed < if whole < FIRST { GOVERN_FIRST } else { GOVERN_EVERY } {
             return;
         }
         let cpu = thread_cpu_ns();
         let share = (cpu - self.governed.1) as f64 / passed.as_nanos() as f64;
+        // What was too much at first is made up for, so that the share holds for the whole run.
+        let since_start = (cpu - self.first_cpu) as f64 / whole.as_nanos() as f64;
         self.governed = (now, cpu);
         let factor = if share > self.most_cpu {
-            (share / self.most_cpu * 1.1).min(8.0)
-        } else if share < self.most_cpu / 2.0 {
+            (share / self.most_cpu * 1.2).min(8.0)
+        } else if since_start > self.most_cpu && share > self.most_cpu / 2.0 {
+            1.3
+        } else if share < self.most_cpu / 2.0 && since_start < self.most_cpu * 0.8 {
             0.7
         } else {
             return;

@@ -29,7 +29,11 @@ impl Mapping {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
-        let base = NonNull::new(base.cast()).expect("invariant: mmap never returns the zero page");
+        let base = NonNull::new(base.cast::<u8>()).expect("invariant: mmap never returns the zero page");
+        // A core dump would look at each page of the reservation, which takes minutes where it is large, and what is
+        // compressed says nothing to a debugger.
+        // SAFETY: advice on the mapping just made; it changes no contents. A failure costs the dump, nothing else.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontDump) };
         Ok(Mapping { base, len })
     }
 

@@ -227,22 +227,22 @@ mod tests {
         let screen = text(&view, 80);
         for part in [
             "process 4711, 12 s  run.jsonl",
-            "resident         384 MiB ████████████████████████········ of 512 MiB",
-            "stored           260 MiB same-filled 10 MiB",
-            "  compressed     100 MiB for 250 MiB, 2.50 to 1",
-            "metadata           5 MiB 20.0 bytes a managed page",
+            "resident          384 MiB ████████████████████████········ of 512 MiB",
+            "stored            260 MiB same-filled 10 MiB",
+            "  compressed      100 MiB for 250 MiB, 2.50 to 1",
+            "metadata            5 MiB 20.0 bytes a managed page",
             "p50 3.2 µs   p99 14.0 µs   max 812.0 µs   of 1,234,567 faults",
             "12.50 %    3.25 %    0.80 %   2.5 s in all",
             "4.00 %    1.00 %    0.25 %   0.9 s in all",
             "Refaults: 4,321 a second, at most 4,321",
-            "7              9.2 s     78.1 MiB",
-            "10             0.1 s     32.4 MiB",
+            "7              9.2 s    78.1 MiB",
+            "10             0.1 s    32.4 MiB",
             "would stop refaulting at 640 MiB",
         ] {
             assert!(screen.contains(part), "{part}\n{screen}");
         }
         assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
-        assert!(screen.contains('█') && screen.contains('▄'), "{screen}");
+        assert!(screen.contains('█') && screen.contains('▇'), "{screen}");
     }
 
     #[test]

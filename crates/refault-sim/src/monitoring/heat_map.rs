@@ -56,6 +56,11 @@ impl HeatMap {
     }
 }
 
+/// One map, a digit a cell: 0 for no access, 9 for each check. Time runs downwards.
+pub fn text_one(map: &HeatMap) -> String {
+    map.rows.iter().map(|row| row.iter().map(|value| digit(*value)).collect::<String>() + "\n").collect()
+}
+
 /// Both maps side by side, a digit a cell: 0 for no access, 9 for each check. Time runs downwards.
 pub fn text_pair(truth: &HeatMap, found: &HeatMap) -> String {
     let mut text = format!("{:<width$}  {}\n", "truth", "monitor", width = truth.columns);
@@ -78,6 +83,11 @@ fn level(value: f64) -> u32 {
 
 fn digit(value: f64) -> char {
     char::from_digit(level(value), 10).filter(|digit| *digit != '0').unwrap_or('.')
+}
+
+/// The colour of a frequency, from light yellow to dark red, as `#rrggbb`.
+pub fn colour_of(value: f64) -> String {
+    colour(level(value))
 }
 
 /// Both maps side by side as a picture that stands alone. Readable on light and dark pages: it brings its background.

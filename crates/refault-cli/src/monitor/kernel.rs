@@ -1,0 +1,279 @@
+//! The kernel's own monitor, DAMON, as a second source: its regions beside ours (spec: damon §11).
+//!
+//! Only a kdamond that nobody uses is taken: one that is off and has no context, or the first one where there is none. The number of
+//! kdamonds is never changed while there are any, because the kernel refuses that while one runs and throws all their
+//! settings away otherwise. What was set is taken back when the monitor is dropped.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use refault_core::monitor::Attributes;
+
+use super::live::{Process, Seen, Snapshot};
+use crate::failure::Failure;
+
+/// Where the kernel shows its monitors.
+pub const SYSFS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+
+/// A kdamond of our own.
+pub struct Kernel {
+    root: PathBuf,
+    index: u64,
+    /// There was none before.
+    made: bool,
+    running: bool,
+    window: u32,
+    sample_us: u64,
+    start: Instant,
+    last: Option<Instant>,
+    aggr_us: u64,
+    process: Process,
+}
+
+impl Kernel {
+    /// Takes a free kdamond.
+    ///
+    /// # Errors
+    /// There is no DAMON, no right to use it, or no kdamond that may be used: says which.
+    pub fn claim(root: &Path) -> Result<Kernel, Failure> {
+        let refuse = |why: &str, remedy: &str| Err(Failure::failed("the kernel's monitor cannot be used", why, remedy));
+        if !root.is_dir() {
+            return refuse(
+                "this kernel has no DAMON in sysfs",
+                "leave --source kernel out; refault's own monitor needs none",
+            );
+        }
+        let count = match std::fs::read_to_string(root.join("nr_kdamonds")) {
+            Ok(text) => text.trim().parse::<u64>().unwrap_or(0),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return refuse("only root may use DAMON", "run as root, or leave --source kernel out");
+            }
+            Err(error) => return refuse(&format!("{}: {error}", root.display()), "leave --source kernel out"),
+        };
+        let read = |index: u64, file: &str| {
+            std::fs::read_to_string(root.join(index.to_string()).join(file)).map(|text| text.trim().to_owned())
+        };
+        let is_off = |index: u64| read(index, "state").is_ok_and(|state| state == "off");
+        let is_free =
+            |index: &u64| is_off(*index) && read(*index, "contexts/nr_contexts").is_ok_and(|count| count == "0");
+        let (index, made) = match (0..count).find(is_free) {
+            Some(index) => (index, false),
+            None if count == 0 => {
+                if let Err(error) = std::fs::write(root.join("nr_kdamonds"), "1") {
+                    // The kernel's modules run kdamonds that are not listed here.
+                    return refuse(
+                        &format!("a kdamond cannot be made: {error}"),
+                        "stop DAMON's modules, or leave --source kernel out",
+                    );
+                }
+                (0, true)
+            }
+            None if (0..count).all(is_off) => {
+                return refuse(
+                    "all kdamonds hold somebody's settings",
+                    "clear one (contexts/nr_contexts), or leave --source kernel out",
+                );
+            }
+            None => {
+                return refuse(
+                    "a kdamond is in use on this machine and is not touched, and no further one can be added while it runs",
+                    "leave --source kernel out",
+                );
+            }
+        };
+        Ok(Kernel {
+            root: root.to_owned(),
+            index,
+            made,
+            running: false,
+            window: 1,
+            sample_us: 0,
+            start: Instant::now(),
+            last: None,
+            aggr_us: 0,
+            process: Process::default(),
+        })
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.root.join(self.index.to_string()).join(file)
+    }
+
+    fn write(&self, file: &str, value: impl ToString) -> io::Result<()> {
+        std::fs::write(self.path(file), value.to_string())
+    }
+
+    /// Starts watching a process, or takes the regions of the aggregation that has passed. What fails is said once.
+    pub fn watch(&mut self, pid: u32, attributes: &Attributes) {
+        if self.process.pid == 0 {
+            self.process.pid = u64::from(pid);
+            if let Err(error) = self.start(pid, attributes) {
+                eprintln!("refault: the kernel's monitor does not start: {error}");
+                return;
+            }
+            self.running = true;
+        }
+        let due = self.last.is_none_or(|last| last.elapsed().as_micros() as u64 >= self.aggr_us);
+        if self.running && due {
+            self.last = Some(Instant::now());
+            // A process that ends takes its regions along.
+            if let Ok(snapshot) = self.snapshot() {
+                self.process.snapshots.push(snapshot);
+            }
+        }
+    }
+
+    fn start(&mut self, pid: u32, attributes: &Attributes) -> io::Result<()> {
+        (self.window, self.sample_us) = (attributes.max_nr_accesses(), attributes.sample_interval);
+        self.aggr_us = attributes.aggr_interval;
+        self.write("contexts/nr_contexts", 1)?;
+        self.write("contexts/0/operations", "vaddr")?;
+        let intervals = "contexts/0/monitoring_attrs/intervals";
+        self.write(&format!("{intervals}/sample_us"), attributes.sample_interval)?;
+        self.write(&format!("{intervals}/aggr_us"), attributes.aggr_interval)?;
+        self.write(&format!("{intervals}/update_us"), attributes.ops_update_interval.max(attributes.aggr_interval))?;
+        let bounds = "contexts/0/monitoring_attrs/nr_regions";
+        self.write(&format!("{bounds}/min"), attributes.min_nr_regions)?;
+        self.write(&format!("{bounds}/max"), attributes.max_nr_regions)?;
+        self.write("contexts/0/targets/nr_targets", 1)?;
+        self.write("contexts/0/targets/0/pid_target", pid)?;
+        // A scheme that only counts shows all regions as those it tried.
+        self.write("contexts/0/schemes/nr_schemes", 1)?;
+        self.write("contexts/0/schemes/0/action", "stat")?;
+        let pattern = "contexts/0/schemes/0/access_pattern";
+        for (bounds, most) in [("sz", u64::MAX), ("nr_accesses", u32::MAX.into()), ("age", u32::MAX.into())] {
+            self.write(&format!("{pattern}/{bounds}/min"), 0)?;
+            self.write(&format!("{pattern}/{bounds}/max"), most)?;
+        }
+        self.write("state", "on")
+    }
+
+    fn snapshot(&self) -> io::Result<Snapshot> {
+        self.write("state", "update_schemes_tried_regions")?;
+        let place = self.path("contexts/0/schemes/0/tried_regions");
+        let mut regions = Vec::new();
+        for entry in std::fs::read_dir(&place)?.flatten().filter(|entry| entry.path().is_dir()) {
+            let number = |file: &str| {
+                std::fs::read_to_string(entry.path().join(file)).ok().and_then(|text| text.trim().parse::<u64>().ok())
+            };
+            if let (Some(start), Some(end), Some(count), Some(age)) =
+                (number("start"), number("end"), number("nr_accesses"), number("age"))
+            {
+                regions.push(Seen { start, end, nr_accesses: count as u32, age: age as u32 });
+            }
+        }
+        regions.sort_by_key(|region| region.start);
+        let now_ns = self.start.elapsed().as_nanos() as u64;
+        Ok(Snapshot { now_ns, window: self.window, sample_us: self.sample_us, regions })
+    }
+
+    /// What was seen; the kdamond is given back.
+    pub fn finish(mut self) -> Process {
+        std::mem::take(&mut self.process)
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // Off first: settings of a running kdamond cannot be taken away.
+        let _ = self.write("state", "off");
+        let _ = self.write("contexts/nr_contexts", 0);
+        let count = std::fs::read_to_string(self.root.join("nr_kdamonds"));
+        if self.made && count.is_ok_and(|count| count.trim() == "1") {
+            let _ = std::fs::write(self.root.join("nr_kdamonds"), "0");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree with the files of the kernel's, for kdamonds in these states with so many contexts.
+    fn tree(kdamonds: &[(&str, u32)]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path();
+        std::fs::write(root.join("nr_kdamonds"), kdamonds.len().to_string()).expect("writes");
+        for (index, (state, contexts)) in kdamonds.iter().enumerate() {
+            let kdamond = root.join(index.to_string());
+            for place in [
+                "contexts/0/monitoring_attrs/intervals",
+                "contexts/0/monitoring_attrs/nr_regions",
+                "contexts/0/targets/0",
+                "contexts/0/schemes/0/access_pattern/sz",
+                "contexts/0/schemes/0/access_pattern/nr_accesses",
+                "contexts/0/schemes/0/access_pattern/age",
+                "contexts/0/schemes/0/tried_regions",
+            ] {
+                std::fs::create_dir_all(kdamond.join(place)).expect("makes");
+            }
+            std::fs::write(kdamond.join("state"), state).expect("writes");
+            std::fs::write(kdamond.join("contexts/nr_contexts"), contexts.to_string()).expect("writes");
+        }
+        directory
+    }
+
+    fn all_files(root: &Path) -> Vec<(PathBuf, String)> {
+        let mut files = Vec::new();
+        let mut places = vec![root.to_owned()];
+        while let Some(place) = places.pop() {
+            for entry in std::fs::read_dir(place).expect("reads").flatten() {
+                if entry.path().is_dir() {
+                    places.push(entry.path());
+                } else {
+                    files.push((entry.path(), std::fs::read_to_string(entry.path()).expect("reads")));
+                }
+            }
+        }
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn one_in_use_is_never_touched() {
+        for kdamonds in [&[("on", 1)][..], &[("on", 0)], &[("off", 1)], &[("on", 1), ("off", 1)]] {
+            let directory = tree(kdamonds);
+            let before = all_files(directory.path());
+            let error = Kernel::claim(directory.path()).err().expect("is refused");
+            assert!(error.line().contains("kdamond"), "{}", error.line());
+            assert_eq!(all_files(directory.path()), before, "{kdamonds:?}");
+        }
+        assert!(Kernel::claim(Path::new("/nowhere")).err().expect("refused").line().contains("no DAMON"));
+    }
+
+    #[test]
+    fn a_free_one_is_set_up_read_and_given_back() {
+        let directory = tree(&[("on", 1), ("off", 0)]);
+        let in_use = all_files(&directory.path().join("0"));
+        let file = |name: &str| std::fs::read_to_string(directory.path().join("1").join(name)).expect("reads");
+        let mut kernel = Kernel::claim(directory.path()).expect("is free");
+        let attributes = Attributes::default();
+        for (index, (start, end)) in [(8192, 12_288), (4096, 8192)].into_iter().enumerate() {
+            let place = directory.path().join(format!("1/contexts/0/schemes/0/tried_regions/{index}"));
+            std::fs::create_dir_all(&place).expect("makes");
+            for (name, value) in [("start", start), ("end", end), ("nr_accesses", 3), ("age", 4)] {
+                std::fs::write(place.join(name), value.to_string()).expect("writes");
+            }
+        }
+        kernel.watch(4711, &attributes);
+        assert_eq!(file("contexts/0/targets/0/pid_target"), "4711");
+        assert_eq!(file("contexts/0/operations"), "vaddr");
+        assert_eq!(file("contexts/0/monitoring_attrs/intervals/sample_us"), "5000");
+        assert_eq!(file("state"), "update_schemes_tried_regions");
+        let process = kernel.finish();
+        assert_eq!((file("state"), file("contexts/nr_contexts")), ("off".to_owned(), "0".to_owned()));
+        assert_eq!(process.snapshots[0].regions[0], Seen { start: 4096, end: 8192, nr_accesses: 3, age: 4 });
+        assert_eq!(all_files(&directory.path().join("0")), in_use);
+        assert_eq!(std::fs::read_to_string(directory.path().join("nr_kdamonds")).expect("reads"), "2");
+    }
+
+    #[test]
+    fn the_first_one_is_made_and_taken_away_again() {
+        let directory = tree(&[]);
+        let kernel = Kernel::claim(directory.path()).expect("is made");
+        assert_eq!(std::fs::read_to_string(directory.path().join("nr_kdamonds")).expect("reads"), "1");
+        drop(kernel);
+        assert_eq!(std::fs::read_to_string(directory.path().join("nr_kdamonds")).expect("reads"), "0");
+    }
+}

@@ -1,0 +1,298 @@
+//! docs/semantics.md, sentence by sentence, where tests/run.rs does not hold it already.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// True, with one line that says why, where live tests cannot run.
+fn skipped() -> bool {
+    if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
+        println!("skipped: no userfaultfd here: {error}");
+        return true;
+    }
+    let none = Command::new("gcc").arg("--version").output().is_err();
+    if none {
+        println!("skipped: gcc is not installed");
+    }
+    none
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A C program; `PAGES(p, n)` loops over the pages of `n` bytes at `p`.
+struct Program {
+    directory: TempDir,
+    path: PathBuf,
+}
+
+const HEAD: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define MIB (1ul << 20)
+#define FAIL(what) do { printf("%s: %s\n", what, strerror(errno)); return 1; } while (0)
+static unsigned char *map(unsigned long n) { return mmap(0, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
+static void fill(unsigned char *p, unsigned long n) { for (unsigned long i = 0; i < n; i += 8) *(unsigned long *)(p + i) = i * 0x9e3779b97f4a7c15ul + 1; }
+static int whole(unsigned char *p, unsigned long n) { for (unsigned long i = 0; i < n; i += 8) if (*(unsigned long *)(p + i) != i * 0x9e3779b97f4a7c15ul + 1) return 0; return 1; }
+static int resident(unsigned char *p, unsigned long n) { static unsigned char v[1 << 16]; int c = 0; if (mincore(p, n, v)) return -1; for (unsigned long i = 0; i < n / 4096; i++) c += v[i] & 1; return c; }
+"#;
+
+impl Program {
+    fn new(body: &str) -> Program {
+        let directory = TempDir::new().expect("a directory");
+        let source = directory.path().join("program.c");
+        std::fs::write(&source, format!("{HEAD}{body}")).expect("writes");
+        let path = directory.path().join("program");
+        let gcc =
+            Command::new("gcc").args(["-O1", "-pthread", "-o"]).arg(&path).arg(&source).output().expect("gcc starts");
+        assert!(gcc.status.success(), "{}", text(&gcc.stderr));
+        Program { directory, path }
+    }
+
+    fn run(&self, memory: &str, flags: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+        command
+            .args(["run", "--memory", memory])
+            .args(flags)
+            .arg("--")
+            .arg(&self.path)
+            .current_dir(self.directory.path());
+        command.output().expect("refault starts")
+    }
+
+    #[track_caller]
+    fn succeeds(&self, memory: &str, flags: &[&str]) -> String {
+        let output = self.run(memory, flags);
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success() && out.ends_with("done\n"), "{:?}\n{out}\n{err}", output.status);
+        err
+    }
+}
+
+#[test]
+fn a_core_dump_holds_the_resident_pages_and_ends_soon() {
+    if skipped() {
+        return;
+    }
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.starts_with('|') || pattern.contains('/') {
+        println!("skipped: core dumps do not go to the working directory here");
+        return;
+    }
+    let program = Program::new(
+        r#"int main(void) {
+            struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
+            if (setrlimit(RLIMIT_CORE, &all)) FAIL("rlimit");
+            unsigned char *p = map(16 * MIB);
+            for (unsigned long i = 0; i < 16 * MIB / 4096; i++) { sprintf((char *)p + i * 4096, "MARK%08lu", i); p[i * 4096 + 100 + i % 50] = i; }
+            abort();
+        }"#,
+    );
+    let start = std::time::Instant::now();
+    let output = program.run("4M", &[]);
+    assert_eq!(output.status.signal(), Some(6), "{}", text(&output.stderr));
+    let core = std::fs::read_dir(program.directory.path())
+        .expect("reads")
+        .flatten()
+        .find(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with("core")));
+    let Some(core) = core else {
+        println!("skipped: no core dump was written");
+        return;
+    };
+    // A dump that walked the whole reservation would take minutes.
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+    let bytes = std::fs::read(core.path()).expect("reads");
+    let marked = bytes.chunks(4096).filter(|page| page.starts_with(b"MARK0000")).count();
+    assert!((100..=1024).contains(&marked), "{marked} of 4096 pages, 1024 may be resident");
+}
+
+#[test]
+fn mlockall_is_refused_and_mlocked_memory_may_be_written_to_directly() {
+    if skipped() {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static unsigned char *churned;
+        static volatile int stop;
+        static void *churn(void *_) { while (!stop) for (unsigned long i = 0; i < 12 * MIB; i += 4096) churned[i]++; return 0; }
+        int main(void) {
+            errno = 0;
+            if (mlockall(MCL_CURRENT) != -1 || errno != ENOMEM) FAIL("mlockall");
+            static unsigned char data[MIB]; fill(data, MIB);
+            int f = open("data", O_CREAT | O_RDWR, 0600);
+            if (write(f, data, MIB) != (long)MIB || fsync(f)) FAIL("write");
+            int d = open("data", O_RDONLY | O_DIRECT);
+            if (d < 0) { puts("no O_DIRECT"); puts("done"); return 0; }
+            churned = map(12 * MIB);
+            unsigned char *p = map(MIB);
+            if (mlock(p, MIB)) FAIL("mlock");
+            pthread_t t; pthread_create(&t, 0, churn, 0);
+            for (int k = 0; k < 40; k++) {
+                memset(p, 0, MIB);
+                if (pread(d, p, MIB, 0) != (long)MIB) FAIL("read");
+                if (!whole(p, MIB)) { puts("damaged"); return 1; }
+            }
+            stop = 1; pthread_join(t, 0);
+            puts("done"); return 0;
+        }"#,
+    );
+    let said = program.succeeds("6M", &[]);
+    assert!(said.contains("mlockall is refused (ENOMEM)"), "{said}");
+}
+
+#[test]
+fn a_child_of_the_bare_system_call_has_no_managed_memory() {
+    if skipped() {
+        return;
+    }
+    let program = Program::new(
+        r#"int main(void) {
+            unsigned char *p = map(8 * MIB); fill(p, 8 * MIB);
+            long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+            if (pid == 0) { volatile unsigned char c = p[4096]; (void)c; syscall(SYS_exit_group, 0); }
+            int s; if (waitpid(pid, &s, 0) != pid) FAIL("wait");
+            if (!WIFSIGNALED(s) || WTERMSIG(s) != SIGSEGV) { printf("status %x\n", s); return 1; }
+            if (!whole(p, 8 * MIB)) { puts("damaged"); return 1; }
+            puts("done"); return 0;
+        }"#,
+    );
+    program.succeeds("4M", &[]);
+}
+
+#[test]
+fn a_streams_lock_that_another_thread_held_stays_locked_in_the_child() {
+    if skipped() {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static FILE *stream; static volatile int held, stop;
+        static void *hold(void *_) { flockfile(stream); held = 1; while (!stop) usleep(1000); funlockfile(stream); return 0; }
+        int main(void) {
+            stream = tmpfile(); if (!stream) FAIL("tmpfile");
+            pthread_t t; pthread_create(&t, 0, hold, 0);
+            while (!held) usleep(1000);
+            pid_t pid = fork();
+            if (pid == 0) _exit(ftrylockfile(stream) != 0 ? 0 : 1);
+            int s; waitpid(pid, &s, 0); stop = 1; pthread_join(t, 0);
+            if (s) { puts("the child could lock it"); return 1; }
+            puts("done"); return 0;
+        }"#,
+    );
+    program.succeeds("8M", &[]);
+}
+
+#[test]
+fn advice_does_what_is_written() {
+    if skipped() {
+        return;
+    }
+    let program = Program::new(
+        r#"int main(void) {
+            unsigned long n = 2 * MIB; int pages = n / 4096;
+            unsigned char *p = map(n); fill(p, n);
+            if (resident(p, n) != pages) { printf("%d resident at first\n", resident(p, n)); return 1; }
+            if (madvise(p, n, MADV_PAGEOUT)) FAIL("pageout");
+            if (resident(p, n) != 0) { printf("%d resident after pageout\n", resident(p, n)); return 1; }
+            if (madvise(p, n, MADV_WILLNEED)) FAIL("willneed");
+            if (resident(p, n) < pages * 3 / 4) { printf("%d resident after willneed\n", resident(p, n)); return 1; }
+            if (madvise(p, n, MADV_COLD)) FAIL("cold");
+            if (resident(p, n) != 0) { printf("%d resident after cold\n", resident(p, n)); return 1; }
+            if (!whole(p, n)) { puts("damaged"); return 1; }
+            int none[] = {MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_MERGEABLE, MADV_UNMERGEABLE, MADV_DONTDUMP, MADV_DODUMP, MADV_SEQUENTIAL, MADV_RANDOM, MADV_NORMAL};
+            for (unsigned k = 0; k < sizeof none / sizeof *none; k++) if (madvise(p, n, none[k])) FAIL("advice without effect");
+            if (!whole(p, n)) { puts("damaged by advice without effect"); return 1; }
+            if (madvise(p, n, MADV_FREE)) FAIL("free");
+            for (unsigned long i = 0; i < n; i += 512) if (p[i]) { puts("not zero after free"); return 1; }
+            errno = 0; if (madvise(p, n, 4711) != -1 || errno != EINVAL) FAIL("unknown advice");
+            errno = 0; if (madvise(p + 1, 4096, MADV_COLD) != -1 || errno != EINVAL) FAIL("unaligned advice");
+            if (madvise(p, n, MADV_POPULATE_WRITE)) FAIL("populate");
+            unsigned char *q = mmap(0, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+            if (resident(q, MIB) < 200) { printf("%d resident after MAP_POPULATE\n", resident(q, MIB)); return 1; }
+            int f = open("/proc/self/exe", O_RDONLY);
+            errno = 0;
+            if (mmap(p, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, f, 0) != MAP_FAILED || errno != EINVAL) FAIL("a file over managed memory");
+            puts("done"); return 0;
+        }"#,
+    );
+    let said = program.succeeds("8M", &[]);
+    assert!(said.contains("a file was to be mapped over managed memory"), "{said}");
+}
+
+#[test]
+fn in_thread_a_system_call_on_an_evicted_page_gets_efault() {
+    if skipped() {
+        return;
+    }
+    let program = Program::new(
+        r#"int main(int argc, char **argv) {
+            unsigned char *p = map(MIB); fill(p, MIB);
+            if (madvise(p, MIB, MADV_PAGEOUT)) FAIL("pageout");
+            int f = open("/dev/zero", O_RDONLY); errno = 0;
+            long got = read(f, p, 4096);
+            printf("read %ld errno %d\n", got, got < 0 ? errno : 0);
+            puts("done"); return 0;
+        }"#,
+    );
+    let output = program.run("8M", &["--in-thread"]);
+    assert!(text(&output.stdout).contains("read -1 errno 14"), "{}{}", text(&output.stdout), text(&output.stderr));
+    let output = program.run("8M", &[]);
+    assert!(text(&output.stdout).contains("read 4096 errno 0"), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
+fn set_uid_programs_and_those_of_another_libc_are_told_apart() {
+    if skipped() {
+        return;
+    }
+    let program = Program::new("int main(void) { puts(\"done\"); return 0; }");
+    let refused = |path: &std::path::Path| {
+        let output = Command::new(env!("CARGO_BIN_EXE_refault"))
+            .args(["run", "--memory", "64M", "--"])
+            .arg(path)
+            .output()
+            .expect("refault starts");
+        (output.status.code(), text(&output.stderr))
+    };
+    // The loader's name, replaced by another libc's of the same length.
+    let mut bytes = std::fs::read(&program.path).expect("reads");
+    const LOADER: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
+    let other = b"/lib/ld-musl-x86_64.so.1\0\0\0\0";
+    match bytes.windows(LOADER.len()).position(|window| window == LOADER) {
+        Some(at) => {
+            bytes[at..at + LOADER.len()].copy_from_slice(other);
+            let path = program.directory.path().join("musl");
+            std::fs::write(&path, &bytes).expect("writes");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("permits");
+            let (code, line) = refused(&path);
+            assert!(code == Some(1) && line.contains("glibc build") && line.contains("ld-musl"), "{line}");
+        }
+        None => println!("skipped: another loader than x86-64 glibc's"),
+    }
+    let path = program.directory.path().join("setuid");
+    std::fs::copy(&program.path, &path).expect("copies");
+    if std::os::unix::fs::chown(&path, Some(65534), Some(65534)).is_err() {
+        println!("skipped: only root can make somebody else's set-uid program");
+        return;
+    }
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).expect("permits");
+    let (code, line) = refused(&path);
+    assert!(code == Some(1) && line.contains("set-uid") && line.lines().count() == 1, "{line}");
+}
