@@ -18,6 +18,10 @@ fn cpu_seconds() -> f64 {
 
 fn measure<P: Policy>(name: &str, policy: P, pages: u64, share: f64, accesses: u64, generator: &str) {
     let kind = generator.split_once("kind=").map_or("fd", |(_, kind)| kind);
+    let wanted: Vec<String> = std::env::args().skip(2).collect();
+    if !wanted.is_empty() && (wanted[0] != name || wanted[1] != kind) {
+        return;
+    }
     let memory = (pages as f64 * share) as u64;
     let text = format!(
         r#"

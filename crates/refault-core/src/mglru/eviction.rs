@@ -237,10 +237,15 @@ impl Mglru {
             return 0;
         }
         let oldest = self.lruvecs[id as usize].oldest(page_type);
-        fetch(self.lruvecs[id as usize].lists[oldest][t].victims(MIN_BATCH as u32), &self.records);
-        let (mut scanned, mut sorted) = (0, 0);
+        let (mut scanned, mut sorted, mut fetched) = (0, 0, 0);
         let mut skipped = Vec::new();
         loop {
+            if scanned >= fetched {
+                let victims = || self.lruvecs[id as usize].lists[oldest][t].victims(MIN_BATCH as u32);
+                fetch(victims(), &self.records);
+                std::hint::black_box(victims().fold(IoState::CLEAN, |sum, page| sum.with(memory.io_state(page))));
+                fetched = scanned + MIN_BATCH;
+            }
             scanned += self.isolate_plain(id, t, oldest, budget - scanned, memory);
             if scanned == budget || self.isolated.len() as u64 >= MIN_BATCH {
                 break;

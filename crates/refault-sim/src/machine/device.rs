@@ -5,7 +5,10 @@
 //! request continues where the last one ended. A *synchronous* device has no queue: the caller's CPU does the work
 //! (RAM disk, zram), so that its latency is CPU time.
 //!
-//! Cost: O(parallel) a request.
+//! Cost: O(log parallel) a request.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// What a device can do. Times in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,8 +152,8 @@ pub enum Direction {
 #[derive(Clone, Debug)]
 pub struct Device {
     model: DeviceModel,
-    /// When each channel is free again.
-    channels: Vec<u64>,
+    /// When each channel is free again, soonest first.
+    channels: BinaryHeap<Reverse<u64>>,
     /// When the shared transfer path is free again.
     transfer_free: u64,
     /// Position after the last request.
@@ -166,7 +169,7 @@ pub struct Device {
 impl Device {
     /// An idle device.
     pub fn new(model: DeviceModel) -> Device {
-        let channels = vec![0; model.parallel.max(1) as usize];
+        let channels = vec![Reverse(0); model.parallel.max(1) as usize].into();
         Device { model, channels, transfer_free: 0, position: u64::MAX, requests: [0; 2], pages: [0; 2], busy: 0 }
     }
 
@@ -201,13 +204,13 @@ impl Device {
         self.position = position + pages;
         self.requests[direction as usize] += 1;
         self.pages[direction as usize] += pages;
-        let channel = (0..self.channels.len()).min_by_key(|c| self.channels[*c]).expect("invariant: a channel");
-        let start = now.max(self.channels[channel]);
+        let mut channel = self.channels.peek_mut().expect("invariant: at least one channel");
+        let start = now.max(channel.0);
         let transfer = pages * page;
         // The transfer path is taken for the transfer alone, in the order of arrival.
         self.transfer_free = self.transfer_free.max(start) + transfer;
         let done = (start + latency + transfer).max(self.transfer_free + latency);
-        self.channels[channel] = done;
+        *channel = Reverse(done);
         self.busy += done - start;
         done
     }

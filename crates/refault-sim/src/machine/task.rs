@@ -4,7 +4,7 @@
 //! one load of the page's bits and, for the kernels' policies, one call of the policy. Everything else leaves the loop.
 
 use refault_core::policy::{HitReport, Policy};
-use refault_core::{PageId, page::NO_PAGE};
+use refault_core::{Memory, PageId, page::NO_PAGE};
 use refault_trace::{Entry, Kind, TraceError, TraceReader};
 
 use super::config::{PhaseConfig, TaskConfig};
@@ -26,6 +26,9 @@ pub(super) enum Life {
     /// Did all it had to do, or was killed for good.
     Over,
 }
+
+/// Accesses that are looked at ahead.
+const FETCH_AHEAD: usize = 64;
 
 /// What a task does when the CPU time of its current work is over.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,8 @@ pub(super) struct Task {
     raw: Vec<Entry>,
     pub block: Vec<Entry>,
     pub at: usize,
+    /// What accesses below this index need was read ahead.
+    fetched: usize,
     pub file: Option<OpenFile>,
     pub swap_window: SwapWindow,
     cpu_per_access: u64,
@@ -129,6 +134,7 @@ impl Task {
             raw: Vec::new(),
             block: Vec::new(),
             at: 0,
+            fetched: 0,
             file: None,
             swap_window: SwapWindow::default(),
             cpu_per_access: config.cpu_per_access,
@@ -320,6 +326,11 @@ impl<P: Policy> Machine<P> {
                 break Stop::Ahead;
             }
             let Some(&access) = task.block.get(at) else { break Stop::Empty };
+            if at >= task.fetched {
+                task.fetched = task.block.len().min(at + FETCH_AHEAD);
+                let tables = [(anon, anon_first), (file_mapping, file_first)];
+                fetch(&task.block[at..task.fetched], tables, memory, policy);
+            }
             let offset = access.page() as usize;
             time += task.cpu_per_access;
             if access.kind() == Some(Kind::Fd) {
@@ -404,7 +415,7 @@ impl<P: Policy> Machine<P> {
                 (task.phase, task.round, task.reader) = (0, 0, None);
             } else if task.reader.is_some() {
                 let reader = task.reader.as_mut().expect("invariant: just tested");
-                task.at = 0;
+                (task.at, task.fetched) = (0, 0);
                 if reader.read_block(&mut task.raw)? > 0 {
                     let phase = &config.phases[task.phase];
                     task.place(phase).map_err(|reason| TraceError::Workload {
@@ -433,6 +444,34 @@ impl<P: Policy> Machine<P> {
             }
         }
     }
+}
+
+/// Reads what the next accesses of a task will need, so that their cache misses overlap instead of following one another.
+/// `tables` are mapping and first page of its anonymous memory and of its file.
+#[inline]
+fn fetch<P: Policy>(next: &[Entry], tables: [(usize, PageId); 2], memory: &MachineMemory, policy: &P) {
+    let (mut read, mut faults) = (0, 0u64);
+    let place = |access: &Entry| {
+        let (mapping, first) = tables[usize::from(access.kind() != Some(Kind::Anon))];
+        (mapping, access.page() as usize, first + access.page() as PageId)
+    };
+    // Two passes, because a branch that waits for the first load would keep the next ones from starting.
+    for (bit, access) in next.iter().enumerate() {
+        let (mapping, offset, page) = place(access);
+        let present = if access.kind() == Some(Kind::Fd) {
+            read ^= policy.fetch(page);
+            memory.state[page as usize] & state::RESIDENT != 0
+        } else {
+            memory.mappings[mapping].entries[offset] & entry::PRESENT != 0
+        };
+        faults |= u64::from(!present) << bit;
+    }
+    while faults != 0 {
+        let (_, _, page) = place(&next[faults.trailing_zeros() as usize]);
+        read ^= memory.fetch(page) ^ policy.fetch(page);
+        faults &= faults - 1;
+    }
+    std::hint::black_box(read);
 }
 
 /// What came of asking for more accesses.

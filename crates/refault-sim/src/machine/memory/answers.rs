@@ -53,6 +53,16 @@ impl Memory for MachineMemory {
     }
 
     #[inline]
+    fn fetch(&self, page: PageId) -> u64 {
+        let at = page as usize;
+        let segment = &self.segments[self.segment_of[at / REGION_PAGES] as usize];
+        let offset = at - segment.first as usize;
+        let entries = segment.mappings.iter().map(|mapping| self.mappings[*mapping].entries[offset]);
+        let entries = entries.fold(0, |sum, bits| sum ^ u64::from(bits));
+        entries ^ u64::from(self.state[at]) ^ u64::from(self.lruvec[at]) ^ self.shadows[at]
+    }
+
+    #[inline]
     fn is_mapped(&self, page: PageId) -> bool {
         self.mapped(page)
     }
