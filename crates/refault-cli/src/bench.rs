@@ -3,6 +3,7 @@
 mod calibrate;
 mod live;
 mod lru_sort;
+mod machine;
 mod monitor;
 mod sim;
 
@@ -17,6 +18,7 @@ Examples:
   refault bench sim --accesses 10000000 --runs 5
   refault bench lru-sort                         sorting for live programs under a pulsing budget
   refault bench monitor                          what monitoring a live program costs
+  refault bench machine                          the simulated machine's, and that idle memory costs nothing
   refault bench calibrate                        costs for the simulated machine, measured here")]
 /// Measure speed
 pub struct BenchArgs {
@@ -31,6 +33,7 @@ enum BenchCommand {
     Monitor(monitor::MonitorArgs),
     #[command(hide = true)]
     Program(live::program::ProgramArgs),
+    Machine(machine::MachineArgs),
     Sim(sim::SimArgs),
 }
 
@@ -41,6 +44,24 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::LruSort(args) => lru_sort::run(args),
         BenchCommand::Monitor(args) => monitor::run(args),
         BenchCommand::Program(args) => live::program::be(args),
+        BenchCommand::Machine(args) => machine::run(args),
         BenchCommand::Sim(args) => sim::run(args),
+    }
+}
+
+/// The value in the middle, or the mean of the two there.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0])), (2.0, 2.5));
     }
 }

@@ -16,6 +16,7 @@ use refault_trace::write::{Compression, U64Writer};
 use refault_trace::{Kind, Options};
 use serde_json::json;
 
+use super::median;
 use crate::curve::lru_curve;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -244,12 +245,6 @@ fn measure_curve(source: &Source, runs: u32) -> Result<Measured, Failure> {
     })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
-}
-
 fn write_table(out: &mut dyn Write, measured: &[Measured], args: &SimArgs) -> std::io::Result<()> {
     writeln!(
         out,
@@ -347,14 +342,4 @@ fn write_json(out: &mut dyn Write, measured: &[Measured], args: &SimArgs) -> std
     let object = json!({ "accesses": args.accesses, "pages": args.pages, "runs": args.runs, "rows": rows });
     serde_json::to_writer(&mut *out, &object)?;
     writeln!(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0])), (2.0, 2.5));
-    }
 }

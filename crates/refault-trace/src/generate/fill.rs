@@ -4,6 +4,8 @@
 //! Each arm is a loop over a block with its state in registers: a draw costs a few nanoseconds, and the look-ups of
 //! successive draws do not depend on each other, so that the processor overlaps their cache misses.
 
+use std::sync::Arc;
+
 use super::spec::WorkloadSpec;
 use super::stream::{Stream, Tag, permutation};
 use super::workload::Generator;
@@ -16,7 +18,7 @@ pub(crate) struct PageChoice {
     positions: Stream,
     mode: Stream,
     order: Vec<u32>,
-    zipf: Option<ZipfTable>,
+    zipf: Option<Arc<ZipfTable>>,
     next: u64,
     scan: u64,
     ahead: u64,
@@ -32,7 +34,7 @@ impl PageChoice {
             _ => 0,
         } as u32;
         let ordered = if spec.generator == Generator::HotCold { spec.pages as u32 } else { weighed };
-        let zipf = if weighed > 0 { Some(ZipfTable::new(weighed, spec.theta)?) } else { None };
+        let zipf = if weighed > 0 { Some(ZipfTable::shared(weighed, spec.theta)?) } else { None };
         Some(PageChoice {
             spec: spec.clone(),
             positions: Stream::new(spec.seed, Tag::Positions),

@@ -10,6 +10,8 @@
 //! into it. Most draws are decided by one look at the guide and one or two at the weights; the result is exactly that of
 //! a binary search. Cost: 8 bytes a rank and 4 a bucket, with 2 to 4 buckets a rank.
 
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
 use super::spec::Exponent;
 
 const UNIT: f64 = (1u64 << 40) as f64;
@@ -27,7 +29,28 @@ pub(crate) struct ZipfTable {
     shift: u32,
 }
 
+/// Tables in use. Several tasks of one simulation draw from the same distribution with different seeds: one table for all
+/// is built once and stays in the cache.
+static SHARED: Mutex<Vec<(u32, Exponent, Weak<ZipfTable>)>> = Mutex::new(Vec::new());
+
 impl ZipfTable {
+    /// The table of that many ranks, the one in use if there is one. `None` as for [`ZipfTable::new`].
+    pub(crate) fn shared(ranks: u32, theta: Exponent) -> Option<Arc<ZipfTable>> {
+        let tables = || SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_use = |(r, t, table): &(u32, Exponent, Weak<ZipfTable>)| {
+            if (*r, *t) == (ranks, theta) { table.upgrade() } else { None }
+        };
+        if let Some(table) = tables().iter().find_map(in_use) {
+            return Some(table);
+        }
+        // Built without the lock: two of a kind do no harm, and others need not wait.
+        let table = Arc::new(ZipfTable::new(ranks, theta)?);
+        let mut tables = tables();
+        tables.retain(|(_, _, table)| table.strong_count() > 0);
+        tables.push((ranks, theta, Arc::downgrade(&table)));
+        Some(table)
+    }
+
     /// `None` if the weights add up to 2^64 or more, or none is positive.
     pub(crate) fn new(ranks: u32, theta: Exponent) -> Option<ZipfTable> {
         let mut cumulative = Vec::with_capacity(ranks as usize);
@@ -178,6 +201,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn tables_in_use_are_shared_and_others_are_not() {
+        let theta = Exponent::new(0.7);
+        let table = ZipfTable::shared(777, theta).expect("small enough");
+        assert!(Arc::ptr_eq(&table, &ZipfTable::shared(777, theta).expect("in use")));
+        let other = ZipfTable::shared(778, theta).expect("small enough");
+        assert_eq!((table.cumulative.len(), other.cumulative.len()), (777, 778));
     }
 
     #[test]
