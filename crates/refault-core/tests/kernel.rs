@@ -85,10 +85,24 @@ fn mglru_params() -> impl Strategy<Value = MglruParams> {
         batch,
         prop::bool::weighted(0.8),
         any::<[bool; 2]>(),
+        prop::bool::weighted(0.8),
     )
-        .prop_map(|((version, refault), swappiness, tiers, batch, walks, [region_bits, reads_start_oldest])| {
-            MglruParams { version, refault, swappiness, tiers, batch, walks, region_bits, reads_start_oldest }
-        })
+        .prop_map(
+            |(rules, swappiness, tiers, batch, walks, [region_bits, reads_start_oldest], protects_frequent)| {
+                let (version, refault) = rules;
+                MglruParams {
+                    version,
+                    refault,
+                    swappiness,
+                    tiers,
+                    batch,
+                    walks,
+                    region_bits,
+                    reads_start_oldest,
+                    protects_frequent,
+                }
+            },
+        )
 }
 
 fn classic_params() -> impl Strategy<Value = ClassicParams> {

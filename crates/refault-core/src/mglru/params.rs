@@ -45,6 +45,9 @@ pub struct MglruParams {
     /// Pages read through descriptors always start in the oldest generation, as before December 2023; since then in the
     /// second oldest where there are four (spec: mglru §4). 6.12 rules only.
     pub reads_start_oldest: bool,
+    /// Pages with five accesses through descriptors are moved on whatever the controller says; not so before December
+    /// 2023 (spec: mglru §9.3 row 3). No effect with one tier.
+    pub protects_frequent: bool,
 }
 
 impl Default for MglruParams {
@@ -58,6 +61,7 @@ impl Default for MglruParams {
             walks: true,
             region_bits: true,
             reads_start_oldest: false,
+            protects_frequent: true,
         }
     }
 }
@@ -119,6 +123,12 @@ impl Parameters for MglruParams {
             values: "yes or no",
             meaning: "pages read through descriptors start in the oldest generation, as before December 2023",
         },
+        Parameter {
+            name: "protects_frequent",
+            default: "yes",
+            values: "yes or no",
+            meaning: "pages read five times are moved on whatever the controller says; no before December 2023",
+        },
     ];
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
@@ -144,6 +154,7 @@ impl Parameters for MglruParams {
             "batch" => self.batch = parse_whole(value, 0, 255).ok_or_else(invalid)? as usize,
             "walks" => self.walks = parse_switch(value).ok_or_else(invalid)?,
             "region_bits" => self.region_bits = parse_switch(value).ok_or_else(invalid)?,
+            "protects_frequent" => self.protects_frequent = parse_switch(value).ok_or_else(invalid)?,
             "reads_start_oldest" => self.reads_start_oldest = parse_switch(value).ok_or_else(invalid)?,
             _ => return Err(ParameterError::unknown(name, Self::LIST)),
         }

@@ -65,7 +65,7 @@ impl Mglru {
         } else {
             record.has(WORKINGSET) && record.refs() == REFS_MAX
         };
-        full && self.params.tiers > 1
+        full && self.params.tiers > 1 && self.params.protects_frequent
     }
 
     /// A young page-table entry was found for a page in 7.2: false the first time, true if the page is to move up.

@@ -221,7 +221,7 @@ impl MglruModel {
         let page = &self.pages[&id];
         let full = if self.is_7_2() { 5 } else { 4 };
         let sum = if self.is_7_2() { self.references(id) + u64::from(page.workingset) } else { self.references(id) };
-        self.params.tiers > 1 && sum == full
+        self.params.protects_frequent && self.params.tiers > 1 && sum == full
     }
 
     fn mark_accessed(&mut self, id: PageId) {
