@@ -54,7 +54,7 @@ use group::Groups;
 use memory::{Completion, MachineMemory};
 use monitoring::Kdamond;
 use node::{Node, Watermarks};
-use pressure::Pressure;
+use pressure::{Pressure, Watch};
 use report::{Latencies, Report, Sample};
 use scheduler::{Cpu, Thread};
 use task::Task;
@@ -77,6 +77,8 @@ enum Event {
     Writeback,
     /// Pressure averages are due.
     Pressure,
+    /// The killer looks at the pressure.
+    Trigger,
     /// Counters are sampled.
     Sample,
     /// A scripted command is due.
@@ -138,6 +140,7 @@ pub struct Machine<P: Policy> {
     /// Reads on their way: first page, pages, time of arrival.
     reading: Vec<(PageId, u32, u64)>,
     pressure: Pressure,
+    killer: Option<Watch>,
     writeback: writeback::Flusher,
     living: usize,
     restarts_left: u64,
@@ -230,6 +233,7 @@ impl<P: Policy> Machine<P> {
             free_requests: Vec::new(),
             reading: Vec::new(),
             pressure: Pressure::new(cpus),
+            killer: config.kill_trigger.map(Watch::new),
             writeback: writeback::Flusher::default(),
             living,
             restarts_left: config.restarts,
@@ -266,6 +270,9 @@ impl<P: Policy> Machine<P> {
         }
         self.schedule_buffers();
         self.at(pressure::PERIOD, Event::Pressure);
+        if let Some(killer) = &self.killer {
+            self.at(killer.interval(), Event::Trigger);
+        }
         self.at(self.config.writeback_interval, Event::Writeback);
         if self.config.sample_interval > 0 {
             self.at(self.config.sample_interval, Event::Sample);
@@ -332,12 +339,9 @@ impl<P: Policy> Machine<P> {
             }
             Event::Pressure => {
                 self.pressure.fold(self.now);
-                let full = self.pressure.full().averages[0];
-                if self.config.kill_at_full.is_some_and(|limit| full > limit) {
-                    self.kill_in(0);
-                }
                 self.at(self.now + pressure::PERIOD, Event::Pressure);
             }
+            Event::Trigger => self.look_at_pressure(),
             Event::Sample => {
                 self.take_sample();
                 self.at(self.now + self.config.sample_interval, Event::Sample);

@@ -10,9 +10,8 @@ use super::{
     ENDLESS, Measured, Options, Progress, agreement, device, endless, file, fio_jobs, limited, measure, workload,
 };
 use crate::experiment::{Agreement, Experiment, Row, Values};
-use crate::machine::config::{GroupConfig, MachineConfig, PhaseConfig, TaskConfig};
+use crate::machine::config::{MachineConfig, PhaseConfig, TaskConfig};
 use crate::machine::device::DeviceModel;
-use crate::machine::group::GroupLimits;
 
 /// Under one percent is no change.
 const RULE: Agreement = Agreement { unchanged_within: 0.01, size_within: 4.0 };

@@ -1,8 +1,8 @@
 //! The multi-gen LRU's first posting (2021): scanning, page-table walks, CPU, pressure and kills under anonymous memory.
 //!
-//! Tabs: a browser with many tabs that are visited in turn, a busy process beside them, swap in compressed memory, and a
-//! user-space killer that acts on memory pressure as the ones of Chrome OS and Android do. Server: several groups with
-//! their own limits on one machine.
+//! Tabs: a browser with many tabs that are visited in turn, and a busy process beside them. Phone: apps launched in turn,
+//! more than memory and swap hold. Both swap to compressed memory and have a killer in user space that ends what has not
+//! run for longest when memory pressure gets high. Server: several groups with their own limits on one machine.
 //!
 //! Source: seed document 002; spec: numbers §5. The document gives no memory sizes and no command lines.
 
@@ -12,6 +12,7 @@ use super::{ENDLESS, Measured, Options, Progress, agreement, device, endless, fi
 use crate::experiment::{Agreement, Experiment, Row, Values};
 use crate::machine::config::{MachineConfig, PhaseConfig, TaskConfig, WhenKilled};
 use crate::machine::costs::Work;
+use crate::machine::pressure::Trigger;
 
 /// Runs the experiment.
 ///
@@ -24,16 +25,23 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
     let tabs = tabs(memory, options);
     let warm_up = tabs.duration.unwrap_or(0) / 4;
     let before = measure(tabs.clone(), Classic::new(ClassicParams::default()), warm_up)?;
-    progress(0.3);
+    progress(0.15);
     let after = measure(tabs, Mglru::new(v1), warm_up)?;
-    progress(0.6);
+    progress(0.3);
+    let phone = phone(options);
+    let warm_up = phone.duration.unwrap_or(0) / 4;
+    let phone_before = measure(phone.clone(), Classic::new(ClassicParams::default()), warm_up)?;
+    progress(0.5);
+    let phone_after = measure(phone, Mglru::new(v1), warm_up)?;
+    progress(0.7);
     let server = server(memory, options);
     let warm_up = server.duration.unwrap_or(0) / 4;
     let server_before = measure(server.clone(), Classic::new(ClassicParams::default()), warm_up)?;
-    progress(0.8);
+    progress(0.85);
     let server_after = measure(server, Mglru::new(v1), warm_up)?;
     progress(1.0);
     let mut rows = tab_rows(&before, &after);
+    rows.extend(phone_rows(&phone_before, &phone_after));
     rows.extend(server_rows(&server_before, &server_after));
     let (agree, judged) = agreement(&rows);
     let verdict = format!(
@@ -50,12 +58,18 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
         remarks: vec![
             "Policies: classic (Linux 6.12) before; mglru{tiers=1,reads_start_oldest=yes} after, the nearest to the posting. Classic has improved since v5.11 (anonymous pages start inactive since 5.9).".into(),
             "Memory sizes are not published; the scale is taken against 4 GiB. Anonymous memory of the tabs is 2.2 times memory, compressed swap is large enough for it and takes no memory itself.".into(),
-            "Kills: the largest tab is killed when pressure full avg10 exceeds 20 %, and starts cold at its next visit.".into(),
+            "Kills: whenever tasks stall for 70 ms within a second (some; the default of Android's low-memory killer), the tab or app that has not run for longest is killed, and starts cold at its next visit.".into(),
+            "The phone has 4 GiB at full size, because stalls are measured against the killer's fixed times: 30 apps of 5 % of memory each, swap for half of memory.".into(),
+            "pgscan / pgsteal of about 7 is an average over a fleet of which neither loads nor kernels are published; classic here scans two to three pages for one, whose references come from the accesses alone.".into(),
+            "Refaults hardly change: tabs are visited in turn, so that what comes next was used longest ago and no order of eviction saves much.".into(),
             "Shares of CPU come from the cost model; 'page_vma_mapped_walk' is the reverse-map part, 'walk_pte_range' the page-table walks.".into(),
         ],
         charts: Vec::new(),
     })
 }
+
+/// When the killers of tabs and apps act: the default of Android's low-memory killer (`ro.lmk.psi_partial_stall_ms`).
+const KILLER: Trigger = Trigger { full: false, stall: 70_000_000, window: 1_000_000_000 };
 
 /// Tabs visited in turn, and a process that is always busy.
 fn tabs(memory: u64, options: &Options) -> MachineConfig {
@@ -65,7 +79,7 @@ fn tabs(memory: u64, options: &Options) -> MachineConfig {
         file_device: device("nvme"),
         swap_device: Some(device("zram-lz4")),
         swap_pages: memory * 3,
-        kill_at_full: Some(20.0),
+        kill_trigger: Some(KILLER),
         ..MachineConfig::default()
     };
     config.files.push(file("program", memory / 8));
@@ -119,6 +133,53 @@ fn tabs(memory: u64, options: &Options) -> MachineConfig {
     config
 }
 
+/// Apps launched in turn on a phone of 4 GiB. A launch reads half of the app's memory, then works for about a second.
+fn phone(options: &Options) -> MachineConfig {
+    let memory: u64 = 1 << 20;
+    let mut config = MachineConfig {
+        cpus: 8,
+        nodes: vec![memory],
+        file_device: device("nvme"),
+        swap_device: Some(device("zram-lz4")),
+        swap_pages: memory / 2,
+        kill_trigger: Some(KILLER),
+        restarts: 1_000_000,
+        ..MachineConfig::default()
+    };
+    config.files.push(file("libraries", memory / 16));
+    config.files[0].executable = true;
+    let (count, visit) = (30, 1_500_000_000);
+    let pages = memory / 20;
+    for app in 0..count {
+        let seed = options.seed * 1000 + app;
+        let launch = format!("cyclic:pages={},accesses={},writes=0.25,seed={seed}", pages / 2, pages / 2);
+        let code = format!("zipf:theta=0.9,pages={},accesses=20000,kind=mapped,seed={seed}", memory / 16);
+        let work =
+            format!("hotcold:pages={pages},hot={},hot_share=0.75,accesses=200000,writes=0.25,seed={seed}", pages / 4);
+        config.tasks.push(TaskConfig {
+            name: format!("app.{app}"),
+            start: app * visit,
+            cpu_per_access: 5_000,
+            accesses_per_operation: pages / 2 + 220_000,
+            anon_pages: pages as u32,
+            rounds: u64::MAX,
+            phases: vec![
+                PhaseConfig { cpu_per_access: Some(500), ..PhaseConfig::new(workload(&launch), None) },
+                PhaseConfig::new(workload(&code), Some(0)),
+                PhaseConfig::new(workload(&work), None),
+                PhaseConfig {
+                    pause: (count - 1) * visit,
+                    ..PhaseConfig::new(workload("cyclic:pages=1,accesses=1"), None)
+                },
+            ],
+            when_killed: WhenKilled::Restart(count / 2 * visit),
+            ..TaskConfig::default()
+        });
+    }
+    config.duration = Some(count * visit * if options.full { 12 } else { 4 });
+    config
+}
+
 /// Five jobs in groups of their own, together larger than the machine.
 fn server(memory: u64, options: &Options) -> MachineConfig {
     let mut config = MachineConfig {
@@ -164,21 +225,15 @@ fn tab_rows(before: &Measured, after: &Measured) -> Vec<Row> {
         Row::judged(name, metric, unit, Values::ratio_only(change), Values::of(b, a), LOOSE)
     };
     let p99 = |m: &Measured| m.report.direct.p99_ns as f64 / 1e3;
-    let starts = |m: &Measured| m.report.tasks.iter().map(|task| task.starts - 1).sum::<u64>() as f64;
-    let per_visit = |value: f64, m: &Measured| value / m.operations.max(1.0);
+    let per_operation = |value: f64, m: &Measured| value / m.operations.max(1.0);
     rows.extend([
         judged("kswapd CPU", "s", 0.49, before.reclaim_cpu[0], after.reclaim_cpu[0]),
         judged("pressure full", "us", 0.48, before.pressure_full_us, after.pressure_full_us),
         judged("direct reclaim latency p99", "us", 0.78, p99(before), p99(after)),
         judged("refaults", "pages", 0.93, before.refaults(), after.refaults()),
-        judged(
-            "kills (published: Android)",
-            "tabs",
-            0.82,
-            before.report.statistics.oom_kills as f64,
-            after.report.statistics.oom_kills as f64,
-        ),
-        judged("cold starts (published: Android)", "tabs", 0.84, starts(before), starts(after)),
+        Row::unpublished(name, "kills", "tabs", Values::of(kills(before), kills(after))),
+        Row::unpublished(name, "cold starts", "tabs", Values::of(starts(before), starts(after))),
+        Row::unpublished(name, "pressure some", "us", Values::of(some(before), some(after))),
         Row::unpublished(
             name,
             "direct reclaim latency p50",
@@ -199,16 +254,52 @@ fn tab_rows(before: &Measured, after: &Measured) -> Vec<Row> {
         ),
         Row::unpublished(
             name,
-            "pswpin per visit",
+            "pswpin per operation",
             "pages",
             Values::of(
-                per_visit(before.counters.pswpin as f64, before),
-                per_visit(after.counters.pswpin as f64, after),
+                per_operation(before.counters.pswpin as f64, before),
+                per_operation(after.counters.pswpin as f64, after),
             ),
         ),
-        Row::unpublished(name, "visits", "", Values::of(before.operations, after.operations)),
+        Row::unpublished(name, "operations", "", Values::of(before.operations, after.operations)),
     ]);
     rows
+}
+
+fn kills(m: &Measured) -> f64 {
+    m.report.statistics.oom_kills as f64
+}
+
+/// Starts after the first: what was killed and came back.
+fn starts(m: &Measured) -> f64 {
+    m.report.tasks.iter().map(|task| task.starts.saturating_sub(1)).sum::<u64>() as f64
+}
+
+fn some(m: &Measured) -> f64 {
+    m.report.some.total_us as f64
+}
+
+fn phone_rows(before: &Measured, after: &Measured) -> Vec<Row> {
+    let name = "phone apps";
+    let judged = |metric: &str, change: f64, b: f64, a: f64| {
+        Row::judged(name, metric, "apps", Values::ratio_only(change), Values::of(b, a), LOOSE)
+    };
+    let row = |metric: &str, unit: &str, b: f64, a: f64| Row::unpublished(name, metric, unit, Values::of(b, a));
+    vec![
+        judged("kills", 0.82, kills(before), kills(after)),
+        judged("cold starts", 0.84, starts(before), starts(after)),
+        row("launches", "", before.operations, after.operations),
+        row("kswapd CPU", "s", before.reclaim_cpu[0], after.reclaim_cpu[0]),
+        row("pressure some", "us", some(before), some(after)),
+        row("pressure full", "us", before.pressure_full_us, after.pressure_full_us),
+        row(
+            "direct reclaim latency p99",
+            "us",
+            before.report.direct.p99_ns as f64 / 1e3,
+            after.report.direct.p99_ns as f64 / 1e3,
+        ),
+        row("refaults", "pages", before.refaults(), after.refaults()),
+    ]
 }
 
 fn server_rows(before: &Measured, after: &Measured) -> Vec<Row> {
@@ -234,8 +325,8 @@ fn scan_ratio(name: &str, before: &Measured, after: &Measured) -> Row {
     let ours = Values::of(ratio(before), ratio(after));
     let mut row = Row::unpublished(name, "pgscan / pgsteal", "ratio", ours);
     row.published = only(Some(7.0), None);
-    // There is no published value after the change: agreed is that classic scans several pages for one.
-    row.agrees = Some((2.0..=20.0).contains(&ratio(before)));
+    // There is no published value after the change: compared is the one before, up to a factor of two.
+    row.agrees = Some((3.5..=14.0).contains(&ratio(before)));
     row
 }
 

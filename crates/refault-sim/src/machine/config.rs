@@ -10,6 +10,7 @@ use super::device::DeviceModel;
 use super::frames::KeepsEvicted;
 use super::group::{GroupId, GroupLimits};
 use super::high_order::BufferConfig;
+use super::pressure::Trigger;
 use crate::monitoring::config::Config;
 
 /// A machine with everything that runs on it. Sizes in pages, times in nanoseconds.
@@ -65,9 +66,9 @@ pub struct MachineConfig {
     pub sample_interval: u64,
     /// The run ends here even if tasks would go on.
     pub duration: Option<u64>,
-    /// A user-space killer ends the largest task whenever memory pressure *full* over ten seconds exceeds this, in
-    /// percent; none without one.
-    pub kill_at_full: Option<f64>,
+    /// A user-space killer ends the task that has not run for longest whenever this trigger fires, as phones and
+    /// browsers do with apps and tabs in the background; none without one.
+    pub kill_trigger: Option<Trigger>,
     /// Watches the tasks' memory and acts on what it finds; none without one.
     pub monitor: Option<Config>,
     /// Seed of the monitor's random choices, unless it names its own.
@@ -104,7 +105,7 @@ impl Default for MachineConfig {
             events: Vec::new(),
             sample_interval: 0,
             duration: None,
-            kill_at_full: None,
+            kill_trigger: None,
             monitor: None,
             monitor_seed: 1,
             restarts: 1_000,

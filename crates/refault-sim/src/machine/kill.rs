@@ -7,7 +7,7 @@ use super::group::GroupId;
 use super::memory::{entry, state};
 use super::report::Kill;
 use super::task::Life;
-use super::{End, Machine};
+use super::{End, Event, Machine};
 
 impl<P: Policy> Machine<P> {
     /// Kills the task with the most memory in a group's subtree and frees that memory. False if there is none.
@@ -24,6 +24,27 @@ impl<P: Policy> Machine<P> {
             self.end = Some(End::OutOfMemory);
             return false;
         };
+        self.kill(id, resident, group);
+        true
+    }
+
+    /// The user-space killer: ends the task that has not run for longest, if the trigger fires.
+    pub(super) fn look_at_pressure(&mut self) {
+        self.pressure.collect(self.now);
+        let Some(killer) = &mut self.killer else { return };
+        let (fires, next) = (killer.fires(self.now, &self.pressure), self.now + killer.interval());
+        self.at(next, Event::Trigger);
+        if !fires {
+            return;
+        }
+        let working = (0..self.tasks.len()).filter(|id| self.tasks[*id].life == Life::Working);
+        if let Some(id) = working.min_by_key(|id| self.tasks[*id].last_run) {
+            let pages = self.memory_of(id);
+            self.kill(id, pages, 0);
+        }
+    }
+
+    fn kill(&mut self, id: usize, resident: u64, group: GroupId) {
         let victim_group = self.tasks[id].group;
         self.memory.groups.count_event(victim_group, |events| events.oom_kill += 1);
         self.statistics.oom_kills += 1;
@@ -44,7 +65,6 @@ impl<P: Policy> Machine<P> {
             self.restarts_left = self.restarts_left.saturating_sub(1);
         }
         self.wake(id, self.now);
-        true
     }
 
     pub(super) fn is_killed(&self, id: usize) -> bool {

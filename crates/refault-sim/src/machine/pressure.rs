@@ -7,6 +7,8 @@
 //!
 //! Invariant: `full <= some <= elapsed time`. Cost: O(1) a change of a task's state, O(CPUs) every two seconds.
 
+use std::str::FromStr;
+
 /// Nanoseconds between two updates of the averages.
 pub const PERIOD: u64 = 2_000_000_000;
 /// One in the averages' fixed point.
@@ -87,12 +89,20 @@ pub struct Pressure {
     averages: [[u64; 3]; 2],
     /// some, full; nanoseconds.
     totals: [u64; 2],
+    /// The part of `totals` that the averages have not seen yet.
+    since_fold: [u64; 2],
 }
 
 impl Pressure {
     /// No pressure yet, time 0.
     pub fn new(cpus: usize) -> Pressure {
-        Pressure { cpus: vec![CpuClocks::default(); cpus], folded_at: 0, averages: [[0; 3]; 2], totals: [0; 2] }
+        Pressure {
+            cpus: vec![CpuClocks::default(); cpus],
+            folded_at: 0,
+            averages: [[0; 3]; 2],
+            totals: [0; 2],
+            since_fold: [0; 2],
+        }
     }
 
     /// A task of `cpu` changes from one activity to another at `now`. Times of one CPU should not decrease; a change
@@ -105,8 +115,8 @@ impl Pressure {
         clocks.count(to, 1);
     }
 
-    /// Brings totals and averages up to `now`. Called every [`PERIOD`].
-    pub fn fold(&mut self, now: u64) {
+    /// Brings the totals up to `now`. Any number of times between two folds.
+    pub fn collect(&mut self, now: u64) {
         let (mut weight, mut some, mut full) = (0u128, 0u128, 0u128);
         for clocks in &mut self.cpus {
             clocks.advance(now);
@@ -116,16 +126,25 @@ impl Pressure {
             full += share * u128::from(clocks.full);
             (clocks.not_idle, clocks.some, clocks.full) = (0, 0, 0);
         }
+        for (kind, weighted) in [some, full].into_iter().enumerate() {
+            let time = (weighted / weight.max(1)) as u64;
+            self.totals[kind] += time;
+            self.since_fold[kind] += time;
+        }
+    }
+
+    /// Brings totals and averages up to `now`. Called every [`PERIOD`].
+    pub fn fold(&mut self, now: u64) {
+        self.collect(now);
         let period = now - self.folded_at;
         if period == 0 {
             return;
         }
         self.folded_at = now;
-        for (kind, weighted) in [some, full].into_iter().enumerate() {
-            let time = (weighted / weight.max(1)) as u64;
-            self.totals[kind] += time;
+        for (kind, averages) in self.averages.iter_mut().enumerate() {
+            let time = std::mem::take(&mut self.since_fold[kind]);
             let percent = (u128::from(time) * 100 * u128::from(FIXED_ONE) / u128::from(period)) as u64;
-            for (average, decay) in self.averages[kind].iter_mut().zip(DECAY) {
+            for (average, decay) in averages.iter_mut().zip(DECAY) {
                 let mut sum = *average * decay + percent * (FIXED_ONE - decay);
                 // Rising averages round up, so that they reach what they approach.
                 if percent >= *average {
@@ -136,12 +155,17 @@ impl Pressure {
         }
     }
 
-    /// The *some* line, as of the last fold.
+    /// Nanoseconds of *some* (0) or *full* (1) up to the last collection.
+    fn total(&self, full: bool) -> u64 {
+        self.totals[usize::from(full)]
+    }
+
+    /// The *some* line, averages as of the last fold.
     pub fn some(&self) -> PressureLine {
         self.line(0)
     }
 
-    /// The *full* line, as of the last fold.
+    /// The *full* line, averages as of the last fold.
     pub fn full(&self) -> PressureLine {
         self.line(1)
     }
@@ -151,6 +175,80 @@ impl Pressure {
             averages: self.averages[kind].map(|a| a as f64 / FIXED_ONE as f64),
             total_us: self.totals[kind] / 1000,
         }
+    }
+}
+
+/// Watches for a certain stall within a certain time, as the kernel's triggers do: written into a pressure file as
+/// `some 70000 1000000`, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// Watches *full* instead of *some*.
+    pub full: bool,
+    /// Stalled at least so long, nanoseconds,
+    pub stall: u64,
+    /// within so long, nanoseconds: half a second to ten.
+    pub window: u64,
+}
+
+impl FromStr for Trigger {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Trigger, String> {
+        let usage = || format!("'{text}': expected some or full, stall and window in us, as 'some 70000 1000000'");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let &[kind, stall, window] = &words[..] else { return Err(usage()) };
+        let number = |word: &str| word.parse::<u64>().map_err(|_| usage());
+        let (stall, window) = (number(stall)?, number(window)?);
+        if !(500_000..=10_000_000).contains(&window) || stall == 0 || stall > window {
+            return Err(format!(
+                "'{text}': the window must be from 500000 to 10000000 us, the stall from 1 to the window"
+            ));
+        }
+        match kind {
+            "some" | "full" => Ok(Trigger { full: kind == "full", stall: stall * 1000, window: window * 1000 }),
+            _ => Err(usage()),
+        }
+    }
+}
+
+/// A [`Trigger`] at work. The stall within the window is what came since the window began, and of the window before the
+/// share that it still overlaps.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    trigger: Trigger,
+    started: u64,
+    total_at_start: u64,
+    stall_before: u64,
+    fired: Option<u64>,
+}
+
+impl Watch {
+    /// Begins at time 0.
+    pub fn new(trigger: Trigger) -> Watch {
+        Watch { trigger, started: 0, total_at_start: 0, stall_before: 0, fired: None }
+    }
+
+    /// Nanoseconds between two looks.
+    pub fn interval(&self) -> u64 {
+        self.trigger.window / 10
+    }
+
+    /// Looks at the totals, which must have been collected at `now`. True if the stall was reached; once a window at
+    /// most.
+    pub fn fires(&mut self, now: u64, pressure: &Pressure) -> bool {
+        let window = self.trigger.window;
+        let elapsed = now - self.started;
+        let mut stall = pressure.total(self.trigger.full) - self.total_at_start;
+        if elapsed > window {
+            (self.started, self.total_at_start, self.stall_before) = (now, pressure.total(self.trigger.full), stall);
+        } else {
+            stall += (u128::from(self.stall_before) * u128::from(window - elapsed) / u128::from(window)) as u64;
+        }
+        if stall < self.trigger.stall || self.fired.is_some_and(|at| now < at + window) {
+            return false;
+        }
+        self.fired = Some(now);
+        true
     }
 }
 
@@ -187,6 +285,47 @@ mod tests {
         pressure.change(2, 0, 0, STALLED | WAITING);
         pressure.fold(PERIOD);
         assert_eq!(pressure.full().total_us, 2_000_000);
+    }
+
+    #[test]
+    fn looking_in_between_does_not_change_the_averages() {
+        let run = |looks: u64| {
+            let mut pressure = Pressure::new(1);
+            pressure.change(0, 0, 0, RUNNING | STALLED);
+            (1..=looks).for_each(|look| pressure.collect(PERIOD / 2 * look / looks.max(1)));
+            pressure.change(0, PERIOD / 2, RUNNING | STALLED, RUNNING);
+            pressure.fold(PERIOD);
+            (pressure.some(), pressure.full())
+        };
+        assert_eq!(run(0), run(7));
+    }
+
+    #[test]
+    fn a_trigger_fires_once_a_window_and_only_for_enough_stall() {
+        let trigger: Trigger = "some 100000 1000000".parse().unwrap();
+        let looks = |stall_ms: u64| {
+            let (mut pressure, mut watch) = (Pressure::new(1), Watch::new(trigger));
+            let mut fired = Vec::new();
+            pressure.change(0, 0, 0, RUNNING);
+            for look in 1..=30 {
+                let now = look * watch.interval();
+                // Stalled for a part of each interval.
+                pressure.change(0, now - stall_ms * 1_000_000, RUNNING, RUNNING | STALLED);
+                pressure.change(0, now, RUNNING | STALLED, RUNNING);
+                pressure.collect(now);
+                if watch.fires(now, &pressure) {
+                    fired.push(now / 1_000_000);
+                }
+            }
+            fired
+        };
+        assert_eq!(looks(8), Vec::<u64>::new(), "80 ms a second are not enough");
+        assert_eq!(looks(25), [400, 1400, 2400]);
+        for wrong in
+            ["", "some", "much 1 1000000", "some 0 1000000", "some 1 400000", "full 2000000 1000000", "some a b"]
+        {
+            assert!(wrong.parse::<Trigger>().is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -338,7 +338,7 @@ impl Report {
 
 impl<P: Policy> Machine<P> {
     pub(super) fn take_sample(&mut self) {
-        self.pressure.fold(self.now);
+        self.pressure.collect(self.now);
         let lruvecs = self.memory.groups.len() * self.memory.nodes.len();
         self.samples.push(Sample {
             at: self.now,
@@ -376,7 +376,7 @@ impl<P: Policy> Machine<P> {
     }
 
     pub(super) fn report(&mut self) -> Report {
-        self.pressure.fold(self.now);
+        self.pressure.collect(self.now);
         let tasks = self.tasks.iter().zip(&self.config.tasks).enumerate().map(|(id, (task, config))| TaskReport {
             name: config.name.clone(),
             accesses: task.accesses,

@@ -145,7 +145,7 @@ struct MachineTable {
     duration: Option<Time>,
     sample: Option<Time>,
     restarts: Option<u64>,
-    kill_at_full: Option<Spanned<f64>>,
+    kill_trigger: Option<Spanned<String>>,
     #[serde(default)]
     frames: bool,
     keep_evicted: Option<Spanned<String>>,
@@ -385,7 +385,11 @@ fn machine(document: &Document, place: &Place) -> Result<MachineConfig, Scenario
     config.recursive_protection = table.recursive_protection.unwrap_or(true);
     config.duration = table.duration.map(|time| time.0);
     config.sample_interval = table.sample.map_or(0, |time| time.0);
-    config.kill_at_full = table.kill_at_full.as_ref().map(|percent| *percent.get_ref());
+    if let Some(trigger) = &table.kill_trigger {
+        let parsed = trigger.get_ref().parse();
+        config.kill_trigger =
+            Some(parsed.map_err(|reason: String| place.error(trigger.span().start, "kill_trigger", reason))?);
+    }
     config.restarts = table.restarts.unwrap_or(config.restarts);
     Ok(config)
 }

@@ -64,6 +64,8 @@ pub(super) struct Task {
     /// Mapping of each file of the machine in this address space, or `usize::MAX`.
     file_mappings: Vec<usize>,
     pub life: Life,
+    /// When it last had a CPU.
+    pub last_run: u64,
     reader: Option<Box<dyn TraceReader>>,
     phase: usize,
     round: u64,
@@ -128,6 +130,7 @@ impl Task {
             anon_pages: config.anon_pages,
             file_mappings,
             life: Life::Starting,
+            last_run: 0,
             reader: None,
             phase: 0,
             round: 0,
@@ -277,6 +280,7 @@ impl<P: Policy> Machine<P> {
     pub(super) fn note_run(&mut self, id: usize) {
         let space = self.tasks[id].address_space;
         self.memory.address_spaces[space].used = u64::MAX;
+        self.tasks[id].last_run = self.now;
     }
 
     fn wait(&mut self, cpu: usize, id: usize, at: u64, wait: Wait) {
