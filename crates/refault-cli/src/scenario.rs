@@ -184,6 +184,13 @@ fn write_table(out: &mut dyn Write, runs: &[PolicyRun]) -> std::io::Result<()> {
                 run.policy, group.name, group.usage, group.swap_usage, e.low, e.high, e.max, e.oom, e.oom_kill
             )?;
         }
+        if run.report.lruvecs.len() > 1 {
+            writeln!(out, "{}: coldest pages by group and node", run.policy)?;
+            for lruvec in &run.report.lruvecs {
+                let age = number(lruvec.age as f64 / 1e9);
+                writeln!(out, "  {} node {}: {} pages, {age} s", lruvec.group, lruvec.node, lruvec.pages)?;
+            }
+        }
         for kill in &run.report.kills {
             let at = number(kill.at as f64 / 1e9);
             writeln!(out, "{}: at {at} s {} was killed ({} pages)", run.policy, kill.task, kill.pages)?;
@@ -265,6 +272,7 @@ fn json_run(run: &PolicyRun) -> Value {
         })
         .collect();
     object.insert("tasks".into(), Value::Array(tasks));
+    object.insert("lruvecs".into(), json!(run.report.lruvecs));
     object.insert("kills".into(), json!(run.report.kills));
     let listings: Vec<Value> = run.report.listings.iter().map(|l| json!({"at_ns": l.at, "text": l.text})).collect();
     object.insert("listings".into(), Value::Array(listings));

@@ -345,6 +345,8 @@ impl MachineConfig {
         require(task.accesses_per_operation > 0, "an operation must have at least one access".into())?;
         require(!task.phases.is_empty(), "it has nothing to do (no workload)".into())?;
         require(task.rounds > 0, "it must do its workloads at least once".into())?;
+        let stands_still = task.cpu_per_access == 0 || task.phases.iter().any(|phase| phase.cpu_per_access == Some(0));
+        require(!stands_still, "an access takes time: at least 1 ns of CPU".into())?;
         task.phases.iter().try_for_each(|phase| self.check_phase(task, phase))
     }
 

@@ -130,6 +130,20 @@ pub struct Sample {
     pub frames: Option<FramesSample>,
 }
 
+/// How cold the coldest pages of an lruvec are: what groups and nodes are compared by, whoever wants to take memory from
+/// the right one or to place a job (spec: mglru §15).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LruvecAge {
+    /// The group's path.
+    pub group: String,
+    /// The node.
+    pub node: usize,
+    /// Time since the birth of the oldest generation that holds pages, nanoseconds.
+    pub age: u64,
+    /// Pages in that generation.
+    pub pages: u64,
+}
+
 /// A group at the end.
 #[derive(Clone, Debug)]
 pub struct GroupReport {
@@ -205,6 +219,8 @@ pub struct Report {
     pub tasks: Vec<TaskReport>,
     /// Groups, the root first.
     pub groups: Vec<GroupReport>,
+    /// All lruvecs that hold pages, coldest first; empty for policies without generations.
+    pub lruvecs: Vec<LruvecAge>,
     /// Kills in order.
     pub kills: Vec<Kill>,
     /// Counters over time.
@@ -375,6 +391,23 @@ impl<P: Policy> Machine<P> {
         text
     }
 
+    /// Lruvecs by the birth of their oldest generation that holds pages, across groups and nodes.
+    pub(super) fn lruvecs_by_age(&self) -> Vec<LruvecAge> {
+        let mut lruvecs = Vec::new();
+        for (id, group) in self.memory.groups.iter().enumerate() {
+            for node in 0..self.memory.nodes.len() {
+                let generations = self.policy.generations(self.memory.lruvec_of(id, node));
+                let oldest = generations.iter().find(|generation| generation.pages.iter().sum::<u64>() > 0);
+                if let Some(oldest) = oldest {
+                    let (age, pages) = (self.now.saturating_sub(oldest.birth), oldest.pages.iter().sum());
+                    lruvecs.push(LruvecAge { group: group.name.clone(), node, age, pages });
+                }
+            }
+        }
+        lruvecs.sort_by_key(|lruvec| std::cmp::Reverse(lruvec.age));
+        lruvecs
+    }
+
     pub(super) fn report(&mut self) -> Report {
         self.pressure.collect(self.now);
         let tasks = self.tasks.iter().zip(&self.config.tasks).enumerate().map(|(id, (task, config))| TaskReport {
@@ -416,6 +449,7 @@ impl<P: Policy> Machine<P> {
             cpu_busy: (0..self.cpus.len()).map(|cpu| self.busy_time(cpu)).sum(),
             written_back: self.writeback.written,
             groups: groups.collect(),
+            lruvecs: self.lruvecs_by_age(),
             kills: self.kills.clone(),
             samples: self.samples.clone(),
             listings: self.listing.clone(),

@@ -44,6 +44,9 @@ pub struct ScenarioError {
 #[derive(Clone, Copy, Debug)]
 struct Size(u64);
 
+/// Shortest time between two samples, in nanoseconds: each is kept until the end of the run.
+const SHORTEST_SAMPLE: u64 = 1_000_000;
+
 /// Nanoseconds, from text with a unit.
 #[derive(Clone, Copy, Debug)]
 struct Time(u64);
@@ -143,7 +146,7 @@ struct MachineTable {
     min_ttl: Option<Time>,
     recursive_protection: Option<bool>,
     duration: Option<Time>,
-    sample: Option<Time>,
+    sample: Option<Spanned<Time>>,
     restarts: Option<u64>,
     kill_trigger: Option<Spanned<String>>,
     #[serde(default)]
@@ -195,7 +198,7 @@ struct TaskTable {
     group: Option<Spanned<String>>,
     node: Option<Spanned<usize>>,
     start: Option<Time>,
-    cpu: Option<Time>,
+    cpu: Option<Spanned<Time>>,
     think: Option<Time>,
     accesses_per_operation: Option<Spanned<u64>>,
     memory: Option<Spanned<Size>>,
@@ -218,7 +221,7 @@ struct WorkloadTable {
     #[serde(default)]
     random: bool,
     pause: Option<Time>,
-    cpu: Option<Time>,
+    cpu: Option<Spanned<Time>>,
 }
 
 #[derive(Deserialize)]
@@ -384,7 +387,12 @@ fn machine(document: &Document, place: &Place) -> Result<MachineConfig, Scenario
     config.min_ttl = table.min_ttl.map_or(0, |time| time.0);
     config.recursive_protection = table.recursive_protection.unwrap_or(true);
     config.duration = table.duration.map(|time| time.0);
-    config.sample_interval = table.sample.map_or(0, |time| time.0);
+    if let Some(sample) = &table.sample {
+        config.sample_interval = sample.get_ref().0;
+        if config.sample_interval < SHORTEST_SAMPLE {
+            return Err(place.error(sample.span().start, "sample", "counters are sampled at most every 1ms"));
+        }
+    }
     if let Some(trigger) = &table.kill_trigger {
         let parsed = trigger.get_ref().parse();
         config.kill_trigger =
@@ -503,7 +511,7 @@ fn add_task(config: &mut MachineConfig, task: &Spanned<TaskTable>, place: &Place
             group,
             node,
             start: table.start.map_or(0, |time| time.0),
-            cpu_per_access: table.cpu.map_or(100, |time| time.0),
+            cpu_per_access: cpu_time(&table.cpu, place)?.unwrap_or(100),
             accesses_per_operation: table.accesses_per_operation.as_ref().map_or(1, |n| *n.get_ref()),
             think: table.think.map_or(0, |time| time.0),
             anon_pages: anon_pages.unwrap_or(0),
@@ -518,6 +526,16 @@ fn add_task(config: &mut MachineConfig, task: &Spanned<TaskTable>, place: &Place
         config.tasks.push(task);
     }
     Ok(())
+}
+
+/// CPU time of an access: with none, time would stand still.
+fn cpu_time(time: &Option<Spanned<Time>>, place: &Place) -> Result<Option<u64>, ScenarioError> {
+    match time {
+        Some(time) if time.get_ref().0 == 0 => {
+            Err(place.error(time.span().start, "cpu", "an access takes time: at least 1ns"))
+        }
+        time => Ok(time.as_ref().map(|time| time.get_ref().0)),
+    }
 }
 
 fn phase(
@@ -571,7 +589,7 @@ fn phase(
     }
     phase.random = table.random;
     phase.pause = table.pause.map_or(0, |time| time.0);
-    phase.cpu_per_access = table.cpu.map(|time| time.0);
+    phase.cpu_per_access = cpu_time(&table.cpu, place)?;
     Ok(phase)
 }
 
