@@ -12,12 +12,12 @@ pub mod shadow_lru;
 use refault_core::{Counters, Policy};
 use refault_trace::{Source, WorkloadSpec};
 
-use crate::experiment::{Row, Values};
+use crate::experiment::{Chart, Row, Series, Values};
 use crate::machine::Machine;
 use crate::machine::config::{FileConfig, GroupConfig, MachineConfig, PhaseConfig, TaskConfig};
 use crate::machine::device::DeviceModel;
 use crate::machine::group::GroupLimits;
-use crate::machine::report::Report;
+use crate::machine::report::{Report, Sample};
 
 /// How an experiment is run.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,9 @@ pub type Progress<'a> = &'a (dyn Fn(f64) + Sync);
 
 /// Accesses of a task that runs until the time is over.
 const ENDLESS: u64 = 1 << 42;
+
+/// Samples of a warm-up; as often until the end.
+const SAMPLES: u64 = 12;
 
 /// What happened after the warm-up.
 #[derive(Clone, Debug)]
@@ -64,9 +67,9 @@ impl Measured {
 
 /// Runs a machine; `warm_up` and the configuration's duration say what is measured.
 pub(crate) fn measure<P: Policy>(mut config: MachineConfig, policy: P, warm_up: u64) -> Result<Measured, String> {
-    config.sample_interval = warm_up;
+    config.sample_interval = warm_up / SAMPLES;
     let report = Machine::new(config, policy)?.run().map_err(|error| error.to_string())?;
-    let start = report.samples.first();
+    let start = report.samples.get(SAMPLES as usize - 1);
     let (from, counted, done) = start.map_or((0, Counters::default(), 0), |s| (s.at, s.counters, s.operations));
     let cpu_before = start.map_or([0; 3], |s| s.reclaim_cpu);
     let cpu = [0, 1, 2].map(|i| (report.ledgers[i].total() - cpu_before[i]) as f64 / 1e9);
@@ -129,4 +132,33 @@ pub(crate) fn agreement(rows: &[Row]) -> (usize, usize) {
 /// A published value whose counterpart is not known.
 pub(crate) fn only(before: Option<f64>, after: Option<f64>) -> Values {
     Values { before, after, ratio: None }
+}
+
+/// Pictures of runs over time: refaults, CPU in reclaim, throughput. `workload` names what they ran.
+pub(crate) fn charts(workload: &str, runs: &[(&str, &Measured)]) -> Vec<Chart> {
+    type Figure = fn(&Sample) -> f64;
+    let figures: [(&str, &str, Figure); 3] = [
+        ("refaults", "pages per second", |sample| {
+            (sample.counters.workingset_refault_anon + sample.counters.workingset_refault_file) as f64
+        }),
+        ("CPU in reclaim", "CPUs", |sample| sample.reclaim_cpu.iter().sum::<u64>() as f64 / 1e9),
+        ("throughput", "operations per second", |sample| sample.operations as f64),
+    ];
+    let chart = |(title, unit, figure): (&str, &str, Figure)| Chart {
+        title: format!("{workload}: {title}"),
+        x_axis: "simulated time, s".into(),
+        y_axis: unit.into(),
+        stacked: false,
+        series: runs.iter().map(|(name, run)| rate(name, &run.report.samples, figure)).collect(),
+    };
+    figures.into_iter().map(chart).collect()
+}
+
+/// What a figure grew by in each second between two samples.
+fn rate(name: &str, samples: &[Sample], figure: fn(&Sample) -> f64) -> Series {
+    let points = samples.windows(2).map(|pair| {
+        let seconds = (pair[1].at - pair[0].at) as f64 / 1e9;
+        (pair[1].at as f64 / 1e9, (figure(&pair[1]) - figure(&pair[0])) / seconds)
+    });
+    Series { name: name.into(), points: points.collect() }
 }

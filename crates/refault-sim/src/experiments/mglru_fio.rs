@@ -7,7 +7,7 @@
 
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 
-use super::{Measured, Options, Progress, agreement, device, fio_jobs, measure, only};
+use super::{Measured, Options, Progress, agreement, charts, device, fio_jobs, measure, only};
 use crate::experiment::{Agreement, Experiment, Row, Values};
 use crate::machine::config::MachineConfig;
 use crate::machine::costs::Work;
@@ -52,7 +52,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
             "Memory of the published host is not stated; the scale is taken against 8 GiB.".into(),
             "The published kernel's shares include lock contention and tree walks that the cost model folds into 'batch'.".into(),
         ],
-        charts: Vec::new(),
+        charts: charts("uniform random reads", &[("classic", &before), ("multi-gen LRU", &after)]),
     })
 }
 

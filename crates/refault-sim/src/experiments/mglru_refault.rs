@@ -7,9 +7,10 @@
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 
 use super::{
-    ENDLESS, Measured, Options, Progress, agreement, device, endless, file, fio_jobs, limited, measure, workload,
+    ENDLESS, Measured, Options, Progress, agreement, charts, device, endless, file, fio_jobs, limited, measure,
+    workload,
 };
-use crate::experiment::{Agreement, Experiment, Row, Values};
+use crate::experiment::{Agreement, Chart, Experiment, Row, Values};
 use crate::machine::config::{MachineConfig, PhaseConfig, TaskConfig};
 use crate::machine::device::DeviceModel;
 
@@ -34,7 +35,7 @@ const NAMES: [&str; 3] = ["refault distance", "fix of Dec 2023", "multi-gen LRU 
 pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> {
     let shrink = if options.full { 4 } else { 32 };
     let limit = (1u64 << 20) / shrink;
-    let mut rows = Vec::new();
+    let (mut rows, mut pictures) = (Vec::new(), Vec::new());
     let mut order = String::new();
     let fio = [
         ("zipf:theta=0.5", "zipf 0.5", [6548.0, 7270.0, 7098.0, 6525.0]),
@@ -54,6 +55,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
         let warm_up = config.duration.unwrap_or(0) / 3;
         let part = |done: f64| progress((index as f64 + done / 4.0) / 3.0);
         let measured = four(&config, warm_up, &part)?;
+        pictures.extend(charts(&format!("fio {name}"), &labelled(&measured)));
         let throughput = |m: &Measured| m.per_second() * 4096.0 / 1048576.0;
         for (after, after_name) in NAMES.iter().enumerate() {
             let published = Values::of(published[0], published[after + 1]);
@@ -88,7 +90,9 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
             ));
         }
     }
-    rows.extend(store(options, shrink, &|done| progress((2.0 + done / 4.0) / 3.0))?);
+    let (store_rows, store_pictures) = store(options, shrink, &|done| progress((2.0 + done / 4.0) / 3.0))?;
+    rows.extend(store_rows);
+    pictures.extend(store_pictures);
     progress(1.0);
     let (agree, judged) = agreement(&rows);
     Ok(Experiment {
@@ -106,8 +110,12 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
             "The redesign's last patch was not retrievable; mglru-refault is the form its author ships (workingset.md §6).".into(),
             "The store rows stand in for MongoDB replicas under TPC-C STOCK_LEVEL on a machine without limits, which kswapd reclaims: idle anonymous memory of half of memory, file reads over twice memory. Only the direction is judged: the published factor is that of a database that collapsed.".into(),
         ],
-        charts: Vec::new(),
+        charts: pictures,
     })
+}
+
+fn labelled(measured: &[Measured; 4]) -> Vec<(&'static str, &Measured)> {
+    ["unpatched", NAMES[0], NAMES[1], NAMES[2]].into_iter().zip(measured).collect()
 }
 
 fn four(config: &MachineConfig, warm_up: u64, progress: &dyn Fn(f64)) -> Result<[Measured; 4], String> {
@@ -124,7 +132,7 @@ fn four(config: &MachineConfig, warm_up: u64, progress: &dyn Fn(f64)) -> Result<
 }
 
 /// A store whose files are read beyond memory while old anonymous memory lies idle.
-fn store(options: &Options, shrink: u64, progress: &dyn Fn(f64)) -> Result<Vec<Row>, String> {
+fn store(options: &Options, shrink: u64, progress: &dyn Fn(f64)) -> Result<(Vec<Row>, Vec<Chart>), String> {
     let memory = (1u64 << 23) / (shrink * 8);
     let mut config = MachineConfig {
         cpus: 8,
@@ -198,5 +206,5 @@ fn store(options: &Options, shrink: u64, progress: &dyn Fn(f64)) -> Result<Vec<R
         "pages",
         Values::of(measured[2].report.counters.pswpout as f64, measured[1].report.counters.pswpout as f64),
     ));
-    Ok(rows)
+    Ok((rows, charts("store", &labelled(&measured))))
 }

@@ -8,7 +8,9 @@
 
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 
-use super::{ENDLESS, Measured, Options, Progress, agreement, device, endless, file, limited, measure, only, workload};
+use super::{
+    ENDLESS, Measured, Options, Progress, agreement, charts, device, endless, file, limited, measure, only, workload,
+};
 use crate::experiment::{Agreement, Experiment, Row, Values};
 use crate::machine::config::{MachineConfig, PhaseConfig, TaskConfig, WhenKilled};
 use crate::machine::costs::Work;
@@ -64,7 +66,12 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
             "Refaults hardly change: tabs are visited in turn, so that what comes next was used longest ago and no order of eviction saves much.".into(),
             "Shares of CPU come from the cost model; 'page_vma_mapped_walk' is the reverse-map part, 'walk_pte_range' the page-table walks.".into(),
         ],
-        charts: Vec::new(),
+        charts: [
+            charts("browser tabs", &[("classic", &before), ("multi-gen LRU", &after)]),
+            charts("phone apps", &[("classic", &phone_before), ("multi-gen LRU", &phone_after)]),
+            charts("server", &[("classic", &server_before), ("multi-gen LRU", &server_after)]),
+        ]
+        .concat(),
     })
 }
 

@@ -6,7 +6,8 @@
 use refault_core::{Classic, ClassicParams};
 
 use super::{
-    ENDLESS, Measured, Options, Progress, agreement, device, endless, file, fio_jobs, limited, measure, workload,
+    ENDLESS, Measured, Options, Progress, agreement, charts, device, endless, file, fio_jobs, limited, measure,
+    workload,
 };
 use crate::experiment::{Agreement, Experiment, Row, Values};
 use crate::machine::config::{MachineConfig, PhaseConfig, TaskConfig};
@@ -45,13 +46,16 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
         build(shrink, options),
     ];
     let total = cases.len() as f64 + 1.0;
-    let mut rows = Vec::new();
+    let (mut rows, mut pictures) = (Vec::new(), Vec::new());
     for (index, case) in cases.iter().enumerate() {
         let before = measure(case.config.clone(), Classic::new(ClassicParams::default()), case.warm_up)?;
         progress((index as f64 + 0.5) / total);
         let after = measure(case.config.clone(), Classic::new(ClassicParams::shadow_lru()), case.warm_up)?;
         progress((index as f64 + 1.0) / total);
         add_rows(&mut rows, case, &before, &after);
+        if !case.elapsed {
+            pictures.extend(charts(case.name, &[("mainline", &before), ("Shadow LRU", &after)]));
+        }
     }
     let worse = hot_then_cyclic()?;
     rows.extend(worse);
@@ -75,7 +79,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
             "Cache size of the fio rows is not published; assumed set / cache = 1.0 and 1.2.".into(),
             "CPU time of an operation is set so that the published throughput comes out without reclaim on 8 CPUs; what is compared is the change.".into(),
         ],
-        charts: Vec::new(),
+        charts: pictures,
     })
 }
 
