@@ -5,6 +5,7 @@ mod live;
 mod lru_sort;
 mod machine;
 mod monitor;
+mod pager;
 mod sim;
 
 use clap::{Args, Subcommand};
@@ -19,6 +20,7 @@ Examples:
   refault bench lru-sort                         sorting for live programs under a pulsing budget
   refault bench monitor                          what monitoring a live program costs
   refault bench machine                          the simulated machine's, and that idle memory costs nothing
+  refault bench pager --against zram             `refault run` beside the kernel's own swap (root)
   refault bench calibrate                        costs for the simulated machine, measured here")]
 /// Measure speed
 pub struct BenchArgs {
@@ -34,6 +36,9 @@ enum BenchCommand {
     #[command(hide = true)]
     Program(live::program::ProgramArgs),
     Machine(machine::MachineArgs),
+    Pager(pager::PagerArgs),
+    #[command(hide = true)]
+    PagerLoad(pager::load::LoadArgs),
     Sim(sim::SimArgs),
 }
 
@@ -45,6 +50,8 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::Monitor(args) => monitor::run(args),
         BenchCommand::Program(args) => live::program::be(args),
         BenchCommand::Machine(args) => machine::run(args),
+        BenchCommand::Pager(args) => pager::run(args),
+        BenchCommand::PagerLoad(args) => pager::load::run(args),
         BenchCommand::Sim(args) => sim::run(args),
     }
 }

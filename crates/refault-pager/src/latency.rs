@@ -83,6 +83,14 @@ impl Latencies {
         self.1.fetch_max(nanos, Ordering::Relaxed);
     }
 
+    /// Counts everything that another histogram has counted.
+    pub fn add(&self, other: &Latencies) {
+        for (mine, theirs) in self.0.0.iter().zip(&other.0.0) {
+            mine.fetch_add(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.1.fetch_max(other.maximum(), Ordering::Relaxed);
+    }
+
     /// How many were counted.
     pub fn count(&self) -> u64 {
         self.0.count()
