@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use refault_core::PageId;
-use refault_store::PAGE_SIZE;
+use refault_store::{PAGE_SIZE, Page};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -224,6 +224,24 @@ impl Arena {
             pages += len;
         }
         free.insert(first, pages);
+    }
+
+    /// Reads resident pages through the descriptor, which leaves no page-table entry behind.
+    pub(crate) fn read(&self, first: PageId, into: &mut [Page]) -> io::Result<()> {
+        // SAFETY: pages are plain bytes without padding.
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(into.as_mut_ptr().cast::<u8>(), std::mem::size_of_val(into)) };
+        let start = u64::from(first) * PAGE_SIZE as u64;
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pread(&self.memfd, &mut bytes[done..], start + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => done += read,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Frees the memory of a run of pages and takes them out of the page tables.

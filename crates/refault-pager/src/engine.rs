@@ -4,8 +4,10 @@
 //! on a list; compressing and writing it happens after the lock is released ([`crate::evict`]).
 //!
 //! Accessed bits: a page counts as accessed if it has a page-table entry. Taking the bit drops the entry; the contents
-//! stay in the memfd, and the next touch brings the entry back without the pager (1.2 µs). Drops of one decision are
-//! collected and done together, because each costs a TLB shoot-down.
+//! stay in the memfd, and the next touch brings the entry back without the pager (1.2 µs). Because each drop costs a TLB
+//! shoot-down, entries are only noted as *spent* at first (they count as not there) and dropped together, neighbours with one
+//! call, after a walk or when there are many, after the lock is released ([`crate::dropper`]). What is accessed in
+//! between is not seen.
 //!
 //! Invariant: a page is in the policy if and only if its bit in `known` is set. What the fault path reports is only
 //! "look at this page": [`Engine::reconcile`] compares the state word with the bit, so reports may come late or twice.
@@ -17,6 +19,7 @@ use refault_core::policy::{Admission, GenerationSize, ReclaimRequest, SortRule};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Policy, Shadow};
 use refault_store::PAGE_SIZE;
 
+use crate::dropper::{Drops, GAP};
 use crate::pagemap::PageMap;
 use crate::state::{PageWord, State};
 use crate::table::PageTable;
@@ -24,6 +27,9 @@ use crate::table::PageTable;
 /// Pages a page-table walk asks about at once: 2 MiB.
 const REGION_PAGES: u32 = 512;
 const WINDOW: u32 = 64;
+
+/// Spent entries below which dropping them is put off.
+const MANY_SPENT: u32 = 512;
 
 /// How the pager learns which pages were accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +123,11 @@ impl PageSet {
         self.remove(page);
         had
     }
+    fn remove_runs(&mut self, drops: &Drops) {
+        for (first, end) in drops.runs.iter().copied() {
+            (first..end).for_each(|page| self.remove(page));
+        }
+    }
 }
 
 /// What keeps a monitor and the policy from taking each other's accessed bits. There only while a monitor runs.
@@ -148,9 +159,12 @@ pub(crate) struct PagedMemory {
     source: AccessSource,
     pagemap: Option<PageMap>,
     known: PageSet,
-    /// Pages whose entries are to be dropped, as bits and as a list.
-    dropping: PageSet,
-    drops: Vec<PageId>,
+    known_pages: u32,
+    /// Pages whose access was taken and whose entry is not dropped yet: it means nothing.
+    spent: PageSet,
+    spent_pages: u32,
+    /// A walk has looked at everything since the entries were last dropped.
+    walked_since: bool,
     victims: Vec<PageId>,
     pages: u32,
     walked: bool,
@@ -173,7 +187,7 @@ impl PagedMemory {
             while bits != 0 {
                 let page = word * 64 + bits.trailing_zeros();
                 bits &= bits - 1;
-                if (first..end).contains(&page) && !self.dropping.has(page) {
+                if (first..end).contains(&page) && !self.spent.has(page) {
                     visit(page);
                 }
             }
@@ -191,7 +205,7 @@ impl PagedMemory {
         let scan = pagemap.scan(self.address(first), self.address(end), &mut |from, to| {
             for address in (from..to).step_by(PAGE_SIZE) {
                 let page = ((address - self.base) / PAGE_SIZE) as PageId;
-                if !self.dropping.has(page) {
+                if !self.spent.has(page) {
                     visit(page);
                 }
             }
@@ -207,28 +221,27 @@ impl PagedMemory {
                 watched.seen.insert(page);
             }
         }
-        self.dropping.insert(page);
-        self.drops.push(page);
-        if self.drops.len() == self.drops.capacity() {
-            self.flush_drops();
-        }
+        self.spent.insert(page);
+        self.spent_pages += 1;
     }
 
-    /// Drops the collected entries, neighbours together.
-    fn flush_drops(&mut self) {
-        let mut drops = std::mem::take(&mut self.drops);
-        drops.sort_unstable();
-        for_runs(&drops, |first, pages| {
-            let start = self.address(first) as *mut _;
-            // SAFETY: the range lies in the arena's shared mapping, where dropping entries changes no contents.
-            let _ =
-                unsafe { rustix::mm::madvise(start, pages as usize * PAGE_SIZE, rustix::mm::Advice::LinuxDontNeed) };
-        });
-        for page in &drops {
-            self.dropping.remove(*page);
+    /// Collects spent entries once there are enough of them for neighbours to share a call. As far as there is room.
+    fn collect_drops(&mut self, drops: &mut Drops) {
+        if !std::mem::take(&mut self.walked_since) && self.spent_pages < MANY_SPENT.max(self.known_pages / 4) {
+            return;
         }
-        drops.clear();
-        self.drops = drops;
+        self.spent_pages = 0;
+        // What lies in a gap would be lost to a monitor.
+        drops.gap = if self.watched.is_some() { 0 } else { GAP };
+        for (index, word) in self.spent.0.iter().enumerate() {
+            let mut bits = *word;
+            while bits != 0 {
+                if !drops.add(index as PageId * 64 + bits.trailing_zeros()) {
+                    return;
+                }
+                bits &= bits - 1;
+            }
+        }
     }
 }
 
@@ -262,6 +275,7 @@ impl Memory for PagedMemory {
         if let Some(watched) = &mut self.watched {
             watched.lent.remove(page);
         }
+        self.known_pages -= 1;
         self.victims.push(page);
         Eviction::Freed { pages_written: u32::from(!seen.kept()) }
     }
@@ -322,7 +336,7 @@ impl Memory for PagedMemory {
             }
             visitor.leaves(u64::from(region), end - first, young);
         }
-        self.flush_drops();
+        self.walked_since = true;
         true
     }
 
@@ -347,6 +361,7 @@ impl Engine {
         table: std::sync::Arc<PageTable>,
         base: usize,
         wanted: AccessSource,
+        start: Instant,
     ) -> Engine {
         let pagemap = if wanted == AccessSource::DropAndScan { PageMap::open().ok() } else { None };
         let source = if pagemap.is_some() { AccessSource::DropAndScan } else { AccessSource::RefaultOnly };
@@ -356,12 +371,14 @@ impl Engine {
             source,
             pagemap,
             known: PageSet::default(),
-            dropping: PageSet::default(),
-            drops: Vec::with_capacity(4096),
+            known_pages: 0,
+            spent: PageSet::default(),
+            spent_pages: 0,
+            walked_since: false,
             victims: Vec::with_capacity(4096),
             pages: 0,
             walked: false,
-            start: Instant::now(),
+            start,
             full: false,
             watched: None,
         };
@@ -388,7 +405,7 @@ impl Engine {
         let pages = pages.next_multiple_of(1 << 14);
         self.reclaimer.grow(pages as usize);
         self.memory.known.grow(pages as usize);
-        self.memory.dropping.grow(pages as usize);
+        self.memory.spent.grow(pages as usize);
         if let Some(watched) = &mut self.memory.watched {
             watched.grow(pages as usize);
         }
@@ -407,6 +424,9 @@ impl Engine {
         let known = self.memory.known.has(page);
         if belongs && !known {
             self.memory.known.insert(page);
+            self.memory.known_pages += 1;
+            // The entry is new.
+            self.memory.spent.remove(page);
             let shadow = self.memory.table.take_shadow(page);
             self.reclaimer.admit(page, shadow, &mut self.memory);
         } else if !belongs && known {
@@ -414,16 +434,25 @@ impl Engine {
             if let Some(watched) = &mut self.memory.watched {
                 watched.lent.remove(page);
             }
+            self.memory.known_pages -= 1;
             self.reclaimer.freed(page);
         }
     }
 
-    /// Chooses some `goal` victims, marks them as being evicted and moves them to `victims`.
-    pub(crate) fn choose(&mut self, goal: u32, full: bool, victims: &mut Vec<PageId>) {
+    /// Chooses some `goal` victims, marks them as being evicted and moves them to `victims`. The entries of the pages that
+    /// were found accessed are to be dropped by the caller, without this lock, and given back with
+    /// [`Engine::finish_drops`]; `drops` is empty.
+    pub(crate) fn choose(&mut self, goal: u32, full: bool, victims: &mut Vec<PageId>, drops: &mut Drops) {
         self.memory.full = full;
         self.reclaimer.reclaim(goal, &mut self.memory);
-        self.memory.flush_drops();
         victims.append(&mut self.memory.victims);
+        self.memory.collect_drops(drops);
+    }
+
+    /// These entries are gone: one that is found from now on was accessed since. Empties the list.
+    pub(crate) fn finish_drops(&mut self, drops: &mut Drops) {
+        self.memory.spent.remove_runs(drops);
+        drops.runs.clear();
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -440,7 +469,7 @@ impl Engine {
 
     pub(crate) fn metadata_bytes(&self) -> usize {
         let watched = self.memory.watched.as_ref().map_or(0, |watched| watched.bytes());
-        self.reclaimer.metadata_bytes() + (self.memory.known.0.len() + self.memory.dropping.0.len()) * 8 + watched
+        self.reclaimer.metadata_bytes() + (self.memory.known.0.len() + self.memory.spent.0.len()) * 8 + watched
     }
 
     /// A monitor is there: from now on it and the policy leave each other their accessed bits.
@@ -460,6 +489,10 @@ impl Engine {
 
     /// The monitor takes a page for old from now on; the policy does not. True if its entry is to be dropped for that.
     pub(crate) fn lend(&mut self, page: PageId) -> bool {
+        if self.memory.spent.take(page) {
+            // The policy has taken this access already and left the entry to be dropped later.
+            return true;
+        }
         let young = self.is_young(page);
         if let Some(watched) = self.memory.watched.as_mut().filter(|_| young) {
             watched.lent.insert(page);

@@ -1,9 +1,14 @@
 //! Evicting without losing a write.
 //!
 //! For a batch of pages that are owned as [`State::Evicting`]: write-protect them, so that a writer waits instead of racing;
-//! compress or write them out through the alias, which never faults; punch them out of the memfd; lift the protection; say
-//! where they are now; wake whoever waited. A reader that comes between sees the right contents. A page that is equal to
-//! its slot is already protected and needs no write. Neighbours share each of the calls.
+//! read them from the memfd's descriptor and compress or write them out; punch them out of the memfd; say where they are now;
+//! wake whoever waited. A reader that comes between sees the right contents. A page that is equal to its slot is already
+//! protected and needs no write. Neighbours share each of the calls.
+//!
+//! Two things keep this cheap on several processors. Reading through the descriptor leaves no page-table entry behind, so that
+//! punching needs no TLB shoot-down (a victim's own entry was dropped by the scan). And the protection is not lifted after the
+//! punch: what is left of it is a marker in an empty entry, which the next fill overwrites (`UFFDIO_COPY` and
+//! `UFFDIO_ZEROPAGE` may; `UFFDIO_POISON` may not, see [`Inner::fill`]).
 //!
 //! If a page cannot be stored it stays where it is and goes back to the policy; nothing is lost by a store that fails.
 
@@ -24,27 +29,21 @@ impl Inner {
     }
 
     fn evict_batch(&self, batch: &[PageId], worker: &mut Worker) -> u64 {
-        for_runs(batch, |first, pages| {
-            if let Err(error) = self.uffd.protect(self.arena.address(first), pages as usize * PAGE_SIZE) {
-                // Going on would risk a lost write.
-                crate::report::end_with(format_args!("write-protecting a page for eviction failed: {error}"));
-            }
-        });
         self.store_batch(batch, worker);
-        let mut left = [0; BATCH];
-        let mut count = 0;
+        let (mut left, mut left_count) = ([0; BATCH], 0);
+        let (mut stays, mut stays_count) = ([0; BATCH], 0);
         for (page, outcome) in batch.iter().zip(&worker.outcomes) {
-            if outcome.is_ok() {
-                left[count] = *page;
-                count += 1;
-            }
+            let (list, count) =
+                if outcome.is_ok() { (&mut left, &mut left_count) } else { (&mut stays, &mut stays_count) };
+            list[*count] = *page;
+            *count += 1;
         }
-        for_runs(&left[..count], |first, pages| {
+        for_runs(&left[..left_count], |first, pages| {
             if let Err(error) = self.arena.punch(first, pages) {
                 crate::report::end_with(format_args!("freeing evicted pages failed: {error}"));
             }
         });
-        for_runs(batch, |first, pages| {
+        for_runs(&stays[..stays_count], |first, pages| {
             let _ = self.uffd.unprotect(self.arena.address(first), pages as usize * PAGE_SIZE);
         });
         for (page, outcome) in batch.iter().zip(&worker.outcomes) {
@@ -65,30 +64,39 @@ impl Inner {
                 self.report(*page);
             }
         }
-        self.budget.uncharge(count as u64);
-        count as u64
+        self.budget.uncharge(left_count as u64);
+        left_count as u64
     }
 
-    /// Puts the outcome of each page of a batch into the worker's outcomes.
+    /// Protects and stores the pages of a batch and puts the outcome of each into the worker's outcomes.
     fn store_batch(&self, batch: &[PageId], worker: &mut Worker) {
-        let mut dirty: [&Page; BATCH] = [&Page::ZERO; BATCH];
-        let mut places = [0; BATCH];
-        let mut count = 0;
+        let (mut dirty, mut places, mut count) = ([0; BATCH], [0; BATCH], 0);
         for (place, page) in batch.iter().enumerate() {
             let seen = self.word(*page).load();
             if seen.kept() {
                 worker.outcomes[place] = Ok(Slot::from_bits(seen.slot()));
                 self.counts.clean_evictions.fetch_add(1, Ordering::Relaxed);
-                continue;
+            } else {
+                dirty[count] = *page;
+                places[count] = place;
+                count += 1;
             }
-            // SAFETY: the page is resident and write-protected, so its bytes do not change while they are read; the alias
-            // maps it for as long as the arena lives.
-            dirty[count] = unsafe { &*self.arena.alias(*page).cast::<Page>() };
-            places[count] = place;
-            count += 1;
         }
+        let mut at = 0;
+        for_runs(&dirty[..count], |first, pages| {
+            // Going on after a failure would risk a lost write.
+            if let Err(error) = self.uffd.protect(self.arena.address(first), pages as usize * PAGE_SIZE) {
+                crate::report::end_with(format_args!("write-protecting a page for eviction failed: {error}"));
+            }
+            // The pages are resident and protected, so their bytes do not change while they are read.
+            if let Err(error) = self.arena.read(first, &mut worker.pages[at..at + pages as usize]) {
+                crate::report::end_with(format_args!("reading a page for eviction failed: {error}"));
+            }
+            at += pages as usize;
+        });
+        let contents: [&Page; BATCH] = std::array::from_fn(|index| &worker.pages[index]);
         let mut slots = [Err(StoreError::Full("")); BATCH];
-        self.store.write(&dirty[..count], &mut worker.scratch, &mut slots[..count]);
+        self.store.write(&contents[..count], &mut worker.scratch, &mut slots[..count]);
         for (slot, place) in slots[..count].iter().zip(&places) {
             worker.outcomes[*place] = *slot;
             if slot.is_ok() {

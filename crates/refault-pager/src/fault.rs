@@ -171,6 +171,8 @@ impl Inner {
         self.counts.lost.fetch_add(1, Ordering::Relaxed);
         crate::report::say(format_args!("the page at {address:#x} is lost and raises SIGBUS when touched: {error}"));
         self.budget.uncharge(1);
+        // A marker that an eviction left would stand in the way.
+        let _ = self.uffd.unprotect(address, PAGE_SIZE);
         if self.uffd.poison(address, PAGE_SIZE).is_err() {
             crate::report::end(
                 "this kernel cannot mark a lost page, and the program must not go on with other contents",

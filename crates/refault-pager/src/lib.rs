@@ -21,6 +21,7 @@ mod addresses;
 mod arena;
 mod budget;
 mod distance;
+mod dropper;
 mod engine;
 mod evict;
 mod fault;

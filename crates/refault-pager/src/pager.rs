@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use refault_store::{PAGE_SIZE, Slot, Store, StoreError, TieredStore, TieredStore
 use crate::arena::Arena;
 use crate::budget::Budget;
 use crate::distance::Distances;
+use crate::dropper::Drops;
 use crate::engine::{AccessSource, Engine};
 use crate::gate::{Gate, Inside};
 use crate::latency::Latencies;
@@ -165,6 +166,12 @@ const REPORTS: usize = 1 << 14;
 /// Victims a round of background eviction asks for.
 pub(crate) const RECLAIM_GOAL: u32 = 128;
 
+/// Victims a fault asks for that has to make room itself.
+const DIRECT_GOAL: u32 = 32;
+
+/// Times that a fault finds nothing to evict before it counts as being out of room: some 5 ms.
+const FRUITLESS: u32 = 32;
+
 /// A full store is asked again after this many slots were released …
 const FULL_RELEASES: u32 = 64;
 /// … or after this many milliseconds.
@@ -230,7 +237,8 @@ impl Pager {
         let arena = Arena::new(pages).map_err(system("reserving addresses"))?;
         let table = Arc::new(PageTable::new(pages).map_err(system("reserving the page table"))?);
         uffd.register(arena.base(), arena.len()).map_err(system("registering with userfaultfd"))?;
-        let mut engine = Engine::new(reclaimer, table.clone(), arena.base(), options.access_source);
+        let start = Instant::now();
+        let mut engine = Engine::new(reclaimer, table.clone(), arena.base(), options.access_source, start);
         engine.set_capacity(budget.maximum_pages().min(u64::from(u32::MAX)) as usize);
         let inner = Arc::new(Inner {
             arena,
@@ -252,7 +260,7 @@ impl Pager {
             full: AtomicBool::new(false),
             full_releases: AtomicU32::new(0),
             full_retry: AtomicU64::new(0),
-            start: Instant::now(),
+            start,
             full_said: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             evictor_signal: AtomicU32::new(0),
@@ -344,26 +352,32 @@ impl Inner {
     /// Makes the budget carry `pages` more, evicting in this thread if the reserve is used up.
     pub(crate) fn charge(&self, pages: u64, worker: &mut Worker) {
         let mut fruitless = 0u32;
+        let mut waits = 0u32;
         loop {
             let over = match self.budget.try_charge(pages) {
                 Ok(()) => break,
                 Err(over) => over,
             };
             self.counts.direct_reclaims.fetch_add(1, Ordering::Relaxed);
+            threads::wake_evictor(self);
             let _stall = self.pressure.stall();
-            let freed = over.victim().map_or(0, |victim| victim.reclaim(8, worker));
-            if freed > 0 {
-                fruitless = 0;
-                continue;
-            }
-            fruitless += 1;
-            if fruitless < 8 && !self.is_full() {
-                std::thread::yield_now();
-            } else if fruitless < 32 && !self.is_full() {
-                // Others are evicting: their pages will be free in a moment.
-                std::thread::sleep(Duration::from_micros(100));
-            } else {
-                match self.options.on_full {
+            match over.victim().map_or(Some(0), |victim| victim.try_reclaim(DIRECT_GOAL, worker)) {
+                Some(freed) if freed > 0 => fruitless = 0,
+                // Somebody else is choosing victims: there will be room in a moment.
+                None => {
+                    waits += 1;
+                    if waits.is_multiple_of(4) {
+                        std::thread::sleep(Duration::from_micros(20));
+                    } else {
+                        std::thread::yield_now();
+                    }
+                }
+                Some(_) if fruitless < FRUITLESS && !self.is_full() => {
+                    // Others are evicting: their pages will be free in a moment.
+                    fruitless += 1;
+                    std::thread::sleep(Duration::from_micros(u64::from(fruitless) * 10));
+                }
+                Some(_) => match self.options.on_full {
                     OnFull::Grow => {
                         self.counts.limit_overruns.fetch_add(pages, Ordering::Relaxed);
                         self.budget.charge_anyway(pages);
@@ -371,7 +385,7 @@ impl Inner {
                     }
                     OnFull::Block => std::thread::sleep(Duration::from_millis(1)),
                     OnFull::End => crate::report::end("the store is full and the budget is used up (on-full is `end`)"),
-                }
+                },
             }
         }
         let (_, room) = self.budget.tightest();
@@ -416,6 +430,20 @@ impl Inner {
 
     /// Evicts some `goal` pages that the policy chooses; returns how many left memory.
     pub(crate) fn reclaim(&self, goal: u32, worker: &mut Worker) -> u64 {
+        let engine = self.engine();
+        self.reclaim_with(engine, goal, worker)
+    }
+
+    /// The same, or `None` at once if another thread is choosing victims.
+    fn try_reclaim(&self, goal: u32, worker: &mut Worker) -> Option<u64> {
+        match self.engine.try_lock() {
+            Ok(engine) => Some(self.reclaim_with(engine, goal, worker)),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => unreachable!("invariant: a panic of a policy ends the program"),
+        }
+    }
+
+    fn reclaim_with(&self, mut engine: MutexGuard<'_, Engine>, goal: u32, worker: &mut Worker) -> u64 {
         if self.is_full() {
             if (self.start.elapsed().as_millis() as u64) < self.full_retry.load(Ordering::Relaxed) {
                 return 0;
@@ -423,25 +451,35 @@ impl Inner {
             self.full.store(false, Ordering::Relaxed);
         }
         let mut victims = std::mem::take(&mut worker.victims);
+        let mut drops = std::mem::replace(&mut worker.drops, Drops::none());
         victims.clear();
-        {
-            let mut engine = self.engine();
-            self.take_reports(&mut engine);
-            engine.choose(goal, self.is_full(), &mut victims);
-            let birth = engine.generations().first().map_or(0, |oldest| oldest.birth);
-            self.oldest_birth.store(birth, Ordering::Relaxed);
-        }
+        self.take_reports(&mut engine);
+        engine.choose(goal, self.is_full(), &mut victims, &mut drops);
+        drop(engine);
         victims.sort_unstable();
+        // Evicting comes first: somebody may wait for the room.
         let freed = self.evict(&victims, worker);
+        if !drops.runs.is_empty() {
+            // SAFETY: the runs lie in the arena's mapping, which is shared.
+            unsafe { drops.drop_entries(self.arena.base()) };
+            self.engine().finish_drops(&mut drops);
+        }
         worker.victims = victims;
+        worker.drops = drops;
         freed
+    }
+
+    /// Notes how old the oldest generation is. Allocates: not for the fault path.
+    pub(crate) fn note_oldest_birth(&self) {
+        let birth = self.engine().generations().first().map_or(0, |oldest| oldest.birth);
+        self.oldest_birth.store(birth, Ordering::Relaxed);
     }
 
     /// Nanoseconds since the oldest generation was created; 0 for policies without generations.
     pub(crate) fn oldest_generation_age(&self) -> u64 {
         match self.oldest_birth.load(Ordering::Relaxed) {
             0 => 0,
-            birth => self.engine().now().saturating_sub(birth),
+            birth => (self.start.elapsed().as_nanos() as u64).saturating_sub(birth),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What one thread needs to resolve faults and to evict: buffers and codec tables, allocated once.
 
+use crate::dropper::Drops;
 use refault_core::PageId;
 use refault_store::{Page, Scratch, Slot, StoreError};
 
@@ -11,6 +12,7 @@ pub(crate) struct Worker {
     /// Contents on their way in.
     pub(crate) pages: Vec<Page>,
     pub(crate) victims: Vec<PageId>,
+    pub(crate) drops: Drops,
     pub(crate) outcomes: Vec<Result<Slot, StoreError>>,
 }
 
@@ -20,6 +22,7 @@ impl Worker {
             scratch: Scratch::new(),
             pages: vec![Page::ZERO; BATCH],
             victims: Vec::with_capacity(4096),
+            drops: Drops::new(),
             outcomes: vec![Err(StoreError::Full("")); BATCH],
         }
     }

@@ -96,9 +96,7 @@ impl Kernel {
     /// A command that runs a program inside: the program and its arguments are to be added.
     pub fn command(&self) -> Command {
         let mut command = Command::new("sh");
-        command
-            .args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""])
-            .arg(&self.group);
+        command.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&self.group);
         command
     }
 
@@ -133,7 +131,9 @@ impl Drop for Kernel {
 /// Why this cannot run here, if it cannot.
 pub fn obstacle() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
-        return Some("needs root: it makes a memory cgroup and a zram swap device, and removes them after each run".into());
+        return Some(
+            "needs root: it makes a memory cgroup and a zram swap device, and removes them after each run".into(),
+        );
     }
     if !Path::new("/sys/class/zram-control/hot_add").exists() {
         return Some("needs zram: this kernel has no /sys/class/zram-control (try `modprobe zram`)".into());
@@ -146,7 +146,8 @@ fn hierarchy() -> Result<Hierarchy, Failure> {
     let found = |kind: &str, option: &str| {
         mounts.lines().find_map(|line| {
             let fields: Vec<&str> = line.split(' ').collect();
-            let fits = fields.get(2) == Some(&kind) && (option.is_empty() || fields.get(3)?.split(',').any(|o| o == option));
+            let fits =
+                fields.get(2) == Some(&kind) && (option.is_empty() || fields.get(3)?.split(',').any(|o| o == option));
             fits.then(|| PathBuf::from(fields[1]))
         })
     };
@@ -159,7 +160,11 @@ fn hierarchy() -> Result<Hierarchy, Failure> {
             return Ok(Hierarchy { root, limit: "memory.max", usage: "memory.current" });
         }
     }
-    Err(Failure::failed("no memory cgroup", "/proc/mounts", "mount the memory controller, or enable it in subtree_control"))
+    Err(Failure::failed(
+        "no memory cgroup",
+        "/proc/mounts",
+        "mount the memory controller, or enable it in subtree_control",
+    ))
 }
 
 /// The number at a place of a file of numbers; 0 if it is not there.

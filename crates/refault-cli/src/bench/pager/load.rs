@@ -77,7 +77,10 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
             .enumerate()
             .map(|(number, part)| scope.spawn(move || shared.touch(number as u64, number * parts, part)))
             .collect();
-        threads.into_iter().map(|thread| thread.join().expect("invariant: a load that reads wrong words ends")).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("invariant: a load that reads wrong words ends"))
+            .collect()
     });
     let cpu = cpu_seconds() - before.lock().expect("invariant: nothing panics under this lock").unwrap_or(0.0);
     let all = Latencies::default();
@@ -150,7 +153,10 @@ impl Shared<'_> {
                 }
             } else if now >= self.warm {
                 measured = true;
-                self.cpu_before.lock().expect("invariant: nothing panics under this lock").get_or_insert_with(cpu_seconds);
+                self.cpu_before
+                    .lock()
+                    .expect("invariant: nothing panics under this lock")
+                    .get_or_insert_with(cpu_seconds);
             }
             last = now;
         }

@@ -24,8 +24,20 @@ pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> s
     writeln!(out, "median of {runs} interleaved runs of {seconds} s after {warm_up} s of warm-up")?;
     let mut table = plain_table();
     table.set_header([
-        "row", "resident", "side", "operations/s", "p50 µs", "p99 µs", "max µs", "CPU s", "resident MiB",
-        "compressed MiB", "metadata B/page", "ratio", "at least", "",
+        "row",
+        "resident",
+        "side",
+        "operations/s",
+        "p50 µs",
+        "p99 µs",
+        "max µs",
+        "CPU s",
+        "resident MiB",
+        "compressed MiB",
+        "metadata B/page",
+        "ratio",
+        "at least",
+        "",
     ]);
     for result in results {
         let (ours, theirs) = result.medians();
@@ -60,7 +72,11 @@ pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> s
     for result in results {
         let kills = result.medians().1.map_or(0.0, |theirs| theirs.kills);
         if kills > 0.0 {
-            writeln!(out, "note: {}: the kernel killed the program for lack of memory {kills} times; those runs were repeated", result.row)?;
+            writeln!(
+                out,
+                "note: {}: the kernel killed the program for lack of memory {kills} times; those runs were repeated",
+                result.row
+            )?;
         }
         for loss in losses(result) {
             writeln!(out, "loss: {}: {loss}", result.row)?;
@@ -140,6 +156,9 @@ pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> st
             })
         })
         .collect();
-    serde_json::to_writer(&mut *out, &json!({ "seconds": plan.seconds, "warm_up_seconds": plan.warm_up, "rows": rows }))?;
+    serde_json::to_writer(
+        &mut *out,
+        &json!({ "seconds": plan.seconds, "warm_up_seconds": plan.warm_up, "rows": rows }),
+    )?;
     writeln!(out)
 }
