@@ -156,6 +156,7 @@ impl Inner {
                     let _ = self.uffd.wake(address, PAGE_SIZE);
                 }
                 self.report(page);
+                self.note_passing(page);
                 true
             }
             Err(error) => {
@@ -296,6 +297,7 @@ impl Inner {
             let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
         }
         self.report(page);
+        self.note_passing(page);
     }
 }
 

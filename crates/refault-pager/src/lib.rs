@@ -31,6 +31,7 @@ mod in_thread;
 mod latency;
 pub mod pagemap;
 mod pager;
+mod passing;
 mod policies;
 mod pressure;
 pub mod probe;

@@ -18,6 +18,7 @@ use crate::dropper::Drops;
 use crate::engine::{AccessSource, Engine};
 use crate::gate::{Gate, Inside};
 use crate::latency::Latencies;
+use crate::passing::Passing;
 use crate::pressure::Pressure;
 use crate::probe::Capabilities;
 use crate::ranges::Ranges;
@@ -186,6 +187,7 @@ pub(crate) struct Inner {
     pub(crate) budget: Budget,
     pub(crate) options: PagerOptions,
     pub(crate) ranges: Ranges,
+    pub(crate) passing: Passing,
     engine: Mutex<Engine>,
     reports: Mutex<Vec<PageId>>,
     pub(crate) gate: Gate,
@@ -249,6 +251,7 @@ impl Pager {
             budget,
             options,
             ranges: Ranges::default(),
+            passing: Passing::default(),
             engine: Mutex::new(engine),
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
             gate: Gate::default(),
@@ -453,12 +456,18 @@ impl Inner {
         let mut victims = std::mem::take(&mut worker.victims);
         let mut drops = std::mem::replace(&mut worker.drops, Drops::none());
         victims.clear();
+        self.take_passing(goal as usize, &mut victims);
+        let passed = victims.len();
         self.take_reports(&mut engine);
-        engine.choose(goal, self.is_full(), &mut victims, &mut drops);
+        if passed == 0 {
+            engine.choose(goal, self.is_full(), &mut victims, &mut drops);
+        }
         drop(engine);
         victims.sort_unstable();
         // Evicting comes first: somebody may wait for the room.
         let freed = self.evict(&victims, worker);
+        // The policy has not chosen these, so it must be told.
+        victims[..passed].iter().for_each(|page| self.report(*page));
         if !drops.runs.is_empty() {
             // SAFETY: the runs lie in the arena's mapping, which is shared.
             unsafe { drops.drop_entries(self.arena.base()) };

@@ -25,6 +25,8 @@ pub enum Hint {
     Sequential,
     /// Without order: nothing comes along.
     Random,
+    /// From beginning to end, again and again: as much as fits stays, the rest passes through.
+    Cyclic,
 }
 
 /// A range of memory under a pager. Dereferences to bytes; the address never changes.

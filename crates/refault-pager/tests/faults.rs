@@ -171,3 +171,42 @@ fn kill_leaves_nothing_behind() {
     }
     std::fs::remove_dir(directory).expect("is empty");
 }
+
+#[test]
+fn on_full_block_waits_until_something_is_discarded() {
+    if skipped() {
+        return;
+    }
+    let store = TieredStoreOptions { pool_limit: 1 << 20, codec: Codec::Lz4, file: None };
+    let pager = pager(2, PagerOptions { store, on_full: OnFull::Block, ..options() });
+    let mut spare = pager.region(MIB).expect("a region");
+    let pages = 4 * MIB / PAGE;
+    let mut region = pager.region(pages * PAGE).expect("a region");
+    // Random contents: the pool holds hardly more than its size.
+    let noise = |page: &mut [u8], number: usize| {
+        let mut random = Random(number as u64);
+        page.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));
+    };
+    spare.chunks_exact_mut(PAGE).enumerate().for_each(|(number, page)| noise(page, number));
+    let written = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let written = &written;
+        let writer = scope.spawn(move || {
+            for (number, page) in region[..3 * MIB - MIB / 2].chunks_exact_mut(PAGE).enumerate() {
+                noise(page, 1000 + number);
+                written.store(number + 1, std::sync::atomic::Ordering::SeqCst);
+            }
+        });
+        let stuck_at = loop {
+            let before = written.load(std::sync::atomic::Ordering::SeqCst);
+            std::thread::sleep(std::time::Duration::from_millis(400));
+            if before == written.load(std::sync::atomic::Ordering::SeqCst) {
+                break before;
+            }
+        };
+        assert!(stuck_at < (3 * MIB - MIB / 2) / PAGE, "nothing had to wait");
+        assert!(pager.budget().used_bytes() <= pager.budget().maximum_bytes(), "the budget is kept while waiting");
+        spare.discard(0..MIB);
+        writer.join().expect("goes on after the discard");
+    });
+}

@@ -380,3 +380,32 @@ fn pagers_come_and_go_without_leaving_anything() {
     let after = (count("/proc/self/fd"), count("/proc/self/task"), maps());
     assert!(after.0 < before.0 + 60 && after.1 < before.1 + 60 && after.2 < before.2 + 60, "{before:?} → {after:?}");
 }
+
+/// Fills of stored pages in the last of several scans over a region with this hint, three quarters of which fit.
+fn fills_of_a_scan(hint: Hint) -> u64 {
+    let pages = 8 * MIB / PAGE;
+    let pager = pager(6, options());
+    let mut region = pager.region(pages * PAGE).expect("a region");
+    region.hint(hint);
+    for page in 0..pages {
+        write_page(&mut region[page * PAGE..(page + 1) * PAGE], page, 1);
+    }
+    let mut before = 0;
+    for _ in 0..4 {
+        before = pager.report().counters.pswpin;
+        (0..pages).for_each(|page| check_page(&region[page * PAGE..(page + 1) * PAGE], page, 1));
+    }
+    pager.report().counters.pswpin - before
+}
+
+#[test]
+fn a_cyclic_range_keeps_what_fits() {
+    if skipped() {
+        return;
+    }
+    let pages = (8 * MIB / PAGE) as u64;
+    let (cyclic, sequential) = (fills_of_a_scan(Hint::Cyclic), fills_of_a_scan(Hint::Sequential));
+    // A quarter does not fit; the reserve and what is left alone behind the scan come on top.
+    assert!((pages / 5..pages / 2).contains(&cyclic), "{cyclic} of {pages} pages came in again");
+    assert!(sequential > cyclic * 3 / 2, "{sequential} without the hint, {cyclic} with it");
+}
