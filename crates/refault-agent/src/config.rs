@@ -122,6 +122,7 @@ impl Config {
             access_source: AccessSource::DropAndScan,
             on_full: self.on_full,
             keep_clean: None,
+            demote_after: PagerOptions::default().demote_after,
             // What comes along was not accessed.
             bring_successors: self.record.is_none(),
             on_thread_start: Some(crate::heap::own_this_thread),

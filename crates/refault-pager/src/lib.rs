@@ -20,6 +20,7 @@
 mod addresses;
 mod arena;
 mod budget;
+mod demote;
 mod distance;
 mod dropper;
 mod engine;

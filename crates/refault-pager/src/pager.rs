@@ -73,6 +73,9 @@ pub struct PagerOptions {
     pub keep_clean: Option<bool>,
     /// Successors of sequential faults come along. Off where accesses are recorded: a page brought in is not one accessed.
     pub bring_successors: bool,
+    /// Pages that stay in the pool for longer are stored one step colder in the background: compressed harder (zstd), then in the
+    /// file. `None`: never.
+    pub demote_after: Option<Duration>,
     /// Called by each thread of the pager when it starts, before it serves anything.
     pub on_thread_start: Option<fn()>,
 }
@@ -87,6 +90,7 @@ impl Default for PagerOptions {
             access_source: AccessSource::DropAndScan,
             on_full: OnFull::Grow,
             keep_clean: None,
+            demote_after: Some(Duration::from_secs(30)),
             bring_successors: true,
             on_thread_start: None,
         }
@@ -159,6 +163,7 @@ pub(crate) struct Counts {
     pub(crate) refused: AtomicU64,
     pub(crate) discarded: AtomicU64,
     pub(crate) lost: AtomicU64,
+    pub(crate) demoted: AtomicU64,
 }
 
 /// Reports wait here until somebody holds the engine.

@@ -44,6 +44,8 @@ pub struct Report {
     pub discarded: u64,
     /// Pages whose contents did not come back.
     pub lost: u64,
+    /// Times a stored page was stored one step colder.
+    pub demoted: u64,
     /// Faults served.
     pub faults: u64,
     /// Median time from reading a fault's message to its resolution, nanoseconds. The wake-ups around it are not in it.
@@ -96,6 +98,7 @@ impl Pager {
             store_refusals: load(&counts.refused),
             discarded: load(&counts.discarded),
             lost: load(&counts.lost),
+            demoted: load(&counts.demoted),
             faults: inner.fault_latency.count(),
             fault_p50_ns: inner.fault_latency.quantile(0.5),
             fault_p99_ns: inner.fault_latency.quantile(0.99),

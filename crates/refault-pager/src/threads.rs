@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use rustix::thread::futex;
 
+use crate::demote::{Round, TICK};
 use crate::fault::Streams;
 use crate::pager::{FaultMode, Inner, RECLAIM_GOAL};
 use crate::uffd::Message;
@@ -148,6 +149,7 @@ pub(crate) const RESERVED_PAGES: u32 = 64;
 
 fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
     let mut fruitless = 0;
+    let mut round = Round::default();
     while !inner.stopping.load(Ordering::SeqCst) {
         let freed = {
             let _gate = inner.enter();
@@ -171,7 +173,14 @@ fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
                 inner.evictor_signal.store(0, Ordering::SeqCst);
                 // Whoever charged between the look and the store is seen here; later ones find the signal down.
                 if inner.budget.tightest().1 >= inner.reserve() && !inner.stopping.load(Ordering::SeqCst) {
-                    let _ = futex::wait(&inner.evictor_signal, futex::Flags::PRIVATE, 0, None);
+                    let demotes = inner.options.demote_after.filter(|_| inner.store.usage().pool_pages > 0);
+                    let tick = rustix::fs::Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
+                    let timeout = demotes.map(|_| &tick);
+                    let woken = futex::wait(&inner.evictor_signal, futex::Flags::PRIVATE, 0, timeout);
+                    if let (Err(rustix::io::Errno::TIMEDOUT), Some(after)) = (woken, demotes) {
+                        let _gate = inner.enter();
+                        inner.demote_some(after, &mut round, &mut worker);
+                    }
                 }
             }
         }

@@ -409,3 +409,41 @@ fn a_cyclic_range_keeps_what_fits() {
     assert!((pages / 5..pages / 2).contains(&cyclic), "{cyclic} of {pages} pages came in again");
     assert!(sequential > cyclic * 3 / 2, "{sequential} without the hint, {cyclic} with it");
 }
+
+#[test]
+fn what_stays_cold_is_stored_one_step_colder() {
+    if skipped() {
+        return;
+    }
+    let file = FileStoreOptions { limit: 64 << 20, encrypt: false, engine: None };
+    for file in [None, Some((std::env::temp_dir(), file))] {
+        let with_file = file.is_some();
+        let store = TieredStoreOptions { file, ..options().store };
+        let after = Some(std::time::Duration::from_millis(200));
+        let pager = pager(2, PagerOptions { store, demote_after: after, ..options() });
+        let pages = 8 * MIB / PAGE;
+        let mut region = pager.region(pages * PAGE).expect("a region");
+        // Half digits, of which only an entropy coder makes much.
+        let text = |page: &mut [u8], number: usize| {
+            let mut random = Random(number as u64);
+            page[..PAGE / 2].iter_mut().for_each(|byte| *byte = b'0' + random.below(10) as u8);
+            page[PAGE / 2..].fill(b'x');
+        };
+        region.chunks_exact_mut(PAGE).enumerate().for_each(|(number, page)| text(page, number));
+        let before = pager.report();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let done = |usage: &refault_store::Usage| {
+            if with_file { usage.file_pages > 1000 } else { usage.pool_bytes < before.store.pool_bytes * 4 / 5 }
+        };
+        while !done(&pager.report().store) {
+            assert!(std::time::Instant::now() < deadline, "{:?} after {:?}", pager.report(), before);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(pager.report().demoted > 1000);
+        let mut expected = vec![0; PAGE];
+        for (number, page) in region.chunks_exact(PAGE).enumerate() {
+            text(&mut expected, number);
+            assert!(page == expected, "page {number}, with a file: {with_file}");
+        }
+    }
+}

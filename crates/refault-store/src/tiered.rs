@@ -157,12 +157,13 @@ impl Store for TieredStore {
             return None;
         }
         let pool = self.pool.as_ref()?;
-        if let Some(file) = &self.file {
-            pool.read(slot, buffer, scratch).ok()?;
-            let mut slots = [Err(StoreError::Full(crate::file::NAME))];
-            file.write(&[buffer], scratch, &mut slots);
-            return slots[0].ok();
+        if let Some(harder) = pool.demote(slot, buffer, scratch) {
+            return Some(harder);
         }
-        pool.demote(slot, buffer, scratch)
+        let file = self.file.as_ref()?;
+        pool.read(slot, buffer, scratch).ok()?;
+        let mut slots = [Err(StoreError::Full(crate::file::NAME))];
+        file.write(&[buffer], scratch, &mut slots);
+        slots[0].ok()
     }
 }
