@@ -79,12 +79,14 @@ impl Inner {
                         return;
                     }
                 }
-                State::Resident if write && seen.kept() => {
-                    // The first write to a page that is equal to its slot.
+                State::Resident if write => {
+                    // The first write to a page that is equal to its slot, or to one that was moved to where an eviction had
+                    // left its protection. Only an owner may lift it: somebody may be about to evict the page. A page
+                    // that came in meanwhile is not protected, and loses nothing.
                     if !word.begin(seen, State::Moving) {
                         continue;
                     }
-                    self.counts.protect_faults.fetch_add(1, Ordering::Relaxed);
+                    self.counts.protect_faults.fetch_add(u64::from(seen.kept()), Ordering::Relaxed);
                     self.give_up_slot(seen);
                     let _ = self.uffd.unprotect(self.arena.address(page), PAGE_SIZE);
                     let _ = word.finish(State::Resident, 0, false);

@@ -57,7 +57,9 @@ impl Inner {
         }
         let mut pages = self.passing.pages.lock().expect("invariant: nothing panics under this lock");
         while victims.len() < goal && pages.len() > LEFT_ALONE {
-            let Some(page) = pages.pop_front() else { return };
+            // The one that came in last but for those that are left alone: older ones are what stays.
+            let last = pages.len() - LEFT_ALONE - 1;
+            let Some(page) = pages.remove(last) else { return };
             let word = self.word(page);
             let seen = word.load();
             if seen.state() == State::Resident && !seen.pinned() && word.begin(seen, State::Evicting) {

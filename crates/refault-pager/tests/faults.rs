@@ -11,7 +11,7 @@ use refault_pager::{Budget, OnFull, Pager, PagerOptions};
 use refault_store::codec::Codec;
 use refault_store::{
     CompressedPool, FaultPlan, FaultyDevice, FileDevice, FileStore, FileStoreOptions, Page, Scratch, Slot, Store,
-    StoreError, TieredStore, Usage,
+    StoreError, TieredStore, TieredStoreOptions, Usage,
 };
 
 fn over(plan: FaultPlan, pages: u64) -> Arc<dyn Store> {

@@ -1,0 +1,109 @@
+//! `refault bench pager`: it measures both sides, and leaves nothing behind, however it ends.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Both tests look at the machine's swap, so one at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// True, with one line that says why, where this cannot run.
+fn skipped() -> bool {
+    if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
+        println!("skipped: no userfaultfd here: {error}");
+        return true;
+    }
+    let needed = ["/sys/class/zram-control/hot_add", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let missing = needed.iter().find(|path| !std::path::Path::new(path).exists());
+    if let Some(path) = missing {
+        println!("skipped: no {path}");
+    } else if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+    } else {
+        return false;
+    }
+    true
+}
+
+fn bench() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+    command.args(["bench", "pager", "--quick", "--format", "json"]);
+    command
+}
+
+/// What a run must leave as it was: swap in use, zram devices, cgroups of ours.
+fn machine() -> (String, BTreeSet<String>, usize) {
+    let names = |path: &str, part: &str| -> BTreeSet<String> {
+        std::fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name.contains(part))
+            .collect()
+    };
+    // Names only: how much of it is used changes all the time.
+    let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let swaps = swaps.lines().map(|line| line.split_whitespace().next().unwrap_or_default().to_owned() + " ").collect();
+    (swaps, names("/sys/block", "zram"), names("/sys/fs/cgroup/memory", "refault-bench").len())
+}
+
+#[test]
+fn both_sides_are_measured_and_nothing_is_left() {
+    if skipped() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let before = machine();
+    let output = bench().args(["--rows", "zipf,fits"]).output().expect("refault starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for (index, row) in ["zipf", "fits"].into_iter().enumerate() {
+        let found = &result["rows"][index];
+        assert_eq!(found["row"], row);
+        for side in ["refault", "other"] {
+            assert!(found[side]["operations_per_second"].as_f64().expect("a number") > 1000.0, "{found}");
+            assert!(found[side]["p99_ns"].as_f64() >= found[side]["p50_ns"].as_f64(), "{found}");
+        }
+        assert!(found["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{found}");
+    }
+    // A quarter of 128 MiB may be resident, on the kernel's side 8 MiB more.
+    let resident = |side: &str| result["rows"][0][side]["resident_bytes"].as_f64().expect("a number");
+    assert!(resident("refault") <= f64::from(32 << 20) && resident("refault") > f64::from(16 << 20), "{result}");
+    assert!(resident("other") <= f64::from(40 << 20), "{result}");
+    assert_eq!(machine(), before);
+}
+
+#[test]
+fn a_killed_run_is_cleaned_up_after() {
+    if skipped() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let before = machine();
+    let mut run = bench().args(["--rows", "zipf"]).stdout(Stdio::null()).spawn().expect("refault starts");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while machine().2 == before.2 {
+        assert!(Instant::now() < deadline, "no cgroup appeared");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    run.kill().expect("kills");
+    run.wait().expect("is gone");
+    while machine() != before {
+        assert!(Instant::now() < deadline, "{:?} was {before:?}", machine());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn without_a_comparison_no_root_is_needed() {
+    if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
+        println!("skipped: no userfaultfd here: {error}");
+        return;
+    }
+    let output = bench().args(["--against", "nothing", "--rows", "scan"]).output().expect("refault starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(result["rows"][0]["other"].is_null() && result["rows"][0]["ratio"].is_null(), "{result}");
+}
