@@ -163,7 +163,7 @@ fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
         Finding::new("userfaultfd features", Status::Limited, format!("lacks {}", names(better & !offered)))
             .improve("boot Linux 6.6 or later")
     } else {
-        Finding::new("userfaultfd features", Status::Works, names(offered))
+        Finding::new("userfaultfd features", Status::Works, names(offered & (needed | better)))
     };
     vec![
         Finding::new("userfaultfd", Status::Works, format!("permitted {route}, faults of system calls included")),

@@ -16,7 +16,6 @@ use refault_trace::{Entry, Kind, TimeSpan};
 use crate::failure::Failure;
 use crate::launch::{self, Launch};
 use crate::results::grouped;
-use crate::size::pages_text;
 
 /// First word of a piece of the agent's file.
 const MARK: u64 = u64::from_le_bytes(*b"rfrecord");
@@ -170,9 +169,8 @@ impl Recording {
     fn tell(&self, accesses: u64, out: &Path, interval: u64) {
         let [looks, faults] = self.overhead();
         eprintln!(
-            "refault: {} accesses ({}) in {} intervals of {interval} ms (the longest {:.0} ms) and {} process{} written to {}",
+            "refault: {} accesses in {} intervals of {interval} ms (the longest {:.0} ms) and {} process{} written to {}",
             grouped(accesses),
-            pages_text(accesses),
             grouped(self.pieces),
             self.longest_ns as f64 / 1e6,
             self.processes.len(),
