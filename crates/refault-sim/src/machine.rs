@@ -395,6 +395,10 @@ impl<P: Policy> Machine<P> {
         let now = self.policy.counters();
         let done = now.since(&self.counted);
         self.counted = now;
+        if reclaimer != Reclaimer::Limit {
+            self.statistics.pgscan[reclaimer as usize] += done.pgscan;
+            self.statistics.pgsteal[reclaimer as usize] += done.pgsteal;
+        }
         let costs = &self.memory.costs;
         let mut ledger = std::mem::take(&mut self.memory.ledger);
         ledger.book(Work::Isolate, done.pgscan * costs.scan_page);

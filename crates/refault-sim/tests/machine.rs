@@ -174,6 +174,10 @@ fn a_crowded_machine_keeps_its_books() {
         check_invariants(&machine);
         assert!(report.counters.pswpout > 0, "{device} {report:?}");
         assert!(report.counters.file_reads > 0 && report.pageoutrun > 0, "{device}");
+        let by_whom = report.statistics;
+        assert_eq!(by_whom.pgscan.iter().sum::<u64>(), report.counters.pgscan, "kswapd and direct reclaim scan all");
+        assert_eq!(by_whom.pgsteal.iter().sum::<u64>(), report.counters.pgsteal);
+        assert!(by_whom.pgfault > report.counters.pgmajfault && by_whom.pgsteal[0] > 0);
         assert!(report.written_back > 0);
         assert!(report.some.total_us >= report.full.total_us && report.some.total_us <= report.elapsed / 1000);
         assert!(!report.samples.is_empty());

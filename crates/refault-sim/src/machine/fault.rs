@@ -65,7 +65,10 @@ impl<P: Policy> Machine<P> {
             _ => self.file_fault(id, offset, write, &mut outcome),
         };
         match done {
-            Ok(()) => outcome.cpu += self.finish_access(id),
+            Ok(()) => {
+                self.statistics.pgfault += u64::from(access.kind() != Some(Kind::Fd));
+                outcome.cpu += self.finish_access(id);
+            }
             Err(Refused::Later | Refused::Killed) => {}
         }
         outcome

@@ -5,6 +5,7 @@ use refault_core::policy::GenerationSize;
 use refault_core::{Counters, Policy};
 use serde::Serialize;
 
+use super::background::Kswapd;
 use super::costs::{Ledger, WORK_NAMES};
 use super::frames::{FramesReport, FramesSample};
 use super::group::GroupEvents;
@@ -75,6 +76,41 @@ pub struct Statistics {
     pub direct_throttles: u64,
     /// Tasks killed.
     pub oom_kills: u64,
+    /// Page faults that were completed.
+    pub pgfault: u64,
+    /// Pages examined by kswapd, and by allocating tasks; what limits and commands examine is in neither
+    /// (spec: overview §6).
+    pub pgscan: [u64; 2],
+    /// Pages freed by kswapd, and by allocating tasks.
+    pub pgsteal: [u64; 2],
+    /// Balance attempts of all kswapds.
+    pub pageoutrun: u64,
+    /// kswapd was woken within its nap.
+    pub kswapd_low_wmark_hit_quickly: u64,
+    /// kswapd found its node unbalanced when it wanted to sleep or to sleep on.
+    pub kswapd_high_wmark_hit_quickly: u64,
+    /// Pages written back to files by the flusher.
+    pub written_back: u64,
+}
+
+impl Statistics {
+    /// Names and values, in a fixed order.
+    pub fn fields(&self) -> [(&'static str, u64); 12] {
+        [
+            ("allocstall", self.allocstall),
+            ("direct_throttles", self.direct_throttles),
+            ("oom_kills", self.oom_kills),
+            ("pgfault", self.pgfault),
+            ("pgscan_kswapd", self.pgscan[0]),
+            ("pgscan_direct", self.pgscan[1]),
+            ("pgsteal_kswapd", self.pgsteal[0]),
+            ("pgsteal_direct", self.pgsteal[1]),
+            ("pageoutrun", self.pageoutrun),
+            ("kswapd_low_wmark_hit_quickly", self.kswapd_low_wmark_hit_quickly),
+            ("kswapd_high_wmark_hit_quickly", self.kswapd_high_wmark_hit_quickly),
+            ("written_back", self.written_back),
+        ]
+    }
 }
 
 /// A kill.
@@ -106,6 +142,10 @@ pub struct Sample {
     pub at: u64,
     /// Counters since the start.
     pub counters: Counters,
+    /// Further counts since the start.
+    pub statistics: Statistics,
+    /// Pages on active and inactive lists, or in the two youngest and the older generations; none for policies without.
+    pub active_inactive: Option<[u64; 2]>,
     /// Operations since the start.
     pub operations: u64,
     /// Free frames of all nodes.
@@ -266,10 +306,8 @@ impl Report {
         ];
         fields.extend(Counters::NAMES.iter().zip(self.counters.values()).map(|(n, v)| (n.to_string(), v as f64)));
         for (name, value) in [
-            ("allocstall", self.statistics.allocstall),
-            ("direct_throttles", self.statistics.direct_throttles),
-            ("oom_kills", self.statistics.oom_kills),
-            ("pageoutrun", self.pageoutrun),
+            ("pgpgin_kib", 4 * (self.counters.file_reads + self.counters.pswpin)),
+            ("pgpgout_kib", 4 * (self.written_back + self.counters.nr_vmscan_write + self.counters.pswpout)),
             ("kswapd_cpu_ns", self.kswapd_cpu),
             ("direct_reclaim_cpu_ns", self.ledgers[1].total()),
             ("limit_reclaim_cpu_ns", self.ledgers[2].total()),
@@ -282,10 +320,10 @@ impl Report {
             ("pressure_some_us", self.some.total_us),
             ("pressure_full_us", self.full.total_us),
             ("cpu_busy_ns", self.cpu_busy),
-            ("written_back", self.written_back),
         ] {
             fields.push((name.into(), value as f64));
         }
+        fields.extend(self.statistics.fields().map(|(name, value)| (name.to_string(), value as f64)));
         if let Some(monitor) = &self.monitor {
             let of_monitor = [
                 ("monitor_cpu_ns", monitor.monitor_cpu),
@@ -311,6 +349,10 @@ impl Report {
             text.push(',');
             text.push_str(name);
         }
+        for (name, _) in self.statistics.fields() {
+            let _ = write!(text, ",{name}");
+        }
+        text.push_str(",nr_active,nr_inactive");
         for group in &self.groups {
             let _ = write!(text, ",usage:{}", group.name);
         }
@@ -337,6 +379,8 @@ impl Report {
                 .reclaim_cpu
                 .iter()
                 .chain(&sample.counters.values())
+                .chain(&sample.statistics.fields().map(|(_, value)| value))
+                .chain(&sample.active_inactive.unwrap_or_default())
                 .chain(&sample.usage)
                 .copied()
                 .collect::<Vec<_>>();
@@ -359,6 +403,8 @@ impl<P: Policy> Machine<P> {
         self.samples.push(Sample {
             at: self.now,
             counters: self.counters(),
+            statistics: self.statistics(),
+            active_inactive: self.policy.active_inactive(),
             operations: self.tasks.iter().map(|task| task.operations).sum(),
             free: self.memory.nodes.iter().map(|node| node.free).sum(),
             file_pages: self.memory.file_pages,
@@ -371,6 +417,18 @@ impl<P: Policy> Machine<P> {
             generations: (0..lruvecs).map(|lruvec| self.policy.generations(lruvec as u16)).collect(),
             frames: self.memory.frames.as_ref().map(|frames| frames.sample()),
         });
+    }
+
+    /// The machine's counts, with what each kswapd and the flusher count for themselves.
+    fn statistics(&self) -> Statistics {
+        let sum = |count: fn(&Kswapd) -> u64| self.kswapds.iter().map(count).sum();
+        Statistics {
+            pageoutrun: sum(|kswapd| kswapd.pageoutrun),
+            kswapd_low_wmark_hit_quickly: sum(|kswapd| kswapd.low_wmark_hit_quickly),
+            kswapd_high_wmark_hit_quickly: sum(|kswapd| kswapd.high_wmark_hit_quickly),
+            written_back: self.writeback.written,
+            ..self.statistics
+        }
     }
 
     /// The generations of all lruvecs in the layout of the kernel's debugging interface (spec: mglru §15).
@@ -438,7 +496,7 @@ impl<P: Policy> Machine<P> {
             accesses: tasks.iter().map(|task| task.accesses).sum(),
             operations: tasks.iter().map(|task| task.operations).sum(),
             counters: self.counters(),
-            statistics: self.statistics,
+            statistics: self.statistics(),
             pageoutrun: self.kswapds.iter().map(|kswapd| kswapd.pageoutrun).sum(),
             ledgers: self.ledgers,
             kswapd_cpu: (0..self.kswapds.len()).map(|node| self.threads[self.tasks.len() + node].cpu_time).sum(),
