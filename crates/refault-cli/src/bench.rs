@@ -1,6 +1,7 @@
 //! `refault bench`: how fast this build is on this machine.
 
 mod calibrate;
+mod frames;
 mod live;
 mod lru_sort;
 mod machine;
@@ -21,6 +22,7 @@ Examples:
   refault bench monitor                          what monitoring a live program costs
   refault bench machine                          the simulated machine's, and that idle memory costs nothing
   refault bench pager --against zram             `refault run` beside the kernel's own swap (root)
+  refault bench frames                           five policies over the same frames, side by side
   refault bench calibrate                        costs for the simulated machine, measured here")]
 /// Measure speed
 pub struct BenchArgs {
@@ -39,6 +41,7 @@ enum BenchCommand {
     Pager(pager::PagerArgs),
     #[command(hide = true)]
     PagerLoad(pager::load::LoadArgs),
+    Frames(frames::FramesArgs),
     Sim(sim::SimArgs),
 }
 
@@ -52,6 +55,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::Machine(args) => machine::run(args),
         BenchCommand::Pager(args) => pager::run(args),
         BenchCommand::PagerLoad(args) => pager::load::run(args),
+        BenchCommand::Frames(args) => frames::run(args),
         BenchCommand::Sim(args) => sim::run(args),
     }
 }

@@ -13,7 +13,10 @@
 //! means; rows with the suffix `_spread` give how far repeats and iterations lie apart.
 
 mod build;
+#[cfg(test)]
+mod counting;
 mod database;
+mod high_order;
 mod machine;
 mod policies;
 mod published;
@@ -25,13 +28,13 @@ mod store;
 
 use std::sync::Mutex;
 
-use refault_core::freebsd::VmCounters;
 use refault_core::{Freebsd, FreebsdParams};
 
-pub use policies::{BuildFigures, build_under};
+pub use policies::{Evicted, Figures, POLICIES, Workload, side_by_side};
 
 use crate::experiment::Experiment;
 use build::BuildRun;
+use database::DatabaseRun;
 
 /// Pages of the published machine.
 const PUBLISHED_FRAMES: f64 = 629_591.0;
@@ -69,7 +72,7 @@ const VARIANTS: [bool; 2] = [true, false];
 /// Everything that was measured, `[before, after]`.
 struct Measured {
     build: [Vec<BuildRun>; 2],
-    database: [Vec<VmCounters>; 2],
+    database: [Vec<DatabaseRun>; 2],
     serial: [f64; 2],
 }
 
@@ -103,7 +106,7 @@ fn measure(options: &Options, frames: u32, progress: &(dyn Fn(f64) + Sync)) -> M
             let params = FreebsdParams { cache_pool: VARIANTS[variant], ..FreebsdParams::default() };
             let seed = options.seed.wrapping_add(repeat as u64);
             let build = build::run(frames, Freebsd::new(params), seed, &|share| report(0.8 * share));
-            let database = database::run(frames, params, seed, &|share| report(0.8 + 0.2 * share));
+            let database = database::run(frames, Freebsd::new(params), seed, &|share| report(0.8 + 0.2 * share));
             report(1.0);
             let mut results = results.lock().expect("invariant: no thread panics with it");
             results.push((variant, repeat, build, database));
@@ -118,7 +121,8 @@ fn measure(options: &Options, frames: u32, progress: &(dyn Fn(f64) + Sync)) -> M
         build: Default::default(),
         database: Default::default(),
         serial: VARIANTS
-            .map(|cache_pool| serial::run(frames, FreebsdParams { cache_pool, ..FreebsdParams::default() })),
+            .map(|cache_pool| FreebsdParams { cache_pool, ..FreebsdParams::default() })
+            .map(|params| serial::run(frames, Freebsd::new(params)).disk_reads),
     };
     for (variant, _, build, database) in results {
         measured.build[variant].push(build);

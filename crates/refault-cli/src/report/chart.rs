@@ -26,7 +26,7 @@ const SPAN: f64 = WIDTH - LEFT - RIGHT;
 pub struct Series {
     /// What it is called in legend and table.
     pub name: String,
-    /// Which colour and dash; in stacked areas, which of four ages.
+    /// Which colour and dash; in stacked areas, which shade.
     pub look: usize,
     /// Points, ascending in x.
     pub points: Vec<(f64, f64)>,
@@ -160,10 +160,16 @@ impl Figure {
         html! {
             g.areas {
                 @for (series, path) in shapes {
-                    path class=(format!("age{}", series.look)) d=(path) { title { (series.name) } }
+                    path.age fill-opacity=(self.shade(series.look)) d=(path) { title { (series.name) } }
                 }
             }
         }
+    }
+
+    /// Opacity of a stacked area: from light to full over all of them.
+    fn shade(&self, look: usize) -> String {
+        let steps = self.series.len().saturating_sub(1).max(1);
+        format!("{:.2}", 0.12 + 0.88 * look as f64 / steps as f64)
     }
 
     fn bars(&self) -> Markup {
@@ -203,7 +209,7 @@ impl Figure {
                         @if self.shape == Shape::Lines { input type="checkbox" checked class=(format!("c{index}")); }
                         svg.swatch viewBox="0 0 28 12" aria-hidden="true" {
                             @if self.shape == Shape::Stacked {
-                                g.areas { path class=(format!("age{}", series.look)) d="M2 1h24v10h-24z" {} }
+                                g.areas { path.age fill-opacity=(self.shade(series.look)) d="M2 1h24v10h-24z" {} }
                             } @else {
                                 g.lines { g class=(format!("series {}", look(series.look))) { path d="M1 6h26" {} } }
                             }

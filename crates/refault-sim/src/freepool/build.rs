@@ -78,6 +78,8 @@ pub(super) struct Iteration {
     pub disk_reads: u64,
     pub disk_writes: u64,
     pub pages_read: u64,
+    /// Evicted pages that were read again.
+    pub refaults: u64,
     /// Pages that reclaim looked at.
     pub examined: u64,
     /// Time that tasks waited for the disk or for memory, added up.
@@ -159,6 +161,7 @@ pub(super) fn run<R: Reclaimer>(frames: u32, policy: R, seed: u64, progress: &(d
             disk_reads: after.disk.reads - before.disk.reads,
             disk_writes: after.disk.writes - before.disk.writes,
             pages_read: after.disk.pages_read - before.disk.pages_read,
+            refaults: after.refaults - before.refaults,
             examined: after.examined - before.examined,
             waited: end.waited,
         });
@@ -172,6 +175,7 @@ struct Snapshot {
     counters: VmCounters,
     disk: Disk,
     daemon_time: Nanos,
+    refaults: u64,
     examined: u64,
 }
 
@@ -240,6 +244,7 @@ impl<R: Reclaimer> Build<R> {
             counters: self.machine.counters(),
             disk: self.machine.store.disk,
             daemon_time: self.machine.daemon_time,
+            refaults: self.machine.refaults(),
             examined: self.machine.policy.examined(),
         }
     }

@@ -4,11 +4,13 @@
 //! two pages, through the database's buffers (a clock sweep over usage counts up to five). A block that is not there is
 //! read from the file by `read()`. The inner pages of the index always are. The index is a seventh of the database.
 
-use refault_core::freebsd::{Freebsd, FreebsdParams, VmCounters};
+use refault_core::freebsd::VmCounters;
 use refault_core::monitor::Random;
 
 use super::PUBLISHED_FRAMES;
-use super::machine::{Burst, Machine};
+use super::machine::{Burst, Machine, Nanos};
+use super::reclaimer::Reclaimer;
+use super::sample::{Sample, Sampler};
 
 /// Database over memory.
 const DATABASE: f64 = 3.0;
@@ -27,9 +29,22 @@ const TRANSACTIONS: u64 = 15;
 /// What a transaction computes, in nanoseconds.
 const COMPUTE: f64 = 60_000.0;
 
-/// Runs the workload; what it counted after memory had filled.
-pub(super) fn run(frames: u32, params: FreebsdParams, seed: u64, progress: &(dyn Fn(f64) + Sync)) -> VmCounters {
-    let mut machine = Machine::new(frames, Freebsd::new(params));
+/// What the workload came to after memory had filled.
+pub(super) struct DatabaseRun {
+    pub counters: VmCounters,
+    pub pages_read: u64,
+    pub refaults: u64,
+    /// Pages that reclaim looked at.
+    pub examined: u64,
+    /// Simulated time, and the part of it that transactions waited for the disk or for memory.
+    pub elapsed: Nanos,
+    pub waited: Nanos,
+    pub samples: Vec<Sample>,
+}
+
+/// Runs the workload.
+pub(super) fn run<R: Reclaimer>(frames: u32, policy: R, seed: u64, progress: &(dyn Fn(f64) + Sync)) -> DatabaseRun {
+    let mut machine = Machine::new(frames, policy);
     let mut random = Random::new(seed);
     let pages = |share: f64| (f64::from(frames) * share) as u32 / BLOCK * BLOCK;
     let file = machine.add_object(pages(DATABASE), false);
@@ -43,16 +58,19 @@ pub(super) fn run(frames: u32, params: FreebsdParams, seed: u64, progress: &(dyn
     let total = TRANSACTIONS * u64::from(frames);
     // A transaction stands for as many as a page does.
     let compute = (COMPUTE * PUBLISHED_FRAMES / f64::from(frames)) as u64;
-    let mut warm = VmCounters::default();
+    let mut warm = DatabaseRun::so_far(&machine, &Burst::default());
+    let mut sampler = Sampler::new((COMPUTE * PUBLISHED_FRAMES * TRANSACTIONS as f64 / 100.0) as Nanos);
     let mut burst = Burst::default();
     for transaction in 0..total {
         if transaction == total / 5 {
-            warm = machine.counters();
+            warm = DatabaseRun::so_far(&machine, &burst);
+            sampler.samples.clear();
         }
         if transaction % (total / 100).max(1) == 0 {
             progress(transaction as f64 / total as f64);
         }
         machine.advance(burst.at);
+        sampler.sample(burst.at, machine.store.frames.allocator(), machine.store.frames.cached());
         let backend = &mut backends[(transaction % BACKENDS) as usize];
         let leaf = random.within(0, blocks / INDEX);
         let row = random.within(blocks / INDEX, blocks);
@@ -67,7 +85,30 @@ pub(super) fn run(frames: u32, params: FreebsdParams, seed: u64, progress: &(dyn
         }
         burst.compute(compute);
     }
-    machine.counters().since(&warm)
+    let all = DatabaseRun::so_far(&machine, &burst);
+    DatabaseRun {
+        counters: all.counters.since(&warm.counters),
+        pages_read: all.pages_read - warm.pages_read,
+        refaults: all.refaults - warm.refaults,
+        examined: all.examined - warm.examined,
+        elapsed: all.elapsed - warm.elapsed,
+        waited: all.waited - warm.waited,
+        samples: sampler.samples,
+    }
+}
+
+impl DatabaseRun {
+    fn so_far<R: Reclaimer>(machine: &Machine<R>, burst: &Burst) -> DatabaseRun {
+        DatabaseRun {
+            counters: machine.counters(),
+            pages_read: machine.store.disk.pages_read,
+            refaults: machine.refaults(),
+            examined: machine.policy.examined(),
+            elapsed: burst.at,
+            waited: burst.waited,
+            samples: Vec::new(),
+        }
+    }
 }
 
 /// The database's own buffers.

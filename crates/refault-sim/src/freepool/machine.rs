@@ -156,6 +156,11 @@ impl<R: Reclaimer> Machine<R> {
         counters
     }
 
+    /// Evicted pages that were read again.
+    pub fn refaults(&self) -> u64 {
+        self.store.returned - self.store.frames.counters().reactivated
+    }
+
     /// Lets the daemon do what it does until `now` without being woken.
     pub fn advance(&mut self, now: Nanos) {
         while self.daemon_next <= now {

@@ -1,79 +1,247 @@
-//! The build in a loop under other policies, on the same machine: what none of the documents compares.
+//! The kernels' policies side by side over the same frames: what none of the documents compares.
+//!
+//! Three workloads of the free-pool experiment on its machine, each under FreeBSD's queues and under Linux's policies with
+//! FreeBSD's targets ([`super::reclaimer::Watermarked`]), and a fourth with huge pages and contiguous buffers on the
+//! simulated machine ([`super::high_order`]). Each with evicted pages gone, findable in shared pools, and findable in a
+//! pool of their own.
 
 use refault_core::frames::FreePools;
 use refault_core::{Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams};
+use serde::Serialize;
 
 use super::build::{self, BuildRun, ITERATIONS, Iteration};
-use super::reclaimer::Watermarked;
-use super::sample::mean;
-use super::{Options, PUBLISHED_FRAMES};
+use super::database::{self, DatabaseRun};
+use super::reclaimer::{Reclaimer, Watermarked};
+use super::sample::{Sample, mean};
+use super::serial::{self, SerialRun};
+use super::{Options, PUBLISHED_FRAMES, high_order};
 
-/// What the build came to under one policy: means over the iterations after the first and over repeats.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BuildFigures {
-    /// Pages read from files and swap, an iteration.
+/// Policies that are compared.
+pub const POLICIES: [&str; 5] = ["freebsd", "classic", "classic-shadow", "mglru", "mglru-refault"];
+
+/// What they are compared on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// The build in a loop; an iteration after the first.
+    Build,
+    /// The read-only database; all of it after memory has filled.
+    Database,
+    /// The mapped file that fits; a reading after the first.
+    SerialRead,
+    /// Readers, a program on huge pages, programs that come and go, and contiguous buffers; the whole run.
+    HighOrder,
+}
+
+impl Workload {
+    /// All, in the order of the table.
+    pub const ALL: [Workload; 4] = [Workload::Build, Workload::Database, Workload::SerialRead, Workload::HighOrder];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Build => "build",
+            Workload::Database => "database",
+            Workload::SerialRead => "serial-read",
+            Workload::HighOrder => "high-order",
+        }
+    }
+}
+
+/// What becomes of evicted pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Evicted {
+    /// They are gone.
+    Gone,
+    /// Findable until their frame is reused, among the other free frames.
+    SharedPools,
+    /// Findable, in a free pool of their own.
+    OwnPool,
+}
+
+impl Evicted {
+    /// All, in the order of the table.
+    pub const ALL: [Evicted; 3] = [Evicted::Gone, Evicted::SharedPools, Evicted::OwnPool];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Evicted::Gone => "gone",
+            Evicted::SharedPools => "shared-pools",
+            Evicted::OwnPool => "own-pool",
+        }
+    }
+
+    pub(super) fn pools(self) -> Option<FreePools> {
+        match self {
+            Evicted::Gone => None,
+            Evicted::SharedPools => Some(FreePools::TWO),
+            Evicted::OwnPool => Some(FreePools::THREE),
+        }
+    }
+
+    /// FreeBSD's parameters for it.
+    pub(super) fn freebsd(self) -> FreebsdParams {
+        FreebsdParams {
+            cached_pages: self != Evicted::Gone,
+            cache_pool: self == Evicted::OwnPool,
+            ..FreebsdParams::default()
+        }
+    }
+}
+
+/// What a workload came to under one policy: means over repeats. Counts of pages unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Read from files and swap.
     pub pages_read: f64,
-    /// Pages written to swap, an iteration.
+    /// Of those, evicted before.
+    pub refaults: f64,
+    /// Written to swap.
     pub swap_pages_out: f64,
-    /// Pages that reclaim looked at, an iteration.
+    /// Looked at by reclaim.
     pub examined: f64,
-    /// Evicted pages that came back without I/O, an iteration.
+    /// Evicted pages that came back without I/O.
     pub reactivated: f64,
-    /// Time that tasks waited for the disk or for memory, in seconds, added up, an iteration.
-    pub stall: f64,
-    /// Simulated seconds of an iteration.
-    pub elapsed: f64,
-    /// Mean size of a free block, in pages, over time.
+    /// Time that tasks waited for the disk or for memory, in seconds, added up.
+    pub stall_seconds: f64,
+    /// Simulated seconds.
+    pub elapsed_seconds: f64,
+    /// Mean size of a free block, over time.
     pub free_block_mean: f64,
-    /// Share of the free memory that a request of 16 pages (order 4) cannot use, over time.
-    pub unusable_free_index: f64,
+    /// Share of the free memory that a request of 16 pages cannot use, over time.
+    pub unusable_free_index_order_4: f64,
+    /// Share of the free memory that a request of 2 MiB cannot use, over time.
+    pub unusable_free_index_order_9: f64,
+    /// Huge pages not given, % of those asked for; 0 where none are.
+    pub thp_fallback_percent: f64,
+    /// Contiguous buffers not given, % of those asked for.
+    pub buffers_failed_percent: f64,
+    /// Contiguous buffers given only after reclaim, % of those asked for.
+    pub buffers_stalled_percent: f64,
 }
 
-/// Runs the build in a loop under `freebsd`, `classic`, `classic-shadow`, `mglru` or `mglru-refault`. `keeps_evicted`:
-/// the free pools in which evicted pages stay findable until their frame is reused, if they do. `None` for an unknown
-/// policy.
-pub fn build_under(policy: &str, keeps_evicted: Option<FreePools>, options: &Options) -> Option<BuildFigures> {
+macro_rules! each_field {
+    ($with:ident) => {
+        $with!(
+            pages_read,
+            refaults,
+            swap_pages_out,
+            examined,
+            reactivated,
+            stall_seconds,
+            elapsed_seconds,
+            free_block_mean,
+            unusable_free_index_order_4,
+            unusable_free_index_order_9,
+            thp_fallback_percent,
+            buffers_failed_percent,
+            buffers_stalled_percent
+        )
+    };
+}
+
+impl Figures {
+    /// Names and values, in the order of a table.
+    pub fn fields(&self) -> Vec<(&'static str, f64)> {
+        macro_rules! list { ($($field:ident),*) => { vec![$((stringify!($field), self.$field)),*] }; }
+        each_field!(list)
+    }
+
+    fn mean(runs: &[Figures]) -> Figures {
+        macro_rules! means {
+            ($($field:ident),*) => {
+                Figures { $($field: runs.iter().map(|run| run.$field).sum::<f64>() / runs.len() as f64),* }
+            };
+        }
+        each_field!(means)
+    }
+
+    fn over_time(self, samples: &[Sample]) -> Figures {
+        Figures {
+            free_block_mean: mean(samples, |s| s.all.mean_block()),
+            unusable_free_index_order_4: mean(samples, |s| s.all.unusable_free_index(4)),
+            unusable_free_index_order_9: mean(samples, |s| s.all.unusable_free_index(9)),
+            ..self
+        }
+    }
+
+    fn of_build(run: &BuildRun) -> Figures {
+        let later = &run.iterations[1..];
+        let mean = |what: fn(&Iteration) -> f64| later.iter().map(what).sum::<f64>() / (ITERATIONS - 1) as f64;
+        let figures = Figures {
+            pages_read: mean(|i| i.pages_read as f64),
+            refaults: mean(|i| i.refaults as f64),
+            swap_pages_out: mean(|i| i.counters.swap_pages_out as f64),
+            examined: mean(|i| i.examined as f64),
+            reactivated: mean(|i| i.counters.pages_reactivated as f64),
+            stall_seconds: mean(|i| i.waited as f64 / 1e9),
+            elapsed_seconds: mean(|i| i.elapsed as f64 / 1e9),
+            ..Figures::default()
+        };
+        figures.over_time(&run.samples)
+    }
+
+    fn of_database(run: &DatabaseRun) -> Figures {
+        let figures = Figures {
+            pages_read: run.pages_read as f64,
+            refaults: run.refaults as f64,
+            swap_pages_out: run.counters.swap_pages_out as f64,
+            examined: run.examined as f64,
+            reactivated: run.counters.pages_reactivated as f64,
+            stall_seconds: run.waited as f64 / 1e9,
+            elapsed_seconds: run.elapsed as f64 / 1e9,
+            ..Figures::default()
+        };
+        figures.over_time(&run.samples)
+    }
+
+    fn of_serial(run: &SerialRun) -> Figures {
+        let figures = Figures {
+            pages_read: run.pages_read,
+            refaults: run.refaults,
+            examined: run.examined,
+            reactivated: run.reactivated,
+            stall_seconds: run.waited / 1e9,
+            elapsed_seconds: run.elapsed / 1e9,
+            ..Figures::default()
+        };
+        figures.over_time(&run.samples)
+    }
+}
+
+/// Runs a workload under one of [`POLICIES`]; `None` for an unknown policy. `scale` does not change
+/// [`Workload::HighOrder`].
+pub fn side_by_side(workload: Workload, policy: &str, evicted: Evicted, options: &Options) -> Option<Figures> {
     let frames = (PUBLISHED_FRAMES * options.scale) as u32;
-    let run = |seed: u64| {
-        let quiet = |_: f64| {};
-        let classic = |params| build::run(frames, Watermarked::new(Classic::new(params), keeps_evicted), seed, &quiet);
-        let mglru = |params| build::run(frames, Watermarked::new(Mglru::new(params), keeps_evicted), seed, &quiet);
-        let freebsd = |params| build::run(frames, Freebsd::new(params), seed, &quiet);
-        Some(match policy {
-            "freebsd" => freebsd(FreebsdParams {
-                cached_pages: keeps_evicted.is_some(),
-                cache_pool: keeps_evicted.is_some_and(|pools| pools.cache),
-                ..FreebsdParams::default()
-            }),
-            "classic" => classic(ClassicParams::default()),
-            "classic-shadow" => classic(ClassicParams::shadow_lru()),
-            "mglru" => mglru(MglruParams::default()),
-            "mglru-refault" => mglru(MglruParams::with_refault_distance()),
-            _ => return None,
-        })
-    };
     let runs = (0..options.repeats.max(1) as u64)
-        .map(|repeat| run(options.seed.wrapping_add(repeat)))
+        .map(|repeat| {
+            let seed = options.seed.wrapping_add(repeat);
+            if workload == Workload::HighOrder {
+                return high_order::run(policy, evicted, seed);
+            }
+            let pools = evicted.pools();
+            let classic = |params| on_machine(workload, frames, Watermarked::new(Classic::new(params), pools), seed);
+            let mglru = |params| on_machine(workload, frames, Watermarked::new(Mglru::new(params), pools), seed);
+            Some(match policy {
+                "freebsd" => on_machine(workload, frames, Freebsd::new(evicted.freebsd()), seed),
+                "classic" => classic(ClassicParams::default()),
+                "classic-shadow" => classic(ClassicParams::shadow_lru()),
+                "mglru" => mglru(MglruParams::default()),
+                "mglru-refault" => mglru(MglruParams::with_refault_distance()),
+                _ => return None,
+            })
+        })
         .collect::<Option<Vec<_>>>()?;
-    Some(figures(&runs))
+    Some(Figures::mean(&runs))
 }
 
-fn figures(runs: &[BuildRun]) -> BuildFigures {
-    let iteration = |what: fn(&Iteration) -> f64| {
-        let later = runs.iter().flat_map(|run| &run.iterations[1..]);
-        later.map(what).sum::<f64>() / (runs.len() * (ITERATIONS - 1)) as f64
-    };
-    let over_time = |what: fn(&super::sample::Sample) -> f64| {
-        runs.iter().map(|run| mean(&run.samples, what)).sum::<f64>() / runs.len() as f64
-    };
-    BuildFigures {
-        pages_read: iteration(|i| i.pages_read as f64),
-        swap_pages_out: iteration(|i| i.counters.swap_pages_out as f64),
-        examined: iteration(|i| i.examined as f64),
-        reactivated: iteration(|i| i.counters.pages_reactivated as f64),
-        stall: iteration(|i| i.waited as f64 / 1e9),
-        elapsed: iteration(|i| i.elapsed as f64 / 1e9),
-        free_block_mean: over_time(|s| s.all.mean_block()),
-        unusable_free_index: over_time(|s| s.all.unusable_free_index(4)),
+fn on_machine<R: Reclaimer>(workload: Workload, frames: u32, policy: R, seed: u64) -> Figures {
+    let quiet = |_: f64| {};
+    match workload {
+        Workload::Database => Figures::of_database(&database::run(frames, policy, seed, &quiet)),
+        Workload::SerialRead => Figures::of_serial(&serial::run(frames, policy)),
+        _ => Figures::of_build(&build::run(frames, policy, seed, &quiet)),
     }
 }

@@ -1,31 +1,65 @@
 //! A mapped file that fits into memory (six gigabytes of eight), read from start to end again and again.
 
-use refault_core::freebsd::{Freebsd, FreebsdParams};
-
-use super::machine::{Burst, Machine};
+use super::machine::{Burst, Machine, Nanos};
+use super::reclaimer::Reclaimer;
+use super::sample::{Sample, Sampler};
 
 /// The file over memory.
 const FILE: f64 = 0.75;
 /// Readings.
 const ITERATIONS: usize = 6;
 
-/// Disk reads of each reading after the first, on average.
-pub(super) fn run(frames: u32, params: FreebsdParams) -> f64 {
-    let mut machine = Machine::new(frames, Freebsd::new(params));
+/// What the readings after the first came to.
+pub(super) struct SerialRun {
+    /// Disk reads of a reading.
+    pub disk_reads: f64,
+    pub pages_read: f64,
+    pub refaults: f64,
+    pub reactivated: f64,
+    /// Pages that reclaim looked at.
+    pub examined: f64,
+    /// Nanoseconds of a reading, and what of it the reader waited.
+    pub elapsed: f64,
+    pub waited: f64,
+    pub samples: Vec<Sample>,
+}
+
+/// Runs the readings.
+pub(super) fn run<R: Reclaimer>(frames: u32, policy: R) -> SerialRun {
+    let mut machine = Machine::new(frames, policy);
+    let mut sampler = Sampler::new(1_000_000_000);
     let pages = (f64::from(frames) * FILE) as u32;
     let file = machine.add_object(pages, false);
     let mut burst = Burst::default();
-    let mut first = 0;
+    let mut first = [0; 7];
+    let so_far = |machine: &Machine<R>, burst: &Burst| {
+        let disk = &machine.store.disk;
+        let reactivated = machine.store.frames.counters().reactivated;
+        let examined = machine.policy.examined();
+        [disk.reads, disk.pages_read, machine.refaults(), reactivated, examined, burst.at as Nanos, burst.waited]
+    };
     for iteration in 0..ITERATIONS {
         let mut mapping = machine.map(file, 0);
         for page in 0..pages {
             machine.advance(burst.at);
             machine.touch(&mut mapping, page, false, &mut burst);
+            sampler.sample(burst.at, machine.store.frames.allocator(), machine.store.frames.cached());
         }
         machine.unmap(mapping);
         if iteration == 0 {
-            first = machine.store.disk.reads;
+            first = so_far(&machine, &burst);
         }
     }
-    (machine.store.disk.reads - first) as f64 / (ITERATIONS - 1) as f64
+    let last = so_far(&machine, &burst);
+    let mean = |at: usize| (last[at] - first[at]) as f64 / (ITERATIONS - 1) as f64;
+    SerialRun {
+        disk_reads: mean(0),
+        pages_read: mean(1),
+        refaults: mean(2),
+        reactivated: mean(3),
+        examined: mean(4),
+        elapsed: mean(5),
+        waited: mean(6),
+        samples: sampler.samples,
+    }
 }

@@ -18,6 +18,8 @@ mod bits {
     pub const ON_SWAP: u8 = 4;
     pub const BUFFERED: u8 = 8;
     pub const ANON: u8 = 16;
+    /// Was evicted, and has not come back since.
+    pub const EVICTED: u8 = 32;
 }
 
 /// A file or a piece of anonymous memory: pages in a row.
@@ -104,6 +106,8 @@ pub(super) struct Store {
     pub vm: VmCounters,
     /// The time of writes that the daemon starts.
     pub now: Nanos,
+    /// Evicted pages that came back, read again or reactivated.
+    pub returned: u64,
 }
 
 impl Store {
@@ -121,6 +125,7 @@ impl Store {
             disk,
             vm: VmCounters::default(),
             now: 0,
+            returned: 0,
         }
     }
 
@@ -181,6 +186,8 @@ impl Store {
 
     pub fn insert(&mut self, page: PageId) {
         debug_assert!(!self.is_resident(page));
+        self.returned += u64::from(self.has(page, bits::EVICTED));
+        self.flags[page as usize] &= !bits::EVICTED;
         self.flags[page as usize] |= bits::RESIDENT;
     }
 
@@ -314,6 +321,7 @@ impl Memory for Store {
         }
         self.shadows[page as usize] = shadow.0;
         self.flags[page as usize] &= !(bits::RESIDENT | bits::BUFFERED);
+        self.flags[page as usize] |= bits::EVICTED;
         self.mapped[page as usize] = 0;
         self.young[page as usize] = 0;
         if self.caches && (!self.is_anon(page) || self.is_on_swap(page)) {

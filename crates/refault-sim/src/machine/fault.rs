@@ -415,6 +415,10 @@ impl<P: Policy> Machine<P> {
         let node = self.charge(id, bring.group, bring.speculative, page, outcome)?;
         let found = if bring.overwrites { None } else { self.memory.findable_on(page) };
         let node = found.unwrap_or(node);
+        if let Some(frames) = &mut self.memory.frames {
+            let again = found.is_none() && !bring.overwrites && self.memory.state[page as usize] & state::SEEN != 0;
+            frames.counts.pages_read_again += u64::from(again);
+        }
         // Reclaim may have thrown a neighbour's page table away, but this page cannot have come in meanwhile.
         debug_assert!(!self.memory.has(page, state::RESIDENT));
         let lruvec = self.memory.lruvec_of(bring.group, node);

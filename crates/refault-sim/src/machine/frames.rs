@@ -53,6 +53,8 @@ pub struct HighOrderCounts {
     pub buffers_stalled: u64,
     /// Buffers that were not to be had.
     pub buffers_failed: u64,
+    /// Pages that had been evicted and were read again, refaults in the plain sense.
+    pub pages_read_again: u64,
 }
 
 /// Free memory at one time.
@@ -244,6 +246,7 @@ impl FramesReport {
             ("buffers_asked", counts.buffers_asked),
             ("buffers_stalled", counts.buffers_stalled),
             ("buffers_failed", counts.buffers_failed),
+            ("pages_read_again", counts.pages_read_again),
             ("buffer_stall_ns", self.stalled),
             ("buffer_stall_p99_ns", self.stalls.p99_ns),
             ("buffer_stall_max_ns", self.stalls.max_ns),

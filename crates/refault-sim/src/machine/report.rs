@@ -216,6 +216,8 @@ pub struct TaskReport {
     pub starts: u64,
     /// Time stalled for memory, nanoseconds.
     pub stalled: u64,
+    /// Time waited for a device or for memory, the stalls included, nanoseconds.
+    pub waited: u64,
     /// CPU time, nanoseconds.
     pub cpu_time: u64,
     /// Major faults.
@@ -476,6 +478,7 @@ impl<P: Policy> Machine<P> {
             kills: task.kills,
             starts: task.starts,
             stalled: task.stalled,
+            waited: task.waited,
             cpu_time: self.threads[id].cpu_time,
             major_faults: task.major_faults,
         });

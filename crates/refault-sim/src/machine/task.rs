@@ -91,6 +91,8 @@ pub(super) struct Task {
     pub starts: u64,
     /// Time spent stalled for memory.
     pub stalled: u64,
+    /// Time spent waiting for a device or for memory, the stalls included.
+    pub waited: u64,
     pub major_faults: u64,
 }
 
@@ -152,6 +154,7 @@ impl Task {
             kills: 0,
             starts: 0,
             stalled: 0,
+            waited: 0,
             major_faults: 0,
         })
     }
@@ -261,6 +264,7 @@ impl<P: Policy> Machine<P> {
                     self.threads[id].cpu_time += done - now;
                     if outcome.stall > 0 {
                         self.tasks[id].stalled += outcome.stall;
+                        self.tasks[id].waited += outcome.stall;
                         self.set_activity(id, local, activity::RUNNING | activity::STALLED);
                         self.tasks[id].afterwards = outcome.wait.map_or(Afterwards::Continue, Afterwards::Wait);
                         return self.at(done, Event::Cpu(cpu));
@@ -285,6 +289,9 @@ impl<P: Policy> Machine<P> {
 
     fn wait(&mut self, cpu: usize, id: usize, at: u64, wait: Wait) {
         let mut doing = activity::WAITING;
+        if wait.until != u64::MAX {
+            self.tasks[id].waited += wait.until.saturating_sub(at);
+        }
         if wait.stalled {
             doing |= activity::STALLED;
             if wait.until != u64::MAX {
