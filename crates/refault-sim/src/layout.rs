@@ -8,8 +8,9 @@
 //! Cost of the first pass: one bit a page number near a used one, one hash look-up an access at worst.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use refault_core::PageId;
+use refault_core::{PageId, PageType};
 use refault_trace::{Entry, Kind};
 
 /// Pages of a 2 MiB region.
@@ -73,9 +74,20 @@ struct PageSet {
     distinct: u64,
     min: u64,
     max: u64,
+    /// What the mapping is known to cover beyond the pages accessed.
+    covers: Option<Range<u64>>,
 }
 
 impl PageSet {
+    /// Lowest page number, and the one after the last, of the mapping.
+    fn span(&self) -> Range<u64> {
+        let accessed = self.min..self.max + 1;
+        match &self.covers {
+            Some(covers) => covers.start.min(accessed.start)..covers.end.max(accessed.end),
+            None => accessed,
+        }
+    }
+
     #[inline]
     fn insert(&mut self, page: u64) {
         let index = page / CHUNK_PAGES;
@@ -164,6 +176,13 @@ impl LayoutBuilder {
         }
     }
 
+    /// The mapping of a type covers these page numbers, whether they are accessed or not. Without it, a mapping reaches from the
+    /// lowest page accessed to the highest, which is all that a trace tells.
+    pub fn covers(&mut self, page_type: PageType, pages: Range<u64>) {
+        let set = if page_type == PageType::Anon { &mut self.anon } else { &mut self.file };
+        set.covers = (!pages.is_empty()).then_some(pages);
+    }
+
     /// The layout. Fails if there are more pages than ids (2^32 - 512).
     pub fn finish(self) -> Result<Layout, LayoutError> {
         let anon = Placement::new(&self.anon, 0);
@@ -228,8 +247,9 @@ impl Placement {
         if set.distinct == 0 {
             return Placement { first_id, ..Placement::default() };
         }
-        let origin = set.min / REGION_PAGES * REGION_PAGES;
-        let span = set.max + 1 - origin;
+        let mapped = set.span();
+        let origin = mapped.start / REGION_PAGES * REGION_PAGES;
+        let span = mapped.end - origin;
         let dense = span <= set.distinct.saturating_mul(DENSE_FACTOR) + REGION_PAGES;
         let (ids, sparse) = if dense {
             (span, None)
@@ -238,7 +258,15 @@ impl Placement {
             let ids = pages.iter().enumerate().map(|(id, page)| (*page, id as u32)).collect();
             (set.distinct, Some(Sparse { pages, ids }))
         };
-        Placement { distinct: set.distinct, first_id, origin, page_start: set.min, page_end: set.max + 1, ids, sparse }
+        Placement {
+            distinct: set.distinct,
+            first_id,
+            origin,
+            page_start: mapped.start,
+            page_end: mapped.end,
+            ids,
+            sparse,
+        }
     }
 
     fn end(&self) -> u64 {

@@ -1,0 +1,127 @@
+//! The machine in cgroup mode on the access sequences that real kernels were measured on: it counts what the core alone
+//! counts, for each limit, and so what the kernels counted as closely as `kernel_oracle` finds.
+//!
+//! Reads the shared folder as `kernel_oracle` does; prints one `skipped:` line where it is missing. Sequences of our own
+//! generators are compared in `machine`, which needs nothing.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use refault_core::{Classic, ClassicParams, Counters, Mglru, MglruParams, PageType, Policy};
+use refault_sim::flat_memory::Swap;
+use refault_sim::machine::config::{FileConfig, GroupConfig, MachineConfig, PhaseConfig, TaskConfig};
+use refault_sim::machine::device::DeviceModel;
+use refault_sim::machine::group::GroupLimits;
+use refault_sim::machine::{End, Machine};
+use refault_sim::{LayoutBuilder, Limits, Replay};
+use refault_trace::{Source, WorkloadSpec};
+
+const PAUSE: u64 = 10_000_000_000_000;
+
+/// One task in a group on a machine with memory to spare, swap on zram, no readahead, as the kernels ran it.
+fn machine<P: Policy>(spec: &WorkloadSpec, [anon, file]: [u32; 2], limit: u64, policy: P) -> Counters {
+    let kind = if anon == 0 { "fd" } else { "anon" };
+    let rest = Source::workload(format!("cyclic:pages=1,accesses=1,kind={kind}").parse().unwrap());
+    let limits = GroupLimits { max: limit, ..GroupLimits::default() };
+    let config = MachineConfig {
+        nodes: vec![1 << 20],
+        groups: vec![GroupConfig { name: "/g".into(), limits }],
+        swap_device: DeviceModel::preset("zram-lz4"),
+        swap_pages: u64::from(u32::MAX),
+        readahead: 0,
+        fault_around: 0,
+        files: vec![FileConfig { name: "f".into(), pages: file.max(1), executable: false }],
+        tasks: vec![TaskConfig {
+            group: 1,
+            anon_pages: anon,
+            // The run ends during the pause, before the task's exit touches the counters.
+            phases: vec![
+                PhaseConfig::new(Source::workload(spec.clone()), Some(0)),
+                PhaseConfig { pause: PAUSE, ..PhaseConfig::new(rest, Some(0)) },
+            ],
+            ..TaskConfig::default()
+        }],
+        duration: Some(PAUSE),
+        ..MachineConfig::default()
+    };
+    let report = Machine::new(config, policy).unwrap().run().unwrap();
+    assert_eq!(report.end, End::Duration);
+    report.counters
+}
+
+/// The mappings cover what they covered on the kernels, not only what is accessed: where a window of neighbours begins depends
+/// on it.
+fn core_alone<P: Policy>(spec: &WorkloadSpec, [anon, file]: [u32; 2], limit: u64, policy: P) -> Counters {
+    let mut reader = Source::workload(spec.clone()).open().unwrap();
+    let (mut entries, mut block) = (Vec::new(), Vec::new());
+    while reader.read_block(&mut block).unwrap() > 0 {
+        entries.extend_from_slice(&block);
+    }
+    let mut builder = LayoutBuilder::new();
+    builder.observe(&entries);
+    builder.covers(PageType::Anon, 0..u64::from(anon));
+    builder.covers(PageType::File, 0..u64::from(file));
+    let layout = builder.finish().unwrap();
+    let mut accesses = Vec::new();
+    layout.translate(&entries, &mut accesses);
+    let limits = Limits { memory_pages: limit as usize, swap: Swap::default() };
+    let mut replay = Replay::new(&layout, policy, limits);
+    replay.run(&accesses);
+    replay.outcome().counters
+}
+
+#[test]
+fn the_machine_counts_what_the_core_counts_on_the_kernels_sequences() {
+    let Some(folder) = shared() else {
+        println!("skipped: no shared folder with the kernels' sequences");
+        return;
+    };
+    let read = |name: &str| std::fs::read_to_string(folder.join("oracle").join(name)).expect("it is readable");
+    let workloads = read("workloads.csv");
+    let results = read("results.csv");
+    let header: Vec<&str> = results.lines().next().expect("a header").split(',').collect();
+    let at = |name: &str| header.iter().position(|column| *column == name).expect("a known column");
+    let mut compared = 0;
+    for line in workloads.lines().skip(1) {
+        let row: Vec<&str> = line.split(',').collect();
+        let rest = row[row.len() - 1].strip_prefix("kind=").expect("the kind comes first");
+        let spec: WorkloadSpec = rest.replacen(' ', ":", 1).replace(' ', ",").parse().expect("a workload of ours");
+        let pages = [2, 3].map(|column| row[column].parse::<u32>().expect("a number of pages"));
+        let cells = results.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+        let limits: BTreeSet<(String, u64, u16)> = cells
+            .filter(|cell| {
+                cell[at("kernel")] == "6.12" && cell[at("config")] == "fresh" && cell[at("workload")] == row[0]
+            })
+            .map(|cell| {
+                let swappiness = cell[at("swappiness")].parse().expect("a number");
+                (cell[at("lru_mode")].to_string(), cell[at("limit_pages")].parse().expect("a number"), swappiness)
+            })
+            .collect();
+        for (mode, limit, swappiness) in limits {
+            let (ours, mut alone) = if mode == "classic" {
+                let make = || Classic::new(ClassicParams { swappiness, ..ClassicParams::default() });
+                (machine(&spec, pages, limit, make()), core_alone(&spec, pages, limit, make()))
+            } else {
+                let make = || Mglru::new(MglruParams { swappiness, ..MglruParams::default() });
+                (machine(&spec, pages, limit, make()), core_alone(&spec, pages, limit, make()))
+            };
+            if pages[1] > 0 && !row[row.len() - 1].contains("mapped") {
+                // The replay maps its file even if it is only read; the machine's walks have fewer entries to look at.
+                alone.walk_entries = ours.walk_entries;
+            }
+            assert_eq!(ours, alone, "{} {mode} {limit} pages, swappiness {swappiness}", row[0]);
+            compared += 1;
+        }
+    }
+    println!("{compared} cells: machine and core count the same");
+    assert!(compared >= 40, "only {compared} cells");
+}
+
+fn shared() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let named = std::env::var_os("REFAULT_SHARED").map(PathBuf::from);
+    named
+        .into_iter()
+        .chain(["shared", "../shared", "../../shared"].map(|p| root.join(p)))
+        .find(|folder| folder.join("oracle/results.csv").is_file())
+}
