@@ -36,21 +36,20 @@ impl Pressure {
 
     /// A thread waits from here on.
     pub(crate) fn stall(&self) -> Stall<'_> {
-        let now = self.now();
+        // The clock is read after the word, so that a wait does not begin before the last one ended.
         let more = |state: u64| {
             let count = state >> COUNT_SHIFT;
-            Some((count + 1) << COUNT_SHIFT | if count == 0 { now } else { state & SINCE })
+            Some((count + 1) << COUNT_SHIFT | if count == 0 { self.now() } else { state & SINCE })
         };
         let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         Stall(self)
     }
 
     fn end(&self) {
-        let now = self.now();
         let mut waited = 0;
         let less = |state: u64| {
             let count = state >> COUNT_SHIFT;
-            waited = if count == 1 { now.wrapping_sub(state & SINCE) & SINCE } else { 0 };
+            waited = if count == 1 { self.now().wrapping_sub(state & SINCE) & SINCE } else { 0 };
             Some(if count == 1 { 0 } else { state - (1 << COUNT_SHIFT) })
         };
         let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -64,7 +63,8 @@ impl Pressure {
 
     /// Nanoseconds in which at least one thread waited, waits under way not included.
     pub(crate) fn some_ns(&self) -> u64 {
-        self.some_ns.load(Ordering::Relaxed)
+        // Two waits may share some nanoseconds if a third came and went while the second began.
+        self.some_ns.load(Ordering::Relaxed).min(self.start.elapsed().as_nanos() as u64)
     }
 
     /// In a child after a fork none of the parent's waits are under way.
