@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) control: Option<PathBuf>,
     pub(crate) monitor: Option<Monitor>,
     pub(crate) monitor_out: Option<PathBuf>,
+    /// The process whose death ends this program too, if it is the parent.
+    pub(crate) end_with: Option<u64>,
     pub(crate) record: Option<PathBuf>,
     pub(crate) record_interval: Duration,
 }
@@ -59,6 +61,7 @@ impl Config {
             control: None,
             monitor: None,
             monitor_out: None,
+            end_with: None,
             record: None,
             record_interval: Duration::from_millis(200),
         };
@@ -88,6 +91,7 @@ impl Config {
                 b"monitor-scheme" => schemes.push(word()?),
                 b"monitor-cpu" => most_cpu = word()?.parse().map_err(|_| "monitor-cpu is no number".to_owned())?,
                 b"monitor-out" => config.monitor_out = path(),
+                b"end-with" => config.end_with = Some(number()?),
                 b"record" => config.record = path(),
                 b"record-interval-ms" => config.record_interval = Duration::from_millis(number()?.max(1)),
                 b"on-full" => {

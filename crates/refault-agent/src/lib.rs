@@ -82,6 +82,10 @@ extern "C" fn start() {
             std::env::remove_var("REFAULT_AGENT");
         }
     }
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u64);
+    if config.end_with.is_some() && config.end_with == parent {
+        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    }
     malloc::configure();
     let before = descriptors::open_now();
     let pager = match Pager::new(Budget::new(config.memory), config.pager_options()) {

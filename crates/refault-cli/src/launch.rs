@@ -103,6 +103,12 @@ impl Launch {
         self.settings.push(value);
     }
 
+    /// Lets the agent write statistics.
+    pub fn statistics(&mut self, path: &Path, interval_ms: u64) {
+        self.push("stats", path);
+        self.push("interval-ms", interval_ms.to_string());
+    }
+
     /// Adds a monitor with its schemes. The policy's name decides what schemes can do.
     ///
     /// # Errors

@@ -1,9 +1,13 @@
 //! `refault run`: an unmodified program under a memory budget.
 //!
 //! The command looks at the program and the machine, says in one line what stands in the way if something does, and then
-//! becomes the program, with the agent preloaded: exit status, signals, terminal and output are the program's own.
+//! becomes the program, with the agent preloaded: exit status, signals, terminal and output are the program's own. With
+//! `--watch` it stays beside the program and shows it ([`watch`]).
+
+mod watch;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
@@ -19,13 +23,18 @@ use crate::size::Size;
 #[command(after_help = "\
 Examples:
   refault run --memory 512M -- python3 analysis.py
+  refault run --memory 512M --watch -- python3 analysis.py
   refault run --memory 2G --stats run.jsonl -- redis-server --save ''
   refault run --memory 1G --store pool=2G,file=/var/tmp --encrypt-swap -- sort big.txt
   refault run --memory 1G --scheme sorting.toml -- memcached -m 2048
 
 The heap and large anonymous mappings of the program are managed: what does not fit is compressed, then written
 to the file. Code, files, stacks and the compressed pool itself are not counted. Forked children and, unless
---children none, programs they execute have a budget of their own, as large as this one.")]
+--children none, programs they execute have a budget of their own, as large as this one.
+
+--watch draws on the terminal of standard error until the program ends; keys go to the program. What the program
+writes to that terminal is held meanwhile and shown then (it sees a file, not a terminal); redirect its output to
+see it earlier. Exit status and signals are the program's, as without --watch.")]
 pub struct RunArgs {
     /// Bytes of managed memory that may be resident, such as 512M or 2G
     #[arg(long, value_name = "SIZE")]
@@ -51,6 +60,9 @@ pub struct RunArgs {
     /// Milliseconds between two lines of the statistics
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     stats_interval: u64,
+    /// Show the program while it runs, as `refault top` does; its output to the same terminal is shown when it has ended
+    #[arg(long)]
+    watch: bool,
     /// A file that holds the budget in bytes while the program runs: write a number to it to change the budget
     #[arg(long, value_name = "FILE")]
     memory_control: Option<PathBuf>,
@@ -98,8 +110,22 @@ enum Children {
 
 /// Runs the command; returns only if the program could not be started.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    let error = prepare(args)?.command().exec();
-    Err(Failure::failed("cannot execute", Path::new(&args.program[0]).display(), error))
+    let name = Path::new(&args.program[0]).display().to_string();
+    let watching = args.watch && std::io::stderr().is_terminal();
+    if args.watch && !watching {
+        eprintln!("refault: --watch needs a terminal at standard error and there is none: running without");
+    }
+    let mut launch = prepare(args)?;
+    if watching {
+        let statistics = watch::Statistics::new(args.stats.as_deref())?;
+        if args.stats.is_none() {
+            launch.statistics(statistics.path(), args.stats_interval);
+        }
+        launch.push("end-with", std::process::id().to_string());
+        return watch::run(&launch, &name, &statistics);
+    }
+    let error = launch.command().exec();
+    Err(Failure::failed("cannot execute", name, error))
 }
 
 /// Checks everything that can be checked beforehand.
@@ -126,8 +152,7 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
         // The program may change its directory before its children open the file.
         let path = std::path::absolute(stats).map_err(|error| Failure::write(stats.display(), &error))?;
         std::fs::File::create(&path).map_err(|error| Failure::write(stats.display(), &error))?;
-        launch.push("stats", path);
-        launch.push("interval-ms", args.stats_interval.to_string());
+        launch.statistics(&path, args.stats_interval);
     }
     if let Some(control) = &args.memory_control {
         let path = std::path::absolute(control).map_err(|error| Failure::write(control.display(), &error))?;

@@ -1,23 +1,20 @@
 //! `refault top`: what a program under `refault run --stats FILE` is doing, live in the terminal.
 //!
 //! The command follows the statistics file, so it can be started and ended at any time and needs no rights over the program.
-//! [`screen`] draws; this file reads.
+//! [`follower`] reads, [`screen`] draws; `refault run --watch` does the same from inside.
 
-mod screen;
+mod follower;
+pub mod screen;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io::{IsTerminal, Read};
-use std::path::{Path, PathBuf};
+use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
-use serde_json::Value;
 
 use crate::failure::Failure;
-
-/// Refault rates kept for the curve.
-const HISTORY: usize = 240;
+pub use follower::{Follower, View};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -101,81 +98,5 @@ fn file_of(source: &str) -> Result<PathBuf, Failure> {
     match stats {
         Some(stats) => Ok(PathBuf::from(String::from_utf8_lossy(stats).into_owned())),
         None => Err(Failure::usage("it writes no statistics", source, "start it with refault run --stats FILE")),
-    }
-}
-
-/// The latest line of a process, and where it comes from.
-pub struct View<'a> {
-    /// The file.
-    pub path: &'a Path,
-    /// The line.
-    pub line: &'a Value,
-    /// Refaults a second in the lines before, oldest first.
-    pub rates: Vec<u64>,
-    /// Processes that write to the file.
-    pub processes: usize,
-}
-
-struct Process {
-    line: Value,
-    rates: VecDeque<u64>,
-}
-
-/// Reads what is appended to a statistics file.
-struct Follower {
-    path: PathBuf,
-    file: std::fs::File,
-    pending: Vec<u8>,
-    wanted: Option<u64>,
-    processes: BTreeMap<u64, Process>,
-}
-
-impl Follower {
-    fn open(path: &Path, wanted: Option<u64>) -> Result<Follower, Failure> {
-        let file = std::fs::File::open(path).map_err(|error| {
-            Failure::usage("cannot read", path.display(), format!("{error}; name the file of refault run --stats"))
-        })?;
-        Ok(Follower { path: path.to_owned(), file, pending: Vec::new(), wanted, processes: BTreeMap::new() })
-    }
-
-    fn read(&mut self) -> Result<(), Failure> {
-        self.file
-            .read_to_end(&mut self.pending)
-            .map_err(|error| Failure::usage("cannot read", self.path.display(), error))?;
-        while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.pending.drain(..=end).collect();
-            let parsed = serde_json::from_slice::<Value>(&line).ok().filter(|line| line["resident_bytes"].is_u64());
-            let Some(line) = parsed else {
-                let remedy = "it holds a line that is no statistics; name the file of refault run --stats";
-                return Err(Failure::usage("cannot read", self.path.display(), remedy));
-            };
-            let pid = line["pid"].as_u64().unwrap_or(0);
-            let process =
-                self.processes.entry(pid).or_insert_with(|| Process { line: Value::Null, rates: VecDeque::new() });
-            if process.rates.len() == HISTORY {
-                process.rates.pop_front();
-            }
-            process.rates.push_back(line["refaults_per_second"].as_f64().unwrap_or(0.0).round() as u64);
-            process.line = line;
-        }
-        Ok(())
-    }
-
-    fn view(&self) -> Option<View<'_>> {
-        let live = |process: &&Process| process.line["last"] != Value::Bool(true);
-        let size = |process: &&Process| process.line["resident_bytes"].as_u64();
-        let process = match self.wanted {
-            Some(pid) => self.processes.get(&pid),
-            None => {
-                let running = self.processes.values().filter(live).max_by_key(size);
-                running.or_else(|| self.processes.values().max_by_key(size))
-            }
-        }?;
-        Some(View {
-            path: &self.path,
-            line: &process.line,
-            rates: process.rates.iter().copied().collect(),
-            processes: self.processes.len(),
-        })
     }
 }

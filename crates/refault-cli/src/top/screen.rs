@@ -50,7 +50,7 @@ pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
     draw_faults(frame, faults, view.line);
     draw_curve(frame, curve, view);
     draw_generations(frame, generations, view.line);
-    draw_advice(frame, advice, view.line);
+    draw_advice(frame, advice, view);
 }
 
 fn number(line: &Value, key: &str) -> u64 {
@@ -70,12 +70,12 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let ended = if line["last"] == Value::Bool(true) { ", ended" } else { "" };
     let others = if view.processes > 1 { format!(", {} processes", view.processes) } else { String::new() };
     let text = format!(
-        "process {}{ended}, {:.0} s{others}  {}",
+        "  process {}{ended}, {:.0} s{others}  {}",
         number(line, "pid"),
         line["seconds"].as_f64().unwrap_or(0.0),
-        view.path.display()
+        view.source
     );
-    let name = Span::styled("refault top  ", Style::new().add_modifier(Modifier::BOLD));
+    let name = Span::styled(view.command, Style::new().add_modifier(Modifier::BOLD));
     frame.render_widget(Paragraph::new(Line::from(vec![name, Span::raw(text)])), area);
 }
 
@@ -185,13 +185,15 @@ fn draw_generations(frame: &mut Frame<'_>, area: Rect, line: &Value) {
     frame.render_widget(Table::new(rows, widths).block(block("Generations: number, age, size; oldest first")), area);
 }
 
-fn draw_advice(frame: &mut Frame<'_>, area: Rect, line: &Value) {
+fn draw_advice(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
+    let line = view.line;
     let text = match line["would_stop_refaulting_at_bytes"].as_u64() {
         Some(bytes) => format!("would stop refaulting at {} MiB", bytes.div_ceil(1 << 20)),
         None if number(line, "pswpin") == 0 => "nothing has come back yet: the budget is enough so far".to_owned(),
         None => "hardly anything comes back now: the budget is enough".to_owned(),
     };
-    frame.render_widget(Paragraph::new(text).style(Style::new().add_modifier(Modifier::BOLD)), area);
+    let advice = Line::styled(text, Style::new().add_modifier(Modifier::BOLD));
+    frame.render_widget(Paragraph::new(vec![advice, Line::raw(view.note.as_str())]), area);
 }
 
 #[cfg(test)]
@@ -222,11 +224,18 @@ mod tests {
     #[test]
     fn the_screen_shows_every_figure_with_its_unit() {
         let line = line();
-        let view =
-            View { path: std::path::Path::new("run.jsonl"), line: &line, rates: vec![0, 4321, 2000], processes: 1 };
+        let view = View {
+            command: "refault run",
+            source: "run.jsonl",
+            line: &line,
+            rates: vec![0, 4321, 2000],
+            processes: 1,
+            note: "a note".to_owned(),
+        };
         let screen = text(&view, 80);
         for part in [
-            "process 4711, 12 s  run.jsonl",
+            "refault run  process 4711, 12 s  run.jsonl",
+            "\na note\n",
             "resident          384 MiB ████████████████████████········ of 512 MiB",
             "stored            260 MiB same-filled 10 MiB",
             "  compressed      100 MiB for 250 MiB, 2.50 to 1",
@@ -252,7 +261,8 @@ mod tests {
         line["would_stop_refaulting_at_bytes"] = Value::Null;
         line["pswpin"] = json!(0);
         line["last"] = json!(true);
-        let view = View { path: std::path::Path::new("x"), line: &line, rates: vec![], processes: 3 };
+        let view =
+            View { command: "refault top", source: "x", line: &line, rates: vec![], processes: 3, note: String::new() };
         let screen = text(&view, 100);
         assert!(screen.contains("process 4711, ended, 12 s, 3 processes"), "{screen}");
         assert!(screen.contains("this policy has none") && screen.contains("the budget is enough so far"), "{screen}");

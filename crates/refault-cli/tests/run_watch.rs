@@ -1,0 +1,275 @@
+//! `refault run --watch`, judged by what a terminal shows: the picture, what was printed meanwhile, and how it ends.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+/// True, with one line that says why, where live tests cannot run.
+fn skipped() -> bool {
+    if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
+        println!("skipped: no userfaultfd here: {error}");
+        return true;
+    }
+    let none = Command::new("setsid").arg("--version").output().is_err();
+    if none {
+        println!("skipped: setsid is not installed");
+    }
+    none
+}
+
+fn cells(count: u16) -> NonZero<u16> {
+    NonZero::new(count).expect("some")
+}
+
+/// A terminal with a program that leads its session, and everything that was ever painted on it.
+struct Screen {
+    leader: File,
+    follower: OwnedFd,
+    parser: Arc<Mutex<vt100::Parser>>,
+    child: Child,
+}
+
+impl Screen {
+    /// Runs `refault run` with these arguments in a terminal of 100 × 30.
+    fn run(arguments: &[&str], stdout: Option<Stdio>) -> Screen {
+        let leader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&leader).and_then(|()| unlockpt(&leader)).expect("is ours");
+        let name = ptsname(&leader, Vec::new()).expect("a name").into_string().expect("text");
+        let follower: OwnedFd = File::options().read(true).write(true).open(name).expect("opens").into();
+        tcsetwinsize(&follower, Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).expect("resizes");
+        let end = || Stdio::from(follower.try_clone().expect("clones"));
+        let child = Command::new("setsid")
+            .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_refault"), "run", "--memory", "64M"])
+            .args(["--stats-interval", "100"])
+            .args(arguments)
+            .stdin(end())
+            .stdout(stdout.unwrap_or_else(end))
+            .stderr(end())
+            .spawn()
+            .expect("setsid starts");
+        let leader = File::from(leader);
+        let parser = Arc::new(Mutex::new(vt100::Parser::new(cells(30), cells(100), 0)));
+        let (mut reader, painted) = (leader.try_clone().expect("clones"), parser.clone());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = reader.read(&mut bytes) {
+                painted.lock().expect("whole").process(&bytes[..read]);
+            }
+        });
+        Screen { leader, follower, parser, child }
+    }
+
+    fn contents(&self) -> String {
+        self.parser.lock().expect("whole").screen().contents()
+    }
+
+    fn alternate(&self) -> bool {
+        self.parser.lock().expect("whole").screen().alternate_screen()
+    }
+
+    /// Waits until the screen is as wanted.
+    #[track_caller]
+    fn until(&self, wanted: impl Fn(&Screen) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !wanted(self) {
+            assert!(Instant::now() < deadline, "alternate {}:\n{}", self.alternate(), self.contents());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until the picture with figures is there.
+    #[track_caller]
+    fn until_shown(&self) {
+        self.until(|screen| screen.alternate() && screen.contents().contains("resident"));
+    }
+
+    fn types(&mut self, keys: &[u8]) {
+        self.leader.write_all(keys).expect("types");
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(self.pid(), signal).expect("is there");
+    }
+
+    /// Waits for the end; the screen must be the terminal's own again, with echo.
+    #[track_caller]
+    fn end(&mut self) -> ExitStatus {
+        let status = self.child.wait().expect("ends");
+        self.until(|screen| !screen.alternate());
+        let modes = tcgetattr(&self.follower).expect("a terminal").local_modes;
+        assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON), "{modes:?}");
+        status
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_picture_is_shown_and_the_programs_output_after_it() {
+    if skipped() {
+        return;
+    }
+    let script = "echo to the output; echo to the errors >&2; read word; echo the last; exit 7";
+    let mut screen = Screen::run(&["--watch", "--", "sh", "-c", script], None);
+    screen.until_shown();
+    screen.until(|screen| screen.contents().contains("of output are held"));
+    let picture = screen.contents();
+    for part in ["refault run  process", "of 64 MiB", "fault latency", "pressure some", "Generations", "  sh"] {
+        assert!(picture.contains(part), "{part}\n{picture}");
+    }
+    assert!(!picture.contains("to the"), "{picture}");
+    screen.types(b"\n");
+    assert_eq!(screen.end().code(), Some(7));
+    screen.until(|screen| screen.contents().contains("the last"));
+    assert_eq!(screen.contents().trim(), "to the output\nto the errors\nthe last");
+}
+
+#[test]
+fn the_picture_follows_the_size_of_the_terminal() {
+    if skipped() {
+        return;
+    }
+    let mut screen = Screen::run(&["--watch", "--", "sh", "-c", "read word"], None);
+    screen.until_shown();
+    tcsetwinsize(&screen.follower, Winsize { ws_row: 40, ws_col: 70, ws_xpixel: 0, ws_ypixel: 0 }).expect("resizes");
+    screen.parser.lock().expect("whole").screen_mut().set_size(cells(40), cells(70));
+    let right = |screen: &Screen| {
+        let contents = screen.contents();
+        contents.lines().filter(|line| line.chars().count() == 70 && line.ends_with(['┐', '┘', '│'])).count() > 10
+    };
+    screen.until(right);
+    screen.types(b"\n");
+    assert_eq!(screen.end().code(), Some(0));
+}
+
+#[test]
+fn output_that_goes_elsewhere_goes_there_at_once() {
+    if skipped() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (out, stats) = (directory.path().join("out"), directory.path().join("stats"));
+    let file = File::create(&out).expect("a file");
+    let stats = stats.to_str().expect("text");
+    let arguments = ["--watch", "--stats", stats, "--", "sh", "-c", "echo out; echo err >&2; read word"];
+    let mut screen = Screen::run(&arguments, Some(file.into()));
+    screen.until_shown();
+    assert_eq!(std::fs::read_to_string(&out).expect("reads"), "out\n");
+    screen.types(b"\n");
+    assert_eq!(screen.end().code(), Some(0));
+    screen.until(|screen| screen.contents().trim() == "err");
+    assert!(std::fs::read_to_string(stats).expect("the user's statistics").lines().count() >= 1);
+}
+
+#[test]
+fn signals_reach_the_program_and_its_end_is_ours() {
+    if skipped() {
+        return;
+    }
+    let script = "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut screen = Screen::run(&["--watch", "--", "sh", "-c", script], None);
+    screen.until(|screen| screen.contents().contains("of output are held"));
+    screen.signal(Signal::TERM);
+    assert_eq!(screen.end().code(), Some(3));
+    screen.until(|screen| screen.contents().trim() == "ready\ncaught");
+
+    let mut screen = Screen::run(&["--watch", "--", "sh", "-c", "read word; kill -USR1 $$"], None);
+    screen.until_shown();
+    screen.types(b"\n");
+    assert_eq!(screen.end().signal(), Some(Signal::USR1.as_raw()));
+    let mut screen = Screen::run(&["--watch", "--", "sh", "-c", "read word; kill -KILL $$"], None);
+    screen.until_shown();
+    screen.types(b"\n");
+    assert_eq!(screen.end().signal(), Some(Signal::KILL.as_raw()));
+}
+
+#[test]
+fn the_keyboard_is_the_programs() {
+    if skipped() {
+        return;
+    }
+    let script = "trap 'echo interrupted; exit 4' INT; read word; echo \"read $word\"; while :; do sleep 0.05; done";
+    let mut screen = Screen::run(&["--watch", "--", "sh", "-c", script], None);
+    screen.until_shown();
+    screen.types(b"typed\n");
+    screen.until(|screen| screen.contents().contains("of output are held"));
+    assert!(!screen.contents().contains("typed"), "{}", screen.contents());
+    screen.types(b"\x03");
+    assert_eq!(screen.end().code(), Some(4));
+    screen.until(|screen| screen.contents().contains("interrupted"));
+    assert!(screen.contents().trim().starts_with("read typed\ninterrupted"), "{}", screen.contents());
+}
+
+fn state(pid: Pid) -> char {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    text.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('-')
+}
+
+#[test]
+fn a_stop_gives_the_terminal_back_and_going_on_takes_it_again() {
+    if skipped() {
+        return;
+    }
+    let mut screen = Screen::run(&["--watch", "--", "sh", "-c", "read word"], None);
+    screen.until_shown();
+    screen.signal(Signal::TSTP);
+    screen.until(|screen| !screen.alternate());
+    screen.until(|screen| state(screen.pid()) == 'T');
+    let modes = tcgetattr(&screen.follower).expect("a terminal").local_modes;
+    assert!(modes.contains(LocalModes::ECHO), "{modes:?}");
+    screen.signal(Signal::CONT);
+    screen.until_shown();
+    screen.types(b"\n");
+    assert_eq!(screen.end().code(), Some(0));
+}
+
+#[test]
+fn a_killed_command_takes_the_program_along() {
+    if skipped() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("pid");
+    let script = format!("echo $$ > {}; while :; do sleep 0.05; done", place.display());
+    let mut screen = Screen::run(&["--watch", "--", "sh", "-c", &script], None);
+    screen.until_shown();
+    let program = std::fs::read_to_string(&place).expect("its process id");
+    let program = format!("/proc/{}", program.trim());
+    assert!(Path::new(&program).exists());
+    screen.signal(Signal::KILL);
+    assert_eq!(screen.child.wait().expect("ends").signal(), Some(Signal::KILL.as_raw()));
+    screen.until(|_| !Path::new(&program).exists());
+}
+
+#[test]
+fn without_a_terminal_it_says_so_and_runs() {
+    if skipped() {
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_refault"))
+        .args(["run", "--memory", "64M", "--watch", "--", "sh", "-c", "echo out; exit 5"])
+        .output()
+        .expect("refault starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(5), &b"out\n"[..]));
+    assert!(said.starts_with("refault: --watch needs a terminal") && said.lines().count() == 1, "{said}");
+}
