@@ -30,6 +30,7 @@ pub(crate) struct Config {
     file_limit: u64,
     encrypt: bool,
     on_full: OnFull,
+    keep_evicted: f64,
     fault_mode: FaultMode,
     pub(crate) children: bool,
     pub(crate) stats: Option<PathBuf>,
@@ -54,6 +55,7 @@ impl Config {
             file_limit: 64 << 30,
             encrypt: false,
             on_full: OnFull::Grow,
+            keep_evicted: 0.0,
             fault_mode: FaultMode::Handler { threads: 1 },
             children: true,
             stats: None,
@@ -85,6 +87,9 @@ impl Config {
                 b"interval-ms" => config.interval = Duration::from_millis(number()?.max(10)),
                 b"handlers" => config.fault_mode = FaultMode::Handler { threads: number()? as usize },
                 b"in-thread" => config.fault_mode = FaultMode::InThread,
+                b"keep-evicted" => {
+                    config.keep_evicted = word()?.parse().map_err(|_| "keep-evicted is no number".to_owned())?;
+                }
                 b"control" => config.control = path(),
                 b"monitor" => monitor = Some(word()?),
                 b"monitor-set" => changes.push(word()?.to_owned()),
@@ -126,6 +131,7 @@ impl Config {
             access_source: AccessSource::DropAndScan,
             on_full: self.on_full,
             keep_clean: None,
+            keep_evicted: self.keep_evicted,
             demote_after: PagerOptions::default().demote_after,
             // What comes along was not accessed.
             bring_successors: self.record.is_none(),

@@ -75,6 +75,10 @@ pub struct RunArgs {
     /// What the monitor may use of one processor; its intervals grow until that is kept
     #[arg(long, value_name = "PERCENT", default_value = "1%")]
     monitor_cpu: Share,
+    /// Evicted pages keep their contents in this share of the memory until it is needed, up to 50%: one that is touched
+    /// meanwhile comes back without a read
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%")]
+    keep_evicted: Option<Share>,
     /// Threads that serve faults
     #[arg(long, value_name = "N", default_value_t = 1)]
     handlers: usize,
@@ -145,6 +149,13 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     launch.push("on-full", on_full);
     launch.push("children", if matches!(args.children, Children::Managed) { "1" } else { "0" });
     launch.push("handlers", args.handlers.max(1).to_string());
+    if let Some(share) = args.keep_evicted {
+        if share.0 > 0.5 {
+            let remedy = "give at most 50%: the rest is what the program works with";
+            return Err(Failure::usage("too much", "--keep-evicted", remedy));
+        }
+        launch.push("keep-evicted", share.0.to_string());
+    }
     if args.in_thread {
         launch.push("in-thread", "1");
     }

@@ -84,6 +84,30 @@ const fn libc_sigterm() -> i32 {
 }
 
 #[test]
+fn evicted_pages_stay_findable_if_asked_for() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let scratch = Scratch::new("findable");
+    let script =
+        "b = bytearray(64 << 20)\nfor n in range(3):\n for i in range(0, len(b), 4096): b[i] += 1\nprint(sum(b))";
+    let cached = |options: &[&str], name: &str| {
+        let stats = scratch.path(name);
+        let mut arguments = vec!["--stats", stats.to_str().expect("text")];
+        arguments.extend(options.iter().chain(&["--", "python3", "-c", script]));
+        assert_eq!(succeeds(&mut refault("32M", &arguments)), "49152\n");
+        let line = last_line(&stats);
+        assert!(line["resident_bytes"].as_u64().expect("a number") <= 32 << 20, "{line}");
+        line["pages_cached"].as_u64().expect("a number")
+    };
+    assert_eq!(cached(&[], "off"), 0);
+    assert!(cached(&["--keep-evicted"], "on") > 0);
+    assert!(cached(&["--keep-evicted=10%"], "more") > 0);
+    let refused = output(&mut refault("32M", &["--keep-evicted=60%", "--", "true"]));
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn obstacles_are_told_apart() {
     if skipped(&["gcc"]) {
         return;

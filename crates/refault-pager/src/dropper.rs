@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
+use crate::engine::for_runs;
+
 /// Ranges in one call.
 const RANGES: usize = 256;
 
@@ -84,6 +86,20 @@ impl Drops {
             unsafe { drop_ranges(&ranges[..runs.len()]) };
         }
     }
+}
+
+/// Drops the entries of pages (sorted, at most 256 runs of neighbours) in an arena at `base`, and no others.
+///
+/// # Safety
+/// The pages lie in a shared mapping, where dropping entries changes no contents.
+pub(crate) unsafe fn drop_pages(base: usize, pages: &[PageId]) {
+    let (mut ranges, mut count) = ([Range::default(); RANGES], 0);
+    for_runs(pages, |first, pages| {
+        ranges[count] = Range { start: base + first as usize * PAGE_SIZE, len: pages as usize * PAGE_SIZE };
+        count += 1;
+    });
+    // SAFETY: promised by the caller.
+    unsafe { drop_ranges(&ranges[..count]) };
 }
 
 /// # Safety

@@ -439,6 +439,22 @@ impl Engine {
         }
     }
 
+    /// Which of some pages (sorted) were accessed since they became findable. None if that cannot be found out.
+    pub(crate) fn touched(&self, pages: &[PageId], touched: &mut [bool]) {
+        for_runs(pages, |first, count| {
+            self.memory.accessed(first, first + count, |page| {
+                if let Ok(at) = pages.binary_search(&page) {
+                    touched[at] = true;
+                }
+            });
+        });
+    }
+
+    /// The entries of these pages are gone, and were not to be dropped any more for an access that was taken.
+    pub(crate) fn forget_spent(&mut self, pages: &[PageId]) {
+        pages.iter().for_each(|page| self.memory.spent.remove(*page));
+    }
+
     /// Chooses some `goal` victims, marks them as being evicted and moves them to `victims`. The entries of the pages that
     /// were found accessed are to be dropped by the caller, without this lock, and given back with
     /// [`Engine::finish_drops`]; `drops` is empty.

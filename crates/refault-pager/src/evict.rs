@@ -10,6 +10,8 @@
 //! punch: what is left of it is a marker in an empty entry, which the next fill overwrites (`UFFDIO_COPY` and
 //! `UFFDIO_ZEROPAGE` may; `UFFDIO_POISON` may not, see [`Inner::fill`]).
 //!
+//! Pages that are to stay findable are not punched out ([`crate::findable`]).
+//!
 //! If a page cannot be stored it stays where it is and goes back to the policy; nothing is lost by a store that fails.
 
 use std::sync::atomic::Ordering;
@@ -23,12 +25,13 @@ use crate::state::{NO_SLOT, State};
 use crate::worker::{BATCH, Worker};
 
 impl Inner {
-    /// Evicts owned pages (sorted); returns how many left memory.
-    pub(crate) fn evict(&self, victims: &[PageId], worker: &mut Worker) -> u64 {
-        victims.chunks(BATCH).map(|batch| self.evict_batch(batch, worker)).sum()
+    /// Evicts owned pages (sorted); returns how many left memory. `findable`: they may stay findable, if the options say
+    /// so; what somebody wants out of memory may not.
+    pub(crate) fn evict(&self, victims: &[PageId], findable: bool, worker: &mut Worker) -> u64 {
+        victims.chunks(BATCH).map(|batch| self.evict_batch(batch, findable, worker)).sum()
     }
 
-    fn evict_batch(&self, batch: &[PageId], worker: &mut Worker) -> u64 {
+    fn evict_batch(&self, batch: &[PageId], findable: bool, worker: &mut Worker) -> u64 {
         self.store_batch(batch, worker);
         let (mut left, mut left_count) = ([0; BATCH], 0);
         let (mut stays, mut stays_count) = ([0; BATCH], 0);
@@ -38,7 +41,9 @@ impl Inner {
             list[*count] = *page;
             *count += 1;
         }
-        for_runs(&left[..left_count], |first, pages| {
+        let kept_count = if findable { self.keep_findable(&left[..left_count]) } else { 0 };
+        let (kept, left) = left[..left_count].split_at(kept_count);
+        for_runs(left, |first, pages| {
             if let Err(error) = self.arena.punch(first, pages) {
                 crate::report::end_with(format_args!("freeing evicted pages failed: {error}"));
             }
@@ -48,10 +53,13 @@ impl Inner {
         });
         for (page, outcome) in batch.iter().zip(&worker.outcomes) {
             let word = self.word(*page);
-            if outcome.is_ok() {
+            // Batches are sorted, and those that are kept are the first that were stored.
+            let findable = outcome.is_ok() && kept.last().is_some_and(|last| page <= last);
+            if outcome.is_ok() && !findable {
                 self.distances.evicted(*page);
             }
             let waited = match outcome {
+                Ok(slot) if findable => word.finish_findable(slot.bits()),
                 Ok(slot) if slot.bits() == NO_SLOT => word.finish(State::Fresh, 0, false),
                 Ok(slot) => word.finish(State::Stored, slot.bits(), false),
                 Err(_) => word.finish(State::Resident, 0, false),
@@ -64,8 +72,9 @@ impl Inner {
                 self.report(*page);
             }
         }
-        self.budget.uncharge(left_count as u64);
-        left_count as u64
+        self.wait_findable(kept);
+        self.budget.uncharge(left.len() as u64);
+        left.len() as u64
     }
 
     /// Protects and stores the pages of a batch and puts the outcome of each into the worker's outcomes.

@@ -91,6 +91,9 @@ impl Inner {
                     let _ = self.uffd.unprotect(self.arena.address(page), PAGE_SIZE);
                     let _ = word.finish(State::Resident, 0, false);
                     let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
+                    if seen.findable() {
+                        self.note_reactivated(page);
+                    }
                     return;
                 }
                 // It came in meanwhile, or is poisoned: look again.

@@ -26,6 +26,7 @@ mod dropper;
 mod engine;
 mod evict;
 mod fault;
+mod findable;
 mod fork;
 mod gate;
 mod in_thread;

@@ -16,6 +16,7 @@ use crate::budget::Budget;
 use crate::distance::Distances;
 use crate::dropper::Drops;
 use crate::engine::{AccessSource, Engine};
+use crate::findable::Findable;
 use crate::gate::{Gate, Inside};
 use crate::latency::Latencies;
 use crate::passing::Passing;
@@ -71,6 +72,9 @@ pub struct PagerOptions {
     /// Pages that came back by a read keep their slot, so that they need not be written again. `None`: only those in the
     /// file, whose writes are dear.
     pub keep_clean: Option<bool>,
+    /// Share of the budget, 0.5 at most, in which evicted pages keep their contents until their frame is needed: one that
+    /// is touched meanwhile comes back without a read ([`crate::findable`]). 0: evicted pages leave at once.
+    pub keep_evicted: f64,
     /// Successors of sequential faults come along. Off where accesses are recorded: a page brought in is not one accessed.
     pub bring_successors: bool,
     /// Pages that stay in the pool for longer are stored one step colder in the background: compressed harder (zstd), then in the
@@ -90,6 +94,7 @@ impl Default for PagerOptions {
             access_source: AccessSource::DropAndScan,
             on_full: OnFull::Grow,
             keep_clean: None,
+            keep_evicted: 0.0,
             demote_after: Some(Duration::from_secs(30)),
             bring_successors: true,
             on_thread_start: None,
@@ -164,6 +169,9 @@ pub(crate) struct Counts {
     pub(crate) discarded: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) demoted: AtomicU64,
+    /// Evicted pages that stayed findable, and those of them that were touched before their frame was needed.
+    pub(crate) cached: AtomicU64,
+    pub(crate) reactivated: AtomicU64,
 }
 
 /// Reports wait here until somebody holds the engine.
@@ -193,6 +201,7 @@ pub(crate) struct Inner {
     pub(crate) options: PagerOptions,
     pub(crate) ranges: Ranges,
     pub(crate) passing: Passing,
+    pub(crate) findable: Findable,
     engine: Mutex<Engine>,
     reports: Mutex<Vec<PageId>>,
     pub(crate) gate: Gate,
@@ -247,7 +256,9 @@ impl Pager {
         let start = Instant::now();
         let mut engine = Engine::new(reclaimer, table.clone(), arena.base(), options.access_source, start);
         engine.set_capacity(budget.maximum_pages().min(u64::from(u32::MAX)) as usize);
+        let findable = Findable::new(options.keep_evicted, budget.tightest().0.maximum_pages(), pages);
         let inner = Arc::new(Inner {
+            findable,
             arena,
             table,
             uffd,
@@ -354,7 +365,9 @@ impl Inner {
 
     /// Background eviction starts when fewer pages than this are left, and ends at twice as many.
     pub(crate) fn reserve(&self) -> i64 {
-        (self.budget.tightest().0.maximum_pages() / 128).clamp(1, 2048) as i64
+        let reserve = (self.budget.tightest().0.maximum_pages() / 128).clamp(1, 2048) as i64;
+        // The rest of it is where evicted pages stay findable.
+        if self.findable.is_on() { (reserve / 4).max(1) } else { reserve }
     }
 
     /// Makes the budget carry `pages` more, evicting in this thread if the reserve is used up.
@@ -454,7 +467,9 @@ impl Inner {
     fn reclaim_with(&self, mut engine: MutexGuard<'_, Engine>, goal: u32, worker: &mut Worker) -> u64 {
         if self.is_full() {
             if (self.start.elapsed().as_millis() as u64) < self.full_retry.load(Ordering::Relaxed) {
-                return 0;
+                drop(engine);
+                // These need no room in the store.
+                return self.release_findable(true);
             }
             self.full.store(false, Ordering::Relaxed);
         }
@@ -470,7 +485,8 @@ impl Inner {
         drop(engine);
         victims.sort_unstable();
         // Evicting comes first: somebody may wait for the room.
-        let freed = self.evict(&victims, worker);
+        let mut freed = self.evict(&victims, passed == 0, worker);
+        freed += self.release_findable(freed == 0);
         // The policy has not chosen these, so it must be told.
         victims[..passed].iter().for_each(|page| self.report(*page));
         if !drops.runs.is_empty() {

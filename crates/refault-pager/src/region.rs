@@ -331,7 +331,7 @@ impl Inner {
                 }
                 page += 1;
             }
-            freed += self.evict(&victims, &mut worker);
+            freed += self.evict(&victims, false, &mut worker);
             victims.iter().for_each(|page| self.report(*page));
         }
         freed

@@ -80,6 +80,8 @@ impl Pager {
         counters.pgmajfault += load(&counts.fills);
         counters.pswpin += load(&counts.fills) + load(&counts.prefetched);
         counters.pswpout += load(&counts.stored);
+        counters.pages_cached += load(&counts.cached);
+        counters.pages_reactivated += load(&counts.reactivated);
         let managed_pages = u64::from(inner.arena.high());
         Report {
             budget_bytes: inner.budget.maximum_bytes(),
@@ -87,7 +89,8 @@ impl Pager {
             store: inner.store.usage(),
             metadata_bytes: policy_bytes as u64
                 + managed_pages * PageTable::BYTES_A_PAGE as u64
-                + inner.distances.bytes(managed_pages),
+                + inner.distances.bytes(managed_pages)
+                + inner.findable.bytes(),
             managed_pages,
             counters,
             zero_fills: load(&counts.zero_fills),

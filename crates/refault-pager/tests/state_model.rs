@@ -34,6 +34,8 @@ struct Machine {
     /// The store: slot → contents, slot numbers never repeat.
     store: Mutex<Vec<Option<u64>>>,
     keep: bool,
+    /// Evicted pages stay findable until [`Machine::release`].
+    findable: bool,
 }
 
 struct Word(PageWord);
@@ -147,6 +149,12 @@ impl Machine {
             store.push(Some(value));
             Some(store.len() as u64 - 1)
         };
+        if let Some(slot) = slot.filter(|_| self.findable) {
+            if word.finish_findable(slot) {
+                self.wake();
+            }
+            return;
+        }
         {
             let mut kernel = self.kernel.lock().unwrap();
             if slot.is_some() {
@@ -164,15 +172,44 @@ impl Machine {
     }
 }
 
-fn scenario(keep: bool, store_fails: bool) {
-    let machine = Arc::new(Machine { keep, ..Machine::default() });
+impl Machine {
+    /// A findable page's frame is needed; a pin, for instance, may take the page back instead.
+    fn release(&self, takes_back: bool) {
+        let word = &self.word.0;
+        let seen = word.load();
+        if !seen.findable() || seen.state() != State::Resident {
+            return;
+        }
+        if takes_back {
+            let _ = word.reactivate(seen);
+            return;
+        }
+        if !word.begin(seen, State::Evicting) {
+            return;
+        }
+        thread::yield_now();
+        {
+            let mut kernel = self.kernel.lock().unwrap();
+            assert!(kernel.protected, "a findable page could be written");
+            *kernel = Kernel { page: None, protected: false, ..*kernel };
+        }
+        if word.finish(State::Stored, seen.slot(), false) {
+            self.wake();
+        }
+    }
+}
+
+fn scenario(keep: bool, store_fails: bool, findable: bool) {
+    let machine = Arc::new(Machine { keep, findable, ..Machine::default() });
     machine.access(Some(1));
     let evictors: Vec<_> = (0..2)
         .map(|_| {
             let machine = machine.clone();
             thread::spawn(move || {
                 machine.evict(store_fails);
+                machine.release(store_fails);
                 machine.evict(false);
+                machine.release(false);
             })
         })
         .collect();
@@ -202,9 +239,9 @@ fn scenario(keep: bool, store_fails: bool) {
 #[test]
 fn no_write_is_lost_and_nobody_waits_for_ever() {
     for keep in [false, true] {
-        for store_fails in [false, true] {
-            shuttle::check_random(move || scenario(keep, store_fails), 3000);
-            shuttle::check_pct(move || scenario(keep, store_fails), 1000, 3);
+        for (store_fails, findable) in [(false, false), (false, true), (true, false), (true, true)] {
+            shuttle::check_random(move || scenario(keep, store_fails, findable), 3000);
+            shuttle::check_pct(move || scenario(keep, store_fails, findable), 1000, 3);
         }
     }
 }
