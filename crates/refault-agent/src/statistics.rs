@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use refault_core::Counters;
-use refault_pager::{DistanceCounts, Report};
+use refault_pager::{FaultTimes, HistogramCounts, Report};
 
 use crate::Agent;
 use crate::control::Control;
@@ -35,7 +35,7 @@ const FEWEST: u64 = 4;
 struct History {
     pressure: Pressure,
     /// Distances and refaults at earlier moments, oldest first.
-    earlier: VecDeque<(Instant, DistanceCounts, u64)>,
+    earlier: VecDeque<(Instant, HistogramCounts, u64)>,
     /// The most bytes that the program has had.
     everything: u64,
 }
@@ -123,10 +123,10 @@ fn line(agent: &Agent, last: bool) -> String {
         ("store_refusals", report.store_refusals),
         ("discarded", report.discarded),
         ("lost", report.lost),
-        ("faults", report.faults),
-        ("fault_p50_ns", report.fault_p50_ns),
-        ("fault_p99_ns", report.fault_p99_ns),
-        ("fault_max_ns", report.fault_max_ns),
+        ("faults", report.faults.count),
+        ("fault_p50_ns", report.faults.p50_ns),
+        ("fault_p99_ns", report.faults.p99_ns),
+        ("fault_max_ns", report.faults.max_ns),
         ("page_bytes", page),
         ("interval_ms", agent.config.interval.as_millis() as u64),
     ];
@@ -136,6 +136,7 @@ fn line(agent: &Agent, last: bool) -> String {
     for (name, value) in Counters::NAMES.iter().zip(report.counters.values()) {
         let _ = write!(line, ",\"{name}\":{value}");
     }
+    append_faults(&mut line, &report);
     append_generations(&mut line, &report);
     append_history(&mut line, &report);
     if let Some(monitor) = &agent.config.monitor {
@@ -143,6 +144,20 @@ fn line(agent: &Agent, last: bool) -> String {
     }
     line.push_str("}\n");
     line
+}
+
+fn append_faults(line: &mut String, report: &Report) {
+    line.push_str(",\"faults_by_origin\":{");
+    for (index, (origin, times)) in report.faults_by_origin.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        let FaultTimes { count, p50_ns, p99_ns, max_ns } = times;
+        let _ = write!(
+            line,
+            "{comma}\"{}\":{{\"faults\":{count},\"p50_ns\":{p50_ns},\"p99_ns\":{p99_ns},\"max_ns\":{max_ns}}}",
+            origin.name()
+        );
+    }
+    line.push('}');
 }
 
 fn append_generations(line: &mut String, report: &Report) {
@@ -188,7 +203,7 @@ fn append_history(line: &mut String, report: &Report) {
 
 /// The budget at which 99 of 100 of the latest refaults would not have happened: the budget and their distance, but never
 /// more than the program has ever had. `None`: nothing comes back.
-fn advice(budget: u64, everything: u64, window: &DistanceCounts) -> Option<u64> {
+fn advice(budget: u64, everything: u64, window: &HistogramCounts) -> Option<u64> {
     (window.count() >= FEWEST).then(|| {
         let missing = window.quantile(0.99) * refault_store::PAGE_SIZE as u64;
         // A reserve of a 64th is kept free.

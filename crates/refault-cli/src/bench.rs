@@ -5,8 +5,10 @@ mod frames;
 mod live;
 mod lru_sort;
 mod machine;
+mod memcached;
 mod monitor;
 mod pager;
+mod random;
 mod sim;
 
 use clap::{Args, Subcommand};

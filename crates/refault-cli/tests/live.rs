@@ -5,23 +5,9 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{refault, stdout, text};
+use common::{refault, skipped, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// True, with one line that says why, where live tests cannot run.
-fn skipped(programs: &[&str]) -> bool {
-    if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
-        println!("skipped: no userfaultfd here: {error}");
-        return true;
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let missing = programs.iter().find(|name| !std::env::split_paths(&path).any(|dir| dir.join(name).is_file()));
-    if let Some(name) = missing {
-        println!("skipped: {name} is not installed");
-    }
-    missing.is_some()
-}
 
 /// Fills `cold` MiB once and reads `hot` MiB again and again for `ms` milliseconds.
 const PROGRAM: &str = r#"
@@ -183,6 +169,12 @@ fn statistics_are_complete_and_top_shows_them() {
     ] {
         assert!(line[key].as_f64().is_some_and(|value| value > 0.0), "{key}: {line}");
     }
+    let origins = &line["faults_by_origin"];
+    let faults = |origin: &str| origins[origin]["faults"].as_u64().expect("a count");
+    let sum: u64 = ["fresh", "same_filled", "pool", "file", "other"].into_iter().map(faults).sum();
+    assert_eq!(Some(sum), line["faults"].as_u64(), "{origins}");
+    assert!(faults("fresh") > 100 && faults("pool") > 100 && faults("file") == 0, "{origins}");
+    assert!(origins["pool"]["p99_ns"].as_u64() >= origins["pool"]["p50_ns"].as_u64(), "{origins}");
     assert!(line["generations"].as_array().is_some_and(|all| all.len() >= 2 && all[0]["age_ms"].is_u64()), "{line}");
     // A cyclic scan of 32 MiB in 24 waits for memory nearly all the time, alone; the advice is what it needs.
     let pressure = &line["pressure"];

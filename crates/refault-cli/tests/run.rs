@@ -1,24 +1,13 @@
 //! `refault run` with real programs: results as without it, budgets kept, obstacles named.
 
+mod common;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use common::{skipped, text};
 use serde_json::Value;
-
-/// True, with one line that says why, where live tests cannot run.
-fn skipped(programs: &[&str]) -> bool {
-    if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
-        println!("skipped: no userfaultfd here: {error}");
-        return true;
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let missing = programs.iter().find(|name| !std::env::split_paths(&path).any(|dir| dir.join(name).is_file()));
-    if let Some(name) = missing {
-        println!("skipped: {name} is not installed");
-    }
-    missing.is_some()
-}
 
 fn refault(memory: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
@@ -28,10 +17,6 @@ fn refault(memory: &str, arguments: &[&str]) -> Command {
 
 fn output(command: &mut Command) -> Output {
     command.output().expect("refault starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn succeeds(command: &mut Command) -> String {

@@ -1,5 +1,7 @@
 //! `refault run --watch`, judged by what a terminal shows: the picture, what was printed meanwhile, and how it ends.
 
+mod common;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZero;
@@ -10,22 +12,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use common::skipped;
 use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
-
-/// True, with one line that says why, where live tests cannot run.
-fn skipped() -> bool {
-    if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
-        println!("skipped: no userfaultfd here: {error}");
-        return true;
-    }
-    let none = Command::new("setsid").arg("--version").output().is_err();
-    if none {
-        println!("skipped: setsid is not installed");
-    }
-    none
-}
 
 fn cells(count: u16) -> NonZero<u16> {
     NonZero::new(count).expect("some")
@@ -125,7 +115,7 @@ impl Drop for Screen {
 
 #[test]
 fn the_picture_is_shown_and_the_programs_output_after_it() {
-    if skipped() {
+    if skipped(&["setsid"]) {
         return;
     }
     let script = "echo to the output; echo to the errors >&2; read word; echo the last; exit 7";
@@ -145,7 +135,7 @@ fn the_picture_is_shown_and_the_programs_output_after_it() {
 
 #[test]
 fn the_picture_follows_the_size_of_the_terminal() {
-    if skipped() {
+    if skipped(&["setsid"]) {
         return;
     }
     let mut screen = Screen::run(&["--watch", "--", "sh", "-c", "read word"], None);
@@ -163,7 +153,7 @@ fn the_picture_follows_the_size_of_the_terminal() {
 
 #[test]
 fn output_that_goes_elsewhere_goes_there_at_once() {
-    if skipped() {
+    if skipped(&["setsid"]) {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
@@ -182,7 +172,7 @@ fn output_that_goes_elsewhere_goes_there_at_once() {
 
 #[test]
 fn signals_reach_the_program_and_its_end_is_ours() {
-    if skipped() {
+    if skipped(&["setsid"]) {
         return;
     }
     let script = "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
@@ -204,7 +194,7 @@ fn signals_reach_the_program_and_its_end_is_ours() {
 
 #[test]
 fn the_keyboard_is_the_programs() {
-    if skipped() {
+    if skipped(&["setsid"]) {
         return;
     }
     let script = "trap 'echo interrupted; exit 4' INT; read word; echo \"read $word\"; while :; do sleep 0.05; done";
@@ -226,7 +216,7 @@ fn state(pid: Pid) -> char {
 
 #[test]
 fn a_stop_gives_the_terminal_back_and_going_on_takes_it_again() {
-    if skipped() {
+    if skipped(&["setsid"]) {
         return;
     }
     let mut screen = Screen::run(&["--watch", "--", "sh", "-c", "read word"], None);
@@ -244,7 +234,7 @@ fn a_stop_gives_the_terminal_back_and_going_on_takes_it_again() {
 
 #[test]
 fn a_killed_command_takes_the_program_along() {
-    if skipped() {
+    if skipped(&["setsid"]) {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
@@ -262,7 +252,7 @@ fn a_killed_command_takes_the_program_along() {
 
 #[test]
 fn without_a_terminal_it_says_so_and_runs() {
-    if skipped() {
+    if skipped(&["setsid"]) {
         return;
     }
     let output = Command::new(env!("CARGO_BIN_EXE_refault"))

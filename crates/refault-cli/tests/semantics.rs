@@ -1,28 +1,14 @@
 //! docs/semantics.md, sentence by sentence, where tests/run.rs does not hold it already.
 
+mod common;
+
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use common::{skipped, text};
 use tempfile::TempDir;
-
-/// True, with one line that says why, where live tests cannot run.
-fn skipped() -> bool {
-    if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
-        println!("skipped: no userfaultfd here: {error}");
-        return true;
-    }
-    let none = Command::new("gcc").arg("--version").output().is_err();
-    if none {
-        println!("skipped: gcc is not installed");
-    }
-    none
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// A C program; `PAGES(p, n)` loops over the pages of `n` bytes at `p`.
 struct Program {
@@ -105,7 +91,7 @@ fn marked_pages(path: &std::path::Path) -> usize {
 
 #[test]
 fn a_core_dump_holds_the_resident_pages_and_ends_soon() {
-    if skipped() {
+    if skipped(&["gcc"]) {
         return;
     }
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
@@ -141,7 +127,7 @@ fn a_core_dump_holds_the_resident_pages_and_ends_soon() {
 
 #[test]
 fn mlockall_is_refused_and_mlocked_memory_may_be_written_to_directly() {
-    if skipped() {
+    if skipped(&["gcc"]) {
         return;
     }
     let program = Program::new(
@@ -176,7 +162,7 @@ fn mlockall_is_refused_and_mlocked_memory_may_be_written_to_directly() {
 
 #[test]
 fn a_child_of_the_bare_system_call_has_no_managed_memory() {
-    if skipped() {
+    if skipped(&["gcc"]) {
         return;
     }
     let program = Program::new(
@@ -195,7 +181,7 @@ fn a_child_of_the_bare_system_call_has_no_managed_memory() {
 
 #[test]
 fn a_streams_lock_that_another_thread_held_stays_locked_in_the_child() {
-    if skipped() {
+    if skipped(&["gcc"]) {
         return;
     }
     let program = Program::new(
@@ -218,7 +204,7 @@ fn a_streams_lock_that_another_thread_held_stays_locked_in_the_child() {
 
 #[test]
 fn advice_does_what_is_written() {
-    if skipped() {
+    if skipped(&["gcc"]) {
         return;
     }
     let program = Program::new(
@@ -255,7 +241,7 @@ fn advice_does_what_is_written() {
 
 #[test]
 fn in_thread_a_system_call_on_an_evicted_page_gets_efault() {
-    if skipped() {
+    if skipped(&["gcc"]) {
         return;
     }
     let program = Program::new(
@@ -276,7 +262,7 @@ fn in_thread_a_system_call_on_an_evicted_page_gets_efault() {
 
 #[test]
 fn set_uid_programs_and_those_of_another_libc_are_told_apart() {
-    if skipped() {
+    if skipped(&["gcc"]) {
         return;
     }
     let program = Program::new("int main(void) { puts(\"done\"); return 0; }");

@@ -100,7 +100,7 @@ fn resolve(address: usize, write: bool) -> bool {
             // Nothing blocks here: the access is tried again and faults again until the owner is done.
             std::thread::yield_now();
         }
-        inner.fault_latency.record(start.elapsed());
+        inner.fault_latency.record(before.into(), start.elapsed());
         return true;
     }
     false

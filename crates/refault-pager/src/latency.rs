@@ -71,6 +71,22 @@ impl Counts {
     }
 }
 
+impl Counts {
+    /// The buckets that hold something, smallest first: the largest value that belongs there, and how many there are.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, count)| (upper_bound(index), *count))
+    }
+}
+
+/// Of values and how many there are of each; the way back from [`Counts::buckets`].
+impl FromIterator<(u64, u64)> for Counts {
+    fn from_iter<T: IntoIterator<Item = (u64, u64)>>(values: T) -> Counts {
+        let mut counts = vec![0; BUCKETS];
+        values.into_iter().for_each(|(value, count)| counts[bucket(value)] += count);
+        Counts(counts)
+    }
+}
+
 /// Counts by duration.
 #[derive(Default)]
 pub struct Latencies(Histogram, AtomicU64);
@@ -94,6 +110,11 @@ impl Latencies {
     /// How many were counted.
     pub fn count(&self) -> u64 {
         self.0.count()
+    }
+
+    /// The counts now.
+    pub fn counts(&self) -> Counts {
+        self.0.counts()
     }
 
     /// The duration that a share `quantile` (0..=1) of all does not exceed, in nanoseconds; 0 if there is none.
@@ -138,6 +159,8 @@ mod tests {
             let found = latencies.quantile(quantile);
             prop_assert!(found >= exact && found <= exact + exact / 8 + 1, "{found} for {exact}");
             prop_assert_eq!(latencies.maximum(), *nanos.last().expect("not empty"));
+            let counts = latencies.counts();
+            prop_assert_eq!(&counts.buckets().collect::<Counts>(), &counts);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::dropper::Drops;
 use crate::engine::{AccessSource, Engine};
 use crate::findable::Findable;
 use crate::gate::{Gate, Inside};
-use crate::latency::Latencies;
+use crate::origin::FaultLatencies;
 use crate::passing::Passing;
 use crate::pressure::Pressure;
 use crate::probe::Capabilities;
@@ -206,7 +206,7 @@ pub(crate) struct Inner {
     reports: Mutex<Vec<PageId>>,
     pub(crate) gate: Gate,
     pub(crate) counts: Counts,
-    pub(crate) fault_latency: Latencies,
+    pub(crate) fault_latency: FaultLatencies,
     pub(crate) pressure: Pressure,
     pub(crate) distances: Distances,
     oldest_birth: AtomicU64,
@@ -272,7 +272,7 @@ impl Pager {
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
             gate: Gate::default(),
             counts: Counts::default(),
-            fault_latency: Latencies::default(),
+            fault_latency: FaultLatencies::default(),
             pressure: Pressure::new(),
             distances: Distances::new(pages),
             oldest_birth: AtomicU64::new(0),

@@ -9,7 +9,8 @@ use refault_core::Counters;
 use refault_core::policy::GenerationSize;
 use refault_store::{PAGE_SIZE, Usage};
 
-use crate::latency::Counts as DistanceCounts;
+use crate::latency::{Counts as HistogramCounts, Latencies};
+use crate::origin::Origin;
 use crate::pager::Pager;
 use crate::table::PageTable;
 
@@ -46,22 +47,42 @@ pub struct Report {
     pub lost: u64,
     /// Times a stored page was stored one step colder.
     pub demoted: u64,
-    /// Faults served.
-    pub faults: u64,
-    /// Median time from reading a fault's message to its resolution, nanoseconds. The wake-ups around it are not in it.
-    pub fault_p50_ns: u64,
-    /// 99th percentile of the same.
-    pub fault_p99_ns: u64,
-    /// Maximum of the same.
-    pub fault_max_ns: u64,
+    /// Faults served, and how long they took.
+    pub faults: FaultTimes,
+    /// The same by what they had to do.
+    pub faults_by_origin: [(Origin, FaultTimes); Origin::ALL.len()],
     /// Microseconds in which at least one thread waited for memory: a page that comes back, or room.
     pub some_us: u64,
     /// Refault distances of the followed pages, in pages: how much more memory would have kept each.
-    pub distances: DistanceCounts,
+    pub distances: HistogramCounts,
     /// Generations, oldest first, empty for policies without.
     pub generations: Vec<GenerationSize>,
     /// The pager's clock, in the unit of the births of generations (nanoseconds).
     pub now: u64,
+}
+
+/// How long faults took: from reading a fault's message to its resolution. The wake-ups around it are not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultTimes {
+    /// How many.
+    pub count: u64,
+    /// Median, nanoseconds, to an eighth.
+    pub p50_ns: u64,
+    /// 99th percentile, nanoseconds, to an eighth.
+    pub p99_ns: u64,
+    /// The longest, nanoseconds.
+    pub max_ns: u64,
+}
+
+impl FaultTimes {
+    fn of(latencies: &Latencies) -> FaultTimes {
+        FaultTimes {
+            count: latencies.count(),
+            p50_ns: latencies.quantile(0.5),
+            p99_ns: latencies.quantile(0.99),
+            max_ns: latencies.maximum(),
+        }
+    }
 }
 
 impl Pager {
@@ -102,10 +123,8 @@ impl Pager {
             discarded: load(&counts.discarded),
             lost: load(&counts.lost),
             demoted: load(&counts.demoted),
-            faults: inner.fault_latency.count(),
-            fault_p50_ns: inner.fault_latency.quantile(0.5),
-            fault_p99_ns: inner.fault_latency.quantile(0.99),
-            fault_max_ns: inner.fault_latency.maximum(),
+            faults: FaultTimes::of(&inner.fault_latency.all()),
+            faults_by_origin: Origin::ALL.map(|origin| (origin, FaultTimes::of(inner.fault_latency.of(origin)))),
             some_us: inner.pressure.some_ns() / 1000,
             distances: inner.distances.histogram().counts(),
             generations,

@@ -15,6 +15,7 @@ use rustix::thread::futex;
 
 use crate::demote::{Round, TICK};
 use crate::fault::Streams;
+use crate::origin::Origin;
 use crate::pager::{FaultMode, Inner, RECLAIM_GOAL};
 use crate::uffd::Message;
 use crate::worker::Worker;
@@ -134,11 +135,12 @@ fn handle(inner: &Inner, alone: bool, mut worker: Worker) {
                 let _ = inner.uffd.zero(inner.arena.address(page), refault_store::PAGE_SIZE);
                 return;
             }
+            let origin = Origin::from(inner.word(page).load());
             {
                 let _gate = inner.enter();
                 inner.fault(page, fault.write, &mut worker, &mut streams);
             }
-            inner.fault_latency.record(start.elapsed());
+            inner.fault_latency.record(origin, start.elapsed());
             follower.saw(fault.thread);
         }
     }

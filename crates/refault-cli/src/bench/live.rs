@@ -3,16 +3,15 @@
 //! The work is a phase-changing program (this binary's hidden `bench program`) or memcached with a client in this process.
 //! Runs of all variants are interleaved, so that what else the machine does falls on all of them alike.
 
-pub mod memcached;
 pub mod program;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
+use super::memcached::{self, Server};
 use crate::failure::Failure;
 
 /// What can be run.
@@ -89,12 +88,27 @@ pub fn run(setup: &Setup<'_>) -> Result<Measured, Failure> {
         };
         let result = match setup.work {
             Work::Phases => program::run(&mut command, &binary, setup, begin),
-            Work::Memcached => memcached::run(&mut command, directory.path(), setup, begin),
+            Work::Memcached => memcached(command, &directory.path().join("socket"), setup, begin),
         };
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         result
     })?;
     summary(&stats, operations)
+}
+
+/// Bytes that memcached takes for a value, its slab class and key included.
+const ITEM: u64 = 2300;
+
+/// Fills memcached and reads from it; operations a second.
+fn memcached(mut command: Command, socket: &Path, setup: &Setup<'_>, begin: impl FnOnce()) -> Result<f64, Failure> {
+    let plan =
+        memcached::Plan { values: (setup.mib << 20) / ITEM, deviation: 0.125, warm_up: 0.0, seconds: setup.seconds };
+    command.arg("memcached").args(memcached::arguments(socket, setup.mib << 20));
+    let server = Server::start(&mut command, socket)?;
+    memcached::fill(socket, &plan)?;
+    let seen = memcached::read(socket, &plan, &server, begin)?;
+    server.end();
+    Ok(seen.operations as f64 / setup.seconds)
 }
 
 /// Takes the last line of the process that had most.
@@ -116,73 +130,13 @@ fn summary(stats: &Path, operations: f64) -> Result<Measured, Failure> {
     })
 }
 
-/// A child that is ended when it is dropped.
-pub struct Server(Child);
-
-impl Server {
-    /// Starts it, its output thrown away.
-    ///
-    /// # Errors
-    /// It cannot be started.
-    pub fn start(command: &mut Command) -> Result<Server, Failure> {
-        let started = command.stdout(Stdio::null()).spawn();
-        started.map(Server).map_err(|error| Failure::failed("cannot start", "the server", error))
-    }
-
-    /// Asks it to end and waits, so that it writes its last statistics.
-    pub fn end(mut self) {
-        if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let until = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < until && matches!(self.0.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Seeded random numbers (SplitMix64), so that all variants do the same work.
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, near its middle: the sum of twelve, with a standard deviation of an eighth.
-    pub fn gaussian(&mut self, bound: u64) -> u64 {
-        let sum: f64 = (0..12).map(|_| self.next() as f64 / u64::MAX as f64).sum::<f64>() - 6.0;
-        ((0.5 + sum / 8.0).clamp(0.0, 0.999_999) * bound as f64) as u64
-    }
-}
-
 /// The middle of some values, and their least and largest.
 pub fn middle(values: impl Iterator<Item = f64>) -> [f64; 3] {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => [0.0; 3],
-        count => [values[count / 2], values[0], values[count - 1]],
+    let values: Vec<f64> = values.collect();
+    if values.is_empty() {
+        return [0.0; 3];
     }
-}
-
-/// The program of a name in `PATH`.
-///
-/// # Errors
-/// There is none.
-pub fn installed(name: &str) -> Result<PathBuf, Failure> {
-    crate::program::find(Path::new(name))
-        .ok_or_else(|| Failure::failed("not installed", name, format!("install {name}, or choose other work")))
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    [super::median(values), least, most]
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Random, Setup};
+use super::Setup;
+use crate::bench::random::Random;
 use crate::failure::Failure;
 
 /// How long the hot part stays.

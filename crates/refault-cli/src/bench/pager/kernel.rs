@@ -1,7 +1,7 @@
 //! The other side: a memory cgroup and zram swap, made for one run and removed after it.
 //!
 //! A shell in a process group of its own makes both and takes them away when its standard input ends. It therefore cleans up
-//! however the benchmark ends: by itself, by a signal, or killed. Devices and swap that existed before are never touched: the
+//! however the benchmark ends: by itself, by a signal, or killed, even before it has read the shell's answer. Devices and swap that existed before are never touched: the
 //! zram device is a new one, and it is reset and removed only under the number it was given.
 
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ struct Hierarchy {
 }
 
 const SCRIPT: &str = r#"
-trap '' INT TERM HUP
+trap '' INT TERM HUP PIPE
 dir=$1 limit=$2 value=$3 size=$4 id=
 clean() {
   n=0
@@ -103,6 +103,13 @@ impl Kernel {
     /// Bytes that are charged to the cgroup.
     pub fn resident_bytes(&self) -> u64 {
         number(&self.usage, 0)
+    }
+
+    /// Faults on pages that were swapped out, inside; not a number if the kernel does not say.
+    pub fn major_faults(&self) -> f64 {
+        let text = std::fs::read_to_string(self.group.join("memory.stat")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("pgmajfault "));
+        line.and_then(|count| count.trim().parse().ok()).unwrap_or(f64::NAN)
     }
 
     /// Programs that the kernel has killed inside because it found no memory.

@@ -5,8 +5,8 @@
 //! about half, as tables of records do. Every word can be computed from its place, and every word that is read is compared:
 //! a lost write ends the program.
 //!
-//! Protocol: one JSON line on standard output when the measured time is over; then it waits for the end of its standard
-//! input, so that whoever started it can look at the memory.
+//! Protocol: the line [`BEGINS`] on standard output when the measured time begins, and one JSON line when it is over; then it
+//! waits for the end of its standard input, so that whoever started it can look at the memory.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -16,7 +16,11 @@ use refault_pager::Latencies;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
+use crate::bench::random::{Random, mix};
 use crate::failure::Failure;
+
+/// What is said when the measured time begins.
+pub const BEGINS: &str = "begins";
 
 const WORDS_A_PAGE: usize = 512;
 const WORDS_A_RECORD: usize = 8;
@@ -91,8 +95,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
         "operations": done.iter().map(|one| one.operations).sum::<u64>(),
         "seconds": args.seconds,
         "cpu_seconds": cpu,
-        "p50_ns": all.quantile(0.5),
-        "p99_ns": all.quantile(0.99),
+        "latencies_ns": all.counts().buckets().collect::<Vec<_>>(),
         "max_ns": all.maximum(),
     });
     println!("{line}");
@@ -153,10 +156,11 @@ impl Shared<'_> {
                 }
             } else if now >= self.warm {
                 measured = true;
-                self.cpu_before
-                    .lock()
-                    .expect("invariant: nothing panics under this lock")
-                    .get_or_insert_with(cpu_seconds);
+                let mut before = self.cpu_before.lock().expect("invariant: nothing panics under this lock");
+                if before.is_none() {
+                    println!("{BEGINS}");
+                    *before = Some(cpu_seconds());
+                }
             }
             last = now;
         }
@@ -182,13 +186,6 @@ fn word_at(index: usize) -> u64 {
     }
 }
 
-fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// An odd number near the golden section of `pages` that shares no factor with it.
 fn odd_step(pages: usize) -> usize {
     let gcd = |mut a: usize, mut b: usize| {
@@ -204,34 +201,6 @@ fn odd_step(pages: usize) -> usize {
     step
 }
 
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    /// A number below a bound.
-    pub fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
-
-    /// A number in 0..1.
-    pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// A rank below `ranks` whose logarithm is uniform: rank k has the weight ln((k+2)/(k+1)), which is Zipf(1.0) to a few
-    /// percent, without a table that would itself be paged.
-    fn zipf(&mut self, ranks: usize) -> usize {
-        let rank = ((ranks as f64 + 1.0).ln() * self.unit()).exp() - 1.0;
-        (rank as usize).min(ranks - 1)
-    }
-}
-
 /// Seconds of processor time of this process, all threads.
 fn cpu_seconds() -> f64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
@@ -243,11 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_follow_zipf_and_steps_visit_every_page() {
-        let mut random = Random(1);
-        let mut counts = [0u32; 1000];
-        (0..200_000).for_each(|_| counts[random.zipf(1000)] += 1);
-        assert!(counts[0] > counts[9] * 6 && counts[0] < counts[9] * 12, "{} {}", counts[0], counts[9]);
+    fn steps_visit_every_page() {
         for pages in [1usize, 2, 96, 131_072] {
             let step = odd_step(pages);
             let seen: std::collections::HashSet<_> = (0..pages).map(|rank| rank * step % pages).collect();

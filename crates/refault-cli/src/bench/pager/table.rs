@@ -31,6 +31,7 @@ pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> s
         "p50 µs",
         "p99 µs",
         "max µs",
+        "fault p99 µs",
         "CPU s",
         "resident MiB",
         "compressed MiB",
@@ -55,6 +56,7 @@ pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> s
                 format!("{:.1}", measured.p50_ns / 1e3),
                 format!("{:.1}", measured.p99_ns / 1e3),
                 format!("{:.0}", measured.max_ns / 1e3),
+                or_dash(measured.fault_p99_ns / 1e3, 1),
                 format!("{:.2}", measured.cpu_seconds),
                 or_dash(measured.resident_bytes / f64::from(1 << 20), 0),
                 or_dash(measured.compressed_bytes / f64::from(1 << 20), 0),
@@ -87,7 +89,8 @@ pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> s
         "\nCPU s: processor time of the program with all its threads in the counted time, the kernel's reclaim in it included. \
          Compressed memory lies outside the budget on both sides; the cgroup's limit is {} MiB above the budget for what ours \
          does not count (code, stacks, page tables). p50, p99, max: of one operation, seen by the program (memcached: by its \
-         clients). B/page: bookkeeping for each managed page; the kernel's is not known.",
+         clients). Fault p99: with F faults on stored pages (major faults) among N operations, the latency that 0.01 F of the N \
+         exceed, which 99 of 100 faults cannot exceed; B/page: bookkeeping for each managed page; the kernel's is not known.",
         ALLOWANCE >> 20
     )
 }
@@ -109,6 +112,7 @@ fn losses(result: &RowResult) -> Vec<String> {
     compare("p50 is", ours.p50_ns, theirs.p50_ns);
     compare("p99 is", ours.p99_ns, theirs.p99_ns);
     compare("the longest operation takes", ours.max_ns, theirs.max_ns);
+    compare("p99 of a fault is", ours.fault_p99_ns, theirs.fault_p99_ns);
     let cpu = |side: &Measured| side.cpu_seconds / side.operations_per_second;
     compare("processor time an operation is", cpu(&ours), cpu(&theirs));
     compare("compressed memory is", ours.compressed_bytes, theirs.compressed_bytes);

@@ -1,18 +1,17 @@
-//! The memcached row: a real server behind a Unix socket, loaded with values, read by two threads here.
+//! memcached as a load: a real server behind a Unix socket, filled with values once, read by two threads here.
 //!
-//! Keys are drawn from a normal distribution around the middle of the key space with a sixth of it as standard deviation, as
-//! memcached's usual load generators do. Each answer's length and first bytes are compared with what was stored, and
+//! Keys are drawn from a normal distribution around the middle of the key space, as memcached's usual load generators do. Each answer's length and first bytes are compared with what was stored, and
 //! every sixteenth answer as a whole.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use refault_pager::Latencies;
 
-use super::load::Random;
+use super::random::Random;
 use crate::failure::Failure;
 
 /// Bytes of a value.
@@ -23,6 +22,8 @@ const CLIENTS: u64 = 2;
 pub struct Plan {
     /// Values to store.
     pub values: u64,
+    /// Standard deviation of the keys, as a share of all.
+    pub deviation: f64,
     /// Seconds before counting starts.
     pub warm_up: f64,
     /// Seconds that are counted.
@@ -47,19 +48,51 @@ pub fn arguments(socket: &Path, bytes: u64) -> Vec<String> {
     own.split(' ').map(str::to_owned).chain([socket.display().to_string()]).collect()
 }
 
-/// Waits until the server answers.
-pub fn wait(socket: &Path, server: &mut Child) -> Result<(), Failure> {
-    let failed = |why: String| Failure::failed("memcached does not answer", socket.display(), why);
-    for _ in 0..500 {
-        if UnixStream::connect(socket).is_ok() {
-            return Ok(());
+/// A server, ended when it is dropped.
+pub struct Server(Child);
+
+impl Server {
+    /// Starts `command`, which names memcached and its [`arguments`], and waits until it answers. Its output is thrown away.
+    ///
+    /// # Errors
+    /// It cannot be started, or ends or stays silent for five seconds.
+    pub fn start(command: &mut Command, socket: &Path) -> Result<Server, Failure> {
+        let remedy = |error| format!("{error}; memcached must be installed");
+        let started = command.stdout(Stdio::null()).spawn();
+        let mut server = Server(started.map_err(|error| Failure::failed("cannot start", "memcached", remedy(error)))?);
+        let failed = |why: String| Failure::failed("memcached does not answer", socket.display(), why);
+        for _ in 0..500 {
+            if UnixStream::connect(socket).is_ok() {
+                return Ok(server);
+            }
+            if let Ok(Some(status)) = server.0.try_wait() {
+                return Err(failed(format!("it ended with {status}")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        if let Ok(Some(status)) = server.try_wait() {
-            return Err(failed(format!("it ended with {status}")));
-        }
-        std::thread::sleep(Duration::from_millis(10));
+        Err(failed("five seconds have passed".to_owned()))
     }
-    Err(failed("five seconds have passed".to_owned()))
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Asks it to end and waits, so that it writes its last statistics.
+    pub fn end(mut self) {
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), rustix::process::Signal::TERM);
+        let until = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < until && matches!(self.0.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Stores all values.
@@ -82,8 +115,8 @@ pub fn fill(socket: &Path, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads from two threads and counts.
-pub fn read(socket: &Path, plan: &Plan, server: u32) -> Result<Seen, Failure> {
+/// Reads from two threads and counts; `begins` is called when counting starts.
+pub fn read(socket: &Path, plan: &Plan, server: &Server, begins: impl FnOnce()) -> Result<Seen, Failure> {
     let begin = Instant::now();
     let warm = begin + Duration::from_secs_f64(plan.warm_up);
     let end = warm + Duration::from_secs_f64(plan.seconds);
@@ -92,10 +125,11 @@ pub fn read(socket: &Path, plan: &Plan, server: u32) -> Result<Seen, Failure> {
         let clients: Vec<_> =
             (0..CLIENTS).map(|seed| scope.spawn(move || client(socket, plan, seed, warm, end))).collect();
         std::thread::sleep(warm.saturating_duration_since(Instant::now()));
-        cpu_before = cpu_seconds(server);
+        cpu_before = cpu_seconds(server.id());
+        begins();
         clients.into_iter().map(|client| client.join().expect("invariant: a client reports its errors")).collect()
     });
-    let server_cpu = cpu_seconds(server) - cpu_before;
+    let server_cpu = cpu_seconds(server.id()) - cpu_before;
     let mut seen = Seen { operations: 0, latencies: Latencies::default(), server_cpu };
     for result in results {
         let (operations, latencies) = result?;
@@ -116,7 +150,7 @@ fn client(socket: &Path, plan: &Plan, seed: u64, warm: Instant, end: Instant) ->
     let mut value = vec![0; VALUE + 7];
     let mut expected = Vec::with_capacity(VALUE);
     loop {
-        let key = gaussian(&mut random, plan.values);
+        let key = random.gaussian(plan.values, plan.deviation);
         let start = Instant::now();
         if start >= end {
             return Ok((operations, latencies));
@@ -139,19 +173,6 @@ fn client(socket: &Path, plan: &Plan, seed: u64, warm: Instant, end: Instant) ->
         if start >= warm {
             operations += 1;
             latencies.record(took);
-        }
-    }
-}
-
-/// A key, normally distributed.
-fn gaussian(random: &mut Random, keys: u64) -> u64 {
-    loop {
-        // Box and Muller.
-        let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
-        let unit = radius * (std::f64::consts::TAU * random.unit()).cos();
-        let key = keys as f64 * (0.5 + unit / 6.0);
-        if key >= 0.0 && key < keys as f64 {
-            return key as u64;
         }
     }
 }
@@ -183,31 +204,4 @@ fn cpu_seconds(process: u32) -> f64 {
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let ticks = |index: usize| fields.get(index - 3).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(14) + ticks(15)) / rustix::param::clock_ticks_per_second() as f64
-}
-
-/// Ends a server.
-pub fn stop(mut server: Child) {
-    let _ = Command::new("kill").arg(server.id().to_string()).status();
-    for _ in 0..200 {
-        if let Ok(Some(_)) = server.try_wait() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let _ = server.kill();
-    let _ = server.wait();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_lie_around_the_middle() {
-        let mut random = Random(3);
-        let keys: Vec<u64> = (0..20_000).map(|_| gaussian(&mut random, 6000)).collect();
-        let within = |deviations: u64| keys.iter().filter(|key| key.abs_diff(3000) <= deviations * 1000).count();
-        assert!((13_300..14_000).contains(&within(1)), "{}", within(1));
-        assert!((18_950..19_250).contains(&within(2)), "{}", within(2));
-    }
 }
