@@ -1,5 +1,6 @@
 //! `refault bench`: how fast this build is on this machine.
 
+mod cache;
 mod calibrate;
 mod frames;
 mod live;
@@ -25,6 +26,7 @@ Examples:
   refault bench machine                          the simulated machine's, and that idle memory costs nothing
   refault bench pager --against zram             `refault run` beside the kernel's own swap (root)
   refault bench frames                           five policies over the same frames, side by side
+  refault bench cache                            the page cache, beside the kernel's in a cgroup (root)
   refault bench calibrate                        costs for the simulated machine, measured here")]
 /// Measure speed
 pub struct BenchArgs {
@@ -34,6 +36,9 @@ pub struct BenchArgs {
 
 #[derive(Subcommand, Debug)]
 enum BenchCommand {
+    Cache(cache::CacheArgs),
+    #[command(hide = true)]
+    CacheLoad(cache::load::LoadArgs),
     Calibrate(calibrate::CalibrateArgs),
     LruSort(lru_sort::LruSortArgs),
     Monitor(monitor::MonitorArgs),
@@ -50,6 +55,8 @@ enum BenchCommand {
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.command {
+        BenchCommand::Cache(args) => cache::run(args),
+        BenchCommand::CacheLoad(args) => cache::load::run(args),
         BenchCommand::Calibrate(args) => calibrate::run(args),
         BenchCommand::LruSort(args) => lru_sort::run(args),
         BenchCommand::Monitor(args) => monitor::run(args),

@@ -7,7 +7,7 @@
 
 pub mod load;
 
-mod kernel;
+pub mod kernel;
 mod side;
 mod table;
 

@@ -35,14 +35,16 @@ clean() {
   fi
 }
 fail() { echo "failed $1"; clean; exit 1; }
-id=$(cat /sys/class/zram-control/hot_add) || fail "adding a zram device"
-echo lz4 > /sys/block/zram$id/comp_algorithm || fail "choosing lz4 for zram"
-echo $size > /sys/block/zram$id/disksize || fail "sizing the zram device"
-mkswap /dev/zram$id >/dev/null 2>&1 || fail "mkswap"
-swapon -p 32000 /dev/zram$id || fail "swapon"
+if [ $size -gt 0 ]; then
+  id=$(cat /sys/class/zram-control/hot_add) || fail "adding a zram device"
+  echo lz4 > /sys/block/zram$id/comp_algorithm || fail "choosing lz4 for zram"
+  echo $size > /sys/block/zram$id/disksize || fail "sizing the zram device"
+  mkswap /dev/zram$id >/dev/null 2>&1 || fail "mkswap"
+  swapon -p 32000 /dev/zram$id || fail "swapon"
+fi
 mkdir "$dir" || fail "making the cgroup"
 echo $value > "$dir/$limit" || fail "limiting the cgroup"
-echo "ready $id"
+echo "ready ${id:-none}"
 read nothing
 clean
 "#;
@@ -53,11 +55,11 @@ pub struct Kernel {
     stdin: Option<ChildStdin>,
     group: PathBuf,
     usage: PathBuf,
-    zram: u32,
+    zram: Option<u32>,
 }
 
 impl Kernel {
-    /// Makes both. `limit` and `swap` in bytes.
+    /// Makes both. `limit` and `swap` in bytes; without swap there is no device.
     pub fn new(limit: u64, swap: u64) -> Result<Kernel, Failure> {
         let hierarchy = hierarchy()?;
         let group = hierarchy.root.join(format!("refault-bench-{}", std::process::id()));
@@ -81,7 +83,7 @@ impl Kernel {
         BufReader::new(output).read_line(&mut line).map_err(|error| failed("sh", &error))?;
         match line.trim().split_once(' ') {
             Some(("ready", number)) => {
-                let zram = number.parse().map_err(|error| failed(number, &error))?;
+                let zram = number.parse().ok();
                 let usage = group.join(hierarchy.usage);
                 Ok(Kernel { guard, stdin, group, usage, zram })
             }
@@ -124,7 +126,7 @@ impl Kernel {
 
     /// Bytes of memory that zram occupies, its own overhead included.
     pub fn compressed_bytes(&self) -> u64 {
-        number(Path::new(&format!("/sys/block/zram{}/mm_stat", self.zram)), 2)
+        self.zram.map_or(0, |zram| number(Path::new(&format!("/sys/block/zram{zram}/mm_stat")), 2))
     }
 }
 
@@ -133,6 +135,14 @@ impl Drop for Kernel {
         drop(self.stdin.take());
         let _ = self.guard.wait();
     }
+}
+
+/// Why no memory cgroup can be made here, if none can.
+pub fn cgroup_obstacle() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("needs root: it makes a memory cgroup, and removes it after each run".into());
+    }
+    hierarchy().err().map(|failure| failure.line().to_owned())
 }
 
 /// Why this cannot run here, if it cannot.

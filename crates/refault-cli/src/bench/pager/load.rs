@@ -187,7 +187,7 @@ fn word_at(index: usize) -> u64 {
 }
 
 /// An odd number near the golden section of `pages` that shares no factor with it.
-fn odd_step(pages: usize) -> usize {
+pub fn odd_step(pages: usize) -> usize {
     let gcd = |mut a: usize, mut b: usize| {
         while b != 0 {
             (a, b) = (b, a % b);

@@ -1,0 +1,251 @@
+//! The cache and its files, as users meet them.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use refault_core::frames::Frame;
+use refault_core::{Counters, PageId};
+use refault_store::PAGE_SIZE;
+
+use crate::backing::{Backing, DirectFile};
+use crate::buffers::Buffers;
+use crate::engine::{Engine, FileId};
+use crate::error::{MakeError, OpenError, ReadError};
+use crate::streams::Streams;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// Frames a cache has at least.
+const LEAST_FRAMES: u64 = 64;
+
+/// What [`refault_core::frames::CachedFrames`] can name.
+const MOST_FRAMES: u64 = (1 << 31) - 1;
+
+const UNBROKEN: &str = "invariant: a panic under this lock ends the program";
+
+/// How a cache is made.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// Bytes of file contents in memory at most, at least 256 KiB. Bookkeeping comes on top: see
+    /// [`CacheReport::metadata_bytes`].
+    pub memory: u64,
+    /// Name of the policy, one of [`crate::POLICIES`].
+    pub policy: String,
+    /// Evicted pages stay findable in their free frame until it is reused. The share, up to 0.5, is what the policy leaves free
+    /// for that; with 0 there are the frames that are free anyway, because a policy evicts several pages at once. `None`:
+    /// evicted pages are gone, unless the policy keeps them itself (`freebsd`).
+    pub keep_evicted: Option<f64>,
+    /// Pages at most that are read along with a miss in a sequence of misses; an eighth of memory in any case. 0: none.
+    pub read_ahead: u32,
+}
+
+impl Default for CacheOptions {
+    fn default() -> CacheOptions {
+        CacheOptions { memory: 64 << 20, policy: crate::POLICIES[0].to_owned(), keep_evicted: None, read_ahead: 32 }
+    }
+}
+
+/// A cache's state at one moment. Counts are pages since the start.
+#[derive(Clone, Debug)]
+pub struct CacheReport {
+    /// Bytes of contents that may be in memory.
+    pub memory_bytes: u64,
+    /// Bytes in frames that are in use.
+    pub resident_bytes: u64,
+    /// Bytes of evicted pages that are findable in free frames.
+    pub findable_bytes: u64,
+    /// Bytes of bookkeeping: policy, page and frame tables.
+    pub metadata_bytes: u64,
+    /// Pages that were asked for and were in memory, reactivated ones included.
+    pub hits: u64,
+    /// Pages that were asked for and had to be read.
+    pub misses: u64,
+    /// Times a reader or writer waited for a page that was on its way.
+    pub waits: u64,
+    /// Pages that came along in sequences.
+    pub read_ahead: u64,
+    /// Pages written.
+    pub written: u64,
+    /// The policy's counters under their `/proc/vmstat` names, with what the cache counts: `file_reads`, `limit_hits`,
+    /// `limit_overruns`, `pages_cached`, `pages_reactivated`.
+    pub counters: Counters,
+}
+
+pub(crate) struct Shared {
+    engine: Mutex<Engine>,
+    /// A busy page is waited for at its number modulo their count.
+    changed: [Condvar; 64],
+    /// A fill has ended, so that its frame can be evicted.
+    room: Condvar,
+    pub(crate) buffers: Buffers,
+    pub(crate) read_ahead: u32,
+}
+
+impl Shared {
+    pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().expect(UNBROKEN)
+    }
+
+    /// Gives the lock away until something about a busy page may have changed.
+    pub(crate) fn wait<'a>(&self, mut engine: MutexGuard<'a, Engine>, page: PageId) -> MutexGuard<'a, Engine> {
+        engine.counts.waits += 1;
+        self.changed[page as usize % self.changed.len()].wait(engine).expect(UNBROKEN)
+    }
+
+    /// Gives the lock away until a fill has ended.
+    pub(crate) fn wait_for_room<'a>(&self, mut engine: MutexGuard<'a, Engine>) -> MutexGuard<'a, Engine> {
+        engine.counts.waits += 1;
+        self.room.wait(engine).expect(UNBROKEN)
+    }
+
+    /// Pages are not busy any more.
+    pub(crate) fn wake(&self, pages: impl Iterator<Item = PageId>) {
+        pages.for_each(|page| self.changed[page as usize % self.changed.len()].notify_all());
+        self.room.notify_all();
+    }
+}
+
+/// A cache. Clones are the same.
+#[derive(Clone)]
+pub struct PageCache(Arc<Shared>);
+
+impl PageCache {
+    /// Makes an empty cache. Reserves addresses; memory is taken as pages come in.
+    ///
+    /// # Errors
+    /// See [`MakeError`].
+    pub fn new(options: &CacheOptions) -> Result<PageCache, MakeError> {
+        let reclaimer = crate::policies::by_name(&options.policy)
+            .ok_or_else(|| MakeError::UnknownPolicy(options.policy.clone(), crate::POLICIES.join(", ")))?;
+        let frames = options.memory / PAGE;
+        if frames < LEAST_FRAMES {
+            return Err(MakeError::TooSmall(options.memory, LEAST_FRAMES * PAGE));
+        }
+        if frames > MOST_FRAMES {
+            return Err(MakeError::TooLarge(options.memory, MOST_FRAMES * PAGE));
+        }
+        if let Some(share) = options.keep_evicted.filter(|share| !(0.0..=0.5).contains(share)) {
+            return Err(MakeError::BadShare(share));
+        }
+        let reserve = options.keep_evicted.map(|share| (frames as f64 * share) as u32);
+        Ok(PageCache(Arc::new(Shared {
+            engine: Mutex::new(Engine::new(reclaimer, frames as u32, reserve)),
+            changed: [const { Condvar::new() }; 64],
+            room: Condvar::new(),
+            buffers: Buffers::new(frames as usize).map_err(MakeError::Memory)?,
+            read_ahead: options.read_ahead.min((frames / 8) as u32),
+        })))
+    }
+
+    /// Opens a file, which must exist, with direct I/O: for reading and writing, or for reading only where writing is not allowed.
+    /// While it is open, only this cache should write to it.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(&self, path: &Path) -> Result<CachedFile, OpenError> {
+        let backing = DirectFile::open(path)?;
+        self.attach(Box::new(backing)).map_err(|error| OpenError::Io { path: path.to_owned(), error })
+    }
+
+    /// Puts the cache above anything that can be read and written in pages.
+    ///
+    /// # Errors
+    /// What asking for the length says.
+    pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
+        let length = AtomicU64::new(backing.len()?);
+        let id = self.0.engine().add_file();
+        Ok(CachedFile {
+            shared: self.0.clone(),
+            backing,
+            id,
+            length,
+            streams: Mutex::default(),
+            tail: Mutex::default(),
+        })
+    }
+
+    /// The state now.
+    pub fn report(&self) -> CacheReport {
+        let engine = self.0.engine();
+        let counts = engine.counts;
+        CacheReport {
+            memory_bytes: u64::from(engine.frames.allocator().frames()) * PAGE,
+            resident_bytes: u64::from(engine.frames_in_use()) * PAGE,
+            findable_bytes: u64::from(engine.frames.cached()) * PAGE,
+            metadata_bytes: (engine.metadata_bytes() + self.0.buffers.metadata_bytes()) as u64,
+            hits: counts.hits,
+            misses: counts.misses,
+            waits: counts.waits,
+            read_ahead: counts.read_ahead,
+            written: counts.written,
+            counters: engine.counters(),
+        }
+    }
+}
+
+/// An open file above the cache. Can be read and written by many threads at once. Its pages leave the cache with it.
+pub struct CachedFile {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) backing: Box<dyn Backing>,
+    pub(crate) id: FileId,
+    pub(crate) length: AtomicU64,
+    pub(crate) streams: Mutex<Streams>,
+    /// Held by writes that touch the end of the file, across their I/O: they follow each other.
+    pub(crate) tail: Mutex<()>,
+}
+
+impl CachedFile {
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        self.length.load(Ordering::Acquire)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads from `offset` on, up to the end of the file. Returns the bytes read: fewer than asked for only at the end. Any
+    /// offset and length will do.
+    ///
+    /// # Errors
+    /// See [`ReadError`]. The buffer may have been filled in part.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+        let wanted = self.len().saturating_sub(offset).min(buffer.len() as u64) as usize;
+        let mut done = 0;
+        while done < wanted {
+            let at = offset + done as u64;
+            let within = (at % PAGE) as usize;
+            let part = (PAGE_SIZE - within).min(wanted - done);
+            self.read_page(at / PAGE, within, &mut buffer[done..done + part])?;
+            done += part;
+        }
+        Ok(done)
+    }
+
+    /// Makes everything durable that was written before.
+    ///
+    /// # Errors
+    /// The device's: what was written since the last success may not be durable.
+    pub fn sync(&self) -> std::io::Result<()> {
+        self.backing.sync()
+    }
+
+    /// Copies from the frame of a page that was resident when the lock was taken.
+    pub(crate) fn copy_out(&self, engine: MutexGuard<'_, Engine>, frame: Frame, within: usize, out: &mut [u8]) {
+        // Taken before the engine is given away: whoever gets the frame after an eviction waits for the copy.
+        let contents = self.shared.buffers.read(frame);
+        drop(engine);
+        out.copy_from_slice(&contents.0[within..within + out.len()]);
+    }
+}
+
+impl Drop for CachedFile {
+    fn drop(&mut self) {
+        // After a panic elsewhere there is nothing to be kept in order.
+        if let Ok(mut engine) = self.shared.engine.lock() {
+            engine.remove_file(self.id);
+        }
+    }
+}

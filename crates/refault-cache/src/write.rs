@@ -1,0 +1,174 @@
+//! Writing: through to the file first, then into the cache.
+//!
+//! The pages of a write are taken busy in the order of the file, so that two writers never wait for each other in a circle
+//! (readers wait for nothing while they hold a page). Their new contents are put together in private buffers, because the
+//! frames belong to readers until the device has answered. A page that is written in part is taken from its frame or read
+//! before. Written pages are admitted: what is written is likely to be read.
+//!
+//! A file that ends within a page is written in whole pages and cut to its length again; writes that touch its end follow
+//! each other, so that none cuts off what another added.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::atomic::Ordering;
+
+use refault_core::PageId;
+use refault_store::{PAGE_SIZE, Page};
+
+use crate::backing::Backing;
+use crate::error::{ReadError, WriteError};
+use crate::file::CachedFile;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// Pages that are written by one call.
+const AT_ONCE: usize = 64;
+
+impl CachedFile {
+    /// Writes at any offset and length; the file grows if need be. When this returns, the device has everything, and
+    /// readers see it; [`CachedFile::sync`] makes it durable. Writes of more than 256 KiB are written in such parts, in order.
+    ///
+    /// # Errors
+    /// See [`WriteError`]. Parts before the one that failed are written.
+    pub fn write_at(&self, buffer: &[u8], offset: u64) -> Result<(), WriteError> {
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let end = offset.checked_add(buffer.len() as u64).ok_or(ReadError::TooManyPages)?;
+        // The file only grows, so a write that does not touch the end now never will.
+        let whole_pages = self.len() / PAGE * PAGE;
+        let _tail = (end > whole_pages).then(|| self.tail.lock().expect("invariant: nothing panics under this lock"));
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            let part = (AT_ONCE * PAGE_SIZE - (at % PAGE) as usize).min(buffer.len() - done);
+            self.write_part(&buffer[done..done + part], at)?;
+            done += part;
+        }
+        Ok(())
+    }
+
+    fn write_part(&self, bytes: &[u8], offset: u64) -> Result<(), WriteError> {
+        let (first, end) = (offset / PAGE, (offset + bytes.len() as u64).div_ceil(PAGE));
+        let pages = self.take_busy(first, end)?;
+        let outcome = self.write_busy(bytes, offset, first, &pages);
+        let mut engine = self.shared.engine();
+        if outcome.is_err() {
+            // What the device has is unknown: the next read will tell.
+            pages.iter().for_each(|page| engine.forget(*page));
+        }
+        pages.iter().for_each(|page| engine.pages.set_busy(*page, false));
+        drop(engine);
+        self.shared.wake(pages.iter().copied());
+        outcome
+    }
+
+    fn take_busy(&self, first: u64, end: u64) -> Result<Vec<PageId>, ReadError> {
+        let mut engine = self.shared.engine();
+        // All numbers first: nothing is busy yet if they are not to be had.
+        let pages: Vec<PageId> = (first..end).map(|index| engine.page(self.id, index)).collect::<Result<_, _>>()?;
+        for page in &pages {
+            while engine.pages.is_busy(*page) {
+                engine = self.shared.wait(engine, *page);
+            }
+            engine.pages.set_busy(*page, true);
+        }
+        Ok(pages)
+    }
+
+    /// Writes pages that are busy on this thread's account.
+    fn write_busy(&self, bytes: &[u8], offset: u64, first: u64, pages: &[PageId]) -> Result<(), WriteError> {
+        let mut contents = vec![Page::ZERO; pages.len()];
+        let start = (offset - first * PAGE) as usize;
+        let end = start + bytes.len();
+        let last = pages.len() - 1;
+        let partial = |place: usize| (place == 0 && start != 0) || (place == last && !end.is_multiple_of(PAGE_SIZE));
+        for place in [0, last].into_iter().take(pages.len()).filter(|place| partial(*place)) {
+            self.read_busy(first + place as u64, pages[place], &mut contents[place])?;
+        }
+        for (place, page) in contents.iter_mut().enumerate() {
+            let (from, to) = (start.max(place * PAGE_SIZE), end.min((place + 1) * PAGE_SIZE));
+            page.0[from - place * PAGE_SIZE..to - place * PAGE_SIZE].copy_from_slice(&bytes[from - start..to - start]);
+        }
+        let failed = |error| WriteError::Io { offset: first * PAGE, error };
+        let outcome = write_pages(&*self.backing, &contents, first * PAGE);
+        let (before, padded) = (self.len(), (first + pages.len() as u64) * PAGE);
+        let after = if outcome.is_ok() { before.max(offset + bytes.len() as u64) } else { before };
+        let cut = if padded > after { self.backing.set_len(after) } else { Ok(()) };
+        outcome.and(cut).map_err(failed)?;
+        self.length.fetch_max(after, Ordering::AcqRel);
+        for (place, (page, contents)) in pages.iter().zip(&contents).enumerate() {
+            self.put(*page, contents, !partial(place));
+        }
+        Ok(())
+    }
+
+    /// The contents of a busy page, from wherever they are.
+    fn read_busy(&self, index: u64, page: PageId, into: &mut Page) -> Result<(), ReadError> {
+        let mut engine = self.shared.engine();
+        let resident = engine.pages.is_resident(page);
+        if let Some(frame) = if resident { Some(engine.frame(page)) } else { engine.reactivate(page) } {
+            self.copy_out(engine, frame, 0, &mut into.0);
+            return Ok(());
+        }
+        engine.counts.file_reads += 1;
+        drop(engine);
+        self.read_aside(index, into)
+    }
+
+    /// Puts the new contents of a busy page into its frame, or into a new one if there is any.
+    fn put(&self, page: PageId, contents: &Page, overwrites: bool) {
+        let mut engine = self.shared.engine();
+        engine.counts.written += 1;
+        let resident = engine.pages.is_resident(page);
+        let frame = if resident {
+            let frame = engine.frame(page);
+            engine.accessed(page, true, true);
+            Some(frame)
+        } else {
+            if engine.frames.is_cached(page) {
+                // It was evicted while the device wrote: the copy is old.
+                engine.frames.discard(page);
+            }
+            engine.begin_fill(page, false)
+        };
+        let Some(frame) = frame else { return };
+        // Taken before the engine is given away: if the page was or is evicted, the frame's next owner waits.
+        let mut target = self.shared.buffers.write(frame);
+        drop(engine);
+        target.0.copy_from_slice(&contents.0);
+        drop(target);
+        if !resident {
+            let mut engine = self.shared.engine();
+            engine.finish_fill(page, overwrites);
+            // Busy still, on the write's account.
+            engine.pages.set_busy(page, true);
+        }
+    }
+}
+
+fn write_pages(backing: &dyn Backing, pages: &[Page], offset: u64) -> io::Result<()> {
+    let slices: Vec<IoSlice<'_>> = pages.iter().map(|page| IoSlice::new(&page.0)).collect();
+    let wanted = pages.len() * PAGE_SIZE;
+    let mut done = retried(|| backing.write(&slices, offset))?;
+    let mut fruitless = 0;
+    while done < wanted {
+        let from = done / 512 * 512;
+        let page = &pages[from / PAGE_SIZE].0[from % PAGE_SIZE..];
+        let written = retried(|| backing.write(&[IoSlice::new(page)], offset + from as u64))?;
+        fruitless = if from + written > done { 0 } else { fruitless + 1 };
+        if written == 0 || fruitless > 8 {
+            return Err(ErrorKind::WriteZero.into());
+        }
+        done = from + written;
+    }
+    Ok(())
+}
+
+fn retried(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What the cache promises besides the bytes: hits without I/O, findable pages, readahead, direct files, errors that name
+//! what is wrong.
+
+mod common;
+
+use common::*;
+use refault_cache::{CacheOptions, MakeError, OpenError, POLICIES, PageCache, ReadError, WriteError};
+use std::sync::atomic::Ordering;
+
+fn pages(count: u64) -> Memory {
+    Memory::with((0..count * PAGE as u64).map(|at| (at / PAGE as u64) as u8).collect())
+}
+
+fn read(file: &refault_cache::CachedFile, page: u64) {
+    let mut buffer = [0; 8];
+    assert_eq!(file.read_at(&mut buffer, page * PAGE as u64).expect("reads"), 8);
+    assert_eq!(buffer, [page as u8; 8]);
+}
+
+#[test]
+fn what_is_resident_is_not_read_again() {
+    for policy in POLICIES {
+        let memory = pages(40);
+        let cache = cache(64, policy, None);
+        let file = cache.attach(Box::new(memory.clone())).expect("opens");
+        (0..3).for_each(|_| (0..40).for_each(|page| read(&file, page)));
+        let report = cache.report();
+        assert_eq!(report.counters.file_reads, 40, "{policy}");
+        assert_eq!(report.hits + report.misses, 120, "{policy}");
+        assert_eq!(report.misses + report.read_ahead, 40, "{policy}");
+        assert!(memory.faults.reads.load(Ordering::Relaxed) < 10, "readahead brings many with one call");
+    }
+}
+
+#[test]
+fn evicted_pages_come_back_without_io_only_if_asked_for() {
+    for keep in [None, Some(0.0), Some(0.25)] {
+        for policy in POLICIES {
+            let memory = pages(1000);
+            let cache = cache(256, policy, keep);
+            let file = cache.attach(Box::new(memory)).expect("opens");
+            let mut random = Random(3);
+            (0..20_000).for_each(|_| read(&file, random.below(1000)));
+            let report = cache.report();
+            // Policies that evict one page at a time leave no frame free by themselves.
+            let one_by_one =
+                POLICIES.iter().position(|name| *name == "fifo") <= POLICIES.iter().position(|name| name == policy);
+            let kept = keep.is_some() || *policy == "freebsd";
+            let found = if one_by_one { keep > Some(0.0) } else { kept };
+            let c = report.counters;
+            assert_eq!(c.pages_cached > 0, kept, "{policy}");
+            assert_eq!(c.pages_reactivated > 0, found, "{policy} {keep:?}");
+            assert_eq!(report.misses + report.read_ahead, c.file_reads, "{policy}");
+            assert!(report.resident_bytes + report.findable_bytes <= report.memory_bytes);
+            assert_eq!(c.limit_overruns, 0, "{policy}");
+        }
+    }
+}
+
+#[test]
+fn no_policy_runs_out_of_room() {
+    for policy in POLICIES {
+        for keep in [None, Some(0.5)] {
+            let cache = cache(64, policy, keep);
+            let file = cache.attach(Box::new(pages(500))).expect("opens");
+            // A scan, with a few pages that are read all the time.
+            for page in 0..500 {
+                read(&file, page);
+                (0..4).for_each(|hot| read(&file, hot));
+            }
+            let report = cache.report();
+            assert_eq!(report.counters.limit_overruns, 0, "{policy} {keep:?}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn what_merely_comes_along_fails_no_read() {
+    let memory = pages(100);
+    let cache = cache(64, "lru", None);
+    let file = cache.attach(Box::new(memory.clone())).expect("opens");
+    (0..8).for_each(|page| read(&file, page));
+    // The file ends before the window does, unknown to the cache: the window cannot be read, its first page can.
+    memory.bytes.lock().unwrap().truncate(15 * PAGE);
+    (8..15).for_each(|page| read(&file, page));
+    let error = file.read_at(&mut [0; 8], 20 * PAGE as u64).expect_err("that is gone");
+    assert!(matches!(error, ReadError::Short { offset } if offset == 20 * PAGE as u64), "{error}");
+}
+
+#[test]
+fn errors_say_what_and_where() {
+    let memory = pages(100);
+    let cache = cache(64, "mglru", None);
+    let file = cache.attach(Box::new(memory.clone())).expect("opens");
+    memory.faults.failing_reads.store(1, Ordering::Relaxed);
+    let error = file.read_at(&mut [0; 100], 3 * PAGE as u64 + 5).expect_err("fails");
+    assert!(matches!(error, ReadError::Io { offset, .. } if offset == 3 * PAGE as u64), "{error}");
+    let error = file.write_at(&[1; 10], 5).expect_err("cannot be read before");
+    assert!(matches!(error, WriteError::Read(_)), "{error}");
+    memory.faults.failing_reads.store(0, Ordering::Relaxed);
+    memory.faults.failing_writes.store(1, Ordering::Relaxed);
+    let error = file.write_at(&[1; PAGE], 8192).expect_err("fails");
+    assert!(matches!(error, WriteError::Io { offset: 8192, .. }), "{error}");
+    read(&file, 2);
+    let made = |memory, policy: &str, share| {
+        PageCache::new(&CacheOptions { memory, policy: policy.into(), keep_evicted: Some(share), read_ahead: 0 }).err()
+    };
+    assert!(matches!(made(1 << 20, "opt", 0.0), Some(MakeError::UnknownPolicy(..))));
+    assert!(matches!(made(1 << 10, "lru", 0.0), Some(MakeError::TooSmall(..))));
+    assert!(matches!(made(1 << 60, "lru", 0.0), Some(MakeError::TooLarge(..))));
+    assert!(matches!(made(1 << 20, "lru", 0.9), Some(MakeError::BadShare(_))));
+    assert!(matches!(cache.open("/no/such/file".as_ref()), Err(OpenError::Io { .. })));
+}
+
+#[test]
+fn a_direct_file_keeps_its_length_and_bytes() {
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    std::fs::write(file.path(), vec![7u8; 10_000]).expect("writes");
+    let cache = cache(64, "mglru", Some(0.1));
+    let cached = match cache.open(file.path()) {
+        Ok(cached) => cached,
+        Err(OpenError::NoDirect(path)) => {
+            println!("skipped: no direct I/O at {}", path.display());
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    cached.write_at(&[1, 2, 3], 9_999).expect("writes");
+    cached.write_at(&[9; 5000], 4000).expect("writes");
+    cached.write_at(&[5; 3], 1 << 20).expect("leaves a hole");
+    cached.sync().expect("syncs");
+    let mut expected = vec![7u8; 10_000];
+    expected.truncate(9_999);
+    expected.extend([1, 2, 3]);
+    expected[4000..9000].fill(9);
+    expected.resize(1 << 20, 0);
+    expected.extend([5; 3]);
+    let mut seen = vec![0; expected.len() + 100];
+    assert_eq!(cached.read_at(&mut seen, 0).expect("reads"), expected.len());
+    assert!(seen[..expected.len()] == expected);
+    assert!(std::fs::read(file.path()).expect("reads") == expected);
+}

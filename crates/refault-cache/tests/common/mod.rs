@@ -1,0 +1,142 @@
+//! What the tests share: a file in memory that can be slow and fail on purpose, and random numbers.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use refault_cache::{Backing, CacheOptions, PageCache};
+
+pub const PAGE: usize = 4096;
+pub const KIB: u64 = 1024;
+
+/// A file in memory. Clones are the same file.
+#[derive(Clone, Default)]
+pub struct Memory {
+    pub bytes: Arc<Mutex<Vec<u8>>>,
+    pub faults: Arc<Faults>,
+}
+
+/// What goes wrong, in one call of so many (0: never).
+#[derive(Default)]
+pub struct Faults {
+    pub calls: AtomicU64,
+    pub failing_reads: AtomicU64,
+    pub failing_writes: AtomicU64,
+    pub short: AtomicU64,
+    /// The error of a call that wrote a part before.
+    pub torn_writes: AtomicU64,
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
+    /// Microseconds a call takes.
+    pub slow: AtomicU64,
+}
+
+impl Faults {
+    fn strikes(&self, every: &AtomicU64) -> bool {
+        let every = every.load(Ordering::Relaxed);
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        // Scattered, but the same in each run with one thread.
+        every != 0 && Random(call).next().is_multiple_of(every)
+    }
+    fn sleep(&self) {
+        let micros = self.slow.load(Ordering::Relaxed);
+        if micros > 0 {
+            std::thread::sleep(std::time::Duration::from_micros(micros));
+        }
+    }
+}
+
+fn broken() -> io::Error {
+    io::Error::from_raw_os_error(5)
+}
+
+impl Memory {
+    pub fn with(bytes: Vec<u8>) -> Memory {
+        Memory { bytes: Arc::new(Mutex::new(bytes)), faults: Arc::default() }
+    }
+}
+
+impl Backing for Memory {
+    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        self.faults.sleep();
+        self.faults.reads.fetch_add(1, Ordering::Relaxed);
+        assert!(offset.is_multiple_of(512) && into.iter().all(|slice| slice.as_ptr().addr().is_multiple_of(512)));
+        if self.faults.strikes(&self.faults.failing_reads) {
+            return Err(broken());
+        }
+        let short = self.faults.strikes(&self.faults.short);
+        let bytes = self.bytes.lock().unwrap();
+        let mut at = (offset as usize).min(bytes.len());
+        let start = at;
+        for slice in into {
+            let part = slice.len().min(bytes.len() - at);
+            // Short by a part of a sector even.
+            let part = if short && part > 700 { part / 2 + 100 } else { part };
+            slice[..part].copy_from_slice(&bytes[at..at + part]);
+            at += part;
+            if part < slice.len() {
+                break;
+            }
+        }
+        Ok(at - start)
+    }
+
+    fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        self.faults.sleep();
+        self.faults.writes.fetch_add(1, Ordering::Relaxed);
+        assert!(offset.is_multiple_of(512) && from.iter().all(|slice| slice.len().is_multiple_of(512)));
+        if self.faults.strikes(&self.faults.failing_writes) {
+            return Err(broken());
+        }
+        let torn = self.faults.strikes(&self.faults.torn_writes);
+        let short = self.faults.strikes(&self.faults.short);
+        let mut bytes = self.bytes.lock().unwrap();
+        let mut at = offset as usize;
+        let parts = if torn { from.len() / 2 } else { from.len() };
+        for slice in &from[..parts] {
+            let end = at + slice.len();
+            let size = bytes.len().max(end);
+            bytes.resize(size, 0);
+            bytes[at..end].copy_from_slice(slice);
+            at = end;
+            if short {
+                break;
+            }
+        }
+        if torn { Err(broken()) } else { Ok(at - offset as usize) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes.lock().unwrap().len() as u64)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.bytes.lock().unwrap().resize(bytes as usize, 0);
+        Ok(())
+    }
+}
+
+pub fn cache(pages: u64, policy: &str, keep_evicted: Option<f64>) -> PageCache {
+    let options = CacheOptions { memory: pages * PAGE as u64, policy: policy.into(), keep_evicted, read_ahead: 32 };
+    PageCache::new(&options).expect("a cache")
+}
+
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}

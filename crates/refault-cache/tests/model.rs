@@ -1,0 +1,173 @@
+//! The cache against a vector of bytes: any policy, any order of reads, writes and reopening, with and without findable
+//! pages, with transfers that fall short and with calls that fail.
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use refault_cache::{CachedFile, POLICIES, PageCache};
+use std::sync::atomic::Ordering;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Read { at: u64, len: usize },
+    Write { at: u64, len: usize, value: u8 },
+    Sync,
+    Reopen,
+}
+
+/// 300 pages, the last of them not whole, under a cache of 64.
+const LENGTH: u64 = 300 * PAGE as u64 - 700;
+
+fn op() -> impl Strategy<Value = Op> {
+    let at = prop_oneof![4 => 0..LENGTH, 4 => 0..(40 * PAGE as u64), 1 => (LENGTH - 9000)..(LENGTH + 20_000)];
+    let len = prop_oneof![3 => 1..200usize, 3 => Just(PAGE), 2 => 1..(12 * PAGE), 1 => 1..(80 * PAGE)];
+    prop_oneof![
+        6 => (at.clone(), len.clone()).prop_map(|(at, len)| Op::Read { at, len }),
+        2 => (at.clone(), len.clone(), any::<u8>()).prop_map(|(at, len, value)| Op::Write { at, len, value }),
+        2 => (at.prop_map(|at| at / PAGE as u64 * PAGE as u64), len, any::<u8>())
+            .prop_map(|(at, len, value)| Op::Write { at, len: len.next_multiple_of(PAGE), value }),
+        1 => Just(Op::Sync),
+        1 => Just(Op::Reopen),
+    ]
+}
+
+fn contents() -> Vec<u8> {
+    (0..LENGTH).map(|at| (at / 4096 * 7 + at % 251) as u8).collect()
+}
+
+fn written(len: usize, value: u8) -> Vec<u8> {
+    (0..len).map(|at| value.wrapping_add(at as u8)).collect()
+}
+
+fn apply_write(model: &mut Vec<u8>, at: u64, bytes: &[u8]) {
+    let end = at as usize + bytes.len();
+    let size = model.len().max(end);
+    model.resize(size, 0);
+    model[at as usize..end].copy_from_slice(bytes);
+}
+
+fn open(cache: &PageCache, memory: &Memory) -> CachedFile {
+    cache.attach(Box::new(memory.clone())).expect("opens")
+}
+
+fn check_gauges(cache: &PageCache) {
+    let report = cache.report();
+    assert!(report.resident_bytes + report.findable_bytes <= report.memory_bytes, "{report:?}");
+    let counters = report.counters;
+    assert!(counters.pages_reactivated <= counters.pages_cached, "{report:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn every_policy_shows_the_bytes_that_were_written(
+        policy in 0..POLICIES.len(),
+        keep in prop_oneof![Just(None), Just(Some(0.0)), Just(Some(0.1)), Just(Some(0.5))],
+        short in prop_oneof![Just(0u64), Just(3)],
+        ops in proptest::collection::vec(op(), 1..120),
+    ) {
+        let memory = Memory::with(contents());
+        memory.faults.short.store(short, Ordering::Relaxed);
+        let mut model = contents();
+        let cache = cache(64, POLICIES[policy], keep);
+        let mut file = open(&cache, &memory);
+        for op in ops {
+            match op {
+                Op::Read { at, len } => {
+                    let mut buffer = vec![1; len];
+                    let read = file.read_at(&mut buffer, at).expect("reads");
+                    let from = (at as usize).min(model.len());
+                    prop_assert_eq!(&buffer[..read], &model[from..(from + len).min(model.len())]);
+                }
+                Op::Write { at, len, value } => {
+                    let bytes = written(len, value);
+                    file.write_at(&bytes, at).expect("writes");
+                    apply_write(&mut model, at, &bytes);
+                    prop_assert_eq!(file.len(), model.len() as u64);
+                }
+                Op::Sync => file.sync().expect("syncs"),
+                Op::Reopen => {
+                    drop(file);
+                    let report = cache.report();
+                    prop_assert_eq!((report.resident_bytes, report.findable_bytes), (0, 0));
+                    file = open(&cache, &memory);
+                }
+            }
+            check_gauges(&cache);
+        }
+        // Writes went through: what is below is what was written, to the byte.
+        prop_assert_eq!(&*memory.bytes.lock().unwrap(), &model);
+    }
+
+    #[test]
+    fn failures_lose_nothing_that_was_acknowledged(
+        policy in 0..POLICIES.len(),
+        keep in prop_oneof![Just(None), Just(Some(0.0)), Just(Some(0.25))],
+        ops in proptest::collection::vec(op(), 1..120),
+    ) {
+        let memory = Memory::with(contents());
+        memory.faults.failing_reads.store(5, Ordering::Relaxed);
+        memory.faults.failing_writes.store(7, Ordering::Relaxed);
+        memory.faults.torn_writes.store(7, Ordering::Relaxed);
+        memory.faults.short.store(11, Ordering::Relaxed);
+        let mut model = contents();
+        let cache = cache(64, POLICIES[policy], keep);
+        let file = open(&cache, &memory);
+        let mut failures = 0;
+        for op in ops {
+            match op {
+                Op::Read { at, len } => {
+                    let mut buffer = vec![1; len];
+                    match file.read_at(&mut buffer, at) {
+                        Ok(read) => {
+                            let from = (at as usize).min(model.len());
+                            prop_assert_eq!(&buffer[..read], &model[from..(from + len).min(model.len())]);
+                        }
+                        Err(_) => failures += 1,
+                    }
+                }
+                Op::Write { at, len, value } => {
+                    let bytes = written(len, value);
+                    if file.write_at(&bytes, at).is_ok() {
+                        apply_write(&mut model, at, &bytes);
+                    } else {
+                        failures += 1;
+                        // Pages of the write are old or new, as the device says; every other byte is as it was.
+                        let below = memory.bytes.lock().unwrap().clone();
+                        let (first, end) = (at as usize / PAGE * PAGE, (at as usize + len).next_multiple_of(PAGE));
+                        let mut new = model.clone();
+                        apply_write(&mut new, at, &bytes);
+                        let size = below.len();
+                        prop_assert!(size >= model.len() && size <= new.len().max(model.len()));
+                        model.resize(size, 0);
+                        new.resize(size, 0);
+                        for page in (0..size).step_by(PAGE) {
+                            let range = page..(page + PAGE).min(size);
+                            if page < first || page >= end {
+                                prop_assert!(below[range.clone()] == model[range.clone()], "a page beside the write");
+                            } else {
+                                let (old, all) = (&model[range.clone()], &new[range.clone()]);
+                                prop_assert!(below[range.clone()] == *old || below[range.clone()] == *all, "torn");
+                            }
+                        }
+                        model = below;
+                        prop_assert_eq!(file.len(), model.len() as u64);
+                    }
+                }
+                Op::Sync | Op::Reopen => {}
+            }
+            check_gauges(&cache);
+        }
+        // Nothing stays busy or lost: with the faults gone everything can be read.
+        for every in [&memory.faults.failing_reads, &memory.faults.short] {
+            every.store(0, Ordering::Relaxed);
+        }
+        let mut all = vec![0; model.len()];
+        prop_assert_eq!(file.read_at(&mut all, 0).expect("reads"), model.len());
+        prop_assert!(all == model);
+        drop((file, failures));
+        prop_assert_eq!(cache.report().resident_bytes, 0);
+    }
+}

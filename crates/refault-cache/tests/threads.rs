@@ -1,0 +1,146 @@
+//! Many threads over few frames: every page is always whole and never older than what was acknowledged.
+
+mod common;
+
+use common::*;
+use refault_cache::{CachedFile, POLICIES};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const PAGES: u64 = 400;
+
+/// A page that says who it is, and which version, in every word.
+fn page_of(number: u64, version: u64) -> Vec<u8> {
+    let mut random = Random(number << 32 | version);
+    let mut bytes: Vec<u8> = (0..PAGE / 8 - 1).flat_map(|_| random.next().to_le_bytes()).collect();
+    bytes.extend(version.to_le_bytes());
+    bytes
+}
+
+fn version_of(number: u64, bytes: &[u8]) -> u64 {
+    let version = u64::from_le_bytes(bytes[PAGE - 8..].try_into().expect("8 bytes"));
+    assert!(bytes == page_of(number, version), "page {number} is torn or another's");
+    version
+}
+
+fn read(file: &CachedFile, number: u64) -> std::io::Result<u64> {
+    let mut bytes = vec![0; PAGE];
+    match file.read_at(&mut bytes, number * PAGE as u64) {
+        Ok(read) => assert_eq!(read, PAGE),
+        Err(_) => return Err(std::io::ErrorKind::Other.into()),
+    }
+    Ok(version_of(number, &bytes))
+}
+
+fn churn(policy: &str, keep: Option<f64>, faults: bool) {
+    let memory = Memory::with((0..PAGES).flat_map(|number| page_of(number, 1)).collect());
+    memory.faults.slow.store(20, Ordering::Relaxed);
+    if faults {
+        memory.faults.failing_reads.store(13, Ordering::Relaxed);
+        memory.faults.failing_writes.store(13, Ordering::Relaxed);
+        memory.faults.short.store(17, Ordering::Relaxed);
+    }
+    let cache = cache(64, policy, keep);
+    let file = cache.attach(Box::new(memory.clone())).expect("opens");
+    // What was acknowledged, and what was begun, of each page. One thread writes a page.
+    let acknowledged: Vec<AtomicU64> = (0..PAGES).map(|_| AtomicU64::new(1)).collect();
+    let begun: Vec<AtomicU64> = (0..PAGES).map(|_| AtomicU64::new(1)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..6u64 {
+            let (file, acknowledged, begun) = (&file, &acknowledged, &begun);
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                for step in 0..600 {
+                    let number = if random.below(2) == 0 { random.below(PAGES) } else { random.below(30) };
+                    match random.below(8) {
+                        0 if thread < 3 => {
+                            let number = number / 3 * 3 % (PAGES - 3) + thread;
+                            let version = begun[number as usize].fetch_add(1, Ordering::SeqCst) + 1;
+                            if file.write_at(&page_of(number, version), number * PAGE as u64).is_ok() {
+                                acknowledged[number as usize].store(version, Ordering::SeqCst);
+                            }
+                        }
+                        1 => {
+                            // A run, so that windows of readers and writers meet.
+                            let first = step * 5 % (PAGES - 20);
+                            (first..first + 20).for_each(|number| {
+                                let _ = read(file, number);
+                            });
+                        }
+                        _ => {
+                            let least = acknowledged[number as usize].load(Ordering::SeqCst);
+                            if let Ok(version) = read(file, number) {
+                                let most = begun[number as usize].load(Ordering::SeqCst);
+                                assert!((least..=most).contains(&version), "{number}: {version} of {least}..={most}");
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let report = cache.report();
+    assert!(report.waits > 0 && report.misses > 0 && report.hits > 0, "{report:?}");
+    for every in [&memory.faults.failing_reads, &memory.faults.short] {
+        every.store(0, Ordering::Relaxed);
+    }
+    for number in 0..PAGES {
+        let version = read(&file, number).expect("reads");
+        assert!(version >= acknowledged[number as usize].load(Ordering::SeqCst));
+    }
+    drop(file);
+    let report = cache.report();
+    assert_eq!((report.resident_bytes, report.findable_bytes), (0, 0), "{report:?}");
+}
+
+#[test]
+fn pages_are_whole_and_never_old() {
+    for (policy, keep) in POLICIES.iter().zip([None, Some(0.25)].iter().cycle()) {
+        churn(policy, *keep, false);
+    }
+}
+
+#[test]
+fn failing_devices_change_nothing_about_that() {
+    for (policy, keep) in
+        ["mglru", "classic", "freebsd", "arc", "lru"].iter().zip([Some(0.25), None, Some(0.0)].iter().cycle())
+    {
+        churn(policy, *keep, true);
+    }
+}
+
+/// A page that many want is read once.
+#[test]
+fn a_page_on_its_way_is_waited_for() {
+    let memory = Memory::with(vec![0; 1 << 20]);
+    memory.faults.slow.store(100_000, Ordering::Relaxed);
+    let cache = cache(64, "mglru", None);
+    let file = cache.attach(Box::new(memory.clone())).expect("opens");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| file.read_at(&mut [0; 100], 5 * PAGE as u64).expect("reads"));
+        }
+    });
+    assert_eq!(memory.faults.reads.load(Ordering::Relaxed), 1);
+    let report = cache.report();
+    assert_eq!((report.misses, report.hits), (1, 7));
+}
+
+/// A read that waits for the device keeps nobody from reading what is there.
+#[test]
+fn hits_do_not_wait_for_misses() {
+    let memory = Memory::with(vec![0; 1 << 20]);
+    let cache = cache(64, "lru", None);
+    let file = cache.attach(Box::new(memory.clone())).expect("opens");
+    file.read_at(&mut [0; 1], 0).expect("reads");
+    memory.faults.slow.store(500_000, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| file.read_at(&mut [0; 1], 100 * PAGE as u64).expect("reads"));
+        while memory.faults.reads.load(Ordering::Relaxed) + cache.report().misses < 3 {
+            std::thread::yield_now();
+        }
+        (0..1000).for_each(|_| {
+            file.read_at(&mut [0; 1], 0).expect("reads");
+        });
+        assert!(!slow.is_finished(), "a thousand hits are faster than half a second");
+    });
+}
