@@ -5,13 +5,15 @@
 //! a little less fragmented (spec: numbers-damon-freebsd §2, freebsd §5). Three workloads, each before and after:
 //!
 //! - `build`: seven builds in a loop in memory that does not quite hold them ([`build`]);
-//! - `database`: a read-only database of three times memory ([`database`]);
+//! - `database`: a read-only database of three times memory ([`database`]), and `database-after-shortage`, the same where the
+//!   kernel has once taken every frame that was free;
 //! - `serial-read`: a mapped file that fits, read again and again ([`serial`]).
 //!
 //! They run on a [`machine`] of their own whose page queues and frames are the ones of `refault-core`. Everything is a
 //! share of memory; `scale` is memory over the published machine's 629 591 pages. Repeats with different seeds give
 //! means; rows with the suffix `_spread` give how far repeats and iterations lie apart.
 
+mod assumptions;
 mod build;
 #[cfg(test)]
 mod counting;
@@ -25,12 +27,15 @@ mod rows;
 mod sample;
 mod serial;
 mod store;
+mod vary;
 
 use std::sync::Mutex;
 
 use refault_core::{Freebsd, FreebsdParams};
 
+pub use assumptions::Assumptions;
 pub use policies::{Evicted, Figures, POLICIES, Workload, side_by_side};
+pub use vary::{Variation, vary};
 
 use crate::experiment::Experiment;
 use build::BuildRun;
@@ -73,6 +78,8 @@ const VARIANTS: [bool; 2] = [true, false];
 struct Measured {
     build: [Vec<BuildRun>; 2],
     database: [Vec<DatabaseRun>; 2],
+    /// The same where the kernel has once taken every free frame.
+    after_shortage: [Vec<DatabaseRun>; 2],
     serial: [f64; 2],
 }
 
@@ -80,11 +87,11 @@ struct Measured {
 pub fn run(options: &Options, progress: &(dyn Fn(f64) + Sync)) -> Experiment {
     let options = Options { scale: options.scale.clamp(1.0 / 256.0, 1.0), repeats: options.repeats.max(1), ..*options };
     let frames = (PUBLISHED_FRAMES * options.scale) as u32;
-    let measured = measure(&options, frames, progress);
+    let measured = measure(&options, frames, &Assumptions::default(), progress);
     rows::experiment(&options, frames, &measured)
 }
 
-fn measure(options: &Options, frames: u32, progress: &(dyn Fn(f64) + Sync)) -> Measured {
+fn measure(options: &Options, frames: u32, assumptions: &Assumptions, progress: &(dyn Fn(f64) + Sync)) -> Measured {
     let tasks: Vec<(usize, usize)> =
         (0..options.repeats).flat_map(|repeat| (0..VARIANTS.len()).map(move |variant| (variant, repeat))).collect();
     let shares = Mutex::new(vec![0.0; tasks.len()]);
@@ -105,11 +112,15 @@ fn measure(options: &Options, frames: u32, progress: &(dyn Fn(f64) + Sync)) -> M
             };
             let params = FreebsdParams { cache_pool: VARIANTS[variant], ..FreebsdParams::default() };
             let seed = options.seed.wrapping_add(repeat as u64);
-            let build = build::run(frames, Freebsd::new(params), seed, &|share| report(0.8 * share));
-            let database = database::run(frames, Freebsd::new(params), seed, &|share| report(0.8 + 0.2 * share));
+            let build = build::run(frames, Freebsd::new(params), seed, assumptions, &|share| report(0.7 * share));
+            let database = |assumptions: &Assumptions, from: f64| {
+                database::run(frames, Freebsd::new(params), seed, assumptions, &|share| report(from + 0.15 * share))
+            };
+            let fallen = Assumptions { memory_fell: true, ..*assumptions };
+            let databases = [database(assumptions, 0.7), database(&fallen, 0.85)];
             report(1.0);
             let mut results = results.lock().expect("invariant: no thread panics with it");
-            results.push((variant, repeat, build, database));
+            results.push((variant, repeat, build, databases));
         }
     };
     std::thread::scope(|scope| {
@@ -120,13 +131,15 @@ fn measure(options: &Options, frames: u32, progress: &(dyn Fn(f64) + Sync)) -> M
     let mut measured = Measured {
         build: Default::default(),
         database: Default::default(),
+        after_shortage: Default::default(),
         serial: VARIANTS
             .map(|cache_pool| FreebsdParams { cache_pool, ..FreebsdParams::default() })
             .map(|params| serial::run(frames, Freebsd::new(params)).disk_reads),
     };
-    for (variant, _, build, database) in results {
+    for (variant, _, build, [database, after_shortage]) in results {
         measured.build[variant].push(build);
         measured.database[variant].push(database);
+        measured.after_shortage[variant].push(after_shortage);
     }
     measured
 }

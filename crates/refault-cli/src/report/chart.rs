@@ -1,7 +1,8 @@
 //! Pictures as inline SVG, each with a table of the same figures behind it.
 //!
 //! Colours are CSS variables, so one picture serves light and dark; the look of a line is one of [`COLOURS`] colours,
-//! solid for the first round and dashed for the second, that of a stacked area a shade of one colour. Every picture has the role `img` with a
+//! solid for the first round and dashed for the second, that of a stacked area a
+//! place on a ramp of colours. Every picture has the role `img` with a
 //! title and a description for screen readers; a series' values appear under the pointer.
 
 use std::fmt::Write;
@@ -12,6 +13,9 @@ use super::scale::Axis;
 
 /// Colours before dashes begin.
 pub const COLOURS: usize = 8;
+
+/// Colours of the ramp of stacked areas.
+const RAMP: usize = 5;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 380.0;
@@ -160,16 +164,19 @@ impl Figure {
         html! {
             g.areas {
                 @for (series, path) in shapes {
-                    path.age fill-opacity=(self.shade(series.look)) d=(path) { title { (series.name) } }
+                    path.age style=(self.shade(series.look)) d=(path) { title { (series.name) } }
                 }
             }
         }
     }
 
-    /// Opacity of a stacked area: from light to full over all of them.
+    /// Colour of a stacked area: a place on the style sheet's ramp of [`RAMP`] colours, from the first area to the last.
     fn shade(&self, look: usize) -> String {
         let steps = self.series.len().saturating_sub(1).max(1);
-        format!("{:.2}", 0.12 + 0.88 * look as f64 / steps as f64)
+        let place = look as f64 / steps as f64 * (RAMP - 1) as f64;
+        let from = (place as usize).min(RAMP - 2);
+        let share = (place - from as f64) * 100.0;
+        format!("fill:color-mix(in oklab,var(--r{}) {share:.0}%,var(--r{from}))", from + 1)
     }
 
     fn bars(&self) -> Markup {
@@ -203,13 +210,13 @@ impl Figure {
     fn legend(&self) -> Markup {
         html! {
             fieldset.legend {
-                legend { @if self.shape == Shape::Stacked { "Colours" } @else { "Lines shown" } }
+                legend { @if self.shape == Shape::Stacked { "From below" } @else { "Lines shown" } }
                 @for (index, series) in self.series.iter().enumerate() {
                     label {
                         @if self.shape == Shape::Lines { input type="checkbox" checked class=(format!("c{index}")); }
                         svg.swatch viewBox="0 0 28 12" aria-hidden="true" {
                             @if self.shape == Shape::Stacked {
-                                g.areas { path.age fill-opacity=(self.shade(series.look)) d="M2 1h24v10h-24z" {} }
+                                g.areas { path.age style=(self.shade(series.look)) d="M2 1h24v10h-24z" {} }
                             } @else {
                                 g.lines { g class=(format!("series {}", look(series.look))) { path d="M1 6h26" {} } }
                             }

@@ -50,6 +50,12 @@ pub fn write_experiment(path: &Path, experiment: &Experiment, about: &str) -> Re
     write(path, page(&format!("refault: {}", experiment.experiment), series, body))
 }
 
+/// With a capital at its beginning.
+fn sentence(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect())
+}
+
 /// A picture of an experiment or a scenario, ready to draw; `index` must be unique in the document.
 pub(super) fn figure(index: usize, chart: &Chart) -> Figure {
     let points = || chart.series.iter().flat_map(|series| &series.points);
@@ -65,7 +71,7 @@ pub(super) fn figure(index: usize, chart: &Chart) -> Figure {
         id: format!("chart-{index}"),
         title: chart.title.clone(),
         description: format!("{} over {}; the figures are in the table below.", chart.y_axis, chart.x_axis),
-        definition: format!("{} over {}.", chart.y_axis, chart.x_axis),
+        definition: sentence(&format!("{} over {}.", chart.y_axis, chart.x_axis)),
         x: Axis::exact(&chart.x_axis, widest, 6, number),
         y: Axis::linear(&chart.y_axis, highest, 5, number),
         series: chart

@@ -25,6 +25,7 @@ use refault_core::frames::Frame;
 use refault_core::monitor::Random;
 
 use super::PUBLISHED_FRAMES;
+use super::assumptions::Assumptions;
 use super::machine::{Burst, Machine, Mapping, Nanos};
 use super::reclaimer::Reclaimer;
 use super::sample::{Sample, Sampler};
@@ -47,16 +48,11 @@ const LARGE: f64 = 2.5;
 const STEPS: u32 = 12;
 /// Headers that a compile job reads in a step.
 const HEADERS_A_STEP: u64 = 6;
-/// Files of this many pages and more are mapped rather than read.
-const MAPPED_FROM: u32 = 4;
-/// Idle programs touch one page in this many of theirs in an iteration.
-const IDLE_TOUCHES: u64 = 50;
 /// Seconds of user time of a published iteration.
 const USER_SECONDS: f64 = 8250.0;
 
 /// Sizes as shares of memory.
 mod share {
-    pub const SOURCES: f64 = 0.24;
     pub const HEADERS: f64 = 0.02;
     pub const OBJECTS: f64 = 0.50;
     pub const COMPILER: f64 = 0.016;
@@ -64,7 +60,6 @@ mod share {
     pub const SHELL: f64 = 0.001;
     pub const COMPILE_MEMORY: f64 = 0.022;
     pub const MOST_MEMORY: f64 = 0.11;
-    pub const IDLE_PROGRAMS: f64 = 0.01;
 }
 
 /// What one iteration took.
@@ -84,6 +79,13 @@ pub(super) struct Iteration {
     pub examined: u64,
     /// Time that tasks waited for the disk or for memory, added up.
     pub waited: Nanos,
+}
+
+impl Iteration {
+    /// Read requests of the buffer cache: all but those of the pagers.
+    pub fn buffered_reads(&self) -> u64 {
+        self.disk_reads - self.counters.vnode_pageins - self.counters.swap_pageins
+    }
 }
 
 /// What a run of all iterations came to.
@@ -127,6 +129,7 @@ struct Job {
 }
 
 struct Build<R> {
+    assumptions: Assumptions,
     machine: Machine<R>,
     random: Random,
     directories: Vec<Directory>,
@@ -144,8 +147,14 @@ struct Build<R> {
 }
 
 /// Runs the build in a loop on a machine of `frames` frames.
-pub(super) fn run<R: Reclaimer>(frames: u32, policy: R, seed: u64, progress: &(dyn Fn(f64) + Sync)) -> BuildRun {
-    let mut build = Build::new(frames, policy, seed);
+pub(super) fn run<R: Reclaimer>(
+    frames: u32,
+    policy: R,
+    seed: u64,
+    assumptions: &Assumptions,
+    progress: &(dyn Fn(f64) + Sync),
+) -> BuildRun {
+    let mut build = Build::new(frames, policy, seed, assumptions);
     let mut sampler = Sampler::new((USER_SECONDS * 1e9 / PROCESSORS as f64 / 40.0) as Nanos);
     let mut iterations = Vec::new();
     let mut now = 0;
@@ -180,13 +189,13 @@ struct Snapshot {
 }
 
 impl<R: Reclaimer> Build<R> {
-    fn new(frames: u32, policy: R, seed: u64) -> Build<R> {
-        let mut machine = Machine::new(frames, policy);
+    fn new(frames: u32, policy: R, seed: u64, assumptions: &Assumptions) -> Build<R> {
+        let mut machine = Machine::new(frames, policy, assumptions.daemon_lag);
         // The tree is the same for every seed of the iterations' order.
         let mut random = Random::new(0x5eed);
         let pages = |share: f64| ((f64::from(frames) * share) as u32).max(1);
         let jobs = ((12_000.0 * (f64::from(frames) / PUBLISHED_FRAMES).sqrt()) as usize / DIRECTORY).max(4) * DIRECTORY;
-        let mean_source = f64::from(frames) * share::SOURCES / jobs as f64;
+        let mean_source = f64::from(frames) * assumptions.sources / jobs as f64;
         let mean_object = f64::from(frames) * share::OBJECTS / 1.5 / jobs as f64;
         let file = |machine: &mut Machine<R>, random: &mut Random, mean: f64| {
             machine.add_object((exponential(random, mean).ceil() as u32).max(1), false)
@@ -217,11 +226,12 @@ impl<R: Reclaimer> Build<R> {
             header_pages -= size;
         }
         let most_memory = pages(share::MOST_MEMORY);
-        let idle = machine.add_object(pages(share::IDLE_PROGRAMS), true);
+        let idle = machine.add_object(pages(assumptions.idle_programs), true);
         let mut idle = machine.map(idle, SLOTS as u8);
         let mut boot = Burst::default();
-        (0..pages(share::IDLE_PROGRAMS)).for_each(|page| machine.touch(&mut idle, page, true, &mut boot));
+        (0..pages(assumptions.idle_programs)).for_each(|page| machine.touch(&mut idle, page, true, &mut boot));
         Build {
+            assumptions: *assumptions,
             idle,
             compiler: machine.add_object(pages(share::COMPILER), false),
             linker: machine.add_object(pages(share::LINKER), false),
@@ -301,7 +311,7 @@ impl<R: Reclaimer> Build<R> {
 
     fn run_idle_programs(&mut self, now: Nanos) {
         let pages = u64::from(self.machine.store.object(self.idle.object).pages);
-        for _ in 0..pages / IDLE_TOUCHES {
+        for _ in 0..pages / self.assumptions.idle_touches {
             let page = self.random.within(0, pages) as u32;
             self.machine.touch(&mut self.idle, page, true, &mut Burst::starting(now));
         }
@@ -417,7 +427,7 @@ impl<R: Reclaimer> Build<R> {
 
     fn read_file(&mut self, object: usize, task: u8, burst: &mut Burst) {
         let pages = self.machine.store.object(object).pages;
-        if pages < MAPPED_FROM {
+        if pages < self.assumptions.mapped_from {
             return self.machine.read(object, 0..pages, burst);
         }
         let mut mapping = self.machine.map(object, task);

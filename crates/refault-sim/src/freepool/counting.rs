@@ -7,7 +7,7 @@ use super::machine::{Burst, Machine};
 const FRAMES: u32 = 8000;
 
 fn machine(params: FreebsdParams) -> Machine<Freebsd> {
-    Machine::new(FRAMES, Freebsd::new(params))
+    Machine::new(FRAMES, Freebsd::new(params), 0.0)
 }
 
 /// What a step counted. Names and values of what is not zero.

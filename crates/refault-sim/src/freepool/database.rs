@@ -8,24 +8,21 @@ use refault_core::freebsd::VmCounters;
 use refault_core::monitor::Random;
 
 use super::PUBLISHED_FRAMES;
+use super::assumptions::Assumptions;
 use super::machine::{Burst, Machine, Nanos};
 use super::reclaimer::Reclaimer;
 use super::sample::{Sample, Sampler};
 
 /// Database over memory.
 const DATABASE: f64 = 3.0;
-/// The database's buffers over memory.
-const BUFFERS: f64 = 0.25;
 /// Part of the database that is index.
 const INDEX: u64 = 7;
 /// Pages of a block.
 const BLOCK: u32 = 2;
 /// Largest usage count.
 const MOST_USAGE: u8 = 5;
-/// Processes of the database.
-const BACKENDS: u64 = 7;
-/// Transactions for each frame of memory.
-const TRANSACTIONS: u64 = 15;
+/// Frames that are left when free memory falls.
+const RESERVE: u32 = 8;
 /// What a transaction computes, in nanoseconds.
 const COMPUTE: f64 = 60_000.0;
 
@@ -43,25 +40,49 @@ pub(super) struct DatabaseRun {
 }
 
 /// Runs the workload.
-pub(super) fn run<R: Reclaimer>(frames: u32, policy: R, seed: u64, progress: &(dyn Fn(f64) + Sync)) -> DatabaseRun {
-    let mut machine = Machine::new(frames, policy);
+pub(super) fn run<R: Reclaimer>(
+    frames: u32,
+    policy: R,
+    seed: u64,
+    assumptions: &Assumptions,
+    progress: &(dyn Fn(f64) + Sync),
+) -> DatabaseRun {
+    let Assumptions {
+        buffers,
+        backends: processes,
+        transactions,
+        read_ahead,
+        memory_fell,
+        memory_returns,
+        daemon_lag,
+        ..
+    } = *assumptions;
+    let mut machine = Machine::new(frames, policy, daemon_lag);
     let mut random = Random::new(seed);
     let pages = |share: f64| (f64::from(frames) * share) as u32 / BLOCK * BLOCK;
     let file = machine.add_object(pages(DATABASE), false);
     // The database holds its files open.
     machine.store.object_mut(file).users += 1;
-    let memory = machine.add_object(pages(BUFFERS), true);
-    let mut backends: Vec<_> = (0..BACKENDS).map(|task| machine.map(memory, task as u8)).collect();
+    let memory = machine.add_object(pages(buffers), true);
+    let mut backends: Vec<_> = (0..processes).map(|task| machine.map(memory, task as u8)).collect();
     let blocks = u64::from(pages(DATABASE) / BLOCK);
-    let mut buffers = Buffers::new((pages(BUFFERS) / BLOCK) as usize, blocks as usize);
+    let mut buffers = Buffers::new((pages(buffers) / BLOCK) as usize, blocks as usize);
 
-    let total = TRANSACTIONS * u64::from(frames);
+    let total = transactions * u64::from(frames);
     // A transaction stands for as many as a page does.
     let compute = (COMPUTE * PUBLISHED_FRAMES / f64::from(frames)) as u64;
     let mut warm = DatabaseRun::so_far(&machine, &Burst::default());
-    let mut sampler = Sampler::new((COMPUTE * PUBLISHED_FRAMES * TRANSACTIONS as f64 / 100.0) as Nanos);
+    let mut sampler = Sampler::new((COMPUTE * PUBLISHED_FRAMES * transactions as f64 / 100.0) as Nanos);
     let mut burst = Burst::default();
+    let mut held = Vec::new();
     for transaction in 0..total {
+        if memory_fell && transaction == total / 20 {
+            held = machine.allocate_kernel(machine.policy.available() as u32 - RESERVE, &mut burst);
+        }
+        if memory_returns && transaction > total / 10 && !held.is_empty() {
+            let any = random.within(0, held.len() as u64) as usize;
+            machine.free_kernel(vec![held.swap_remove(any)]);
+        }
         if transaction == total / 5 {
             warm = DatabaseRun::so_far(&machine, &burst);
             sampler.samples.clear();
@@ -71,13 +92,14 @@ pub(super) fn run<R: Reclaimer>(frames: u32, policy: R, seed: u64, progress: &(d
         }
         machine.advance(burst.at);
         sampler.sample(burst.at, machine.store.frames.allocator(), machine.store.frames.cached());
-        let backend = &mut backends[(transaction % BACKENDS) as usize];
+        let backend = &mut backends[(transaction % processes) as usize];
         let leaf = random.within(0, blocks / INDEX);
         let row = random.within(blocks / INDEX, blocks);
         for block in [leaf, row] {
             let (buffer, present) = buffers.find(block as u32);
             if !present {
-                machine.read(file, block as u32 * BLOCK..(block as u32 + 1) * BLOCK, &mut burst);
+                let end = ((block as u32 + 1) * BLOCK + read_ahead).min(pages(DATABASE));
+                machine.read(file, block as u32 * BLOCK..end, &mut burst);
             }
             for page in 0..BLOCK {
                 machine.touch(backend, buffer * BLOCK + page, !present, &mut burst);

@@ -114,17 +114,21 @@ pub(super) struct Machine<R> {
     buffers: VecDeque<PageId>,
     most_buffers: usize,
     kernel_frames: u64,
+    /// Frames that are taken before a woken daemon runs.
+    daemon_lag: u64,
     /// Pages of the published machine that a page stands for.
     stands_for: f64,
 }
 
 impl<R: Reclaimer> Machine<R> {
     /// A machine with free memory only.
-    pub fn new(frames: u32, mut policy: R) -> Machine<R> {
+    /// `daemon_lag`: see [`super::Assumptions`].
+    pub fn new(frames: u32, mut policy: R, daemon_lag: f64) -> Machine<R> {
         let stands_for = PUBLISHED_FRAMES / f64::from(frames);
         policy.set_capacity(frames as usize);
         let version = policy.version();
         Machine {
+            daemon_lag: (policy.targets().wakeup_threshold as f64 * daemon_lag) as u64,
             store: Store::new(frames, policy.keeps_evicted(), Disk::rotating(stands_for)),
             policy,
             daemon: DaemonLoop::new(version),
@@ -453,7 +457,7 @@ impl<R: Reclaimer> Machine<R> {
     fn wake_daemon_if_needed(&mut self, now: Nanos) {
         if self.policy.paging_needed() {
             self.daemon.wake();
-            if self.daemon_rests {
+            if self.daemon_rests && self.policy.available() + self.daemon_lag < self.policy.targets().wakeup_threshold {
                 self.run_daemon(now);
             }
         }

@@ -9,6 +9,7 @@ use refault_core::frames::FreePools;
 use refault_core::{Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams};
 use serde::Serialize;
 
+use super::assumptions::Assumptions;
 use super::build::{self, BuildRun, ITERATIONS, Iteration};
 use super::database::{self, DatabaseRun};
 use super::reclaimer::{Reclaimer, Watermarked};
@@ -240,8 +241,10 @@ pub fn side_by_side(workload: Workload, policy: &str, evicted: Evicted, options:
 fn on_machine<R: Reclaimer>(workload: Workload, frames: u32, policy: R, seed: u64) -> Figures {
     let quiet = |_: f64| {};
     match workload {
-        Workload::Database => Figures::of_database(&database::run(frames, policy, seed, &quiet)),
+        Workload::Database => {
+            Figures::of_database(&database::run(frames, policy, seed, &Assumptions::default(), &quiet))
+        }
         Workload::SerialRead => Figures::of_serial(&serial::run(frames, policy)),
-        _ => Figures::of_build(&build::run(frames, policy, seed, &quiet)),
+        _ => Figures::of_build(&build::run(frames, policy, seed, &Assumptions::default(), &quiet)),
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct SerialRun {
 
 /// Runs the readings.
 pub(super) fn run<R: Reclaimer>(frames: u32, policy: R) -> SerialRun {
-    let mut machine = Machine::new(frames, policy);
+    let mut machine = Machine::new(frames, policy, 0.0);
     let mut sampler = Sampler::new(1_000_000_000);
     let pages = (f64::from(frames) * FILE) as u32;
     let file = machine.add_object(pages, false);
