@@ -12,9 +12,8 @@ fn main() {
     let only = arguments.get(3).map_or("", |word| word);
     println!("| assumption | figure | before | after | ratio |\n|---|---|---|---|---|");
     for v in vary(&options, database, only, &|_| {}) {
-        println!(
-            "| {} | {} | {:.4} | {:.4} | {:.3} ± {:.3} |",
-            v.assumption, v.figure, v.means[0], v.means[1], v.ratio, v.ratio_error
-        );
+        let ratio =
+            if v.ratio_error.is_finite() { format!("{:.3} ± {:.3}", v.ratio, v.ratio_error) } else { "–".into() };
+        println!("| {} | {} | {:.4} | {:.4} | {ratio} |", v.assumption, v.figure, v.means[0], v.means[1]);
     }
 }
