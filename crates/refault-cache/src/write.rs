@@ -126,7 +126,7 @@ impl CachedFile {
             Some(frame)
         } else {
             if engine.frames.is_cached(page) {
-                // It was evicted while the device wrote: the copy is old.
+                // It was evicted while the device wrote: the copy is old, also if no frame is to be had for the new one.
                 engine.frames.discard(page);
             }
             engine.begin_fill(page, false)
