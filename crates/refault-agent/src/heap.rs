@@ -174,16 +174,60 @@ pub(crate) fn own_this_thread() {
     OWN_COUNT.fetch_max(free + 1, Ordering::SeqCst);
 }
 
+/// Threads of the program that behave like the agent's own for a moment; 0: a free place.
+static FOR_A_MOMENT: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
+/// How many there are, so that nobody looks at the places in vain.
+static MOMENTS: AtomicUsize = AtomicUsize::new(0);
+
+/// While it lives, what this thread allocates is not managed: it is needed where nobody may serve faults.
+pub(crate) struct OwnForAMoment {
+    /// `None`: this thread is already one of the agent's own.
+    place: Option<usize>,
+}
+
+impl OwnForAMoment {
+    pub(crate) fn begin() -> OwnForAMoment {
+        if is_own_thread() {
+            return OwnForAMoment { place: None };
+        }
+        MOMENTS.fetch_add(1, Ordering::SeqCst);
+        let take =
+            |place: &AtomicUsize| place.compare_exchange(0, this_thread(), Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        loop {
+            // More threads at once than places: the others are done soon.
+            match FOR_A_MOMENT.iter().position(take) {
+                Some(place) => return OwnForAMoment { place: Some(place) },
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+impl Drop for OwnForAMoment {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            FOR_A_MOMENT[place].store(0, Ordering::SeqCst);
+            MOMENTS.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
 /// In a forked child none of them runs.
 pub(crate) fn disown_threads() {
     OWN_COUNT.store(0, Ordering::SeqCst);
+    MOMENTS.store(0, Ordering::SeqCst);
+    FOR_A_MOMENT.iter().for_each(|place| place.store(0, Ordering::SeqCst));
     OWN_THREADS.iter().for_each(|slot| slot.store(0, Ordering::SeqCst));
 }
 
-/// Whether this is one of the agent's threads.
+/// Whether this is one of the agent's threads, or behaves like one for a moment.
 pub(crate) fn is_own_thread() -> bool {
     let this = this_thread();
-    OWN_THREADS[..OWN_COUNT.load(Ordering::Relaxed)].iter().any(|slot| slot.load(Ordering::Relaxed) == this)
+    let is_this = |place: &AtomicUsize| place.load(Ordering::Relaxed) == this;
+    if MOMENTS.load(Ordering::Relaxed) != 0 && FOR_A_MOMENT.iter().any(is_this) {
+        return true;
+    }
+    OWN_THREADS[..OWN_COUNT.load(Ordering::Relaxed)].iter().any(is_this)
 }
 
 fn this_thread() -> usize {

@@ -21,6 +21,7 @@ mod own_threads;
 mod pressure;
 mod recording;
 mod statistics;
+mod thread_tables;
 mod watching;
 
 use std::sync::OnceLock;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use libc::{c_int, c_void, off_t, size_t};
 use refault_pager::Hint;
 
+use crate::heap::OwnForAMoment;
 use crate::{agent, heap};
 
 /// Smaller mappings are left to the kernel.
@@ -85,6 +86,7 @@ pub unsafe extern "C" fn mmap(
         UNMANAGED_BYTES.fetch_add(len as u64, Ordering::Relaxed);
         return pass_on();
     };
+    let _own = (flags & (libc::MAP_LOCKED | libc::MAP_POPULATE) != 0).then(OwnForAMoment::begin);
     if flags & libc::MAP_LOCKED != 0 {
         let _ = agent.pager.pin(mapped, len);
     } else if flags & libc::MAP_POPULATE != 0 {
@@ -204,6 +206,9 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, len: size_t, advice: c_in
         failed(libc::EINVAL);
         return -1;
     }
+    // What the pager needs for this (the codec's tables, which C allocates) must not be managed: a fork could not end while
+    // it is served, and it is not served while a fork begins.
+    let _own = OwnForAMoment::begin();
     match advice {
         // SAFETY: the caller gives the contents up.
         libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE => unsafe { agent.pager.discard(start, len) },
@@ -240,6 +245,7 @@ pub unsafe extern "C" fn mlock(address: *const c_void, len: size_t) -> c_int {
         return unsafe { libc::syscall(libc::SYS_mlock, address, len) } as c_int;
     };
     let start = address as usize & !(PAGE - 1);
+    let _own = OwnForAMoment::begin();
     match agent.pager.pin(start, address as usize + len - start) {
         Ok(()) => 0,
         Err(_) => {

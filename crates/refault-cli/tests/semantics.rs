@@ -180,6 +180,37 @@ fn a_child_of_the_bare_system_call_has_no_managed_memory() {
 }
 
 #[test]
+fn any_thread_may_fork_whatever_is_evicted() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    // Each child starts its pager in a copy of the forking thread, whose tables of libc must be there.
+    let program = Program::new(
+        r#"
+        static void *churn(void *mine) {
+            unsigned char *p = map(8 * MIB);
+            for (int k = 0; k < 4; k++) {
+                fill(p, 8 * MIB);
+                pid_t pid = fork();
+                if (pid == 0) { unsigned char *q = malloc(MIB); fill(q, MIB); _exit(!whole(p, 8 * MIB) || !whole(q, MIB)); }
+                int s; if (waitpid(pid, &s, 0) != pid || s) { printf("the child ended with %x\n", s); exit(1); }
+                if (!whole(p, 8 * MIB)) { puts("damaged"); exit(1); }
+            }
+            return mine;
+        }
+        int main(void) {
+            alarm(50);
+            pthread_t t[3];
+            for (int k = 0; k < 3; k++) pthread_create(t + k, 0, churn, 0);
+            for (int k = 0; k < 3; k++) pthread_join(t[k], 0);
+            puts("done"); return 0;
+        }"#,
+    );
+    program.succeeds("3M", &[]);
+    program.succeeds("3M", &["--in-thread"]);
+}
+
+#[test]
 fn a_streams_lock_that_another_thread_held_stays_locked_in_the_child() {
     if skipped(&["gcc"]) {
         return;

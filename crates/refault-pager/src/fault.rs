@@ -96,8 +96,15 @@ impl Inner {
                     }
                     return;
                 }
-                // It came in meanwhile, or is poisoned: look again.
-                State::Resident | State::Lost => {
+                State::Lost => {
+                    // Dropping the entries of neighbours takes the mark away with them.
+                    let _ = self.uffd.unprotect(self.arena.address(page), PAGE_SIZE);
+                    let _ = self.uffd.poison(self.arena.address(page), PAGE_SIZE);
+                    let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
+                    return;
+                }
+                // It came in meanwhile: look again.
+                State::Resident => {
                     let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
                     return;
                 }

@@ -1,0 +1,69 @@
+//! Tables that libc keeps for each thread must not be managed.
+//!
+//! The address of a thread-local variable is looked up in a table that libc allocates when the thread is created. The agent's
+//! code has such variables, and uses them where nobody serves faults: in a forked child before its pager runs, and in the
+//! handler that serves faults in the faulting thread. So `pthread_create` and `thrd_create` get their memory from the
+//! agent's heap.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libc::{c_int, c_void, pthread_attr_t, pthread_t};
+
+use crate::heap::OwnForAMoment;
+
+static PTHREAD_CREATE: AtomicUsize = AtomicUsize::new(0);
+static THRD_CREATE: AtomicUsize = AtomicUsize::new(0);
+
+type Start = extern "C" fn(*mut c_void) -> *mut c_void;
+type C11Start = extern "C" fn(*mut c_void) -> c_int;
+
+/// libc's function of a name; 0 if there is none.
+fn real(found: &AtomicUsize, name: &CStr) -> usize {
+    let known = found.load(Ordering::Acquire);
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: looks up a name.
+    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+    found.store(address, Ordering::Release);
+    address
+}
+
+/// pthread_create(3).
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+) -> c_int {
+    type Real = unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
+    let address = real(&PTHREAD_CREATE, c"pthread_create");
+    if address == 0 {
+        return libc::ENOSYS;
+    }
+    let _unmanaged = OwnForAMoment::begin();
+    // SAFETY: the address of libc's function of this type; the arguments are the caller's.
+    unsafe { std::mem::transmute::<usize, Real>(address)(thread, attributes, start, argument) }
+}
+
+/// thrd_create(3).
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_create(thread: *mut pthread_t, start: C11Start, argument: *mut c_void) -> c_int {
+    type Real = unsafe extern "C" fn(*mut pthread_t, C11Start, *mut c_void) -> c_int;
+    const ERROR: c_int = 2;
+    let address = real(&THRD_CREATE, c"thrd_create");
+    if address == 0 {
+        return ERROR;
+    }
+    let _unmanaged = OwnForAMoment::begin();
+    // SAFETY: the address of libc's function of this type; the arguments are the caller's.
+    unsafe { std::mem::transmute::<usize, Real>(address)(thread, start, argument) }
+}

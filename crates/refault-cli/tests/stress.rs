@@ -1,0 +1,35 @@
+//! `refault-stress`, short: every store and fault mode once, and what it says. Long: `refault-stress --hours 8`.
+
+mod common;
+
+use std::process::Command;
+
+use common::{skipped, text};
+
+#[test]
+fn nothing_is_lost_in_any_store_and_fault_mode() {
+    if skipped(&[]) {
+        return;
+    }
+    let arguments = ["--rounds", "1", "--turn", "0.1", "--size", "6", "--seed", "1"];
+    let output = Command::new(env!("CARGO_BIN_EXE_refault-stress")).args(arguments).output().expect("it starts");
+    let said = text(&output.stdout);
+    assert!(output.status.success() && said.ends_with("nothing was lost\n"), "{said}{}", text(&output.stderr));
+    let turns: Vec<&str> = said.lines().filter(|line| line.starts_with("seed ")).collect();
+    assert_eq!(turns.len(), 18, "{said}");
+    for turn in turns {
+        assert!(!turn.contains(" 0 pages evicted") && !turn.contains(" 0 brought back"), "{turn}");
+    }
+}
+
+#[test]
+fn wrong_words_are_told_in_one_line() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_refault-stress")).args(arguments).output().expect("it starts");
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, line) = run(&["--only", "no such way"]);
+    assert!(code == Some(1) && line.lines().count() == 1, "{line}");
+    assert_eq!(run(&["--seconds", "many"]).0, Some(2));
+    assert_eq!(run(&["--seconds", "1", "--rounds", "1"]).0, Some(2));
+}
