@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use refault_config::Config as MonitorConfig;
-use refault_pager::{AccessSource, FaultMode, OnFull, PagerOptions};
+use refault_pager::{AccessSource, FaultMode, Hint, OnFull, PagerOptions};
 use refault_store::codec::Codec;
 use refault_store::{FileStoreOptions, TieredStoreOptions};
 
@@ -30,6 +30,10 @@ pub(crate) struct Config {
     file_limit: u64,
     encrypt: bool,
     on_full: OnFull,
+    access_source: AccessSource,
+    demote_after: Option<Duration>,
+    /// How memory is accessed of which the program says nothing.
+    pub(crate) hint: Hint,
     keep_evicted: f64,
     fault_mode: FaultMode,
     pub(crate) children: bool,
@@ -55,6 +59,9 @@ impl Config {
             file_limit: 64 << 30,
             encrypt: false,
             on_full: OnFull::Grow,
+            access_source: AccessSource::DropAndScan,
+            demote_after: PagerOptions::default().demote_after,
+            hint: Hint::Normal,
             keep_evicted: 0.0,
             fault_mode: FaultMode::Handler { threads: 1 },
             children: true,
@@ -97,6 +104,20 @@ impl Config {
                 b"monitor-cpu" => most_cpu = word()?.parse().map_err(|_| "monitor-cpu is no number".to_owned())?,
                 b"monitor-out" => config.monitor_out = path(),
                 b"end-with" => config.end_with = Some(number()?),
+                b"access-source" => {
+                    config.access_source = AccessSource::by_name(word()?).ok_or("no such source of accesses")?;
+                }
+                b"demote-after-ms" => config.demote_after = Some(Duration::from_millis(number()?)),
+                b"demote-never" => config.demote_after = None,
+                b"hint" => {
+                    config.hint = match value {
+                        b"normal" => Hint::Normal,
+                        b"sequential" => Hint::Sequential,
+                        b"random" => Hint::Random,
+                        b"cyclic" => Hint::Cyclic,
+                        _ => return Err("hint is normal, sequential, random or cyclic".to_owned()),
+                    }
+                }
                 b"record" => config.record = path(),
                 b"record-interval-ms" => config.record_interval = Duration::from_millis(number()?.max(1)),
                 b"on-full" => {
@@ -128,11 +149,11 @@ impl Config {
             store: TieredStoreOptions { pool_limit: self.pool, codec: self.codec, file },
             address_space: 256 << 30,
             fault_mode: self.fault_mode,
-            access_source: AccessSource::DropAndScan,
+            access_source: self.access_source,
             on_full: self.on_full,
             keep_clean: None,
             keep_evicted: self.keep_evicted,
-            demote_after: PagerOptions::default().demote_after,
+            demote_after: self.demote_after,
             // What comes along was not accessed.
             bring_successors: self.record.is_none(),
             on_thread_start: Some(crate::heap::own_this_thread),

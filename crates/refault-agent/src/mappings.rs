@@ -86,6 +86,9 @@ pub unsafe extern "C" fn mmap(
         UNMANAGED_BYTES.fetch_add(len as u64, Ordering::Relaxed);
         return pass_on();
     };
+    if agent.config.hint != Hint::Normal {
+        agent.pager.hint(mapped, len, agent.config.hint);
+    }
     let _own = (flags & (libc::MAP_LOCKED | libc::MAP_POPULATE) != 0).then(OwnForAMoment::begin);
     if flags & libc::MAP_LOCKED != 0 {
         let _ = agent.pager.pin(mapped, len);

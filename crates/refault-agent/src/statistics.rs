@@ -136,6 +136,7 @@ fn line(agent: &Agent, last: bool) -> String {
     for (name, value) in Counters::NAMES.iter().zip(report.counters.values()) {
         let _ = write!(line, ",\"{name}\":{value}");
     }
+    let _ = write!(line, ",\"access_source\":\"{}\"", agent.pager.access_source().name());
     append_faults(&mut line, &report);
     append_generations(&mut line, &report);
     append_history(&mut line, &report);

@@ -173,15 +173,19 @@ fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
 
 fn scan(capabilities: &Capabilities) -> Finding {
     match &capabilities.scan {
-        Ok(ScanMethod::Ioctl) => Finding::new("accessed bits", Status::Works, "drop and scan, by PAGEMAP_SCAN"),
+        Ok(ScanMethod::Ioctl) => Finding::new(
+            "accessed bits",
+            Status::Works,
+            "drop-and-scan, by PAGEMAP_SCAN; read-write-protect tracking is not used",
+        ),
         Ok(ScanMethod::Entries) => Finding::new(
             "accessed bits",
             Status::Limited,
-            "drop and scan, by reading /proc/self/pagemap: 30 times slower",
+            "drop-and-scan, by reading /proc/self/pagemap: 30 times slower",
         )
         .improve("boot Linux 6.7 or later"),
         Err(error) => {
-            let detail = format!("none ({error}): what is evicted and comes back is the only information");
+            let detail = format!("refault-only ({error}): what is evicted and comes back is the only information");
             Finding::new("accessed bits", Status::Limited, detail).improve("mount -t proc proc /proc")
         }
     }

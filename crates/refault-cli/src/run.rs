@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use refault_pager::AccessSource;
+use refault_pager::probe::Capabilities;
+
 use crate::failure::Failure;
 use crate::launch::{self, Launch, MonitorOptions};
 use crate::share::Share;
@@ -26,6 +29,7 @@ Examples:
   refault run --memory 512M --watch -- python3 analysis.py
   refault run --memory 2G --stats run.jsonl -- redis-server --save ''
   refault run --memory 1G --store pool=2G,file=/var/tmp --encrypt-swap -- sort big.txt
+  refault run --memory 2G --store pool,file=/var/tmp --demote-after 5 --hint cyclic -- ./solver
   refault run --memory 1G --scheme sorting.toml -- memcached -m 2048
 
 The heap and large anonymous mappings of the program are managed: what does not fit is compressed, then written
@@ -51,6 +55,16 @@ pub struct RunArgs {
     /// Encrypt the file with a key that lives only in the process
     #[arg(long)]
     encrypt_swap: bool,
+    /// Seconds after which what stays in the pool is compressed harder (zstd), and then moved to the file; or never
+    #[arg(long, value_name = "SECONDS|never", default_value = "30")]
+    demote_after: DemoteAfter,
+    /// How accesses are found out: from page-table entries that come back, or only from pages that come back
+    #[arg(long, value_name = "SOURCE", default_value = "drop-and-scan", value_parser = ["drop-and-scan", "refault-only"])]
+    access_source: String,
+    /// How the program goes through its memory, where it does not say so itself by madvise: cyclic keeps what fits of scans
+    /// that are repeated
+    #[arg(long, value_enum, default_value = "normal")]
+    hint: HintName,
     /// What happens when the stores are full: exceed the budget, wait, or end the program
     #[arg(long, value_enum, default_value = "grow")]
     on_full: OnFullName,
@@ -106,6 +120,34 @@ enum OnFullName {
     End,
 }
 
+/// The value of `--demote-after`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct DemoteAfter(Option<f64>);
+
+impl std::str::FromStr for DemoteAfter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DemoteAfter, String> {
+        if text == "never" {
+            return Ok(DemoteAfter(None));
+        }
+        let seconds = text.parse().ok().filter(|seconds: &f64| (0.0..=1e9).contains(seconds));
+        seconds.map(|seconds| DemoteAfter(Some(seconds))).ok_or_else(|| "give seconds, such as 30, or never".to_owned())
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum HintName {
+    /// Sequences are detected
+    Normal,
+    /// From beginning to end
+    Sequential,
+    /// Without order
+    Random,
+    /// From beginning to end, again and again
+    Cyclic,
+}
+
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Children {
     Managed,
@@ -147,6 +189,12 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
         OnFullName::End => "end",
     };
     launch.push("on-full", on_full);
+    match args.demote_after.0 {
+        Some(seconds) => launch.push("demote-after-ms", ((seconds * 1000.0) as u64).to_string()),
+        None => launch.push("demote-never", "1"),
+    }
+    launch.push("access-source", &args.access_source);
+    launch.push("hint", args.hint.to_possible_value().expect("invariant: no hint is hidden").get_name());
     launch.push("children", if matches!(args.children, Children::Managed) { "1" } else { "0" });
     launch.push("handlers", args.handlers.max(1).to_string());
     if let Some(share) = args.keep_evicted {
@@ -164,6 +212,7 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
         let path = std::path::absolute(stats).map_err(|error| Failure::write(stats.display(), &error))?;
         std::fs::File::create(&path).map_err(|error| Failure::write(stats.display(), &error))?;
         launch.statistics(&path, args.stats_interval);
+        say_access_source(&args.access_source);
     }
     if let Some(control) = &args.memory_control {
         let path = std::path::absolute(control).map_err(|error| Failure::write(control.display(), &error))?;
@@ -176,6 +225,17 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
         return Err(Failure::usage("nothing to change", "--set", "name a configuration with --scheme FILE"));
     }
     Ok(launch)
+}
+
+/// Where accesses come from here, in one line.
+fn say_access_source(wanted: &str) {
+    let source = AccessSource::by_name(wanted).unwrap_or(AccessSource::RefaultOnly);
+    let capabilities = Capabilities::probe();
+    let used = capabilities.access_source(source);
+    match &capabilities.scan {
+        Err(error) if used != source => eprintln!("refault: accesses: {}, because {error}", used.name()),
+        _ => eprintln!("refault: accesses: {}", used.name()),
+    }
 }
 
 /// The settings of `--store`.

@@ -412,6 +412,38 @@ fn redis_saves_in_a_forked_child() {
 }
 
 #[test]
+fn accesses_demotion_and_hints_can_be_chosen() {
+    if skipped(&["sort"]) {
+        return;
+    }
+    let scratch = Scratch::new("choices");
+    let lines: String = (0..150_000u64).map(|n| format!("{}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+    let input = scratch.write("lines", lines);
+    let plain = Command::new("sort").args(["-S", "64M"]).arg(&input).output().expect("sort starts");
+    let stats = scratch.path("stats");
+    for (source, more) in [
+        ("refault-only", &["--demote-after", "never"][..]),
+        ("refault-only", &["--policy", "clock", "--demote-after", "1"]),
+        ("drop-and-scan", &["--demote-after", "0.1", "--hint", "cyclic"]),
+        ("drop-and-scan", &["--hint", "random"]),
+    ] {
+        let mut command = refault("6M", &["--access-source", source]);
+        command.args(more).arg("--stats").arg(&stats).args(["--", "sort", "-S", "64M", "--parallel=1"]).arg(&input);
+        let output = output(&mut command);
+        let said = text(&output.stderr);
+        assert!(output.status.success() && output.stdout == plain.stdout, "{source} {more:?}: {said}");
+        let line = last_line(&stats);
+        assert!(line["access_source"] == source && line["pswpout"].as_u64() > Some(100), "{line}");
+        assert!(said.contains(&format!("refault: accesses: {source}")), "{said}");
+    }
+    for wrong in [["--access-source", "guess"], ["--demote-after", "soon"], ["--demote-after", "-1"], ["--hint", "odd"]]
+    {
+        let refused = output(&mut refault("64M", &[wrong[0], wrong[1], "--", "true"]));
+        assert_eq!((refused.status.code(), text(&refused.stderr).lines().count()), (Some(2), 1), "{wrong:?}");
+    }
+}
+
+#[test]
 fn children_can_be_left_alone() {
     if skipped(&["sh"]) {
         return;

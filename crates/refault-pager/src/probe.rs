@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::AccessSource;
 use crate::pagemap::{PageMap, ScanMethod};
 use crate::uffd::{Access, Uffd};
 
@@ -24,5 +25,30 @@ impl Capabilities {
             scan: PageMap::open().map(|map| map.method()),
             io_uring: refault_store::FileDevice::io_uring_available(),
         }
+    }
+}
+
+impl AccessSource {
+    /// All that this version uses, best first. Read-write-protect tracking, which newer kernels offer, is not among them.
+    pub const ALL: [AccessSource; 2] = [AccessSource::DropAndScan, AccessSource::RefaultOnly];
+
+    /// The name on the command line and in statistics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AccessSource::DropAndScan => "drop-and-scan",
+            AccessSource::RefaultOnly => "refault-only",
+        }
+    }
+
+    /// The source of a name.
+    pub fn by_name(name: &str) -> Option<AccessSource> {
+        AccessSource::ALL.into_iter().find(|source| source.name() == name)
+    }
+}
+
+impl Capabilities {
+    /// What a pager that wants `source` will use here.
+    pub fn access_source(&self, source: AccessSource) -> AccessSource {
+        if self.scan.is_ok() { source } else { AccessSource::RefaultOnly }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use refault_pager::{Budget, BudgetBounds, FaultMode, Hint, POLICIES, Pager, PagerOptions, Region};
+use refault_pager::{AccessSource, Budget, BudgetBounds, FaultMode, Hint, POLICIES, Pager, PagerOptions, Region};
 use refault_store::codec::Codec;
 use refault_store::{FileStoreOptions, IoEngine, TieredStoreOptions};
 
@@ -45,7 +45,11 @@ fn contents_survive_in_every_fault_mode_and_policy() {
     for fault_mode in both_modes() {
         for policy in POLICIES {
             let options = PagerOptions { fault_mode, policy: (*policy).to_owned(), ..options() };
-            churn(&pager(4, options), 4096, 6_000, 1);
+            churn(&pager(4, options.clone()), 4096, 6_000, 1);
+            // What comes back is the only information.
+            let blind = pager(4, PagerOptions { access_source: AccessSource::RefaultOnly, ..options });
+            assert_eq!(blind.access_source(), AccessSource::RefaultOnly);
+            churn(&blind, 4096, 6_000, 2);
         }
     }
 }
