@@ -249,6 +249,7 @@ impl Arena {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let (offset, len) = (u64::from(first) * PAGE_SIZE as u64, u64::from(pages) * PAGE_SIZE as u64);
         loop {
+            let _turn = crate::turn::take();
             match rustix::fs::fallocate(&self.memfd, flags, offset, len) {
                 Err(rustix::io::Errno::INTR) => {}
                 outcome => return Ok(outcome?),
@@ -258,6 +259,7 @@ impl Arena {
 
     /// Drops the page-table entries of a run: contents stay, the next touch is found by the scan.
     pub(crate) fn drop_entries(&self, first: PageId, pages: u32) {
+        let _turn = crate::turn::take();
         // SAFETY: the mapping is shared, so dropping its entries changes no contents.
         let _ = unsafe {
             rustix::mm::madvise(self.address(first) as *mut _, pages as usize * PAGE_SIZE, Advice::LinuxDontNeed)

@@ -15,11 +15,14 @@ use refault_store::PAGE_SIZE;
 
 use crate::engine::for_runs;
 
-/// Ranges in one call.
-const RANGES: usize = 256;
+/// Ranges in one call: no more, because others that change entries wait for it.
+const RANGES: usize = 8;
 
 /// Pages between two ranges that are worth losing for one shoot-down less.
-pub(crate) const GAP: PageId = 12;
+pub(crate) const GAP: PageId = 256;
+
+/// Pages of a range at most, gaps included: what is dropped under one flush, and while others wait.
+const LONGEST: PageId = 512;
 
 /// Runs that are collected at most. Nothing is allocated after construction.
 const COLLECTED: usize = 1 << 14;
@@ -60,6 +63,7 @@ impl Drops {
         if let Some((first, end)) = self.runs.last_mut()
             && page >= *first
             && page <= *end + self.gap
+            && page < *first + LONGEST
         {
             *end = (*end).max(page + 1);
             return true;
@@ -82,6 +86,7 @@ impl Drops {
                 let start = base + *first as usize * PAGE_SIZE;
                 *range = Range { start, len: (end - first) as usize * PAGE_SIZE };
             }
+            let _turn = crate::turn::take();
             // SAFETY: promised by the caller.
             unsafe { drop_ranges(&ranges[..runs.len()]) };
         }
@@ -136,9 +141,16 @@ mod tests {
     #[test]
     fn runs_are_merged_across_small_gaps_only() {
         let mut drops = Drops::new();
-        for page in [5, 6, 9, 9 + GAP + 1, 9 + 2 * GAP + 3, 3] {
+        for page in [5, 6, 9, 10 + GAP, 11 + GAP + 1, 13 + 2 * GAP + 1, 3] {
             assert!(drops.add(page));
         }
-        assert_eq!(drops.runs, [(5, 23), (36, 37), (3, 4)]);
+        assert_eq!(drops.runs, [(5, 13 + GAP), (14 + 2 * GAP, 15 + 2 * GAP), (3, 4)]);
+    }
+
+    #[test]
+    fn no_run_is_longer_than_others_can_wait() {
+        let mut drops = Drops::new();
+        (0..3 * LONGEST).for_each(|page| assert!(drops.add(page)));
+        assert_eq!(drops.runs, [(0, LONGEST), (LONGEST, 2 * LONGEST), (2 * LONGEST, 3 * LONGEST)]);
     }
 }

@@ -44,6 +44,7 @@ mod report;
 mod state;
 mod table;
 mod threads;
+mod turn;
 pub mod uffd;
 mod watch;
 mod worker;

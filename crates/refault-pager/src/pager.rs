@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -373,7 +373,6 @@ impl Inner {
     /// Makes the budget carry `pages` more, evicting in this thread if the reserve is used up.
     pub(crate) fn charge(&self, pages: u64, worker: &mut Worker) {
         let mut fruitless = 0u32;
-        let mut waits = 0u32;
         loop {
             let over = match self.budget.try_charge(pages) {
                 Ok(()) => break,
@@ -382,17 +381,10 @@ impl Inner {
             self.counts.direct_reclaims.fetch_add(1, Ordering::Relaxed);
             threads::wake_evictor(self);
             let _stall = self.pressure.stall();
-            match over.victim().map_or(Some(0), |victim| victim.try_reclaim(DIRECT_GOAL, worker)) {
+            match over.victim().map_or(Some(0), |victim| victim.reclaim_unless_room(DIRECT_GOAL, over, worker)) {
                 Some(freed) if freed > 0 => fruitless = 0,
-                // Somebody else is choosing victims: there will be room in a moment.
-                None => {
-                    waits += 1;
-                    if waits.is_multiple_of(4) {
-                        std::thread::sleep(Duration::from_micros(20));
-                    } else {
-                        std::thread::yield_now();
-                    }
-                }
+                // Somebody else has made room meanwhile.
+                None => {}
                 Some(_) if fruitless < FRUITLESS && !self.is_full() => {
                     // Others are evicting: their pages will be free in a moment.
                     fruitless += 1;
@@ -455,13 +447,13 @@ impl Inner {
         self.reclaim_with(engine, goal, worker)
     }
 
-    /// The same, or `None` at once if another thread is choosing victims.
-    fn try_reclaim(&self, goal: u32, worker: &mut Worker) -> Option<u64> {
-        match self.engine.try_lock() {
-            Ok(engine) => Some(self.reclaim_with(engine, goal, worker)),
-            Err(TryLockError::WouldBlock) => None,
-            Err(TryLockError::Poisoned(_)) => unreachable!("invariant: a panic of a policy ends the program"),
+    /// The same, or `None` if there is room in `budget` by the time that this thread may choose.
+    fn reclaim_unless_room(&self, goal: u32, budget: &Budget, worker: &mut Worker) -> Option<u64> {
+        let engine = self.engine();
+        if budget.tightest().1 > 0 {
+            return None;
         }
+        Some(self.reclaim_with(engine, goal, worker))
     }
 
     fn reclaim_with(&self, mut engine: MutexGuard<'_, Engine>, goal: u32, worker: &mut Worker) -> u64 {

@@ -287,6 +287,7 @@ impl Uffd {
     fn write_protect(&self, address: usize, len: usize, mode: u64) -> io::Result<()> {
         loop {
             let mut arguments = WriteProtect { range: range(address, len), mode };
+            let _turn = crate::turn::take();
             // SAFETY: the structure is the one this ioctl takes.
             match unsafe { ioctl(&self.fd, UFFDIO_WRITEPROTECT, &mut arguments) } {
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
