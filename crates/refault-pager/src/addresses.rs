@@ -148,10 +148,9 @@ impl Inner {
                 }
                 State::Resident if self.word(target).begin(target_seen, State::Moving) => {
                     self.give_up_slot(seen);
-                    // SAFETY: both pages are owned here and their aliases are mapped; the target's page is made by this
-                    // write, and nothing has it mapped yet.
-                    unsafe {
-                        std::ptr::copy_nonoverlapping(self.arena.alias(source), self.arena.alias(target), PAGE_SIZE);
+                    // Both pages are owned here, and nothing has the target mapped yet.
+                    if let Err(error) = self.arena.copy(source, target) {
+                        crate::report::end_with(format_args!("moving a page failed: {error}"));
                     }
                     let _ = self.word(target).finish(State::Resident, 0, false);
                     self.report(target);

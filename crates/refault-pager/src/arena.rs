@@ -1,7 +1,7 @@
-//! Addresses for regions: one memfd, mapped twice, cut into runs of pages.
+//! Addresses for regions: one memfd, mapped once, cut into runs of pages.
 //!
-//! The first mapping is what programs see; the second, the *alias*, never faults into the pager and is what the pager
-//! itself reads pages through. A page's id is its offset in the memfd, in pages.
+//! The mapping is what programs see. The pager itself reads and writes pages through the descriptor, which leaves no
+//! page-table entries behind and never faults. A page's id is its offset in the memfd, in pages.
 //!
 //! Invariants: runs handed out do not overlap; the mapping is not inherited by a child of `fork` (a child that shared it
 //! would write into its parent). Cost: O(log runs) a run; nothing a page.
@@ -23,7 +23,6 @@ const DUMP_STEP: u32 = 16_384;
 pub(crate) struct Arena {
     memfd: OwnedFd,
     base: usize,
-    alias: usize,
     pages: u32,
     /// Free runs: first page → length.
     free: Mutex<BTreeMap<u32, u32>>,
@@ -39,11 +38,9 @@ impl Arena {
         let memfd = rustix::fs::memfd_create("refault", MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&memfd, len as u64)?;
         let base = map(&memfd, None, len)?;
-        let alias = map(&memfd, None, len)?;
         let arena = Arena {
             memfd,
             base,
-            alias,
             pages,
             free: Mutex::new(BTreeMap::from([(0, pages)])),
             leaving: Mutex::new(Vec::with_capacity(64)),
@@ -54,12 +51,13 @@ impl Arena {
     }
 
     fn set_advice(&self) -> io::Result<()> {
-        // SAFETY: advice on mappings that this value owns; neither changes contents.
+        // SAFETY: advice on a mapping that this value owns; none of it changes contents.
         unsafe {
             rustix::mm::madvise(self.base as *mut _, self.len(), Advice::LinuxNoHugepage)?;
             rustix::mm::madvise(self.base as *mut _, self.len(), Advice::LinuxDontFork)?;
             rustix::mm::madvise(self.base as *mut _, self.len(), Advice::LinuxDontDump)?;
-            rustix::mm::madvise(self.alias as *mut _, self.len(), Advice::LinuxDontDump)?;
+            // Whose entries are dropped is the pager's business: the kernel need not file the page as recently used.
+            rustix::mm::madvise(self.base as *mut _, self.len(), Advice::Random)?;
         }
         self.dump(0, self.high());
         Ok(())
@@ -77,25 +75,17 @@ impl Arena {
     }
 
     /// In a child after `fork`: puts a fresh memfd under the old addresses and the old descriptor. The pages of `resident`
-    /// keep their contents, copied from the parent's alias. The parent must not run meanwhile.
+    /// keep their contents, copied from the parent's memfd. The parent must not run meanwhile.
     pub(crate) fn replace_after_fork(&self, resident: impl Iterator<Item = PageId>) -> io::Result<()> {
         let len = self.len();
         let memfd = rustix::fs::memfd_create("refault", MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&memfd, len as u64)?;
-        let fresh = map(&memfd, None, len)?;
+        let mut contents = [Page::ZERO];
         for page in resident {
-            let offset = page as usize * PAGE_SIZE;
-            // SAFETY: both mappings span the arena, and the page is inside; the parent waits, so nothing changes it.
-            unsafe {
-                std::ptr::copy_nonoverlapping(self.alias(page), (fresh + offset) as *mut u8, PAGE_SIZE);
-            }
+            self.read(page, &mut contents)?;
+            write(&memfd, page, &contents[0])?;
         }
-        // SAFETY: `fresh` is not used after this. The alias is replaced in place by the child's memfd; nothing borrows it
-        // while the gate is closed. The child has no mapping at `base`, because it was not inherited.
-        unsafe {
-            rustix::mm::munmap(fresh as *mut _, len)?;
-            map_over(&memfd, self.alias, len)?;
-        }
+        // The child has no mapping there, because it was not inherited.
         map(&memfd, Some(self.base), len)?;
         // SAFETY: both are descriptors of this process; the old one is this arena's.
         if unsafe { libc::dup3(memfd.as_raw_fd(), self.memfd.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
@@ -122,11 +112,6 @@ impl Arena {
 
     pub(crate) fn page_at(&self, address: usize) -> Option<PageId> {
         (self.base..self.base + self.len()).contains(&address).then(|| ((address - self.base) / PAGE_SIZE) as PageId)
-    }
-
-    /// Where the pager itself reads and writes a page.
-    pub(crate) fn alias(&self, page: PageId) -> *mut u8 {
-        (self.alias + page as usize * PAGE_SIZE) as *mut u8
     }
 
     /// Pages that were ever handed out: ids below this.
@@ -244,6 +229,13 @@ impl Arena {
         Ok(())
     }
 
+    /// Makes `target` with the contents of the resident page `source`.
+    pub(crate) fn copy(&self, source: PageId, target: PageId) -> io::Result<()> {
+        let mut contents = [Page::ZERO];
+        self.read(source, &mut contents)?;
+        write(&self.memfd, target, &contents[0])
+    }
+
     /// Frees the memory of a run of pages and takes them out of the page tables.
     pub(crate) fn punch(&self, first: PageId, pages: u32) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -269,11 +261,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: both mappings were made here with these bounds and no region lives any more.
-        unsafe {
-            let _ = rustix::mm::munmap(self.base as *mut _, self.len());
-            let _ = rustix::mm::munmap(self.alias as *mut _, self.len());
-        }
+        // SAFETY: the mapping was made here with these bounds and no region lives any more.
+        let _ = unsafe { rustix::mm::munmap(self.base as *mut _, self.len()) };
     }
 }
 
@@ -293,12 +282,17 @@ fn map(memfd: &OwnedFd, address: Option<usize>, len: usize) -> io::Result<usize>
     Ok(mapped as usize)
 }
 
-/// # Safety
-/// Nothing uses what is mapped at `address` now.
-unsafe fn map_over(memfd: &OwnedFd, address: usize, len: usize) -> io::Result<()> {
-    let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
-    // SAFETY: replaces a mapping that nothing uses (promised by the caller).
-    unsafe { rustix::mm::mmap(address as *mut _, len, ProtFlags::READ | ProtFlags::WRITE, flags, memfd, 0) }?;
+fn write(memfd: &OwnedFd, page: PageId, contents: &Page) -> io::Result<()> {
+    let start = u64::from(page) * PAGE_SIZE as u64;
+    let mut done = 0;
+    while done < PAGE_SIZE {
+        match rustix::io::pwrite(memfd, &contents.0[done..], start + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => done += written,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
     Ok(())
 }
 
