@@ -9,6 +9,7 @@ use crate::engine::for_runs;
 use crate::pager::{Inner, Pager, PagerError};
 use crate::region::Hint;
 use crate::state::State;
+use crate::turn::Turn;
 
 impl Pager {
     /// Whether an address belongs to the pager's arena.
@@ -161,10 +162,10 @@ impl Inner {
         }
         // The charge went along with the contents.
         for_runs(&emptied, |first, pages| {
-            if let Err(error) = self.arena.punch(first, pages) {
+            if let Err(error) = self.arena.punch(&Turn::take(), first, pages) {
                 crate::report::end_with(format_args!("freeing moved pages failed: {error}"));
             }
-            let _ = self.uffd.unprotect(self.arena.address(first), pages as usize * PAGE_SIZE);
+            let _ = self.uffd.unprotect(&Turn::take(), self.arena.address(first), pages as usize * PAGE_SIZE);
         });
         for page in emptied {
             let _ = self.word(page).finish(State::Fresh, 0, false);

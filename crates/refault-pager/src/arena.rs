@@ -17,6 +17,8 @@ use refault_store::{PAGE_SIZE, Page};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::turn::Turn;
+
 /// Core dumps walk what was ever handed out, in steps of this many pages, and not the whole reservation.
 const DUMP_STEP: u32 = 16_384;
 
@@ -237,11 +239,10 @@ impl Arena {
     }
 
     /// Frees the memory of a run of pages and takes them out of the page tables.
-    pub(crate) fn punch(&self, first: PageId, pages: u32) -> io::Result<()> {
+    pub(crate) fn punch(&self, _turn: &Turn, first: PageId, pages: u32) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let (offset, len) = (u64::from(first) * PAGE_SIZE as u64, u64::from(pages) * PAGE_SIZE as u64);
         loop {
-            let _turn = crate::turn::take();
             match rustix::fs::fallocate(&self.memfd, flags, offset, len) {
                 Err(rustix::io::Errno::INTR) => {}
                 outcome => return Ok(outcome?),
@@ -250,8 +251,7 @@ impl Arena {
     }
 
     /// Drops the page-table entries of a run: contents stay, the next touch is found by the scan.
-    pub(crate) fn drop_entries(&self, first: PageId, pages: u32) {
-        let _turn = crate::turn::take();
+    pub(crate) fn drop_entries(&self, _turn: &Turn, first: PageId, pages: u32) {
         // SAFETY: the mapping is shared, so dropping its entries changes no contents.
         let _ = unsafe {
             rustix::mm::madvise(self.address(first) as *mut _, pages as usize * PAGE_SIZE, Advice::LinuxDontNeed)

@@ -14,9 +14,10 @@ use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
 use crate::engine::for_runs;
+use crate::turn::Turn;
 
 /// Ranges in one call: no more, because others that change entries wait for it.
-const RANGES: usize = 8;
+const RANGES: usize = 32;
 
 /// Pages between two ranges that are worth losing for one shoot-down less.
 pub(crate) const GAP: PageId = 256;
@@ -86,30 +87,31 @@ impl Drops {
                 let start = base + *first as usize * PAGE_SIZE;
                 *range = Range { start, len: (end - first) as usize * PAGE_SIZE };
             }
-            let _turn = crate::turn::take();
             // SAFETY: promised by the caller.
-            unsafe { drop_ranges(&ranges[..runs.len()]) };
+            unsafe { drop_ranges(&Turn::take(), &ranges[..runs.len()]) };
         }
     }
 }
 
-/// Drops the entries of pages (sorted, at most 256 runs of neighbours) in an arena at `base`, and no others.
+/// Drops the entries of pages (sorted) in an arena at `base`, and no others.
 ///
 /// # Safety
 /// The pages lie in a shared mapping, where dropping entries changes no contents.
 pub(crate) unsafe fn drop_pages(base: usize, pages: &[PageId]) {
-    let (mut ranges, mut count) = ([Range::default(); RANGES], 0);
-    for_runs(pages, |first, pages| {
-        ranges[count] = Range { start: base + first as usize * PAGE_SIZE, len: pages as usize * PAGE_SIZE };
-        count += 1;
-    });
-    // SAFETY: promised by the caller.
-    unsafe { drop_ranges(&ranges[..count]) };
+    for pages in pages.chunks(RANGES) {
+        let (mut ranges, mut count) = ([Range::default(); RANGES], 0);
+        for_runs(pages, |first, pages| {
+            ranges[count] = Range { start: base + first as usize * PAGE_SIZE, len: pages as usize * PAGE_SIZE };
+            count += 1;
+        });
+        // SAFETY: promised by the caller.
+        unsafe { drop_ranges(&Turn::take(), &ranges[..count]) };
+    }
 }
 
 /// # Safety
 /// The ranges lie in shared mappings.
-unsafe fn drop_ranges(ranges: &[Range]) {
+unsafe fn drop_ranges(_turn: &Turn, ranges: &[Range]) {
     let mut done = 0;
     while done < ranges.len() && !ONE_BY_ONE.load(Ordering::Relaxed) {
         let rest = &ranges[done..];

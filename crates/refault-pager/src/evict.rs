@@ -22,6 +22,7 @@ use refault_store::{PAGE_SIZE, Page, Slot, StoreError};
 use crate::engine::for_runs;
 use crate::pager::Inner;
 use crate::state::{NO_SLOT, State};
+use crate::turn::Turn;
 use crate::worker::{BATCH, Worker};
 
 impl Inner {
@@ -43,14 +44,16 @@ impl Inner {
         }
         let kept_count = if findable { self.keep_findable(&left[..left_count]) } else { 0 };
         let (kept, left) = left[..left_count].split_at(kept_count);
+        let turn = Turn::take();
         for_runs(left, |first, pages| {
-            if let Err(error) = self.arena.punch(first, pages) {
+            if let Err(error) = self.arena.punch(&turn, first, pages) {
                 crate::report::end_with(format_args!("freeing evicted pages failed: {error}"));
             }
         });
         for_runs(&stays[..stays_count], |first, pages| {
-            let _ = self.uffd.unprotect(self.arena.address(first), pages as usize * PAGE_SIZE);
+            let _ = self.uffd.unprotect(&turn, self.arena.address(first), pages as usize * PAGE_SIZE);
         });
+        drop(turn);
         for (page, outcome) in batch.iter().zip(&worker.outcomes) {
             let word = self.word(*page);
             // Batches are sorted, and those that are kept are the first that were stored.
@@ -91,12 +94,16 @@ impl Inner {
                 count += 1;
             }
         }
-        let mut at = 0;
+        let turn = Turn::take();
         for_runs(&dirty[..count], |first, pages| {
             // Going on after a failure would risk a lost write.
-            if let Err(error) = self.uffd.protect(self.arena.address(first), pages as usize * PAGE_SIZE) {
+            if let Err(error) = self.uffd.protect(&turn, self.arena.address(first), pages as usize * PAGE_SIZE) {
                 crate::report::end_with(format_args!("write-protecting a page for eviction failed: {error}"));
             }
+        });
+        drop(turn);
+        let mut at = 0;
+        for_runs(&dirty[..count], |first, pages| {
             // The pages are resident and protected, so their bytes do not change while they are read.
             if let Err(error) = self.arena.read(first, &mut worker.pages[at..at + pages as usize]) {
                 crate::report::end_with(format_args!("reading a page for eviction failed: {error}"));

@@ -15,6 +15,7 @@ use refault_store::{PAGE_SIZE, Slot, StoreError, Tier, same_filled};
 use crate::pager::Inner;
 use crate::region::Hint;
 use crate::state::{NO_SLOT, State, Word};
+use crate::turn::Turn;
 use crate::worker::{BATCH, Worker};
 
 /// Sequences of faults that are followed at once.
@@ -88,7 +89,7 @@ impl Inner {
                     }
                     self.counts.protect_faults.fetch_add(u64::from(seen.kept()), Ordering::Relaxed);
                     self.give_up_slot(seen);
-                    let _ = self.uffd.unprotect(self.arena.address(page), PAGE_SIZE);
+                    let _ = self.uffd.unprotect(&Turn::take(), self.arena.address(page), PAGE_SIZE);
                     let _ = word.finish(State::Resident, 0, false);
                     let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
                     if seen.findable() {
@@ -185,7 +186,7 @@ impl Inner {
         crate::report::say(format_args!("the page at {address:#x} is lost and raises SIGBUS when touched: {error}"));
         self.budget.uncharge(1);
         // A marker that an eviction left would stand in the way.
-        let _ = self.uffd.unprotect(address, PAGE_SIZE);
+        let _ = self.uffd.unprotect(&Turn::take(), address, PAGE_SIZE);
         if self.uffd.poison(address, PAGE_SIZE).is_err() {
             crate::report::end(
                 "this kernel cannot mark a lost page, and the program must not go on with other contents",

@@ -28,6 +28,7 @@ use refault_store::PAGE_SIZE;
 use crate::engine::for_runs;
 use crate::pager::Inner;
 use crate::state::{NO_SLOT, State};
+use crate::turn::Turn;
 use crate::worker::BATCH;
 
 /// The queue. See the module.
@@ -182,11 +183,13 @@ impl Inner {
             count += 1;
         }
         let leaving = &leaving[..count];
+        let turn = Turn::take();
         for_runs(leaving, |first, pages| {
-            if let Err(error) = self.arena.punch(first, pages) {
+            if let Err(error) = self.arena.punch(&turn, first, pages) {
                 crate::report::end_with(format_args!("freeing evicted pages failed: {error}"));
             }
         });
+        drop(turn);
         for page in leaving {
             self.distances.evicted(*page);
             let word = self.word(*page);

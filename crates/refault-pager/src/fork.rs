@@ -23,6 +23,7 @@ use refault_store::PAGE_SIZE;
 use crate::engine::for_runs;
 use crate::pager::{Inner, Pager};
 use crate::state::State;
+use crate::turn::Turn;
 use crate::uffd::Uffd;
 
 /// What connects a parent and its child while the child copies.
@@ -51,7 +52,9 @@ impl Pager {
         let protected = crate::threads::count().is_none_or(|all| all > own + 1);
         if protected {
             inner.for_resident_runs(|first, pages| {
-                if let Err(error) = inner.uffd.protect(inner.arena.address(first), pages as usize * PAGE_SIZE) {
+                if let Err(error) =
+                    inner.uffd.protect(&Turn::take(), inner.arena.address(first), pages as usize * PAGE_SIZE)
+                {
                     crate::report::end_with(format_args!("write-protecting memory for a fork failed: {error}"));
                 }
             });
@@ -71,7 +74,7 @@ impl Pager {
                 let kept = |page| inner.word(page).load().kept();
                 let plain: Vec<PageId> = (first..first + pages).filter(|page| !kept(*page)).collect();
                 for_runs(&plain, |first, pages| {
-                    let _ = inner.uffd.unprotect(inner.arena.address(first), pages as usize * PAGE_SIZE);
+                    let _ = inner.uffd.unprotect(&Turn::take(), inner.arena.address(first), pages as usize * PAGE_SIZE);
                 });
             });
         }
@@ -99,7 +102,7 @@ impl Pager {
             if seen.state() == State::Lost {
                 inner.uffd.poison(inner.arena.address(page), PAGE_SIZE)?;
             } else if seen.kept() {
-                inner.uffd.protect(inner.arena.address(page), PAGE_SIZE)?;
+                inner.uffd.protect(&Turn::take(), inner.arena.address(page), PAGE_SIZE)?;
             }
         }
         inner.engine().reopen_after_fork();

@@ -14,6 +14,7 @@ use crate::budget::Budget;
 use crate::pager::{Inner, Pager, PagerError, PagerOptions};
 use crate::state::State;
 use crate::threads::RESERVED_PAGES;
+use crate::turn::Turn;
 use crate::worker::{BATCH, Worker};
 
 /// How a range will be accessed.
@@ -212,10 +213,10 @@ impl Inner {
             }
             if page > run {
                 let (address, len) = (self.arena.address(run), (page - run) as usize * PAGE_SIZE);
-                if let Err(error) = self.arena.punch(run, page - run) {
+                if let Err(error) = self.arena.punch(&Turn::take(), run, page - run) {
                     crate::report::end_with(format_args!("freeing discarded pages failed: {error}"));
                 }
-                let _ = self.uffd.unprotect(address, len);
+                let _ = self.uffd.unprotect(&Turn::take(), address, len);
                 self.budget.uncharge(u64::from(page - run));
                 self.counts.discarded.fetch_add(u64::from(page - run), Ordering::Relaxed);
                 for page in run..page {
@@ -242,7 +243,7 @@ impl Inner {
                 State::Lost => {
                     if self.word(page).begin(seen, State::Moving) {
                         // Dropping the entry takes the poison away.
-                        self.arena.drop_entries(page, 1);
+                        self.arena.drop_entries(&Turn::take(), page, 1);
                         let _ = self.word(page).finish(State::Fresh, 0, false);
                         page += 1;
                     }

@@ -7,6 +7,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use crate::turn::Turn;
+
 /// `UFFD_FEATURE_*` bits.
 pub mod feature {
     /// Write protection of any kind.
@@ -275,19 +277,18 @@ impl Uffd {
     }
 
     /// Makes writes to a range wait.
-    pub fn protect(&self, address: usize, len: usize) -> io::Result<()> {
+    pub(crate) fn protect(&self, _turn: &Turn, address: usize, len: usize) -> io::Result<()> {
         self.write_protect(address, len, WRITEPROTECT_WP)
     }
 
     /// Lifts that without waking anybody.
-    pub fn unprotect(&self, address: usize, len: usize) -> io::Result<()> {
+    pub(crate) fn unprotect(&self, _turn: &Turn, address: usize, len: usize) -> io::Result<()> {
         self.write_protect(address, len, WRITEPROTECT_DONTWAKE)
     }
 
     fn write_protect(&self, address: usize, len: usize, mode: u64) -> io::Result<()> {
         loop {
             let mut arguments = WriteProtect { range: range(address, len), mode };
-            let _turn = crate::turn::take();
             // SAFETY: the structure is the one this ioctl takes.
             match unsafe { ioctl(&self.fd, UFFDIO_WRITEPROTECT, &mut arguments) } {
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}

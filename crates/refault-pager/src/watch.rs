@@ -19,9 +19,11 @@ use refault_core::policy::SortRule;
 use refault_core::schemes::{Action, Folio, Next, Observer, SchemeActor, Worker};
 use refault_store::PAGE_SIZE;
 
-use crate::engine::{AccessSource, for_runs};
+use crate::dropper::drop_pages;
+use crate::engine::AccessSource;
 use crate::pager::{Inner, Pager};
 use crate::state::State;
+use crate::turn::Turn;
 use crate::worker::{BATCH, Worker as Buffers};
 
 /// How often the share of the processor is looked at …
@@ -234,7 +236,7 @@ impl Pager {
                     return false;
                 }
                 engine.for_present_runs(at, end, &mut |first, pages| {
-                    inner.arena.drop_entries(first, pages);
+                    inner.arena.drop_entries(&Turn::take(), first, pages);
                     runs.push((first, pages));
                 });
                 at = end;
@@ -281,11 +283,8 @@ impl Hands<'_> {
     fn flush_drops(&mut self) {
         self.drops.sort_unstable();
         self.drops.dedup();
-        for part in self.drops.chunks(512) {
-            if part.len() < 4 || !drop_scattered(self.inner, part) {
-                for_runs(part, |first, pages| self.inner.arena.drop_entries(first, pages));
-            }
-        }
+        // SAFETY: the pages lie in the arena's mapping, which is shared.
+        unsafe { drop_pages(self.inner.arena.base(), &self.drops) };
         self.drops.clear();
     }
 
@@ -302,28 +301,6 @@ impl Hands<'_> {
         self.batch.clear();
         freed * PAGE_SIZE as u64
     }
-}
-
-/// `process_madvise` on this process (Linux 6.13 and later allow it for this advice). False if it was not done whole.
-fn drop_scattered(inner: &Inner, pages: &[PageId]) -> bool {
-    let mut ranges = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 512];
-    for (range, page) in ranges.iter_mut().zip(pages) {
-        *range = libc::iovec { iov_base: inner.arena.address(*page) as *mut _, iov_len: PAGE_SIZE };
-    }
-    // SAFETY: asks for a descriptor of this process, which is closed below.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
-    if fd < 0 {
-        return false;
-    }
-    // SAFETY: the vector holds as many ranges; each is a page of the arena's shared mapping, where dropping the entry
-    // changes no contents.
-    let done = unsafe {
-        let advice = libc::MADV_DONTNEED;
-        let done = libc::syscall(libc::SYS_process_madvise, fd, ranges.as_ptr(), pages.len(), advice, 0);
-        libc::syscall(libc::SYS_close, fd);
-        done
-    };
-    done == (pages.len() * PAGE_SIZE) as i64
 }
 
 impl AccessSampler for Hands<'_> {
@@ -365,7 +342,7 @@ impl SchemeActor for Hands<'_> {
 
     fn make_old(&mut self, folio: &Folio) {
         if self.inner.engine().lend(folio.page) {
-            self.inner.arena.drop_entries(folio.page, 1);
+            self.inner.arena.drop_entries(&Turn::take(), folio.page, 1);
         }
     }
 
