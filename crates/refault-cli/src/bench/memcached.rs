@@ -44,7 +44,7 @@ pub struct Seen {
 pub fn arguments(socket: &Path, bytes: u64) -> Vec<String> {
     let megabytes = (bytes >> 20) * 2 + 64;
     // One size of slabs, made for these values, so that a page holds little else.
-    let own = format!("-u root -U 0 -p 0 -t 2 -c 64 -n 2000 -f 1.05 -m {megabytes} -s");
+    let own = format!("-u root -U 0 -p 0 -t 2 -c 64 -n 2000 -f 1.05 -o hashpower=19 -m {megabytes} -s");
     own.split(' ').map(str::to_owned).chain([socket.display().to_string()]).collect()
 }
 
