@@ -99,7 +99,7 @@ impl Inner {
                 }
                 State::Lost => {
                     // Dropping the entries of neighbours takes the mark away with them.
-                    let _ = self.uffd.unprotect(self.arena.address(page), PAGE_SIZE);
+                    let _ = self.uffd.unprotect(&Turn::take(), self.arena.address(page), PAGE_SIZE);
                     let _ = self.uffd.poison(self.arena.address(page), PAGE_SIZE);
                     let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
                     return;

@@ -284,7 +284,7 @@ impl Hands<'_> {
         self.drops.sort_unstable();
         self.drops.dedup();
         // SAFETY: the pages lie in the arena's mapping, which is shared.
-        unsafe { drop_pages(self.inner.arena.base(), &self.drops) };
+        unsafe { drop_pages(self.inner.arena.base(), self.drops) };
         self.drops.clear();
     }
 

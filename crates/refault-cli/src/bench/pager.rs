@@ -53,9 +53,12 @@ pub struct PagerArgs {
     /// An eighth of the memory and half a second a run: shows that it works, not how fast it is
     #[arg(long)]
     quick: bool,
-    /// More options for `refault run`, such as --with='--policy=clock --in-thread'
-    #[arg(long, value_name = "OPTIONS", default_value = "", allow_hyphen_values = true)]
-    with: String,
+    /// Options for `refault run` instead of the row's own, such as --with='--policy=clock --in-thread'; --with='' for none
+    ///
+    /// A row's own are `--in-thread` where the program is an array whose memory no system call touches (all but
+    /// memcached), and none otherwise.
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    with: Option<String>,
     /// How to write the table
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -122,6 +125,11 @@ impl Row {
             _ => 512 << 20,
         };
         if quick { bytes / 8 } else { bytes }
+    }
+
+    /// Options that suit its program: system calls touch nothing of the arrays, but memcached's values.
+    fn options(self) -> &'static [&'static str] {
+        if self == Row::Memcached { &[] } else { &["--in-thread"] }
     }
 
     /// Pattern and threads of the array; `None` for memcached.
@@ -211,7 +219,14 @@ struct Plan {
     seconds: f64,
     warm_up: f64,
     quick: bool,
-    with: Vec<OsString>,
+    with: Option<Vec<OsString>>,
+}
+
+impl Plan {
+    /// Options for `refault run` in a row.
+    fn options(&self, row: Row) -> Vec<OsString> {
+        self.with.clone().unwrap_or_else(|| row.options().iter().map(OsString::from).collect())
+    }
 }
 
 /// Runs the command.
@@ -224,7 +239,7 @@ pub fn run(args: &PagerArgs) -> Result<(), Failure> {
         seconds: if args.quick { 0.5 } else { args.seconds },
         warm_up: if args.quick { 0.2 } else { args.warm_up },
         quick: args.quick,
-        with: args.with.split_whitespace().map(OsString::from).collect(),
+        with: args.with.as_ref().map(|with| with.split_whitespace().map(OsString::from).collect()),
     };
     let runs = if args.quick { 1 } else { args.runs };
     let progress = Progress::new("measuring");

@@ -43,7 +43,9 @@ pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> s
     for result in results {
         let (ours, theirs) = result.medians();
         let ratio = theirs.as_ref().map(|theirs| ours.operations_per_second / theirs.operations_per_second);
-        let mut lines = vec![("refault", &ours)];
+        let options: Vec<_> = plan.options(result.row).iter().map(|one| one.to_string_lossy().into_owned()).collect();
+        let own = format!("refault {}", options.join(" "));
+        let mut lines = vec![(own.trim_end(), &ours)];
         lines.extend(theirs.as_ref().map(|theirs| (result.other(), theirs)));
         for (index, (side, measured)) in lines.into_iter().enumerate() {
             let first = |text: String| if index == 0 { text } else { String::new() };
@@ -149,6 +151,7 @@ pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> st
             json!({
                 "row": result.row.to_string(),
                 "resident_percent": result.row.percent(),
+                "options": plan.options(result.row).iter().map(|one| one.to_string_lossy()).collect::<Vec<_>>(),
                 "against": result.other(),
                 "aim": result.row.aim(),
                 "ratio": ratio,
