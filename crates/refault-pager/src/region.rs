@@ -322,11 +322,18 @@ impl Inner {
         let mut worker = Worker::new();
         let mut victims = Vec::with_capacity(BATCH);
         let mut freed = 0;
+        let mut patience = 1000;
         let mut page = first;
         while page < first + pages {
             victims.clear();
             while page < first + pages && victims.len() < BATCH {
                 let seen = self.word(page).load();
+                if seen.state() == State::Filling && patience > 0 {
+                    // It may be a successor that a handler is just bringing in. Whoever fills may also wait for room.
+                    patience -= 1;
+                    std::thread::yield_now();
+                    continue;
+                }
                 if seen.state() == State::Resident && !seen.pinned() && self.word(page).begin(seen, State::Evicting) {
                     victims.push(page);
                 }
