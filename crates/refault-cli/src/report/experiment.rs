@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use maud::html;
+use maud::{Markup, html};
 use refault_sim::Experiment;
 use refault_sim::experiment::Chart;
 
@@ -38,7 +38,11 @@ pub fn write_experiment(path: &Path, experiment: &Experiment, about: &str) -> Re
                     @for row in &experiment.rows {
                         tr {
                             @for (index, cell) in cells(row).into_iter().enumerate() {
-                                @if index == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                                @match index {
+                                    0 => th scope="row" { (cell) },
+                                    1 | 2 => td.words { (breakable(&cell)) },
+                                    _ => td { (cell) },
+                                }
                             }
                         }
                     }
@@ -48,6 +52,11 @@ pub fn write_experiment(path: &Path, experiment: &Experiment, about: &str) -> Re
         @for (index, chart) in experiment.charts.iter().enumerate() { (figure(index, chart).markup()) }
     };
     write(path, page(&format!("refault: {}", experiment.experiment), series, body))
+}
+
+/// A name that may be broken after its underscores.
+fn breakable(name: &str) -> Markup {
+    html! { @for part in name.split_inclusive('_') { (part) wbr; } }
 }
 
 /// With a capital at its beginning.
