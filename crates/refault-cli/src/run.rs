@@ -40,7 +40,7 @@ to the file. Code, files, stacks and the compressed pool itself are not counted.
 writes to that terminal is held meanwhile and shown then (it sees a file, not a terminal); redirect its output to
 see it earlier. Exit status and signals are the program's, as without --watch.")]
 pub struct RunArgs {
-    /// Bytes of managed memory that may be resident, such as 512M or 2G
+    /// Bytes of managed memory that may be resident, such as 512M or 2G; at least 1M
     #[arg(long, value_name = "SIZE")]
     memory: Size,
     /// Policy that decides what stays
@@ -93,9 +93,9 @@ pub struct RunArgs {
     /// meanwhile comes back without a read
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%")]
     keep_evicted: Option<Share>,
-    /// Threads that serve faults
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    handlers: usize,
+    /// Threads that serve faults, 16 at most
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    handlers: u16,
     /// Serve faults in the faulting thread: faster, but a system call that touches an evicted page fails with EFAULT
     #[arg(long)]
     in_thread: bool,
@@ -106,6 +106,10 @@ pub struct RunArgs {
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
+
+/// Bytes of the smallest budget, also of one that `--memory-control` sets: one instruction or system call may need several
+/// pages at once, and a budget that cannot hold them is a program that stands still.
+const LEAST_MEMORY: u64 = 1 << 20;
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum CodecName {
@@ -178,7 +182,18 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     launch::check_policy(&args.policy)?;
     let stores = stores(&args.store)?;
-    let mut launch = Launch::new(&args.program, launch::bytes(args.memory, "--memory")?)?;
+    let memory = launch::bytes(args.memory, "--memory")?;
+    if memory < LEAST_MEMORY {
+        return Err(Failure::usage("too little", "--memory", "give at least 1M: with less a program may never get on"));
+    }
+    if args.encrypt_swap && !stores.iter().any(|(key, _)| *key == "file") {
+        return Err(Failure::usage(
+            "nothing to encrypt",
+            "--encrypt-swap",
+            "add a file to --store, such as pool,file=DIR",
+        ));
+    }
+    let mut launch = Launch::new(&args.program, memory)?;
     launch.push("policy", &args.policy);
     stores.iter().for_each(|(key, value)| launch.push(key, value));
     launch.push("codec", if matches!(args.codec, CodecName::Zstd) { "zstd" } else { "lz4" });
@@ -196,7 +211,7 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     launch.push("access-source", &args.access_source);
     launch.push("hint", args.hint.to_possible_value().expect("invariant: no hint is hidden").get_name());
     launch.push("children", if matches!(args.children, Children::Managed) { "1" } else { "0" });
-    launch.push("handlers", args.handlers.max(1).to_string());
+    launch.push("handlers", args.handlers.to_string());
     if let Some(share) = args.keep_evicted {
         if share.0 > 0.5 {
             let remedy = "give at most 50%: the rest is what the program works with";
@@ -216,6 +231,10 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     }
     if let Some(control) = &args.memory_control {
         let path = std::path::absolute(control).map_err(|error| Failure::write(control.display(), &error))?;
+        if let Some(directory) = path.parent().filter(|directory| !directory.is_dir()) {
+            let remedy = "--memory-control needs a file in a directory that exists";
+            return Err(Failure::usage("not a directory", directory.display(), remedy));
+        }
         launch.push("control", path);
     }
     if args.scheme.is_some() {
@@ -254,6 +273,11 @@ fn stores(text: &str) -> Result<Vec<(&'static str, OsString)>, Failure> {
                 let (directory, limit) = place.rsplit_once(':').map_or((place, None), |(d, l)| (d, Some(l)));
                 if !Path::new(directory).is_dir() {
                     return Err(Failure::usage("not a directory", directory, "--store file=DIR needs one"));
+                }
+                // As the agent will make its own; better said here than by the program that could not start.
+                if let Err(error) = tempfile::tempfile_in(directory) {
+                    let remedy = format!("{error}; --store file=DIR needs a directory in which files can be made");
+                    return Err(Failure::usage("cannot make a file", directory, remedy));
                 }
                 settings.push(("file", directory.into()));
                 if let Some(limit) = limit {

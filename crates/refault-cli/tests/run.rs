@@ -452,3 +452,35 @@ fn children_can_be_left_alone() {
     assert_eq!(succeeds(&mut refault("64M", &["--children", "none", "--", "sh", "-c", script])), "none\n");
     assert!(succeeds(&mut refault("64M", &["--", "sh", "-c", script])).contains("librefault_agent.so"));
 }
+
+#[test]
+fn what_cannot_work_is_refused_in_one_line() {
+    if skipped(&["true"]) {
+        return;
+    }
+    for (arguments, named) in [
+        (&["--memory", "64K"][..], "at least 1M"),
+        (&["--memory", "1048575"], "at least 1M"),
+        (&["--memory", "64M", "--handlers", "500"], "16"),
+        (&["--memory", "64M", "--handlers", "0"], "1..=16"),
+        (&["--memory", "64M", "--store", "file=/proc"], "/proc"),
+        (&["--memory", "64M", "--encrypt-swap"], "add a file to --store"),
+        (&["--memory", "64M", "--memory-control", "/no/such/place"], "/no/such"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+        let refused = output(command.arg("run").args(arguments).args(["--", "true"]));
+        let said = text(&refused.stderr);
+        assert_eq!((refused.status.code(), said.lines().count()), (Some(2), 1), "{arguments:?}: {said}");
+        assert!(said.contains(named), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn the_smallest_budget_is_enough_for_a_shell() {
+    if skipped(&["bash", "timeout"]) {
+        return;
+    }
+    let script = "a=(); for i in {1..20000}; do a+=($i); done; echo ${#a[@]} $(echo child)";
+    let arguments = ["--", "timeout", "-s", "KILL", "60", "bash", "-c", script];
+    assert_eq!(succeeds(&mut refault("1M", &arguments)), "20000 child\n");
+}

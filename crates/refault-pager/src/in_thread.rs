@@ -92,10 +92,11 @@ fn resolve(address: usize, write: bool) -> bool {
         if before.state() == State::Lost {
             return false;
         }
-        with_worker(|worker, streams| {
+        {
+            // The gate comes first: who waits there during a fork must hold no worker, or the child would miss it for ever.
             let _gate = inner.enter();
-            inner.fault(page, write, worker, streams);
-        });
+            with_worker(|worker, streams| inner.fault(page, write, worker, streams));
+        }
         if matches!(before.state(), State::Evicting | State::Filling | State::Moving) {
             // Nothing blocks here: the access is tried again and faults again until the owner is done.
             std::thread::yield_now();
