@@ -134,6 +134,8 @@ impl BlockedSignals {
             let mut all: libc::sigset_t = std::mem::zeroed();
             let mut old: libc::sigset_t = std::mem::zeroed();
             libc::sigfillset(&mut all);
+            // Served in the thread, a fault is a SIGBUS, and one that is blocked ends the program.
+            libc::sigdelset(&mut all, libc::SIGBUS);
             libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
             BlockedSignals(old)
         }

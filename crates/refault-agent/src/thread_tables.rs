@@ -2,18 +2,20 @@
 //!
 //! The address of a thread-local variable is looked up in a table that libc allocates when the thread is created. The agent's
 //! code has such variables, and uses them where nobody serves faults: in a forked child before its pager runs, and in the
-//! handler that serves faults in the faulting thread. So `pthread_create` and `thrd_create` get their memory from the
-//! agent's heap.
+//! handler that serves faults in the faulting thread. A thread that starts also reads the tables of the locale, with all
+//! signals blocked. So `pthread_create`, `thrd_create`, `setlocale` and `newlocale` get their memory from the agent's heap.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use libc::{c_int, c_void, pthread_attr_t, pthread_t};
+use libc::{c_char, c_int, c_void, pthread_attr_t, pthread_t};
 
 use crate::heap::OwnForAMoment;
 
 static PTHREAD_CREATE: AtomicUsize = AtomicUsize::new(0);
 static THRD_CREATE: AtomicUsize = AtomicUsize::new(0);
+static SETLOCALE: AtomicUsize = AtomicUsize::new(0);
+static NEWLOCALE: AtomicUsize = AtomicUsize::new(0);
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 type C11Start = extern "C" fn(*mut c_void) -> c_int;
@@ -66,4 +68,36 @@ pub unsafe extern "C" fn thrd_create(thread: *mut pthread_t, start: C11Start, ar
     let _unmanaged = OwnForAMoment::begin();
     // SAFETY: the address of libc's function of this type; the arguments are the caller's.
     unsafe { std::mem::transmute::<usize, Real>(address)(thread, start, argument) }
+}
+
+/// setlocale(3).
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setlocale(category: c_int, locale: *const c_char) -> *mut c_char {
+    type Real = unsafe extern "C" fn(c_int, *const c_char) -> *mut c_char;
+    let address = real(&SETLOCALE, c"setlocale");
+    if address == 0 {
+        return std::ptr::null_mut();
+    }
+    let _unmanaged = OwnForAMoment::begin();
+    // SAFETY: the address of libc's function of this type; the arguments are the caller's.
+    unsafe { std::mem::transmute::<usize, Real>(address)(category, locale) }
+}
+
+/// newlocale(3).
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn newlocale(mask: c_int, locale: *const c_char, base: libc::locale_t) -> libc::locale_t {
+    type Real = unsafe extern "C" fn(c_int, *const c_char, libc::locale_t) -> libc::locale_t;
+    let address = real(&NEWLOCALE, c"newlocale");
+    if address == 0 {
+        return std::ptr::null_mut();
+    }
+    let _unmanaged = OwnForAMoment::begin();
+    // SAFETY: the address of libc's function of this type; the arguments are the caller's.
+    unsafe { std::mem::transmute::<usize, Real>(address)(mask, locale, base) }
 }

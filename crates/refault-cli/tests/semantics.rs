@@ -20,6 +20,7 @@ const HEAD: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -231,6 +232,34 @@ fn a_streams_lock_that_another_thread_held_stays_locked_in_the_child() {
         }"#,
     );
     program.succeeds("8M", &[]);
+}
+
+/// A thread that starts reads the locale's tables, and in a forked child it does so before faults are served there.
+#[test]
+fn a_child_is_whole_when_the_locale_was_evicted() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"static void *nothing(void *x) { return x; }
+        int main(void) {
+            if (!setlocale(LC_ALL, "C.UTF-8")) FAIL("setlocale");
+            for (int round = 0; round < 3; round++) {
+                unsigned long n = 16 * MIB;
+                unsigned char *p = malloc(n); fill(p, n);
+                pthread_t t; if (pthread_create(&t, 0, nothing, 0)) FAIL("thread");
+                pthread_join(t, 0);
+                pid_t pid = fork(); if (pid < 0) FAIL("fork");
+                if (pid == 0) _exit(whole(p, n) ? 7 : 8);
+                int s; waitpid(pid, &s, 0);
+                if (!WIFEXITED(s) || WEXITSTATUS(s) != 7) { printf("the child ended with %x\n", s); return 1; }
+                free(p);
+            }
+            puts("done"); return 0;
+        }"#,
+    );
+    program.succeeds("2M", &[]);
+    program.succeeds("2M", &["--in-thread"]);
 }
 
 #[test]

@@ -7,8 +7,9 @@
 //! faulting thread (10 µs instead of 75), so a single handler follows the thread that faults ([`Follower`]).
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use rustix::thread::futex;
@@ -26,7 +27,9 @@ const MESSAGES: usize = 16;
 /// Starts all threads of a pager. Also in a child after a fork, where none of the parent's run.
 pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
     let mut threads = inner.threads.lock().expect("invariant: nothing panics under this lock");
-    let signals = BlockedSignals::new();
+    let in_thread = inner.options.fault_mode == FaultMode::InThread;
+    let signals = BlockedSignals::new(in_thread);
+    inner.uffd.set_blocking(false)?;
     let handlers = match inner.options.fault_mode {
         FaultMode::Handler { threads } => threads.max(1),
         FaultMode::InThread => {
@@ -35,25 +38,25 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
         }
     };
     // Returns only when all threads run, so that what a thread does first is done before memory is managed.
-    let all_run = Arc::new(Barrier::new(handlers + 2));
-    let hello = |all_run: &Barrier, inner: &Inner| {
+    let running = Arc::new(AtomicUsize::new(0));
+    let hello = |running: &AtomicUsize, inner: &Inner| {
         shorten_slice();
         if let Some(on_start) = inner.options.on_thread_start {
             on_start();
         }
-        all_run.wait();
+        running.fetch_add(1, Ordering::Release);
     };
     for _ in 0..handlers {
-        let (inner, all_run) = (inner.clone(), all_run.clone());
+        let (inner, running) = (inner.clone(), running.clone());
         let worker = Worker::new();
         let body = move || {
-            hello(&all_run, &inner);
-            drop(all_run);
+            hello(&running, &inner);
+            drop(running);
             end_on_panic(|| handle(&inner, handlers == 1, worker));
         };
         threads.push(std::thread::Builder::new().name("refault-handler".to_owned()).spawn(body)?);
     }
-    let (evictor, evictor_runs) = (inner.clone(), all_run.clone());
+    let (evictor, evictor_runs) = (inner.clone(), running.clone());
     let worker = Worker::new();
     let body = move || {
         hello(&evictor_runs, &evictor);
@@ -61,9 +64,29 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
         end_on_panic(|| keep_reserve(&evictor, worker));
     };
     threads.push(std::thread::Builder::new().name("refault-evictor".to_owned()).spawn(body)?);
+    serve_until(inner, || running.load(Ordering::Acquire) == handlers + 1);
+    inner.uffd.set_blocking(true)?;
     drop(signals);
-    all_run.wait();
     Ok(())
+}
+
+/// Serves faults in this thread until all others run. The C library touches the program's memory when a thread starts (the
+/// locale's tables, for one), and in the child of a fork that memory may be evicted while no handler runs yet.
+fn serve_until(inner: &Inner, all_run: impl Fn() -> bool) {
+    let mut messages = [Message::EMPTY; MESSAGES];
+    let (mut worker, mut streams) = (Worker::new(), Streams::default());
+    while !all_run() {
+        let Ok(count) = inner.uffd.read(&mut messages) else {
+            std::thread::sleep(std::time::Duration::from_micros(50));
+            continue;
+        };
+        for fault in messages[..count].iter().filter_map(Message::fault) {
+            if let Some(page) = inner.arena.page_at(fault.address) {
+                let _gate = inner.enter();
+                inner.fault(page, fault.write, &mut worker, &mut streams);
+            }
+        }
+    }
 }
 
 /// Asks the scheduler for short slices in this thread: what it does is short and others wait for it, and since Linux 6.12
@@ -125,7 +148,12 @@ fn handle(inner: &Inner, alone: bool, mut worker: Worker) {
     loop {
         let count = match inner.uffd.read(&mut messages) {
             Ok(count) => count,
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => continue,
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => continue,
+            // Only until all threads run.
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+                std::thread::sleep(std::time::Duration::from_micros(50));
+                continue;
+            }
             Err(error) => crate::report::end_with(format_args!("reading fault messages failed: {error}")),
         };
         for fault in messages[..count].iter().filter_map(Message::fault) {
@@ -267,12 +295,16 @@ fn stat_field(path: std::fmt::Arguments<'_>, number: usize) -> Option<usize> {
 struct BlockedSignals(libc::sigset_t);
 
 impl BlockedSignals {
-    fn new() -> BlockedSignals {
+    /// `in_thread`: but SIGBUS, which serves the faults that the C library takes when a thread starts.
+    fn new(in_thread: bool) -> BlockedSignals {
         // SAFETY: a signal set is plain bytes; both calls take pointers to live sets.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
             let mut old: libc::sigset_t = std::mem::zeroed();
             libc::sigfillset(&mut all);
+            if in_thread {
+                libc::sigdelset(&mut all, libc::SIGBUS);
+            }
             libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
             BlockedSignals(old)
         }

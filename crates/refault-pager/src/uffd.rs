@@ -242,6 +242,15 @@ impl Uffd {
         unsafe { ioctl(&self.fd, UFFDIO_UNREGISTER, &mut range(start, len)) }
     }
 
+    /// Whether [`Uffd::read`] waits for a message or fails with EAGAIN.
+    pub fn set_blocking(&self, blocking: bool) -> io::Result<()> {
+        let flags = rustix::fs::fcntl_getfl(&self.fd)?;
+        Ok(rustix::fs::fcntl_setfl(
+            &self.fd,
+            if blocking { flags - rustix::fs::OFlags::NONBLOCK } else { flags | rustix::fs::OFlags::NONBLOCK },
+        )?)
+    }
+
     /// Reads waiting messages, blocking until there is one.
     pub fn read(&self, messages: &mut [Message]) -> io::Result<usize> {
         // SAFETY: messages are plain bytes that the kernel fills in whole.
