@@ -1,7 +1,8 @@
 //! The pager's threads: handlers, which wait for faults, and the evictor, which keeps a reserve.
 //!
 //! All signals are blocked in them, because a program's signal handler could touch managed memory, and whoever serves
-//! faults must never fault. A panic in one of them ends the program with a message: a hang would be worse.
+//! faults must never fault (but SIGBUS where faults are served in the thread). A panic in one of them ends the program with
+//! a message: a hang would be worse.
 //!
 //! A handler blocks in `read` rather than polling. The wake-up is cheap only where it happens on the processor of the
 //! faulting thread (10 µs instead of 75), so a single handler follows the thread that faults ([`Follower`]).
