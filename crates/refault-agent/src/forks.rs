@@ -48,18 +48,27 @@ pub(crate) fn register() {
 /// What pthread_atfork(3) calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn __register_atfork(prepare: Handler, parent: Handler, child: Handler, _dso: *mut c_void) -> c_int {
+    let _signals = BlockedSignals::new();
     if let Ok(mut handlers) = HANDLERS.lock() {
         handlers.push(Handlers { prepare, parent, child });
     }
     0
 }
 
-/// Calls the handlers of one kind. They may register others, so the list is not held meanwhile.
+/// Calls the handlers of one kind. They may register others, so the list is not held meanwhile; nor may a signal handler that
+/// forks find it held.
 fn run(backwards: bool, kind: impl Fn(&Handlers) -> Handler) {
-    let count = HANDLERS.lock().map_or(0, |handlers| handlers.len());
+    let quietly = |look: &dyn Fn(&[Handlers]) -> Handler| {
+        let _signals = BlockedSignals::new();
+        HANDLERS.lock().ok().and_then(|handlers| look(&handlers))
+    };
+    let count = {
+        let _signals = BlockedSignals::new();
+        HANDLERS.lock().map_or(0, |handlers| handlers.len())
+    };
     for index in 0..count {
         let index = if backwards { count - 1 - index } else { index };
-        let handler = HANDLERS.lock().ok().and_then(|handlers| handlers.get(index).and_then(&kind));
+        let handler = quietly(&|handlers| handlers.get(index).and_then(&kind));
         if let Some(handler) = handler {
             // SAFETY: the program registered this function to be called here.
             unsafe { handler() };
@@ -99,6 +108,7 @@ pub extern "C" fn _Fork() -> pid_t {
         Ok(ticket) => ticket,
         Err(error) => crate::end(&format!("a fork cannot be prepared: {error}")),
     };
+    let rights = crate::mappings::Rights::now(agent);
     heap::lock();
     let pid = real();
     // SAFETY: errno is this thread's.
@@ -111,6 +121,7 @@ pub extern "C" fn _Fork() -> pid_t {
         if let Err(error) = agent.pager.after_fork_in_child(ticket) {
             crate::end(&format!("a forked child cannot get memory of its own: {error}"));
         }
+        rights.restore();
         let _ = crate::start_observers(agent);
         drop(unmanaged);
     } else {

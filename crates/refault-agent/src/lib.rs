@@ -9,11 +9,13 @@
 //! the agent does not manage it passes on to the kernel or to libc unchanged; nothing is ever written to the program's
 //! standard output.
 
+mod advice;
 mod config;
 mod control;
 mod descriptors;
 mod forks;
 mod heap;
+mod inside;
 mod malloc;
 mod mappings;
 mod output;

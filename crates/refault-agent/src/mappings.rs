@@ -1,8 +1,11 @@
 //! `mmap` and its family: large private anonymous memory comes from the pager, everything else from the kernel.
 //!
 //! Managed are mappings of at least [`SMALLEST`] bytes that are private, anonymous, readable and writable, not executable,
-//! not a stack, not of huge pages and not at a fixed address. Reservations without access stay the kernel's, and so does what is
-//! opened in them later. All calls here go to the kernel directly, because the names of libc are ours.
+//! not a stack, not of huge pages and not at a fixed address outside the pager's. Reservations without access stay the
+//! kernel's, and so does what is opened in them later. All calls here go to the kernel directly, because the names of
+//! libc are ours.
+//!
+//! Invariant: nothing of the kernel's ever comes to lie among the pager's addresses.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,12 +13,16 @@ use libc::{c_int, c_void, off_t, size_t};
 use refault_pager::Hint;
 
 use crate::heap::OwnForAMoment;
-use crate::{agent, heap};
+use crate::inside::InPager;
+use crate::{Agent, agent, heap};
 
 /// Smaller mappings are left to the kernel.
 const SMALLEST: usize = 128 << 10;
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
+
+/// The kinds of a mapping: shared, private, shared and validated.
+const MAP_TYPE: c_int = 0xf;
 
 /// Bytes of private anonymous mappings of at least [`SMALLEST`] bytes that were left to the kernel.
 pub(crate) static UNMANAGED_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -28,13 +35,26 @@ fn kernel(result: libc::c_long) -> *mut c_void {
 }
 
 fn failed(errno: c_int) -> *mut c_void {
-    // SAFETY: errno is this thread's.
-    unsafe { *libc::__errno_location() = errno };
+    fail(errno);
     libc::MAP_FAILED
 }
 
-fn managed(address: usize) -> Option<&'static crate::Agent> {
+/// Sets errno and is -1.
+pub(crate) fn fail(errno: c_int) -> c_int {
+    // SAFETY: errno is this thread's.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}
+
+/// The agent, if an address is its pager's.
+pub(crate) fn managed(address: usize) -> Option<&'static Agent> {
     agent().filter(|agent| agent.pager.owns(address))
+}
+
+/// Whether any of a range is the pager's.
+fn overlaps(agent: &Agent, address: usize, len: usize) -> bool {
+    let ours = agent.pager.addresses();
+    address < ours.end && address.saturating_add(len) > ours.start
 }
 
 /// mmap(2).
@@ -53,36 +73,39 @@ pub unsafe extern "C" fn mmap(
     // SAFETY: passed on as it came.
     let pass_on = || kernel(unsafe { libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) });
     let Some(agent) = agent().filter(|_| !heap::is_own_thread()) else { return pass_on() };
-    let private_anonymous = flags & libc::MAP_PRIVATE != 0 && flags & libc::MAP_ANONYMOUS != 0;
-    if flags & libc::MAP_FIXED != 0 {
-        return match managed(address as usize) {
-            None => pass_on(),
-            Some(agent) if private_anonymous => {
-                // SAFETY: a fixed mapping replaces what was there.
-                unsafe { agent.pager.discard(address as usize, len) };
-                PROTECTED.store(true, Ordering::Relaxed);
-                // SAFETY: changes rights of a range that the caller owns.
-                if unsafe { libc::syscall(libc::SYS_mprotect, address, len, protection) } != 0 {
-                    return libc::MAP_FAILED;
-                }
-                address
-            }
-            Some(_) => {
-                crate::forks::say("a file was to be mapped over managed memory, which is refused (EINVAL)");
-                failed(libc::EINVAL)
-            }
-        };
+    let private_anonymous = flags & MAP_TYPE == libc::MAP_PRIVATE && flags & libc::MAP_ANONYMOUS != 0;
+    let place = address as usize;
+    if flags & libc::MAP_FIXED != 0 && flags & libc::MAP_FIXED_NOREPLACE == 0 {
+        if !overlaps(agent, place, len) {
+            return pass_on();
+        }
+        if !private_anonymous {
+            crate::forks::say("a file was to be mapped over managed memory, which is refused (EINVAL)");
+            return failed(libc::EINVAL);
+        }
+        // SAFETY: a fixed mapping replaces what was there (promised by the caller).
+        return unsafe { replace(agent, place, len, protection) };
     }
     let large = private_anonymous && len >= SMALLEST;
-    let odd = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_HUGETLB | libc::MAP_32BIT | libc::MAP_FIXED_NOREPLACE;
-    if !large || flags & odd != 0 || protection != libc::PROT_READ | libc::PROT_WRITE {
+    let odd = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_HUGETLB | libc::MAP_32BIT;
+    let here = flags & libc::MAP_FIXED_NOREPLACE != 0;
+    let elsewhere = here && !overlaps(agent, place, len);
+    if !large || elsewhere || flags & odd != 0 || protection != libc::PROT_READ | libc::PROT_WRITE {
         if large {
             UNMANAGED_BYTES.fetch_add(len as u64, Ordering::Relaxed);
         }
         return pass_on();
     }
-    let align = if len < 2 << 20 { PAGE } else { len.next_power_of_two().min(64 << 20) };
-    let Some(mapped) = agent.pager.map(len, align) else {
+    let inside = InPager::begin(agent);
+    // The address is a wish, or all that will do.
+    let wished = place.is_multiple_of(PAGE) && agent.pager.owns(place) && agent.pager.map_at(place, len);
+    if here && !wished {
+        return failed(if place.is_multiple_of(PAGE) { libc::EEXIST } else { libc::EINVAL });
+    }
+    let align = if len < 2 << 20 { PAGE } else { len.checked_next_power_of_two().unwrap_or(usize::MAX).min(64 << 20) };
+    let mapped = if wished { Some(place) } else { agent.pager.map(len, align) };
+    let Some(mapped) = mapped else {
+        drop(inside);
         UNMANAGED_BYTES.fetch_add(len as u64, Ordering::Relaxed);
         return pass_on();
     };
@@ -96,6 +119,27 @@ pub unsafe extern "C" fn mmap(
         agent.pager.prefetch(mapped, len);
     }
     mapped as *mut c_void
+}
+
+/// A private anonymous mapping at an address of the pager's, whoever had it.
+///
+/// # Safety
+/// The caller gives up what is there.
+unsafe fn replace(agent: &Agent, address: usize, len: usize, protection: c_int) -> *mut c_void {
+    if !address.is_multiple_of(PAGE) || len == 0 {
+        return failed(libc::EINVAL);
+    }
+    let _inside = InPager::begin(agent);
+    // SAFETY: promised by the caller.
+    if !unsafe { agent.pager.claim(address, len) } {
+        return failed(libc::ENOMEM);
+    }
+    PROTECTED.store(true, Ordering::Relaxed);
+    // SAFETY: changes rights of a range that is the caller's now.
+    if unsafe { libc::syscall(libc::SYS_mprotect, address, len, protection) } != 0 {
+        return libc::MAP_FAILED;
+    }
+    address as *mut c_void
 }
 
 /// mmap64(2).
@@ -121,20 +165,21 @@ pub unsafe extern "C" fn mmap64(
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, len: size_t) -> c_int {
-    let Some(agent) = managed(address as usize) else {
-        // SAFETY: passed on as it came.
-        return unsafe { libc::syscall(libc::SYS_munmap, address, len) } as c_int;
-    };
-    if !(address as usize).is_multiple_of(PAGE) || len == 0 {
-        failed(libc::EINVAL);
-        return -1;
+    // SAFETY: passed on as it came.
+    let pass_on = || unsafe { libc::syscall(libc::SYS_munmap, address, len) } as c_int;
+    let start = address as usize;
+    let Some(agent) = agent().filter(|agent| overlaps(agent, start, len)) else { return pass_on() };
+    let ours = agent.pager.addresses();
+    if !start.is_multiple_of(PAGE) || len == 0 || start < ours.start || len > ours.end - start {
+        return fail(libc::EINVAL);
     }
+    let _inside = InPager::begin(agent);
     if PROTECTED.load(Ordering::Relaxed) {
         // SAFETY: the next owner of these addresses expects to read and write.
         unsafe { libc::syscall(libc::SYS_mprotect, address, len, libc::PROT_READ | libc::PROT_WRITE) };
     }
     // SAFETY: promised by the caller.
-    unsafe { agent.pager.unmap(address as usize, len) };
+    unsafe { agent.pager.unmap(start, len) };
     0
 }
 
@@ -163,127 +208,120 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     new: *mut c_void,
 ) -> *mut c_void {
-    let Some(agent) = managed(old as usize) else {
+    let (start, fixed) = (old as usize, flags & libc::MREMAP_FIXED != 0);
+    let target_is_managed = fixed && agent().is_some_and(|agent| overlaps(agent, new as usize, new_len));
+    let Some(agent) = managed(start) else {
+        if target_is_managed {
+            crate::forks::say("memory of the kernel's was to be moved over managed memory, which is refused (EINVAL)");
+            return failed(libc::EINVAL);
+        }
         // SAFETY: passed on as it came.
         return kernel(unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, new) });
     };
-    let start = old as usize;
-    if !start.is_multiple_of(PAGE) || old_len == 0 || new_len == 0 || flags & !libc::MREMAP_MAYMOVE != 0 {
+    let (may_move, stays) = (flags & libc::MREMAP_MAYMOVE != 0, flags & libc::MREMAP_DONTUNMAP != 0);
+    let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+    let lens = old_len.checked_next_multiple_of(PAGE).zip(new_len.checked_next_multiple_of(PAGE));
+    let Some((old_len, new_len)) = lens.filter(|(old, new)| *old > 0 && *new > 0) else { return failed(libc::EINVAL) };
+    if !start.is_multiple_of(PAGE)
+        || flags & !known != 0
+        || (fixed || stays) && !may_move
+        || stays && old_len != new_len
+    {
         return failed(libc::EINVAL);
     }
-    let (old_len, new_len) = (old_len.next_multiple_of(PAGE), new_len.next_multiple_of(PAGE));
-    if new_len <= old_len {
-        if new_len < old_len {
-            // SAFETY: the caller gives the tail up.
-            unsafe { munmap((start + new_len) as *mut c_void, old_len - new_len) };
+    if !agent.pager.is_taken(start, old_len) {
+        return failed(libc::EFAULT);
+    }
+    let _inside = InPager::begin(agent);
+    if fixed {
+        let place = new as usize;
+        let apart = place.checked_add(new_len).is_some_and(|end| end <= start) || start + old_len <= place;
+        if !place.is_multiple_of(PAGE) || !apart {
+            return failed(libc::EINVAL);
         }
-        return old;
+        // SAFETY: the caller gives up what is there; the ranges are apart.
+        if !target_is_managed || !unsafe { agent.pager.claim(place, new_len) } {
+            crate::forks::say("managed memory was to be moved to a place of the kernel's, which is refused (EINVAL)");
+            return failed(libc::EINVAL);
+        }
+        if PROTECTED.load(Ordering::Relaxed) {
+            // SAFETY: the range is the caller's and new.
+            unsafe { libc::syscall(libc::SYS_mprotect, place, new_len, libc::PROT_READ | libc::PROT_WRITE) };
+        }
+        // SAFETY: promised by the caller; both ranges are taken and apart.
+        unsafe { move_to(agent, start, place, old_len, new_len, stays) };
+        return new;
     }
-    if agent.pager.map_at(start + old_len, new_len - old_len) {
-        return old;
-    }
-    if flags & libc::MREMAP_MAYMOVE == 0 {
-        return failed(libc::ENOMEM);
+    if !stays {
+        if new_len <= old_len {
+            if new_len < old_len {
+                // SAFETY: the caller gives the tail up.
+                unsafe { munmap((start + new_len) as *mut c_void, old_len - new_len) };
+            }
+            return old;
+        }
+        if agent.pager.map_at(start + old_len, new_len - old_len) {
+            return old;
+        }
+        if !may_move {
+            return failed(libc::ENOMEM);
+        }
     }
     let Some(target) = agent.pager.map(new_len, PAGE) else { return failed(libc::ENOMEM) };
     // SAFETY: the caller gives the old range up for the new one, which nobody knows yet.
-    unsafe {
-        agent.pager.move_contents(start, target, old_len);
-        munmap(old, old_len);
-    }
+    unsafe { move_to(agent, start, target, old_len, new_len, stays) };
     target as *mut c_void
 }
 
-/// madvise(2).
+/// Moves contents from one taken range to another and gives the first one up, unless it stays.
 ///
 /// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn madvise(address: *mut c_void, len: size_t, advice: c_int) -> c_int {
-    let Some(agent) = managed(address as usize) else {
-        // SAFETY: passed on as it came.
-        return unsafe { libc::syscall(libc::SYS_madvise, address, len, advice) } as c_int;
-    };
-    let start = address as usize;
-    if !start.is_multiple_of(PAGE) {
-        failed(libc::EINVAL);
-        return -1;
-    }
-    // What the pager needs for this (the codec's tables, which C allocates) must not be managed: a fork could not end while
-    // it is served, and it is not served while a fork begins.
-    let _own = OwnForAMoment::begin();
-    match advice {
-        // SAFETY: the caller gives the contents up.
-        libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE => unsafe { agent.pager.discard(start, len) },
-        libc::MADV_WILLNEED | libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE => agent.pager.prefetch(start, len),
-        libc::MADV_COLD | libc::MADV_PAGEOUT => agent.pager.evict(start, len),
-        libc::MADV_NORMAL => agent.pager.hint(start, len, Hint::Normal),
-        libc::MADV_SEQUENTIAL => agent.pager.hint(start, len, Hint::Sequential),
-        libc::MADV_RANDOM => agent.pager.hint(start, len, Hint::Random),
-        // What the kernel would do about huge pages, merging, forks and dumps does not apply to this memory.
-        libc::MADV_HUGEPAGE
-        | libc::MADV_NOHUGEPAGE
-        | libc::MADV_MERGEABLE
-        | libc::MADV_UNMERGEABLE
-        | libc::MADV_DONTFORK
-        | libc::MADV_DOFORK
-        | libc::MADV_DONTDUMP
-        | libc::MADV_DODUMP => {}
-        _ => {
-            failed(libc::EINVAL);
-            return -1;
-        }
-    }
-    0
-}
-
-/// mlock(2).
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlock(address: *const c_void, len: size_t) -> c_int {
-    let Some(agent) = managed(address as usize) else {
-        // SAFETY: passed on as it came.
-        return unsafe { libc::syscall(libc::SYS_mlock, address, len) } as c_int;
-    };
-    let start = address as usize & !(PAGE - 1);
-    let _own = OwnForAMoment::begin();
-    match agent.pager.pin(start, address as usize + len - start) {
-        Ok(()) => 0,
-        Err(_) => {
-            failed(libc::ENOMEM);
-            -1
+/// The ranges are apart and the caller's.
+unsafe fn move_to(agent: &Agent, from: usize, to: usize, old_len: usize, new_len: usize, stays: bool) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        agent.pager.move_contents(from, to, old_len.min(new_len));
+        if !stays {
+            munmap(from as *mut c_void, old_len);
         }
     }
 }
 
-/// munlock(2).
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn munlock(address: *const c_void, len: size_t) -> c_int {
-    let Some(agent) = managed(address as usize) else {
-        // SAFETY: passed on as it came.
-        return unsafe { libc::syscall(libc::SYS_munlock, address, len) } as c_int;
-    };
-    let start = address as usize & !(PAGE - 1);
-    agent.pager.unpin(start, address as usize + len - start);
-    0
+/// Access rights that the program has changed among the pager's addresses. A child gets a mapping of its own and needs them
+/// again.
+pub(crate) struct Rights(Vec<(usize, usize, c_int)>);
+
+impl Rights {
+    /// As they are now. Without `/proc` they are unknown, and a line says so.
+    pub(crate) fn now(agent: &Agent) -> Rights {
+        if !PROTECTED.load(Ordering::Relaxed) {
+            return Rights(Vec::new());
+        }
+        let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else {
+            crate::forks::say("without /proc the forked child may read and write what its parent has protected");
+            return Rights(Vec::new());
+        };
+        let ours = agent.pager.addresses();
+        Rights(maps.lines().filter_map(parse_rights).filter(|(start, _, _)| ours.contains(start)).collect())
+    }
+
+    /// Gives the child's memory the same.
+    pub(crate) fn restore(&self) {
+        const DEFAULT: c_int = libc::PROT_READ | libc::PROT_WRITE;
+        for (start, len, protection) in self.0.iter().filter(|(_, _, protection)| *protection != DEFAULT) {
+            // SAFETY: the parent had these rights there.
+            unsafe { libc::syscall(libc::SYS_mprotect, *start, *len, *protection) };
+        }
+    }
 }
 
-/// mlockall(2): refused once memory is managed, because all of it would have to stay in memory.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    if agent().is_none() {
-        // SAFETY: passed on as it came.
-        return unsafe { libc::syscall(libc::SYS_mlockall, flags) } as c_int;
-    }
-    crate::forks::say("mlockall is refused (ENOMEM): under a budget not everything can stay in memory");
-    failed(libc::ENOMEM);
-    -1
+/// Start, length and access rights of a line of `/proc/self/maps`.
+fn parse_rights(line: &str) -> Option<(usize, usize, c_int)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+    let rights = rest.as_bytes().get(..3)?;
+    let bits = [(b'r', libc::PROT_READ), (b'w', libc::PROT_WRITE), (b'x', libc::PROT_EXEC)];
+    let protection = rights.iter().zip(bits).map(|(have, (letter, bit))| if *have == letter { bit } else { 0 }).sum();
+    Some((start, end - start, protection))
 }

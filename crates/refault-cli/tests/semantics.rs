@@ -1,76 +1,15 @@
 //! docs/semantics.md, sentence by sentence, where tests/run.rs does not hold it already.
 
+#[path = "common/c_program.rs"]
+mod c_program;
 mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use c_program::Program;
 use common::{skipped, text};
-use tempfile::TempDir;
-
-/// A C program; `PAGES(p, n)` loops over the pages of `n` bytes at `p`.
-struct Program {
-    directory: TempDir,
-    path: PathBuf,
-}
-
-const HEAD: &str = r#"
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <locale.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#define MIB (1ul << 20)
-#define FAIL(what) do { printf("%s: %s\n", what, strerror(errno)); return 1; } while (0)
-static unsigned char *map(unsigned long n) { return mmap(0, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
-static void fill(unsigned char *p, unsigned long n) { for (unsigned long i = 0; i < n; i += 8) *(unsigned long *)(p + i) = i * 0x9e3779b97f4a7c15ul + 1; }
-static int whole(unsigned char *p, unsigned long n) { for (unsigned long i = 0; i < n; i += 8) if (*(unsigned long *)(p + i) != i * 0x9e3779b97f4a7c15ul + 1) return 0; return 1; }
-static int resident(unsigned char *p, unsigned long n) { static unsigned char v[1 << 16]; int c = 0; if (mincore(p, n, v)) return -1; for (unsigned long i = 0; i < n / 4096; i++) c += v[i] & 1; return c; }
-"#;
-
-impl Program {
-    fn new(body: &str) -> Program {
-        let directory = TempDir::new().expect("a directory");
-        let source = directory.path().join("program.c");
-        std::fs::write(&source, format!("{HEAD}{body}")).expect("writes");
-        let path = directory.path().join("program");
-        let gcc =
-            Command::new("gcc").args(["-O1", "-pthread", "-o"]).arg(&path).arg(&source).output().expect("gcc starts");
-        assert!(gcc.status.success(), "{}", text(&gcc.stderr));
-        Program { directory, path }
-    }
-
-    fn run(&self, memory: &str, flags: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
-        command
-            .args(["run", "--memory", memory])
-            .args(flags)
-            .arg("--")
-            .arg(&self.path)
-            .current_dir(self.directory.path());
-        command.output().expect("refault starts")
-    }
-
-    #[track_caller]
-    fn succeeds(&self, memory: &str, flags: &[&str]) -> String {
-        let output = self.run(memory, flags);
-        let (out, err) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success() && out.ends_with("done\n"), "{:?}\n{out}\n{err}", output.status);
-        err
-    }
-}
 
 /// Pages of a file that begin with the mark. Holes, most of a dump, are passed over.
 fn marked_pages(path: &std::path::Path) -> usize {

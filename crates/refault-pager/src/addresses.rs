@@ -33,10 +33,38 @@ impl Pager {
         inner.allocate_at(first, pages)
     }
 
-    /// Discards a run and gives its addresses back.
+    /// Takes exactly this run of zeros, and what it held before is gone. False if it is not wholly the pager's.
     ///
     /// # Safety
-    /// The run was taken with [`Pager::map`] or [`Pager::map_at`] (whole or in parts) and is not used any more.
+    /// Nobody uses the run.
+    pub unsafe fn claim(&self, address: usize, len: usize) -> bool {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        match inner.run_at(address, len) {
+            Some((first, pages)) if pages as usize == len.div_ceil(PAGE_SIZE) => inner.claim(first, pages),
+            _ => false,
+        }
+    }
+
+    /// Whether somebody has all of a run.
+    pub fn is_taken(&self, address: usize, len: usize) -> bool {
+        let inner = self.inner();
+        let whole = |run: &(u32, u32)| run.1 as usize == len.div_ceil(PAGE_SIZE);
+        inner.run_at(address, len).is_some_and(|(first, pages)| {
+            inner.arena.taken_within(first, pages).first().is_some_and(|run| whole(run) && run.1 == pages)
+        })
+    }
+
+    /// Start and end of all addresses that are the pager's.
+    pub fn addresses(&self) -> std::ops::Range<usize> {
+        let arena = &self.inner().arena;
+        arena.base()..arena.base() + arena.len()
+    }
+
+    /// Discards a run and gives its addresses back. What nobody has of it stays as it is.
+    ///
+    /// # Safety
+    /// The run is not used any more.
     pub unsafe fn unmap(&self, address: usize, len: usize) {
         let inner = self.inner();
         let _gate = inner.enter();
@@ -97,6 +125,15 @@ impl Pager {
         }
     }
 
+    /// Ends that for all pages.
+    pub fn unpin_all(&self) {
+        let inner = self.inner();
+        let _gate = inner.enter();
+        for (first, pages) in inner.arena.taken() {
+            inner.unpin(first, pages);
+        }
+    }
+
     /// Evicts a run.
     pub fn evict(&self, address: usize, len: usize) {
         let inner = self.inner();
@@ -140,14 +177,16 @@ impl Inner {
                     }
                 }
             };
-            let target_seen = self.word(target).load();
-            assert_eq!(target_seen.state(), State::Fresh, "a run that nobody has is fresh");
+            if seen.state() == State::Fresh {
+                continue;
+            }
+            self.own_fresh(target);
             match seen.state() {
-                State::Stored if self.word(target).begin(target_seen, State::Moving) => {
+                State::Stored => {
                     let _ = self.word(target).finish(State::Stored, seen.slot(), false);
                     let _ = self.word(source).finish(State::Fresh, 0, false);
                 }
-                State::Resident if self.word(target).begin(target_seen, State::Moving) => {
+                State::Resident => {
                     self.give_up_slot(seen);
                     // Both pages are owned here, and nothing has the target mapped yet.
                     if let Err(error) = self.arena.copy(source, target) {
@@ -157,7 +196,15 @@ impl Inner {
                     self.report(target);
                     emptied.push(source);
                 }
-                _ => {}
+                // What is lost stays lost where it goes.
+                _ => {
+                    let _ = self.uffd.unprotect(&Turn::take(), self.arena.address(target), PAGE_SIZE);
+                    let _ = self.uffd.poison(self.arena.address(target), PAGE_SIZE);
+                    let _ = self.word(target).finish(State::Lost, 0, false);
+                }
+            }
+            if seen.pinned() {
+                self.word(target).set_pinned(true);
             }
         }
         // The charge went along with the contents.
@@ -170,6 +217,18 @@ impl Inner {
         for page in emptied {
             let _ = self.word(page).finish(State::Fresh, 0, false);
             self.report(page);
+        }
+    }
+
+    /// Owns a page that holds nothing, as [`State::Moving`]. It may have come in ahead of somebody else's faults.
+    fn own_fresh(&self, page: u32) {
+        loop {
+            let seen = self.word(page).load();
+            if seen.state() != State::Fresh {
+                self.discard(page, 1);
+            } else if self.word(page).begin(seen, State::Moving) {
+                return;
+            }
         }
     }
 }

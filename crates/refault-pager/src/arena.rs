@@ -157,18 +157,28 @@ impl Arena {
         self.dump(before, first + pages);
     }
 
-    /// The runs of pages that somebody has: first page and length, in order.
-    pub(crate) fn taken(&self) -> Vec<(PageId, u32)> {
-        let free = self.free.lock().expect("invariant: nothing panics under this lock");
-        let mut taken = Vec::with_capacity(free.len() + 1);
-        let mut at = 0;
-        for (&start, &len) in free.iter().chain([(&self.pages, &0)]) {
-            if start > at {
-                taken.push((at, start - at));
+    /// Takes what nobody has of a run.
+    pub(crate) fn take_rest(&self, first: PageId, pages: u32) {
+        let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
+        let mut at = first;
+        for (start, len) in taken_between(&free, first, first + pages).into_iter().chain([(first + pages, 0)]) {
+            if start > at
+                && let Some((&run, &run_len)) = free.range(..=at).next_back()
+            {
+                self.cut(&mut free, run, run_len, at, start - at);
             }
             at = start + len;
         }
-        taken
+    }
+
+    /// The runs of pages that somebody has: first page and length, in order.
+    pub(crate) fn taken(&self) -> Vec<(PageId, u32)> {
+        self.taken_within(0, self.pages)
+    }
+
+    /// What somebody has of a run, as runs in order.
+    pub(crate) fn taken_within(&self, first: PageId, pages: u32) -> Vec<(PageId, u32)> {
+        taken_between(&self.free.lock().expect("invariant: nothing panics under this lock"), first, first + pages)
     }
 
     /// Calls `work` with the end of the taken pages that start at `first`, while none of them can begin to leave.
@@ -186,13 +196,18 @@ impl Arena {
         work(end)
     }
 
-    /// Says that a run is about to be discarded and given back.
-    pub(crate) fn begin_leaving(&self, first: PageId, pages: u32) {
-        let _free = self.free.lock().expect("invariant: nothing panics under this lock");
-        self.leaving.lock().expect("invariant: nothing panics under this lock").push((first, pages));
+    /// Says that a run is about to be discarded and given back, and returns what of it somebody has: only that may be.
+    pub(crate) fn begin_leaving(&self, first: PageId, pages: u32) -> Vec<(PageId, u32)> {
+        let free = self.free.lock().expect("invariant: nothing panics under this lock");
+        let mut leaving = self.leaving.lock().expect("invariant: nothing panics under this lock");
+        let mut parts = taken_between(&free, first, first + pages);
+        // Who gives back twice at once would give back what the first has just given to somebody else.
+        parts.retain(|part| leaving.iter().all(|run| run.0 + run.1 <= part.0 || part.0 + part.1 <= run.0));
+        leaving.extend_from_slice(&parts);
+        parts
     }
 
-    /// Gives a run back. Its pages must be fresh.
+    /// Gives a part back that [`Arena::begin_leaving`] returned. Its pages must be fresh.
     pub(crate) fn give_back(&self, first: PageId, pages: u32) {
         let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
         let mut leaving = self.leaving.lock().expect("invariant: nothing panics under this lock");
@@ -266,6 +281,20 @@ impl Drop for Arena {
     }
 }
 
+/// What lies between free runs, within bounds.
+fn taken_between(free: &BTreeMap<u32, u32>, first: PageId, end: PageId) -> Vec<(PageId, u32)> {
+    let before = free.range(..first).next_back();
+    let mut taken = Vec::new();
+    let mut at = first;
+    for (&start, &len) in before.into_iter().chain(free.range(first..end)).chain([(&end, &0)]) {
+        if start > at {
+            taken.push((at, start - at));
+        }
+        at = at.max(start + len);
+    }
+    taken
+}
+
 fn map(memfd: &OwnedFd, address: Option<usize>, len: usize) -> io::Result<usize> {
     let fixed = if address.is_some() { MapFlags::FIXED_NOREPLACE } else { MapFlags::empty() };
     // SAFETY: a new mapping that replaces nothing (the fixed one refuses to).
@@ -310,13 +339,34 @@ mod tests {
             for (pick, pages, align) in ops {
                 if pick % 3 == 0 && !taken.is_empty() {
                     let (first, pages) = taken.swap_remove(pick as usize % taken.len());
+                    prop_assert_eq!(arena.begin_leaving(first, pages), vec![(first, pages)]);
+                    prop_assert_eq!(arena.begin_leaving(first, pages), vec![]);
                     arena.give_back(first, pages);
+                    prop_assert_eq!(arena.begin_leaving(first, pages), vec![]);
+                } else if pick % 7 == 0 {
+                    // Whatever is there, taken or not.
+                    let first = u32::from(pick) % 3800;
+                    let end = first + pages;
+                    arena.take_rest(first, pages);
+                    prop_assert_eq!(arena.taken_within(first, pages), vec![(first, pages)]);
+                    let mut at = first;
+                    taken.sort_unstable();
+                    for (f, n) in taken.clone() {
+                        if f < end && f + n > at {
+                            if f > at { taken.push((at, f - at)); }
+                            at = f + n;
+                        }
+                    }
+                    if at < end { taken.push((at, end - at)); }
                 } else if let Some(first) = arena.take(pages, PAGE_SIZE << align) {
                     prop_assert_eq!(arena.address(first) % (PAGE_SIZE << align), 0);
                     prop_assert!(taken.iter().all(|(f, n)| first + pages <= *f || f + n <= first));
                     taken.push((first, pages));
                 }
             }
+            let mut total = 0;
+            arena.taken().iter().for_each(|(_, pages)| total += pages);
+            prop_assert_eq!(total, taken.iter().map(|(_, pages)| pages).sum::<u32>());
             for (first, pages) in taken.drain(..) {
                 prop_assert!(!arena.take_at(first, 1));
                 arena.give_back(first, pages);
