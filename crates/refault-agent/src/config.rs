@@ -11,6 +11,8 @@ use refault_pager::{AccessSource, FaultMode, Hint, OnFull, PagerOptions};
 use refault_store::codec::Codec;
 use refault_store::{FileStoreOptions, TieredStoreOptions};
 
+use crate::output::Place;
+
 /// What is to be monitored, and how much that may cost.
 #[derive(Debug)]
 pub(crate) struct Monitor {
@@ -35,16 +37,16 @@ pub(crate) struct Config {
     /// How memory is accessed of which the program says nothing.
     pub(crate) hint: Hint,
     keep_evicted: f64,
-    fault_mode: FaultMode,
+    pub(crate) fault_mode: FaultMode,
     pub(crate) children: bool,
-    pub(crate) stats: Option<PathBuf>,
+    pub(crate) stats: Option<Place>,
     pub(crate) interval: Duration,
     pub(crate) control: Option<PathBuf>,
     pub(crate) monitor: Option<Monitor>,
-    pub(crate) monitor_out: Option<PathBuf>,
+    pub(crate) monitor_out: Option<Place>,
     /// The process whose death ends this program too, if it is the parent.
     pub(crate) end_with: Option<u64>,
-    pub(crate) record: Option<PathBuf>,
+    pub(crate) record: Option<Place>,
     pub(crate) record_interval: Duration,
 }
 
@@ -80,6 +82,8 @@ impl Config {
             let (key, value) = (&pair[..at], &pair[at + 1..]);
             let word = || std::str::from_utf8(value).map_err(|_| "a value that is not text".to_owned());
             let number = || word()?.parse::<u64>().map_err(|_| format!("`{}` is not a number", value.escape_ascii()));
+            let place =
+                || Place::parse(value).map(Some).ok_or_else(|| format!("`{}` is no place", value.escape_ascii()));
             let path = || Some(PathBuf::from(OsString::from_vec(value.to_vec())));
             match key {
                 b"memory" => config.memory = number()?,
@@ -90,7 +94,7 @@ impl Config {
                 b"file-limit" => config.file_limit = number()?,
                 b"encrypt" => config.encrypt = value == b"1",
                 b"children" => config.children = value == b"1",
-                b"stats" => config.stats = path(),
+                b"stats" => config.stats = place()?,
                 b"interval-ms" => config.interval = Duration::from_millis(number()?.max(10)),
                 b"handlers" => config.fault_mode = FaultMode::Handler { threads: number()? as usize },
                 b"in-thread" => config.fault_mode = FaultMode::InThread,
@@ -102,7 +106,7 @@ impl Config {
                 b"monitor-set" => changes.push(word()?.to_owned()),
                 b"monitor-scheme" => schemes.push(word()?),
                 b"monitor-cpu" => most_cpu = word()?.parse().map_err(|_| "monitor-cpu is no number".to_owned())?,
-                b"monitor-out" => config.monitor_out = path(),
+                b"monitor-out" => config.monitor_out = place()?,
                 b"end-with" => config.end_with = Some(number()?),
                 b"access-source" => {
                     config.access_source = AccessSource::by_name(word()?).ok_or("no such source of accesses")?;
@@ -118,7 +122,7 @@ impl Config {
                         _ => return Err("hint is normal, sequential, random or cyclic".to_owned()),
                     }
                 }
-                b"record" => config.record = path(),
+                b"record" => config.record = place()?,
                 b"record-interval-ms" => config.record_interval = Duration::from_millis(number()?.max(1)),
                 b"on-full" => {
                     config.on_full = match value {

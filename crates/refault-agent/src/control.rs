@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use refault_pager::Budget;
+
 use crate::Agent;
 
 /// How long the budget may take to become true before that is said.
@@ -14,12 +16,12 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Takes the budget over if it has changed. What is no number is ignored: somebody may be writing.
+    /// Takes the budget over if it has changed. What is no number is ignored: somebody may be writing. So is what is too little.
     pub(crate) fn look(&mut self, agent: &Agent, path: &Path) {
         let Some(bytes) = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok()) else {
             return;
         };
-        if self.last.replace(bytes) == Some(bytes) || bytes < 1 << 20 {
+        if self.last.replace(bytes) == Some(bytes) || bytes < Budget::LEAST_OF_A_PROGRAM {
             return;
         }
         if let Err(error) = agent.pager.resize(bytes, PATIENCE) {

@@ -1,17 +1,69 @@
-//! The pager's descriptors, kept from programs that close everything.
+//! The pager's descriptors, kept from programs that close everything and from those that choose numbers.
 //!
-//! Daemons close all descriptors they did not open; without this they would close the pager's. `close` of one of them answers
-//! EBADF, as it would have without the agent.
+//! Daemons close all descriptors they did not open, and shells open files under numbers of their choice (`exec 3>file`);
+//! either would take the pager's away. So they get numbers that programs hardly use ([`Opening`]); `close`, and `dup2`
+//! and `dup3` onto one of them, answer EBADF, as they would have for a number beyond the limit.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use libc::{c_int, c_uint};
 
 const MOST: usize = 32;
 static PROTECTED: [AtomicI32; MOST] = [const { AtomicI32::new(-1) }; MOST];
+/// The agent itself opens and closes.
+static OPENING: AtomicBool = AtomicBool::new(false);
+
+/// Numbers below are left to the program, as far as its limit allows. No larger, because a program that lowers its limit
+/// must still be able to fork: the child opens its own under the same numbers.
+const FROM: c_int = 100;
+
+/// While it lives, the agent opens what it needs: under high numbers, protected from then on. No other thread of the program
+/// runs.
+pub(crate) struct Opening {
+    before: Vec<c_int>,
+    /// Placeholders for the low numbers.
+    low: Vec<c_int>,
+}
+
+impl Opening {
+    pub(crate) fn begin() -> Opening {
+        OPENING.store(true, Ordering::Relaxed);
+        let before = open_now();
+        let mut low = Vec::with_capacity(FROM as usize);
+        // SAFETY: a new descriptor of no consequence.
+        let mut next = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        while next != -1 {
+            low.push(next);
+            if next >= FROM {
+                break;
+            }
+            // SAFETY: the first one is open.
+            next = unsafe { libc::fcntl(low[0], libc::F_DUPFD_CLOEXEC, 0) };
+        }
+        Opening { before, low }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        for fd in &self.low {
+            // SAFETY: opened by this value and used by nobody.
+            unsafe { libc::syscall(libc::SYS_close, *fd) };
+        }
+        // In a forked child some of the parent's are gone.
+        for slot in &PROTECTED {
+            // SAFETY: asks for flags only.
+            if unsafe { libc::fcntl(slot.load(Ordering::Relaxed), libc::F_GETFD) } == -1 {
+                slot.store(-1, Ordering::Relaxed);
+            }
+        }
+        open_now().into_iter().filter(|fd| !self.before.contains(fd)).for_each(protect);
+        OPENING.store(false, Ordering::Relaxed);
+    }
+}
 
 /// The open descriptors, as a set.
-pub(crate) fn open_now() -> Vec<c_int> {
+fn open_now() -> Vec<c_int> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let mut open: Vec<c_int> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     // The descriptor of the directory itself was among them and is closed by now.
@@ -20,28 +72,57 @@ pub(crate) fn open_now() -> Vec<c_int> {
     open
 }
 
-/// Protects what was opened since.
-pub(crate) fn protect_new(before: &[c_int]) {
-    let new = open_now().into_iter().filter(|fd| !before.contains(fd));
-    for (slot, fd) in PROTECTED.iter().zip(new) {
-        slot.store(fd, Ordering::Relaxed);
+/// Protects one more, as far as there is room.
+pub(crate) fn protect(fd: c_int) {
+    let free = |slot: &&AtomicI32| slot.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if !PROTECTED.iter().any(|slot| slot.load(Ordering::Relaxed) == fd) {
+        let _ = PROTECTED.iter().find(free);
     }
 }
 
+/// EBADF.
+fn refuse() -> c_int {
+    // SAFETY: errno is this thread's.
+    unsafe { *libc::__errno_location() = libc::EBADF };
+    -1
+}
+
 fn is_protected(fd: c_int) -> bool {
-    fd >= 0 && PROTECTED.iter().any(|slot| slot.load(Ordering::Relaxed) == fd)
+    fd >= 0 && !OPENING.load(Ordering::Relaxed) && PROTECTED.iter().any(|slot| slot.load(Ordering::Relaxed) == fd)
 }
 
 /// close(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn close(fd: c_int) -> c_int {
     if is_protected(fd) {
-        // SAFETY: errno is this thread's.
-        unsafe { *libc::__errno_location() = libc::EBADF };
-        return -1;
+        return refuse();
     }
     // SAFETY: passed on as it came.
     unsafe { libc::syscall(libc::SYS_close, fd) as c_int }
+}
+
+/// dup2(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    if is_protected(new) {
+        return refuse();
+    }
+    if old == new {
+        // SAFETY: asks for flags only.
+        return if unsafe { libc::fcntl(old, libc::F_GETFD) } == -1 { -1 } else { old };
+    }
+    // SAFETY: passed on as it came.
+    unsafe { libc::syscall(libc::SYS_dup3, old, new, 0) as c_int }
+}
+
+/// dup3(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    if is_protected(new) {
+        return refuse();
+    }
+    // SAFETY: passed on as it came.
+    unsafe { libc::syscall(libc::SYS_dup3, old, new, flags) as c_int }
 }
 
 /// close_range(2).

@@ -48,7 +48,7 @@ pub(crate) fn register() {
 /// What pthread_atfork(3) calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn __register_atfork(prepare: Handler, parent: Handler, child: Handler, _dso: *mut c_void) -> c_int {
-    let _signals = BlockedSignals::new();
+    let _signals = crate::block_signals();
     if let Ok(mut handlers) = HANDLERS.lock() {
         handlers.push(Handlers { prepare, parent, child });
     }
@@ -59,11 +59,11 @@ pub extern "C" fn __register_atfork(prepare: Handler, parent: Handler, child: Ha
 /// forks find it held.
 fn run(backwards: bool, kind: impl Fn(&Handlers) -> Handler) {
     let quietly = |look: &dyn Fn(&[Handlers]) -> Handler| {
-        let _signals = BlockedSignals::new();
+        let _signals = crate::block_signals();
         HANDLERS.lock().ok().and_then(|handlers| look(&handlers))
     };
     let count = {
-        let _signals = BlockedSignals::new();
+        let _signals = crate::block_signals();
         HANDLERS.lock().map_or(0, |handlers| handlers.len())
     };
     for index in 0..count {
@@ -101,7 +101,7 @@ pub extern "C" fn _Fork() -> pid_t {
     };
     let Some(agent) = agent() else { return real() };
     // A signal handler that ran now could touch memory while nobody serves faults.
-    let signals = BlockedSignals::new();
+    let signals = crate::block_signals();
     let one_at_a_time = FORKING.lock();
     let handlers = HANDLERS.lock();
     let ticket = match agent.pager.before_fork(crate::own_threads::count()) {
@@ -118,11 +118,13 @@ pub extern "C" fn _Fork() -> pid_t {
         heap::disown_threads();
         crate::own_threads::forget();
         let unmanaged = crate::Unmanaged::begin();
+        let opening = crate::descriptors::Opening::begin();
         if let Err(error) = agent.pager.after_fork_in_child(ticket) {
             crate::end(&format!("a forked child cannot get memory of its own: {error}"));
         }
         rights.restore();
-        let _ = crate::start_observers(agent);
+        crate::start_observers(agent);
+        drop(opening);
         drop(unmanaged);
     } else {
         agent.pager.after_fork_in_parent(ticket);
@@ -133,31 +135,6 @@ pub extern "C" fn _Fork() -> pid_t {
     // SAFETY: errno is this thread's.
     unsafe { *libc::__errno_location() = errno };
     pid
-}
-
-/// All signals blocked in this thread until dropped.
-pub(crate) struct BlockedSignals(libc::sigset_t);
-
-impl BlockedSignals {
-    pub(crate) fn new() -> BlockedSignals {
-        // SAFETY: a signal set is plain bytes; both calls take pointers to live sets.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut old: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            // Served in the thread, a fault is a SIGBUS, and one that is blocked ends the program.
-            libc::sigdelset(&mut all, libc::SIGBUS);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-            BlockedSignals(old)
-        }
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        // SAFETY: the set is the one that was in force before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
-    }
 }
 
 /// daemon(3): libc's would use libc's `fork`.

@@ -5,8 +5,9 @@
 
 use libc::c_int;
 
+use refault_pager::BlockedSignals;
+
 use crate::Agent;
-use crate::forks::BlockedSignals;
 
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
@@ -25,7 +26,7 @@ impl InPager {
         let mut cancellation = 0;
         // SAFETY: concerns this thread only and takes a pointer to a live variable.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancellation) };
-        InPager { _signals: BlockedSignals::new(), cancellation }
+        InPager { _signals: crate::block_signals(), cancellation }
     }
 }
 

@@ -29,7 +29,7 @@ mod watching;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use refault_pager::{Budget, Pager};
+use refault_pager::{BlockedSignals, Budget, FaultMode, Pager};
 
 #[global_allocator]
 static HEAP: heap::AgentHeap = heap::AgentHeap;
@@ -64,6 +64,12 @@ pub(crate) fn agent() -> Option<&'static Agent> {
     if READY.load(Ordering::Acquire) { AGENT.get() } else { None }
 }
 
+/// Blocks the signals that must not interrupt this thread now.
+pub(crate) fn block_signals() -> BlockedSignals {
+    // Before the agent has started nobody knows how faults will be served.
+    BlockedSignals::new(AGENT.get().map_or(FaultMode::InThread, |agent| agent.config.fault_mode))
+}
+
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
@@ -90,26 +96,31 @@ extern "C" fn start() {
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     }
     malloc::configure();
-    let before = descriptors::open_now();
+    let opening = descriptors::Opening::begin();
     let pager = match Pager::new(Budget::new(config.memory), config.pager_options()) {
         Ok(pager) => pager,
         Err(error) => end(&error.to_string()),
     };
     let _ = AGENT.set(Agent { pager, config });
     let agent = AGENT.get().expect("invariant: just set");
-    if let Err(error) = start_observers(agent) {
-        end(&format!("cannot write what is observed: {error}"));
-    }
-    descriptors::protect_new(&before);
+    start_observers(agent);
+    drop(opening);
     forks::register();
     READY.store(true, Ordering::Release);
 }
 
-/// Starts who looks on: statistics, recorder, monitor. Also in a forked child.
-pub(crate) fn start_observers(agent: &'static Agent) -> std::io::Result<()> {
-    statistics::start(agent)?;
-    recording::start(agent)?;
-    watching::start(agent)
+/// Starts who looks on: statistics and the budget's control, recorder, monitor. Also in a forked child. What cannot be
+/// started is said; the program goes on without.
+pub(crate) fn start_observers(agent: &'static Agent) {
+    for (what, started) in [
+        ("there are no statistics, and the budget stays as it is", statistics::start(agent)),
+        ("there is no record", recording::start(agent)),
+        ("nothing is monitored", watching::start(agent)),
+    ] {
+        if let Err(error) = started {
+            forks::say(&format!("{what} of process {}: no thread can be started: {error}", std::process::id()));
+        }
+    }
 }
 
 extern "C" fn finish() {

@@ -21,7 +21,7 @@ pub(crate) fn forget() {
 
 /// Starts one; returns when it runs.
 pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let signals = crate::forks::BlockedSignals::new();
+    let signals = crate::block_signals();
     let runs = Arc::new(Barrier::new(2));
     let thread_runs = runs.clone();
     let body = move || {

@@ -4,18 +4,17 @@
 //! started, the interval's begin and end, the length of the pieces' runs, nanoseconds of processor time that the recorder
 //! took, pages), then runs of pages as pairs of 32-bit words. Times are nanoseconds of the monotonic clock.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_pager::Pager;
 
 use crate::Agent;
-use crate::output::Output;
+use crate::output::{Output, Slot};
 
 /// First word of a piece.
 pub(crate) const MARK: u64 = u64::from_le_bytes(*b"rfrecord");
 
-static FILE: OnceLock<Output> = OnceLock::new();
+static FILE: Slot = Slot::new();
 /// Somebody is collecting.
 static BUSY: AtomicBool = AtomicBool::new(false);
 static BEGIN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
@@ -31,9 +30,9 @@ pub(crate) fn now() -> u64 {
 }
 
 pub(crate) fn start(agent: &'static Agent) -> std::io::Result<()> {
-    let Some(path) = &agent.config.record else { return Ok(()) };
-    if FILE.get().is_none() {
-        let _ = FILE.set(Output::open(path)?);
+    let Some(place) = &agent.config.record else { return Ok(()) };
+    if Output::in_slot(&FILE, agent, place, "there is no record").is_none() {
+        return Ok(());
     }
     BUSY.store(false, Ordering::SeqCst);
     BEGIN.store(now(), Ordering::SeqCst);
@@ -51,7 +50,7 @@ pub(crate) fn start(agent: &'static Agent) -> std::io::Result<()> {
 
 /// The rest, when the program ends.
 pub(crate) fn write_last(agent: &Agent) {
-    if FILE.get().is_some() {
+    if FILE.get().is_some_and(Option::is_some) {
         let mut runs = Vec::new();
         piece(&agent.pager, &mut runs);
     }
@@ -59,7 +58,7 @@ pub(crate) fn write_last(agent: &Agent) {
 
 /// Collects and writes an interval. False if accesses cannot be seen.
 fn piece(pager: &Pager, runs: &mut Vec<(u32, u32)>) -> bool {
-    let Some(file) = FILE.get() else { return false };
+    let Some(Some(file)) = FILE.get() else { return false };
     if BUSY.swap(true, Ordering::SeqCst) {
         return true;
     }

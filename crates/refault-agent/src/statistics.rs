@@ -14,10 +14,10 @@ use refault_pager::{FaultTimes, HistogramCounts, Report};
 
 use crate::Agent;
 use crate::control::Control;
-use crate::output::Output;
+use crate::output::{Output, Slot};
 use crate::pressure::{Pressure, nobody_runs};
 
-static FILE: OnceLock<Output> = OnceLock::new();
+static FILE: Slot = Slot::new();
 static START: OnceLock<Instant> = OnceLock::new();
 /// Taken with `try_lock` only: a fork may leave it locked in the child, which gets along without.
 static HISTORY: Mutex<Option<History>> = Mutex::new(None);
@@ -40,16 +40,21 @@ struct History {
     everything: u64,
 }
 
+/// The file, if it could be opened.
+fn file() -> Option<&'static Output> {
+    FILE.get()?.as_ref()
+}
+
 /// Opens the file and starts the thread; in a forked child only the thread.
 pub(crate) fn start(agent: &'static Agent) -> std::io::Result<()> {
     if agent.config.stats.is_none() && agent.config.control.is_none() {
         return Ok(());
     }
     START.get_or_init(Instant::now);
-    if let Some(path) = &agent.config.stats
-        && FILE.get().is_none()
-    {
-        let _ = FILE.set(Output::open(path)?);
+    let place = agent.config.stats.as_ref();
+    let file = place.and_then(|place| Output::in_slot(&FILE, agent, place, "there are no statistics"));
+    if file.is_none() && agent.config.control.is_none() {
+        return Ok(());
     }
     if let Ok(mut history) = HISTORY.try_lock() {
         *history = Some(History { pressure: Pressure::new(), earlier: VecDeque::new(), everything: 0 });
@@ -58,12 +63,12 @@ pub(crate) fn start(agent: &'static Agent) -> std::io::Result<()> {
 }
 
 fn run(agent: &'static Agent) {
-    let tick = if agent.config.stats.is_some() { LOOK_EVERY } else { CONTROL_EVERY };
+    let tick = if file().is_some() { LOOK_EVERY } else { CONTROL_EVERY };
     let mut control = Control::default();
     let (mut written, mut controlled) = (Instant::now(), Instant::now());
     loop {
         std::thread::sleep(tick.min(agent.config.interval));
-        if FILE.get().is_some() {
+        if file().is_some() {
             if agent.pager.is_stalled() {
                 let nobody = nobody_runs();
                 if let Ok(mut history) = HISTORY.try_lock()
@@ -90,7 +95,7 @@ pub(crate) fn write_last(agent: &Agent) {
 }
 
 fn write_line(agent: &Agent, last: bool) {
-    if let Some(file) = FILE.get() {
+    if let Some(file) = file() {
         file.append(line(agent, last).as_bytes());
     }
 }

@@ -4,7 +4,6 @@
 //! the schemes came to so far. The statistics show the same sums ([`sums`]).
 
 use std::fmt::Write;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,9 +12,9 @@ use refault_core::schemes::{Observer, Scheme};
 use refault_pager::Watch;
 
 use crate::Agent;
-use crate::output::Output;
+use crate::output::{Output, Slot};
 
-static FILE: OnceLock<Output> = OnceLock::new();
+static FILE: Slot = Slot::new();
 
 /// Schemes whose sums are shown.
 const SCHEMES: usize = 16;
@@ -31,10 +30,8 @@ const SCHEME_NAMES: [&str; 7] =
 
 pub(crate) fn start(agent: &'static Agent) -> std::io::Result<()> {
     let Some(monitor) = &agent.config.monitor else { return Ok(()) };
-    if let Some(path) = &agent.config.monitor_out
-        && FILE.get().is_none()
-    {
-        let _ = FILE.set(Output::open(path)?);
+    if let Some(place) = &agent.config.monitor_out {
+        let _ = Output::in_slot(&FILE, agent, place, "the monitor's findings are not written");
     }
     crate::own_threads::start("refault-monitor", move || {
         let ranges = agent.pager.ranges(monitor.config.view);
@@ -60,7 +57,7 @@ fn run(watch: &mut Watch) {
         if said.elapsed() >= Duration::from_secs(1) || said.elapsed() + wait > Duration::from_secs(2) {
             said = Instant::now();
             publish(watch);
-            if let Some(file) = FILE.get() {
+            if let Some(Some(file)) = FILE.get() {
                 let mut line = format!("{{\"pid\":{},\"birth\":{}", std::process::id(), lines.birth);
                 append_sums(&mut line, watch.worker().schemes().len());
                 line.push_str("}\n");
@@ -121,7 +118,7 @@ struct Lines {
 
 impl Observer for Lines {
     fn aggregated(&mut self, target: usize, regions: &[Region]) {
-        let Some(file) = FILE.get() else { return };
+        let Some(Some(file)) = FILE.get() else { return };
         let mut line = String::with_capacity(64 + regions.len() * 40);
         let _ = write!(
             line,

@@ -10,6 +10,7 @@ use refault_config::Config;
 use refault_pager::probe::Capabilities;
 
 use crate::failure::Failure;
+use crate::outputs::Output;
 use crate::program::{self, Obstacle};
 use crate::size::Size;
 
@@ -64,6 +65,8 @@ pub struct Launch {
     program: Vec<OsString>,
     library: PathBuf,
     settings: OsString,
+    /// What the program inherits.
+    outputs: Vec<Output>,
 }
 
 impl Launch {
@@ -92,7 +95,7 @@ impl Launch {
             )
         })?;
         let settings = OsString::from(format!("memory={memory}"));
-        Ok(Launch { program: program.to_vec(), library, settings })
+        Ok(Launch { program: program.to_vec(), library, settings, outputs: Vec::new() })
     }
 
     /// Adds a setting.
@@ -103,10 +106,24 @@ impl Launch {
         self.settings.push(value);
     }
 
+    /// Adds a file that the agent appends to.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn output(&mut self, key: &str, path: &Path) -> Result<(), Failure> {
+        let output = Output::open(path)?;
+        self.push(key, output.place(path));
+        self.outputs.push(output);
+        Ok(())
+    }
+
     /// Lets the agent write statistics.
-    pub fn statistics(&mut self, path: &Path, interval_ms: u64) {
-        self.push("stats", path);
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn statistics(&mut self, path: &Path, interval_ms: u64) -> Result<(), Failure> {
         self.push("interval-ms", interval_ms.to_string());
+        self.output("stats", path)
     }
 
     /// Adds a monitor with its schemes. The policy's name decides what schemes can do.

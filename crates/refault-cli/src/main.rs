@@ -13,6 +13,7 @@ mod failure;
 mod launch;
 mod monitor;
 mod mrc;
+mod outputs;
 mod parameters;
 mod policies;
 mod program;

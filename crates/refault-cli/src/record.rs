@@ -15,6 +15,7 @@ use refault_trace::{Entry, Kind, TimeSpan};
 
 use crate::failure::Failure;
 use crate::launch::{self, Launch};
+use crate::outputs::Unnamed;
 use crate::results::grouped;
 
 /// First word of a piece of the agent's file.
@@ -50,15 +51,15 @@ pub struct RecordArgs {
 /// Runs the command; exits with the program's exit code.
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let mut launch = Launch::new(&args.program, launch::machine_bytes())?;
-    let pieces = tempfile::NamedTempFile::new().map_err(|error| Failure::write("a temporary file", &error))?;
+    let pieces = Unnamed::new()?;
     // Fails now rather than after the program has run.
     let mut writer = RftWriter::create(&args.out).map_err(|error| Failure::Failed(error.to_string()))?;
     launch.push("pool", "1099511627776");
-    launch.push("record", pieces.path());
+    launch.output("record", pieces.path())?;
     launch.push("record-interval-ms", args.interval.to_string());
     let command = args.program.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let mut recording = Recording::default();
-    let mut file = pieces.reopen().map_err(|error| Failure::write("a temporary file", &error))?;
+    let mut file = std::fs::File::open(pieces.path()).map_err(|error| Failure::write("a temporary file", &error))?;
     let mut pending = Vec::new();
     let mut trouble = None;
     let mut take = |file: &mut std::fs::File, recording: &mut Recording| {

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use refault_pager::AccessSource;
 use refault_pager::probe::Capabilities;
+use refault_pager::{AccessSource, Budget};
 
 use crate::failure::Failure;
 use crate::launch::{self, Launch, MonitorOptions};
@@ -107,10 +107,6 @@ pub struct RunArgs {
     program: Vec<OsString>,
 }
 
-/// Bytes of the smallest budget, also of one that `--memory-control` sets: one instruction or system call may need several
-/// pages at once, and a budget that cannot hold them is a program that stands still.
-const LEAST_MEMORY: u64 = 1 << 20;
-
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum CodecName {
     Lz4,
@@ -169,7 +165,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if watching {
         let statistics = watch::Statistics::new(args.stats.as_deref())?;
         if args.stats.is_none() {
-            launch.statistics(statistics.path(), args.stats_interval);
+            launch.statistics(statistics.path(), args.stats_interval)?;
         }
         launch.push("end-with", std::process::id().to_string());
         return watch::run(&launch, &name, &statistics);
@@ -183,7 +179,7 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     launch::check_policy(&args.policy)?;
     let stores = stores(&args.store)?;
     let memory = launch::bytes(args.memory, "--memory")?;
-    if memory < LEAST_MEMORY {
+    if memory < Budget::LEAST_OF_A_PROGRAM {
         return Err(Failure::usage("too little", "--memory", "give at least 1M: with less a program may never get on"));
     }
     if args.encrypt_swap && !stores.iter().any(|(key, _)| *key == "file") {
@@ -226,7 +222,7 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
         // The program may change its directory before its children open the file.
         let path = std::path::absolute(stats).map_err(|error| Failure::write(stats.display(), &error))?;
         std::fs::File::create(&path).map_err(|error| Failure::write(stats.display(), &error))?;
-        launch.statistics(&path, args.stats_interval);
+        launch.statistics(&path, args.stats_interval)?;
         say_access_source(&args.access_source);
     }
     if let Some(control) = &args.memory_control {

@@ -27,7 +27,7 @@ use crate::state::PageWord;
 use crate::table::PageTable;
 use crate::threads;
 use crate::uffd::{Uffd, feature};
-use crate::worker::Worker;
+use crate::worker::{Spare, Worker};
 
 /// Who resolves faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum FaultMode {
     /// Threads of the pager. Right for memory that system calls touch too. Some 10 µs a fault where the handler runs on
     /// the processor of the faulting thread.
     Handler {
-        /// Threads, at least 1.
+        /// Threads, from 1 to 64.
         threads: usize,
     },
     /// The faulting thread, in a SIGBUS handler: some 5 µs a fault. A system call that touches a page which is not
@@ -177,8 +177,8 @@ pub(crate) struct Counts {
 /// Reports wait here until somebody holds the engine.
 const REPORTS: usize = 1 << 14;
 
-/// Victims a round of background eviction asks for.
-pub(crate) const RECLAIM_GOAL: u32 = 128;
+/// Victims a round of background eviction asks for at most.
+const RECLAIM_GOAL: u64 = 128;
 
 /// Victims a fault asks for that has to make room itself.
 const DIRECT_GOAL: u32 = 32;
@@ -202,6 +202,7 @@ pub(crate) struct Inner {
     pub(crate) ranges: Ranges,
     pub(crate) passing: Passing,
     pub(crate) findable: Findable,
+    pub(crate) spare_worker: Spare,
     engine: Mutex<Engine>,
     reports: Mutex<Vec<PageId>>,
     pub(crate) gate: Gate,
@@ -218,6 +219,8 @@ pub(crate) struct Inner {
     start: Instant,
     full_said: AtomicBool,
     pub(crate) stopping: AtomicBool,
+    /// Bits of the reserved pages that have ended a handler.
+    pub(crate) stopped: AtomicU64,
     /// Futex: 1 while the evictor has work.
     pub(crate) evictor_signal: AtomicU32,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
@@ -268,6 +271,7 @@ impl Pager {
             options,
             ranges: Ranges::default(),
             passing: Passing::default(),
+            spare_worker: Spare::default(),
             engine: Mutex::new(engine),
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
             gate: Gate::default(),
@@ -282,6 +286,7 @@ impl Pager {
             start,
             full_said: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            stopped: AtomicU64::new(0),
             evictor_signal: AtomicU32::new(0),
             threads: Mutex::new(Vec::new()),
         });
@@ -310,7 +315,7 @@ impl Pager {
         inner.engine().set_capacity((bytes / PAGE_SIZE as u64).min(u64::from(u32::MAX)) as usize);
         drop(gate);
         let start = Instant::now();
-        let mut worker = Worker::new();
+        let mut worker = inner.spare_worker.borrow();
         loop {
             let excess = inner.budget.used_pages().saturating_sub(inner.budget.maximum_pages());
             if excess == 0 {
@@ -319,7 +324,7 @@ impl Pager {
             let freed = {
                 let _gate = inner.enter();
                 match inner.budget.victim() {
-                    Some(victim) => victim.reclaim(excess.min(u64::from(RECLAIM_GOAL)) as u32, &mut worker),
+                    Some(victim) => victim.reclaim(excess.min(RECLAIM_GOAL) as u32, &mut worker),
                     None => 0,
                 }
             };
@@ -368,6 +373,11 @@ impl Inner {
         let reserve = (self.budget.tightest().0.maximum_pages() / 128).clamp(1, 2048) as i64;
         // The rest of it is where evicted pages stay findable.
         if self.findable.is_on() { (reserve / 4).max(1) } else { reserve }
+    }
+
+    /// Victims of a round of background eviction: a 16th of a small budget, or a round would take half of what is in use.
+    pub(crate) fn reclaim_goal(&self) -> u32 {
+        (self.budget.tightest().0.maximum_pages() / 16).clamp(8, RECLAIM_GOAL) as u32
     }
 
     /// Makes the budget carry `pages` more, evicting in this thread if the reserve is used up.

@@ -15,7 +15,7 @@ use crate::pager::{Inner, Pager, PagerError, PagerOptions};
 use crate::state::State;
 use crate::threads::RESERVED_PAGES;
 use crate::turn::Turn;
-use crate::worker::{BATCH, Worker};
+use crate::worker::BATCH;
 
 /// How a range will be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,14 +270,24 @@ impl Inner {
 
     /// Brings a run in as far as the budget has room; returns the resident pages of the run.
     pub(crate) fn prefetch(&self, first: PageId, pages: u32) -> u32 {
-        let mut worker = Worker::new();
+        let mut worker = self.spare_worker.borrow();
         let mut resident = 0;
+        let mut patience = 1000;
         let mut page = first;
         while page < first + pages {
-            if self.word(page).load().state() == State::Resident {
-                resident += 1;
-                page += 1;
-                continue;
+            match self.word(page).load().state() {
+                State::Resident => {
+                    resident += 1;
+                    page += 1;
+                    continue;
+                }
+                // On its way out, and would be left there; or on its way in, by somebody who may wait for room.
+                State::Evicting | State::Moving | State::Filling if patience > 0 => {
+                    patience -= 1;
+                    std::thread::yield_now();
+                    continue;
+                }
+                _ => {}
             }
             if self.budget.tightest().1 <= 1 {
                 page += 1;
@@ -299,7 +309,7 @@ impl Inner {
                 why: "more is to be pinned than the budget allows",
             });
         }
-        let mut worker = Worker::new();
+        let mut worker = self.spare_worker.borrow();
         let mut streams = crate::fault::Streams::default();
         for page in first..first + pages {
             self.word(page).set_pinned(true);
@@ -333,8 +343,8 @@ impl Inner {
 
     /// Evicts what is resident and not pinned of a run; returns the pages that left memory.
     pub(crate) fn evict_range(&self, first: PageId, pages: u32) -> u64 {
-        let mut worker = Worker::new();
-        let mut victims = Vec::with_capacity(BATCH);
+        let mut worker = self.spare_worker.borrow();
+        let mut victims = std::mem::take(&mut worker.victims);
         let mut freed = 0;
         let mut patience = 1000;
         let mut page = first;
@@ -356,6 +366,7 @@ impl Inner {
             freed += self.evict(&victims, false, &mut worker);
             victims.iter().for_each(|page| self.report(*page));
         }
+        worker.victims = victims;
         freed
     }
 }

@@ -18,7 +18,8 @@ use rustix::thread::futex;
 use crate::demote::{Round, TICK};
 use crate::fault::Streams;
 use crate::origin::Origin;
-use crate::pager::{FaultMode, Inner, RECLAIM_GOAL};
+use crate::pager::{FaultMode, Inner};
+use crate::signals::BlockedSignals;
 use crate::uffd::Message;
 use crate::worker::Worker;
 
@@ -28,11 +29,10 @@ const MESSAGES: usize = 16;
 /// Starts all threads of a pager. Also in a child after a fork, where none of the parent's run.
 pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
     let mut threads = inner.threads.lock().expect("invariant: nothing panics under this lock");
-    let in_thread = inner.options.fault_mode == FaultMode::InThread;
-    let signals = BlockedSignals::new(in_thread);
+    let signals = BlockedSignals::new(inner.options.fault_mode);
     inner.uffd.set_blocking(false)?;
     let handlers = match inner.options.fault_mode {
-        FaultMode::Handler { threads } => threads.max(1),
+        FaultMode::Handler { threads } => threads.clamp(1, MOST_HANDLERS),
         FaultMode::InThread => {
             crate::in_thread::register(inner);
             0
@@ -128,7 +128,7 @@ pub(crate) fn stop(inner: &Arc<Inner>) {
     wake_evictor(inner);
     let threads = std::mem::take(&mut *inner.threads.lock().expect("invariant: nothing panics under this lock"));
     if let FaultMode::Handler { threads: handlers } = inner.options.fault_mode {
-        for index in 0..handlers.max(1) {
+        for index in 0..handlers.clamp(1, MOST_HANDLERS) {
             // A handler leaves its `read` only for a message, so it gets one: a fault on a page kept for that.
             let page = inner.arena.pages() - 1 - index as u32;
             // SAFETY: the last pages of the arena are never handed out; a handler that sees the stop maps this one.
@@ -161,8 +161,16 @@ fn handle(inner: &Inner, alone: bool, mut worker: Worker) {
             let start = Instant::now();
             let Some(page) = inner.arena.page_at(fault.address) else { continue };
             if inner.stopping.load(Ordering::SeqCst) && page >= inner.arena.pages() - RESERVED_PAGES {
-                let _ = inner.uffd.zero(inner.arena.address(page), refault_store::PAGE_SIZE);
-                return;
+                let address = inner.arena.address(page);
+                if inner.uffd.zero(address, refault_store::PAGE_SIZE).is_err() {
+                    let _ = inner.uffd.wake(address, refault_store::PAGE_SIZE);
+                }
+                // Whatever interrupts the waiting thread makes it fault again, and another handler hears of that.
+                let bit = 1 << (inner.arena.pages() - 1 - page);
+                if inner.stopped.fetch_or(bit, Ordering::SeqCst) & bit == 0 {
+                    return;
+                }
+                continue;
             }
             let origin = Origin::from(inner.word(page).load());
             {
@@ -176,7 +184,9 @@ fn handle(inner: &Inner, alone: bool, mut worker: Worker) {
 }
 
 /// Pages at the end of an arena that no region gets: one a handler, to end it with.
-pub(crate) const RESERVED_PAGES: u32 = 64;
+pub(crate) const RESERVED_PAGES: u32 = u64::BITS;
+/// So no more handlers than that.
+const MOST_HANDLERS: usize = RESERVED_PAGES as usize;
 
 fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
     let mut fruitless = 0;
@@ -188,7 +198,7 @@ fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
             if room >= 2 * inner.reserve() {
                 None
             } else {
-                let freed = budget.victim().map_or(0, |victim| victim.reclaim(RECLAIM_GOAL, &mut worker));
+                let freed = budget.victim().map_or(0, |victim| victim.reclaim(inner.reclaim_goal(), &mut worker));
                 inner.note_oldest_birth();
                 Some(freed)
             }
@@ -290,33 +300,6 @@ fn stat_field(path: std::fmt::Arguments<'_>, number: usize) -> Option<usize> {
     let after_name = text[..len].iter().rposition(|byte| *byte == b')')? + 2;
     let field = text[after_name..len].split(|byte| *byte == b' ').nth(number - 3)?;
     std::str::from_utf8(field).ok()?.trim().parse().ok()
-}
-
-/// Blocks all signals in this thread, and so in the threads it starts, until dropped.
-struct BlockedSignals(libc::sigset_t);
-
-impl BlockedSignals {
-    /// `in_thread`: but SIGBUS, which serves the faults that the C library takes when a thread starts.
-    fn new(in_thread: bool) -> BlockedSignals {
-        // SAFETY: a signal set is plain bytes; both calls take pointers to live sets.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut old: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            if in_thread {
-                libc::sigdelset(&mut all, libc::SIGBUS);
-            }
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-            BlockedSignals(old)
-        }
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        // SAFETY: the set is the one that was in force before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
-    }
 }
 
 fn end_on_panic(body: impl FnOnce()) {

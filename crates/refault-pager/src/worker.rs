@@ -1,4 +1,10 @@
 //! What one thread needs to resolve faults and to evict: buffers and codec tables, allocated once.
+//!
+//! Threads of the pager have their own. Calls of the program that bring in or evict (prefetch, pin, evict, resize) borrow
+//! the spare one; a second call at the same time makes one for itself.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Mutex;
 
 use crate::dropper::Drops;
 use refault_core::PageId;
@@ -42,4 +48,69 @@ impl Drop for Worker {
 fn advise(pages: &[Page], advice: Advice) {
     // SAFETY: the range is the pages' own, whole pages by their alignment, and the advice changes no contents.
     let _ = unsafe { rustix::mm::madvise(pages.as_ptr() as *mut _, size_of_val(pages), advice) };
+}
+
+/// A place for the worker that calls borrow. Made by the first of them.
+#[derive(Default)]
+pub(crate) struct Spare(Mutex<Option<Box<Worker>>>);
+
+impl Spare {
+    /// Lends the spare worker. Never waits: the lock may have been left locked in the child of a fork.
+    pub(crate) fn borrow(&self) -> Borrowed<'_> {
+        let worker = self.0.try_lock().ok().and_then(|mut spare| spare.take());
+        Borrowed { home: self, worker: Some(worker.unwrap_or_else(|| Box::new(Worker::new()))) }
+    }
+}
+
+/// A worker that goes back when it is dropped.
+pub(crate) struct Borrowed<'a> {
+    home: &'a Spare,
+    /// `None` only while it goes back.
+    worker: Option<Box<Worker>>,
+}
+
+impl Deref for Borrowed<'_> {
+    type Target = Worker;
+
+    fn deref(&self) -> &Worker {
+        self.worker.as_ref().expect("invariant: it goes back at the end only")
+    }
+}
+
+impl DerefMut for Borrowed<'_> {
+    fn deref_mut(&mut self) -> &mut Worker {
+        self.worker.as_mut().expect("invariant: it goes back at the end only")
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut spare) = self.home.0.try_lock()
+            && spare.is_none()
+        {
+            *spare = self.worker.take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spare_worker_is_used_again_and_a_second_one_is_not_kept() {
+        let spare = Spare::default();
+        let buffer = |worker: &Worker| worker.pages.as_ptr();
+        let first = {
+            let (one, two) = (spare.borrow(), spare.borrow());
+            assert_ne!(buffer(&one), buffer(&two));
+            let first = buffer(&two);
+            drop(two);
+            drop(one);
+            first
+        };
+        for _ in 0..3 {
+            assert_eq!(buffer(&spare.borrow()), first);
+        }
+    }
 }

@@ -15,6 +15,7 @@ use super::MonitorArgs;
 use super::kernel::Kernel;
 use crate::failure::Failure;
 use crate::launch::{self, Launch};
+use crate::outputs::Unnamed;
 use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
 use crate::size::{Size, bytes_text};
 
@@ -197,10 +198,10 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
         size => launch::bytes(size, "--memory")?,
     };
     let mut launch = Launch::new(&args.program, memory)?;
-    let found = tempfile::NamedTempFile::new().map_err(|error| Failure::write("a temporary file", &error))?;
+    let found = Unnamed::new()?;
     launch.push("policy", &args.policy);
     launch.push("pool", "1099511627776");
-    launch.push("monitor-out", found.path());
+    launch.output("monitor-out", found.path())?;
     let config = launch.monitor(&args.monitor, &args.policy, args.monitor_cpu.0)?;
     let mut kernel = args.source.kernel_too().then(|| Kernel::claim(Path::new(super::kernel::SYSFS))).transpose()?;
     let code = launch.run_with(|pid| {

@@ -10,7 +10,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, Stderr, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 
 use crate::failure::Failure;
 use crate::launch::Launch;
+use crate::outputs::Unnamed;
 use crate::size::bytes_text;
 use crate::top::{Follower, View, screen};
 
@@ -60,11 +61,11 @@ const PASSED_ON: [i32; 16] = [
     signal::SIGURG,
 ];
 
-/// The statistics that the view follows: the user's file, or one without a name that the agent opens through `/proc`.
+/// The statistics that the view follows: the user's file, or one without a name.
 pub struct Statistics {
     path: PathBuf,
-    /// Kept open as long as the program may open it.
-    _own: Option<File>,
+    /// Kept as long as it is followed.
+    _own: Option<Unnamed>,
 }
 
 impl Statistics {
@@ -76,9 +77,8 @@ impl Statistics {
         if let Some(path) = given {
             return Ok(Statistics { path: path.to_owned(), _own: None });
         }
-        let own = temporary()?;
-        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), own.as_raw_fd()));
-        Ok(Statistics { path, _own: Some(own) })
+        let own = Unnamed::new()?;
+        Ok(Statistics { path: own.path().to_owned(), _own: Some(own) })
     }
 
     /// Where the agent writes them.

@@ -1,0 +1,65 @@
+//! Files between the command and the agents of its programs.
+//!
+//! A program may change its user or its root before it executes another, so it is not left to open them: it inherits the
+//! descriptors, under high numbers that programs hardly use. The agent's `output.rs` is the other end.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::FdFlags;
+
+use crate::failure::Failure;
+
+/// A file without a name, which leaves nothing behind however the command ends. Others open it through `/proc` while it
+/// lives.
+pub struct Unnamed {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Unnamed {
+    /// An empty one in the directory for temporary files.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new() -> Result<Unnamed, Failure> {
+        let file = tempfile::tempfile().map_err(|error| Failure::write(std::env::temp_dir().display(), &error))?;
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+        Ok(Unnamed { path, _file: file })
+    }
+
+    /// Where it can be opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A file that programs inherit and append to.
+pub struct Output(OwnedFd);
+
+/// Numbers below are left to programs, which choose small ones.
+const FROM: RawFd = 100;
+
+impl Output {
+    /// Opens a file that exists.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path) -> Result<Output, Failure> {
+        let failed = |error: std::io::Error| Failure::write(path.display(), &error);
+        let file = File::options().append(true).open(path).map_err(failed)?;
+        let inherited = rustix::io::fcntl_dupfd_cloexec(&file, FROM).unwrap_or_else(|_| OwnedFd::from(file));
+        rustix::io::fcntl_setfd(&inherited, FdFlags::empty()).map_err(|error| failed(error.into()))?;
+        Ok(Output(inherited))
+    }
+
+    /// What the agent is told: `DESCRIPTOR:DEVICE:INODE:PATH`.
+    pub fn place(&self, path: &Path) -> OsString {
+        let id = rustix::fs::fstat(&self.0).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
+        let mut place = OsString::from(format!("{}:{}:{}:", self.0.as_raw_fd(), id.0, id.1));
+        place.push(path);
+        place
+    }
+}

@@ -1,0 +1,143 @@
+//! Descriptors under `refault run`: the program's own are its own, whatever numbers it chooses; what it inherits of ours lasts
+//! as long as it can.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{skipped, text};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn run(command: &mut Command) -> Output {
+    command.output().expect("refault starts")
+}
+
+fn refault(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+    command.args(["run", "--memory", "8M"]).args(arguments);
+    command
+}
+
+/// Opens files under every small number, then uses and forks with more memory than fits.
+const NUMBERS: &str = r#"
+for n in 3 4 5 6 7 8 9; do eval "exec $n>$1/$n"; done
+for ((n = 11; n < 64; n++)); do eval "exec $n>$1/$n"; done
+a=(); for i in {1..120000}; do a+=("value $i"); done
+(for i in {1..120000..997}; do [ "${a[i-1]}" = "value $i" ] || echo damaged; done; echo child >&7)
+for i in {1..120000..997}; do [ "${a[i-1]}" = "value $i" ] || echo damaged; done
+for n in 3 4 5 6 7 8 9; do echo "file $n" >&$n; done
+echo ${#a[@]}
+"#;
+
+#[test]
+fn numbers_that_a_program_chooses_are_its_own() {
+    if skipped(&["bash"]) {
+        return;
+    }
+    for store in ["pool", "pool=1M,file=/tmp"] {
+        let directory = TempDir::new().expect("a directory");
+        let place = directory.path().to_str().expect("text");
+        let stats = directory.path().join("stats");
+        let mut command = refault(&["--store", store, "--stats", stats.to_str().expect("text")]);
+        let output = run(command.args(["--", "bash", "-c", NUMBERS, "bash", place]));
+        assert!(output.status.success(), "{store}: {:?} {}", output.status, text(&output.stderr));
+        assert_eq!(text(&output.stdout), "120000\n", "{store}");
+        for number in 3..10 {
+            let wanted = if number == 7 { "child\nfile 7\n".to_owned() } else { format!("file {number}\n") };
+            let found = std::fs::read_to_string(directory.path().join(number.to_string())).expect("reads");
+            assert_eq!(found, wanted, "{store}");
+        }
+        let line = last_line(&stats);
+        assert!(line["pswpout"].as_u64() > Some(1000) && line["lost"] == 0, "{line}");
+    }
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).expect("statistics");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn last_line(path: &Path) -> Value {
+    lines(path).pop().expect("a line")
+}
+
+#[test]
+fn generations_of_children_do_not_collect_descriptors() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let script = "
+import os
+b = bytearray(16 << 20)
+for depth in range(6):
+    if os.fork():
+        os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+    print(len(os.listdir('/proc/self/fd')), flush=True)
+";
+    let output =
+        run(refault(&["--store", "pool=1M,file=/tmp", "--", "python3", "-c", script]).env("PYTHONUNBUFFERED", "1"));
+    let said = text(&output.stdout);
+    let counts: Vec<&str> = said.lines().collect();
+    assert!(output.status.success() && counts.len() == 6, "{:?} {said} {}", output.status, text(&output.stderr));
+    assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+}
+
+/// Changes the user to one that cannot open the statistics, and executes; with `close` as its first argument, without the
+/// inherited descriptor.
+const CHANGES_USER: &str = r#"
+import ctypes, os, sys
+if sys.argv[1] == 'close':
+    libc = ctypes.CDLL(None)
+    for fd in os.listdir('/proc/self/fd'):
+        try:
+            if os.readlink('/proc/self/fd/' + fd) == sys.argv[2]: libc.syscall(3, int(fd))
+        except FileNotFoundError: pass
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+script = 'import os; b = bytearray(os.urandom(24 << 20)); c = bytes(b); print(os.getuid(), b == c)'
+os.execvp('python3', ['python3', '-c', script])
+"#;
+
+/// What lets the other user use userfaultfd: the right outlives the change of the user and is handed on by `exec`.
+const KEEP: [&str; 4] =
+    ["setpriv", "--securebits=+no_setuid_fixup", "--inh-caps=+sys_ptrace", "--ambient-caps=+sys_ptrace"];
+
+/// The agent's library, where everybody may read it.
+fn library_for_all(directory: &TempDir) -> PathBuf {
+    let built = Path::new(env!("CARGO_BIN_EXE_refault")).with_file_name("librefault_agent.so");
+    let path = directory.path().join("librefault_agent.so");
+    std::fs::copy(built, &path).expect("copies");
+    for path in [directory.path(), &path] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("opens");
+    }
+    path
+}
+
+#[test]
+fn a_program_that_changes_its_user_goes_on() {
+    if !rustix::process::geteuid().is_root() || skipped(&["setpriv", "python3"]) {
+        println!("skipped: only root can change the user");
+        return;
+    }
+    let open = TempDir::new().expect("a directory");
+    let library = library_for_all(&open);
+    for close in ["keep", "close"] {
+        // Only root may look into a temporary directory.
+        let directory = TempDir::new().expect("a directory");
+        let stats = directory.path().join("stats");
+        let name = stats.to_str().expect("text");
+        let mut command = refault(&["--stats", name, "--"]);
+        command.args(KEEP).args(["python3", "-c", CHANGES_USER, close, name]);
+        let output = run(command.env("REFAULT_AGENT_LIBRARY", &library).current_dir("/"));
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{close}: {:?} {said}", output.status);
+        assert_eq!(text(&output.stdout), "65534 True\n");
+        let complaint = said.contains("there are no statistics of process") && said.contains("Permission denied");
+        assert_eq!(complaint, close == "close", "{said}");
+        // The program that ends is the one that has paged.
+        let paged = lines(&stats).iter().any(|line| line["last"] == true && line["pswpout"].as_u64() > Some(1000));
+        assert_eq!(paged, close == "keep", "{:?}", lines(&stats));
+    }
+}
