@@ -8,11 +8,14 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use dlmalloc::{Allocator, Dlmalloc};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 /// Bytes reserved. Takes memory only where it is used; the policy's tables of a 64 GiB arena need about 1 GiB of it.
 const RESERVED: usize = 16 << 30;
+
+/// Core dumps walk what was ever used, in steps of this many bytes, and not the whole reservation.
+const DUMP_STEP: usize = 16 << 20;
 
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -35,6 +38,8 @@ unsafe impl Allocator for Range {
             };
             let Ok(mapped) = mapped else { return (std::ptr::null_mut(), 0, 0) };
             base = mapped as usize;
+            // SAFETY: advice on the mapping just made that changes no contents. Refusal costs time when a core is dumped.
+            let _ = unsafe { rustix::mm::madvise(mapped, RESERVED, Advice::LinuxDontDump) };
             BASE.store(base, Ordering::Release);
         }
         let size = size.next_multiple_of(64 << 10);
@@ -43,6 +48,11 @@ unsafe impl Allocator for Range {
             return (std::ptr::null_mut(), 0, 0);
         }
         USED.store(start + size, Ordering::Relaxed);
+        let (dumped, end) = (start.next_multiple_of(DUMP_STEP), (start + size).next_multiple_of(DUMP_STEP));
+        if dumped < end {
+            // SAFETY: as above; the steps divide the reservation.
+            let _ = unsafe { rustix::mm::madvise((base + dumped) as *mut _, end - dumped, Advice::LinuxDoDump) };
+        }
         ((base + start) as *mut u8, size, 0)
     }
     fn remap(&self, _ptr: *mut u8, _old: usize, _new: usize, _can_move: bool) -> *mut u8 {

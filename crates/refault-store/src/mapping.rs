@@ -4,7 +4,7 @@
 
 use std::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MlockFlags, ProtFlags};
 
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -51,12 +51,13 @@ impl Mapping {
         let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().add(offset).cast(), len, Advice::LinuxDontNeed) };
     }
 
-    /// Keeps the mapping out of core dumps and out of the kernel's swap, as far as the limits allow.
+    /// Keeps the mapping out of core dumps and out of the kernel's swap, as far as the limits allow. What was not touched
+    /// takes no memory by that.
     pub(crate) fn keep_secret(&self) {
         // SAFETY: both calls leave the contents of this mapping alone; failures are harmless.
         unsafe {
             let _ = rustix::mm::madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxDontDump);
-            let _ = rustix::mm::mlock(self.base.as_ptr().cast(), self.len);
+            let _ = rustix::mm::mlock_with(self.base.as_ptr().cast(), self.len, MlockFlags::ONFAULT);
         }
     }
 }
@@ -65,5 +66,27 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping was made with exactly these bounds and nothing borrows it any more.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_reservation_takes_memory_only_where_it_is_touched() {
+        let resident_kib = |secret: &Mapping| {
+            let start = format!("{:x}-", secret.base().as_ptr() as usize);
+            let smaps = std::fs::read_to_string("/proc/self/smaps").expect("the kernel says");
+            let lines = smaps.lines().skip_while(|line| !line.starts_with(&start));
+            let line = lines.map(str::trim).find_map(|line| line.strip_prefix("Rss:")).expect("the mapping is there");
+            line.split_whitespace().next().expect("a number").parse::<u64>().expect("a number")
+        };
+        let secret = Mapping::new(256 << 20).expect("reserves");
+        secret.keep_secret();
+        assert_eq!(resident_kib(&secret), 0);
+        // SAFETY: inside the mapping.
+        unsafe { secret.base().as_ptr().add(128 << 20).write_volatile(1) };
+        assert!((4..=2048).contains(&resident_kib(&secret)), "{}", resident_kib(&secret));
     }
 }
