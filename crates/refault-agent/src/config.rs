@@ -37,6 +37,7 @@ pub(crate) struct Config {
     /// How memory is accessed of which the program says nothing.
     pub(crate) hint: Hint,
     keep_evicted: f64,
+    detect_cycles: bool,
     pub(crate) fault_mode: FaultMode,
     pub(crate) children: bool,
     pub(crate) stats: Option<Place>,
@@ -47,6 +48,8 @@ pub(crate) struct Config {
     /// The process whose death ends this program too, if it is the parent.
     pub(crate) end_with: Option<u64>,
     pub(crate) record: Option<Place>,
+    /// An open `/dev/userfaultfd`.
+    pub(crate) device: Option<Place>,
     pub(crate) record_interval: Duration,
 }
 
@@ -65,6 +68,7 @@ impl Config {
             demote_after: PagerOptions::default().demote_after,
             hint: Hint::Normal,
             keep_evicted: 0.0,
+            detect_cycles: true,
             fault_mode: FaultMode::Handler { threads: 1 },
             children: true,
             stats: None,
@@ -74,6 +78,7 @@ impl Config {
             monitor_out: None,
             end_with: None,
             record: None,
+            device: None,
             record_interval: Duration::from_millis(200),
         };
         let (mut monitor, mut changes, mut schemes, mut most_cpu) = (None, Vec::new(), Vec::new(), 0.01);
@@ -101,6 +106,7 @@ impl Config {
                 b"keep-evicted" => {
                     config.keep_evicted = word()?.parse().map_err(|_| "keep-evicted is no number".to_owned())?;
                 }
+                b"detect-cycles" => config.detect_cycles = value == b"1",
                 b"control" => config.control = path(),
                 b"monitor" => monitor = Some(word()?),
                 b"monitor-set" => changes.push(word()?.to_owned()),
@@ -123,6 +129,7 @@ impl Config {
                     }
                 }
                 b"record" => config.record = place()?,
+                b"userfaultfd" => config.device = place()?,
                 b"record-interval-ms" => config.record_interval = Duration::from_millis(number()?.max(1)),
                 b"on-full" => {
                     config.on_full = match value {
@@ -158,6 +165,7 @@ impl Config {
             keep_clean: None,
             keep_evicted: self.keep_evicted,
             demote_after: self.demote_after,
+            detect_cycles: self.detect_cycles,
             // What comes along was not accessed.
             bring_successors: self.record.is_none(),
             on_thread_start: Some(crate::heap::own_this_thread),

@@ -5,7 +5,7 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use dlmalloc::{Allocator, Dlmalloc};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -174,6 +174,8 @@ unsafe impl GlobalAlloc for AgentHeap {
 /// it while they serve faults.
 static OWN_THREADS: [AtomicUsize; 32] = [const { AtomicUsize::new(0) }; 32];
 static OWN_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// The kernel's ids of the same threads.
+static OWN_IDS: [AtomicI32; 32] = [const { AtomicI32::new(0) }; 32];
 
 /// Says that this thread is one of the agent's, for ever.
 pub(crate) fn own_this_thread() {
@@ -181,7 +183,13 @@ pub(crate) fn own_this_thread() {
         .iter()
         .position(|slot| slot.compare_exchange(0, this_thread(), Ordering::SeqCst, Ordering::SeqCst).is_ok());
     let Some(free) = free else { crate::end("the agent has more threads than it has room for") };
+    OWN_IDS[free].store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::SeqCst);
     OWN_COUNT.fetch_max(free + 1, Ordering::SeqCst);
+}
+
+/// The kernel's ids of the agent's threads.
+pub(crate) fn own_thread_ids() -> impl Iterator<Item = i32> {
+    OWN_IDS[..OWN_COUNT.load(Ordering::SeqCst)].iter().map(|id| id.load(Ordering::SeqCst)).filter(|id| *id != 0)
 }
 
 /// Threads of the program that behave like the agent's own for a moment; 0: a free place.
@@ -228,6 +236,7 @@ pub(crate) fn disown_threads() {
     MOMENTS.store(0, Ordering::SeqCst);
     FOR_A_MOMENT.iter().for_each(|place| place.store(0, Ordering::SeqCst));
     OWN_THREADS.iter().for_each(|slot| slot.store(0, Ordering::SeqCst));
+    OWN_IDS.iter().for_each(|slot| slot.store(0, Ordering::SeqCst));
 }
 
 /// Whether this is one of the agent's threads, or behaves like one for a moment.

@@ -12,6 +12,7 @@
 mod advice;
 mod config;
 mod control;
+mod credentials;
 mod descriptors;
 mod forks;
 mod heap;
@@ -97,6 +98,9 @@ extern "C" fn start() {
     }
     malloc::configure();
     let opening = descriptors::Opening::begin();
+    if let Some(device) = config.device.as_ref().and_then(|device| device.take(config.children)) {
+        refault_pager::uffd::use_device(device.into());
+    }
     let pager = match Pager::new(Budget::new(config.memory), config.pager_options()) {
         Ok(pager) => pager,
         Err(error) => end(&error.to_string()),

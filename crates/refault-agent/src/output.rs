@@ -40,7 +40,17 @@ impl Place {
         })
     }
 
-    /// The inherited descriptor, if it is there and still means this file.
+    /// The inherited descriptor, if it is there and still means this file: protected from now on, and handed on to what the
+    /// program executes if `inherit`.
+    pub(crate) fn take(&self, inherit: bool) -> Option<File> {
+        let file = self.inherited()?;
+        if !inherit {
+            let _ = rustix::io::fcntl_setfd(&file, FdFlags::CLOEXEC);
+        }
+        descriptors::protect(self.descriptor);
+        Some(file)
+    }
+
     fn inherited(&self) -> Option<File> {
         // SAFETY: only looked at; it is taken for ours below, once it is known to be.
         let there = unsafe { libc::fcntl(self.descriptor, libc::F_GETFD) } != -1;
@@ -83,14 +93,10 @@ impl Output {
 
     /// `inherit`: what the program executes inherits the descriptor in its turn.
     fn open(place: &Place, inherit: bool) -> io::Result<Output> {
-        let Some(file) = place.inherited() else {
-            return Ok(Output(File::options().append(true).open(&place.path)?));
-        };
-        if !inherit {
-            let _ = rustix::io::fcntl_setfd(&file, FdFlags::CLOEXEC);
+        match place.take(inherit) {
+            Some(file) => Ok(Output(file)),
+            None => Ok(Output(File::options().append(true).open(&place.path)?)),
         }
-        descriptors::protect(place.descriptor);
-        Ok(Output(file))
     }
 
     /// Appends a piece. What cannot be written is lost: the program is more important than what is said of it.

@@ -107,7 +107,7 @@ fn line(agent: &Agent, last: bool) -> String {
     let _ = write!(line, "{{\"pid\":{},\"seconds\":{seconds:.3},\"last\":{last}", std::process::id());
     let page = refault_store::PAGE_SIZE as u64;
     let store = &report.store;
-    let values: [(&str, u64); 26] = [
+    let values: [(&str, u64); 28] = [
         ("budget_bytes", report.budget_bytes),
         ("resident_bytes", report.resident_bytes),
         ("compressed_bytes", store.pool_bytes),
@@ -128,6 +128,8 @@ fn line(agent: &Agent, last: bool) -> String {
         ("store_refusals", report.store_refusals),
         ("discarded", report.discarded),
         ("lost", report.lost),
+        ("cyclic_pages", report.cyclic_pages),
+        ("cycles_found", report.cycles_found),
         ("faults", report.faults.count),
         ("fault_p50_ns", report.faults.p50_ns),
         ("fault_p99_ns", report.faults.p99_ns),

@@ -75,6 +75,11 @@ impl Finding {
         Finding { name, status, detail: detail.into(), measured: Vec::new(), improve: None }
     }
 
+    fn append(mut self, more: &str) -> Finding {
+        self.detail.push_str(more);
+        self
+    }
+
     fn improve(mut self, command: impl Into<String>) -> Finding {
         self.improve = Some(command.into());
         self
@@ -149,10 +154,7 @@ fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
         Access::SystemCall => "by the system call",
         Access::Device => "by /dev/userfaultfd",
     };
-    let names = |bits: u64| {
-        let named = feature::NAMES.iter().filter(|(bit, _)| bits & bit != 0);
-        named.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
-    };
+    let names = feature::names;
     let needed = feature::PAGEFAULT_FLAG_WP | feature::MISSING_SHMEM | feature::WP_HUGETLBFS_SHMEM;
     let better = feature::SIGBUS | feature::THREAD_ID | feature::POISON;
     let lacking = names(needed & !offered);
@@ -165,6 +167,8 @@ fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
     } else {
         Finding::new("userfaultfd features", Status::Works, names(offered & (needed | better)))
     };
+    let unused = offered & !(needed | better);
+    let features = if unused == 0 { features } else { features.append(&format!("; not used: {}", names(unused))) };
     vec![
         Finding::new("userfaultfd", Status::Works, format!("permitted {route}, faults of system calls included")),
         features,
@@ -172,12 +176,13 @@ fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
 }
 
 fn scan(capabilities: &Capabilities) -> Finding {
-    match &capabilities.scan {
-        Ok(ScanMethod::Ioctl) => Finding::new(
-            "accessed bits",
-            Status::Works,
-            "drop-and-scan, by PAGEMAP_SCAN; read-write-protect tracking is not used",
-        ),
+    let tracking = match capabilities.offers_read_write_protect() {
+        Some(true) => "; the kernel also offers read-write-protect tracking, which this version does not use",
+        Some(false) => "; read-write-protect tracking is not offered by this kernel",
+        None => "",
+    };
+    let finding = match &capabilities.scan {
+        Ok(ScanMethod::Ioctl) => Finding::new("accessed bits", Status::Works, "drop-and-scan, by PAGEMAP_SCAN"),
         Ok(ScanMethod::Entries) => Finding::new(
             "accessed bits",
             Status::Limited,
@@ -188,7 +193,8 @@ fn scan(capabilities: &Capabilities) -> Finding {
             let detail = format!("refault-only ({error}): what is evicted and comes back is the only information");
             Finding::new("accessed bits", Status::Limited, detail).improve("mount -t proc proc /proc")
         }
-    }
+    };
+    finding.append(tracking)
 }
 
 fn io_uring(capabilities: &Capabilities) -> Finding {

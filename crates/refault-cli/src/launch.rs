@@ -10,7 +10,7 @@ use refault_config::Config;
 use refault_pager::probe::Capabilities;
 
 use crate::failure::Failure;
-use crate::outputs::Output;
+use crate::inherited::Inherited;
 use crate::program::{self, Obstacle};
 use crate::size::Size;
 
@@ -66,7 +66,7 @@ pub struct Launch {
     library: PathBuf,
     settings: OsString,
     /// What the program inherits.
-    outputs: Vec<Output>,
+    inherited: Vec<Inherited>,
 }
 
 impl Launch {
@@ -95,7 +95,13 @@ impl Launch {
             )
         })?;
         let settings = OsString::from(format!("memory={memory}"));
-        Ok(Launch { program: program.to_vec(), library, settings, outputs: Vec::new() })
+        let mut launch = Launch { program: program.to_vec(), library, settings, inherited: Vec::new() };
+        // The program may become somebody who may not use userfaultfd, and then fork or execute.
+        let device = Path::new("/dev/userfaultfd");
+        if let Some(file) = Inherited::device(device) {
+            launch.give("userfaultfd", file, device);
+        }
+        Ok(launch)
     }
 
     /// Adds a setting.
@@ -111,10 +117,14 @@ impl Launch {
     /// # Errors
     /// It cannot be opened.
     pub fn output(&mut self, key: &str, path: &Path) -> Result<(), Failure> {
-        let output = Output::open(path)?;
-        self.push(key, output.place(path));
-        self.outputs.push(output);
+        self.give(key, Inherited::append(path)?, path);
         Ok(())
+    }
+
+    /// Lets the program and what it executes inherit an open file.
+    fn give(&mut self, key: &str, file: Inherited, path: &Path) {
+        self.push(key, file.place(path));
+        self.inherited.push(file);
     }
 
     /// Lets the agent write statistics.

@@ -2,7 +2,7 @@
 //!
 //! One file a subcommand; results go to standard output or `--out`, everything else to standard error. Exit codes:
 //! 0 done, 1 failed, 2 wrong usage or unreadable input, with one line that says what, where and what to do.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bench;
 mod compare;
@@ -10,10 +10,10 @@ mod completions;
 mod curve;
 mod doctor;
 mod failure;
+mod inherited;
 mod launch;
 mod monitor;
 mod mrc;
-mod outputs;
 mod parameters;
 mod policies;
 mod program;

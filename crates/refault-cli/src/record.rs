@@ -14,8 +14,8 @@ use refault_trace::rft::RftWriter;
 use refault_trace::{Entry, Kind, TimeSpan};
 
 use crate::failure::Failure;
+use crate::inherited::Unnamed;
 use crate::launch::{self, Launch};
-use crate::outputs::Unnamed;
 use crate::results::grouped;
 
 /// First word of a piece of the agent's file.

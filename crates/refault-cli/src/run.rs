@@ -4,6 +4,8 @@
 //! becomes the program, with the agent preloaded: exit status, signals, terminal and output are the program's own. With
 //! `--watch` it stays beside the program and shows it ([`watch`]).
 
+#[allow(unsafe_code)] // System calls on signals, each with its reason.
+mod realtime;
 mod watch;
 
 use std::ffi::OsString;
@@ -65,6 +67,9 @@ pub struct RunArgs {
     /// that are repeated
     #[arg(long, value_enum, default_value = "normal")]
     hint: HintName,
+    /// Whether memory without a hint that is seen to be scanned again and again is treated as with --hint cyclic
+    #[arg(long, value_enum, default_value = "detected")]
+    cycles: Cycles,
     /// What happens when the stores are full: exceed the budget, wait, or end the program
     #[arg(long, value_enum, default_value = "grow")]
     on_full: OnFullName,
@@ -149,6 +154,14 @@ enum HintName {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
+enum Cycles {
+    /// After two passes, until the order changes
+    Detected,
+    /// Never
+    None,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
 enum Children {
     Managed,
     None,
@@ -206,6 +219,7 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     }
     launch.push("access-source", &args.access_source);
     launch.push("hint", args.hint.to_possible_value().expect("invariant: no hint is hidden").get_name());
+    launch.push("detect-cycles", if matches!(args.cycles, Cycles::Detected) { "1" } else { "0" });
     launch.push("children", if matches!(args.children, Children::Managed) { "1" } else { "0" });
     launch.push("handlers", args.handlers.to_string());
     if let Some(share) = args.keep_evicted {

@@ -66,6 +66,18 @@ fn doctor_says_what_works_and_its_exit_code_whether_run_would() {
         assert!(names.contains(&name), "{name} is missing in {names:?}");
     }
     if works {
+        // What is said of the kernel is what it answers.
+        let offered = refault_pager::uffd::Uffd::offered_features().expect("it works").0;
+        let detail = |name: &str| {
+            let finding = findings.iter().find(|finding| finding["name"] == name).expect("it is there");
+            finding["detail"].as_str().expect("text").to_owned()
+        };
+        let offers = offered & (1 << 17) != 0;
+        assert_eq!(detail("accessed bits").contains("is not offered by this kernel"), !offers);
+        let named = detail("userfaultfd features");
+        for (bit, name) in refault_pager::uffd::feature::NAMES {
+            assert_eq!(named.split([',', ' ', ';']).any(|word| word == name), offered & bit != 0, "{name}: {named}");
+        }
         let fault = &findings[1]["measured"][0];
         assert!(
             fault["value"].as_f64().is_some_and(|us| us > 0.5 && us < 50_000.0) && fault["unit"] == "µs",
@@ -189,6 +201,26 @@ fn statistics_are_complete_and_top_shows_them() {
     assert_eq!(wrong.status.code(), Some(2));
     let wrong = refault(&["top", "--once", &program]);
     assert_eq!((wrong.status.code(), text(&wrong.stderr).lines().count()), (Some(2), 1));
+}
+
+#[test]
+fn scans_again_and_again_are_found_out() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compile(&directory);
+    let run = |cycles: &str| {
+        let stats = directory.path().join(cycles).display().to_string();
+        let mut arguments = vec!["run", "--memory", "16M", "--stats", &stats, "--cycles", cycles, "--"];
+        arguments.extend([program.as_str(), "24", "1", "1500"]);
+        assert_eq!(stdout(&arguments), "whole\n");
+        lines(Path::new(&stats)).pop().expect("a last line")
+    };
+    let (found, none) = (run("detected"), run("none"));
+    assert!(found["cycles_found"].as_u64() >= Some(1), "{found}");
+    assert!(found["cyclic_pages"].as_u64() > Some(5000) && found["pswpin"].as_u64() > Some(5000), "{found}");
+    assert!(none["cycles_found"] == 0 && none["cyclic_pages"] == 0, "{none}");
 }
 
 #[test]

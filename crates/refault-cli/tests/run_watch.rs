@@ -123,7 +123,15 @@ fn the_picture_is_shown_and_the_programs_output_after_it() {
     screen.until_shown();
     screen.until(|screen| screen.contents().contains("of output are held"));
     let picture = screen.contents();
-    for part in ["refault run  process", "of 64 MiB", "fault latency", "pressure some", "Generations", "  sh"] {
+    for part in [
+        "refault run  process",
+        "accesses by drop-and-scan",
+        "of 64 MiB",
+        "fault latency",
+        "pressure some",
+        "Generations",
+        "  sh",
+    ] {
         assert!(picture.contains(part), "{part}\n{picture}");
     }
     assert!(!picture.contains("to the"), "{picture}");
@@ -191,6 +199,45 @@ fn signals_reach_the_program_and_its_end_is_ours() {
     screen.until_shown();
     screen.types(b"\n");
     assert_eq!(screen.end().signal(), Some(Signal::KILL.as_raw()));
+}
+
+/// Waits for real-time signals and prints their numbers and values; the first of another number ends it by its default action.
+const WAITS: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+int main(void) {
+    sigset_t set; sigemptyset(&set); sigaddset(&set, SIGRTMIN + 2); sigprocmask(SIG_BLOCK, &set, 0);
+    puts("ready"); fflush(stdout);
+    for (siginfo_t info;;) if (sigwaitinfo(&set, &info) > 0) { printf("%d ", info.si_value.sival_int); fflush(stdout); }
+}
+"#;
+
+#[test]
+fn real_time_signals_reach_the_program_in_order_and_with_their_values() {
+    if skipped(&["setsid", "gcc"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (source, program) = (directory.path().join("waits.c"), directory.path().join("waits"));
+    std::fs::write(&source, WAITS).expect("writes");
+    assert!(Command::new("gcc").arg("-o").arg(&program).arg(&source).status().expect("gcc starts").success());
+    let out = directory.path().join("out");
+    let file = File::create(&out).expect("a file");
+    let arguments = ["--watch", "--", program.to_str().expect("text")];
+    let mut screen = Screen::run(&arguments, Some(file.into()));
+    let printed = |wanted: &str| std::fs::read_to_string(&out).expect("reads") == wanted;
+    screen.until(|_| printed("ready\n"));
+    let pid = screen.pid().as_raw_nonzero().get();
+    for value in 0..40usize {
+        // SAFETY: sends a signal to a child that was not waited for.
+        let sent = unsafe { libc::sigqueue(pid, libc::SIGRTMIN() + 2, libc::sigval { sival_ptr: value as *mut _ }) };
+        assert_eq!(sent, 0);
+    }
+    let wanted = (0..40).map(|value| format!("{value} ")).collect::<String>();
+    screen.until(|_| printed(&format!("ready\n{wanted}")));
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGRTMIN() + 3) }, 0);
+    assert_eq!(screen.end().signal(), Some(libc::SIGRTMIN() + 3));
 }
 
 #[test]

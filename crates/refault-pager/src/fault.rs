@@ -148,6 +148,7 @@ impl Inner {
         } else {
             self.counts.fills.fetch_add(1, Ordering::Relaxed);
             self.distances.returned(page);
+            self.note_returned(page);
             let from = Slot::from_bits(seen.slot());
             if from.tier() == Tier::SameFilled && same_filled::value(from) == 0 {
                 self.zero(address, PAGE_SIZE)
@@ -270,6 +271,7 @@ impl Inner {
         for index in 0..count {
             let slot = Slot::from_bits(self.word(first + index).load().slot());
             self.distances.returned(first + index);
+            self.note_returned(first + index);
             keep &= self.keeps(slot, false);
             match self.store.read(slot, &mut worker.pages[index as usize], &mut worker.scratch) {
                 Ok(()) => read += 1,

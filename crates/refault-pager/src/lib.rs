@@ -20,6 +20,7 @@
 mod addresses;
 mod arena;
 mod budget;
+mod cycles;
 mod demote;
 mod distance;
 mod dropper;

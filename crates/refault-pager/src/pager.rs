@@ -13,6 +13,7 @@ use refault_store::{PAGE_SIZE, Slot, Store, StoreError, TieredStore, TieredStore
 
 use crate::arena::Arena;
 use crate::budget::Budget;
+use crate::cycles::Cycles;
 use crate::distance::Distances;
 use crate::dropper::Drops;
 use crate::engine::{AccessSource, Engine};
@@ -75,6 +76,9 @@ pub struct PagerOptions {
     /// Share of the budget, 0.5 at most, in which evicted pages keep their contents until their frame is needed: one that
     /// is touched meanwhile comes back without a read ([`crate::findable`]). 0: evicted pages leave at once.
     pub keep_evicted: f64,
+    /// Ranges without a hint that are seen to be scanned again and again, and do not fit, are treated as with
+    /// [`crate::Hint::Cyclic`]: found after two passes, until they are accessed in another order.
+    pub detect_cycles: bool,
     /// Successors of sequential faults come along. Off where accesses are recorded: a page brought in is not one accessed.
     pub bring_successors: bool,
     /// Pages that stay in the pool for longer are stored one step colder in the background: compressed harder (zstd), then in the
@@ -96,6 +100,7 @@ impl Default for PagerOptions {
             keep_clean: None,
             keep_evicted: 0.0,
             demote_after: Some(Duration::from_secs(30)),
+            detect_cycles: true,
             bring_successors: true,
             on_thread_start: None,
         }
@@ -201,6 +206,7 @@ pub(crate) struct Inner {
     pub(crate) options: PagerOptions,
     pub(crate) ranges: Ranges,
     pub(crate) passing: Passing,
+    pub(crate) cycles: Cycles,
     pub(crate) findable: Findable,
     pub(crate) spare_worker: Spare,
     engine: Mutex<Engine>,
@@ -271,6 +277,7 @@ impl Pager {
             options,
             ranges: Ranges::default(),
             passing: Passing::default(),
+            cycles: Cycles::default(),
             spare_worker: Spare::default(),
             engine: Mutex::new(engine),
             reports: Mutex::new(Vec::with_capacity(REPORTS)),

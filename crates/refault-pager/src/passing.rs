@@ -1,8 +1,8 @@
 //! Cyclic scans: what passes through gives way, what stays, stays.
 //!
 //! A range that is read from beginning to end, again and again, and is larger than the budget defeats every policy that evicts
-//! what was used longest ago: each page is gone just before its turn. For ranges with that hint ([`crate::Hint::Cyclic`])
-//! the pages that came in last, a little behind the scan, are evicted first, so that the rest of the range stays and only
+//! what was used longest ago: each page is gone just before its turn. For ranges with that hint ([`crate::Hint::Cyclic`]),
+//! and for those that show that they are accessed so ([`crate::cycles`]), the pages that came in last, a little behind the scan, are evicted first, so that the rest of the range stays and only
 //! the part that does not fit passes through. This is evicting the most recently used, which is optimal for such scans.
 //!
 //! Invariants: the list holds page ids only; whether a page may go is decided by its state word, as always. Nothing is
@@ -37,9 +37,10 @@ impl Default for Passing {
 }
 
 impl Inner {
-    /// Notes that a page came in; only pages of cyclic ranges count.
+    /// Notes that a page came in; only pages of cyclic ranges count, be that said ([`Hint::Cyclic`]) or found out
+    /// ([`crate::cycles`]).
     pub(crate) fn note_passing(&self, page: PageId) {
-        if self.ranges.hint(page) != Hint::Cyclic {
+        if self.ranges.hint(page) != Hint::Cyclic && !self.cycles.covers(page) {
             return;
         }
         self.passing.used.store(true, Ordering::Relaxed);
@@ -48,6 +49,11 @@ impl Inner {
             pages.pop_front();
         }
         pages.push_back(page);
+    }
+
+    /// The pages that came in last belong to the policy again.
+    pub(crate) fn forget_passing(&self) {
+        self.passing.pages.lock().expect("invariant: nothing panics under this lock").clear();
     }
 
     /// Takes up to `goal` pages that the scan has just left into the state Evicting, and adds them to `victims`.

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::AccessSource;
 use crate::pagemap::{PageMap, ScanMethod};
-use crate::uffd::{Access, Uffd};
+use crate::uffd::{Access, Uffd, feature};
 
 /// What was found.
 #[derive(Debug)]
@@ -29,7 +29,8 @@ impl Capabilities {
 }
 
 impl AccessSource {
-    /// All that this version uses, best first. Read-write-protect tracking, which newer kernels offer, is not among them.
+    /// All that this version uses, best first. Read-write-protect tracking is not among them: whether the kernel offers it
+    /// is asked and reported ([`Capabilities::offers_read_write_protect`]).
     pub const ALL: [AccessSource; 2] = [AccessSource::DropAndScan, AccessSource::RefaultOnly];
 
     /// The name on the command line and in statistics.
@@ -47,6 +48,13 @@ impl AccessSource {
 }
 
 impl Capabilities {
+    /// Whether the kernel's answer to `UFFDIO_API` offers tracking of accesses by read-write protection. `None`: it could
+    /// not be asked.
+    pub fn offers_read_write_protect(&self) -> Option<bool> {
+        const NEEDED: u64 = feature::RWP | feature::RWP_ASYNC;
+        self.userfaultfd.as_ref().ok().map(|(offered, _)| offered & NEEDED == NEEDED)
+    }
+
     /// What a pager that wants `source` will use here.
     pub fn access_source(&self, source: AccessSource) -> AccessSource {
         if self.scan.is_ok() { source } else { AccessSource::RefaultOnly }

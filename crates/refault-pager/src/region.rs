@@ -20,7 +20,7 @@ use crate::worker::BATCH;
 /// How a range will be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Unknown: sequences are detected.
+    /// Unknown: sequences are detected, and scans again and again ([`PagerOptions::detect_cycles`]).
     Normal,
     /// From beginning to end: successors come along at once.
     Sequential,
@@ -195,6 +195,7 @@ impl Inner {
         self.arena.take_rest(first, pages);
         self.engine().grow(first + pages);
         self.ranges.forget(first, pages);
+        self.forget_cycles(first, pages);
         self.unpin(first, pages);
         self.discard(first, pages);
         true
@@ -204,6 +205,7 @@ impl Inner {
     pub(crate) fn free(&self, first: PageId, pages: u32) {
         for (first, pages) in self.arena.begin_leaving(first, pages) {
             self.ranges.forget(first, pages);
+            self.forget_cycles(first, pages);
             self.unpin(first, pages);
             self.discard(first, pages);
             self.arena.give_back(first, pages);

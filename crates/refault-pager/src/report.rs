@@ -45,6 +45,10 @@ pub struct Report {
     pub discarded: u64,
     /// Pages whose contents did not come back.
     pub lost: u64,
+    /// Pages of the ranges that count as cyclic now, because they were seen to be.
+    pub cyclic_pages: u64,
+    /// How often a range was found to be cyclic.
+    pub cycles_found: u64,
     /// Times a stored page was stored one step colder.
     pub demoted: u64,
     /// Faults served, and how long they took.
@@ -122,6 +126,8 @@ impl Pager {
             store_refusals: load(&counts.refused),
             discarded: load(&counts.discarded),
             lost: load(&counts.lost),
+            cyclic_pages: inner.cycles.pages(),
+            cycles_found: inner.cycles.found(),
             demoted: load(&counts.demoted),
             faults: FaultTimes::of(&inner.fault_latency.all()),
             faults_by_origin: Origin::ALL.map(|origin| (origin, FaultTimes::of(inner.fault_latency.of(origin)))),

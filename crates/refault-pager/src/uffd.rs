@@ -5,7 +5,8 @@
 //! Cost: one system call each.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::turn::Turn;
 
@@ -27,8 +28,12 @@ pub mod feature {
     pub const WP_ASYNC: u64 = 1 << 15;
     /// `UFFDIO_MOVE`.
     pub const MOVE: u64 = 1 << 16;
+    /// Read-write protection: tracking of accesses, in kernels after 7.1 (bits as in the posted series of 2026).
+    pub const RWP: u64 = 1 << 17;
+    /// Faults of read-write protection resolved by the kernel.
+    pub const RWP_ASYNC: u64 = 1 << 18;
     /// Their names, for reports.
-    pub const NAMES: [(u64, &str); 17] = [
+    pub const NAMES: [(u64, &str); 19] = [
         (1 << 0, "write-protect"),
         (1 << 1, "fork-event"),
         (1 << 2, "remap-event"),
@@ -46,7 +51,25 @@ pub mod feature {
         (1 << 14, "poison"),
         (1 << 15, "write-protect-async"),
         (1 << 16, "move"),
+        (1 << 17, "read-write-protect"),
+        (1 << 18, "read-write-protect-async"),
     ];
+
+    /// The names of some features, separated by commas; those without a name here as one number.
+    pub fn names(bits: u64) -> String {
+        let known = NAMES.iter().filter(|(bit, _)| bits & bit != 0);
+        let mut names: Vec<String> = known.map(|(_, name)| (*name).to_owned()).collect();
+        let unknown = unknown(bits);
+        if unknown != 0 {
+            names.push(format!("{unknown:#x}"));
+        }
+        names.join(", ")
+    }
+
+    /// The features of these that have no name here: the kernel is newer.
+    pub fn unknown(bits: u64) -> u64 {
+        NAMES.iter().fold(bits, |rest, (bit, _)| rest & !bit)
+    }
 }
 
 const API: u64 = 0xaa;
@@ -170,6 +193,15 @@ pub enum Access {
     Device,
 }
 
+/// An open `/dev/userfaultfd` that this process was given; -1: none.
+static DEVICE: AtomicI32 = AtomicI32::new(-1);
+
+/// Lets [`Uffd::open`] use an open `/dev/userfaultfd` where the system call is refused: whoever opened it may have had rights
+/// that this process lacks, or will lack. Kept open for ever.
+pub fn use_device(device: OwnedFd) {
+    DEVICE.store(device.into_raw_fd(), Ordering::Relaxed);
+}
+
 /// An open userfaultfd.
 pub struct Uffd {
     fd: OwnedFd,
@@ -188,17 +220,18 @@ impl Uffd {
             return Ok((unsafe { OwnedFd::from_raw_fd(fd as i32) }, Access::SystemCall));
         }
         let error = io::Error::last_os_error();
-        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
-        let Ok(device) = rustix::fs::open("/dev/userfaultfd", flags, rustix::fs::Mode::empty()) else {
-            return Err(error);
+        let by = |device: RawFd| {
+            // SAFETY: the ioctl takes flags only; a number that is none is refused.
+            let fd = unsafe { libc::ioctl(device, USERFAULTFD_IOC_NEW, libc::O_CLOEXEC) };
+            // SAFETY: a fresh descriptor that nobody else owns.
+            (fd >= 0).then(|| (unsafe { OwnedFd::from_raw_fd(fd) }, Access::Device))
         };
-        // SAFETY: the ioctl takes flags only.
-        let fd = unsafe { libc::ioctl(device.as_raw_fd(), USERFAULTFD_IOC_NEW, libc::O_CLOEXEC) };
-        if fd < 0 {
-            return Err(error);
+        if let Some(opened) = by(DEVICE.load(Ordering::Relaxed)) {
+            return Ok(opened);
         }
-        // SAFETY: a fresh descriptor that nobody else owns.
-        Ok((unsafe { OwnedFd::from_raw_fd(fd) }, Access::Device))
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+        let device = rustix::fs::open("/dev/userfaultfd", flags, rustix::fs::Mode::empty());
+        device.ok().and_then(|device| by(device.as_raw_fd())).ok_or(error)
     }
 
     /// What the running kernel offers: asked on a descriptor of its own, because the question can be put only once.
@@ -362,4 +395,18 @@ unsafe fn ioctl<T>(fd: &OwnedFd, request: u64, arguments: &mut T) -> io::Result<
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::feature::*;
+
+    #[test]
+    fn features_have_names_and_unknown_ones_are_told() {
+        assert_eq!(names(POISON | RWP | 1 << 40 | 1 << 41), "poison, read-write-protect, 0x30000000000");
+        assert_eq!((names(0), unknown(RWP | RWP_ASYNC | MOVE), unknown(1 << 63)), (String::new(), 0, 1 << 63));
+        let mut bits: Vec<u64> = NAMES.iter().map(|(bit, _)| *bit).collect();
+        bits.dedup();
+        assert!(bits.len() == NAMES.len() && bits.iter().all(|bit| bit.is_power_of_two()));
+    }
 }

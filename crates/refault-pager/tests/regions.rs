@@ -398,19 +398,25 @@ fn handlers_end_whatever_interrupts_the_thread_that_ends_them() {
 
 /// Fills of stored pages in the last of several scans over a region with this hint, three quarters of which fit.
 fn fills_of_a_scan(hint: Hint) -> u64 {
+    fills_of_scans(hint, 4, options()).0
+}
+
+/// The same for a number of scans, and the state at the end.
+fn fills_of_scans(hint: Hint, scans: usize, options: PagerOptions) -> (u64, refault_pager::Report) {
     let pages = 8 * MIB / PAGE;
-    let pager = pager(6, options());
+    let pager = pager(6, options);
     let mut region = pager.region(pages * PAGE).expect("a region");
     region.hint(hint);
     for page in 0..pages {
         write_page(&mut region[page * PAGE..(page + 1) * PAGE], page, 1);
     }
     let mut before = 0;
-    for _ in 0..4 {
+    for _ in 0..scans {
         before = pager.report().counters.pswpin;
         (0..pages).for_each(|page| check_page(&region[page * PAGE..(page + 1) * PAGE], page, 1));
     }
-    pager.report().counters.pswpin - before
+    let report = pager.report();
+    (report.counters.pswpin - before, report)
 }
 
 #[test]
@@ -423,6 +429,39 @@ fn a_cyclic_range_keeps_what_fits() {
     // A quarter does not fit; the reserve and what is left alone behind the scan come on top.
     assert!((pages / 5..pages / 2).contains(&cyclic), "{cyclic} of {pages} pages came in again");
     assert!(sequential > cyclic * 3 / 2, "{sequential} without the hint, {cyclic} with it");
+}
+
+#[test]
+fn scans_again_and_again_are_found_out_and_other_orders_are_not() {
+    if skipped() {
+        return;
+    }
+    let pages = (8 * MIB / PAGE) as u64;
+    for fault_mode in both_modes() {
+        for policy in POLICIES {
+            let options =
+                |detect_cycles| PagerOptions { detect_cycles, fault_mode, policy: (*policy).to_owned(), ..options() };
+            let (with, report) = fills_of_scans(Hint::Normal, 8, options(true));
+            let (without, blind) = fills_of_scans(Hint::Normal, 8, options(false));
+            let what = format!("{fault_mode:?} {policy}: {with} of {pages} pages came in again, {without} without");
+            println!("{what}, {} found", report.cycles_found);
+            assert_eq!((blind.cycles_found, blind.cyclic_pages), (0, 0), "{what}");
+            // Where a scan brings back less than most of the range, there is nothing to be found out.
+            assert!(report.cycles_found > 0 || without < pages * 3 / 4, "{what}");
+            assert!(with < pages / 2 || report.cycles_found == 0, "{what}");
+        }
+        let pager = pager(2, PagerOptions { fault_mode, ..options() });
+        let mut region = pager.region(8 * MIB).expect("a region");
+        let mut random = Random(3);
+        for step in 0..40_000usize {
+            let uniform = random.below(2048);
+            // One half uniform, one half skewed to the beginning.
+            let page = if step % 2 == 0 { uniform } else { uniform * random.below(2048) / 2048 };
+            region[page * PAGE] = region[page * PAGE].wrapping_add(1);
+        }
+        assert_eq!(pager.report().cycles_found, 0, "{fault_mode:?}");
+        assert!(pager.report().counters.pswpin > 5000);
+    }
 }
 
 #[test]

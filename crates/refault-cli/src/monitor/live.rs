@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::MonitorArgs;
 use super::kernel::Kernel;
 use crate::failure::Failure;
+use crate::inherited::Unnamed;
 use crate::launch::{self, Launch};
-use crate::outputs::Unnamed;
 use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
 use crate::size::{Size, bytes_text};
 

@@ -29,9 +29,10 @@ use signal_hook::consts::signal;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 
+use super::realtime::RealTime;
 use crate::failure::Failure;
+use crate::inherited::Unnamed;
 use crate::launch::Launch;
-use crate::outputs::Unnamed;
 use crate::size::bytes_text;
 use crate::top::{Follower, View, screen};
 
@@ -40,8 +41,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// Pictures.
 const REDRAW: Duration = Duration::from_millis(250);
 
-/// What a process may send us that is meant for the program. SIGKILL reaches it too (the agent asks for that); SIGSTOP
-/// cannot be seen by anybody.
+/// What a process may send us that is meant for the program, besides real-time signals. SIGKILL reaches it too (the agent asks
+/// for that); SIGSTOP cannot be seen by anybody.
 const PASSED_ON: [i32; 16] = [
     signal::SIGHUP,
     signal::SIGINT,
@@ -106,6 +107,8 @@ pub fn run(launch: &Launch, name: &str, statistics: &Statistics) -> Result<(), F
         command.stdout(hold()?);
     }
     let mut signals = SignalsInfo::<WithOrigin>::new(PASSED_ON).map_err(failed)?;
+    let real_time = RealTime::hold().map_err(failed)?;
+    real_time.release_in(&mut command);
     let mut child = command.spawn().map_err(failed)?;
     let mut view = Picture { shown: None, drawn: None };
     let status = loop {
@@ -122,6 +125,7 @@ pub fn run(launch: &Launch, name: &str, statistics: &Statistics) -> Result<(), F
                 let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
             }
         }
+        real_time.pass_on(child.id());
         if view.is_due() {
             let held_bytes = held.metadata().map_or(0, |metadata| metadata.len());
             view.draw(&mut follower, name, held_bytes);
@@ -130,7 +134,7 @@ pub fn run(launch: &Launch, name: &str, statistics: &Statistics) -> Result<(), F
     };
     view.close();
     show(held);
-    end_as(status)
+    end_as(status, &real_time)
 }
 
 /// Whether a stream is the terminal that standard error is.
@@ -155,12 +159,13 @@ fn show(mut held: File) {
 }
 
 /// Ends this process as the program ended.
-fn end_as(status: ExitStatus) -> Result<(), Failure> {
+fn end_as(status: ExitStatus, real_time: &RealTime) -> Result<(), Failure> {
     if let Some(number) = status.signal() {
         // The program's core is written; ours would be of no use.
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
         let _ = signal_hook::low_level::emulate_default_handler(number);
+        real_time.end_by(number);
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     if code == 0 { Ok(()) } else { Err(Failure::Exit(code as u8)) }

@@ -69,10 +69,15 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let line = view.line;
     let ended = if line["last"] == Value::Bool(true) { ", ended" } else { "" };
     let others = if view.processes > 1 { format!(", {} processes", view.processes) } else { String::new() };
+    let cycles = match number(line, "cyclic_pages") * number(line, "page_bytes") {
+        0 => String::new(),
+        cyclic => format!(", {} cyclic", bytes_text(cyclic)),
+    };
     let text = format!(
-        "  process {}{ended}, {:.0} s{others}  {}",
+        "  process {}{ended}, {:.0} s{others}, accesses by {}{cycles}  {}",
         number(line, "pid"),
         line["seconds"].as_f64().unwrap_or(0.0),
+        line["access_source"].as_str().unwrap_or("unknown means"),
         view.source
     );
     let name = Span::styled(view.command, Style::new().add_modifier(Modifier::BOLD));
@@ -204,7 +209,7 @@ mod tests {
 
     fn line() -> Value {
         json!({
-            "pid": 4711, "seconds": 12.3, "last": false, "page_bytes": 4096,
+            "pid": 4711, "seconds": 12.3, "last": false, "access_source": "drop-and-scan", "page_bytes": 4096,
             "budget_bytes": 536_870_912u64, "resident_bytes": 402_653_184u64, "compressed_bytes": 104_857_600u64,
             "stored_bytes": 272_629_760u64, "same_filled_pages": 2560, "pool_pages": 64_000, "file_pages": 0,
             "file_bytes": 0, "metadata_bytes": 5_242_880, "managed_pages": 262_144, "faults": 1_234_567,
@@ -234,7 +239,7 @@ mod tests {
         };
         let screen = text(&view, 80);
         for part in [
-            "refault run  process 4711, 12 s  run.jsonl",
+            "refault run  process 4711, 12 s, accesses by drop-and-scan  run.jsonl",
             "\na note\n",
             "resident          384 MiB ████████████████████████········ of 512 MiB",
             "stored            260 MiB same-filled 10 MiB",
@@ -261,10 +266,12 @@ mod tests {
         line["would_stop_refaulting_at_bytes"] = Value::Null;
         line["pswpin"] = json!(0);
         line["last"] = json!(true);
+        line["cyclic_pages"] = json!(65_536);
         let view =
             View { command: "refault top", source: "x", line: &line, rates: vec![], processes: 3, note: String::new() };
         let screen = text(&view, 100);
-        assert!(screen.contains("process 4711, ended, 12 s, 3 processes"), "{screen}");
+        let title = "process 4711, ended, 12 s, 3 processes, accesses by drop-and-scan, 256 MiB cyclic";
+        assert!(screen.contains(title), "{screen}");
         assert!(screen.contains("this policy has none") && screen.contains("the budget is enough so far"), "{screen}");
     }
 }

@@ -1,4 +1,4 @@
-//! Files between the command and the agents of its programs.
+//! Open files that the command gives to the agents of its programs.
 //!
 //! A program may change its user or its root before it executes another, so it is not left to open them: it inherits the
 //! descriptors, under high numbers that programs hardly use. The agent's `output.rs` is the other end.
@@ -36,23 +36,31 @@ impl Unnamed {
     }
 }
 
-/// A file that programs inherit and append to.
-pub struct Output(OwnedFd);
+/// An open file that programs inherit.
+pub struct Inherited(OwnedFd);
 
 /// Numbers below are left to programs, which choose small ones.
 const FROM: RawFd = 100;
 
-impl Output {
-    /// Opens a file that exists.
+impl Inherited {
+    /// Opens a file that exists, to be appended to.
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn open(path: &Path) -> Result<Output, Failure> {
-        let failed = |error: std::io::Error| Failure::write(path.display(), &error);
-        let file = File::options().append(true).open(path).map_err(failed)?;
+    pub fn append(path: &Path) -> Result<Inherited, Failure> {
+        let opened = File::options().append(true).open(path).and_then(Inherited::new);
+        opened.map_err(|error| Failure::write(path.display(), &error))
+    }
+
+    /// Opens a device, if this user may.
+    pub fn device(path: &Path) -> Option<Inherited> {
+        File::options().read(true).write(true).open(path).and_then(Inherited::new).ok()
+    }
+
+    fn new(file: File) -> std::io::Result<Inherited> {
         let inherited = rustix::io::fcntl_dupfd_cloexec(&file, FROM).unwrap_or_else(|_| OwnedFd::from(file));
-        rustix::io::fcntl_setfd(&inherited, FdFlags::empty()).map_err(|error| failed(error.into()))?;
-        Ok(Output(inherited))
+        rustix::io::fcntl_setfd(&inherited, FdFlags::empty())?;
+        Ok(Inherited(inherited))
     }
 
     /// What the agent is told: `DESCRIPTOR:DEVICE:INODE:PATH`.
