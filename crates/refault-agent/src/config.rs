@@ -11,6 +11,7 @@ use refault_pager::{AccessSource, FaultMode, Hint, OnFull, PagerOptions};
 use refault_store::codec::Codec;
 use refault_store::{FileStoreOptions, TieredStoreOptions};
 
+use crate::limits;
 use crate::output::Place;
 
 /// What is to be monitored, and how much that may cost.
@@ -153,12 +154,15 @@ impl Config {
 
     pub(crate) fn pager_options(&self) -> PagerOptions {
         let file = self.file.clone().map(|directory| {
-            (directory, FileStoreOptions { limit: self.file_limit, encrypt: self.encrypt, engine: None })
+            (
+                directory,
+                FileStoreOptions { limit: limits::file_bytes(self.file_limit), encrypt: self.encrypt, engine: None },
+            )
         });
         PagerOptions {
             policy: self.policy.clone(),
-            store: TieredStoreOptions { pool_limit: self.pool, codec: self.codec, file },
-            address_space: 256 << 30,
+            store: TieredStoreOptions { pool_limit: limits::pool_bytes(self.pool), codec: self.codec, file },
+            address_space: limits::arena_bytes(256 << 30),
             fault_mode: self.fault_mode,
             access_source: self.access_source,
             on_full: self.on_full,

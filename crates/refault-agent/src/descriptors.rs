@@ -13,9 +13,10 @@ static PROTECTED: [AtomicI32; MOST] = [const { AtomicI32::new(-1) }; MOST];
 /// The agent itself opens and closes.
 static OPENING: AtomicBool = AtomicBool::new(false);
 
-/// Numbers below are left to the program, as far as its limit allows. No larger, because a program that lowers its limit
-/// must still be able to fork: the child opens its own under the same numbers.
-const FROM: c_int = 100;
+/// Numbers below are left to the program, as far as its limit allows.
+const FROM: u64 = 100;
+/// Without `/proc` numbers up to here are asked for one by one.
+const LOOKED_AT: c_int = 4096;
 
 /// While it lives, the agent opens what it needs: under high numbers, protected from then on. No other thread of the program
 /// runs.
@@ -29,12 +30,15 @@ impl Opening {
     pub(crate) fn begin() -> Opening {
         OPENING.store(true, Ordering::Relaxed);
         let before = open_now();
-        let mut low = Vec::with_capacity(FROM as usize);
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        // What there is of a low limit is needed; but never the numbers of the standard streams.
+        let from = FROM.min(limit.saturating_sub(MOST as u64)).max(3) as c_int;
+        let mut low = Vec::with_capacity(from as usize);
         // SAFETY: a new descriptor of no consequence.
         let mut next = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
         while next != -1 {
             low.push(next);
-            if next >= FROM {
+            if next >= from {
                 break;
             }
             // SAFETY: the first one is open.
@@ -64,8 +68,11 @@ impl Drop for Opening {
 
 /// The open descriptors, as a set.
 fn open_now() -> Vec<c_int> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let mut open: Vec<c_int> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let mut open: Vec<c_int> = match std::fs::read_dir("/proc/self/fd") {
+        Ok(entries) => entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect(),
+        // Where there is no /proc.
+        Err(_) => (0..LOOKED_AT).collect(),
+    };
     // The descriptor of the directory itself was among them and is closed by now.
     // SAFETY: asks for flags only.
     open.retain(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } != -1);

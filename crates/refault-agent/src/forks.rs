@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{c_char, c_int, c_void, pid_t};
+use refault_store::ErrorNumber;
 
 use crate::{agent, heap};
 
@@ -106,7 +107,10 @@ pub extern "C" fn _Fork() -> pid_t {
     let handlers = HANDLERS.lock();
     let ticket = match agent.pager.before_fork(crate::own_threads::count()) {
         Ok(ticket) => ticket,
-        Err(error) => crate::end(&format!("a fork cannot be prepared: {error}")),
+        Err(error) => {
+            say(&format!("a fork is refused (EAGAIN): {}", ErrorNumber::from(&error)));
+            return crate::mappings::fail(libc::EAGAIN);
+        }
     };
     let rights = crate::mappings::Rights::now(agent);
     heap::lock();
@@ -120,7 +124,9 @@ pub extern "C" fn _Fork() -> pid_t {
         let unmanaged = crate::Unmanaged::begin();
         let opening = crate::descriptors::Opening::begin();
         if let Err(error) = agent.pager.after_fork_in_child(ticket) {
-            crate::end(&format!("a forked child cannot get memory of its own: {error}"));
+            // The words of the C library may lie in memory that is not there.
+            let why = ErrorNumber::from(&error);
+            crate::end(&format!("a forked child cannot get memory of its own: {why}"));
         }
         rights.restore();
         crate::start_observers(agent);

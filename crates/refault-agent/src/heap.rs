@@ -11,13 +11,15 @@ use dlmalloc::{Allocator, Dlmalloc};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
-/// Bytes reserved. Takes memory only where it is used; the policy's tables of a 64 GiB arena need about 1 GiB of it.
-const RESERVED: usize = 16 << 30;
+/// Bytes reserved at most. Takes memory only where it is used; the policy's tables of a 64 GiB arena need about 1 GiB of it.
+const MOST_RESERVED: u64 = 16 << 30;
 
 /// Core dumps walk what was ever used, in steps of this many bytes, and not the whole reservation.
 const DUMP_STEP: usize = 16 << 20;
 
 static BASE: AtomicUsize = AtomicUsize::new(0);
+/// Bytes reserved.
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 struct Range;
@@ -27,24 +29,26 @@ unsafe impl Allocator for Range {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let mut base = BASE.load(Ordering::Acquire);
         if base == 0 {
+            let reserved = crate::limits::heap_bytes(MOST_RESERVED) as usize;
             // SAFETY: a fresh mapping at an address that the kernel chooses.
             let mapped = unsafe {
                 rustix::mm::mmap_anonymous(
                     std::ptr::null_mut(),
-                    RESERVED,
+                    reserved,
                     ProtFlags::READ | ProtFlags::WRITE,
                     MapFlags::PRIVATE | MapFlags::NORESERVE,
                 )
             };
-            let Ok(mapped) = mapped else { return (std::ptr::null_mut(), 0, 0) };
+            let Ok(mapped) = mapped else { crate::limits::end_without_addresses() };
             base = mapped as usize;
             // SAFETY: advice on the mapping just made that changes no contents. Refusal costs time when a core is dumped.
-            let _ = unsafe { rustix::mm::madvise(mapped, RESERVED, Advice::LinuxDontDump) };
+            let _ = unsafe { rustix::mm::madvise(mapped, reserved, Advice::LinuxDontDump) };
+            RESERVED.store(reserved, Ordering::Release);
             BASE.store(base, Ordering::Release);
         }
         let size = size.next_multiple_of(64 << 10);
         let start = USED.load(Ordering::Relaxed);
-        if start + size > RESERVED {
+        if start + size > RESERVED.load(Ordering::Relaxed) {
             return (std::ptr::null_mut(), 0, 0);
         }
         USED.store(start + size, Ordering::Relaxed);
@@ -114,7 +118,7 @@ fn with_heap<T>(work: impl FnOnce(&mut Dlmalloc<Range>) -> T) -> T {
 /// Whether an address lies in the agent's heap.
 pub(crate) fn owns(address: usize) -> bool {
     let base = BASE.load(Ordering::Acquire);
-    base != 0 && address.wrapping_sub(base) < RESERVED
+    base != 0 && address.wrapping_sub(base) < RESERVED.load(Ordering::Relaxed)
 }
 
 /// Allocates like `malloc`, with an alignment.

@@ -17,12 +17,15 @@ mod descriptors;
 mod forks;
 mod heap;
 mod inside;
+mod limits;
 mod malloc;
 mod mappings;
+mod operators;
 mod output;
 mod own_threads;
 mod pressure;
 mod recording;
+mod signals;
 mod statistics;
 mod thread_tables;
 mod watching;
@@ -71,6 +74,11 @@ pub(crate) fn block_signals() -> BlockedSignals {
     BlockedSignals::new(AGENT.get().map_or(FaultMode::InThread, |agent| agent.config.fault_mode))
 }
 
+/// The agent, once it has started, also while it is [`Unmanaged`].
+pub(crate) fn started() -> Option<&'static Agent> {
+    AGENT.get()
+}
+
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
@@ -97,6 +105,8 @@ extern "C" fn start() {
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     }
     malloc::configure();
+    malloc::find_next();
+    signals::register();
     let opening = descriptors::Opening::begin();
     if let Some(device) = config.device.as_ref().and_then(|device| device.take(config.children)) {
         refault_pager::uffd::use_device(device.into());
@@ -111,6 +121,7 @@ extern "C" fn start() {
     drop(opening);
     forks::register();
     READY.store(true, Ordering::Release);
+    malloc::reserve(agent.config.memory);
 }
 
 /// Starts who looks on: statistics and the budget's control, recorder, monitor. Also in a forked child. What cannot be

@@ -1,22 +1,40 @@
 //! `malloc` and its family, over mimalloc, whose memory comes from our own `mmap` and so from the pager.
 //!
 //! Before the agent has started, and while libc allocates for the agent, blocks come from the agent's heap. An address says
-//! where a block came from, so blocks are freed where they belong.
+//! where a block came from, so blocks are freed where they belong, also those that somebody got past this `malloc`
+//! (`__libc_malloc`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, size_t};
 use libmimalloc_sys as mimalloc;
 
 use crate::heap;
+use crate::mappings::ARENA_EXHAUSTED;
 
 // Numbers of `mi_option_t` (mimalloc.h, version 2).
 const EAGER_COMMIT: i32 = 3;
 const ARENA_EAGER_COMMIT: i32 = 4;
+const EAGER_COMMIT_DELAY: i32 = 14;
 const PURGE_DELAY: i32 = 15;
+const ARENA_RESERVE: i32 = 23;
+
+/// Bytes of mimalloc's own arena, in which what is freed stays for a while.
+const LEAST_RESERVED: u64 = 1 << 30;
+const MOST_RESERVED: u64 = 16 << 30;
 
 unsafe extern "C" {
     fn mi_option_set(option: c_int, value: libc::c_long);
     fn mi_calloc(count: size_t, size: size_t) -> *mut c_void;
     fn mi_malloc_usable_size(pointer: *const c_void) -> size_t;
+    fn mi_thread_init();
+    fn mi_reserve_os_memory_ex(
+        size: size_t,
+        commit: bool,
+        allow_large: bool,
+        exclusive: bool,
+        arena: *mut c_int,
+    ) -> c_int;
 }
 
 /// Settings that fit memory that the pager manages.
@@ -26,9 +44,45 @@ pub(crate) fn configure() {
         // Reserving without access and opening it later would look like an unmanaged reservation to our `mmap`.
         mi_option_set(EAGER_COMMIT, 1);
         mi_option_set(ARENA_EAGER_COMMIT, 1);
+        mi_option_set(EAGER_COMMIT_DELAY, 0);
+        // Threads that find the arena full at the same time would reserve one each, of sizes that double, and tables for all
+        // of their pages. See `reserve`.
+        mi_option_set(ARENA_RESERVE, 0);
         // Freed memory is given back late: it costs a punch and a fault each time.
         mi_option_set(PURGE_DELAY, 500);
     }
+}
+
+/// Reserves the only arena: once memory is managed. What does not fit is mapped piece by piece.
+pub(crate) fn reserve(memory: u64) {
+    let bytes = crate::limits::arena_bytes(memory.clamp(LEAST_RESERVED, MOST_RESERVED) * 2) / 2;
+    let mut arena = 0;
+    // SAFETY: the arena's number is written to a live variable; what cannot be reserved is mapped when it is needed.
+    unsafe {
+        mi_thread_init();
+        mi_reserve_os_memory_ex(bytes as size_t & !((64 << 20) - 1), true, false, false, &mut arena);
+    }
+}
+
+/// `free`, `realloc` and `malloc_usable_size` of the library that would be asked if this one were not there.
+static NEXT: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+
+/// Finds out who would be asked otherwise. Called when the agent starts, because looking it up allocates.
+pub(crate) fn find_next() {
+    for (next, name) in NEXT.iter().zip([c"free", c"realloc", c"malloc_usable_size"]) {
+        // SAFETY: looks up a name.
+        next.store(unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize, Ordering::Release);
+    }
+}
+
+/// Whether a block is somebody else's: neither the agent's nor in managed memory, where all of mimalloc's lie until the arena
+/// is used up.
+fn is_foreign(pointer: *const c_void) -> bool {
+    let place = pointer as usize;
+    NEXT[0].load(Ordering::Relaxed) != 0
+        && !heap::owns(place)
+        && !ARENA_EXHAUSTED.load(Ordering::Relaxed)
+        && crate::started().is_some_and(|agent| !agent.pager.owns(place))
 }
 
 fn managed() -> bool {
@@ -84,7 +138,16 @@ pub unsafe extern "C" fn free(pointer: *mut c_void) {
         return;
     }
     // SAFETY: promised by the caller; the address says whose the block is.
-    unsafe { if heap::owns(pointer as usize) { heap::free(pointer.cast()) } else { mimalloc::mi_free(pointer) } }
+    unsafe {
+        if heap::owns(pointer as usize) {
+            heap::free(pointer.cast());
+        } else if is_foreign(pointer) {
+            let next: unsafe extern "C" fn(*mut c_void) = std::mem::transmute(NEXT[0].load(Ordering::Relaxed));
+            next(pointer);
+        } else {
+            mimalloc::mi_free(pointer);
+        }
+    }
 }
 
 /// realloc(3).
@@ -103,6 +166,11 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: size_t) -> *mut c_v
     }
     // SAFETY: promised by the caller; the address says whose the block is.
     unsafe {
+        if is_foreign(pointer) {
+            let next: unsafe extern "C" fn(*mut c_void, size_t) -> *mut c_void =
+                std::mem::transmute(NEXT[1].load(Ordering::Relaxed));
+            return next(pointer, size);
+        }
         if !heap::owns(pointer as usize) {
             return or_no_memory(mimalloc::mi_realloc(pointer, size));
         }
@@ -129,13 +197,13 @@ pub unsafe extern "C" fn reallocarray(pointer: *mut c_void, count: size_t, size:
     }
 }
 
-/// memalign(3).
+/// memalign(3). As in glibc the alignment is rounded up to a power of two.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: size_t, size: size_t) -> *mut c_void {
-    if !align.is_power_of_two() {
+    let Some(align) = align.checked_next_power_of_two() else {
         set_errno(libc::EINVAL);
         return std::ptr::null_mut();
-    }
+    };
     if managed() {
         // SAFETY: the alignment is a power of two.
         or_no_memory(unsafe { mimalloc::mi_malloc_aligned(size, align) })
@@ -190,5 +258,15 @@ pub unsafe extern "C" fn malloc_usable_size(pointer: *mut c_void) -> size_t {
         return 0;
     }
     // SAFETY: promised by the caller; the address says whose the block is.
-    unsafe { if heap::owns(pointer as usize) { heap::size(pointer.cast()) } else { mi_malloc_usable_size(pointer) } }
+    unsafe {
+        if heap::owns(pointer as usize) {
+            heap::size(pointer.cast())
+        } else if is_foreign(pointer) {
+            let next: unsafe extern "C" fn(*mut c_void) -> size_t =
+                std::mem::transmute(NEXT[2].load(Ordering::Relaxed));
+            next(pointer)
+        } else {
+            mi_malloc_usable_size(pointer)
+        }
+    }
 }

@@ -27,6 +27,9 @@ const MAP_TYPE: c_int = 0xf;
 /// Bytes of private anonymous mappings of at least [`SMALLEST`] bytes that were left to the kernel.
 pub(crate) static UNMANAGED_BYTES: AtomicU64 = AtomicU64::new(0);
 
+/// Whether the pager ever had no addresses left, so that blocks of `malloc` may lie elsewhere.
+pub(crate) static ARENA_EXHAUSTED: AtomicBool = AtomicBool::new(false);
+
 /// Whether access rights inside the arena were ever changed.
 static PROTECTED: AtomicBool = AtomicBool::new(false);
 
@@ -106,6 +109,7 @@ pub unsafe extern "C" fn mmap(
     let mapped = if wished { Some(place) } else { agent.pager.map(len, align) };
     let Some(mapped) = mapped else {
         drop(inside);
+        ARENA_EXHAUSTED.store(true, Ordering::Relaxed);
         UNMANAGED_BYTES.fetch_add(len as u64, Ordering::Relaxed);
         return pass_on();
     };

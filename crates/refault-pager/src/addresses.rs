@@ -3,7 +3,7 @@
 //! Runs of pages are handed out as bare addresses; who uses them owns them. All lengths are rounded up to pages. Addresses
 //! that are not the pager's are refused, so that the caller can pass them on to the kernel.
 
-use refault_store::PAGE_SIZE;
+use refault_store::{PAGE_SIZE, Page};
 
 use crate::engine::for_runs;
 use crate::pager::{Inner, Pager, PagerError};
@@ -189,8 +189,11 @@ impl Inner {
                 State::Resident => {
                     self.give_up_slot(seen);
                     // Both pages are owned here, and nothing has the target mapped yet.
-                    if let Err(error) = self.arena.copy(source, target) {
-                        crate::report::end_with(format_args!("moving a page failed: {error}"));
+                    if let Err(error) = self.copy_page(source, target) {
+                        crate::report::end_with(format_args!(
+                            "moving a page failed: {}",
+                            refault_store::ErrorNumber::from(&error)
+                        ));
                     }
                     let _ = self.word(target).finish(State::Resident, 0, false);
                     self.report(target);
@@ -210,7 +213,10 @@ impl Inner {
         // The charge went along with the contents.
         for_runs(&emptied, |first, pages| {
             if let Err(error) = self.arena.punch(&Turn::take(), first, pages) {
-                crate::report::end_with(format_args!("freeing moved pages failed: {error}"));
+                crate::report::end_with(format_args!(
+                    "freeing moved pages failed: {}",
+                    refault_store::ErrorNumber::from(&error)
+                ));
             }
             let _ = self.uffd.unprotect(&Turn::take(), self.arena.address(first), pages as usize * PAGE_SIZE);
         });
@@ -218,6 +224,14 @@ impl Inner {
             let _ = self.word(page).finish(State::Fresh, 0, false);
             self.report(page);
         }
+    }
+
+    /// Makes the page `target` with the contents of the resident page `source`.
+    fn copy_page(&self, source: u32, target: u32) -> std::io::Result<()> {
+        let mut contents = [Page::ZERO];
+        self.arena.read(source, &mut contents)?;
+        // SAFETY: the source is a whole page.
+        unsafe { self.uffd.copy(self.arena.address(target), contents.as_ptr().cast(), PAGE_SIZE, false) }
     }
 
     /// Owns a page that holds nothing, as [`State::Moving`]. It may have come in ahead of somebody else's faults.

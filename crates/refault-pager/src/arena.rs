@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,13 +17,14 @@ use refault_store::{PAGE_SIZE, Page};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::descriptor::{Descriptor, LargeFiles};
 use crate::turn::Turn;
 
 /// Core dumps walk what was ever handed out, in steps of this many pages, and not the whole reservation.
 const DUMP_STEP: u32 = 16_384;
 
 pub(crate) struct Arena {
-    memfd: OwnedFd,
+    memfd: Descriptor,
     base: usize,
     pages: u32,
     /// Free runs: first page → length.
@@ -38,10 +39,12 @@ impl Arena {
     pub(crate) fn new(pages: u32) -> io::Result<Arena> {
         let len = pages as usize * PAGE_SIZE;
         let memfd = rustix::fs::memfd_create("refault", MemfdFlags::CLOEXEC)?;
+        let large = LargeFiles::allow(len as u64)?;
         rustix::fs::ftruncate(&memfd, len as u64)?;
+        drop(large);
         let base = map(&memfd, None, len)?;
         let arena = Arena {
-            memfd,
+            memfd: Descriptor::new(memfd),
             base,
             pages,
             free: Mutex::new(BTreeMap::from([(0, pages)])),
@@ -81,6 +84,7 @@ impl Arena {
     pub(crate) fn replace_after_fork(&self, resident: impl Iterator<Item = PageId>) -> io::Result<()> {
         let len = self.len();
         let memfd = rustix::fs::memfd_create("refault", MemfdFlags::CLOEXEC)?;
+        let _large = LargeFiles::allow(len as u64)?;
         rustix::fs::ftruncate(&memfd, len as u64)?;
         let mut contents = [Page::ZERO];
         for page in resident {
@@ -89,10 +93,7 @@ impl Arena {
         }
         // The child has no mapping there, because it was not inherited.
         map(&memfd, Some(self.base), len)?;
-        // SAFETY: both are descriptors of this process; the old one is this arena's.
-        if unsafe { libc::dup3(memfd.as_raw_fd(), self.memfd.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        self.memfd.replace(memfd);
         self.set_advice()
     }
 
@@ -246,13 +247,6 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes `target` with the contents of the resident page `source`.
-    pub(crate) fn copy(&self, source: PageId, target: PageId) -> io::Result<()> {
-        let mut contents = [Page::ZERO];
-        self.read(source, &mut contents)?;
-        write(&self.memfd, target, &contents[0])
-    }
-
     /// Frees the memory of a run of pages and takes them out of the page tables.
     pub(crate) fn punch(&self, _turn: &Turn, first: PageId, pages: u32) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -295,7 +289,7 @@ fn taken_between(free: &BTreeMap<u32, u32>, first: PageId, end: PageId) -> Vec<(
     taken
 }
 
-fn map(memfd: &OwnedFd, address: Option<usize>, len: usize) -> io::Result<usize> {
+fn map(memfd: impl AsFd, address: Option<usize>, len: usize) -> io::Result<usize> {
     let fixed = if address.is_some() { MapFlags::FIXED_NOREPLACE } else { MapFlags::empty() };
     // SAFETY: a new mapping that replaces nothing (the fixed one refuses to).
     let mapped = unsafe {
@@ -311,11 +305,11 @@ fn map(memfd: &OwnedFd, address: Option<usize>, len: usize) -> io::Result<usize>
     Ok(mapped as usize)
 }
 
-fn write(memfd: &OwnedFd, page: PageId, contents: &Page) -> io::Result<()> {
+fn write(memfd: impl AsFd, page: PageId, contents: &Page) -> io::Result<()> {
     let start = u64::from(page) * PAGE_SIZE as u64;
     let mut done = 0;
     while done < PAGE_SIZE {
-        match rustix::io::pwrite(memfd, &contents.0[done..], start + done as u64) {
+        match rustix::io::pwrite(&memfd, &contents.0[done..], start + done as u64) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => done += written,
             Err(rustix::io::Errno::INTR) => {}

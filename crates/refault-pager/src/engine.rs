@@ -391,8 +391,8 @@ impl Engine {
 
     /// The page map of the parent describes the parent: open the child's.
     pub(crate) fn reopen_after_fork(&mut self) {
-        if self.memory.pagemap.is_some() {
-            self.memory.pagemap = PageMap::open().ok();
+        if self.memory.pagemap.as_mut().is_some_and(|pagemap| pagemap.reopen().is_err()) {
+            self.memory.pagemap = None;
         }
     }
 

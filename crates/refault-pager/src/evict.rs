@@ -47,7 +47,10 @@ impl Inner {
         let turn = Turn::take();
         for_runs(left, |first, pages| {
             if let Err(error) = self.arena.punch(&turn, first, pages) {
-                crate::report::end_with(format_args!("freeing evicted pages failed: {error}"));
+                crate::report::end_with(format_args!(
+                    "freeing evicted pages failed: {}",
+                    refault_store::ErrorNumber::from(&error)
+                ));
             }
         });
         for_runs(&stays[..stays_count], |first, pages| {
@@ -98,7 +101,10 @@ impl Inner {
         for_runs(&dirty[..count], |first, pages| {
             // Going on after a failure would risk a lost write.
             if let Err(error) = self.uffd.protect(&turn, self.arena.address(first), pages as usize * PAGE_SIZE) {
-                crate::report::end_with(format_args!("write-protecting a page for eviction failed: {error}"));
+                crate::report::end_with(format_args!(
+                    "write-protecting a page for eviction failed: {}",
+                    refault_store::ErrorNumber::from(&error)
+                ));
             }
         });
         drop(turn);
@@ -106,7 +112,10 @@ impl Inner {
         for_runs(&dirty[..count], |first, pages| {
             // The pages are resident and protected, so their bytes do not change while they are read.
             if let Err(error) = self.arena.read(first, &mut worker.pages[at..at + pages as usize]) {
-                crate::report::end_with(format_args!("reading a page for eviction failed: {error}"));
+                crate::report::end_with(format_args!(
+                    "reading a page for eviction failed: {}",
+                    refault_store::ErrorNumber::from(&error)
+                ));
             }
             at += pages as usize;
         });

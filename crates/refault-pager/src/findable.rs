@@ -186,7 +186,10 @@ impl Inner {
         let turn = Turn::take();
         for_runs(leaving, |first, pages| {
             if let Err(error) = self.arena.punch(&turn, first, pages) {
-                crate::report::end_with(format_args!("freeing evicted pages failed: {error}"));
+                crate::report::end_with(format_args!(
+                    "freeing evicted pages failed: {}",
+                    refault_store::ErrorNumber::from(&error)
+                ));
             }
         });
         drop(turn);

@@ -14,7 +14,7 @@
 //! the parent's memory until the `exec`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use refault_core::PageId;
@@ -24,7 +24,6 @@ use crate::engine::for_runs;
 use crate::pager::{Inner, Pager};
 use crate::state::State;
 use crate::turn::Turn;
-use crate::uffd::Uffd;
 
 /// What connects a parent and its child while the child copies.
 pub struct ForkTicket {
@@ -55,7 +54,10 @@ impl Pager {
                 if let Err(error) =
                     inner.uffd.protect(&Turn::take(), inner.arena.address(first), pages as usize * PAGE_SIZE)
                 {
-                    crate::report::end_with(format_args!("write-protecting memory for a fork failed: {error}"));
+                    crate::report::end_with(format_args!(
+                        "write-protecting memory for a fork failed: {}",
+                        refault_store::ErrorNumber::from(&error)
+                    ));
                 }
             });
         }
@@ -90,12 +92,7 @@ impl Pager {
         let resident = |page: &PageId| inner.word(*page).load().state() == State::Resident;
         inner.arena.replace_after_fork((0..high).filter(resident))?;
         inner.store.after_fork()?;
-        // Under the old number, so that everything that knows the descriptor keeps knowing it.
-        let fresh = Uffd::new(inner.uffd.features())?;
-        // SAFETY: both are descriptors of this process; the old one is this pager's.
-        if unsafe { libc::dup3(fresh.as_fd().as_raw_fd(), inner.uffd.as_fd().as_raw_fd(), libc::O_CLOEXEC) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        inner.uffd.renew()?;
         inner.uffd.register(inner.arena.base(), inner.arena.len())?;
         for page in 0..high {
             let seen = inner.word(page).load();

@@ -9,7 +9,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 
 use crate::fault::Streams;
 use crate::pager::Inner;
@@ -22,7 +22,14 @@ const WORKERS: usize = 16;
 static REGISTERED: [AtomicPtr<Inner>; PAGERS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PAGERS];
 static WORKER_SLOTS: OnceLock<Vec<WorkerSlot>> = OnceLock::new();
 static INSTALLED: Once = Once::new();
-static mut PREVIOUS: Option<libc::sigaction> = None;
+/// What the program wants to be done about SIGBUS.
+static PREVIOUS: Mutex<Option<libc::sigaction>> = Mutex::new(None);
+
+const PTHREAD_CANCEL_DISABLE: i32 = 1;
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: i32, before: *mut i32) -> i32;
+}
 
 struct WorkerSlot {
     taken: AtomicBool,
@@ -47,9 +54,12 @@ pub(crate) fn register(inner: &Arc<Inner>) {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_sigbus as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+            // A handler of the program that ran inside the pager would touch memory and wait for its own thread.
+            libc::sigfillset(&mut action.sa_mask);
+            libc::sigdelset(&mut action.sa_mask, libc::SIGBUS);
             let mut previous: libc::sigaction = std::mem::zeroed();
             libc::sigaction(libc::SIGBUS, &action, &mut previous);
-            PREVIOUS = Some(previous);
+            *previous_action() = Some(previous);
         }
     });
     let pointer = Arc::as_ptr(inner).cast_mut();
@@ -57,6 +67,21 @@ pub(crate) fn register(inner: &Arc<Inner>) {
         .iter()
         .find(|slot| slot.compare_exchange(std::ptr::null_mut(), pointer, Ordering::AcqRel, Ordering::Relaxed).is_ok());
     assert!(free.is_some(), "more than {PAGERS} pagers with in-thread faults");
+}
+
+fn previous_action() -> MutexGuard<'static, Option<libc::sigaction>> {
+    PREVIOUS.lock().expect("invariant: nothing panics under this lock")
+}
+
+/// Takes over what the program wants to be done about a SIGBUS that is no fault of a pager's; returns what it wanted before.
+/// For an agent that stands in for sigaction(2). The calling thread must have blocked its signals.
+pub fn set_program_action(action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
+    let mut previous = previous_action();
+    let before = *previous;
+    if let Some(action) = action {
+        *previous = Some(*action);
+    }
+    before
 }
 
 pub(crate) fn unregister(inner: &Arc<Inner>) {
@@ -70,7 +95,12 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     // SAFETY: the kernel passes valid pointers; errno belongs to this thread and is put back.
     unsafe {
         let errno = *libc::__errno_location();
-        let handled = resolve((*info).si_addr() as usize, is_write(context));
+        let mut cancellation = 0;
+        // Cancelled here, the thread would leave what it holds.
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancellation);
+        // One that somebody sent has no address.
+        let handled = (*info).si_code > 0 && resolve((*info).si_addr() as usize, is_write(context));
+        pthread_setcancelstate(cancellation, std::ptr::null_mut());
         *libc::__errno_location() = errno;
         if !handled {
             pass_on(signal, info, context);
@@ -138,24 +168,38 @@ unsafe fn is_write(_context: *mut libc::c_void) -> bool {
 }
 
 unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the previous action was stored once, before anything was registered; it is called as the kernel would.
+    // Not held while the program's handler runs, which may change it.
+    let previous = *previous_action();
+    // SAFETY: the program's action is called as the kernel would, with its mask in force until this handler returns.
     unsafe {
-        match PREVIOUS {
-            Some(previous) if previous.sa_sigaction == libc::SIG_IGN || previous.sa_sigaction == libc::SIG_DFL => {
-                // The access is repeated with the default action in force.
-                libc::signal(libc::SIGBUS, libc::SIG_DFL);
+        match previous.filter(|previous| previous.sa_sigaction != libc::SIG_DFL) {
+            // The access is repeated with the default action in force, as it is where the kernel finds a fault ignored. A
+            // signal that somebody sent and the program ignores is nothing.
+            Some(previous) if previous.sa_sigaction == libc::SIG_IGN && (*info).si_code <= 0 => {}
+            Some(previous) if previous.sa_sigaction != libc::SIG_IGN => {
+                let mut mask = (*context.cast::<libc::ucontext_t>()).uc_sigmask;
+                for other in 1..=libc::SIGRTMAX() {
+                    if libc::sigismember(&previous.sa_mask, other) == 1 && other != libc::SIGBUS {
+                        libc::sigaddset(&mut mask, other);
+                    }
+                }
+                libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+                if previous.sa_flags & libc::SA_SIGINFO != 0 {
+                    let action: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                        std::mem::transmute(previous.sa_sigaction);
+                    action(signal, info, context);
+                } else {
+                    let action: extern "C" fn(i32) = std::mem::transmute(previous.sa_sigaction);
+                    action(signal);
+                }
             }
-            Some(previous) if previous.sa_flags & libc::SA_SIGINFO != 0 => {
-                let action: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
-                    std::mem::transmute(previous.sa_sigaction);
-                action(signal, info, context);
-            }
-            Some(previous) => {
-                let action: extern "C" fn(i32) = std::mem::transmute(previous.sa_sigaction);
-                action(signal);
-            }
-            None => {
-                libc::signal(libc::SIGBUS, libc::SIG_DFL);
+            _ => {
+                let mut default: libc::sigaction = std::mem::zeroed();
+                default.sa_sigaction = libc::SIG_DFL;
+                libc::syscall(libc::SYS_rt_sigaction, signal, &raw const default, std::ptr::null::<u8>(), 8);
+                if (*info).si_code <= 0 {
+                    libc::raise(signal);
+                }
             }
         }
     }

@@ -22,6 +22,7 @@ mod arena;
 mod budget;
 mod cycles;
 mod demote;
+mod descriptor;
 mod distance;
 mod dropper;
 mod engine;
@@ -59,6 +60,7 @@ mod sync {
 pub use budget::{Budget, BudgetBounds};
 pub use engine::AccessSource;
 pub use fork::ForkTicket;
+pub use in_thread::set_program_action;
 pub use latency::{Counts as HistogramCounts, Latencies};
 pub use origin::Origin;
 pub use pager::{FaultMode, OnFull, Pager, PagerError, PagerOptions};

@@ -66,6 +66,16 @@ impl PageMap {
         Ok(map)
     }
 
+    /// In a child after a fork: the child's page map, under the old number where that can be had.
+    pub(crate) fn reopen(&mut self) -> io::Result<()> {
+        let fresh = File::open("/proc/self/pagemap")?;
+        // SAFETY: both are descriptors of this process; the old one is this value's.
+        if unsafe { libc::dup3(fresh.as_raw_fd(), self.file.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
+            self.file = fresh;
+        }
+        Ok(())
+    }
+
     /// The method in use.
     pub fn method(&self) -> ScanMethod {
         self.method

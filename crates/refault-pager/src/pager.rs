@@ -259,7 +259,13 @@ impl Pager {
         let uffd = open(&options)?;
         let pages = (options.address_space / PAGE_SIZE as u64).clamp(512, u64::from(u32::MAX - 1)) as u32;
         let system = |what| move |error| PagerError::System(what, error);
-        let arena = Arena::new(pages).map_err(system("reserving addresses"))?;
+        let arena = Arena::new(pages).map_err(|error| match error.raw_os_error() {
+            Some(libc::EFBIG) => PagerError::System(
+                "memory lies in a file without a name, and the limit on file sizes (ulimit -f) is too low",
+                error,
+            ),
+            _ => PagerError::System("reserving addresses (ulimit -v limits them)", error),
+        })?;
         let table = Arc::new(PageTable::new(pages).map_err(system("reserving the page table"))?);
         uffd.register(arena.base(), arena.len()).map_err(system("registering with userfaultfd"))?;
         let start = Instant::now();
@@ -548,6 +554,9 @@ fn open(options: &PagerOptions) -> Result<Uffd, PagerError> {
     let capabilities = Capabilities::probe();
     let (offered, _) = match capabilities.userfaultfd {
         Ok(offered) => offered,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
+            return Err(PagerError::System("opening a userfaultfd", error));
+        }
         Err(error) => return Err(PagerError::NotPermitted(error)),
     };
     let mut wanted = feature::PAGEFAULT_FLAG_WP | feature::MISSING_SHMEM | feature::WP_HUGETLBFS_SHMEM;

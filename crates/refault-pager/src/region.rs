@@ -230,7 +230,10 @@ impl Inner {
             if page > run {
                 let (address, len) = (self.arena.address(run), (page - run) as usize * PAGE_SIZE);
                 if let Err(error) = self.arena.punch(&Turn::take(), run, page - run) {
-                    crate::report::end_with(format_args!("freeing discarded pages failed: {error}"));
+                    crate::report::end_with(format_args!(
+                        "freeing discarded pages failed: {}",
+                        refault_store::ErrorNumber::from(&error)
+                    ));
                 }
                 let _ = self.uffd.unprotect(&Turn::take(), address, len);
                 self.budget.uncharge(u64::from(page - run));

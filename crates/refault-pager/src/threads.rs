@@ -155,7 +155,10 @@ fn handle(inner: &Inner, alone: bool, mut worker: Worker) {
                 std::thread::sleep(std::time::Duration::from_micros(50));
                 continue;
             }
-            Err(error) => crate::report::end_with(format_args!("reading fault messages failed: {error}")),
+            Err(error) => crate::report::end_with(format_args!(
+                "reading fault messages failed: {}",
+                refault_store::ErrorNumber::from(&error)
+            )),
         };
         for fault in messages[..count].iter().filter_map(Message::fault) {
             let start = Instant::now();

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::descriptor::Descriptor;
 use crate::turn::Turn;
 
 /// `UFFD_FEATURE_*` bits.
@@ -204,7 +205,7 @@ pub fn use_device(device: OwnedFd) {
 
 /// An open userfaultfd.
 pub struct Uffd {
-    fd: OwnedFd,
+    fd: Descriptor,
     features: u64,
     access: Access,
 }
@@ -249,7 +250,17 @@ impl Uffd {
         let mut arguments = ApiArguments { api: API, features, ioctls: 0 };
         // SAFETY: the structure is the one this ioctl takes.
         unsafe { ioctl(&fd, UFFDIO_API, &mut arguments) }?;
-        Ok(Uffd { fd, features, access })
+        Ok(Uffd { fd: Descriptor::new(fd), features, access })
+    }
+
+    /// In a child after a fork: a descriptor for this process, with the same features.
+    pub(crate) fn renew(&self) -> io::Result<()> {
+        let (fd, _) = Uffd::open()?;
+        let mut arguments = ApiArguments { api: API, features: self.features, ioctls: 0 };
+        // SAFETY: the structure is the one this ioctl takes.
+        unsafe { ioctl(&fd, UFFDIO_API, &mut arguments) }?;
+        self.fd.replace(fd);
+        Ok(())
     }
 
     /// The features that were asked for.
@@ -389,7 +400,7 @@ fn advance(outcome: io::Result<()>, done: i64) -> io::Result<usize> {
 
 /// # Safety
 /// `T` must be the structure that `request` takes.
-unsafe fn ioctl<T>(fd: &OwnedFd, request: u64, arguments: &mut T) -> io::Result<()> {
+unsafe fn ioctl<T>(fd: &impl AsRawFd, request: u64, arguments: &mut T) -> io::Result<()> {
     // SAFETY: `arguments` is a live structure of the type that the request takes (promised by the caller).
     if unsafe { libc::ioctl(fd.as_raw_fd(), request, arguments as *mut T) } < 0 {
         return Err(io::Error::last_os_error());

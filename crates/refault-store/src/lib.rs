@@ -11,6 +11,7 @@
 
 pub mod codec;
 pub mod device;
+mod error_number;
 pub mod faulty;
 pub mod file;
 mod mapping;
@@ -21,6 +22,7 @@ mod uring;
 
 pub use codec::Scratch;
 pub use device::{Device, FileDevice, IoEngine};
+pub use error_number::ErrorNumber;
 pub use faulty::{FaultPlan, FaultyDevice};
 pub use file::{FileStore, FileStoreOptions};
 pub use pool::CompressedPool;
@@ -103,7 +105,7 @@ pub enum StoreError {
     #[error("the {0} is full")]
     Full(&'static str),
     /// The file could not be read or written.
-    #[error("{operation} of the swap file at byte {offset} failed: {}", std::io::Error::from_raw_os_error(*.errno))]
+    #[error("{operation} of the swap file at byte {offset} failed: {}", ErrorNumber(*.errno))]
     Io {
         /// `read` or `write`.
         operation: &'static str,

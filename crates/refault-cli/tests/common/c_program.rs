@@ -18,6 +18,7 @@ const HEAD: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <libintl.h>
 #include <locale.h>
 #include <pthread.h>
 #include <malloc.h>
