@@ -389,3 +389,37 @@ fn limits_on_addresses_files_and_descriptors_are_kept_or_named() {
         assert!(!said.contains("the child ended with") || said.contains("ended with 100\n"), "{said}");
     }
 }
+
+#[test]
+fn evicted_memory_is_read_from_outside_whole_or_not_at_all() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"int main(void) {
+            unsigned long n = 8 * MIB; unsigned char *p = map(n); fill(p, n);
+            int to[2], from[2]; CHECK(!pipe(to) && !pipe(from));
+            pid_t parent = getpid(), pid = fork();
+            if (pid == 0) {
+                // Looks at the parent's memory, not at its own.
+                char path[50]; sprintf(path, "/proc/%d/mem", parent); int mem = open(path, O_RDONLY), read_whole = 0;
+                unsigned long *expected = malloc(4096), *seen = malloc(4096);
+                for (unsigned long at = 0; at < n; at += 4096) {
+                    for (int i = 0; i < 512; i++) expected[i] = (at + i * 8) * 0x9e3779b97f4a7c15ul + 1;
+                    struct iovec here = {seen, 4096}, there = {p + at, 4096};
+                    memset(seen, 0, 4096);
+                    if (process_vm_readv(parent, &here, 1, &there, 1, 0) != 4096 || memcmp(seen, expected, 4096)) _exit(2);
+                }
+                for (unsigned long at = 0; at < n; at += 4096) {
+                    for (int i = 0; i < 512; i++) expected[i] = (at + i * 8) * 0x9e3779b97f4a7c15ul + 1;
+                    long got = pread(mem, seen, 4096, (off_t)(p + at));
+                    if (got == 4096) { read_whole++; if (memcmp(seen, expected, 4096)) _exit(3); } else if (got >= 0 || errno != EIO) _exit(4);
+                }
+                _exit(read_whole > 100 && read_whole < 2048 ? 0 : 5);
+            }
+            int s; CHECK(waitpid(pid, &s, 0) == pid); if (s) { printf("the child ended with %x\n", s); return 1; }
+            CHECK(whole(p, n)); puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("2M", &[]);
+}
