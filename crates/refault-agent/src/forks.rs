@@ -101,6 +101,12 @@ pub extern "C" fn _Fork() -> pid_t {
         address => unsafe { std::mem::transmute::<usize, extern "C" fn() -> pid_t>(address) },
     };
     let Some(agent) = agent() else { return real() };
+    let here = 0u8;
+    if agent.pager.owns(&raw const here as usize) {
+        // The child would have no stack until its memory is its own, and nobody serves this one's faults until then.
+        say("a thread whose stack lies in managed memory cannot fork (EAGAIN)");
+        return crate::mappings::fail(libc::EAGAIN);
+    }
     // A signal handler that ran now could touch memory while nobody serves faults.
     let signals = crate::block_signals();
     let one_at_a_time = FORKING.lock();

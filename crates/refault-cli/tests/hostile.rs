@@ -423,3 +423,29 @@ fn evicted_memory_is_read_from_outside_whole_or_not_at_all() {
     );
     program.comes_through("2M", &[]);
 }
+
+#[test]
+fn stacks_may_lie_in_managed_memory_but_not_fork() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static unsigned char *p; static unsigned long n = 8 * MIB;
+        static void *deep(void *mine) {
+            volatile unsigned char here[200000]; memset((void *)here, 7, sizeof here);
+            for (int k = 0; k < 20; k++) { unsigned char *q = map(MIB); memset(q, k, MIB); CHECK(q[99999] == k); munmap(q, MIB); }
+            CHECK(fork() == -1 && errno == EAGAIN);
+            for (unsigned i = 0; i < sizeof here; i++) CHECK(here[i] == 7);
+            return mine;
+        }
+        int main(void) {
+            p = map(n); pthread_t t[8]; pthread_attr_t a; pthread_attr_init(&a);
+            for (int i = 0; i < 8; i++) { pthread_attr_setstack(&a, aligned_alloc(4096, 1 << 19), 1 << 19); CHECK(!pthread_create(t + i, &a, deep, 0)); }
+            for (int i = 0; i < 8; i++) { fill(p, n); pthread_join(t[i], 0); }
+            CHECK(whole(p, n)); puts("done"); return 0;
+        }"#,
+    );
+    let said = program.comes_through("2M", &[]);
+    assert!(said.contains("a thread whose stack lies in managed memory cannot fork"), "{said}");
+}
