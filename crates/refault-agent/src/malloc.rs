@@ -19,9 +19,10 @@ const EAGER_COMMIT_DELAY: i32 = 14;
 const PURGE_DELAY: i32 = 15;
 const ARENA_RESERVE: i32 = 23;
 
-/// Bytes of mimalloc's own arena, in which what is freed stays for a while.
+/// Bytes of mimalloc's own arena, in which what is freed stays for a while. Each process makes tables for all of its pages when it
+/// starts, so it is not larger.
 const LEAST_RESERVED: u64 = 1 << 30;
-const MOST_RESERVED: u64 = 16 << 30;
+const MOST_RESERVED: u64 = 4 << 30;
 
 unsafe extern "C" {
     fn mi_option_set(option: c_int, value: libc::c_long);
