@@ -152,6 +152,11 @@ impl Config {
         if config.memory == 0 { Err("memory is missing".to_owned()) } else { Ok(config) }
     }
 
+    /// Whether faults are served in the thread that takes them.
+    pub(crate) fn in_thread(&self) -> bool {
+        self.fault_mode == FaultMode::InThread
+    }
+
     pub(crate) fn pager_options(&self) -> PagerOptions {
         let file = self.file.clone().map(|directory| {
             (

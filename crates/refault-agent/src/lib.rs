@@ -27,6 +27,7 @@ mod pressure;
 mod recording;
 mod signals;
 mod statistics;
+mod system_calls;
 mod thread_tables;
 mod watching;
 
@@ -120,6 +121,10 @@ extern "C" fn start() {
     start_observers(agent);
     drop(opening);
     forks::register();
+    if agent.config.in_thread() {
+        malloc::library::find();
+        system_calls::take_care();
+    }
     READY.store(true, Ordering::Release);
     malloc::reserve(agent.config.memory);
 }

@@ -101,7 +101,8 @@ pub struct RunArgs {
     /// Threads that serve faults, 16 at most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     handlers: u16,
-    /// Serve faults in the faulting thread: faster, but a system call that touches an evicted page fails with EFAULT
+    /// Serve faults in the faulting thread: faster, but a system call that is not made through libc's functions (Go, `ioctl`)
+    /// fails with EFAULT on an evicted page
     #[arg(long)]
     in_thread: bool,
     /// Whether programs that the program executes are managed too

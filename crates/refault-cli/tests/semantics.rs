@@ -241,7 +241,7 @@ fn advice_does_what_is_written() {
 }
 
 #[test]
-fn in_thread_a_system_call_on_an_evicted_page_gets_efault() {
+fn in_thread_a_call_by_number_on_an_evicted_page_gets_efault() {
     if skipped(&["gcc"]) {
         return;
     }
@@ -250,7 +250,7 @@ fn in_thread_a_system_call_on_an_evicted_page_gets_efault() {
             unsigned char *p = map(MIB); fill(p, MIB);
             if (madvise(p, MIB, MADV_PAGEOUT)) FAIL("pageout");
             int f = open("/dev/zero", O_RDONLY); errno = 0;
-            long got = read(f, p, 4096);
+            long got = syscall(SYS_read, f, p, 4096);
             printf("read %ld errno %d\n", got, got < 0 ? errno : 0);
             puts("done"); return 0;
         }"#,

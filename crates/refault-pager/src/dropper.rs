@@ -1,9 +1,8 @@
 //! Dropping page-table entries of many pages with few TLB shoot-downs.
 //!
 //! Entries of pages that were filled or written are dirty, and the kernel flushes the TLB of every processor for each range
-//! of dirty entries that is dropped: some 3 µs a range, however short, and 0.2 µs a page. So ranges are merged across gaps of up to
-//! [`GAP`] pages. A page in a gap loses its entry too: it costs a fault that the kernel resolves alone (1.4 µs) if the
-//! page is touched again, and counts as not accessed until then.
+//! of dirty entries that is dropped: some 3 µs a range, however short, and 0.2 µs a page. So [`crate::accessed`] makes few
+//! ranges of many entries.
 //!
 //! `process_madvise` on the calling process takes a list of ranges (Linux 6.13 for `MADV_DONTNEED`); where it does not, each
 //! range is a call of its own. Which of the two works is found out by the first use.
@@ -18,12 +17,6 @@ use crate::turn::Turn;
 
 /// Ranges in one call: no more, because others that change entries wait for it.
 const RANGES: usize = 32;
-
-/// Pages between two ranges that are worth losing for one shoot-down less.
-pub(crate) const GAP: PageId = 256;
-
-/// Pages of a range at most, gaps included: what is dropped under one flush, and while others wait.
-const LONGEST: PageId = 512;
 
 /// Runs that are collected at most. Nothing is allocated after construction.
 const COLLECTED: usize = 1 << 14;
@@ -42,37 +35,28 @@ struct Range {
     len: usize,
 }
 
-/// Runs of pages whose entries are to be dropped: first page and the page after the last.
+/// Runs of pages whose entries are to be dropped: first page and the page after the last. A run is at most 2 MiB: it is dropped
+/// under one flush, and while others wait.
 pub(crate) struct Drops {
     pub(crate) runs: Vec<(PageId, PageId)>,
-    /// Pages between two runs that are dropped along with them.
-    pub(crate) gap: PageId,
 }
 
 impl Drops {
     pub(crate) fn new() -> Drops {
-        Drops { runs: Vec::with_capacity(COLLECTED), gap: GAP }
+        Drops { runs: Vec::with_capacity(COLLECTED) }
     }
 
-    /// No list, to be left in the place of one that is in use. Takes no page.
+    /// No list, to be left in the place of one that is in use. Takes no run.
     pub(crate) fn none() -> Drops {
-        Drops { runs: Vec::new(), gap: 0 }
+        Drops { runs: Vec::new() }
     }
 
-    /// Adds a page. False if there is no room.
-    pub(crate) fn add(&mut self, page: PageId) -> bool {
-        if let Some((first, end)) = self.runs.last_mut()
-            && page >= *first
-            && page <= *end + self.gap
-            && page < *first + LONGEST
-        {
-            *end = (*end).max(page + 1);
-            return true;
-        }
+    /// Adds a run. False if there is no room.
+    pub(crate) fn add(&mut self, first: PageId, end: PageId) -> bool {
         if self.runs.len() == self.runs.capacity() {
             return false;
         }
-        self.runs.push((page, page + 1));
+        self.runs.push((first, end));
         true
     }
 
@@ -134,26 +118,5 @@ unsafe fn drop_ranges(_turn: &Turn, ranges: &[Range]) {
         // Not by libc's name: in a program with an agent that is the agent's, which gives contents up.
         // SAFETY: promised by the caller.
         unsafe { libc::syscall(libc::SYS_madvise, range.start, range.len, libc::MADV_DONTNEED) };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_are_merged_across_small_gaps_only() {
-        let mut drops = Drops::new();
-        for page in [5, 6, 9, 10 + GAP, 11 + GAP + 1, 13 + 2 * GAP + 1, 3] {
-            assert!(drops.add(page));
-        }
-        assert_eq!(drops.runs, [(5, 13 + GAP), (14 + 2 * GAP, 15 + 2 * GAP), (3, 4)]);
-    }
-
-    #[test]
-    fn no_run_is_longer_than_others_can_wait() {
-        let mut drops = Drops::new();
-        (0..3 * LONGEST).for_each(|page| assert!(drops.add(page)));
-        assert_eq!(drops.runs, [(0, LONGEST), (LONGEST, 2 * LONGEST), (2 * LONGEST, 3 * LONGEST)]);
     }
 }

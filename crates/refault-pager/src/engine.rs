@@ -3,42 +3,22 @@
 //! Everything here is under one lock, which is held for decisions only: a victim is marked as being evicted and put
 //! on a list; compressing and writing it happens after the lock is released ([`crate::evict`]).
 //!
-//! Accessed bits: a page counts as accessed if it has a page-table entry. Taking the bit drops the entry; the contents
-//! stay in the memfd, and the next touch brings the entry back without the pager (1.2 µs). Because each drop costs a TLB
-//! shoot-down, entries are only noted as *spent* at first (they count as not there) and dropped together, neighbours with one
-//! call, after a walk or when there are many, after the lock is released ([`crate::dropper`]). What is accessed in
-//! between is not seen.
+//! Accessed bits come from [`crate::accessed`].
 //!
 //! Invariant: a page is in the policy if and only if its bit in `known` is set. What the fault path reports is only
 //! "look at this page": [`Engine::reconcile`] compares the state word with the bit, so reports may come late or twice.
 
 use std::time::Instant;
 
+use crate::accessed::{AccessSource, AccessedBits, PageSet, REGION_PAGES};
+use crate::dropper::Drops;
+use crate::state::{PageWord, State};
+use crate::table::PageTable;
 use refault_core::memory::{Eviction, LookAround, Neighbourhood, References, Walk};
 use refault_core::policy::{Admission, GenerationSize, ReclaimRequest, SortRule};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Policy, Shadow};
-use refault_store::PAGE_SIZE;
 
-use crate::dropper::{Drops, GAP};
-use crate::pagemap::PageMap;
-use crate::state::{PageWord, State};
-use crate::table::PageTable;
-
-/// Pages a page-table walk asks about at once: 2 MiB.
-const REGION_PAGES: u32 = 512;
 const WINDOW: u32 = 64;
-
-/// Spent entries below which dropping them is put off.
-const MANY_SPENT: u32 = 512;
-
-/// How the pager learns which pages were accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessSource {
-    /// Dropping page-table entries and scanning for those that came back.
-    DropAndScan,
-    /// Not at all: what is evicted and comes back is the only information.
-    RefaultOnly,
-}
 
 /// A policy without its type.
 pub(crate) trait Reclaimer: Send {
@@ -101,162 +81,28 @@ impl<P: Policy + Send> Reclaimer for Reclaiming<P> {
     }
 }
 
-/// One bit a page.
-#[derive(Default)]
-struct PageSet(Vec<u64>);
-
-impl PageSet {
-    fn grow(&mut self, pages: usize) {
-        self.0.resize(pages.div_ceil(64), 0);
-    }
-    fn has(&self, page: PageId) -> bool {
-        self.0[page as usize / 64] >> (page % 64) & 1 != 0
-    }
-    fn insert(&mut self, page: PageId) {
-        self.0[page as usize / 64] |= 1 << (page % 64);
-    }
-    fn remove(&mut self, page: PageId) {
-        self.0[page as usize / 64] &= !(1 << (page % 64));
-    }
-    fn take(&mut self, page: PageId) -> bool {
-        let had = self.has(page);
-        self.remove(page);
-        had
-    }
-    fn remove_runs(&mut self, drops: &Drops) {
-        for (first, end) in drops.runs.iter().copied() {
-            (first..end).for_each(|page| self.remove(page));
-        }
-    }
-}
-
-/// What keeps a monitor and the policy from taking each other's accessed bits. There only while a monitor runs.
-#[derive(Default)]
-struct Watched {
-    /// Pages whose entry the monitor dropped: accessed, as far as the policy is concerned.
-    lent: PageSet,
-    /// Pages under a monitor's check …
-    checked: PageSet,
-    /// … and those of them whose entry the policy dropped meanwhile: accessed, as far as the monitor is concerned.
-    seen: PageSet,
-}
-
-impl Watched {
-    fn grow(&mut self, pages: usize) {
-        self.lent.grow(pages);
-        self.checked.grow(pages);
-        self.seen.grow(pages);
-    }
-    fn bytes(&self) -> usize {
-        3 * self.lent.0.len() * 8
-    }
-}
-
 /// The pager's memory as a policy sees it.
 pub(crate) struct PagedMemory {
     table: std::sync::Arc<PageTable>,
-    base: usize,
-    source: AccessSource,
-    pagemap: Option<PageMap>,
+    bits: AccessedBits,
     known: PageSet,
     known_pages: u32,
-    /// Pages whose access was taken and whose entry is not dropped yet: it means nothing.
-    spent: PageSet,
-    spent_pages: u32,
-    /// A walk has looked at everything since the entries were last dropped.
-    walked_since: bool,
     victims: Vec<PageId>,
     pages: u32,
     walked: bool,
     start: Instant,
     /// The store takes no more pages.
     full: bool,
-    watched: Option<Box<Watched>>,
-}
-
-impl PagedMemory {
-    fn address(&self, page: PageId) -> usize {
-        self.base + page as usize * PAGE_SIZE
-    }
-
-    /// Calls `visit` for each page of a range that was accessed: it has an entry, or a monitor took it.
-    fn accessed(&self, first: PageId, end: PageId, mut visit: impl FnMut(PageId)) {
-        let Some(watched) = &self.watched else { return self.present(first, end, visit) };
-        for word in first / 64..end.div_ceil(64) {
-            let mut bits = watched.lent.0[word as usize];
-            while bits != 0 {
-                let page = word * 64 + bits.trailing_zeros();
-                bits &= bits - 1;
-                if (first..end).contains(&page) && !self.spent.has(page) {
-                    visit(page);
-                }
-            }
-        }
-        self.present(first, end, |page| {
-            if !watched.lent.has(page) {
-                visit(page);
-            }
-        });
-    }
-
-    /// Calls `visit` for each page of a range that has a page-table entry that is not about to be dropped.
-    fn present(&self, first: PageId, end: PageId, mut visit: impl FnMut(PageId)) {
-        let Some(pagemap) = &self.pagemap else { return };
-        let scan = pagemap.scan(self.address(first), self.address(end), &mut |from, to| {
-            for address in (from..to).step_by(PAGE_SIZE) {
-                let page = ((address - self.base) / PAGE_SIZE) as PageId;
-                if !self.spent.has(page) {
-                    visit(page);
-                }
-            }
-        });
-        // A scan that fails in the middle has reported what it saw; the rest counts as not accessed.
-        drop(scan);
-    }
-
-    fn drop_later(&mut self, page: PageId) {
-        if let Some(watched) = &mut self.watched {
-            watched.lent.remove(page);
-            if watched.checked.has(page) {
-                watched.seen.insert(page);
-            }
-        }
-        self.spent.insert(page);
-        self.spent_pages += 1;
-    }
-
-    /// Collects spent entries once there are enough of them for neighbours to share a call. As far as there is room.
-    fn collect_drops(&mut self, drops: &mut Drops) {
-        if !std::mem::take(&mut self.walked_since) && self.spent_pages < MANY_SPENT.max(self.known_pages / 4) {
-            return;
-        }
-        self.spent_pages = 0;
-        // What lies in a gap would be lost to a monitor.
-        drops.gap = if self.watched.is_some() { 0 } else { GAP };
-        for (index, word) in self.spent.0.iter().enumerate() {
-            let mut bits = *word;
-            while bits != 0 {
-                if !drops.add(index as PageId * 64 + bits.trailing_zeros()) {
-                    return;
-                }
-                bits &= bits - 1;
-            }
-        }
-    }
 }
 
 impl Memory for PagedMemory {
     fn take_references(&mut self, page: PageId) -> References {
-        let mut young = false;
-        self.accessed(page, page + 1, |_| young = true);
-        if young {
-            self.drop_later(page);
-        }
+        let young = self.bits.take(page);
         References { mappings: u32::from(young), executable: false, locked: false }
     }
 
     fn is_mapped(&self, _page: PageId) -> bool {
-        self.source == AccessSource::DropAndScan
+        self.bits.source() == AccessSource::DropAndScan
     }
 
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
@@ -272,32 +118,32 @@ impl Memory for PagedMemory {
         }
         self.table.set_shadow(page, shadow);
         self.known.remove(page);
-        if let Some(watched) = &mut self.watched {
-            watched.lent.remove(page);
-        }
+        self.bits.left(page);
         self.known_pages -= 1;
         self.victims.push(page);
         Eviction::Freed { pages_written: u32::from(!seen.kept()) }
     }
 
     fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
-        self.pagemap.as_ref()?;
+        if self.bits.source() == AccessSource::RefaultOnly {
+            return None;
+        }
         let region = page / REGION_PAGES;
         let start = (region * REGION_PAGES).max(page.saturating_sub(WINDOW / 2));
         let end = (start + WINDOW).min((region + 1) * REGION_PAGES).min(self.pages);
         let start = start.min(end.saturating_sub(WINDOW).max(region * REGION_PAGES));
-        let mut found = [0; WINDOW as usize];
+        let mut found = [(0, false); WINDOW as usize];
         let mut count = 0;
-        self.accessed(start, end, |neighbour| {
+        self.bits.accessed(start, end, |neighbour, present| {
             if neighbour != page && self.known.has(neighbour) {
-                found[count] = neighbour;
+                found[count] = (neighbour, present);
                 count += 1;
             }
         });
         let mut young = 1;
-        for &neighbour in &found[..count] {
+        for &(neighbour, present) in &found[..count] {
             if visitor.eligible(neighbour) {
-                self.drop_later(neighbour);
+                self.bits.taken(neighbour, present);
                 visitor.young(neighbour);
                 young += 1;
             }
@@ -306,37 +152,35 @@ impl Memory for PagedMemory {
     }
 
     fn walk<V: Walk>(&mut self, _lruvec: LruvecId, visitor: &mut V) -> bool {
-        if self.pagemap.is_none() {
+        if self.bits.source() == AccessSource::RefaultOnly {
             return false;
         }
         let forced = !std::mem::replace(&mut self.walked, true);
         for region in 0..self.pages.div_ceil(REGION_PAGES) {
             let first = region * REGION_PAGES;
             let end = (first + REGION_PAGES).min(self.pages);
-            if self.known.0[first as usize / 64..(end as usize).div_ceil(64)].iter().all(|word| *word == 0)
-                || !visitor.enters(u64::from(region), None, forced)
-            {
+            if self.known.is_empty_around(first, end) || !visitor.enters(u64::from(region), None, forced) {
                 continue;
             }
-            let mut found = [0; REGION_PAGES as usize];
+            let mut found = [(0, false); REGION_PAGES as usize];
             let mut count = 0;
-            self.accessed(first, end, |page| {
+            self.bits.accessed(first, end, |page, present| {
                 if self.known.has(page) {
-                    found[count] = page;
+                    found[count] = (page, present);
                     count += 1;
                 }
             });
             let mut young = 0;
-            for &page in &found[..count] {
+            for &(page, present) in &found[..count] {
                 if visitor.eligible(page) {
-                    self.drop_later(page);
+                    self.bits.taken(page, present);
                     visitor.young(page);
                     young += 1;
                 }
             }
             visitor.leaves(u64::from(region), end - first, young);
         }
-        self.walked_since = true;
+        self.bits.walked();
         true
     }
 
@@ -363,37 +207,28 @@ impl Engine {
         wanted: AccessSource,
         start: Instant,
     ) -> Engine {
-        let pagemap = if wanted == AccessSource::DropAndScan { PageMap::open().ok() } else { None };
-        let source = if pagemap.is_some() { AccessSource::DropAndScan } else { AccessSource::RefaultOnly };
         let memory = PagedMemory {
             table,
-            base,
-            source,
-            pagemap,
+            bits: AccessedBits::new(base, wanted),
             known: PageSet::default(),
             known_pages: 0,
-            spent: PageSet::default(),
-            spent_pages: 0,
-            walked_since: false,
             victims: Vec::with_capacity(4096),
             pages: 0,
             walked: false,
             start,
             full: false,
-            watched: None,
         };
         Engine { reclaimer, memory }
     }
 
+    /// How accesses are found out.
     pub(crate) fn source(&self) -> AccessSource {
-        self.memory.source
+        self.memory.bits.source()
     }
 
-    /// The page map of the parent describes the parent: open the child's.
-    pub(crate) fn reopen_after_fork(&mut self) {
-        if self.memory.pagemap.as_mut().is_some_and(|pagemap| pagemap.reopen().is_err()) {
-            self.memory.pagemap = None;
-        }
+    /// The accessed bits, which a monitor shares with the policy.
+    pub(crate) fn bits(&mut self) -> &mut AccessedBits {
+        &mut self.memory.bits
     }
 
     /// Makes room in all tables for page ids below `pages`. Allocates; never called on the fault path.
@@ -405,10 +240,7 @@ impl Engine {
         let pages = pages.next_multiple_of(1 << 14);
         self.reclaimer.grow(pages as usize);
         self.memory.known.grow(pages as usize);
-        self.memory.spent.grow(pages as usize);
-        if let Some(watched) = &mut self.memory.watched {
-            watched.grow(pages as usize);
-        }
+        self.memory.bits.grow(pages);
         self.memory.pages = pages;
     }
 
@@ -425,15 +257,12 @@ impl Engine {
         if belongs && !known {
             self.memory.known.insert(page);
             self.memory.known_pages += 1;
-            // The entry is new.
-            self.memory.spent.remove(page);
+            self.memory.bits.came_in(page);
             let shadow = self.memory.table.take_shadow(page);
             self.reclaimer.admit(page, shadow, &mut self.memory);
         } else if !belongs && known {
             self.memory.known.remove(page);
-            if let Some(watched) = &mut self.memory.watched {
-                watched.lent.remove(page);
-            }
+            self.memory.bits.left(page);
             self.memory.known_pages -= 1;
             self.reclaimer.freed(page);
         }
@@ -442,7 +271,7 @@ impl Engine {
     /// Which of some pages (sorted) were accessed since they became findable. None if that cannot be found out.
     pub(crate) fn touched(&self, pages: &[PageId], touched: &mut [bool]) {
         for_runs(pages, |first, count| {
-            self.memory.accessed(first, first + count, |page| {
+            self.memory.bits.accessed(first, first + count, |page, _| {
                 if let Ok(at) = pages.binary_search(&page) {
                     touched[at] = true;
                 }
@@ -450,25 +279,14 @@ impl Engine {
         });
     }
 
-    /// The entries of these pages are gone, and were not to be dropped any more for an access that was taken.
-    pub(crate) fn forget_spent(&mut self, pages: &[PageId]) {
-        pages.iter().for_each(|page| self.memory.spent.remove(*page));
-    }
-
     /// Chooses some `goal` victims, marks them as being evicted and moves them to `victims`. The entries of the pages that
     /// were found accessed are to be dropped by the caller, without this lock, and given back with
-    /// [`Engine::finish_drops`]; `drops` is empty.
+    /// [`AccessedBits::finish_drops`]; `drops` is empty.
     pub(crate) fn choose(&mut self, goal: u32, full: bool, victims: &mut Vec<PageId>, drops: &mut Drops) {
         self.memory.full = full;
         self.reclaimer.reclaim(goal, &mut self.memory);
         victims.append(&mut self.memory.victims);
-        self.memory.collect_drops(drops);
-    }
-
-    /// These entries are gone: one that is found from now on was accessed since. Empties the list.
-    pub(crate) fn finish_drops(&mut self, drops: &mut Drops) {
-        self.memory.spent.remove_runs(drops);
-        drops.runs.clear();
+        self.memory.bits.collect_drops(self.memory.known_pages, drops);
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -484,50 +302,7 @@ impl Engine {
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {
-        let watched = self.memory.watched.as_ref().map_or(0, |watched| watched.bytes());
-        self.reclaimer.metadata_bytes() + (self.memory.known.0.len() + self.memory.spent.0.len()) * 8 + watched
-    }
-
-    /// A monitor is there: from now on it and the policy leave each other their accessed bits.
-    pub(crate) fn watch(&mut self) {
-        let pages = self.memory.known.0.len() * 64;
-        self.memory.watched.get_or_insert_default().grow(pages);
-    }
-
-    /// A check of a page begins. True if its entry is to be dropped for that.
-    pub(crate) fn begin_check(&mut self, page: PageId) -> bool {
-        if let Some(watched) = &mut self.memory.watched {
-            watched.checked.insert(page);
-            watched.seen.remove(page);
-        }
-        self.lend(page)
-    }
-
-    /// The monitor takes a page for old from now on; the policy does not. True if its entry is to be dropped for that.
-    pub(crate) fn lend(&mut self, page: PageId) -> bool {
-        if self.memory.spent.take(page) {
-            // The policy has taken this access already and left the entry to be dropped later.
-            return true;
-        }
-        let young = self.is_young(page);
-        if let Some(watched) = self.memory.watched.as_mut().filter(|_| young) {
-            watched.lent.insert(page);
-        }
-        young
-    }
-
-    /// The check ends: whether the page was accessed.
-    pub(crate) fn end_check(&mut self, page: PageId) -> bool {
-        let Some(watched) = &mut self.memory.watched else { return false };
-        watched.checked.remove(page);
-        watched.seen.take(page) || self.is_young(page)
-    }
-
-    /// Whether the page was accessed since its entry was dropped, by whomever.
-    pub(crate) fn is_young(&self, page: PageId) -> bool {
-        let mut young = false;
-        self.memory.present(page, page + 1, |_| young = true);
-        young
+        self.reclaimer.metadata_bytes() + self.memory.known.bytes() + self.memory.bits.bytes()
     }
 
     /// Whether the policy has the page.
@@ -549,7 +324,7 @@ impl Engine {
     pub(crate) fn for_present_runs(&self, first: PageId, end: PageId, run: &mut dyn FnMut(PageId, u32)) {
         let mut start = first;
         let mut next = first;
-        self.memory.present(first, end, |page| {
+        self.memory.bits.present(first, end, |page| {
             if page != next {
                 if next > start {
                     run(start, next - start);

@@ -26,10 +26,11 @@ use crate::turn::Turn;
 use crate::worker::{BATCH, Worker};
 
 impl Inner {
-    /// Evicts owned pages (sorted); returns how many left memory. `findable`: they may stay findable, if the options say
+    /// Evicts owned pages (sorted), but those that system calls are using; returns how many left memory. `findable`: they may stay findable, if the options say
     /// so; what somebody wants out of memory may not.
-    pub(crate) fn evict(&self, victims: &[PageId], findable: bool, worker: &mut Worker) -> u64 {
-        victims.chunks(BATCH).map(|batch| self.evict_batch(batch, findable, worker)).sum()
+    pub(crate) fn evict(&self, victims: &mut [PageId], findable: bool, worker: &mut Worker) -> u64 {
+        let left = self.pass_over_held(victims);
+        victims[..left].chunks(BATCH).map(|batch| self.evict_batch(batch, findable, worker)).sum()
     }
 
     fn evict_batch(&self, batch: &[PageId], findable: bool, worker: &mut Worker) -> u64 {

@@ -101,7 +101,8 @@ impl Inner {
         if count > 0 {
             // SAFETY: the pages lie in the arena's mapping, which is shared; a batch is no more than 256 runs.
             unsafe { crate::dropper::drop_pages(self.arena.base(), &pages[..count]) };
-            self.engine().forget_spent(&pages[..count]);
+            let mut engine = self.engine();
+            pages[..count].iter().for_each(|page| engine.bits().dropped(*page));
         }
         count
     }
@@ -120,7 +121,7 @@ impl Inner {
     }
 
     /// A findable page is an ordinary one again, and the policy is told. False if it was not findable.
-    fn take_back(&self, page: PageId) -> bool {
+    pub(crate) fn take_back(&self, page: PageId) -> bool {
         loop {
             let seen = self.word(page).load();
             if !seen.findable() || seen.state() != State::Resident {

@@ -102,8 +102,9 @@ impl Pager {
                 inner.uffd.protect(&Turn::take(), inner.arena.address(page), PAGE_SIZE)?;
             }
         }
-        inner.engine().reopen_after_fork();
+        inner.engine().bits().reopen_after_fork();
         inner.pressure.forget_waits();
+        inner.holds.forget();
         inner.evictor_signal.store(0, Ordering::SeqCst);
         // The parent's threads are not here: nothing is to be joined.
         std::mem::forget(std::mem::take(

@@ -11,8 +11,11 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 
+use refault_core::PageId;
+
 use crate::fault::Streams;
-use crate::pager::Inner;
+use crate::pager::{FaultMode, Inner};
+use crate::signals::BlockedSignals;
 use crate::state::State;
 use crate::worker::Worker;
 
@@ -117,24 +120,41 @@ fn resolve(address: usize, write: bool) -> bool {
         // SAFETY: a registered pager lives until it is unregistered, which happens only when no region is left to fault.
         let inner = unsafe { &*pointer };
         let Some(page) = inner.arena.page_at(address) else { continue };
-        let start = std::time::Instant::now();
-        let before = inner.word(page).load();
-        if before.state() == State::Lost {
+        if inner.word(page).load().state() == State::Lost {
             return false;
         }
-        {
-            // The gate comes first: who waits there during a fork must hold no worker, or the child would miss it for ever.
-            let _gate = inner.enter();
-            with_worker(|worker, streams| inner.fault(page, write, worker, streams));
-        }
-        if matches!(before.state(), State::Evicting | State::Filling | State::Moving) {
-            // Nothing blocks here: the access is tried again and faults again until the owner is done.
-            std::thread::yield_now();
-        }
-        inner.fault_latency.record(before.into(), start.elapsed());
+        serve(inner, page, write);
         return true;
     }
     false
+}
+
+/// Serves a fault of this thread, which is not inside the pager.
+pub(crate) fn serve(inner: &Inner, page: PageId, write: bool) {
+    let start = std::time::Instant::now();
+    let before = inner.word(page).load();
+    {
+        // The gate comes first: who waits there during a fork must hold no worker, or the child would miss it for ever.
+        let _gate = inner.enter();
+        with_worker(|worker, streams| inner.fault(page, write, worker, streams));
+    }
+    if matches!(before.state(), State::Evicting | State::Filling | State::Moving) {
+        // Nothing blocks here: the access is tried again and faults again until the owner is done.
+        std::thread::yield_now();
+    }
+    inner.fault_latency.record(before.into(), start.elapsed());
+}
+
+/// Brings a page in for a thread that is about to give it to a system call: as a fault would, without one.
+pub(crate) fn serve_uninterrupted(inner: &Inner, page: PageId, write: bool) {
+    let _signals = BlockedSignals::new(FaultMode::InThread);
+    let mut cancellation = 0;
+    // SAFETY: concerns this thread only and takes a pointer to a live variable. Cancelled here, the thread would leave
+    // what it holds.
+    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancellation) };
+    serve(inner, page, write);
+    // SAFETY: as above; the state is the one before.
+    unsafe { pthread_setcancelstate(cancellation, std::ptr::null_mut()) };
 }
 
 fn with_worker(work: impl FnOnce(&mut Worker, &mut Streams)) {

@@ -17,6 +17,7 @@
 //! touched, never zeros or old contents; nothing is allocated and no lock is held across compression or I/O while a fault
 //! waits; no thread of the pager touches managed memory.
 
+mod accessed;
 mod addresses;
 mod arena;
 mod budget;
@@ -31,6 +32,7 @@ mod fault;
 mod findable;
 mod fork;
 mod gate;
+mod holds;
 mod in_thread;
 mod latency;
 mod origin;
@@ -47,18 +49,19 @@ mod signals;
 mod state;
 mod table;
 mod threads;
+mod touched;
 mod turn;
 pub mod uffd;
 mod watch;
 mod worker;
 
 mod sync {
-    //! What the state word is made of; `tests/state_model.rs` puts other atomics here.
-    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+    //! What the state word and the holds are made of; models in `tests` put other atomics here.
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
+pub use accessed::AccessSource;
 pub use budget::{Budget, BudgetBounds};
-pub use engine::AccessSource;
 pub use fork::ForkTicket;
 pub use in_thread::set_program_action;
 pub use latency::{Counts as HistogramCounts, Latencies};
@@ -68,4 +71,5 @@ pub use policies::POLICIES;
 pub use region::{Hint, Region};
 pub use report::{FaultTimes, Report};
 pub use signals::BlockedSignals;
+pub use touched::{Held, Touched};
 pub use watch::{Hands, Watch, refusal};

@@ -11,14 +11,16 @@ use refault_core::PageId;
 use refault_store::codec::Codec;
 use refault_store::{PAGE_SIZE, Slot, Store, StoreError, TieredStore, TieredStoreOptions};
 
+use crate::accessed::AccessSource;
 use crate::arena::Arena;
 use crate::budget::Budget;
 use crate::cycles::Cycles;
 use crate::distance::Distances;
 use crate::dropper::Drops;
-use crate::engine::{AccessSource, Engine};
+use crate::engine::Engine;
 use crate::findable::Findable;
 use crate::gate::{Gate, Inside};
+use crate::holds::Holds;
 use crate::origin::FaultLatencies;
 use crate::passing::Passing;
 use crate::pressure::Pressure;
@@ -40,7 +42,8 @@ pub enum FaultMode {
         threads: usize,
     },
     /// The faulting thread, in a SIGBUS handler: some 5 µs a fault. A system call that touches a page which is not
-    /// resident fails with EFAULT, so this is for callers who know their system calls.
+    /// resident fails with EFAULT, so this is for callers who know their system calls and hold what they give them
+    /// ([`Pager::hold`]).
     InThread,
 }
 
@@ -209,6 +212,7 @@ pub(crate) struct Inner {
     pub(crate) cycles: Cycles,
     pub(crate) findable: Findable,
     pub(crate) spare_worker: Spare,
+    pub(crate) holds: Holds,
     engine: Mutex<Engine>,
     reports: Mutex<Vec<PageId>>,
     pub(crate) gate: Gate,
@@ -274,6 +278,7 @@ impl Pager {
         let findable = Findable::new(options.keep_evicted, budget.tightest().0.maximum_pages(), pages);
         let inner = Arc::new(Inner {
             findable,
+            holds: Holds::new(crate::touched::PLACES),
             arena,
             table,
             uffd,
@@ -500,14 +505,14 @@ impl Inner {
         drop(engine);
         victims.sort_unstable();
         // Evicting comes first: somebody may wait for the room.
-        let mut freed = self.evict(&victims, passed == 0, worker);
+        let mut freed = self.evict(&mut victims, passed == 0, worker);
         freed += self.release_findable(freed == 0);
         // The policy has not chosen these, so it must be told.
         victims[..passed].iter().for_each(|page| self.report(*page));
         if !drops.runs.is_empty() {
             // SAFETY: the runs lie in the arena's mapping, which is shared.
             unsafe { drops.drop_entries(self.arena.base()) };
-            self.engine().finish_drops(&mut drops);
+            self.engine().bits().finish_drops(&mut drops);
         }
         worker.victims = victims;
         worker.drops = drops;

@@ -368,7 +368,7 @@ impl Inner {
                 }
                 page += 1;
             }
-            freed += self.evict(&victims, false, &mut worker);
+            freed += self.evict(&mut victims, false, &mut worker);
             victims.iter().for_each(|page| self.report(*page));
         }
         worker.victims = victims;

@@ -19,8 +19,8 @@ use refault_core::policy::SortRule;
 use refault_core::schemes::{Action, Folio, Next, Observer, SchemeActor, Worker};
 use refault_store::PAGE_SIZE;
 
+use crate::accessed::AccessSource;
 use crate::dropper::drop_pages;
-use crate::engine::AccessSource;
 use crate::pager::{Inner, Pager};
 use crate::state::State;
 use crate::turn::Turn;
@@ -82,7 +82,7 @@ impl Watch {
             if engine.source() != AccessSource::DropAndScan {
                 return Err("this kernel does not show which pages were accessed");
             }
-            engine.watch();
+            engine.bits().watch();
         }
         let rule = if worker.monitor().profile() == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
         let now = (Instant::now(), thread_cpu_ns());
@@ -306,14 +306,14 @@ impl Hands<'_> {
 impl AccessSampler for Hands<'_> {
     fn prepare(&mut self, _: usize, address: u64) {
         if let Some(page) = self.page(address)
-            && self.inner.engine().begin_check(page)
+            && self.inner.engine().bits().begin_check(page)
         {
             self.drops.push(page);
         }
     }
 
     fn accessed(&mut self, _: usize, address: u64) -> bool {
-        self.page(address).is_some_and(|page| self.inner.engine().end_check(page))
+        self.page(address).is_some_and(|page| self.inner.engine().bits().end_check(page))
     }
 
     fn ranges(&mut self, _: usize) -> Option<Vec<Range<u64>>> {
@@ -337,11 +337,11 @@ impl SchemeActor for Hands<'_> {
     }
 
     fn is_young(&mut self, folio: &Folio) -> bool {
-        self.inner.engine().is_young(folio.page)
+        self.inner.engine().bits().is_present(folio.page)
     }
 
     fn make_old(&mut self, folio: &Folio) {
-        if self.inner.engine().lend(folio.page) {
+        if self.inner.engine().bits().lend(folio.page) {
             self.inner.arena.drop_entries(&Turn::take(), folio.page, 1);
         }
     }

@@ -55,8 +55,7 @@ pub struct PagerArgs {
     quick: bool,
     /// Options for `refault run` instead of the row's own, such as --with='--policy=clock --in-thread'; --with='' for none
     ///
-    /// A row's own are `--in-thread` where the program is an array whose memory no system call touches (all but
-    /// memcached), and none otherwise.
+    /// A row's own are `--in-thread`: no system call touches the arrays, and memcached makes its calls through libc.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     with: Option<String>,
     /// How to write the table
@@ -127,9 +126,9 @@ impl Row {
         if quick { bytes / 8 } else { bytes }
     }
 
-    /// Options that suit its program: system calls touch nothing of the arrays, but memcached's values.
+    /// Options that suit its program: no system call touches the arrays, and memcached makes its calls through libc.
     fn options(self) -> &'static [&'static str] {
-        if self == Row::Memcached { &[] } else { &["--in-thread"] }
+        &["--in-thread"]
     }
 
     /// Pattern and threads of the array; `None` for memcached.

@@ -1,0 +1,113 @@
+//! `refault run --in-thread`: programs whose system calls touch managed memory, evicted or not.
+
+#[path = "common/c_program.rs"]
+mod c_program;
+mod common;
+
+use c_program::Program;
+use common::skipped;
+
+/// Memory that is given to a system call, after everything was evicted.
+const CALLS: &str = r#"
+    #include <dirent.h>
+    #include <poll.h>
+    #include <sys/epoll.h>
+    #include <sys/socket.h>
+    #include <sys/stat.h>
+    #define N (192ul << 10)
+    static void out(void *p, unsigned long n) { madvise((void *)((unsigned long)p & -4096ul), n + 4096, MADV_PAGEOUT); }
+"#;
+
+#[test]
+fn calls_are_given_evicted_memory() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let body = r#"
+        int main(void) {
+            unsigned char *big = map(16 * MIB), *from = map(N), *to = map(N), *lists = map(MIB); fill(big, 16 * MIB);
+            struct iovec *v = (void *)lists; struct msghdr *m = (void *)(lists + 8192);
+            struct epoll_event *event = (void *)(lists + 16384); struct pollfd *polled = (void *)(lists + 24576);
+            struct stat *status = (void *)(lists + 32768); char *name = (char *)lists + 40960; int ends[2], pair[2];
+            strcpy(name, "a-file-with-a-name"); CHECK(!pipe(ends)); CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+            int size = 4 << 20; setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size);
+            fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
+            for (int round = 0; round < 20; round++) {
+                fill(from, N); out(name, 100); out(from, N);
+                int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600); CHECK(fd >= 0);
+                CHECK(write(fd, from, N) == N); memset(to, 1, N); out(to, N); out(from, N);
+                CHECK(pread(fd, to, N, 0) == N); CHECK(whole(to, N)); CHECK(pwrite(fd, from, N, N) == N);
+                memset(to, 1, N); out(to, N); CHECK(read(fd, to, N) == N); CHECK(whole(to, N));
+                out(status, 4096); CHECK(!fstat(fd, status)); CHECK(status->st_size == 2 * N);
+                out(status, 4096); out(name, 100); CHECK(!stat(name, status)); CHECK(status->st_size == 2 * N);
+                for (int i = 0; i < 4; i++) { v[i].iov_base = from + i * N / 4; v[i].iov_len = N / 4; }
+                out(v, 4096); out(from, N); CHECK(writev(ends[1], v, 4) == N);
+                for (int i = 0; i < 4; i++) v[i].iov_base = to + i * N / 4;
+                memset(to, 1, N); out(to, N); out(v, 4096); CHECK(readv(ends[0], v, 4) == N); CHECK(whole(to, N));
+                memset(m, 0, sizeof *m); m->msg_iov = v; m->msg_iovlen = 4; for (int i = 0; i < 4; i++) v[i].iov_base = from + i * N / 4;
+                out(v, 4096); out(m, 4096); out(from, N); CHECK(sendmsg(pair[0], m, 0) == N);
+                for (int i = 0; i < 4; i++) v[i].iov_base = to + i * N / 4;
+                memset(to, 1, N); out(to, N); out(v, 4096); out(m, 4096); CHECK(recvmsg(pair[1], m, MSG_WAITALL) == N); CHECK(whole(to, N));
+                out(from, N); CHECK(send(pair[0], from, N, 0) == N); memset(to, 1, N); out(to, N);
+                CHECK(recv(pair[1], to, N, MSG_WAITALL) == N); CHECK(whole(to, N));
+                polled->fd = ends[1]; polled->events = POLLOUT; out(polled, 4096); CHECK(poll(polled, 1, 0) == 1);
+                int e = epoll_create1(0); event->events = EPOLLOUT; out(event, 4096); CHECK(!epoll_ctl(e, EPOLL_CTL_ADD, ends[1], event));
+                out(event, 4096); CHECK(epoll_wait(e, event, 1, 0) == 1); close(e);
+                out(from, N); FILE *f = fopen(name, "w"); CHECK(f && fwrite(from, 1, N, f) == N); fprintf(f, "%d lines\n", round); fill(big, 4 * MIB); CHECK(!fclose(f));
+                f = fopen(name, "r"); memset(to, 1, N); out(to, N); CHECK(fread(to, 1, N, f) == N); CHECK(whole(to, N));
+                char line[64]; fill(big, 8 * MIB); CHECK(fgets(line, 64, f)); CHECK(atoi(line) == round); fclose(f);
+                DIR *d = opendir("."); fill(big, 8 * MIB); int found = 0; for (struct dirent *x; (x = readdir(d)); ) found += !strcmp(x->d_name, name); closedir(d); CHECK(found == 1);
+                close(fd); out(name, 100); CHECK(!unlink(name));
+            }
+            CHECK(whole(big, 16 * MIB)); CHECK(write(ends[1], (void *)8, 5) == -1 && errno == EFAULT);
+            puts("done"); return 0;
+        }"#;
+    let program = Program::new(&format!("{CALLS}{body}"));
+    program.comes_through("4M", &["--in-thread"]);
+    program.comes_through("4M", &[]);
+}
+
+#[test]
+fn what_waits_in_a_call_stays_and_signals_and_cancellation_come_through() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let body = r#"
+        static unsigned char *big; static volatile unsigned long beats;
+        static void beat(int s) { big[(beats++ * 4096 * 7) % (16 * MIB)] += 0; }
+        static void *reader(void *x) { int *end = x; unsigned char *p = map(N); fill(p, N); for (int i = 0; i < 50; i++) { CHECK(read(*end, p, 8) == 8); CHECK(*(unsigned long *)p == i); } CHECK(whole(p + 8, 0)); return x; }
+        static void *sleeper(void *x) { unsigned char *p = map(N); read(*(int *)x, p, N); return 0; }
+        int main(void) {
+            big = map(16 * MIB); fill(big, 16 * MIB);
+            struct sigaction a = { .sa_handler = beat, .sa_flags = SA_RESTART }; sigaction(SIGALRM, &a, 0);
+            struct itimerval t = { { 0, 500 }, { 0, 500 } }; setitimer(ITIMER_REAL, &t, 0);
+            int ends[2], never[2]; CHECK(!pipe(ends)); CHECK(!pipe(never)); pthread_t thread; CHECK(!pthread_create(&thread, 0, reader, ends));
+            for (unsigned long i = 0; i < 50; i++) { CHECK(whole(big, 16 * MIB)); CHECK(write(ends[1], &i, 8) == 8); }
+            void *end; CHECK(!pthread_join(thread, &end) && end == ends);
+            for (int i = 0; i < 600; i++) { CHECK(!pthread_create(&thread, 0, sleeper, never)); if (i % 10 == 0) usleep(300); CHECK(!pthread_cancel(thread)); CHECK(!pthread_join(thread, &end) && end == PTHREAD_CANCELED); }
+            CHECK(whole(big, 16 * MIB)); CHECK(beats > 10); puts("done"); return 0;
+        }"#;
+    let program = Program::new(&format!("{CALLS}{body}"));
+    program.comes_through("4M", &["--in-thread"]);
+    program.comes_through("4M", &[]);
+}
+
+#[test]
+fn what_a_call_waits_with_is_not_evicted_until_it_returns_or_is_cancelled() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let body = r#"
+        static unsigned char *p; static int never[2];
+        static void *sleeper(void *x) { read(never[0], p, N); return 0; }
+        int main(void) {
+            p = map(N); fill(p, N); out(p, N); CHECK(resident(p, N) == 0); CHECK(!pipe(never)); pthread_t thread; void *end;
+            CHECK(!pthread_create(&thread, 0, sleeper, 0)); for (int i = 0; i < 1000 && resident(p, N) < N / 4096; i++) usleep(1000);
+            out(p, N); CHECK(resident(p, N) == N / 4096); CHECK(!pthread_cancel(thread)); CHECK(!pthread_join(thread, &end));
+            CHECK(end == PTHREAD_CANCELED); out(p, N); CHECK(resident(p, N) == 0);
+            CHECK(!pthread_create(&thread, 0, sleeper, 0)); for (int i = 0; i < 1000 && resident(p, N) < N / 4096; i++) usleep(1000);
+            out(p, N); CHECK(resident(p, N) == N / 4096); CHECK(write(never[1], "x", 1) == 1); CHECK(!pthread_join(thread, &end));
+            out(p, N); CHECK(resident(p, N) == 0); CHECK(p[0] == 'x'); puts("done"); return 0;
+        }"#;
+    Program::new(&format!("{CALLS}{body}")).comes_through("4M", &["--in-thread"]);
+}

@@ -1,0 +1,102 @@
+//! Holds under random schedules: this compiles `src/holds.rs` and `src/state.rs` over shuttle's atomics and runs holders against
+//! evictors of one page.
+//!
+//! Checked: the page is there for as long as a holder uses it, and places are given back.
+
+mod sync {
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+}
+
+#[allow(dead_code, reason = "the model uses a part")]
+#[path = "../src/holds.rs"]
+mod holds;
+#[allow(dead_code, reason = "the model uses a part")]
+#[path = "../src/state.rs"]
+mod state;
+
+use std::sync::Arc;
+
+use holds::Holds;
+use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::thread;
+use state::{PageWord, State};
+
+const PAGE: u32 = 7;
+
+struct Machine {
+    holds: Holds,
+    word: PageWord,
+    /// Whether the page is in memory.
+    present: AtomicBool,
+    slot: u64,
+}
+
+impl Machine {
+    fn new(places: usize) -> Machine {
+        Machine { holds: Holds::new(places), word: PageWord::new(), present: AtomicBool::new(false), slot: 5 }
+    }
+
+    fn bring_in(&self) {
+        loop {
+            let seen = self.word.load();
+            match seen.state() {
+                State::Resident => return,
+                State::Fresh | State::Stored => {
+                    if self.word.begin(seen, State::Filling) {
+                        assert!(!self.present.swap(true, Ordering::SeqCst));
+                        let _ = self.word.finish(State::Resident, 0, false);
+                    }
+                }
+                _ => thread::yield_now(),
+            }
+        }
+    }
+
+    /// A system call: it needs the page all the time, and waits for nothing. True if there was a place.
+    fn call(&self) -> bool {
+        let Some(place) = self.holds.take() else { return false };
+        place.put(2, PAGE - 1, PAGE + 1);
+        self.bring_in();
+        for _ in 0..3 {
+            assert!(self.present.load(Ordering::SeqCst), "EFAULT");
+        }
+        place.give_back();
+        true
+    }
+
+    fn evict(&self) {
+        let seen = self.word.load();
+        if seen.state() != State::Resident || !self.word.begin(seen, State::Evicting) {
+            return;
+        }
+        if !self.holds.never_used() && self.holds.has(PAGE) {
+            let _ = self.word.finish(State::Resident, 0, false);
+        } else {
+            self.present.store(false, Ordering::SeqCst);
+            let _ = self.word.finish(State::Stored, self.slot, false);
+        }
+    }
+}
+
+#[test]
+fn a_held_page_is_there() {
+    let schedule = || {
+        let machine = Arc::new(Machine::new(2));
+        let holders = [(); 2].map(|()| {
+            let machine = machine.clone();
+            thread::spawn(move || (0..2).for_each(|_| assert!(machine.call())))
+        });
+        let evictor = {
+            let machine = machine.clone();
+            thread::spawn(move || (0..4).for_each(|_| machine.evict()))
+        };
+        for thread in holders.into_iter().chain([evictor]) {
+            thread.join().unwrap();
+        }
+        // Nobody holds it any more.
+        machine.evict();
+        assert!(!machine.present.load(Ordering::SeqCst));
+    };
+    shuttle::check_random(schedule, 5000);
+    shuttle::check_pct(schedule, 5000, 3);
+}
