@@ -11,9 +11,17 @@ use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 /// Ranges of a hold.
 pub(crate) const RANGES: usize = 8;
 
+/// Bytes of stack that lie between a call and another one in a signal handler that interrupted it, at least. Frames of calls that
+/// were made from the same place differ by less.
+const SIGNAL_FRAME: usize = 1024;
+
 /// Ranges of pages that are held together.
 pub(crate) struct Place {
     taken: AtomicBool,
+    /// Who has taken it.
+    thread: AtomicUsize,
+    /// An address in the holder's stack frame.
+    frame: AtomicUsize,
     /// First page and the page after the last, in the upper and lower half; 0: none.
     ranges: [AtomicU64; RANGES],
 }
@@ -28,12 +36,25 @@ pub(crate) struct Holds {
 impl Holds {
     /// Room for so many holds at once.
     pub(crate) fn new(places: usize) -> Holds {
-        let place = || Place { taken: AtomicBool::new(false), ranges: std::array::from_fn(|_| AtomicU64::new(0)) };
+        let place = || Place {
+            taken: AtomicBool::new(false),
+            thread: AtomicUsize::new(0),
+            frame: AtomicUsize::new(0),
+            ranges: std::array::from_fn(|_| AtomicU64::new(0)),
+        };
         Holds { places: (0..places).map(|_| place()).collect(), used: AtomicUsize::new(0) }
     }
 
-    /// Takes a place, if there is one left.
-    pub(crate) fn take(&self) -> Option<&Place> {
+    /// Takes a place, if there is one left, for `thread` (not 0), whose stack grows downwards and has reached `frame`. What the
+    /// thread held in frames as deep or deeper is given back: a jump has left them (`siglongjmp` out of a signal handler).
+    pub(crate) fn take(&self, thread: usize, frame: usize) -> Option<&Place> {
+        for place in &self.places[..self.used.load(Ordering::Relaxed)] {
+            if place.thread.load(Ordering::Relaxed) == thread
+                && place.frame.load(Ordering::Relaxed) < frame + SIGNAL_FRAME
+            {
+                place.give_back();
+            }
+        }
         let index = self
             .places
             .iter()
@@ -41,7 +62,10 @@ impl Holds {
         if self.used.load(Ordering::Relaxed) <= index {
             self.used.fetch_max(index + 1, Ordering::SeqCst);
         }
-        Some(&self.places[index])
+        let place = &self.places[index];
+        place.frame.store(frame, Ordering::Relaxed);
+        place.thread.store(thread, Ordering::Relaxed);
+        Some(place)
     }
 
     /// Whether nobody ever held anything.
@@ -78,6 +102,7 @@ impl Place {
                 range.store(0, Ordering::Release);
             }
         }
+        self.thread.store(0, Ordering::Relaxed);
         self.taken.store(false, Ordering::Release);
     }
 }

@@ -57,7 +57,7 @@ impl Pager {
             for touched in touched {
                 let Some((first, end)) = inner.pages_of(touched) else { continue };
                 if held < RANGES && end - first <= most {
-                    held_at.0 = held_at.0.or_else(|| inner.holds.take());
+                    held_at.0 = held_at.0.or_else(|| inner.holds.take(this_thread(), (&raw const held) as usize));
                     if let Some(place) = held_at.0 {
                         place.put(held, first, end);
                         held += 1;
@@ -97,6 +97,11 @@ impl Pager {
         }
         true
     }
+}
+
+fn this_thread() -> usize {
+    // SAFETY: always succeeds.
+    unsafe { libc::pthread_self() as usize }
 }
 
 impl Inner {

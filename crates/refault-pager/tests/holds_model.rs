@@ -53,8 +53,8 @@ impl Machine {
     }
 
     /// A system call: it needs the page all the time, and waits for nothing. True if there was a place.
-    fn call(&self) -> bool {
-        let Some(place) = self.holds.take() else { return false };
+    fn call(&self, thread: usize) -> bool {
+        let Some(place) = self.holds.take(thread, 100_000) else { return false };
         place.put(2, PAGE - 1, PAGE + 1);
         self.bring_in();
         for _ in 0..3 {
@@ -82,9 +82,9 @@ impl Machine {
 fn a_held_page_is_there() {
     let schedule = || {
         let machine = Arc::new(Machine::new(2));
-        let holders = [(); 2].map(|()| {
+        let holders = [1, 2].map(|holder| {
             let machine = machine.clone();
-            thread::spawn(move || (0..2).for_each(|_| assert!(machine.call())))
+            thread::spawn(move || (0..2).for_each(|_| assert!(machine.call(holder))))
         });
         let evictor = {
             let machine = machine.clone();
@@ -99,4 +99,20 @@ fn a_held_page_is_there() {
     };
     shuttle::check_random(schedule, 5000);
     shuttle::check_pct(schedule, 5000, 3);
+}
+
+#[test]
+fn a_frame_that_was_left_by_a_jump_holds_nothing() {
+    shuttle::check_random(
+        || {
+            let machine = Machine::new(3);
+            // A call that was left, one in a frame above it that waits, and another thread's.
+            machine.holds.take(1, 80_000).expect("room").put(0, PAGE, PAGE + 1);
+            machine.holds.take(1, 120_000).expect("room").put(0, 1, 2);
+            machine.holds.take(2, 90_000).expect("room").put(0, 3, 4);
+            assert!(!machine.holds.has(PAGE) && machine.holds.has(1) && machine.holds.has(3));
+            assert!(machine.call(1) && machine.holds.has(1), "a call from deeper frames leaves the one that waits");
+        },
+        10,
+    );
 }
