@@ -17,6 +17,7 @@ mod descriptors;
 mod forks;
 mod heap;
 mod inside;
+mod libc_code;
 mod limits;
 mod malloc;
 mod mappings;
@@ -122,7 +123,7 @@ extern "C" fn start() {
     drop(opening);
     forks::register();
     if agent.config.in_thread() {
-        malloc::library::find();
+        libc_code::find();
         system_calls::take_care();
     }
     READY.store(true, Ordering::Release);

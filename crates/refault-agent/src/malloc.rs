@@ -10,6 +10,7 @@ use libc::{c_int, c_void, size_t};
 use libmimalloc_sys as mimalloc;
 
 use crate::heap;
+use crate::libc_code;
 use crate::mappings::ARENA_EXHAUSTED;
 
 // Numbers of `mi_option_t` (mimalloc.h, version 2).
@@ -122,7 +123,7 @@ pub extern "C" fn malloc(size: size_t) -> *mut c_void {
 }
 
 extern "C" fn allocate_for(size: size_t, caller: usize) -> *mut c_void {
-    if managed() && !(size >= BUFFER && library::holds(caller)) {
+    if managed() && !(size >= BUFFER && libc_code::holds(caller)) {
         // SAFETY: any size may be asked for.
         or_no_memory(unsafe { mimalloc::mi_malloc(size) })
     } else {
@@ -132,50 +133,6 @@ extern "C" fn allocate_for(size: size_t, caller: usize) -> *mut c_void {
 
 /// Blocks of at least this size that libc allocates for itself are taken for buffers of streams and directories.
 const BUFFER: usize = 1024;
-
-pub(crate) mod library {
-    //! Where libc's code is, where faults are served in the thread: libc makes system calls with buffers of its own, which
-    //! nobody can hold, so that these are not managed. Elsewhere the range is empty.
-
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    static START: AtomicUsize = AtomicUsize::new(0);
-    static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-    /// Whether an address lies in libc's code.
-    pub(super) fn holds(address: usize) -> bool {
-        address.wrapping_sub(START.load(Ordering::Relaxed)) < BYTES.load(Ordering::Relaxed)
-    }
-
-    /// Finds the code.
-    pub(crate) fn find() {
-        // SAFETY: the callback is called with whole structures, while it returns 0.
-        unsafe { libc::dl_iterate_phdr(Some(look_at), std::ptr::null_mut()) };
-    }
-
-    unsafe extern "C" fn look_at(
-        object: *mut libc::dl_phdr_info,
-        _size: libc::size_t,
-        _data: *mut libc::c_void,
-    ) -> libc::c_int {
-        // Any function of libc that is not replaced here.
-        let inside = libc::getpid as *const () as usize;
-        // SAFETY: the dynamic linker passes a whole structure with its headers.
-        let (base, headers) = unsafe {
-            let object = &*object;
-            (object.dlpi_addr as usize, std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum as usize))
-        };
-        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
-            let start = base + header.p_vaddr as usize;
-            if (start..start + header.p_memsz as usize).contains(&inside) {
-                START.store(start, Ordering::Relaxed);
-                BYTES.store(header.p_memsz as usize, Ordering::Relaxed);
-                return 1;
-            }
-        }
-        0
-    }
-}
 
 /// calloc(3).
 #[unsafe(no_mangle)]

@@ -111,7 +111,16 @@ fn path(path: *const c_char) -> Touched {
 /// A string.
 fn string(text: *const c_char) -> Touched {
     // SAFETY: a string in C (promised by the caller of whoever calls this).
-    read_from(text, if text.is_null() { 0 } else { unsafe { libc::strlen(text) } })
+    read_from(text, if text.is_null() { 0 } else { unsafe { libc::strlen(text) + 1 } })
+}
+
+/// Programs and their arguments: an array of strings that ends with a null pointer.
+fn strings(array: *const *const c_char) -> impl Iterator<Item = Touched> {
+    // SAFETY: null, or an array that ends with null (promised by the caller of whoever calls this).
+    let at = move |index| if array.is_null() { std::ptr::null() } else { unsafe { *array.add(index) } };
+    let count = (0..).take_while(move |index| !at(*index).is_null()).count();
+    std::iter::once(read_from(array, (count + 1) * size_of::<*const c_char>()))
+        .chain((0..count).map(move |index| string(at(index))))
 }
 
 /// Vectors and the array that names them.
@@ -323,6 +332,12 @@ calls! {
     fopen(name: *const c_char, mode: *const c_char) -> *mut c_void { [path(name)] }
     fopen64(name: *const c_char, mode: *const c_char) -> *mut c_void { [path(name)] }
     opendir(name: *const c_char) -> *mut c_void { [path(name)] }
+
+    execve(name: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
+        strings(arguments).chain(strings(environment)).chain([path(name)])
+    }
+    execv(name: *const c_char, arguments: *const *const c_char) -> c_int { strings(arguments).chain([path(name)]) }
+    execvp(name: *const c_char, arguments: *const *const c_char) -> c_int { strings(arguments).chain([path(name)]) }
 
     fread(buffer: *mut c_void, size: size_t, count: size_t, stream: *mut libc::FILE) -> size_t {
         [written_to(buffer, size.saturating_mul(count))]

@@ -59,6 +59,10 @@ fn calls_are_given_evicted_memory() {
                 DIR *d = opendir("."); fill(big, 8 * MIB); int found = 0; for (struct dirent *x; (x = readdir(d)); ) found += !strcmp(x->d_name, name); closedir(d); CHECK(found == 1);
                 close(fd); out(name, 100); CHECK(!unlink(name));
             }
+            char **words = (char **)lists; words[0] = "test"; words[1] = (char *)lists + 4096; words[2] = "="; words[3] = (char *)lists + 8192; words[4] = 0;
+            strcpy(words[1], "same"); strcpy(words[3], "same"); out(lists, MIB - 4096); int ended; pid_t child = vfork();
+            if (!child) { execvp("test", words); _exit(9); }
+            CHECK(waitpid(child, &ended, 0) == child); CHECK(ended == 0);
             CHECK(whole(big, 16 * MIB)); CHECK(write(ends[1], (void *)8, 5) == -1 && errno == EFAULT);
             puts("done"); return 0;
         }"#;

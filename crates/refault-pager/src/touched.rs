@@ -18,7 +18,7 @@ use crate::state::State;
 /// Holds at once; a thread that waits in a system call has one.
 pub(crate) const PLACES: usize = 512;
 
-/// Pages of a range that is held at most, and share of the budget that it may be: what goes beyond is brought in and not held.
+/// Pages of a hold at most, and share of the budget that they may be: ranges that go beyond are brought in and not held.
 const MOST_PAGES: u32 = 256;
 const SHARE: u64 = 16;
 
@@ -47,20 +47,21 @@ pub struct Touched {
 impl Pager {
     /// Brings memory in and keeps it resident until the result is dropped, for a system call that is given it. Memory outside
     /// of regions is passed over. Does nothing where handlers serve faults, because they serve those of system calls too.
-    /// What goes beyond some 1 MiB or a sixteenth of the budget is brought in and not held.
+    /// Ranges that go beyond 1 MiB or a sixteenth of the budget in all are brought in and not held.
     pub fn hold(&self, touched: impl Iterator<Item = Touched>) -> Held<'_> {
         let inner = self.inner();
         let mut held_at = Held(None);
         if inner.options.fault_mode == FaultMode::InThread {
-            let mut held = 0;
+            let (mut held, mut held_pages) = (0, 0);
             let most = MOST_PAGES.min((inner.budget.maximum_pages() / SHARE) as u32);
             for touched in touched {
                 let Some((first, end)) = inner.pages_of(touched) else { continue };
-                if held < RANGES && end - first <= most {
+                if held < RANGES && held_pages + (end - first) <= most {
                     held_at.0 = held_at.0.or_else(|| inner.holds.take(this_thread(), (&raw const held) as usize));
                     if let Some(place) = held_at.0 {
                         place.put(held, first, end);
                         held += 1;
+                        held_pages += end - first;
                     }
                 }
                 (first..end).for_each(|page| inner.make_resident(page, touched.written));
@@ -68,9 +69,7 @@ impl Pager {
         }
         held_at
     }
-}
 
-impl Pager {
     /// Touches memory of regions as its caller would, so that the pager serves what stands in the way of a system call. False if
     /// none of it is managed, or if it is lost.
     pub fn touch(&self, touched: Touched) -> bool {
