@@ -37,6 +37,7 @@ pub(crate) struct Config {
     demote_after: Option<Duration>,
     /// How memory is accessed of which the program says nothing.
     pub(crate) hint: Hint,
+    keep_clean: Option<bool>,
     keep_evicted: f64,
     detect_cycles: bool,
     pub(crate) fault_mode: FaultMode,
@@ -68,6 +69,7 @@ impl Config {
             access_source: AccessSource::DropAndScan,
             demote_after: PagerOptions::default().demote_after,
             hint: Hint::Normal,
+            keep_clean: None,
             keep_evicted: 0.0,
             detect_cycles: true,
             fault_mode: FaultMode::Handler { threads: 1 },
@@ -107,6 +109,7 @@ impl Config {
                 b"keep-evicted" => {
                     config.keep_evicted = word()?.parse().map_err(|_| "keep-evicted is no number".to_owned())?;
                 }
+                b"keep-clean" => config.keep_clean = Some(value == b"1"),
                 b"detect-cycles" => config.detect_cycles = value == b"1",
                 b"control" => config.control = path(),
                 b"monitor" => monitor = Some(word()?),
@@ -171,7 +174,7 @@ impl Config {
             fault_mode: self.fault_mode,
             access_source: self.access_source,
             on_full: self.on_full,
-            keep_clean: None,
+            keep_clean: self.keep_clean,
             keep_evicted: self.keep_evicted,
             demote_after: self.demote_after,
             detect_cycles: self.detect_cycles,

@@ -127,6 +127,9 @@ policies! {
     "sieve", "textbook", "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
         "the paper's, which is the reference simulator's",
         |_none: NoParameters = NoParameters, _told| textbook::Sieve::default();
+    "lrfu", "textbook", "Each reference counts, less the longer it is ago; the page whose references count least goes.",
+        "the paper's, with references found out by accessed bits, at most one an interval",
+        |parameters: textbook::LrfuParams = textbook::LrfuParams::default(), _told| textbook::Lrfu::new(parameters);
     "wtinylfu", "textbook", "A small LRU window; its victims enter the main part only if a sketch has seen them more often.",
         "the reference simulator's: fixed window, no doorkeeper; the paper's is wtinylfu{variant=paper}",
         |parameters: textbook::WTinyLfuParams = textbook::WTinyLfuParams::default(), told| wtinylfu(parameters, told);

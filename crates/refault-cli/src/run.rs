@@ -98,6 +98,10 @@ pub struct RunArgs {
     /// meanwhile comes back without a read
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%")]
     keep_evicted: Option<Share>,
+    /// Which pages that are read back keep their copy in the stores until they are written, so that they are evicted again
+    /// without work: those in the file; all, which takes more compressed memory; or none
+    #[arg(long, value_enum, default_value = "file")]
+    keep_clean: KeepClean,
     /// Threads that serve faults, 16 at most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     handlers: u16,
@@ -159,6 +163,16 @@ enum Cycles {
     /// After two passes, until the order changes
     Detected,
     /// Never
+    None,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum KeepClean {
+    /// Those in the file, whose writes are dear
+    File,
+    /// Those in the compressed pool too, while few of them are written after all
+    All,
+    /// No page
     None,
 }
 
@@ -229,6 +243,11 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
             return Err(Failure::usage("too much", "--keep-evicted", remedy));
         }
         launch.push("keep-evicted", share.0.to_string());
+    }
+    match args.keep_clean {
+        KeepClean::File => {}
+        KeepClean::All => launch.push("keep-clean", "1"),
+        KeepClean::None => launch.push("keep-clean", "0"),
     }
     if args.in_thread {
         launch.push("in-thread", "1");

@@ -189,6 +189,13 @@ pub trait Memory {
         false
     }
 
+    /// The same for one of `parts` equal parts of the page tables, from 0 on. Who cannot divide them walks all at part 0,
+    /// which is the default.
+    fn walk_part<V: Walk>(&mut self, lruvec: LruvecId, part: u32, parts: u32, visitor: &mut V) -> bool {
+        let _ = parts;
+        part != 0 || self.walk(lruvec, visitor)
+    }
+
     /// Swap space, in pages, that the group of this lruvec may still use; 0 without swap.
     fn free_swap(&self, lruvec: LruvecId) -> u64 {
         let _ = lruvec;

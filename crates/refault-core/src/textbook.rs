@@ -10,6 +10,7 @@ pub mod arc;
 pub mod clock;
 pub mod fifo;
 pub mod lirs;
+pub mod lrfu;
 pub mod lru;
 pub mod opt;
 pub mod s3fifo;
@@ -22,6 +23,7 @@ pub use arc::Arc;
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use lirs::{Lirs, LirsParams, LirsVariant};
+pub use lrfu::{Lrfu, LrfuParams};
 pub use lru::Lru;
 pub use opt::{NextUse, Opt, SequenceTooLong};
 pub use s3fifo::{S3Fifo, S3FifoParams, S3FifoVariant};
@@ -34,11 +36,17 @@ use crate::list::{Linked, List};
 use crate::memory::{Eviction, Memory};
 use crate::page::{PageId, Shadow};
 
-/// Offers a page to [`Memory::evict`] and counts the scan; true if the page is gone. Textbook policies leave no shadow.
+/// Offers a page to [`Memory::evict`] and counts the scan; true if the page is gone. Most textbook policies leave no shadow.
 #[inline]
 fn evict<M: Memory>(page: PageId, memory: &mut M, counters: &mut Counters) -> bool {
+    evict_leaving(page, Shadow::NONE, memory, counters)
+}
+
+/// The same, leaving a shadow.
+#[inline]
+fn evict_leaving<M: Memory>(page: PageId, shadow: Shadow, memory: &mut M, counters: &mut Counters) -> bool {
     counters.pgscan += 1;
-    let freed = matches!(memory.evict(page, Shadow::NONE), Eviction::Freed { .. });
+    let freed = matches!(memory.evict(page, shadow), Eviction::Freed { .. });
     counters.pgsteal += u64::from(freed);
     freed
 }

@@ -9,8 +9,8 @@ use harness::{Step, equals_model, hostile_steps, steps, survives};
 use proptest::prelude::*;
 use refault_core::PageId;
 use refault_core::textbook::{
-    Arc, Clock, Fifo, Lirs, LirsParams, LirsVariant, Lru, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant, Sieve,
-    TwoQueue, WTinyLfu, WTinyLfuParams, WTinyLfuVariant,
+    Arc, Clock, Fifo, Lirs, LirsParams, LirsVariant, Lrfu, Lru, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant,
+    Sieve, TwoQueue, WTinyLfu, WTinyLfuParams, WTinyLfuVariant,
 };
 use std::collections::VecDeque;
 
@@ -68,6 +68,11 @@ proptest! {
     }
 
     #[test]
+    fn lrfu(capacity in 1..40usize, steps in steps()) {
+        equals_model(Lrfu::default(), models::Lrfu::new(capacity), capacity, &steps);
+    }
+
+    #[test]
     fn wtinylfu(capacity in 1..40usize, steps in steps()) {
         equals_model(WTinyLfu::default(), models::WTinyLfu::new(capacity, false), capacity, &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
@@ -95,6 +100,7 @@ proptest! {
         survives(S3Fifo::new(paper), &steps);
         survives(Lirs::default(), &steps);
         survives(Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() }), &steps);
+        survives(Lrfu::default(), &steps);
         survives(WTinyLfu::default(), &steps);
         let paper = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
         survives(WTinyLfu::new(paper), &steps);

@@ -14,7 +14,7 @@
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
-use crate::dropper::Drops;
+use crate::dropper::{Run, add_run};
 use crate::pagemap::PageMap;
 
 /// Pages that are looked at together: 2 MiB.
@@ -72,10 +72,8 @@ impl PageSet {
     pub(crate) fn is_empty_around(&self, first: PageId, end: PageId) -> bool {
         self.0[first as usize / 64..(end as usize).div_ceil(64)].iter().all(|word| *word == 0)
     }
-    fn remove_runs(&mut self, drops: &Drops) {
-        for (first, end) in drops.runs.iter().copied() {
-            (first..end).for_each(|page| self.remove(page));
-        }
+    fn remove_run(&mut self, (first, end): Run) {
+        (first..end).for_each(|page| self.remove(page));
     }
 }
 
@@ -241,21 +239,21 @@ impl AccessedBits {
 
     /// Collects spent entries, once there are enough of them for neighbours to share a call, as far as there is room.
     /// `resident`: pages that may have entries.
-    pub(crate) fn collect_drops(&mut self, resident: u32, drops: &mut Drops) {
+    pub(crate) fn collect_drops(&mut self, resident: u32, runs: &mut Vec<Run>) {
         if !std::mem::take(&mut self.walked_since) && self.spent_pages < MANY_SPENT.max(resident / 4) {
             return;
         }
         self.spent_pages = 0;
         for first in (0..self.pages).step_by(REGION_PAGES as usize) {
             let end = (first + REGION_PAGES).min(self.pages);
-            if !self.spent.is_empty_around(first, end) && !self.collect_region(first, end, drops) {
+            if !self.spent.is_empty_around(first, end) && !self.collect_region(first, end, runs) {
                 return;
             }
         }
     }
 
     /// The same for a region. False if there was no room.
-    fn collect_region(&mut self, first: PageId, end: PageId, drops: &mut Drops) -> bool {
+    fn collect_region(&mut self, first: PageId, end: PageId, runs: &mut Vec<Run>) -> bool {
         let mut others = [0u64; REGION_WORDS];
         let base = first as usize / 64;
         self.present(first, end, |page| others[page as usize / 64 - base] |= 1 << (page % 64));
@@ -286,7 +284,7 @@ impl AccessedBits {
                         Some((start, page + 1))
                     }
                     whole => {
-                        if whole.is_some_and(|(start, end)| !drops.add(start, end)) {
+                        if whole.is_some_and(|(start, end)| !add_run(runs, (start, end))) {
                             return false;
                         }
                         Some((page, page + 1))
@@ -295,13 +293,12 @@ impl AccessedBits {
                 between_count = 0;
             }
         }
-        run.is_none_or(|(start, end)| drops.add(start, end))
+        run.is_none_or(|(start, end)| add_run(runs, (start, end)))
     }
 
-    /// These entries are gone: one that is found from now on was accessed since. Empties the list.
-    pub(crate) fn finish_drops(&mut self, drops: &mut Drops) {
-        self.spent.remove_runs(drops);
-        drops.runs.clear();
+    /// These entries are gone: one that is found from now on was accessed since.
+    pub(crate) fn finish_drops(&mut self, runs: &[Run]) {
+        runs.iter().for_each(|run| self.spent.remove_run(*run));
     }
 
     /// A monitor is there: from now on it and the policy leave each other their accessed bits.

@@ -7,16 +7,21 @@
 //! `process_madvise` on the calling process takes a list of ranges (Linux 6.13 for `MADV_DONTNEED`); where it does not, each
 //! range is a call of its own. Which of the two works is found out by the first use.
 
+use std::ops::Deref;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
-use crate::engine::for_runs;
+use crate::engine::{Engine, for_runs};
 use crate::turn::Turn;
 
 /// Ranges in one call: no more, because others that change entries wait for it.
-const RANGES: usize = 32;
+const RANGES: usize = 16;
+
+/// Runs that are dropped in one step.
+const STEP: usize = 16;
 
 /// Runs that are collected at most. Nothing is allocated after construction.
 const COLLECTED: usize = 1 << 14;
@@ -35,44 +40,81 @@ struct Range {
     len: usize,
 }
 
-/// Runs of pages whose entries are to be dropped: first page and the page after the last. A run is at most 2 MiB: it is dropped
-/// under one flush, and while others wait.
-pub(crate) struct Drops {
-    pub(crate) runs: Vec<(PageId, PageId)>,
+/// Pages whose entries are to be dropped: the first and the one after the last. At most 2 MiB: it is dropped under one flush,
+/// and while others wait.
+pub(crate) type Run = (PageId, PageId);
+
+/// Adds a run to a list that must not grow. False if there is no room.
+pub(crate) fn add_run(runs: &mut Vec<Run>, run: Run) -> bool {
+    let room = runs.len() < runs.capacity();
+    if room {
+        runs.push(run);
+    }
+    room
+}
+
+/// The runs of one arena that wait to be dropped. Dropping all that a walk has found takes longer than a reserve of free
+/// pages lasts, so it is done in steps.
+pub(crate) struct Drops(Mutex<Vec<Run>>);
+
+/// A few of them.
+pub(crate) struct Step {
+    runs: [Run; STEP],
+    count: usize,
 }
 
 impl Drops {
     pub(crate) fn new() -> Drops {
-        Drops { runs: Vec::with_capacity(COLLECTED) }
+        Drops(Mutex::new(Vec::with_capacity(COLLECTED)))
     }
 
-    /// No list, to be left in the place of one that is in use. Takes no run.
-    pub(crate) fn none() -> Drops {
-        Drops { runs: Vec::new() }
-    }
-
-    /// Adds a run. False if there is no room.
-    pub(crate) fn add(&mut self, first: PageId, end: PageId) -> bool {
-        if self.runs.len() == self.runs.capacity() {
-            return false;
+    /// Has the engine collect runs, unless earlier ones are left. True if there are some now.
+    pub(crate) fn collect(&self, engine: &mut Engine) -> bool {
+        let mut runs = self.0.lock().expect("invariant: nothing panics under this lock");
+        if runs.is_empty() {
+            engine.collect_drops(&mut runs);
         }
-        self.runs.push((first, end));
-        true
+        !runs.is_empty()
     }
 
-    /// Drops the entries of all runs, in an arena at `base`.
+    /// Takes a few runs off the list.
+    pub(crate) fn step(&self) -> Option<Step> {
+        let mut runs = self.0.lock().expect("invariant: nothing panics under this lock");
+        let mut step = Step { runs: [(0, 0); STEP], count: 0 };
+        while step.count < STEP
+            && let Some(run) = runs.pop()
+        {
+            step.runs[step.count] = run;
+            step.count += 1;
+        }
+        (step.count > 0).then_some(step)
+    }
+}
+
+impl Deref for Step {
+    type Target = [Run];
+
+    fn deref(&self) -> &[Run] {
+        &self.runs[..self.count]
+    }
+}
+
+impl Step {
+    /// Drops the entries, in an arena at `base`.
     ///
     /// # Safety
     /// The runs lie in a shared mapping, where dropping entries changes no contents.
     pub(crate) unsafe fn drop_entries(&self, base: usize) {
-        for runs in self.runs.chunks(RANGES) {
+        let mut turn = Turn::take();
+        for runs in self.chunks(RANGES) {
             let mut ranges = [Range::default(); RANGES];
             for (range, (first, end)) in ranges.iter_mut().zip(runs) {
                 let start = base + *first as usize * PAGE_SIZE;
                 *range = Range { start, len: (end - first) as usize * PAGE_SIZE };
             }
             // SAFETY: promised by the caller.
-            unsafe { drop_ranges(&Turn::take(), &ranges[..runs.len()]) };
+            unsafe { drop_ranges(&turn, &ranges[..runs.len()]) };
+            turn.pass();
         }
     }
 }

@@ -11,7 +11,7 @@
 use std::time::Instant;
 
 use crate::accessed::{AccessSource, AccessedBits, PageSet, REGION_PAGES};
-use crate::dropper::Drops;
+use crate::dropper::Run;
 use crate::state::{PageWord, State};
 use crate::table::PageTable;
 use refault_core::memory::{Eviction, LookAround, Neighbourhood, References, Walk};
@@ -151,12 +151,18 @@ impl Memory for PagedMemory {
         Some(Neighbourhood { region: u64::from(region), entries: end - start, young })
     }
 
-    fn walk<V: Walk>(&mut self, _lruvec: LruvecId, visitor: &mut V) -> bool {
+    fn walk<V: Walk>(&mut self, lruvec: LruvecId, visitor: &mut V) -> bool {
+        self.walk_part(lruvec, 0, 1, visitor)
+    }
+
+    fn walk_part<V: Walk>(&mut self, _lruvec: LruvecId, part: u32, parts: u32, visitor: &mut V) -> bool {
         if self.bits.source() == AccessSource::RefaultOnly {
             return false;
         }
         let forced = !std::mem::replace(&mut self.walked, true);
-        for region in 0..self.pages.div_ceil(REGION_PAGES) {
+        let regions = self.pages.div_ceil(REGION_PAGES);
+        let bound = |part: u32| (u64::from(regions) * u64::from(part) / u64::from(parts)) as u32;
+        for region in bound(part)..bound(part + 1) {
             let first = region * REGION_PAGES;
             let end = (first + REGION_PAGES).min(self.pages);
             if self.known.is_empty_around(first, end) || !visitor.enters(u64::from(region), None, forced) {
@@ -280,13 +286,17 @@ impl Engine {
     }
 
     /// Chooses some `goal` victims, marks them as being evicted and moves them to `victims`. The entries of the pages that
-    /// were found accessed are to be dropped by the caller, without this lock, and given back with
-    /// [`AccessedBits::finish_drops`]; `drops` is empty.
-    pub(crate) fn choose(&mut self, goal: u32, full: bool, victims: &mut Vec<PageId>, drops: &mut Drops) {
+    /// were found accessed are to be dropped afterwards, see [`Engine::collect_drops`].
+    pub(crate) fn choose(&mut self, goal: u32, full: bool, victims: &mut Vec<PageId>) {
         self.memory.full = full;
         self.reclaimer.reclaim(goal, &mut self.memory);
         victims.append(&mut self.memory.victims);
-        self.memory.bits.collect_drops(self.memory.known_pages, drops);
+    }
+
+    /// Moves runs of entries that are to be dropped, without this lock, to an empty list, if it is time for that; they are
+    /// given back with [`AccessedBits::finish_drops`].
+    pub(crate) fn collect_drops(&mut self, runs: &mut Vec<Run>) {
+        self.memory.bits.collect_drops(self.memory.known_pages, runs);
     }
 
     pub(crate) fn counters(&self) -> Counters {

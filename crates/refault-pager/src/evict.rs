@@ -45,7 +45,7 @@ impl Inner {
         }
         let kept_count = if findable { self.keep_findable(&left[..left_count]) } else { 0 };
         let (kept, left) = left[..left_count].split_at(kept_count);
-        let turn = Turn::take();
+        let mut turn = Turn::take();
         for_runs(left, |first, pages| {
             if let Err(error) = self.arena.punch(&turn, first, pages) {
                 crate::report::end_with(format_args!(
@@ -53,9 +53,11 @@ impl Inner {
                     refault_store::ErrorNumber::from(&error)
                 ));
             }
+            turn.pass();
         });
         for_runs(&stays[..stays_count], |first, pages| {
             let _ = self.uffd.unprotect(&turn, self.arena.address(first), pages as usize * PAGE_SIZE);
+            turn.pass();
         });
         drop(turn);
         for (page, outcome) in batch.iter().zip(&worker.outcomes) {
@@ -98,7 +100,7 @@ impl Inner {
                 count += 1;
             }
         }
-        let turn = Turn::take();
+        let mut turn = Turn::take();
         for_runs(&dirty[..count], |first, pages| {
             // Going on after a failure would risk a lost write.
             if let Err(error) = self.uffd.protect(&turn, self.arena.address(first), pages as usize * PAGE_SIZE) {
@@ -107,6 +109,7 @@ impl Inner {
                     refault_store::ErrorNumber::from(&error)
                 ));
             }
+            turn.pass();
         });
         drop(turn);
         let mut at = 0;

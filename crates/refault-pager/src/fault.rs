@@ -87,7 +87,10 @@ impl Inner {
                     if !word.begin(seen, State::Moving) {
                         continue;
                     }
-                    self.counts.protect_faults.fetch_add(u64::from(seen.kept()), Ordering::Relaxed);
+                    if seen.kept() {
+                        self.counts.protect_faults.fetch_add(1, Ordering::Relaxed);
+                        self.keep_clean.written();
+                    }
                     self.give_up_slot(seen);
                     let _ = self.uffd.unprotect(&Turn::take(), self.arena.address(page), PAGE_SIZE);
                     let _ = word.finish(State::Resident, 0, false);
@@ -124,7 +127,7 @@ impl Inner {
         !write
             && match slot.tier() {
                 Tier::SameFilled => false,
-                Tier::Pool => self.options.keep_clean == Some(true),
+                Tier::Pool => self.options.keep_clean == Some(true) && self.keep_clean.next_keeps(),
                 Tier::File => self.options.keep_clean != Some(false),
             }
     }

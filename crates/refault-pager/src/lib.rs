@@ -34,6 +34,7 @@ mod fork;
 mod gate;
 mod holds;
 mod in_thread;
+mod keep_clean;
 mod latency;
 mod origin;
 pub mod pagemap;

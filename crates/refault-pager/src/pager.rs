@@ -21,6 +21,7 @@ use crate::engine::Engine;
 use crate::findable::Findable;
 use crate::gate::{Gate, Inside};
 use crate::holds::Holds;
+use crate::keep_clean::KeepClean;
 use crate::origin::FaultLatencies;
 use crate::passing::Passing;
 use crate::pressure::Pressure;
@@ -73,8 +74,9 @@ pub struct PagerOptions {
     pub access_source: AccessSource,
     /// What happens when the store is full.
     pub on_full: OnFull,
-    /// Pages that came back by a read keep their slot, so that they need not be written again. `None`: only those in the
-    /// file, whose writes are dear.
+    /// Pages that came back by a read keep their slot, so that they need not be written again; those in the pool only while
+    /// few of them are written after all ([`crate::keep_clean`]). `None`: only those in the file, whose writes are dear. The
+    /// copies take room in the stores, at most as much as all resident pages would.
     pub keep_clean: Option<bool>,
     /// Share of the budget, 0.5 at most, in which evicted pages keep their contents until their frame is needed: one that
     /// is touched meanwhile comes back without a read ([`crate::findable`]). 0: evicted pages leave at once.
@@ -215,6 +217,8 @@ pub(crate) struct Inner {
     pub(crate) holds: Holds,
     engine: Mutex<Engine>,
     reports: Mutex<Vec<PageId>>,
+    drops: Drops,
+    pub(crate) keep_clean: KeepClean,
     pub(crate) gate: Gate,
     pub(crate) counts: Counts,
     pub(crate) fault_latency: FaultLatencies,
@@ -292,6 +296,8 @@ impl Pager {
             spare_worker: Spare::default(),
             engine: Mutex::new(engine),
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
+            drops: Drops::new(),
+            keep_clean: KeepClean::default(),
             gate: Gate::default(),
             counts: Counts::default(),
             fault_latency: FaultLatencies::default(),
@@ -494,29 +500,34 @@ impl Inner {
             self.full.store(false, Ordering::Relaxed);
         }
         let mut victims = std::mem::take(&mut worker.victims);
-        let mut drops = std::mem::replace(&mut worker.drops, Drops::none());
         victims.clear();
         self.take_passing(goal as usize, &mut victims);
         let passed = victims.len();
         self.take_reports(&mut engine);
         if passed == 0 {
-            engine.choose(goal, self.is_full(), &mut victims, &mut drops);
+            engine.choose(goal, self.is_full(), &mut victims);
         }
+        let collected = self.drops.collect(&mut engine);
         drop(engine);
+        if collected {
+            threads::wake_evictor(self);
+        }
         victims.sort_unstable();
-        // Evicting comes first: somebody may wait for the room.
         let mut freed = self.evict(&mut victims, passed == 0, worker);
         freed += self.release_findable(freed == 0);
         // The policy has not chosen these, so it must be told.
         victims[..passed].iter().for_each(|page| self.report(*page));
-        if !drops.runs.is_empty() {
-            // SAFETY: the runs lie in the arena's mapping, which is shared.
-            unsafe { drops.drop_entries(self.arena.base()) };
-            self.engine().bits().finish_drops(&mut drops);
-        }
         worker.victims = victims;
-        worker.drops = drops;
         freed
+    }
+
+    /// Drops some of the entries whose access was taken. False if there are no more.
+    pub(crate) fn drop_some(&self) -> bool {
+        let Some(step) = self.drops.step() else { return false };
+        // SAFETY: the runs lie in the arena's mapping, which is shared.
+        unsafe { step.drop_entries(self.arena.base()) };
+        self.engine().bits().finish_drops(&step);
+        true
     }
 
     /// Notes how old the oldest generation is. Allocates: not for the fault path.

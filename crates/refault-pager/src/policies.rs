@@ -7,12 +7,12 @@ use refault_core::Policy;
 use refault_core::classic::{Classic, ClassicParams};
 use refault_core::mglru::{Mglru, MglruParams};
 use refault_core::policy::HitReport;
-use refault_core::textbook::{Clock, Fifo, Sieve};
+use refault_core::textbook::{Clock, Fifo, Lrfu, Sieve};
 
 use crate::engine::{Reclaimer, Reclaiming};
 
 /// The names that [`crate::PagerOptions::policy`] takes, the default first.
-pub const POLICIES: &[&str] = &["mglru", "classic", "clock", "sieve", "fifo"];
+pub const POLICIES: &[&str] = &["mglru", "classic", "lrfu", "clock", "sieve", "fifo"];
 
 /// Whether a policy has lists that schemes can sort.
 pub(crate) fn sorts(name: &str) -> bool {
@@ -22,6 +22,7 @@ pub(crate) fn sorts(name: &str) -> bool {
 pub(crate) fn by_name(name: &str) -> Option<Box<dyn Reclaimer>> {
     match name {
         "fifo" => live(Fifo::default()),
+        "lrfu" => live(Lrfu::default()),
         "clock" => live(Clock::default()),
         "sieve" => live(Sieve::default()),
         "mglru" => live(Mglru::new(MglruParams::default())),

@@ -6,7 +6,6 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
 
-use crate::dropper::Drops;
 use refault_core::PageId;
 use refault_store::{Page, Scratch, Slot, StoreError};
 use rustix::mm::Advice;
@@ -19,7 +18,6 @@ pub(crate) struct Worker {
     /// Contents on their way in.
     pub(crate) pages: Vec<Page>,
     pub(crate) victims: Vec<PageId>,
-    pub(crate) drops: Drops,
     pub(crate) outcomes: Vec<Result<Slot, StoreError>>,
 }
 
@@ -32,7 +30,6 @@ impl Worker {
             scratch: Scratch::new(),
             pages,
             victims: Vec::with_capacity(4096),
-            drops: Drops::new(),
             outcomes: vec![Err(StoreError::Full("")); BATCH],
         }
     }

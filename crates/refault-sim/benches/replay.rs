@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use refault_core::Policy;
-use refault_core::textbook::{Arc, Clock, Fifo, Lirs, Lru, NextUse, Opt, S3Fifo, Sieve, TwoQueue, WTinyLfu};
+use refault_core::textbook::{Arc, Clock, Fifo, Lirs, Lrfu, Lru, NextUse, Opt, S3Fifo, Sieve, TwoQueue, WTinyLfu};
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 use refault_sim::flat_memory::Swap;
 use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
@@ -119,6 +119,7 @@ fn main() {
     measure("lirs", &wanted, &trace, Lirs::default);
     measure("s3fifo", &wanted, &trace, S3Fifo::default);
     measure("sieve", &wanted, &trace, Sieve::default);
+    measure("lrfu", &wanted, &trace, Lrfu::default);
     measure("wtinylfu", &wanted, &trace, WTinyLfu::default);
     if wanted.is_empty() || wanted.split(',').any(|w| w == "opt") {
         let pages = trace.accesses.iter().map(|access| access.page()).collect();

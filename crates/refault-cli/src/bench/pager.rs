@@ -47,15 +47,18 @@ pub struct PagerArgs {
     /// Seconds that are counted in a run
     #[arg(long, value_name = "S", default_value_t = 4.0)]
     seconds: f64,
-    /// Seconds before counting starts
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
-    warm_up: f64,
+    /// Seconds before counting starts, the same for both sides [default: until the row is settled: memcached 30, for so long it
+    /// reorders what it was filled with; zipf 10; the others 2]
+    #[arg(long, value_name = "S")]
+    warm_up: Option<f64>,
     /// An eighth of the memory and half a second a run: shows that it works, not how fast it is
     #[arg(long)]
     quick: bool,
     /// Options for `refault run` instead of the row's own, such as --with='--policy=clock --in-thread'; --with='' for none
     ///
-    /// A row's own are `--in-thread`: no system call touches the arrays, and memcached makes its calls through libc.
+    /// A row's own are `--in-thread`, because no system call touches the arrays and memcached makes its calls through libc;
+    /// `--policy lrfu` for memcached and zipf, whose working sets stay the same; and `--keep-clean all` for zipf, which mostly
+    /// reads.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     with: Option<String>,
     /// How to write the table
@@ -126,9 +129,23 @@ impl Row {
         if quick { bytes / 8 } else { bytes }
     }
 
-    /// Options that suit its program: no system call touches the arrays, and memcached makes its calls through libc.
+    /// Options that suit its program: no system call touches the arrays, and memcached makes its calls through libc; what is
+    /// asked for often stays the same in two of them.
     fn options(self) -> &'static [&'static str] {
-        &["--in-thread"]
+        match self {
+            Row::Memcached => &["--in-thread", "--policy=lrfu"],
+            Row::Zipf => &["--in-thread", "--policy=lrfu", "--keep-clean=all"],
+            Row::Uniform | Row::Scan | Row::Fits => &["--in-thread"],
+        }
+    }
+
+    /// Seconds until both sides are settled.
+    fn warm_up(self) -> f64 {
+        match self {
+            Row::Memcached => 30.0,
+            Row::Zipf => 10.0,
+            Row::Uniform | Row::Scan | Row::Fits => 2.0,
+        }
     }
 
     /// Pattern and threads of the array; `None` for memcached.
@@ -216,7 +233,7 @@ struct RowResult {
 /// What the runs share.
 struct Plan {
     seconds: f64,
-    warm_up: f64,
+    warm_up: Option<f64>,
     quick: bool,
     with: Option<Vec<OsString>>,
 }
@@ -225,6 +242,11 @@ impl Plan {
     /// Options for `refault run` in a row.
     fn options(&self, row: Row) -> Vec<OsString> {
         self.with.clone().unwrap_or_else(|| row.options().iter().map(OsString::from).collect())
+    }
+
+    /// Seconds before counting starts in a row.
+    fn warm_up(&self, row: Row) -> f64 {
+        self.warm_up.unwrap_or(row.warm_up())
     }
 }
 
@@ -236,7 +258,7 @@ pub fn run(args: &PagerArgs) -> Result<(), Failure> {
     }
     let plan = Plan {
         seconds: if args.quick { 0.5 } else { args.seconds },
-        warm_up: if args.quick { 0.2 } else { args.warm_up },
+        warm_up: if args.quick { Some(0.2) } else { args.warm_up },
         quick: args.quick,
         with: args.with.as_ref().map(|with| with.split_whitespace().map(OsString::from).collect()),
     };

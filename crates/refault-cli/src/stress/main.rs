@@ -73,13 +73,14 @@ struct Way {
 
 fn ways(directory: &Path) -> Vec<Way> {
     let file = format!("file={}:2G", directory.display());
-    let stores: [(&str, Vec<&str>); 6] = [
+    let stores: [(&str, Vec<&str>); 7] = [
         ("pool", vec!["--store", "pool"]),
         ("zstd", vec!["--store", "pool", "--codec", "zstd"]),
         ("file", vec!["--store", &file]),
         ("encrypted file", vec!["--store", &file, "--encrypt-swap"]),
         ("small pool, then file", vec!["--store", "POOL,FILE"]),
         ("pool, clock", vec!["--store", "pool", "--policy", "clock"]),
+        ("pool with clean copies, lrfu", vec!["--store", "pool", "--policy", "lrfu", "--keep-clean", "all"]),
     ];
     let modes: [(&str, &[&str]); 3] =
         [("one handler", &[]), ("two handlers", &["--handlers", "2"]), ("in the faulting thread", &["--in-thread"])];

@@ -23,6 +23,7 @@ pub struct TestMemory {
     pub resident: Vec<bool>,
     accessed: Vec<bool>,
     refusal: Vec<Option<Eviction>>,
+    shadows: Vec<Shadow>,
     pub evicted: Vec<PageId>,
 }
 
@@ -41,12 +42,12 @@ impl Memory for TestMemory {
 
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         assert!(self.resident[page as usize], "eviction of page {page}, which is not resident");
-        assert_eq!(shadow, Shadow::NONE);
         if let Some(refusal) = self.refusal[page as usize] {
             return refusal;
         }
         self.resident[page as usize] = false;
         self.accessed[page as usize] = false;
+        self.shadows[page as usize] = shadow;
         self.evicted.push(page);
         Eviction::Freed { pages_written: 0 }
     }
@@ -67,6 +68,7 @@ impl<P: Policy> Driver<P> {
             resident: vec![false; PAGES as usize],
             accessed: vec![false; PAGES as usize],
             refusal: vec![None; PAGES as usize],
+            shadows: vec![Shadow::NONE; PAGES as usize],
             evicted: Vec::new(),
         };
         Driver { policy, memory, capacity }
@@ -92,13 +94,14 @@ impl<P: Policy> Driver<P> {
             assert_eq!(freed as usize, self.memory.evicted.len() - before, "reclaim counts what it freed");
             fruitless += usize::from(freed == 0);
         }
+        let shadow = std::mem::replace(&mut self.memory.shadows[page as usize], Shadow::NONE);
         let admission = Admission {
             page_type: PageType::Anon,
             lruvec: 0,
             in_fault: true,
             overwrites: false,
             keeps_slot: false,
-            shadow: None,
+            shadow: (shadow != Shadow::NONE).then_some(shadow),
         };
         self.policy.admit(page, &admission, &mut self.memory);
         self.memory.resident[page as usize] = true;

@@ -6,9 +6,12 @@ use refault_core::PageId;
 
 use crate::harness::Model;
 
+#[path = "models/lrfu.rs"]
+mod lrfu;
 #[path = "models/stack_and_sketch.rs"]
 mod stack_and_sketch;
 
+pub use lrfu::Lrfu;
 pub use stack_and_sketch::{Lirs, WTinyLfu};
 
 fn remove(queue: &mut VecDeque<PageId>, page: PageId) -> bool {

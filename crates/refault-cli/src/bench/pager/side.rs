@@ -163,7 +163,7 @@ fn drive(
     let pattern = clap::ValueEnum::to_possible_value(&pattern).expect("invariant: no pattern is hidden");
     command.arg(me()?).args(["bench", "pager-load", "--pattern", pattern.get_name()]);
     command.args(["--bytes", &row.bytes(plan.quick).to_string(), "--threads", &threads.to_string()]);
-    command.args(["--warm-up", &plan.warm_up.to_string(), "--seconds", &plan.seconds.to_string()]);
+    command.args(["--warm-up", &plan.warm_up(row).to_string(), "--seconds", &plan.seconds.to_string()]);
     if row != Row::Fits {
         command.arg("--time-all");
     }
@@ -229,7 +229,7 @@ fn memcached_plan(row: Row, plan: &Plan) -> memcached::Plan {
     memcached::Plan {
         values: row.bytes(plan.quick) / memcached::VALUE as u64,
         deviation: 1.0 / 6.0,
-        warm_up: plan.warm_up,
+        warm_up: plan.warm_up(row),
         seconds: plan.seconds,
     }
 }

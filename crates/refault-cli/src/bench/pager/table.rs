@@ -20,8 +20,10 @@ impl RowResult {
 /// Writes both sides of each row, ratio and aim, and then everything in which we lose.
 pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> std::io::Result<()> {
     let runs = results.first().map_or(0, |result| result.ours.len());
-    let (seconds, warm_up) = (plan.seconds, plan.warm_up);
-    writeln!(out, "median of {runs} interleaved runs of {seconds} s after {warm_up} s of warm-up")?;
+    let warm_up: Vec<_> =
+        results.iter().map(|result| format!("{} {} s", result.row, plan.warm_up(result.row))).collect();
+    let (seconds, warm_up) = (plan.seconds, warm_up.join(", "));
+    writeln!(out, "median of {runs} interleaved runs of {seconds} s after a warm-up: {warm_up}")?;
     let mut table = plain_table();
     table.set_header([
         "row",
@@ -153,6 +155,7 @@ pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> st
                 "resident_percent": result.row.percent(),
                 "options": plan.options(result.row).iter().map(|one| one.to_string_lossy()).collect::<Vec<_>>(),
                 "against": result.other(),
+                "warm_up_seconds": plan.warm_up(result.row),
                 "aim": result.row.aim(),
                 "ratio": ratio,
                 "refault": object(&ours),
@@ -163,9 +166,6 @@ pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> st
             })
         })
         .collect();
-    serde_json::to_writer(
-        &mut *out,
-        &json!({ "seconds": plan.seconds, "warm_up_seconds": plan.warm_up, "rows": rows }),
-    )?;
+    serde_json::to_writer(&mut *out, &json!({ "seconds": plan.seconds, "rows": rows }))?;
     writeln!(out)
 }
