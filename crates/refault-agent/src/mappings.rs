@@ -233,10 +233,10 @@ pub unsafe extern "C" fn mremap(
     {
         return failed(libc::EINVAL);
     }
+    let _inside = InPager::begin(agent);
     if !agent.pager.is_taken(start, old_len) {
         return failed(libc::EFAULT);
     }
-    let _inside = InPager::begin(agent);
     if fixed {
         let place = new as usize;
         let apart = place.checked_add(new_len).is_some_and(|end| end <= start) || start + old_len <= place;

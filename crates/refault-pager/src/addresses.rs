@@ -49,6 +49,7 @@ impl Pager {
     /// Whether somebody has all of a run.
     pub fn is_taken(&self, address: usize, len: usize) -> bool {
         let inner = self.inner();
+        let _gate = inner.enter();
         let whole = |run: &(u32, u32)| run.1 as usize == len.div_ceil(PAGE_SIZE);
         inner.run_at(address, len).is_some_and(|(first, pages)| {
             inner.arena.taken_within(first, pages).first().is_some_and(|run| whole(run) && run.1 == pages)

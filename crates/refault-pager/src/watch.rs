@@ -216,7 +216,9 @@ impl Pager {
     /// Where the program's managed memory lies now: sorted, without overlap; in the view of a process its three areas,
     /// where it has as many.
     pub fn ranges(&self, view: View) -> Vec<Range<u64>> {
-        self.inner().ranges_in(view)
+        let inner = self.inner();
+        let _gate = inner.enter();
+        inner.ranges_in(view)
     }
 
     /// Collects the runs of pages (first page, length) that were accessed since the last call, and forgets it: a record at
@@ -226,7 +228,11 @@ impl Pager {
     pub fn take_accessed(&self, runs: &mut Vec<(PageId, u32)>) -> bool {
         const AT_ONCE: u32 = 512;
         let inner = self.inner();
-        for (first, pages) in inner.arena.taken() {
+        let taken = {
+            let _gate = inner.enter();
+            inner.arena.taken()
+        };
+        for (first, pages) in taken {
             let mut at = first;
             while at < first + pages {
                 let end = (at / AT_ONCE * AT_ONCE + AT_ONCE).min(first + pages);
