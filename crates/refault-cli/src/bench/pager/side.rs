@@ -14,7 +14,7 @@ use crate::bench::memcached::{self, Server};
 use crate::failure::Failure;
 
 /// Runs that the kernel may kill before the row is given up.
-const MOST_KILLS: u32 = 8;
+const MOST_KILLS: u32 = 40;
 
 /// Bytes that the row's program occupies when nothing limits it: what percentages are of.
 pub fn program_bytes(row: Row, plan: &Plan) -> Result<u64, Failure> {
