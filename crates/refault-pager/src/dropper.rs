@@ -20,9 +20,6 @@ use crate::turn::Turn;
 /// Ranges in one call: no more, because others that change entries wait for it.
 const RANGES: usize = 16;
 
-/// Runs that are dropped in one step.
-const STEP: usize = 16;
-
 /// Runs that are collected at most. Nothing is allocated after construction.
 const COLLECTED: usize = 1 << 14;
 
@@ -57,9 +54,9 @@ pub(crate) fn add_run(runs: &mut Vec<Run>, run: Run) -> bool {
 /// pages lasts, so it is done in steps.
 pub(crate) struct Drops(Mutex<Vec<Run>>);
 
-/// A few of them.
+/// A few of them: one call.
 pub(crate) struct Step {
-    runs: [Run; STEP],
+    runs: [Run; RANGES],
     count: usize,
 }
 
@@ -80,8 +77,8 @@ impl Drops {
     /// Takes a few runs off the list.
     pub(crate) fn step(&self) -> Option<Step> {
         let mut runs = self.0.lock().expect("invariant: nothing panics under this lock");
-        let mut step = Step { runs: [(0, 0); STEP], count: 0 };
-        while step.count < STEP
+        let mut step = Step { runs: [(0, 0); RANGES], count: 0 };
+        while step.count < RANGES
             && let Some(run) = runs.pop()
         {
             step.runs[step.count] = run;
@@ -105,17 +102,13 @@ impl Step {
     /// # Safety
     /// The runs lie in a shared mapping, where dropping entries changes no contents.
     pub(crate) unsafe fn drop_entries(&self, base: usize) {
-        let mut turn = Turn::take();
-        for runs in self.chunks(RANGES) {
-            let mut ranges = [Range::default(); RANGES];
-            for (range, (first, end)) in ranges.iter_mut().zip(runs) {
-                let start = base + *first as usize * PAGE_SIZE;
-                *range = Range { start, len: (end - first) as usize * PAGE_SIZE };
-            }
-            // SAFETY: promised by the caller.
-            unsafe { drop_ranges(&turn, &ranges[..runs.len()]) };
-            turn.pass();
+        let mut ranges = [Range::default(); RANGES];
+        for (range, (first, end)) in ranges.iter_mut().zip(self.iter()) {
+            let start = base + *first as usize * PAGE_SIZE;
+            *range = Range { start, len: (end - first) as usize * PAGE_SIZE };
         }
+        // SAFETY: promised by the caller.
+        unsafe { drop_ranges(&Turn::take(), &ranges[..self.len()]) };
     }
 }
 

@@ -7,8 +7,8 @@
 //! and after, zipf with two threads, one run each: 44 and 36 µs of processor time a fault.
 //!
 //! Invariant: whoever holds the turn does nothing else and takes no other lock. Who makes several calls lets others in between
-//! ([`Turn::pass`]), so a turn lasts for one call, 0.1 ms at most; that is why a thread that waits spins for a while: sleeping and
-//! waking takes longer, and on an idle processor much longer. Fills need no turn: they add entries.
+//! ([`Turn::pass`]), so a turn lasts for one call: some 4 µs, or some 0.5 ms where many entries are dropped. A thread that waits spins
+//! for a while: sleeping and waking takes longer, and on an idle processor much longer. Fills need no turn: they add entries.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};

@@ -41,7 +41,7 @@ const TIME_BITS: u32 = 10;
 /// How fast references age.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LrfuParams {
-    /// Memory sizes evicted after which a reference counts half, above 0 and at most 100.
+    /// Memory sizes evicted after which a reference counts half, 0.01 to 100.
     pub half_life: f64,
     /// Share of the resident pages that is evicted in an interval, above 0 and at most 1.
     pub interval: f64,
@@ -58,7 +58,7 @@ impl Parameters for LrfuParams {
         Parameter {
             name: "half_life",
             default: "2",
-            values: "a number above 0, up to 100",
+            values: "a number from 0.01 to 100",
             meaning: "memory sizes evicted after which a reference counts half",
         },
         Parameter {
@@ -73,7 +73,7 @@ impl Parameters for LrfuParams {
         let invalid = || ParameterError::invalid(name, value, Self::LIST);
         match name {
             "half_life" => {
-                let half_life = value.parse().ok().filter(|half_life| *half_life > 0.0 && *half_life <= 100.0);
+                let half_life = value.parse().ok().filter(|half_life| (0.01..=100.0).contains(half_life));
                 self.half_life = half_life.ok_or_else(invalid)?;
             }
             "interval" => {
@@ -279,7 +279,8 @@ impl Lrfu {
                 }
             }
         }
-        let memory_sizes = self.evicted as f64 / self.resident.max(1) as f64;
+        // No more than one, although most of memory may have been freed since: ranks hold so much and no more.
+        let memory_sizes = (self.evicted as f64 / self.resident.max(1) as f64).min(1.0);
         self.behind += memory_sizes / self.params.half_life * HALF_LIFE_STEPS;
         self.ranks.next_part(self.behind as u64);
         self.behind = self.behind.fract();

@@ -77,7 +77,7 @@ impl Lrfu {
                 }
             }
         }
-        let memory_sizes = self.evicted_in_part as f64 / self.resident.len().max(1) as f64;
+        let memory_sizes = (self.evicted_in_part as f64 / self.resident.len().max(1) as f64).min(1.0);
         self.behind += memory_sizes / 2.0 * HALF_LIFE;
         self.clock += self.behind as u64;
         self.behind = self.behind.fract();
