@@ -102,6 +102,10 @@ pub struct RunArgs {
     /// without work: those in the file; all, which takes more compressed memory; or none
     #[arg(long, value_enum, default_value = "file")]
     keep_clean: KeepClean,
+    /// Reads of evicted pages that are worth less than those in memory get their bytes from the compressed copy, and the
+    /// page stays out (with --in-thread and --policy lrfu)
+    #[arg(long)]
+    read_in_place: bool,
     /// Threads that serve faults, 16 at most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     handlers: u16,
@@ -251,6 +255,17 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     }
     if args.in_thread {
         launch.push("in-thread", "1");
+    }
+    if args.read_in_place {
+        if !args.in_thread {
+            let remedy = "add --in-thread: only the thread that reads knows where the bytes are to go";
+            return Err(Failure::usage("not possible here", "--read-in-place", remedy));
+        }
+        if args.policy != "lrfu" {
+            let remedy = "add --policy lrfu: other policies do not know what an evicted page is worth";
+            return Err(Failure::usage("not possible here", "--read-in-place", remedy));
+        }
+        launch.push("read-in-place", "1");
     }
     if let Some(stats) = &args.stats {
         // The program may change its directory before its children open the file.

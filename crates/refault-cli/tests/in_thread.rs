@@ -120,3 +120,54 @@ fn what_a_call_waits_with_is_not_evicted_until_it_returns_or_is_left() {
         }"#;
     Program::new(&format!("{CALLS}{body}")).comes_through("4M", &["--in-thread"]);
 }
+
+#[test]
+fn scattered_reads_are_served_in_place_if_asked_for() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static unsigned char *p; static unsigned long n = 16 * MIB; static volatile int over;
+        static unsigned long word(unsigned long i) { return *(volatile unsigned long *)(p + i); }
+        static void *reads(void *seed) {
+            unsigned long r = (unsigned long)seed;
+            while (!over) {
+                r = r * 6364136223846793005ul + 1442695040888963407ul; unsigned long i = (r >> 33) % n / 8 * 8;
+                CHECK(word(i) == i * 0x9e3779b97f4a7c15ul + 1);
+            }
+            return 0;
+        }
+        static void tick(int s) { static unsigned long k; k += 7919 * 4096; CHECK(word(k % n / 8 * 8) == k % n / 8 * 8 * 0x9e3779b97f4a7c15ul + 1); }
+        int main(void) {
+            p = map(n); fill(p, n); signal(SIGALRM, tick);
+            struct itimerval every = {{0, 900}, {0, 900}}, never = {{0, 0}, {0, 0}}; setitimer(ITIMER_REAL, &every, 0);
+            pthread_t t[3]; for (long i = 0; i < 3; i++) pthread_create(t + i, 0, reads, (void *)i);
+            for (int i = 0; i < 20; i++) {
+                usleep(50000);
+                int pid = fork(), status; if (!pid) { srand(i); for (int k = 0; k < 5000; k++) { unsigned long at = rand() % n / 8 * 8; if (word(at) != at * 0x9e3779b97f4a7c15ul + 1) _exit(1); } _exit(0); }
+                CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+            }
+            over = 1; for (int i = 0; i < 3; i++) pthread_join(t[i], 0); setitimer(ITIMER_REAL, &never, 0);
+            puts("done"); return 0;
+        }"#,
+    );
+    let stats = program.directory.path().join("stats");
+    let flags = ["--policy", "lrfu", "--in-thread", "--read-in-place", "--stats", stats.to_str().expect("text")];
+    program.comes_through("4M", &flags);
+    let lines = std::fs::read_to_string(&stats).expect("statistics");
+    let read = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        line["read_in_place"].as_u64().expect("a number")
+    };
+    let most = lines.lines().map(read).max();
+    assert!(most > Some(10_000), "{most:?}");
+    for (flags, why) in [
+        (&["--read-in-place", "--policy", "lrfu"][..], "--in-thread"),
+        (&["--read-in-place", "--in-thread"], "--policy lrfu"),
+    ] {
+        let refused = program.run("4M", flags);
+        let message = common::text(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && message.contains(why), "{message}");
+    }
+}

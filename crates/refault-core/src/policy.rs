@@ -73,6 +73,15 @@ pub struct GenerationSize {
     pub pages: [u64; 2],
 }
 
+/// What an evicted page must be worth to come in, in the policy's own terms and as of one moment ([`Policy::STAYS_OUT`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bar {
+    /// The policy's clock.
+    pub now: u64,
+    /// What is asked for at least; 0: every page comes in.
+    pub least: u64,
+}
+
 /// Decides which pages stay. See the module for the order of calls.
 ///
 /// Cost: every method but `reclaim` is O(1); `reclaim` is amortised O(1) a page freed for the textbook policies and
@@ -84,6 +93,21 @@ pub trait Policy {
     /// Whether [`Policy::keeps_evicted`] may answer otherwise than `None`. A constant, so that front-ends pay for findable
     /// pages only under policies that have them.
     const REACTIVATES: bool = false;
+
+    /// Decides about a reference to an evicted page that the front-end can serve while the page stays evicted: what the page's
+    /// shadow entry becomes if it is worth less than the bar even with this reference; `None` if the page is to come in. Needs
+    /// nothing but its arguments, so that it can be asked while the policy is at work. `None` altogether, the default: this policy lets every page in.
+    const STAYS_OUT: Option<fn(Shadow, Bar) -> Option<Shadow>> = None;
+
+    /// What [`Policy::STAYS_OUT`] is to be given from now on.
+    fn bar(&self) -> Bar {
+        Bar::default()
+    }
+
+    /// So many references were served to pages that stayed evicted since this was last called.
+    fn referenced_outside<M: Memory>(&mut self, references: usize, memory: &mut M) {
+        let _ = (references, memory);
+    }
 
     /// The free pools with which the front-end keeps evicted pages findable ([`crate::frames::CachedFrames`]) until their
     /// frame is reused; `None`: what is evicted is gone. A page that comes back this way is admitted as any other, only

@@ -5,7 +5,7 @@ mod harness;
 #[path = "textbook/models.rs"]
 mod models;
 
-use harness::{Step, equals_model, hostile_steps, steps, survives};
+use harness::{Step, equals_model, equals_model_in_place, hostile_steps, steps, survives};
 use proptest::prelude::*;
 use refault_core::PageId;
 use refault_core::textbook::{
@@ -70,6 +70,8 @@ proptest! {
     #[test]
     fn lrfu(capacity in 1..40usize, steps in steps()) {
         equals_model(Lrfu::default(), models::Lrfu::new(capacity), capacity, &steps);
+        let model = models::Lrfu::new(capacity).in_place();
+        equals_model_in_place(Lrfu::default(), model, capacity, &steps);
     }
 
     #[test]

@@ -56,6 +56,10 @@ impl Inner {
             let seen = self.word(page).load();
             if seen.state() != State::Stored || Slot::from_bits(seen.slot()).tier() != Tier::Pool {
                 *seen_before &= !bit;
+            } else if seen.was_read() {
+                // It does not stay cold, only where it is.
+                self.word(page).take_read(seen);
+                *seen_before &= !bit;
             } else if *seen_before & bit == 0 {
                 *seen_before |= bit;
             } else {

@@ -15,7 +15,7 @@ use crate::dropper::Run;
 use crate::state::{PageWord, State};
 use crate::table::PageTable;
 use refault_core::memory::{Eviction, LookAround, Neighbourhood, References, Walk};
-use refault_core::policy::{Admission, GenerationSize, ReclaimRequest, SortRule};
+use refault_core::policy::{Admission, Bar, GenerationSize, ReclaimRequest, SortRule};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Policy, Shadow};
 
 const WINDOW: u32 = 64;
@@ -32,6 +32,8 @@ pub(crate) trait Reclaimer: Send {
     fn metadata_bytes(&self) -> usize;
     fn sort(&mut self, page: PageId, hot: bool, rule: SortRule, memory: &mut PagedMemory);
     fn active_inactive(&self) -> Option<[u64; 2]>;
+    fn stays_out(&self) -> Option<fn(Shadow, Bar) -> Option<Shadow>>;
+    fn referenced_outside(&mut self, references: usize, memory: &mut PagedMemory) -> Bar;
 }
 
 pub(crate) struct Reclaiming<P>(pub(crate) P);
@@ -78,6 +80,13 @@ impl<P: Policy + Send> Reclaimer for Reclaiming<P> {
     }
     fn active_inactive(&self) -> Option<[u64; 2]> {
         self.0.active_inactive()
+    }
+    fn stays_out(&self) -> Option<fn(Shadow, Bar) -> Option<Shadow>> {
+        P::STAYS_OUT
+    }
+    fn referenced_outside(&mut self, references: usize, memory: &mut PagedMemory) -> Bar {
+        self.0.referenced_outside(references, memory);
+        self.0.bar()
     }
 }
 
@@ -323,6 +332,11 @@ impl Engine {
     /// Moves a page that the policy has towards or away from the end that is evicted.
     pub(crate) fn sort(&mut self, page: PageId, hot: bool, rule: SortRule) {
         self.reclaimer.sort(page, hot, rule, &mut self.memory);
+    }
+
+    /// Tells the policy of references to pages that stayed out; what pages must be worth to come in from now on.
+    pub(crate) fn referenced_outside(&mut self, references: usize) -> Bar {
+        self.reclaimer.referenced_outside(references, &mut self.memory)
     }
 
     /// Pages on active and on inactive lists.

@@ -36,6 +36,11 @@ struct Stream {
 }
 
 impl Streams {
+    /// Whether a sequence has come to this page.
+    pub(crate) fn lead_to(&self, page: PageId) -> bool {
+        self.streams.iter().any(|stream| stream.next == page && stream.used != 0)
+    }
+
     /// How many successors of a faulting page to bring in.
     fn window(&mut self, page: PageId, hint: Hint) -> u32 {
         if hint == Hint::Random {
@@ -89,7 +94,7 @@ impl Inner {
                     }
                     if seen.kept() {
                         self.counts.protect_faults.fetch_add(1, Ordering::Relaxed);
-                        self.keep_clean.written();
+                        self.keeping.lost();
                     }
                     self.give_up_slot(seen);
                     let _ = self.uffd.unprotect(&Turn::take(), self.arena.address(page), PAGE_SIZE);
@@ -127,7 +132,7 @@ impl Inner {
         !write
             && match slot.tier() {
                 Tier::SameFilled => false,
-                Tier::Pool => self.options.keep_clean == Some(true) && self.keep_clean.next_keeps(),
+                Tier::Pool => self.options.keep_clean == Some(true) && self.keeping.next(),
                 Tier::File => self.options.keep_clean != Some(false),
             }
     }

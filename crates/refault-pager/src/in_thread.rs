@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 use refault_core::PageId;
 
 use crate::fault::Streams;
+use crate::interrupted::Interrupted;
 use crate::pager::{FaultMode, Inner};
 use crate::signals::BlockedSignals;
 use crate::state::State;
@@ -102,7 +103,7 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
         // Cancelled here, the thread would leave what it holds.
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancellation);
         // One that somebody sent has no address.
-        let handled = (*info).si_code > 0 && resolve((*info).si_addr() as usize, is_write(context));
+        let handled = (*info).si_code > 0 && resolve((*info).si_addr() as usize, is_write(context), context);
         pthread_setcancelstate(cancellation, std::ptr::null_mut());
         *libc::__errno_location() = errno;
         if !handled {
@@ -111,7 +112,7 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     }
 }
 
-fn resolve(address: usize, write: bool) -> bool {
+fn resolve(address: usize, write: bool, context: *mut libc::c_void) -> bool {
     for slot in &REGISTERED {
         let pointer = slot.load(Ordering::Acquire);
         if pointer.is_null() {
@@ -123,7 +124,15 @@ fn resolve(address: usize, write: bool) -> bool {
         if inner.word(page).load().state() == State::Lost {
             return false;
         }
-        serve(inner, page, write);
+        // Before the gate: where code is managed memory too, looking at it is a fault of its own.
+        // SAFETY: the context that the kernel has passed, which this handler alone has.
+        let load = (!write && inner.in_place.is_on()).then(|| unsafe { Interrupted::new(context, address) }).flatten();
+        match load {
+            Some(mut load) => serve_with(inner, page, write, |worker, streams| {
+                inner.read_in_place(page, worker, streams) && load.carry_out(&worker.pages[0])
+            }),
+            None => serve(inner, page, write),
+        }
         return true;
     }
     false
@@ -131,12 +140,21 @@ fn resolve(address: usize, write: bool) -> bool {
 
 /// Serves a fault of this thread, which is not inside the pager.
 pub(crate) fn serve(inner: &Inner, page: PageId, write: bool) {
+    serve_with(inner, page, write, |_, _| false);
+}
+
+/// The same, unless something else serves it.
+fn serve_with(inner: &Inner, page: PageId, write: bool, mut otherwise: impl FnMut(&mut Worker, &Streams) -> bool) {
     let start = std::time::Instant::now();
     let before = inner.word(page).load();
     {
         // The gate comes first: who waits there during a fork must hold no worker, or the child would miss it for ever.
         let _gate = inner.enter();
-        with_worker(|worker, streams| inner.fault(page, write, worker, streams));
+        with_worker(|worker, streams| {
+            if !otherwise(worker, streams) {
+                inner.fault(page, write, worker, streams);
+            }
+        });
     }
     if matches!(before.state(), State::Evicting | State::Filling | State::Moving) {
         // Nothing blocks here: the access is tried again and faults again until the owner is done.

@@ -21,16 +21,16 @@ use crate::engine::Engine;
 use crate::findable::Findable;
 use crate::gate::{Gate, Inside};
 use crate::holds::Holds;
-use crate::keep_clean::KeepClean;
+use crate::in_place::InPlace;
 use crate::origin::FaultLatencies;
 use crate::passing::Passing;
 use crate::pressure::Pressure;
-use crate::probe::Capabilities;
 use crate::ranges::Ranges;
 use crate::state::PageWord;
 use crate::table::PageTable;
 use crate::threads;
-use crate::uffd::{Uffd, feature};
+use crate::trial::Trial;
+use crate::uffd::Uffd;
 use crate::worker::{Spare, Worker};
 
 /// Who resolves faults.
@@ -75,9 +75,13 @@ pub struct PagerOptions {
     /// What happens when the store is full.
     pub on_full: OnFull,
     /// Pages that came back by a read keep their slot, so that they need not be written again; those in the pool only while
-    /// few of them are written after all ([`crate::keep_clean`]). `None`: only those in the file, whose writes are dear. The
+    /// few of them are written after all ([`crate::trial`]). `None`: only those in the file, whose writes are dear. The
     /// copies take room in the stores, at most as much as all resident pages would.
     pub keep_clean: Option<bool>,
+    /// Loads of evicted pages that are worth less than those in memory get their bytes from the compressed copy, and the
+    /// page stays out ([`crate::in_place`]). Only with [`FaultMode::InThread`] and a policy that knows what an evicted
+    /// page is worth (`lrfu`), on x86-64; elsewhere every page comes in.
+    pub read_in_place: bool,
     /// Share of the budget, 0.5 at most, in which evicted pages keep their contents until their frame is needed: one that
     /// is touched meanwhile comes back without a read ([`crate::findable`]). 0: evicted pages leave at once.
     pub keep_evicted: f64,
@@ -103,6 +107,7 @@ impl Default for PagerOptions {
             access_source: AccessSource::DropAndScan,
             on_full: OnFull::Grow,
             keep_clean: None,
+            read_in_place: false,
             keep_evicted: 0.0,
             demote_after: Some(Duration::from_secs(30)),
             detect_cycles: true,
@@ -168,6 +173,8 @@ pub enum PagerError {
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) fills: AtomicU64,
+    /// Loads of pages that stayed out.
+    pub(crate) read_in_place: AtomicU64,
     pub(crate) zero_fills: AtomicU64,
     pub(crate) prefetched: AtomicU64,
     pub(crate) protect_faults: AtomicU64,
@@ -196,6 +203,10 @@ const DIRECT_GOAL: u32 = 32;
 /// Times that a fault finds nothing to evict before it counts as being out of room: some 5 ms.
 const FRUITLESS: u32 = 32;
 
+/// Of eight pages that keep their copy, how many may be written after all: a fault for a write costs some 7 µs, compressing and writing
+/// out some 5.
+const MOST_WRITTEN: u32 = 3;
+
 /// A full store is asked again after this many slots were released …
 const FULL_RELEASES: u32 = 64;
 /// … or after this many milliseconds.
@@ -218,7 +229,9 @@ pub(crate) struct Inner {
     engine: Mutex<Engine>,
     reports: Mutex<Vec<PageId>>,
     drops: Drops,
-    pub(crate) keep_clean: KeepClean,
+    /// Whether pages of the pool keep their copies.
+    pub(crate) keeping: Trial,
+    pub(crate) in_place: InPlace,
     pub(crate) gate: Gate,
     pub(crate) counts: Counts,
     pub(crate) fault_latency: FaultLatencies,
@@ -264,7 +277,9 @@ impl Pager {
     ) -> Result<Pager, PagerError> {
         let reclaimer = crate::policies::by_name(&options.policy)
             .ok_or_else(|| PagerError::UnknownPolicy(options.policy.clone(), crate::POLICIES.join(", ")))?;
-        let uffd = open(&options)?;
+        let asked = options.read_in_place && options.fault_mode == FaultMode::InThread;
+        let stays_out = reclaimer.stays_out().filter(|_| asked);
+        let uffd = crate::probe::open(&options)?;
         let pages = (options.address_space / PAGE_SIZE as u64).clamp(512, u64::from(u32::MAX - 1)) as u32;
         let system = |what| move |error| PagerError::System(what, error);
         let arena = Arena::new(pages).map_err(|error| match error.raw_os_error() {
@@ -297,7 +312,8 @@ impl Pager {
             engine: Mutex::new(engine),
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
             drops: Drops::new(),
-            keep_clean: KeepClean::default(),
+            keeping: Trial::new(MOST_WRITTEN),
+            in_place: InPlace::new(stays_out),
             gate: Gate::default(),
             counts: Counts::default(),
             fault_latency: FaultLatencies::default(),
@@ -507,6 +523,7 @@ impl Inner {
         if passed == 0 {
             engine.choose(goal, self.is_full(), &mut victims);
         }
+        self.in_place.tell(&mut engine);
         let collected = self.drops.collect(&mut engine);
         drop(engine);
         if collected {
@@ -519,6 +536,14 @@ impl Inner {
         victims[..passed].iter().for_each(|page| self.report(*page));
         worker.victims = victims;
         freed
+    }
+
+    /// Tells the policy of pages that were read in place.
+    pub(crate) fn tell_references(&self) {
+        let mut engine = self.engine();
+        self.take_reports(&mut engine);
+        self.in_place.tell(&mut engine);
+        self.drops.collect(&mut engine);
     }
 
     /// Drops some of the entries whose access was taken. False if there are no more.
@@ -564,26 +589,4 @@ impl Inner {
             self.full.store(false, Ordering::Relaxed);
         }
     }
-}
-
-fn open(options: &PagerOptions) -> Result<Uffd, PagerError> {
-    let capabilities = Capabilities::probe();
-    let (offered, _) = match capabilities.userfaultfd {
-        Ok(offered) => offered,
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
-            return Err(PagerError::System("opening a userfaultfd", error));
-        }
-        Err(error) => return Err(PagerError::NotPermitted(error)),
-    };
-    let mut wanted = feature::PAGEFAULT_FLAG_WP | feature::MISSING_SHMEM | feature::WP_HUGETLBFS_SHMEM;
-    if options.fault_mode == FaultMode::InThread {
-        wanted |= feature::SIGBUS;
-    }
-    for (bit, name) in feature::NAMES {
-        if wanted & bit != 0 && offered & bit == 0 {
-            return Err(PagerError::MissingFeature(name));
-        }
-    }
-    wanted |= offered & (feature::POISON | feature::THREAD_ID);
-    Uffd::new(wanted).map_err(PagerError::NotPermitted)
 }

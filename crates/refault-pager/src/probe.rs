@@ -2,9 +2,9 @@
 
 use std::io;
 
-use crate::AccessSource;
 use crate::pagemap::{PageMap, ScanMethod};
 use crate::uffd::{Access, Uffd, feature};
+use crate::{AccessSource, FaultMode, PagerError, PagerOptions};
 
 /// What was found.
 #[derive(Debug)]
@@ -59,4 +59,27 @@ impl Capabilities {
     pub fn access_source(&self, source: AccessSource) -> AccessSource {
         if self.scan.is_ok() { source } else { AccessSource::RefaultOnly }
     }
+}
+
+/// A userfaultfd with the features that a pager needs.
+pub(crate) fn open(options: &PagerOptions) -> Result<Uffd, PagerError> {
+    let capabilities = Capabilities::probe();
+    let (offered, _) = match capabilities.userfaultfd {
+        Ok(offered) => offered,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
+            return Err(PagerError::System("opening a userfaultfd", error));
+        }
+        Err(error) => return Err(PagerError::NotPermitted(error)),
+    };
+    let mut wanted = feature::PAGEFAULT_FLAG_WP | feature::MISSING_SHMEM | feature::WP_HUGETLBFS_SHMEM;
+    if options.fault_mode == FaultMode::InThread {
+        wanted |= feature::SIGBUS;
+    }
+    for (bit, name) in feature::NAMES {
+        if wanted & bit != 0 && offered & bit == 0 {
+            return Err(PagerError::MissingFeature(name));
+        }
+    }
+    wanted |= offered & (feature::POISON | feature::THREAD_ID);
+    Uffd::new(wanted).map_err(PagerError::NotPermitted)
 }

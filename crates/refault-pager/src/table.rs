@@ -45,18 +45,23 @@ impl PageTable {
         unsafe { &*self.words.add(page as usize) }
     }
 
-    fn shadow(&self, page: PageId) -> &AtomicU64 {
+    fn entry(&self, page: PageId) -> &AtomicU64 {
         assert!((page as usize) < self.pages);
         // SAFETY: inside the table (just checked); zero is no entry.
         unsafe { &*self.shadows.add(page as usize) }
     }
 
     pub(crate) fn set_shadow(&self, page: PageId, shadow: Shadow) {
-        self.shadow(page).store(shadow.0, Ordering::Relaxed);
+        self.entry(page).store(shadow.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn shadow(&self, page: PageId) -> Option<Shadow> {
+        let word = self.entry(page).load(Ordering::Relaxed);
+        (word != 0).then_some(Shadow(word))
     }
 
     pub(crate) fn take_shadow(&self, page: PageId) -> Option<Shadow> {
-        let word = self.shadow(page).swap(0, Ordering::Relaxed);
+        let word = self.entry(page).swap(0, Ordering::Relaxed);
         (word != 0).then_some(Shadow(word))
     }
 

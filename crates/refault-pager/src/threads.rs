@@ -211,6 +211,10 @@ fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
                 Some(freed)
             }
         };
+        if freed.is_none() && inner.in_place.has_news() {
+            let _gate = inner.enter();
+            inner.tell_references();
+        }
         // Between two rounds, or all at once while there is room.
         let drops = {
             let _gate = inner.enter();

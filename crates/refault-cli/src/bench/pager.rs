@@ -57,8 +57,8 @@ pub struct PagerArgs {
     /// Options for `refault run` instead of the row's own, such as --with='--policy=clock --in-thread'; --with='' for none
     ///
     /// A row's own are `--in-thread`, because no system call touches the arrays and memcached makes its calls through libc;
-    /// `--policy lrfu` for memcached and zipf, whose working sets stay the same; and `--keep-clean all` for zipf, which mostly
-    /// reads.
+    /// `--policy lrfu` for memcached, uniform and zipf, whose working sets stay the same; `--read-in-place` for uniform and zipf,
+    /// which read here and there; and `--keep-clean all` for zipf, which mostly reads.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     with: Option<String>,
     /// How to write the table
@@ -130,12 +130,13 @@ impl Row {
     }
 
     /// Options that suit its program: no system call touches the arrays, and memcached makes its calls through libc; what is
-    /// asked for often stays the same in two of them.
+    /// asked for often stays the same in three of them, of which two read here and there.
     fn options(self) -> &'static [&'static str] {
         match self {
             Row::Memcached => &["--in-thread", "--policy=lrfu"],
-            Row::Zipf => &["--in-thread", "--policy=lrfu", "--keep-clean=all"],
-            Row::Uniform | Row::Scan | Row::Fits => &["--in-thread"],
+            Row::Uniform => &["--in-thread", "--policy=lrfu", "--read-in-place"],
+            Row::Zipf => &["--in-thread", "--policy=lrfu", "--read-in-place", "--keep-clean=all"],
+            Row::Scan | Row::Fits => &["--in-thread"],
         }
     }
 

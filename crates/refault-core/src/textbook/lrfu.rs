@@ -8,6 +8,10 @@
 //! was evicted, or there is nothing else to evict; references age by evictions, so a program that fits in memory forgets
 //! nothing. Worth is remembered for evicted pages in their shadow entry: a page that comes back goes on where it was.
 //!
+//! A front-end that can serve references of pages which stay evicted ([`Policy::bar`]) lets in only those that are worth twice as much
+//! as the page that went last. Such a reference counts as if the page had come in and gone at once: in its shadow entry and
+//! as an eviction.
+//!
 //! Worth is kept as the time at which one single reference would be worth as much (its *rank*, in steps of the clock), which
 //! does not change while time passes. Pages stand on lists by rank, newest at the head; the oldest page of the lowest
 //! list goes, unless its bit says otherwise.
@@ -17,6 +21,8 @@
 //! is referenced; all resident pages are looked at once an interval.
 //! Source: Lee et al., *LRFU: A Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001.
 
+use std::sync::LazyLock;
+
 use super::evict_leaving;
 use super::slot::Slot;
 use crate::counters::Counters;
@@ -24,7 +30,7 @@ use crate::list::{Linked, List};
 use crate::memory::{Memory, RegionKey, Walk};
 use crate::page::{NO_PAGE, PageId, Shadow};
 use crate::parameter::{Parameter, ParameterError, Parameters, parse_share};
-use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
+use crate::policy::{Admission, Bar, HitReport, Policy, ReclaimRequest};
 use crate::workingset::shadow::{ShadowFields, VALUE_BITS, VALUE_MASK};
 
 /// Steps of the clock in which a reference loses half its worth.
@@ -35,8 +41,39 @@ const STEPS_A_LIST: u64 = 4;
 const LISTS: u64 = 128;
 /// Parts of an interval: in each a part of the page tables is looked at, so that nobody waits long for it.
 const PARTS: u32 = 16;
+/// Steps by which a page that could stay out must be ahead of the one that went last: worth twice as much. One that is worth no more
+/// would go again before it was used often enough to pay for its coming and going.
+const MARGIN: u64 = HALF_LIFE_STEPS as u64;
 /// Low bits of a page's state that hold when it was last referenced, in parts of an interval; the others hold its rank.
 const TIME_BITS: u32 = 10;
+
+/// What a reference adds to a rank that so many steps away: worths are added; ranks are their logarithms, to the base of what a step
+/// is worth.
+static SUMS: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let sum = |distance: i32| {
+        let share = (-f64::from(distance) / HALF_LIFE_STEPS).exp2();
+        (share.ln_1p() / std::f64::consts::LN_2 * HALF_LIFE_STEPS).round() as u8
+    };
+    (0..).map(sum).take_while(|sum| *sum > 0).collect()
+});
+
+/// What a page of some rank has after one reference more, at a time of the clock.
+fn referenced(rank: u64, clock: u64) -> u64 {
+    let more = SUMS.get(rank.abs_diff(clock) as usize).copied().unwrap_or(0);
+    rank.max(clock) + u64::from(more)
+}
+
+/// What an evicted page leaves: its rank, of which the high bits do not matter.
+fn leave(rank: u64) -> Shadow {
+    ShadowFields { workingset: false, lruvec: 0, value: rank & VALUE_MASK }.pack()
+}
+
+/// The rank that an evicted page had.
+fn remembered(shadow: Shadow, clock: u64) -> u64 {
+    let unused = 64 - VALUE_BITS;
+    let ahead = ShadowFields::unpack(shadow).value.wrapping_sub(clock) << unused;
+    clock.saturating_add_signed(ahead as i64 >> unused)
+}
 
 /// How fast references age.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,27 +154,15 @@ struct Ranks {
     time: u32,
     /// What a reference's rank is now.
     clock: u64,
-    /// What a reference adds to a rank that so many steps away: `sums[distance]`.
-    sums: Vec<u8>,
 }
 
 impl Ranks {
     fn new() -> Ranks {
-        // Worths are added; ranks are their logarithms, to the base of what a step is worth.
-        let sum = |distance: i32| {
-            let share = (-f64::from(distance) / HALF_LIFE_STEPS).exp2();
-            (share.ln_1p() / std::f64::consts::LN_2 * HALF_LIFE_STEPS).round() as u8
-        };
-        let sums = (0..).map(sum).take_while(|sum| *sum > 0).collect();
+        // Not when the first fault asks for it.
+        LazyLock::force(&SUMS);
         // Far from 0, so that no rank is below it.
         let clock = 1 << 20;
-        Ranks { slots: Vec::new(), lists: vec![List::default(); LISTS as usize], hand: 0, time: 0, clock, sums }
-    }
-
-    /// What a page of some rank has after one reference more.
-    fn referenced(&self, rank: u64) -> u64 {
-        let more = self.sums.get(rank.abs_diff(self.clock) as usize).copied().unwrap_or(0);
-        rank.max(self.clock) + u64::from(more)
+        Ranks { slots: Vec::new(), lists: vec![List::default(); LISTS as usize], hand: 0, time: 0, clock }
     }
 
     /// The list of everything that lies far behind.
@@ -170,7 +195,7 @@ impl Ranks {
     fn refer(&mut self, page: PageId) {
         let worth = self.slots[page as usize].state;
         if !worth.is_recent(self.time) {
-            let rank = self.referenced(worth.rank(self.clock));
+            let rank = referenced(worth.rank(self.clock), self.clock);
             self.remove(page);
             self.push(page, rank);
         }
@@ -233,6 +258,8 @@ pub struct Lrfu {
     resident: usize,
     /// Pages evicted since this part of the interval began.
     evicted: usize,
+    /// Rank of the page that was evicted last.
+    bar: u64,
     /// Part of a step by which the clock is behind.
     behind: f64,
     /// Some page that was looked at had no page-table entry that a walk could have found.
@@ -254,6 +281,7 @@ impl Lrfu {
             ranks: Ranks::new(),
             resident: 0,
             evicted: 0,
+            bar: 0,
             behind: 0.0,
             has_unmapped: false,
             counters: Counters::default(),
@@ -287,25 +315,34 @@ impl Lrfu {
         self.evicted = 0;
     }
 
-    /// What an evicted page leaves: its rank, of which the high bits do not matter.
-    fn shadow(&self, rank: u64) -> Shadow {
-        ShadowFields { workingset: false, lruvec: 0, value: rank & VALUE_MASK }.pack()
-    }
-
-    /// The rank that an evicted page had; far behind if it had none.
-    fn remembered(&self, shadow: Option<Shadow>) -> u64 {
-        let Some(shadow) = shadow else { return 0 };
-        let unused = 64 - VALUE_BITS;
-        let ahead = ShadowFields::unpack(shadow).value.wrapping_sub(self.ranks.clock) << unused;
-        self.ranks.clock.saturating_add_signed(ahead as i64 >> unused)
+    /// Whether this part of the interval is over.
+    fn is_over(&self) -> bool {
+        (self.evicted * PARTS as usize) as f64 >= self.resident as f64 * self.params.interval
     }
 }
 
 impl Policy for Lrfu {
     const HITS: HitReport = HitReport::AccessedBit;
+    const STAYS_OUT: Option<fn(Shadow, Bar) -> Option<Shadow>> = Some(|shadow, bar| {
+        let rank = referenced(remembered(shadow, bar.now), bar.now);
+        (rank < bar.least).then(|| leave(rank))
+    });
+
+    fn bar(&self) -> Bar {
+        Bar { now: self.ranks.clock, least: self.bar + MARGIN }
+    }
+
+    fn referenced_outside<M: Memory>(&mut self, references: usize, memory: &mut M) {
+        self.evicted += references;
+        if self.is_over() {
+            self.end_part(memory);
+        }
+    }
 
     fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, _memory: &mut M) {
-        let rank = self.ranks.referenced(self.remembered(admission.shadow));
+        // Far behind if it left nothing.
+        let before = admission.shadow.map_or(0, |shadow| remembered(shadow, self.ranks.clock));
+        let rank = referenced(before, self.ranks.clock);
         self.ranks.push(page, rank);
         self.resident += 1;
     }
@@ -322,8 +359,7 @@ impl Policy for Lrfu {
             if freed == request.goal {
                 break;
             }
-            let over = (self.evicted * PARTS as usize) as f64 >= self.resident as f64 * self.params.interval;
-            let next = if over { None } else { self.ranks.next() };
+            let next = if self.is_over() { None } else { self.ranks.next() };
             let Some(page) = next else {
                 self.end_part(memory);
                 continue;
@@ -336,9 +372,10 @@ impl Policy for Lrfu {
                 continue;
             }
             self.ranks.remove(page);
-            if evict_leaving(page, self.shadow(rank), memory, &mut self.counters) {
+            if evict_leaving(page, leave(rank), memory, &mut self.counters) {
                 self.resident -= 1;
                 self.evicted += 1;
+                self.bar = rank;
                 freed += 1;
             } else {
                 // As if it had been referenced, but worth no more than one reference.
@@ -357,8 +394,6 @@ impl Policy for Lrfu {
     }
 
     fn metadata_bytes(&self) -> usize {
-        self.ranks.slots.capacity() * size_of::<Slot<Worth>>()
-            + self.ranks.lists.capacity() * size_of::<List>()
-            + self.ranks.sums.capacity()
+        self.ranks.slots.capacity() * size_of::<Slot<Worth>>() + self.ranks.lists.capacity() * size_of::<List>()
     }
 }

@@ -55,6 +55,8 @@ impl Memory for TestMemory {
 
 /// A policy over a [`TestMemory`], in the order of calls that a front-end keeps.
 pub struct Driver<P> {
+    /// References to evicted pages are served in place where the policy wants it.
+    pub in_place: bool,
     pub policy: P,
     pub memory: TestMemory,
     pub capacity: usize,
@@ -71,7 +73,7 @@ impl<P: Policy> Driver<P> {
             shadows: vec![Shadow::NONE; PAGES as usize],
             evicted: Vec::new(),
         };
-        Driver { policy, memory, capacity }
+        Driver { in_place: false, policy, memory, capacity }
     }
 
     /// Whether the access hit. Lets a page in beyond the limit if nothing can be evicted.
@@ -85,6 +87,14 @@ impl<P: Policy> Driver<P> {
                 HitReport::Kernel => unreachable!("not a textbook policy"),
             }
             return true;
+        }
+        let shadow = Some(self.memory.shadows[page as usize]).filter(|shadow| *shadow != Shadow::NONE);
+        if let (true, Some(shadow), Some(stays_out)) = (self.in_place, shadow, P::STAYS_OUT)
+            && let Some(referenced) = stays_out(shadow, self.policy.bar())
+        {
+            self.memory.shadows[page as usize] = referenced;
+            self.policy.referenced_outside(1, &mut self.memory);
+            return false;
         }
         let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_goal(), incoming: Some(page) };
         let mut fruitless = 0;
@@ -164,8 +174,17 @@ pub fn hostile_steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Holds the policy to its model: the same hits and the same evictions at each step.
-pub fn equals_model<P: Policy>(policy: P, mut model: impl Model, capacity: usize, steps: &[Step]) {
-    let mut driver = Driver::new(policy, capacity);
+pub fn equals_model<P: Policy>(policy: P, model: impl Model, capacity: usize, steps: &[Step]) {
+    follow_model(Driver::new(policy, capacity), model, steps);
+}
+
+/// The same for a front-end that can serve references to evicted pages in place.
+pub fn equals_model_in_place<P: Policy>(policy: P, model: impl Model, capacity: usize, steps: &[Step]) {
+    follow_model(Driver { in_place: true, ..Driver::new(policy, capacity) }, model, steps);
+}
+
+fn follow_model<P: Policy>(mut driver: Driver<P>, mut model: impl Model, steps: &[Step]) {
+    let capacity = driver.capacity;
     for (index, step) in steps.iter().enumerate() {
         driver.memory.evicted.clear();
         match *step {

@@ -20,6 +20,8 @@ struct Resident {
 
 /// At the defaults: a reference counts half after two memory sizes evicted, an interval is 15 % of memory.
 pub struct Lrfu {
+    in_place: bool,
+    last_gone: u64,
     capacity: usize,
     /// In the order of their last references.
     resident: Vec<Resident>,
@@ -34,6 +36,8 @@ pub struct Lrfu {
 impl Lrfu {
     pub fn new(capacity: usize) -> Lrfu {
         Lrfu {
+            in_place: false,
+            last_gone: 0,
             capacity,
             resident: Vec::new(),
             evicted: Vec::new(),
@@ -42,6 +46,11 @@ impl Lrfu {
             clock: 1 << 20,
             behind: 0.0,
         }
+    }
+
+    /// A page that was evicted comes in only if it is worth twice as much as the one that went last.
+    pub fn in_place(self) -> Lrfu {
+        Lrfu { in_place: true, ..self }
     }
 
     /// A rank and a reference of now together: worths are powers of two with half-lives as exponents.
@@ -85,9 +94,28 @@ impl Lrfu {
         self.part += 1;
     }
 
+    fn is_over(&self) -> bool {
+        (self.evicted_in_part * PARTS as usize) as f64 >= self.resident.len() as f64 * 0.15
+    }
+
+    /// Serves a reference to an evicted page that stays out.
+    fn stays_out(&mut self, page: PageId) -> bool {
+        let Some(at) = self.evicted.iter().position(|(evicted, _)| *evicted == page) else { return false };
+        let rank = self.with_reference(self.evicted[at].1);
+        if !self.in_place || rank >= self.last_gone + HALF_LIFE as u64 {
+            return false;
+        }
+        self.evicted[at].1 = rank;
+        self.evicted_in_part += 1;
+        if self.is_over() {
+            self.end_part();
+        }
+        true
+    }
+
     fn evict(&mut self) -> PageId {
         loop {
-            let over = (self.evicted_in_part * PARTS as usize) as f64 >= self.resident.len() as f64 * 0.15;
+            let over = self.is_over();
             let candidates = self.resident.iter().filter(|one| !over && !self.is_recent(one));
             // The first of several with the lowest: the one that was referenced longest ago.
             let Some(lowest) = candidates.min_by_key(|one| one.rank / 4) else {
@@ -102,6 +130,7 @@ impl Lrfu {
             }
             let gone = self.resident.remove(at);
             self.evicted.push((page, gone.rank));
+            self.last_gone = gone.rank;
             self.evicted_in_part += 1;
             return page;
         }
@@ -112,6 +141,9 @@ impl Model for Lrfu {
     fn access(&mut self, page: PageId) -> Vec<PageId> {
         if let Some(one) = self.resident.iter_mut().find(|one| one.page == page) {
             one.accessed = true;
+            return Vec::new();
+        }
+        if self.stays_out(page) {
             return Vec::new();
         }
         let victims = if self.resident.len() == self.capacity { vec![self.evict()] } else { Vec::new() };

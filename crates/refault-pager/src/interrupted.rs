@@ -1,0 +1,170 @@
+//! A thread that a SIGBUS has interrupted at a load: its registers and its code.
+//!
+//! Invariant: what is carried out is the instruction that has faulted: the bytes that it reads begin where the processor says that
+//! the fault was. Elsewhere than on x86-64 no load is known and every page comes in.
+
+use refault_store::Page;
+
+pub(crate) use here::{Interrupted, prepare};
+
+#[cfg(target_arch = "x86_64")]
+mod here {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use refault_store::PAGE_SIZE;
+
+    use super::Page;
+    use crate::load::{LONGEST, Load, Registers, decode};
+
+    /// Where general registers are in a context, by their number in instructions.
+    const GENERAL: [i32; 16] = [
+        libc::REG_RAX,
+        libc::REG_RCX,
+        libc::REG_RDX,
+        libc::REG_RBX,
+        libc::REG_RSP,
+        libc::REG_RBP,
+        libc::REG_RSI,
+        libc::REG_RDI,
+        libc::REG_R8,
+        libc::REG_R9,
+        libc::REG_R10,
+        libc::REG_R11,
+        libc::REG_R12,
+        libc::REG_R13,
+        libc::REG_R14,
+        libc::REG_R15,
+    ];
+
+    const PAGE_FAULT: i64 = 14;
+    /// Bit of a page fault's code: it was an instruction that was to be read.
+    const OF_CODE: i64 = 16;
+    /// The selector of 64-bit code.
+    const LONG_MODE: i64 = 0x33;
+
+    /// Code may be protected by keys, and signal handlers may not read what is.
+    static HAS_KEYS: AtomicBool = AtomicBool::new(false);
+
+    /// Finds out what must be known before the first fault.
+    pub(crate) fn prepare() {
+        const OSPKE: u32 = 1 << 4;
+        let highest = std::arch::x86_64::__cpuid(0).eax;
+        let keys = highest >= 7 && std::arch::x86_64::__cpuid_count(7, 0).ecx & OSPKE != 0;
+        HAS_KEYS.store(keys, Ordering::Relaxed);
+    }
+
+    /// The registers that the kernel puts back when the handler returns.
+    struct Context<'a>(&'a mut libc::ucontext_t);
+
+    impl Context<'_> {
+        fn raw(&self, register: i32) -> i64 {
+            self.0.uc_mcontext.gregs[register as usize]
+        }
+    }
+
+    impl Registers for Context<'_> {
+        fn general(&self, number: u8) -> u64 {
+            self.raw(GENERAL[usize::from(number)]) as u64
+        }
+        fn set_general(&mut self, number: u8, value: u64) {
+            self.0.uc_mcontext.gregs[GENERAL[usize::from(number)] as usize] = value as i64;
+        }
+        fn instruction(&self) -> u64 {
+            self.raw(libc::REG_RIP) as u64
+        }
+        fn set_instruction(&mut self, address: u64) {
+            self.0.uc_mcontext.gregs[libc::REG_RIP as usize] = address as i64;
+        }
+        fn flags(&self) -> u64 {
+            self.raw(libc::REG_EFL) as u64
+        }
+        fn set_flags(&mut self, flags: u64) {
+            self.0.uc_mcontext.gregs[libc::REG_EFL as usize] = flags as i64;
+        }
+        fn set_vector(&mut self, number: u8, value: [u8; 16]) -> bool {
+            // SAFETY: null, or the state that the kernel has put on this handler's stack and puts back.
+            let Some(state) = (unsafe { self.0.uc_mcontext.fpregs.as_mut() }) else { return false };
+            for (element, bytes) in state._xmm[usize::from(number)].element.iter_mut().zip(value.chunks_exact(4)) {
+                *element = u32::from_le_bytes(bytes.try_into().expect("invariant: four bytes"));
+            }
+            true
+        }
+    }
+
+    /// A load that waits for its bytes.
+    pub(crate) struct Interrupted<'a> {
+        context: Context<'a>,
+        load: Load,
+        /// Where its bytes lie in their page.
+        offset: usize,
+    }
+
+    impl Interrupted<'_> {
+        /// The load that has faulted at `address`; `None` if it is not one that can be carried out here.
+        ///
+        /// # Safety
+        /// `context` is what the kernel has given to the handler of a SIGBUS, and nobody else uses it.
+        pub(crate) unsafe fn new(context: *mut libc::c_void, address: usize) -> Option<Self> {
+            // SAFETY: promised by the caller.
+            let context = Context(unsafe { &mut *context.cast() });
+            let is_data = context.raw(libc::REG_TRAPNO) == PAGE_FAULT
+                && context.raw(libc::REG_ERR) & OF_CODE == 0
+                && context.raw(libc::REG_CSGSFS) & 0xffff == LONG_MODE;
+            if !is_data {
+                return None;
+            }
+            // What comes behind the page may not be there.
+            let at = context.instruction() as usize;
+            let mut code = [0; LONGEST];
+            let code = &mut code[..LONGEST.min(PAGE_SIZE - at % PAGE_SIZE)];
+            // SAFETY: the thread is executing this page.
+            if !unsafe { read_code(at, code) } {
+                return None;
+            }
+            let load = decode(code)?;
+            let offset = address % PAGE_SIZE;
+            let whole = load.address(&context) == address as u64 && offset + load.bytes() <= PAGE_SIZE;
+            whole.then_some(Interrupted { context, load, offset })
+        }
+
+        /// Gives it the bytes of its page. False if it cannot use them: then nothing is done.
+        pub(crate) fn carry_out(&mut self, page: &Page) -> bool {
+            let bytes = &page.0[self.offset..self.offset + self.load.bytes()];
+            self.load.carry_out(bytes, &mut self.context)
+        }
+    }
+
+    /// # Safety
+    /// The bytes belong to a page that the interrupted thread is executing.
+    unsafe fn read_code(at: usize, code: &mut [u8]) -> bool {
+        if !HAS_KEYS.load(Ordering::Relaxed) {
+            // SAFETY: executable memory is readable where there are no keys. (It may be evicted, and comes in then.)
+            unsafe { std::ptr::copy_nonoverlapping(at as *const u8, code.as_mut_ptr(), code.len()) };
+            return true;
+        }
+        let to = libc::iovec { iov_base: code.as_mut_ptr().cast(), iov_len: code.len() };
+        let from = libc::iovec { iov_base: at as *mut _, iov_len: code.len() };
+        // SAFETY: both lists hold one range, and the first is a live buffer.
+        let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+        read == code.len() as isize
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod here {
+    use super::Page;
+
+    pub(crate) fn prepare() {}
+
+    pub(crate) enum Interrupted {}
+
+    impl Interrupted {
+        pub(crate) unsafe fn new(_: *mut libc::c_void, _: usize) -> Option<Self> {
+            None
+        }
+
+        pub(crate) fn carry_out(&mut self, _: &Page) -> bool {
+            match *self {}
+        }
+    }
+}
