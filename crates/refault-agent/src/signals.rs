@@ -49,7 +49,7 @@ pub(crate) fn register() {
 ///
 /// # Safety
 /// The pointer is to a live set.
-unsafe fn without_sigbus(set: *const sigset_t) -> sigset_t {
+pub(crate) unsafe fn without_sigbus(set: *const sigset_t) -> sigset_t {
     // SAFETY: promised by the caller.
     unsafe {
         let mut set = *set;

@@ -11,9 +11,12 @@
 //!
 //! Invariant: the call is made by libc's own function, so that it stays a point of cancellation.
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use libc::{c_char, c_int, c_void, iovec, mode_t, msghdr, nfds_t, off_t, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{
+    c_char, c_int, c_void, iovec, mode_t, msghdr, nfds_t, off_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+};
 use refault_pager::Touched;
 
 /// Times that a call is made again after EFAULT.
@@ -177,9 +180,18 @@ fn libc_function(place: &AtomicUsize, name: &std::ffi::CStr) -> usize {
     found
 }
 
-/// Functions that stand in for libc's: name, parameters, and what the call touches.
+/// The signals that a call blocks while it waits, but SIGBUS: a handler that runs meanwhile may touch what is evicted.
+fn masked(signals: *const sigset_t, place: &mut MaybeUninit<sigset_t>) -> *const sigset_t {
+    if signals.is_null() || !CARE.load(Ordering::Relaxed) {
+        return signals;
+    }
+    // SAFETY: a set (promised by the caller of whoever calls this).
+    place.write(unsafe { crate::signals::without_sigbus(signals) })
+}
+
+/// Functions that stand in for libc's: name, parameters, which of these is a mask of signals, and what the call touches.
 macro_rules! calls {
-    ($($name:ident($($parameter:ident: $type:ty),*) -> $result:ty { $touched:expr })*) => {
+    ($($name:ident($($parameter:ident: $type:ty),*) -> $result:ty $(, masked $mask:ident)? { $touched:expr })*) => {
         $(
             #[doc = concat!("`", stringify!($name), "` of libc.")]
             ///
@@ -198,6 +210,7 @@ macro_rules! calls {
                 type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
                 // SAFETY: libc's function of this name has this type.
                 let function = unsafe { std::mem::transmute::<usize, Function>(libc_function(&FUNCTION, name)) };
+                $(let mut place = MaybeUninit::uninit(); let $mask = masked($mask, &mut place);)?
                 // SAFETY: passed on as it came.
                 with(|| ($touched).into_iter(), || unsafe { function($($parameter),*) })
             }
@@ -282,20 +295,32 @@ calls! {
         [written_to(list, count as usize * size_of::<libc::pollfd>())]
     }
     ppoll(
-        list: *mut libc::pollfd, count: nfds_t, timeout: *const libc::timespec, signals: *const libc::sigset_t
-    ) -> c_int {
+        list: *mut libc::pollfd, count: nfds_t, timeout: *const libc::timespec, signals: *const sigset_t
+    ) -> c_int, masked signals {
+        [written_to(list, count as usize * size_of::<libc::pollfd>()), value_read(timeout), value_read(signals)]
+    }
+    __ppoll_chk(
+        list: *mut libc::pollfd, count: nfds_t, timeout: *const libc::timespec, signals: *const sigset_t, room: size_t
+    ) -> c_int, masked signals {
         [written_to(list, count as usize * size_of::<libc::pollfd>()), value_read(timeout), value_read(signals)]
     }
     select(
         count: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set,
         timeout: *mut libc::timeval
     ) -> c_int { [value(read), value(write), value(except), value(timeout)] }
+    pselect(
+        count: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set,
+        timeout: *const libc::timespec, signals: *const sigset_t
+    ) -> c_int, masked signals {
+        [value(read), value(write), value(except), value_read(timeout), value_read(signals)]
+    }
+    sigsuspend(signals: *const sigset_t) -> c_int, masked signals { [value_read(signals)] }
     epoll_wait(epoll: c_int, events: *mut libc::epoll_event, count: c_int, timeout: c_int) -> c_int {
         [written_to(events, count.max(0) as usize * size_of::<libc::epoll_event>())]
     }
     epoll_pwait(
-        epoll: c_int, events: *mut libc::epoll_event, count: c_int, timeout: c_int, signals: *const libc::sigset_t
-    ) -> c_int {
+        epoll: c_int, events: *mut libc::epoll_event, count: c_int, timeout: c_int, signals: *const sigset_t
+    ) -> c_int, masked signals {
         [written_to(events, count.max(0) as usize * size_of::<libc::epoll_event>()), value_read(signals)]
     }
     epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut libc::epoll_event) -> c_int {

@@ -177,7 +177,7 @@ fn served_in_the_thread_faults_reach_the_pager_whatever_becomes_of_sigbus() {
     let program = Program::new(
         r#"
         static unsigned char *p; static unsigned long n = 8 * MIB, ticks; static volatile int seen;
-        static void tick(int s) { p[++ticks * 7919 * 4096 % n] ^= 0; }
+        static void tick(int s) { volatile unsigned char *q = p; q[++ticks * 7919 * 4096 % n] ^= 0; }
         static void lost(int s, siginfo_t *i, void *u) { seen = whole(p, n) ? 1 : 2; if (seen == 1) { puts("done"); fflush(stdout); } _exit(seen - 1); }
         static void sent(int s) { seen++; }
         int main(void) {
@@ -192,6 +192,11 @@ fn served_in_the_thread_faults_reach_the_pager_whatever_becomes_of_sigbus() {
             sigfillset(&a.sa_mask); sigaction(SIGALRM, &a, 0); CHECK(!sigaction(SIGBUS, &b, 0));
             struct itimerval every = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}}; setitimer(ITIMER_REAL, &every, 0);
             for (time_t start = time(0); time(0) - start < 2;) { fill(p, n); unsigned char *q = map(MIB); memset(q, 1, MIB); munmap(q, MIB); }
+            sigset_t others; sigfillset(&others); sigdelset(&others, SIGALRM); struct timespec second = {1, 0};
+            for (int k = 0; k < 50; k++) {
+                fill(p, n); CHECK(sigsuspend(&others) == -1 && ppoll(0, 0, &second, &others) == -1);
+                CHECK(pselect(0, 0, 0, 0, &second, &others) == -1 && errno == EINTR);
+            }
             setitimer(ITIMER_REAL, &never, 0); CHECK(ticks > 50);
             int f = open(".", O_TMPFILE | O_RDWR, 0600); CHECK(f >= 0 && !ftruncate(f, 8192));
             volatile char *beyond = mmap(0, 8192, PROT_READ, MAP_SHARED, f, 0); CHECK(!ftruncate(f, 0));
