@@ -5,6 +5,7 @@
 mod c_program;
 mod common;
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use c_program::Program;
@@ -204,6 +205,42 @@ fn served_in_the_thread_faults_reach_the_pager_whatever_becomes_of_sigbus() {
         }"#,
     );
     program.comes_through("2M", &["--in-thread"]);
+}
+
+#[test]
+fn on_full_end_ends_programs_that_catch_everything() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static unsigned char *p; static unsigned long n = 64 * MIB;
+        static void report(int s) { for (;;) for (unsigned long i = 0; i < n; i += 4096) ((volatile unsigned char *)p)[i]++; }
+        int main(void) {
+            for (int s = 1; s < 32; s++) if (s != SIGBUS) signal(s, report);
+            p = map(n); for (unsigned long i = 0, r = 1; i < n; i += 8) { r = r * 6364136223846793005ul + 1442695040888963407ul; *(unsigned long *)(p + i) = r; }
+            puts("not ended"); return 0;
+        }"#,
+    );
+    for mode in [&[][..], &["--in-thread"]] {
+        let mut command = Command::new("timeout");
+        command.args([
+            "-s",
+            "KILL",
+            "30",
+            env!("CARGO_BIN_EXE_refault"),
+            "run",
+            "--memory",
+            "4M",
+            "--store",
+            "pool=4M",
+        ]);
+        command.args(["--on-full", "end"]).args(mode).arg("--").arg(&program.path);
+        let output = command.output().expect("timeout starts");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.signal(), Some(6), "{mode:?}: {:?} {message}", output.status);
+        assert!(message.contains("the store is full and the budget is used up"), "{message}");
+    }
 }
 
 #[test]

@@ -232,9 +232,7 @@ unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c
                 }
             }
             _ => {
-                let mut default: libc::sigaction = std::mem::zeroed();
-                default.sa_sigaction = libc::SIG_DFL;
-                libc::syscall(libc::SYS_rt_sigaction, signal, &raw const default, std::ptr::null::<u8>(), 8);
+                crate::signals::reset(signal);
                 if (*info).si_code <= 0 {
                     libc::raise(signal);
                 }

@@ -7,6 +7,15 @@ use std::marker::PhantomData;
 
 use crate::pager::FaultMode;
 
+/// Gives a signal its default action back, by the system call itself: libc's functions may be an agent's.
+pub(crate) fn reset(signal: i32) {
+    // SAFETY: zeros are an action of the kernel's, which is smaller than libc's: the default one, without flags and mask.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        libc::syscall(libc::SYS_rt_sigaction, signal, &raw const default, std::ptr::null::<u8>(), size_of::<u64>());
+    }
+}
+
 /// Blocks all signals in this thread, and so in the threads that it starts, until dropped.
 ///
 /// SIGBUS stays open where faults are served in the thread: there a fault is that signal, and one that is blocked ends
