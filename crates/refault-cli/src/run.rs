@@ -102,8 +102,8 @@ pub struct RunArgs {
     /// without work: those in the file; all, which takes more compressed memory; or none
     #[arg(long, value_enum, default_value = "file")]
     keep_clean: KeepClean,
-    /// Reads of evicted pages that are worth less than those in memory get their bytes from the compressed copy, and the
-    /// page stays out (with --in-thread and --policy lrfu)
+    /// Reads of evicted pages that are worth less than twice what was evicted last get their bytes from the compressed copy,
+    /// and the page stays out (with --in-thread and --policy lrfu)
     #[arg(long)]
     read_in_place: bool,
     /// Threads that serve faults, 16 at most

@@ -155,6 +155,7 @@ impl Inner {
             }
         } else {
             self.counts.fills.fetch_add(1, Ordering::Relaxed);
+            self.note_comes_in(page);
             self.distances.returned(page);
             self.note_returned(page);
             let from = Slot::from_bits(seen.slot());

@@ -98,6 +98,7 @@ pub(crate) fn unregister(inner: &Arc<Inner>) {
 extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes valid pointers; errno belongs to this thread and is put back.
     unsafe {
+        crate::interrupted::allow_unaligned(context);
         let errno = *libc::__errno_location();
         let mut cancellation = 0;
         // Cancelled here, the thread would leave what it holds.
@@ -126,7 +127,8 @@ fn resolve(address: usize, write: bool, context: *mut libc::c_void) -> bool {
         }
         // Before the gate: where code is managed memory too, looking at it is a fault of its own.
         // SAFETY: the context that the kernel has passed, which this handler alone has.
-        let load = (!write && inner.in_place.is_on()).then(|| unsafe { Interrupted::new(context, address) }).flatten();
+        let load =
+            (!write && inner.may_read_in_place(page)).then(|| unsafe { Interrupted::new(context, address) }).flatten();
         match load {
             Some(mut load) => serve_with(inner, page, write, |worker, streams| {
                 inner.read_in_place(page, worker, streams) && load.carry_out(&worker.pages[0])

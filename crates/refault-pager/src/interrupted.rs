@@ -5,7 +5,7 @@
 
 use refault_store::Page;
 
-pub(crate) use here::{Interrupted, prepare};
+pub(crate) use here::{Interrupted, allow_unaligned, prepare};
 
 #[cfg(target_arch = "x86_64")]
 mod here {
@@ -39,6 +39,12 @@ mod here {
     const PAGE_FAULT: i64 = 14;
     /// Bit of a page fault's code: it was an instruction that was to be read.
     const OF_CODE: i64 = 16;
+    /// Flags of a thread that is stepped through, or that does without unaligned accesses: the processor has more to do for
+    /// it than the instruction.
+    const WATCHED: i64 = 1 << 8 | UNALIGNED;
+    const UNALIGNED: i64 = 1 << 18;
+    /// The flag by which the instruction that faulted, when it is repeated, does not stop at a breakpoint that it has stopped at.
+    const RESUMES: i64 = 1 << 16;
     /// The selector of 64-bit code.
     const LONG_MODE: i64 = 0x33;
 
@@ -109,6 +115,7 @@ mod here {
             let context = Context(unsafe { &mut *context.cast() });
             let is_data = context.raw(libc::REG_TRAPNO) == PAGE_FAULT
                 && context.raw(libc::REG_ERR) & OF_CODE == 0
+                && context.raw(libc::REG_EFL) & WATCHED == 0
                 && context.raw(libc::REG_CSGSFS) & 0xffff == LONG_MODE;
             if !is_data {
                 return None;
@@ -130,7 +137,26 @@ mod here {
         /// Gives it the bytes of its page. False if it cannot use them: then nothing is done.
         pub(crate) fn carry_out(&mut self, page: &Page) -> bool {
             let bytes = &page.0[self.offset..self.offset + self.load.bytes()];
-            self.load.carry_out(bytes, &mut self.context)
+            let done = self.load.carry_out(bytes, &mut self.context);
+            if done {
+                let flags = self.context.flags() & !(RESUMES as u64);
+                self.context.set_flags(flags);
+            }
+            done
+        }
+    }
+
+    /// Lets the handler of a signal access memory as it likes, although the thread that it has interrupted must not: handlers
+    /// begin with that flag, and a fault of the handler's own would be one of the pager's.
+    ///
+    /// # Safety
+    /// `context` is what the kernel has given to the handler.
+    pub(crate) unsafe fn allow_unaligned(context: *mut libc::c_void) {
+        // SAFETY: promised by the caller; the flag is this thread's and has no other effect.
+        unsafe {
+            if (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] & UNALIGNED != 0 {
+                std::arch::asm!("pushfq", "and dword ptr [rsp], {keep}", "popfq", keep = const !(UNALIGNED as i32));
+            }
         }
     }
 
@@ -144,8 +170,9 @@ mod here {
         }
         let to = libc::iovec { iov_base: code.as_mut_ptr().cast(), iov_len: code.len() };
         let from = libc::iovec { iov_base: at as *mut _, iov_len: code.len() };
+        // By the thread's id: the process's is that of its first thread, which may have ended.
         // SAFETY: both lists hold one range, and the first is a live buffer.
-        let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+        let read = unsafe { libc::process_vm_readv(libc::gettid(), &to, 1, &from, 1, 0) };
         read == code.len() as isize
     }
 }
@@ -155,6 +182,8 @@ mod here {
     use super::Page;
 
     pub(crate) fn prepare() {}
+
+    pub(crate) unsafe fn allow_unaligned(_: *mut libc::c_void) {}
 
     pub(crate) enum Interrupted {}
 

@@ -78,8 +78,8 @@ pub struct PagerOptions {
     /// few of them are written after all ([`crate::trial`]). `None`: only those in the file, whose writes are dear. The
     /// copies take room in the stores, at most as much as all resident pages would.
     pub keep_clean: Option<bool>,
-    /// Loads of evicted pages that are worth less than those in memory get their bytes from the compressed copy, and the
-    /// page stays out ([`crate::in_place`]). Only with [`FaultMode::InThread`] and a policy that knows what an evicted
+    /// Loads of evicted pages that are worth less than twice what was evicted last get their bytes from the compressed copy,
+    /// and the page stays out ([`crate::in_place`]). Only with [`FaultMode::InThread`] and a policy that knows what an evicted
     /// page is worth (`lrfu`), on x86-64; elsewhere every page comes in.
     pub read_in_place: bool,
     /// Share of the budget, 0.5 at most, in which evicted pages keep their contents until their frame is needed: one that
@@ -509,6 +509,7 @@ impl Inner {
     fn reclaim_with(&self, mut engine: MutexGuard<'_, Engine>, goal: u32, worker: &mut Worker) -> u64 {
         if self.is_full() {
             if (self.start.elapsed().as_millis() as u64) < self.full_retry.load(Ordering::Relaxed) {
+                self.in_place.tell(&mut engine);
                 drop(engine);
                 // These need no room in the store.
                 return self.release_findable(true);

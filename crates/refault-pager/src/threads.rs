@@ -211,7 +211,7 @@ fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
                 Some(freed)
             }
         };
-        if freed.is_none() && inner.in_place.has_news() {
+        if inner.in_place.has_news() {
             let _gate = inner.enter();
             inner.tell_references();
         }
@@ -230,8 +230,9 @@ fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
             None if drops => {}
             None => {
                 inner.evictor_signal.store(0, Ordering::SeqCst);
-                // Whoever charged between the look and the store is seen here; later ones find the signal down.
-                if inner.budget.tightest().1 >= inner.reserve() && !inner.stopping.load(Ordering::SeqCst) {
+                // Whoever charged or read in place between the look and the store is seen here; later ones find the signal down.
+                let is_idle = inner.budget.tightest().1 >= inner.reserve() && !inner.in_place.has_news();
+                if is_idle && !inner.stopping.load(Ordering::SeqCst) {
                     let demotes = inner.options.demote_after.filter(|_| inner.store.usage().pool_pages > 0);
                     let tick = rustix::fs::Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
                     let timeout = demotes.map(|_| &tick);

@@ -112,6 +112,52 @@ fn pages_that_are_read_whole_come_in() {
 }
 
 #[test]
+fn pages_that_are_written_after_a_load_come_in() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(4, in_place());
+    let mut region = pager.region(16 * MIB).expect("a region");
+    fill(&mut region);
+    let mut random = Random(8);
+    let mut read_and_write = |region: &mut Region, times: usize| {
+        for _ in 0..times {
+            let at = random.below(16 * MIB / 8) * 8;
+            let word = load(region, at);
+            assert_eq!(word, word_at(at));
+            // SAFETY: inside the region, aligned.
+            unsafe { region[at..].as_mut_ptr().cast::<u64>().write_volatile(word) };
+        }
+    };
+    read_and_write(&mut region, 20_000);
+    let before = pager.report();
+    read_and_write(&mut region, 60_000);
+    let after = pager.report();
+    let tried = after.read_in_place - before.read_in_place;
+    let faults = after.counters.pgmajfault - before.counters.pgmajfault;
+    assert!(tried * 4 < faults, "{tried} of {faults}");
+}
+
+#[test]
+fn while_there_is_room_pages_come_in() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(4, in_place());
+    let mut region = pager.region(16 * MIB).expect("a region");
+    fill(&mut region);
+    read_at_random(&region, 20_000, 9);
+    let before = pager.report().read_in_place;
+    assert!(before > 5000, "{before}");
+    pager.resize(32 * MIB as u64, std::time::Duration::from_secs(5)).expect("more");
+    read_at_random(&region, 20_000, 10);
+    assert_eq!(pager.report().read_in_place, before);
+    let faults = pager.report().counters.pgmajfault;
+    read_at_random(&region, 20_000, 10);
+    assert_eq!(pager.report().counters.pgmajfault, faults);
+}
+
+#[test]
 fn what_is_read_in_order_is_not_read_in_place() {
     if skipped() {
         return;

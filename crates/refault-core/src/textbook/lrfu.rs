@@ -332,6 +332,7 @@ impl Policy for Lrfu {
         Bar { now: self.ranks.clock, least: self.bar + MARGIN }
     }
 
+    // One part at most, however many references there were: in small memories intervals are longer then.
     fn referenced_outside<M: Memory>(&mut self, references: usize, memory: &mut M) {
         self.evicted += references;
         if self.is_over() {
