@@ -38,7 +38,7 @@ pub(crate) struct Config {
     /// How memory is accessed of which the program says nothing.
     pub(crate) hint: Hint,
     keep_clean: Option<bool>,
-    read_in_place: bool,
+    in_place: bool,
     keep_evicted: f64,
     detect_cycles: bool,
     pub(crate) fault_mode: FaultMode,
@@ -71,7 +71,7 @@ impl Config {
             demote_after: PagerOptions::default().demote_after,
             hint: Hint::Normal,
             keep_clean: None,
-            read_in_place: false,
+            in_place: false,
             keep_evicted: 0.0,
             detect_cycles: true,
             fault_mode: FaultMode::Handler { threads: 1 },
@@ -112,7 +112,7 @@ impl Config {
                     config.keep_evicted = word()?.parse().map_err(|_| "keep-evicted is no number".to_owned())?;
                 }
                 b"keep-clean" => config.keep_clean = Some(value == b"1"),
-                b"read-in-place" => config.read_in_place = value == b"1",
+                b"in-place" => config.in_place = value == b"1",
                 b"detect-cycles" => config.detect_cycles = value == b"1",
                 b"control" => config.control = path(),
                 b"monitor" => monitor = Some(word()?),
@@ -178,7 +178,7 @@ impl Config {
             access_source: self.access_source,
             on_full: self.on_full,
             keep_clean: self.keep_clean,
-            read_in_place: self.read_in_place,
+            in_place: self.in_place,
             keep_evicted: self.keep_evicted,
             demote_after: self.demote_after,
             detect_cycles: self.detect_cycles,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use refault_config::Config;
+use refault_pager::PagerError;
 use refault_pager::probe::Capabilities;
 
 use crate::failure::Failure;
@@ -258,9 +259,10 @@ pub fn machine_bytes() -> u64 {
 /// # Errors
 /// It cannot.
 pub fn check_policy(policy: &str) -> Result<(), Failure> {
-    if refault_pager::POLICIES.contains(&policy) {
-        return Ok(());
-    }
     let known = refault_pager::POLICIES.join(", ");
-    Err(Failure::usage("not a policy for live memory", policy, format!("choose one of {known}")))
+    match refault_pager::check_policy(policy) {
+        Ok(()) => Ok(()),
+        Err(PagerError::WrongPolicy(policy, why)) => Err(Failure::usage("not allowed", policy, why)),
+        Err(_) => Err(Failure::usage("not a policy for live memory", policy, format!("choose one of {known}"))),
+    }
 }

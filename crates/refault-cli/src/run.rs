@@ -45,8 +45,8 @@ pub struct RunArgs {
     /// Bytes of managed memory that may be resident, such as 512M or 2G; at least 1M
     #[arg(long, value_name = "SIZE")]
     memory: Size,
-    /// Policy that decides what stays
-    #[arg(long, value_name = "NAME", default_value = refault_pager::POLICIES[0])]
+    /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}'
+    #[arg(long, value_name = "POLICY", default_value = refault_pager::POLICIES[0])]
     policy: String,
     /// Where evicted pages go, in this order: pool[=SIZE] (compressed memory), file=DIR[:SIZE]
     #[arg(long, value_name = "STORES", default_value = "pool")]
@@ -102,10 +102,10 @@ pub struct RunArgs {
     /// without work: those in the file; all, which takes more compressed memory; or none
     #[arg(long, value_enum, default_value = "file")]
     keep_clean: KeepClean,
-    /// Reads of evicted pages that are worth less than twice what was evicted last get their bytes from the compressed copy,
-    /// and the page stays out (with --in-thread and --policy lrfu)
+    /// Accesses to evicted pages that are worth less than twice what was evicted last are served in the compressed copy, and
+    /// the page stays out (with --in-thread and --policy lrfu)
     #[arg(long)]
-    read_in_place: bool,
+    in_place: bool,
     /// Threads that serve faults, 16 at most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     handlers: u16,
@@ -256,16 +256,16 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     if args.in_thread {
         launch.push("in-thread", "1");
     }
-    if args.read_in_place {
+    if args.in_place {
         if !args.in_thread {
-            let remedy = "add --in-thread: only the thread that reads knows where the bytes are to go";
-            return Err(Failure::usage("not possible here", "--read-in-place", remedy));
+            let remedy = "add --in-thread: only the thread that faults has the instruction at hand";
+            return Err(Failure::usage("not possible here", "--in-place", remedy));
         }
-        if args.policy != "lrfu" {
+        if refault_pager::policy_name(&args.policy) != "lrfu" {
             let remedy = "add --policy lrfu: other policies do not know what an evicted page is worth";
-            return Err(Failure::usage("not possible here", "--read-in-place", remedy));
+            return Err(Failure::usage("not possible here", "--in-place", remedy));
         }
-        launch.push("read-in-place", "1");
+        launch.push("in-place", "1");
     }
     if let Some(stats) = &args.stats {
         // The program may change its directory before its children open the file.

@@ -114,6 +114,20 @@ fn obstacles_are_told_apart() {
     assert!(text(&refused.stderr).contains("neither a script nor a program"), "{}", text(&refused.stderr));
     let refused = output(&mut refault("64M", &["--policy", "lru", "--", "true"]));
     assert_eq!(refused.status.code(), Some(2));
+    for (policy, why) in [
+        ("lrfu{half_life=0}", "half_life=0 is not allowed: a number from 0.01 to 100"),
+        ("mglru{window=1}", "no parameter 'window'"),
+        ("clock{hands=2}", "there are none"),
+        ("lrfu{half_life=2", "unbalanced braces"),
+    ] {
+        let refused = output(&mut refault("64M", &["--policy", policy, "--", "true"]));
+        assert_eq!(refused.status.code(), Some(2), "{policy}");
+        assert!(text(&refused.stderr).contains(why), "{}", text(&refused.stderr));
+    }
+    assert_eq!(
+        succeeds(&mut refault("64M", &["--policy", "lrfu{half_life=8,interval=10%}", "--", "echo", "on"])),
+        "on\n"
+    );
     let refused = output(&mut refault("64M", &["--store", "attic", "--", "true"]));
     assert_eq!(refused.status.code(), Some(2));
 }

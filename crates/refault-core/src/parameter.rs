@@ -1,7 +1,9 @@
-//! Named parameters of policies: what `name{key=value,…}` may say.
+//! Named parameters of policies: `name{key=value,…}` and what it may say.
 //!
-//! A front-end parses the braces; the policy's own parameter struct knows its keys, their defaults and what is wrong
+//! A [`Call`] is what was written; the policy's own parameter struct knows its keys, their defaults and what is wrong
 //! with a value.
+
+use std::fmt;
 
 /// One parameter, for the list that people read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,68 @@ impl ParameterError {
     }
 }
 
+/// `name{key=value,…}` taken apart, not checked yet.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Call {
+    /// The name before the brace.
+    pub name: String,
+    /// Keys and values in the order written.
+    pub arguments: Vec<(String, String)>,
+}
+
+impl Call {
+    /// Takes one call apart.
+    ///
+    /// # Errors
+    /// Says what is wrong with it, and how it is written.
+    pub fn parse(text: &str) -> Result<Call, String> {
+        let text = text.trim();
+        let (name, inside) = match text.split_once('{') {
+            None => (text, ""),
+            Some((name, rest)) => match rest.strip_suffix('}') {
+                Some(inside) if !inside.contains(['{', '}']) => (name, inside),
+                _ => return Err(format!("'{text}' has unbalanced braces: write name{{key=value,key=value}}")),
+            },
+        };
+        if name.contains('}') {
+            return Err(format!("'{text}' has unbalanced braces: write name{{key=value,key=value}}"));
+        }
+        let mut arguments: Vec<(String, String)> = Vec::new();
+        for pair in inside.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(format!("'{pair}' in '{text}' has no value: write key=value"));
+            };
+            let (key, value) = (key.trim().to_string(), value.trim().to_string());
+            if arguments.iter().any(|(other, _)| *other == key) {
+                return Err(format!("'{key}' is given twice in '{text}': keep one"));
+            }
+            arguments.push((key, value));
+        }
+        Ok(Call { name: name.trim().to_string(), arguments })
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        for (i, (key, value)) in self.arguments.iter().enumerate() {
+            write!(f, "{}{key}={value}", if i == 0 { '{' } else { ',' })?;
+        }
+        if self.arguments.is_empty() { Ok(()) } else { f.write_str("}") }
+    }
+}
+
+/// A policy's defaults with the arguments of a call in their place.
+///
+/// # Errors
+/// The first argument that is not allowed.
+pub fn fill<P: Parameters>(mut parameters: P, call: &Call) -> Result<P, ParameterError> {
+    for (key, value) in &call.arguments {
+        parameters.set(key, value)?;
+    }
+    Ok(parameters)
+}
+
 /// A share of something, 0 to 1, from `25%` or `0.25`.
 pub fn parse_share(text: &str) -> Option<f64> {
     let (number, divisor) = match text.strip_suffix('%') {
@@ -136,6 +200,16 @@ mod tests {
     fn whole_numbers_and_switches() {
         assert_eq!((parse_whole("7", 0, 9), parse_whole("10", 0, 9), parse_whole("-1", 0, 9)), (Some(7), None, None));
         assert_eq!((parse_switch("yes"), parse_switch("no"), parse_switch("true")), (Some(true), Some(false), None));
+    }
+
+    #[test]
+    fn calls_are_taken_apart_and_written_back() {
+        let call = Call::parse("mglru{ tiers = 1 , variant=b }").expect("well-formed");
+        assert_eq!(call.to_string(), "mglru{tiers=1,variant=b}");
+        assert_eq!(Call::parse("lru{}").expect("well-formed").to_string(), "lru");
+        for bad in ["a{", "a}", "a{x=1", "a{{x=1}}", "a{x}", "a{x=1,x=2}", "a{x=1}b"] {
+            assert!(Call::parse(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -1,56 +1,66 @@
-//! Reading evicted pages where they are: a load that finds a page which is worth less than those in memory gets its bytes from
-//! the compressed copy, and the page stays out ([`PagerOptions::read_in_place`]).
+//! Accesses to evicted pages where they are: an instruction that finds a page which is worth less than twice what went last
+//! has its bytes from the stored copy, or in it, and the page stays out ([`PagerOptions::in_place`]).
 //!
-//! The thread that faults has the instruction at hand ([`crate::load`]); it decompresses the page into a buffer of
-//! its own, takes the bytes from there, and goes on behind the instruction. No frame is filled, none is freed for it, no
-//! page-table entry changes. What a page must be worth is the policy's business ([`refault_core::Policy::STAYS_OUT`]): a
-//! reference served like this counts in the page's shadow entry, and the page comes in when it is worth it. So does one that is
-//! touched again shortly after, in whatever way; where that happens to more than three pages in eight nothing is read in place for a while. Nor is
-//! it while there is room. Stores, and
-//! loads that this module does not know, bring the page in.
+//! The thread that faults has the instruction at hand ([`crate::interrupted`]); it reads the page into a buffer of its own, takes
+//! the bytes from there, and goes on behind the instruction. What it writes it puts into the buffer and stores that
+//! anew. No frame is filled, none is freed for it, no page-table entry changes. What a page must be worth is the policy's
+//! business ([`refault_core::Policy::STAYS_OUT`]): a reference served like this counts in the page's shadow entry, and the page comes in when it
+//! is worth it. So does one that is touched again shortly after, in whatever way; an instruction to which that happens with
+//! more than three pages in eight brings its pages in for a while, because what one does with its pages it mostly goes on
+//! doing (Wu et al., *SHiP: Signature-based Hit Predictor*, MICRO 2011). Nothing is done in place while there is room, or where pages
+//! are accessed in order.
 //!
-//! Invariants: bytes are taken while this thread owns the page, so that nobody can write to it; only the instruction that
-//! faulted is carried out, and only if all its bytes lie in the page that it faulted on. Cost: a signal, reading the store, 4 KiB
-//! a pager; a fault that it does not serve pays some 20 ns, or, where code is protected by keys, a system call if its page
+//! Invariants: bytes are taken and put while this thread owns the page, so that nobody else can; only the instruction that
+//! faulted is carried out, and only if all its bytes lie in the page that it faulted on. Cost: a signal, reading the store (and
+//! writing it), 10 KiB a pager; a fault that it does not serve pays some 20 ns, or, where code is protected by keys, a system call if its page
 //! was worth a look.
 //!
-//! [`PagerOptions::read_in_place`]: crate::PagerOptions::read_in_place
+//! [`PagerOptions::in_place`]: crate::PagerOptions::in_place
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use refault_core::policy::Bar;
 use refault_core::{PageId, Shadow};
-use refault_store::{Slot, Tier};
+use refault_store::{Slot, StoreError, Tier};
 
 use crate::engine::Engine;
 use crate::fault::Streams;
+use crate::interrupted::Interrupted;
 use crate::pager::Inner;
 use crate::region::Hint;
-use crate::state::{State, Word};
+use crate::state::State;
 use crate::trial::Trial;
 use crate::worker::Worker;
 
-/// Places in which pages that were just read are remembered.
+/// Places in which pages that were just accessed in place are remembered.
 const RECENT: usize = 256;
 
 /// References after which the evictor is woken to tell the policy of them.
 const MANY: u32 = 1024;
 
-/// Reads out of eight whose page may be touched again at once: such a one costs as much as another saves.
+/// Accesses out of eight whose page may be touched again at once: such a one costs as much as another saves.
 const MOST_AGAIN: u32 = 3;
+
+/// Trials, each for the instructions of a hash.
+const TRIALS: usize = 256;
+
+/// Accesses in place after which it is looked how many were in vain.
+const WINDOW: u32 = 256;
 
 /// Reserves of free memory from which on a page that comes in costs no eviction that would not be made anyway.
 const ROOM: i64 = 4;
 
 type StaysOut = fn(Shadow, Bar) -> Option<Shadow>;
 
-/// A page that was just read. The two belong to different pages where two threads meet, which costs a page a wrong worth.
+/// A page that was just accessed in place. What it says may belong to different pages where two threads meet, which costs a page a wrong worth.
 #[derive(Default)]
 struct Recent {
     /// Plus one; 0: none.
     page: AtomicU32,
     /// Its shadow entry without that reference.
     before: AtomicU64,
+    /// The trial of the instruction.
+    trial: AtomicU32,
 }
 
 pub(crate) struct InPlace {
@@ -62,23 +72,23 @@ pub(crate) struct InPlace {
     untold: AtomicU32,
     /// Each in the place of its hash.
     recent: Vec<Recent>,
-    trial: Trial,
+    trials: Vec<Trial>,
 }
 
 impl InPlace {
-    /// `None`: pages are not read in place.
+    /// `None`: nothing is done in place.
     pub(crate) fn new(stays_out: Option<StaysOut>) -> InPlace {
         if stays_out.is_some() {
             crate::interrupted::prepare();
         }
-        let places = if stays_out.is_some() { RECENT } else { 0 };
+        let (places, trials) = if stays_out.is_some() { (RECENT, TRIALS) } else { (0, 0) };
         InPlace {
             stays_out,
             now: AtomicU64::new(0),
             least: AtomicU64::new(0),
             untold: AtomicU32::new(0),
             recent: std::iter::repeat_with(Recent::default).take(places).collect(),
-            trial: Trial::new(MOST_AGAIN),
+            trials: std::iter::repeat_with(|| Trial::new(WINDOW, MOST_AGAIN)).take(trials).collect(),
         }
     }
 
@@ -108,78 +118,110 @@ impl InPlace {
         self.recent.get((page.wrapping_mul(0x9e37_79b9) >> 24) as usize)
     }
 
-    fn was_just_read(&self, page: PageId) -> bool {
+    fn was_just_accessed(&self, page: PageId) -> bool {
         self.recent(page).is_some_and(|recent| recent.page.load(Ordering::Relaxed) == page + 1)
     }
 }
 
 impl Inner {
-    /// Whether a load of this page may be served in place. Changes nothing.
-    pub(crate) fn may_read_in_place(&self, page: PageId) -> bool {
+    /// Whether an access to this page may be served in place. Changes nothing.
+    pub(crate) fn may_stay_out(&self, page: PageId) -> bool {
         let Some(_) = self.in_place.referenced(self.table.shadow(page)) else { return false };
         let seen = self.word(page).load();
         // A page that was read from a file is worth a frame.
         seen.state() == State::Stored
             && Slot::from_bits(seen.slot()).tier() != Tier::File
-            && !self.in_place.was_just_read(page)
+            && !self.in_place.was_just_accessed(page)
             && self.budget.tightest().1 < ROOM * self.reserve()
     }
 
-    /// Reads an evicted page into the worker's first buffer and lets it stay where it is, if that is best. False if it is
-    /// not, or the page is not evicted, or cannot be read.
-    pub(crate) fn read_in_place(&self, page: PageId, worker: &mut Worker, streams: &Streams) -> bool {
-        // Of a page that is read in order all is read, and its successors are to come along.
+    /// Carries out an instruction on an evicted page and lets that stay where it is, if that is best. False, and nothing done, if it is
+    /// not, or the page is not evicted, or cannot be read or stored.
+    pub(crate) fn access_in_place(
+        &self,
+        page: PageId,
+        instruction: &mut Interrupted<'_>,
+        worker: &mut Worker,
+        streams: &Streams,
+    ) -> bool {
+        // Of a page that is accessed in order all is, and its successors are to come along.
         let in_order = streams.lead_to(page)
             || matches!(self.ranges.hint(page), Hint::Sequential | Hint::Cyclic)
             || self.cycles.covers(page);
         let (word, seen) = (self.word(page), self.word(page).load());
-        if in_order || !self.may_read_in_place(page) || !self.in_place.trial.next() {
+        let trial = instruction.hash() % TRIALS as u32;
+        if in_order || !self.may_stay_out(page) || !self.in_place.trials[trial as usize].next() {
             return false;
         }
         if seen.state() != State::Stored || !word.begin(seen, State::Filling) {
             return false;
         }
-        let read = self.read_owned(page, seen, worker);
-        let waited = if read { word.finish_read(seen.slot()) } else { word.finish(State::Stored, seen.slot(), false) };
+        let stored = self.access_owned(page, seen.slot(), instruction, worker);
+        if let (Some(_), Some(recent)) = (stored, self.in_place.recent(page)) {
+            recent.trial.store(trial, Ordering::Relaxed);
+        }
+        let waited = match stored {
+            Some(slot) => word.finish_accessed(slot),
+            None => word.finish(State::Stored, seen.slot(), false),
+        };
         if waited {
             let _ = self.uffd.wake(self.arena.address(page), refault_store::PAGE_SIZE);
         }
-        if read && self.in_place.untold.fetch_add(1, Ordering::SeqCst) + 1 >= MANY {
+        if stored.is_some() && self.in_place.untold.fetch_add(1, Ordering::SeqCst) + 1 >= MANY {
             crate::threads::wake_evictor(self);
         }
-        read
+        stored.is_some()
     }
 
-    /// Reads a stored page that this thread owns, and notes the reference. One that fails is found out again by the fault that
-    /// brings the page in, which knows what to do.
-    fn read_owned(&self, page: PageId, seen: Word, worker: &mut Worker) -> bool {
-        let before = self.table.shadow(page);
-        let Some(referenced) = self.in_place.referenced(before) else { return false };
+    /// Carries out an instruction on a stored page that this thread owns, and notes the reference; the page's slot from now on. What
+    /// fails is found out again by the fault that brings the page in, which knows what to do.
+    fn access_owned(
+        &self,
+        page: PageId,
+        slot: u64,
+        instruction: &mut Interrupted<'_>,
+        worker: &mut Worker,
+    ) -> Option<u64> {
+        let before = self.table.shadow(page)?;
+        let referenced = self.in_place.referenced(Some(before))?;
         let _stall = self.pressure.stall();
-        let slot = Slot::from_bits(seen.slot());
-        if self.store.read(slot, &mut worker.pages[0], &mut worker.scratch).is_err() {
-            return false;
-        }
+        let contents = &mut worker.pages[0];
+        self.store.read(Slot::from_bits(slot), contents, &mut worker.scratch).ok()?;
+        let (slot, count) = if instruction.writes() {
+            instruction.write(contents);
+            let mut stored = [Err(StoreError::Full(""))];
+            self.store.write(&[contents], &mut worker.scratch, &mut stored);
+            let new = stored[0].ok()?.bits();
+            self.release(slot);
+            self.counts.stored.fetch_add(1, Ordering::Relaxed);
+            instruction.end();
+            (new, &self.counts.written_in_place)
+        } else if instruction.read(contents) {
+            (slot, &self.counts.read_in_place)
+        } else {
+            return None;
+        };
+        count.fetch_add(1, Ordering::Relaxed);
         self.table.set_shadow(page, referenced);
-        if let (Some(recent), Some(before)) = (self.in_place.recent(page), before) {
+        if let Some(recent) = self.in_place.recent(page) {
             recent.before.store(before.0, Ordering::Relaxed);
             recent.page.store(page + 1, Ordering::Relaxed);
         }
-        self.counts.read_in_place.fetch_add(1, Ordering::Relaxed);
         // As if it had come in and gone at once.
         self.distances.returned(page);
         self.distances.evicted(page);
-        true
+        Some(slot)
     }
 
-    /// A stored page that this thread owns comes in. If it was just read in place, that was in vain, and both are one reference.
+    /// A stored page that this thread owns comes in. If it was just accessed in place, that was in vain, and both are one
+    /// reference.
     pub(crate) fn note_comes_in(&self, page: PageId) {
-        if self.in_place.was_just_read(page)
+        if self.in_place.was_just_accessed(page)
             && let Some(recent) = self.in_place.recent(page)
         {
             recent.page.store(0, Ordering::Relaxed);
             self.table.set_shadow(page, Shadow(recent.before.load(Ordering::Relaxed)));
-            self.in_place.trial.lost();
+            self.in_place.trials[recent.trial.load(Ordering::Relaxed) as usize].lost();
         }
     }
 }

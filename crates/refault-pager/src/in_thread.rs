@@ -127,11 +127,10 @@ fn resolve(address: usize, write: bool, context: *mut libc::c_void) -> bool {
         }
         // Before the gate: where code is managed memory too, looking at it is a fault of its own.
         // SAFETY: the context that the kernel has passed, which this handler alone has.
-        let load =
-            (!write && inner.may_read_in_place(page)).then(|| unsafe { Interrupted::new(context, address) }).flatten();
-        match load {
-            Some(mut load) => serve_with(inner, page, write, |worker, streams| {
-                inner.read_in_place(page, worker, streams) && load.carry_out(&worker.pages[0])
+        let instruction = inner.may_stay_out(page).then(|| unsafe { Interrupted::new(context, address) }).flatten();
+        match instruction {
+            Some(mut instruction) => serve_with(inner, page, write, |worker, streams| {
+                inner.access_in_place(page, &mut instruction, worker, streams)
             }),
             None => serve(inner, page, write),
         }

@@ -1,7 +1,7 @@
-//! A thread that a SIGBUS has interrupted at a load: its registers and its code.
+//! A thread that a SIGBUS has interrupted at an access to memory: its registers and its code.
 //!
-//! Invariant: what is carried out is the instruction that has faulted: the bytes that it reads begin where the processor says that
-//! the fault was. Elsewhere than on x86-64 no load is known and every page comes in.
+//! Invariant: what is carried out is the instruction that has faulted: the bytes that it accesses begin where the processor says
+//! that the fault was. Elsewhere than on x86-64 no instruction is known and every page comes in.
 
 use refault_store::Page;
 
@@ -14,7 +14,7 @@ mod here {
     use refault_store::PAGE_SIZE;
 
     use super::Page;
-    use crate::load::{LONGEST, Load, Registers, decode};
+    use crate::instruction::{Instruction, LONGEST, Registers, decode};
 
     /// Where general registers are in a context, by their number in instructions.
     const GENERAL: [i32; 16] = [
@@ -45,6 +45,7 @@ mod here {
     const UNALIGNED: i64 = 1 << 18;
     /// The flag by which the instruction that faulted, when it is repeated, does not stop at a breakpoint that it has stopped at.
     const RESUMES: i64 = 1 << 16;
+    const OF_A_WRITE: i64 = 2;
     /// The selector of 64-bit code.
     const LONG_MODE: i64 = 0x33;
 
@@ -97,16 +98,16 @@ mod here {
         }
     }
 
-    /// A load that waits for its bytes.
+    /// An instruction that waits for its bytes.
     pub(crate) struct Interrupted<'a> {
         context: Context<'a>,
-        load: Load,
+        instruction: Instruction,
         /// Where its bytes lie in their page.
         offset: usize,
     }
 
     impl Interrupted<'_> {
-        /// The load that has faulted at `address`; `None` if it is not one that can be carried out here.
+        /// The instruction that has faulted at `address`; `None` if it is not one that can be carried out here.
         ///
         /// # Safety
         /// `context` is what the kernel has given to the handler of a SIGBUS, and nobody else uses it.
@@ -128,21 +129,48 @@ mod here {
             if !unsafe { read_code(at, code) } {
                 return None;
             }
-            let load = decode(code)?;
+            let instruction = decode(code)?;
             let offset = address % PAGE_SIZE;
-            let whole = load.address(&context) == address as u64 && offset + load.bytes() <= PAGE_SIZE;
-            whole.then_some(Interrupted { context, load, offset })
+            let is_it = instruction.address(&context) == address as u64
+                && offset + instruction.bytes() <= PAGE_SIZE
+                && instruction.writes() == (context.raw(libc::REG_ERR) & OF_A_WRITE != 0);
+            is_it.then_some(Interrupted { context, instruction, offset })
         }
 
-        /// Gives it the bytes of its page. False if it cannot use them: then nothing is done.
-        pub(crate) fn carry_out(&mut self, page: &Page) -> bool {
-            let bytes = &page.0[self.offset..self.offset + self.load.bytes()];
-            let done = self.load.carry_out(bytes, &mut self.context);
+        pub(crate) fn writes(&self) -> bool {
+            self.instruction.writes()
+        }
+
+        /// A number that is mostly another for another instruction of the program.
+        pub(crate) fn hash(&self) -> u32 {
+            (self.context.instruction().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+        }
+
+        /// Gives one that reads the bytes of its page, and ends it. False if it cannot use them: then nothing is done.
+        pub(crate) fn read(&mut self, page: &Page) -> bool {
+            let bytes = &page.0[self.offset..self.offset + self.instruction.bytes()];
+            let done = self.instruction.read(bytes, &mut self.context);
             if done {
-                let flags = self.context.flags() & !(RESUMES as u64);
-                self.context.set_flags(flags);
+                self.resume();
             }
             done
+        }
+
+        /// Writes what one that writes has for its page.
+        pub(crate) fn write(&self, page: &mut Page) {
+            let bytes = self.instruction.bytes();
+            page.0[self.offset..self.offset + bytes].copy_from_slice(&self.instruction.written(&self.context)[..bytes]);
+        }
+
+        /// Ends one whose write was done.
+        pub(crate) fn end(&mut self) {
+            self.instruction.end(&mut self.context);
+            self.resume();
+        }
+
+        fn resume(&mut self) {
+            let flags = self.context.flags() & !(RESUMES as u64);
+            self.context.set_flags(flags);
         }
     }
 
@@ -192,7 +220,23 @@ mod here {
             None
         }
 
-        pub(crate) fn carry_out(&mut self, _: &Page) -> bool {
+        pub(crate) fn writes(&self) -> bool {
+            match *self {}
+        }
+
+        pub(crate) fn hash(&self) -> u32 {
+            match *self {}
+        }
+
+        pub(crate) fn read(&mut self, _: &Page) -> bool {
+            match *self {}
+        }
+
+        pub(crate) fn write(&self, _: &mut Page) {
+            match *self {}
+        }
+
+        pub(crate) fn end(&mut self) {
             match *self {}
         }
     }

@@ -35,10 +35,10 @@ mod gate;
 mod holds;
 mod in_place;
 mod in_thread;
+#[cfg(target_arch = "x86_64")]
+mod instruction;
 mod interrupted;
 mod latency;
-#[cfg(target_arch = "x86_64")]
-mod load;
 mod origin;
 pub mod pagemap;
 mod pager;
@@ -72,7 +72,7 @@ pub use in_thread::set_program_action;
 pub use latency::{Counts as HistogramCounts, Latencies};
 pub use origin::Origin;
 pub use pager::{FaultMode, OnFull, Pager, PagerError, PagerOptions};
-pub use policies::POLICIES;
+pub use policies::{POLICIES, check_policy, policy_name};
 pub use region::{Hint, Region};
 pub use report::{FaultTimes, Report};
 pub use signals::BlockedSignals;

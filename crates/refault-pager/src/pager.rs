@@ -62,7 +62,7 @@ pub enum OnFull {
 /// How a pager is made.
 #[derive(Clone, Debug)]
 pub struct PagerOptions {
-    /// Name of the policy, one of [`crate::POLICIES`].
+    /// The policy, one of [`crate::POLICIES`], with parameters or without: `name{key=value,…}`.
     pub policy: String,
     /// The stores.
     pub store: TieredStoreOptions,
@@ -78,10 +78,10 @@ pub struct PagerOptions {
     /// few of them are written after all ([`crate::trial`]). `None`: only those in the file, whose writes are dear. The
     /// copies take room in the stores, at most as much as all resident pages would.
     pub keep_clean: Option<bool>,
-    /// Loads of evicted pages that are worth less than twice what was evicted last get their bytes from the compressed copy,
-    /// and the page stays out ([`crate::in_place`]). Only with [`FaultMode::InThread`] and a policy that knows what an evicted
+    /// Accesses to evicted pages that are worth less than twice what was evicted last are served from the compressed copy, or in
+    /// it, and the page stays out ([`crate::in_place`]). Only with [`FaultMode::InThread`] and a policy that knows what an evicted
     /// page is worth (`lrfu`), on x86-64; elsewhere every page comes in.
-    pub read_in_place: bool,
+    pub in_place: bool,
     /// Share of the budget, 0.5 at most, in which evicted pages keep their contents until their frame is needed: one that
     /// is touched meanwhile comes back without a read ([`crate::findable`]). 0: evicted pages leave at once.
     pub keep_evicted: f64,
@@ -107,7 +107,7 @@ impl Default for PagerOptions {
             access_source: AccessSource::DropAndScan,
             on_full: OnFull::Grow,
             keep_clean: None,
-            read_in_place: false,
+            in_place: false,
             keep_evicted: 0.0,
             demote_after: Some(Duration::from_secs(30)),
             detect_cycles: true,
@@ -132,6 +132,9 @@ pub enum PagerError {
     /// No such policy.
     #[error("{0}: no policy of that name can decide over live memory; there are {1}")]
     UnknownPolicy(String, String),
+    /// A policy with parameters that it does not have.
+    #[error("{0}: {1}")]
+    WrongPolicy(String, String),
     /// The budget already has a pager.
     #[error("this budget already belongs to a pager: make a child of it")]
     BudgetTaken,
@@ -173,8 +176,9 @@ pub enum PagerError {
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) fills: AtomicU64,
-    /// Loads of pages that stayed out.
+    /// Instructions that were carried out on pages that stayed out.
     pub(crate) read_in_place: AtomicU64,
+    pub(crate) written_in_place: AtomicU64,
     pub(crate) zero_fills: AtomicU64,
     pub(crate) prefetched: AtomicU64,
     pub(crate) protect_faults: AtomicU64,
@@ -202,6 +206,9 @@ const DIRECT_GOAL: u32 = 32;
 
 /// Times that a fault finds nothing to evict before it counts as being out of room: some 5 ms.
 const FRUITLESS: u32 = 32;
+
+/// Pages that keep their copy before it is looked how many of them were written after all.
+const KEPT: u32 = 4096;
 
 /// Of eight pages that keep their copy, how many may be written after all: a fault for a write costs some 7 µs, compressing and writing
 /// out some 5.
@@ -275,9 +282,8 @@ impl Pager {
         store: Arc<dyn Store>,
         store_description: String,
     ) -> Result<Pager, PagerError> {
-        let reclaimer = crate::policies::by_name(&options.policy)
-            .ok_or_else(|| PagerError::UnknownPolicy(options.policy.clone(), crate::POLICIES.join(", ")))?;
-        let asked = options.read_in_place && options.fault_mode == FaultMode::InThread;
+        let reclaimer = crate::policies::make(&options.policy)?;
+        let asked = options.in_place && options.fault_mode == FaultMode::InThread;
         let stays_out = reclaimer.stays_out().filter(|_| asked);
         let uffd = crate::probe::open(&options)?;
         let pages = (options.address_space / PAGE_SIZE as u64).clamp(512, u64::from(u32::MAX - 1)) as u32;
@@ -312,7 +318,7 @@ impl Pager {
             engine: Mutex::new(engine),
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
             drops: Drops::new(),
-            keeping: Trial::new(MOST_WRITTEN),
+            keeping: Trial::new(KEPT, MOST_WRITTEN),
             in_place: InPlace::new(stays_out),
             gate: Gate::default(),
             counts: Counts::default(),

@@ -33,6 +33,8 @@ pub struct Report {
     pub zero_fills: u64,
     /// Loads that got their bytes from a stored page, which stayed out. They are major faults, but no swap-ins.
     pub read_in_place: u64,
+    /// Stores that were put into a stored page, which stayed out: major faults and swap-outs, but no swap-ins.
+    pub written_in_place: u64,
     /// Pages brought in ahead of sequential faults.
     pub prefetched: u64,
     /// First writes to pages that were equal to their slot.
@@ -104,7 +106,7 @@ impl Pager {
         let counts = &inner.counts;
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         counters.limit_overruns += load(&counts.limit_overruns);
-        counters.pgmajfault += load(&counts.fills) + load(&counts.read_in_place);
+        counters.pgmajfault += load(&counts.fills) + load(&counts.read_in_place) + load(&counts.written_in_place);
         counters.pswpin += load(&counts.fills) + load(&counts.prefetched);
         counters.pswpout += load(&counts.stored);
         counters.pages_cached += load(&counts.cached);
@@ -122,6 +124,7 @@ impl Pager {
             counters,
             zero_fills: load(&counts.zero_fills),
             read_in_place: load(&counts.read_in_place),
+            written_in_place: load(&counts.written_in_place),
             prefetched: load(&counts.prefetched),
             protect_faults: load(&counts.protect_faults),
             clean_evictions: load(&counts.clean_evictions),

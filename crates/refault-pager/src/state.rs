@@ -60,7 +60,7 @@ const PINNED: u64 = 1 << 59;
 const KEPT: u64 = 1 << 60;
 const WAITED: u64 = 1 << 61;
 const FINDABLE: u64 = 1 << 62;
-const READ: u64 = 1 << 63;
+const ACCESSED: u64 = 1 << 63;
 
 /// The slot of a kept page that came from zeros or from its file rather than from a store.
 pub const NO_SLOT: u64 = SLOT_MASK;
@@ -94,9 +94,9 @@ impl Word {
         self.0 & FINDABLE != 0
     }
 
-    /// The page was read where it is stored since somebody last asked.
-    pub const fn was_read(self) -> bool {
-        self.0 & READ != 0
+    /// The page was accessed where it is stored since somebody last asked.
+    pub const fn was_accessed(self) -> bool {
+        self.0 & ACCESSED != 0
     }
 
     /// The slot, meaningful if the page is stored or kept.
@@ -143,15 +143,15 @@ impl PageWord {
         self.end(State::Resident, slot, KEPT | FINDABLE)
     }
 
-    /// The owner has read the page where it is stored, and leaves it there.
+    /// The owner has accessed the page where it is stored, and leaves it stored.
     #[must_use]
-    pub fn finish_read(&self, slot: u64) -> bool {
-        self.end(State::Stored, slot, READ)
+    pub fn finish_accessed(&self, slot: u64) -> bool {
+        self.end(State::Stored, slot, ACCESSED)
     }
 
-    /// Takes the mark of a page seen as read where it is stored. False if the word has changed meanwhile.
-    pub fn take_read(&self, seen: Word) -> bool {
-        self.0.compare_exchange(seen.0, seen.0 & !READ, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    /// Takes the mark of a page seen as accessed where it is stored. False if the word has changed meanwhile.
+    pub fn take_accessed(&self, seen: Word) -> bool {
+        self.0.compare_exchange(seen.0, seen.0 & !ACCESSED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// A page seen as findable is an ordinary one again. False if the word has changed meanwhile.

@@ -3,22 +3,21 @@
 //! - Pages that are read back from the pool keep their compressed copy ([`PagerOptions::keep_clean`]). Such a page is
 //!   evicted again without being compressed, unless it was written meanwhile; its first write costs a fault, which is dearer than
 //!   compressing.
-//! - Pages are read in place ([`PagerOptions::read_in_place`]), which gains unless they are touched again at once.
+//! - An instruction accesses pages in place ([`PagerOptions::in_place`]), which gains unless they are touched again at once.
 //!
 //! Cost: two or three relaxed atomics a time, no lock.
 //!
 //! [`PagerOptions::keep_clean`]: crate::PagerOptions::keep_clean
-//! [`PagerOptions::read_in_place`]: crate::PagerOptions::read_in_place
+//! [`PagerOptions::in_place`]: crate::PagerOptions::in_place
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Times after which it is looked how many were losses.
-const WINDOW: u32 = 4096;
-
-/// Times that it is left alone before it is tried again.
-const PAUSE: u32 = 16 * WINDOW;
+/// Windows for which it is left alone before it is tried again.
+const PAUSE: u32 = 16;
 
 pub(crate) struct Trial {
+    /// Times after which it is looked how many were losses.
+    window: u32,
     /// Losses a window at most.
     most_losses: u32,
     tried: AtomicU32,
@@ -27,10 +26,10 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// So many eighths may be losses.
-    pub(crate) fn new(eighths: u32) -> Trial {
+    /// Of `window` times (a multiple of eight) so many eighths may be losses.
+    pub(crate) fn new(window: u32, eighths: u32) -> Trial {
         let zero = || AtomicU32::new(0);
-        Trial { most_losses: WINDOW / 8 * eighths, tried: zero(), losses: zero(), pause: zero() }
+        Trial { window, most_losses: window / 8 * eighths, tried: zero(), losses: zero(), pause: zero() }
     }
 
     /// Whether to try this time.
@@ -39,10 +38,10 @@ impl Trial {
         if self.pause.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
             return false;
         }
-        if self.tried.fetch_add(1, Ordering::Relaxed) == WINDOW {
+        if self.tried.fetch_add(1, Ordering::Relaxed) >= self.window {
             self.tried.store(0, Ordering::Relaxed);
             if self.losses.swap(0, Ordering::Relaxed) > self.most_losses {
-                self.pause.store(PAUSE, Ordering::Relaxed);
+                self.pause.store(PAUSE * self.window, Ordering::Relaxed);
             }
         }
         true
@@ -58,9 +57,12 @@ impl Trial {
 mod tests {
     use super::*;
 
+    const WINDOW: u32 = 4096;
+    const PAUSE: u32 = super::PAUSE * WINDOW;
+
     /// How many of so many are tried if one in `share` of those is a loss and three eighths may be.
     fn tried(times: u32, share: u32) -> u32 {
-        let trial = Trial::new(3);
+        let trial = Trial::new(WINDOW, 3);
         let mut tried = 0;
         for _ in 0..times {
             if trial.next() {
@@ -83,7 +85,7 @@ mod tests {
 
     #[test]
     fn it_is_tried_again() {
-        let trial = Trial::new(3);
+        let trial = Trial::new(WINDOW, 3);
         (0..=WINDOW).for_each(|_| {
             trial.lost();
             trial.next();

@@ -221,12 +221,8 @@ fn a_page_that_cannot_be_read_in_place_raises_sigbus_too() {
     }
     if is_child() {
         let store = Arc::new(DamagedPool::new(Codec::Lz4, 1));
-        let options = PagerOptions {
-            policy: "lrfu".to_owned(),
-            fault_mode: FaultMode::InThread,
-            read_in_place: true,
-            ..options()
-        };
+        let options =
+            PagerOptions { policy: "lrfu".to_owned(), fault_mode: FaultMode::InThread, in_place: true, ..options() };
         let pager = Pager::with_store(Budget::new(1 << 20), options, store, "test".to_owned()).expect("a pager");
         let mut region = pager.region(4 << 20).expect("a region");
         region.chunks_exact_mut(PAGE).enumerate().for_each(|(number, page)| write_page(page, number, 1));

@@ -1,4 +1,4 @@
-//! Loads of evicted pages that are served from the stored copy, live.
+//! Accesses to evicted pages that are served in the stored copy, live.
 #![cfg(target_arch = "x86_64")]
 
 mod common;
@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::*;
 use refault_pager::{FaultMode, Hint, PagerOptions, Region};
+use refault_store::TieredStoreOptions;
+use refault_store::codec::Codec;
 
 fn in_place() -> PagerOptions {
-    PagerOptions { policy: "lrfu".to_owned(), fault_mode: FaultMode::InThread, read_in_place: true, ..options() }
+    PagerOptions { policy: "lrfu".to_owned(), fault_mode: FaultMode::InThread, in_place: true, ..options() }
 }
 
 /// A word by one plain load.
@@ -57,7 +59,8 @@ fn scattered_reads_are_served_in_place_and_right() {
     assert!(report.resident_bytes <= report.budget_bytes, "{report:?}");
     // They are major faults that bring nothing in.
     let brought_in = report.counters.pswpin - report.prefetched;
-    assert_eq!(report.counters.pgmajfault, brought_in + report.read_in_place, "{report:?}");
+    let in_place = report.read_in_place + report.written_in_place;
+    assert_eq!(report.counters.pgmajfault, brought_in + in_place, "{report:?}");
     assert_eq!(report.lost, 0);
 }
 
@@ -109,6 +112,73 @@ fn pages_that_are_read_whole_come_in() {
     let tried = after.read_in_place - before.read_in_place;
     let faults = after.counters.pgmajfault - before.counters.pgmajfault;
     assert!(tried * 4 < faults, "{tried} of {faults}");
+}
+
+#[test]
+fn scattered_writes_are_served_in_place_and_none_is_lost() {
+    if skipped() {
+        return;
+    }
+    for keep_clean in [None, Some(true)] {
+        let pager = pager(4, PagerOptions { keep_clean, ..in_place() });
+        let mut region = pager.region(16 * MIB).expect("a region");
+        let words: Vec<&AtomicU64> = region
+            .chunks_exact_mut(8)
+            // SAFETY: aligned, inside the region, and only accessed like this.
+            .map(|word| unsafe { &*word.as_ptr().cast::<AtomicU64>() })
+            .collect();
+        let own = |thread: usize| words.iter().skip(thread).step_by(3);
+        for (number, word) in words.iter().enumerate() {
+            word.store(number as u64, Ordering::Relaxed);
+        }
+        // Threads share pages and no words.
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let words: Vec<&AtomicU64> = own(thread).copied().collect();
+                scope.spawn(move || {
+                    let mut random = Random(thread as u64);
+                    let mut written: Vec<u64> = (0..words.len()).map(|at| (3 * at + thread) as u64).collect();
+                    for round in 0..30_000 {
+                        let (at, other) = (random.below(words.len()), random.below(words.len()));
+                        written[at] = random.next() ^ round;
+                        words[at].store(written[at], Ordering::Relaxed);
+                        assert_eq!(words[other].load(Ordering::Relaxed), written[other]);
+                    }
+                    let whole =
+                        words.iter().zip(&written).all(|(word, written)| word.load(Ordering::Relaxed) == *written);
+                    assert!(whole, "a write was lost");
+                });
+            }
+        });
+        let report = pager.report();
+        assert!(report.written_in_place > 5000 && report.read_in_place > 5000 && report.lost == 0, "{report:?}");
+        assert!(report.resident_bytes <= report.budget_bytes, "{report:?}");
+    }
+}
+
+#[test]
+fn a_store_that_the_full_pool_does_not_take_brings_the_page_in() {
+    if skipped() {
+        return;
+    }
+    let store = TieredStoreOptions { pool_limit: 6 << 20, codec: Codec::Lz4, file: None };
+    let pager = pager(4, PagerOptions { store, ..in_place() });
+    let mut region = pager.region(8 * MIB).expect("a region");
+    let mut random = Random(3);
+    let mut expected = vec![0u64; MIB];
+    let word = |region: &mut Region, at: usize| region[at * 8..].as_mut_ptr().cast::<u64>();
+    for round in 0..60_000 {
+        let at = if round < 2048 { round * 512 } else { random.below(MIB) };
+        expected[at] = random.next();
+        // SAFETY: inside the region, aligned.
+        unsafe { word(&mut region, at).write_volatile(expected[at]) };
+    }
+    for at in 0..MIB {
+        // SAFETY: as above.
+        assert_eq!(unsafe { word(&mut region, at).read_volatile() }, expected[at], "word {at}");
+    }
+    let report = pager.report();
+    assert!(report.written_in_place > 0 && report.lost == 0, "{report:?}");
 }
 
 #[test]

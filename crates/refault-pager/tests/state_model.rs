@@ -131,20 +131,27 @@ impl Machine {
         }
     }
 
-    /// Reads a stored page where it is; none if it is elsewhere.
-    fn read_in_place(&self) -> Option<u64> {
+    /// Reads a stored page where it is, or writes it; none if it is elsewhere.
+    fn access_in_place(&self, write: Option<u64>) -> Option<u64> {
         let word = &self.word.0;
         let seen = word.load();
         if seen.state() != State::Stored || !word.begin(seen, State::Filling) {
             return None;
         }
-        let value = self.store.lock().unwrap()[seen.slot() as usize];
+        let mut slot = seen.slot();
+        let mut value = self.store.lock().unwrap()[slot as usize];
         thread::yield_now();
-        if word.finish_read(seen.slot()) {
+        if let Some(write) = write {
+            let mut store = self.store.lock().unwrap();
+            store.push(Some(write));
+            store[slot as usize] = None;
+            (slot, value) = (store.len() as u64 - 1, Some(write));
+        }
+        if word.finish_accessed(slot) {
             self.wake();
         }
         // Whoever looks for pages that stay cold takes the mark, unless the page has changed.
-        word.take_read(word.load());
+        word.take_accessed(word.load());
         Some(value.expect("a slot that is in use"))
     }
 
@@ -235,7 +242,7 @@ fn scenario(keep: bool, store_fails: bool, findable: bool) {
         thread::spawn(move || {
             let mut last = 0;
             for _ in 0..3 {
-                for value in [machine.read_in_place(), Some(machine.access(None))].into_iter().flatten() {
+                for value in [machine.access_in_place(None), Some(machine.access(None))].into_iter().flatten() {
                     assert!(value >= last, "an old page came back");
                     last = value;
                 }
@@ -243,7 +250,9 @@ fn scenario(keep: bool, store_fails: bool, findable: bool) {
         })
     };
     for value in 2..5 {
-        machine.access(Some(value));
+        if machine.access_in_place(Some(value)).is_none() {
+            machine.access(Some(value));
+        }
         assert_eq!(machine.access(None), value, "a write was lost");
     }
     reader.join().unwrap();

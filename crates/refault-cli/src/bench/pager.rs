@@ -57,8 +57,9 @@ pub struct PagerArgs {
     /// Options for `refault run` instead of the row's own, such as --with='--policy=clock --in-thread'; --with='' for none
     ///
     /// A row's own are `--in-thread`, because no system call touches the arrays and memcached makes its calls through libc;
-    /// `--policy lrfu` for memcached, uniform and zipf, whose working sets stay the same; `--read-in-place` for uniform and zipf,
-    /// which read here and there; and `--keep-clean all` for zipf, which mostly reads.
+    /// `--policy lrfu` for memcached, uniform and zipf, whose working sets stay the same; `--in-place` for uniform and zipf,
+    /// which touch words here and there; `--keep-clean all` for zipf, which mostly reads; and a longer memory and `--hint random`
+    /// for memcached, whose items lie anywhere.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     with: Option<String>,
     /// How to write the table
@@ -133,9 +134,9 @@ impl Row {
     /// asked for often stays the same in three of them, of which two read here and there.
     fn options(self) -> &'static [&'static str] {
         match self {
-            Row::Memcached => &["--in-thread", "--policy=lrfu"],
-            Row::Uniform => &["--in-thread", "--policy=lrfu", "--read-in-place"],
-            Row::Zipf => &["--in-thread", "--policy=lrfu", "--read-in-place", "--keep-clean=all"],
+            Row::Memcached => &["--in-thread", "--policy=lrfu{half_life=8}", "--hint=random"],
+            Row::Uniform => &["--in-thread", "--policy=lrfu", "--in-place"],
+            Row::Zipf => &["--in-thread", "--policy=lrfu", "--in-place", "--keep-clean=all"],
             Row::Scan | Row::Fits => &["--in-thread"],
         }
     }

@@ -92,9 +92,9 @@ fn ways(directory: &Path) -> Vec<Way> {
             ways.push(Way { name: format!("{store}; {mode}"), flags, in_thread: mode.starts_with("in") });
         }
     }
-    let in_place = ["--store", "pool=4M,FILE", "--policy", "lrfu", "--in-thread", "--read-in-place"];
+    let in_place = ["--store", "pool=4M,FILE", "--policy", "lrfu", "--in-thread", "--in-place"];
     let flags = in_place.map(|flag| flag.replace("FILE", &file)).to_vec();
-    ways.push(Way { name: "reads in place".to_owned(), flags, in_thread: true });
+    ways.push(Way { name: "in place".to_owned(), flags, in_thread: true });
     ways
 }
 

@@ -1,8 +1,8 @@
-//! Machine instructions that read memory, carried out by hand on contents that are not mapped (x86-64).
+//! Machine instructions that read or write memory once, carried out by hand on contents that are not mapped (x86-64).
 //!
-//! A small part of the instruction set: moves to a register, whole, extended or into an SSE register; comparisons and tests; and
-//! sums, differences and the like with a register as their target. What has a prefix or a form that is not listed
-//! in [`decode`] is no load for this module: whoever asks brings the page in, which is always right.
+//! A small part of the instruction set: moves to a register, whole, extended or into an SSE register; moves of a register or a number to
+//! memory; comparisons and tests; and sums, differences and the like with a register as their target. What has a prefix or a form
+//! that is not listed in [`decode`] is unknown to this module: whoever asks brings the page in, which is always right.
 //!
 //! Invariant: an instruction that is carried out here leaves the thread as the processor would have. Checked against another
 //! decoder and against the processor itself. Cost: some 10 ns, no allocation, no call.
@@ -27,11 +27,13 @@ pub trait Registers {
     fn set_vector(&mut self, number: u8, value: [u8; 16]) -> bool;
 }
 
-/// What is done with the bytes that are read.
+/// What is done with the bytes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     /// They replace the register's low bytes; four replace it whole, with zeros above.
     Move,
+    /// The register's low bytes or a number replace them.
+    Store(Other),
     /// They become a number of so many bytes.
     Extend {
         to: u8,
@@ -60,9 +62,9 @@ enum Other {
     Number(i32),
 }
 
-/// An instruction that reads memory once and writes none.
+/// An instruction that reads memory once, or writes it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
+pub struct Instruction {
     operation: Operation,
     /// The register's number.
     register: u8,
@@ -118,13 +120,13 @@ impl Code<'_> {
     }
 }
 
-/// The load that some machine code begins with, if it is one of those that this module knows.
-pub fn decode(code: &[u8]) -> Option<Load> {
+/// The instruction that some machine code begins with, if it is one of those that this module knows.
+pub fn decode(code: &[u8]) -> Option<Instruction> {
     let code = &code[..code.len().min(LONGEST)];
     let mut rest = Code(code.iter());
     let (mut half, mut prefix, mut rex) = (false, None, 0);
     let mut byte = rest.byte()?;
-    // At most one prefix of a kind; others are rare where memory is read.
+    // At most one prefix of a kind; others are rare.
     if byte == 0x66 {
         half = true;
         byte = rest.byte()?;
@@ -159,6 +161,9 @@ pub fn decode(code: &[u8]) -> Option<Load> {
     let (operation, bytes, number) = match (two, byte, prefix, half) {
         (false, 0x8a, None, false) => (Move, 1, 0),
         (false, 0x8b, None, _) => (Move, size, 0),
+        (false, 0x88, None, false) => (Store(Other::Register), 1, 0),
+        (false, 0x89, None, _) => (Store(Other::Register), size, 0),
+        (false, 0xc6, None, false) if middle == 0 => (Store(Other::Number(0)), 1, 1),
         (false, 0x63, None, false) if wide => (Extend { to: 8, signed: true }, 4, 0),
         (false, 0x03, None, _) => (Add, size, 0),
         (false, 0x0b, None, _) => (Or, size, 0),
@@ -174,6 +179,7 @@ pub fn decode(code: &[u8]) -> Option<Load> {
         (false, 0x80, None, false) if middle == 7 => (CompareWith(Other::Number(0)), 1, 1),
         (false, 0x83, None, _) if middle == 7 => (CompareWith(Other::Number(0)), size, 1),
         // With a prefix their number is short.
+        (false, 0xc7, None, false) if middle == 0 => (Store(Other::Number(0)), size, 4),
         (false, 0x81, None, false) if middle == 7 => (CompareWith(Other::Number(0)), size, 4),
         (false, 0xf6, None, false) if middle == 0 => (Test(Other::Number(0)), 1, 1),
         (false, 0xf7, None, false) if middle == 0 => (Test(Other::Number(0)), size, 4),
@@ -192,20 +198,21 @@ pub fn decode(code: &[u8]) -> Option<Load> {
     let operation = match operation {
         CompareWith(Other::Number(_)) => CompareWith(Other::Number(rest.number(number)?)),
         Test(Other::Number(_)) => Test(Other::Number(rest.number(number)?)),
+        Store(Other::Number(_)) => Store(Other::Number(rest.number(number)?)),
         other => other,
     };
     // Registers of one byte are the second bytes of the first four, unless there is a REX prefix.
     let of_a_byte = match operation {
-        Move | Compare | CompareWith(Other::Register) | Test(Other::Register) => bytes == 1,
+        Move | Compare | CompareWith(Other::Register) | Test(Other::Register) | Store(Other::Register) => bytes == 1,
         _ => false,
     };
     place.high = of_a_byte && rex == 0 && middle >= 4;
     place.register = if place.high { middle - 4 } else { middle | (rex & 4) << 1 };
-    Some(Load { operation, bytes, length: (code.len() - rest.0.len()) as u8, ..place })
+    Some(Instruction { operation, bytes, length: (code.len() - rest.0.len()) as u8, ..place })
 }
 
 /// How the address is formed, from the form's parts.
-fn place(rest: &mut Code<'_>, mode: u8, low: u8, rex: u8) -> Option<Load> {
+fn place(rest: &mut Code<'_>, mode: u8, low: u8, rex: u8) -> Option<Instruction> {
     let mut base = Base::Register(low | (rex & 1) << 3);
     let mut index = None;
     let mut displacement = match mode {
@@ -226,13 +233,26 @@ fn place(rest: &mut Code<'_>, mode: u8, low: u8, rex: u8) -> Option<Load> {
         (base, displacement) = (Base::Next, 4);
     }
     let displacement = if displacement == 0 { 0 } else { rest.number(displacement)? };
-    let unknown =
-        Load { operation: Operation::Move, register: 0, high: false, bytes: 0, length: 0, base, index, displacement };
+    let unknown = Instruction {
+        operation: Operation::Move,
+        register: 0,
+        high: false,
+        bytes: 0,
+        length: 0,
+        base,
+        index,
+        displacement,
+    };
     Some(unknown)
 }
 
-impl Load {
-    /// Bytes that are read.
+impl Instruction {
+    /// Whether it writes memory; otherwise it reads it.
+    pub fn writes(&self) -> bool {
+        matches!(self.operation, Operation::Store(_))
+    }
+
+    /// Bytes of memory that it reads or writes.
     pub fn bytes(&self) -> usize {
         usize::from(self.bytes)
     }
@@ -254,13 +274,32 @@ impl Load {
         base.wrapping_add(index).wrapping_add_signed(i64::from(self.displacement))
     }
 
-    /// Does what the processor would have done with these bytes ([`Load::bytes`]), and goes on to the next instruction. False, and
-    /// nothing done, if that is not possible.
-    pub fn carry_out(&self, memory: &[u8], registers: &mut impl Registers) -> bool {
+    /// What one that writes memory puts there ([`Instruction::bytes`] of these); it is not over yet ([`Instruction::end`]).
+    pub fn written(&self, registers: &impl Registers) -> [u8; 8] {
+        let value = match self.operation {
+            Operation::Store(Other::Number(number)) => i64::from(number) as u64,
+            _ => self.own(registers),
+        };
+        value.to_le_bytes()
+    }
+
+    /// Goes on to the next instruction.
+    pub fn end(&self, registers: &mut impl Registers) {
+        registers.set_instruction(registers.instruction().wrapping_add(u64::from(self.length)));
+    }
+
+    /// The register, from its lowest bit that counts.
+    fn own(&self, registers: &impl Registers) -> u64 {
+        registers.general(self.register) >> if self.high { 8 } else { 0 }
+    }
+
+    /// Does what the processor would have done with the bytes that one reads ([`Instruction::bytes`]), to its end. False, and
+    /// nothing done, if that is not possible, or if it writes.
+    pub fn read(&self, memory: &[u8], registers: &mut impl Registers) -> bool {
         let mut bytes = [0; 16];
         bytes[..memory.len()].copy_from_slice(memory);
         let read = u64::from_le_bytes(bytes[..8].try_into().expect("invariant: eight bytes"));
-        let own = registers.general(self.register) >> if self.high { 8 } else { 0 };
+        let own = self.own(registers);
         let other = |other| match other {
             Other::Register => own,
             Other::Number(number) => i64::from(number) as u64,
@@ -295,8 +334,9 @@ impl Load {
             Operation::And => self.logic(own & read, registers),
             Operation::Xor => self.logic(own ^ read, registers),
             Operation::Test(number) => self.note(read & other(number), false, 0, 0, registers),
+            Operation::Store(_) => return false,
         }
-        registers.set_instruction(registers.instruction().wrapping_add(u64::from(self.length)));
+        self.end(registers);
         true
     }
 

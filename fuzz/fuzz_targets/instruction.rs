@@ -1,11 +1,11 @@
-//! Machine code that may be a load: whatever it is, it is told apart without a panic, and what is known is carried out.
+//! Machine code that may be known: whatever it is, it is told apart without a panic, and what is known is carried out.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code)]
-#[path = "../../crates/refault-pager/src/load.rs"]
-mod load;
+#[path = "../../crates/refault-pager/src/instruction.rs"]
+mod instruction;
 
 #[derive(Default)]
 struct Machine {
@@ -14,7 +14,7 @@ struct Machine {
     flags: u64,
 }
 
-impl load::Registers for Machine {
+impl instruction::Registers for Machine {
     fn general(&self, number: u8) -> u64 {
         self.general[usize::from(number)]
     }
@@ -40,12 +40,13 @@ impl load::Registers for Machine {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some(load) = load::decode(data) else { return };
+    let Some(instruction) = instruction::decode(data) else { return };
     let mut machine = Machine { instruction: u64::from_le_bytes([data[0]; 8]), ..Machine::default() };
     machine.general.iter_mut().zip(data).for_each(|(register, byte)| *register = u64::from_le_bytes([*byte; 8]));
     let before = machine.instruction;
-    let _ = load.address(&machine);
-    if load.carry_out(&[data[0]; 16][..load.bytes()], &mut machine) {
-        assert_eq!(machine.instruction, before.wrapping_add(load.length() as u64));
+    let _ = instruction.address(&machine);
+    let _ = instruction.written(&machine);
+    if instruction.read(&[data[0]; 16][..instruction.bytes()], &mut machine) {
+        assert_eq!(machine.instruction, before.wrapping_add(instruction.length() as u64));
     }
 });

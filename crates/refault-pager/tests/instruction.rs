@@ -1,13 +1,13 @@
-//! Loads that are carried out by hand (`src/load.rs`, which this compiles), against another decoder and against the
+//! Instructions that are carried out by hand (`src/instruction.rs`, which this compiles), against another decoder and against the
 //! processor itself.
 #![cfg(target_arch = "x86_64")]
 
 #[allow(dead_code, reason = "a part is used here")]
-#[path = "../src/load.rs"]
-mod load;
+#[path = "../src/instruction.rs"]
+mod instruction;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
-use load::{LONGEST, Load, Registers, decode};
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use instruction::{Instruction, LONGEST, Registers, decode};
 
 const AT: u64 = 0x5555_1234_0000;
 
@@ -87,7 +87,7 @@ fn for_each_code(forms: &[u8], mut visit: impl FnMut([u8; LONGEST], &mut Random)
     }
 }
 
-fn other_decoder(code: &[u8]) -> Instruction {
+fn other_decoder(code: &[u8]) -> iced_x86::Instruction {
     Decoder::with_ip(64, code, AT, DecoderOptions::NONE).decode()
 }
 
@@ -107,19 +107,20 @@ fn another_decoder_sees_the_same_instruction_and_the_same_address() {
     let mut mnemonics = std::collections::BTreeSet::new();
     let mut factory = InstructionInfoFactory::new();
     for_each_code(&(0..=255).collect::<Vec<_>>(), |code, random| {
-        let Some(load) = decode(&code) else { return };
+        let Some(instruction) = decode(&code) else { return };
         known += 1;
         let other = other_decoder(&code);
         let machine = random.machine();
-        assert_eq!(load.length(), other.len(), "{other:?}: {code:02x?}");
+        assert_eq!(instruction.length(), other.len(), "{other:?}: {code:02x?}");
         let info = factory.info(&other);
         let [memory] = info.used_memory() else { panic!("{other:?} uses memory once") };
-        assert_eq!(memory.access(), OpAccess::Read, "{other:?}");
-        assert_eq!(load.bytes(), memory.memory_size().size(), "{other:?}: {code:02x?}");
+        let access = if instruction.writes() { OpAccess::Write } else { OpAccess::Read };
+        assert_eq!(memory.access(), access, "{other:?}");
+        assert_eq!(instruction.bytes(), memory.memory_size().size(), "{other:?}: {code:02x?}");
         let address = memory.virtual_address(0, |register, _, _| Some(held(&machine, register)));
-        assert_eq!(Some(load.address(&machine)), address, "{other:?}: {code:02x?}");
+        assert_eq!(Some(instruction.address(&machine)), address, "{other:?}: {code:02x?}");
         // A shorter piece of it is none, and neither panics.
-        for length in 0..load.length() {
+        for length in 0..instruction.length() {
             assert_eq!(decode(&code[..length]), None, "{other:?} cut to {length} bytes");
         }
         mnemonics.insert(format!("{:?}", other.mnemonic()));
@@ -185,7 +186,7 @@ fn the_processor_does_the_same() {
     // Memory at rsi, any other register.
     let forms: Vec<u8> = (0..8).map(|register| register << 3 | 6).collect();
     for_each_code(&forms, |code, random| {
-        let Some(load) = decode(&code) else { return };
+        let Some(instruction) = decode(&code) else { return };
         let other = other_decoder(&code);
         // Registers that the harness uses itself, or that have to stay as they are.
         let mine =
@@ -203,9 +204,17 @@ fn the_processor_does_the_same() {
             memory.0.chunks_exact_mut(8).for_each(|half| half.copy_from_slice(&random.value().to_le_bytes()));
             let mut machine = random.machine();
             machine.general[6] = memory.0.as_ptr() as u64;
-            let expected = run(page.cast(), &code[..load.length()], &machine);
             let mut found = machine.clone();
-            assert!(load.carry_out(&memory.0[..load.bytes()], &mut found), "{other:?}");
+            let mut contents = memory.0;
+            if instruction.writes() {
+                contents[..instruction.bytes()].copy_from_slice(&instruction.written(&found)[..instruction.bytes()]);
+                assert!(!instruction.read(&memory.0[..instruction.bytes()], &mut found), "{other:?}");
+                instruction.end(&mut found);
+            } else {
+                assert!(instruction.read(&memory.0[..instruction.bytes()], &mut found), "{other:?}");
+            }
+            let expected = run(page.cast(), &code[..instruction.length()], &machine);
+            assert_eq!(contents, memory.0, "{other:?}, {code:02x?}");
             // The manual leaves one flag of logic open.
             let open = match other.mnemonic() {
                 Mnemonic::And | Mnemonic::Or | Mnemonic::Xor | Mnemonic::Test => 1 << 4,
@@ -227,13 +236,13 @@ fn the_processor_does_the_same() {
 #[test]
 fn an_aligned_load_from_elsewhere_is_left_to_the_processor() {
     // movaps xmm0, [rsi]
-    let load: Load = decode(&[0x0f, 0x28, 0x06]).expect("a load");
+    let instruction: Instruction = decode(&[0x0f, 0x28, 0x06]).expect("a instruction");
     let mut machine = Random(3).machine();
     machine.general[6] = 0x1008;
     let before = machine.clone();
-    assert!(!load.carry_out(&[1; 16], &mut machine));
+    assert!(!instruction.read(&[1; 16], &mut machine));
     assert_eq!(machine, before);
     machine.general[6] = 0x1010;
-    assert!(load.carry_out(&[1; 16], &mut machine));
+    assert!(instruction.read(&[1; 16], &mut machine));
     assert_eq!((machine.vectors[0], machine.instruction), ([1; 16], AT + 3));
 }
