@@ -173,9 +173,9 @@ fn a_store_that_the_full_pool_does_not_take_brings_the_page_in() {
         // SAFETY: inside the region, aligned.
         unsafe { word(&mut region, at).write_volatile(expected[at]) };
     }
-    for at in 0..MIB {
+    for (at, expected) in expected.iter().enumerate() {
         // SAFETY: as above.
-        assert_eq!(unsafe { word(&mut region, at).read_volatile() }, expected[at], "word {at}");
+        assert_eq!(unsafe { word(&mut region, at).read_volatile() }, *expected, "word {at}");
     }
     let report = pager.report();
     assert!(report.written_in_place > 0 && report.lost == 0, "{report:?}");
