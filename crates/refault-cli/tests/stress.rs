@@ -16,7 +16,7 @@ fn nothing_is_lost_in_any_store_and_fault_mode() {
     let said = text(&output.stdout);
     assert!(output.status.success() && said.ends_with("nothing was lost\n"), "{said}{}", text(&output.stderr));
     let turns: Vec<&str> = said.lines().filter(|line| line.starts_with("seed ")).collect();
-    assert_eq!(turns.len(), 21, "{said}");
+    assert_eq!(turns.len(), 22, "{said}");
     for turn in turns {
         assert!(!turn.contains(" 0 pages evicted") && !turn.contains(" 0 brought back"), "{turn}");
     }
