@@ -193,11 +193,35 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, len: size_t) -> c_int {
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, len: size_t, protection: c_int) -> c_int {
-    if managed(address as usize).is_some() {
-        PROTECTED.store(true, Ordering::Relaxed);
-    }
     // SAFETY: passed on as it came.
-    unsafe { libc::syscall(libc::SYS_mprotect, address, len, protection) as c_int }
+    changes_rights(address, len, protection, || unsafe {
+        libc::syscall(libc::SYS_mprotect, address, len, protection) as c_int
+    })
+}
+
+/// pkey_mprotect(2).
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pkey_mprotect(address: *mut c_void, len: size_t, protection: c_int, key: c_int) -> c_int {
+    let key_protects = if key > 0 { libc::PROT_NONE } else { protection };
+    // SAFETY: passed on as it came.
+    changes_rights(address, len, key_protects, || unsafe {
+        libc::syscall(libc::SYS_pkey_mprotect, address, len, protection, key) as c_int
+    })
+}
+
+/// Makes a call that gives memory these rights.
+fn changes_rights(address: *mut c_void, len: usize, protection: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    const ALL: c_int = libc::PROT_READ | libc::PROT_WRITE;
+    let Some(agent) = agent().filter(|agent| overlaps(agent, address as usize, len)) else { return call() };
+    PROTECTED.store(true, Ordering::Relaxed);
+    if protection & ALL == ALL {
+        return call();
+    }
+    agent.pager.end_in_place();
+    call()
 }
 
 /// mremap(2).

@@ -11,13 +11,14 @@
 //! are accessed in order.
 //!
 //! Invariants: bytes are taken and put while this thread owns the page, so that nobody else can; only the instruction that
-//! faulted is carried out, and only if all its bytes lie in the page that it faulted on. Cost: a signal, reading the store (and
+//! faulted is carried out, and only if all its bytes lie in the page that it faulted on; none is once the program has taken access
+//! rights away, because a write that the kernel has let through could come after that. Cost: a signal, reading the store (and
 //! writing it), 10 KiB a pager; a fault that it does not serve pays some 20 ns, or, where code is protected by keys, a system call if its page
 //! was worth a look.
 //!
 //! [`PagerOptions::in_place`]: crate::PagerOptions::in_place
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use refault_core::policy::Bar;
 use refault_core::{PageId, Shadow};
@@ -73,6 +74,10 @@ pub(crate) struct InPlace {
     /// Each in the place of its hash.
     recent: Vec<Recent>,
     trials: Vec<Trial>,
+    /// Access rights are taken away: nothing is done in place any more.
+    ended: AtomicBool,
+    /// Threads that are at an access.
+    inside: AtomicU32,
 }
 
 impl InPlace {
@@ -89,6 +94,26 @@ impl InPlace {
             untold: AtomicU32::new(0),
             recent: std::iter::repeat_with(Recent::default).take(places).collect(),
             trials: std::iter::repeat_with(|| Trial::new(WINDOW, MOST_AGAIN)).take(trials).collect(),
+            ended: AtomicBool::new(false),
+            inside: AtomicU32::new(0),
+        }
+    }
+
+    /// Calls `access`, unless nothing is done in place any more.
+    fn unless_ended<T>(&self, access: impl FnOnce() -> Option<T>) -> Option<T> {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        let outcome = if self.ended.load(Ordering::SeqCst) { None } else { access() };
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        outcome
+    }
+
+    /// Nothing is done in place from now on. Returns when nobody is at it.
+    pub(crate) fn end(&self) {
+        if self.stays_out.is_some() && !self.ended.swap(true, Ordering::SeqCst) {
+            self.least.store(0, Ordering::Relaxed);
+        }
+        while self.inside.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
         }
     }
 
@@ -103,7 +128,8 @@ impl InPlace {
             let references = self.untold.swap(0, Ordering::SeqCst);
             let bar = engine.referenced_outside(references as usize);
             self.now.store(bar.now, Ordering::Relaxed);
-            self.least.store(bar.least, Ordering::Relaxed);
+            let least = if self.ended.load(Ordering::Relaxed) { 0 } else { bar.least };
+            self.least.store(least, Ordering::Relaxed);
         }
     }
 
@@ -156,7 +182,8 @@ impl Inner {
         if seen.state() != State::Stored || !word.begin(seen, State::Filling) {
             return false;
         }
-        let stored = self.access_owned(page, seen.slot(), instruction, worker);
+        let access = || self.access_owned(page, seen.slot(), instruction, worker);
+        let stored = self.in_place.unless_ended(access);
         if let (Some(_), Some(recent)) = (stored, self.in_place.recent(page)) {
             recent.trial.store(trial, Ordering::Relaxed);
         }

@@ -228,6 +228,38 @@ fn while_there_is_room_pages_come_in() {
 }
 
 #[test]
+fn nothing_is_done_in_place_once_rights_are_taken_away() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(4, in_place());
+    let mut region = pager.region(16 * MIB).expect("a region");
+    fill(&mut region);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for seed in 0..2 {
+            let (region, stop) = (&region, &stop);
+            scope.spawn(move || {
+                let mut seeds = seed..;
+                while !stop.load(Ordering::Relaxed) {
+                    read_at_random(region, 100, 2 * seeds.next().expect("there is no end") + seed);
+                }
+            });
+        }
+        while pager.report().read_in_place < 5000 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        pager.end_in_place();
+        let before = pager.report();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let after = pager.report();
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(after.read_in_place, before.read_in_place);
+        assert!(after.counters.pswpin > before.counters.pswpin);
+    });
+}
+
+#[test]
 fn what_is_read_in_order_is_not_read_in_place() {
     if skipped() {
         return;
