@@ -207,37 +207,41 @@ mod here {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod here {
+    use std::convert::Infallible;
+    use std::marker::PhantomData;
+
     use super::Page;
 
     pub(crate) fn prepare() {}
 
     pub(crate) unsafe fn allow_unaligned(_: *mut libc::c_void) {}
 
-    pub(crate) enum Interrupted {}
+    /// Of this there is none.
+    pub(crate) struct Interrupted<'a>(Infallible, PhantomData<&'a ()>);
 
-    impl Interrupted {
+    impl Interrupted<'_> {
         pub(crate) unsafe fn new(_: *mut libc::c_void, _: usize) -> Option<Self> {
             None
         }
 
         pub(crate) fn writes(&self) -> bool {
-            match *self {}
+            match self.0 {}
         }
 
         pub(crate) fn hash(&self) -> u32 {
-            match *self {}
+            match self.0 {}
         }
 
         pub(crate) fn read(&mut self, _: &Page) -> bool {
-            match *self {}
+            match self.0 {}
         }
 
         pub(crate) fn write(&self, _: &mut Page) {
-            match *self {}
+            match self.0 {}
         }
 
         pub(crate) fn end(&mut self) {
-            match *self {}
+            match self.0 {}
         }
     }
 }
