@@ -141,9 +141,13 @@ mod here {
             self.instruction.writes()
         }
 
-        /// A number that is mostly another for another instruction of the program.
+        /// A number that is mostly another for another instruction of the program, and for one that writes zero: where a list ends it is
+        /// walked, elsewhere an item is taken out of it, by the same instruction.
         pub(crate) fn hash(&self) -> u32 {
-            (self.context.instruction().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+            let written = self.instruction.written(&self.context);
+            let zero = self.writes() && written[..self.instruction.bytes()].iter().all(|byte| *byte == 0);
+            let signature = self.context.instruction() << 1 | u64::from(zero);
+            (signature.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
         }
 
         /// Gives one that reads the bytes of its page, and ends it. False if it cannot use them: then nothing is done.

@@ -114,6 +114,41 @@ fn pages_that_are_read_whole_come_in() {
     assert!(tried * 4 < faults, "{tried} of {faults}");
 }
 
+/// The same instruction, whoever calls.
+#[inline(never)]
+fn store(region: &mut Region, at: usize, value: u64) {
+    // SAFETY: inside the region, aligned.
+    unsafe { region[at..at + 8].as_mut_ptr().cast::<u64>().write_volatile(value) };
+}
+
+#[test]
+fn a_store_that_ends_a_list_is_judged_apart_from_one_within() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(4, PagerOptions { detect_cycles: false, ..in_place() });
+    let mut region = pager.region(16 * MIB).expect("a region");
+    fill(&mut region);
+    let mut random = Random(9);
+    let mut walk_and_take_out = |region: &mut Region, times: usize| {
+        for _ in 0..times {
+            // The end of a list is looked at next.
+            let end = random.below(4096) * PAGE;
+            store(region, end, 0);
+            (end + 8..end + PAGE).step_by(8).for_each(|at| assert_eq!(load(region, at), word_at(at)));
+            let neighbour = random.below(4096) * PAGE;
+            store(region, neighbour, word_at(neighbour) | 1);
+        }
+    };
+    walk_and_take_out(&mut region, 20_000);
+    let before = pager.report();
+    walk_and_take_out(&mut region, 10_000);
+    let after = pager.report();
+    // Judged together, both are tried one time in seventeen.
+    let written = after.written_in_place - before.written_in_place;
+    assert!(written > 2000, "{written}, {after:?}");
+}
+
 #[test]
 fn scattered_writes_are_served_in_place_and_none_is_lost() {
     if skipped() {

@@ -44,9 +44,10 @@ pub struct PagerArgs {
     /// Runs of each side of each row, of which the median counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// Seconds that are counted in a run
-    #[arg(long, value_name = "S", default_value_t = 4.0)]
-    seconds: f64,
+    /// Seconds that are counted in a run [default: memcached 12, whose speed differs by a third from one second to another; the
+    /// others 4]
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
     /// Seconds before counting starts, the same for both sides [default: until the row is settled: memcached 30, for so long it
     /// reorders what it was filled with; zipf 10; the others 2]
     #[arg(long, value_name = "S")]
@@ -57,9 +58,9 @@ pub struct PagerArgs {
     /// Options for `refault run` instead of the row's own, such as --with='--policy=clock --in-thread'; --with='' for none
     ///
     /// A row's own are `--in-thread`, because no system call touches the arrays and memcached makes its calls through libc;
-    /// `--policy lrfu` for memcached, uniform and zipf, whose working sets stay the same; `--in-place` for uniform and zipf,
-    /// which touch words here and there; `--keep-clean all` for zipf, which mostly reads; and a longer memory and `--hint random`
-    /// for memcached, whose items lie anywhere.
+    /// `--policy lrfu` for memcached, uniform and zipf, whose working sets stay the same; `--in-place` for them too,
+    /// because they touch words here and there, memcached in its lists; `--keep-clean all` for zipf, which mostly reads; and a longer memory
+    /// and `--hint random` for memcached, whose items lie anywhere.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     with: Option<String>,
     /// How to write the table
@@ -131,10 +132,10 @@ impl Row {
     }
 
     /// Options that suit its program: no system call touches the arrays, and memcached makes its calls through libc; what is
-    /// asked for often stays the same in three of them, of which two read here and there.
+    /// asked for often stays the same in three of them, and they touch words here and there.
     fn options(self) -> &'static [&'static str] {
         match self {
-            Row::Memcached => &["--in-thread", "--policy=lrfu{half_life=8}", "--hint=random"],
+            Row::Memcached => &["--in-thread", "--policy=lrfu{half_life=8}", "--hint=random", "--in-place"],
             Row::Uniform => &["--in-thread", "--policy=lrfu", "--in-place"],
             Row::Zipf => &["--in-thread", "--policy=lrfu", "--in-place", "--keep-clean=all"],
             Row::Scan | Row::Fits => &["--in-thread"],
@@ -148,6 +149,11 @@ impl Row {
             Row::Zipf => 10.0,
             Row::Uniform | Row::Scan | Row::Fits => 2.0,
         }
+    }
+
+    /// Seconds that are counted.
+    fn seconds(self) -> f64 {
+        if self == Row::Memcached { 12.0 } else { 4.0 }
     }
 
     /// Pattern and threads of the array; `None` for memcached.
@@ -234,7 +240,7 @@ struct RowResult {
 
 /// What the runs share.
 struct Plan {
-    seconds: f64,
+    seconds: Option<f64>,
     warm_up: Option<f64>,
     quick: bool,
     with: Option<Vec<OsString>>,
@@ -244,6 +250,11 @@ impl Plan {
     /// Options for `refault run` in a row.
     fn options(&self, row: Row) -> Vec<OsString> {
         self.with.clone().unwrap_or_else(|| row.options().iter().map(OsString::from).collect())
+    }
+
+    /// Seconds that are counted in a row.
+    fn seconds(&self, row: Row) -> f64 {
+        self.seconds.unwrap_or(row.seconds())
     }
 
     /// Seconds before counting starts in a row.
@@ -259,7 +270,7 @@ pub fn run(args: &PagerArgs) -> Result<(), Failure> {
         return Err(Failure::failed("cannot compare with zram", why, "--against nothing measures our side only"));
     }
     let plan = Plan {
-        seconds: if args.quick { 0.5 } else { args.seconds },
+        seconds: if args.quick { Some(0.5) } else { args.seconds },
         warm_up: if args.quick { Some(0.2) } else { args.warm_up },
         quick: args.quick,
         with: args.with.as_ref().map(|with| with.split_whitespace().map(OsString::from).collect()),

@@ -36,8 +36,8 @@ pub fn program_bytes(row: Row, plan: &Plan) -> Result<u64, Failure> {
 trait Onlooker {
     /// The counted time begins.
     fn begins(&mut self);
-    /// It is over, and the program still lives. Returns the faults on stored pages in it; not a number if they are not known.
-    fn ends(&mut self, plan: &Plan, measured: &mut Measured) -> f64;
+    /// It is over after so many seconds, and the program still lives. Returns the faults on stored pages in it; not a number if they are not known.
+    fn ends(&mut self, seconds: f64, measured: &mut Measured) -> f64;
 }
 
 /// Looks at the statistics of `refault run`.
@@ -51,7 +51,7 @@ impl Onlooker for Ours {
         self.lines_before = lines(&self.stats).len();
     }
 
-    fn ends(&mut self, plan: &Plan, measured: &mut Measured) -> f64 {
+    fn ends(&mut self, seconds: f64, measured: &mut Measured) -> f64 {
         let within = lines(&self.stats);
         // The next line is written after the counted time.
         let mut after = None;
@@ -73,7 +73,7 @@ impl Onlooker for Ours {
         match within.get(self.lines_before..) {
             Some([first, .., last]) => {
                 let passed = field(last, "seconds") - field(first, "seconds");
-                (field(last, "pgmajfault") - field(first, "pgmajfault")) / passed * plan.seconds
+                (field(last, "pgmajfault") - field(first, "pgmajfault")) / passed * seconds
             }
             _ => f64::NAN,
         }
@@ -91,7 +91,7 @@ impl Onlooker for Cgroup<'_> {
         self.faults_before = self.kernel.major_faults();
     }
 
-    fn ends(&mut self, _plan: &Plan, measured: &mut Measured) -> f64 {
+    fn ends(&mut self, _seconds: f64, measured: &mut Measured) -> f64 {
         measured.resident_bytes = self.kernel.resident_bytes() as f64;
         measured.compressed_bytes = self.kernel.compressed_bytes() as f64;
         measured.metadata_bytes_per_page = f64::NAN;
@@ -105,7 +105,7 @@ struct Nobody;
 impl Onlooker for Nobody {
     fn begins(&mut self) {}
 
-    fn ends(&mut self, _plan: &Plan, _measured: &mut Measured) -> f64 {
+    fn ends(&mut self, _seconds: f64, _measured: &mut Measured) -> f64 {
         0.0
     }
 }
@@ -163,7 +163,7 @@ fn drive(
     let pattern = clap::ValueEnum::to_possible_value(&pattern).expect("invariant: no pattern is hidden");
     command.arg(me()?).args(["bench", "pager-load", "--pattern", pattern.get_name()]);
     command.args(["--bytes", &row.bytes(plan.quick).to_string(), "--threads", &threads.to_string()]);
-    command.args(["--warm-up", &plan.warm_up(row).to_string(), "--seconds", &plan.seconds.to_string()]);
+    command.args(["--warm-up", &plan.warm_up(row).to_string(), "--seconds", &plan.seconds(row).to_string()]);
     if row != Row::Fits {
         command.arg("--time-all");
     }
@@ -187,7 +187,7 @@ fn drive(
         cpu_seconds: field("cpu_seconds"),
         ..Measured::default()
     };
-    let faults = onlooker.ends(plan, &mut measured);
+    let faults = onlooker.ends(plan.seconds(row), &mut measured);
     measured.set_latencies(&latencies, field("max_ns"), faults);
     Ok(measured)
 }
@@ -219,7 +219,7 @@ fn drive_memcached(
         cpu_seconds: seen.server_cpu,
         ..Measured::default()
     };
-    let faults = onlooker.ends(plan, &mut measured);
+    let faults = onlooker.ends(plan.seconds(row), &mut measured);
     measured.set_latencies(&seen.latencies.counts(), seen.latencies.maximum() as f64, faults);
     server.end();
     Ok(measured)
@@ -230,7 +230,7 @@ fn memcached_plan(row: Row, plan: &Plan) -> memcached::Plan {
         values: row.bytes(plan.quick) / memcached::VALUE as u64,
         deviation: 1.0 / 6.0,
         warm_up: plan.warm_up(row),
-        seconds: plan.seconds,
+        seconds: plan.seconds(row),
     }
 }
 

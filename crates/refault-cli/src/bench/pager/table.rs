@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::{ALLOWANCE, Measured, Plan, RowResult};
+use super::{ALLOWANCE, Measured, Plan, Row, RowResult};
 use crate::results::{align_numbers, grouped, plain_table};
 
 impl RowResult {
@@ -13,17 +13,20 @@ impl RowResult {
     }
 
     fn other(&self) -> &'static str {
-        if self.row == super::Row::Fits { "alone" } else { "zram" }
+        if self.row == Row::Fits { "alone" } else { "zram" }
     }
 }
 
 /// Writes both sides of each row, ratio and aim, and then everything in which we lose.
 pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> std::io::Result<()> {
     let runs = results.first().map_or(0, |result| result.ours.len());
-    let warm_up: Vec<_> =
-        results.iter().map(|result| format!("{} {} s", result.row, plan.warm_up(result.row))).collect();
-    let (seconds, warm_up) = (plan.seconds, warm_up.join(", "));
-    writeln!(out, "median of {runs} interleaved runs of {seconds} s after a warm-up: {warm_up}")?;
+    let times = |time: fn(&Plan, Row) -> f64| {
+        let rows: Vec<_> =
+            results.iter().map(|result| format!("{} {} s", result.row, time(plan, result.row))).collect();
+        rows.join(", ")
+    };
+    let (seconds, warm_up) = (times(Plan::seconds), times(Plan::warm_up));
+    writeln!(out, "median of {runs} interleaved runs: {seconds}; after a warm-up: {warm_up}")?;
     let mut table = plain_table();
     table.set_header([
         "row",
@@ -156,6 +159,7 @@ pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> st
                 "options": plan.options(result.row).iter().map(|one| one.to_string_lossy()).collect::<Vec<_>>(),
                 "against": result.other(),
                 "warm_up_seconds": plan.warm_up(result.row),
+                "seconds": plan.seconds(result.row),
                 "aim": result.row.aim(),
                 "ratio": ratio,
                 "refault": object(&ours),
@@ -166,6 +170,6 @@ pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> st
             })
         })
         .collect();
-    serde_json::to_writer(&mut *out, &json!({ "seconds": plan.seconds, "rows": rows }))?;
+    serde_json::to_writer(&mut *out, &json!({ "rows": rows }))?;
     writeln!(out)
 }
