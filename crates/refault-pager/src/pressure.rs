@@ -6,7 +6,7 @@
 //! looked up from time to time by who keeps the statistics ([`crate::Pager::is_stalled`]).
 //!
 //! Invariant: some never exceeds the time elapsed, however many threads wait. One word holds the number of waits and the
-//! moment the first began, so that no interleaving loses or doubles time. Cost: two reads of the clock and two atomic
+//! moment the first began, or the last ended, so that no interleaving doubles time. Cost: two reads of the clock and two atomic
 //! operations a wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,8 @@ const SINCE: u64 = (1 << COUNT_SHIFT) - 1;
 
 pub(crate) struct Pressure {
     start: Instant,
-    /// Waits under way in the top bits, nanoseconds since the start (2^48: three days, then it wraps) below.
+    /// Waits under way in the top bits; below, nanoseconds since the start (2^48: three days, then it wraps): when the first of them
+    /// began, or when the last one ended, by which it is seen that some came and went.
     state: AtomicU64,
     some_ns: AtomicU64,
 }
@@ -49,8 +50,9 @@ impl Pressure {
         let mut waited = 0;
         let less = |state: u64| {
             let count = state >> COUNT_SHIFT;
-            waited = if count == 1 { self.now().wrapping_sub(state & SINCE) & SINCE } else { 0 };
-            Some(if count == 1 { 0 } else { state - (1 << COUNT_SHIFT) })
+            let now = self.now();
+            waited = if count == 1 { now.wrapping_sub(state & SINCE) & SINCE } else { 0 };
+            Some(if count == 1 { now } else { state - (1 << COUNT_SHIFT) })
         };
         let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         self.some_ns.fetch_add(waited, Ordering::Relaxed);
@@ -63,8 +65,7 @@ impl Pressure {
 
     /// Nanoseconds in which at least one thread waited, waits under way not included.
     pub(crate) fn some_ns(&self) -> u64 {
-        // Two waits may share some nanoseconds if a third came and went while the second began.
-        self.some_ns.load(Ordering::Relaxed).min(self.start.elapsed().as_nanos() as u64)
+        self.some_ns.load(Ordering::Relaxed)
     }
 
     /// In a child after a fork none of the parent's waits are under way.
