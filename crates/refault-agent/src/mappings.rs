@@ -133,6 +133,7 @@ unsafe fn replace(agent: &Agent, address: usize, len: usize, protection: c_int) 
     if !address.is_multiple_of(PAGE) || len == 0 {
         return failed(libc::EINVAL);
     }
+    end_in_place_without(protection, agent);
     let _inside = InPager::begin(agent);
     // SAFETY: promised by the caller.
     if !unsafe { agent.pager.claim(address, len) } {
@@ -212,15 +213,19 @@ pub unsafe extern "C" fn pkey_mprotect(address: *mut c_void, len: size_t, protec
     })
 }
 
+/// Ends accesses in place before managed memory gets these rights, if they are not all.
+fn end_in_place_without(protection: c_int, agent: &Agent) {
+    const ALL: c_int = libc::PROT_READ | libc::PROT_WRITE;
+    if protection & ALL != ALL {
+        agent.pager.end_in_place();
+    }
+}
+
 /// Makes a call that gives memory these rights.
 fn changes_rights(address: *mut c_void, len: usize, protection: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    const ALL: c_int = libc::PROT_READ | libc::PROT_WRITE;
     let Some(agent) = agent().filter(|agent| overlaps(agent, address as usize, len)) else { return call() };
     PROTECTED.store(true, Ordering::Relaxed);
-    if protection & ALL == ALL {
-        return call();
-    }
-    agent.pager.end_in_place();
+    end_in_place_without(protection, agent);
     call()
 }
 

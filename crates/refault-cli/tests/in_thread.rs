@@ -121,6 +121,94 @@ fn what_a_call_waits_with_is_not_evicted_until_it_returns_or_is_left() {
     Program::new(&format!("{CALLS}{body}")).comes_through("4M", &["--in-thread"]);
 }
 
+/// A word anywhere in `p`, of which a store changes nothing.
+const SCATTERED: &str = r#"
+    static unsigned char *p; static unsigned long n = 16 * MIB; static volatile int over; static volatile unsigned long stores;
+    static unsigned long value(unsigned long i) { return i * 0x9e3779b97f4a7c15ul + 1; }
+    static void store(unsigned long *r) {
+        *r = *r * 6364136223846793005ul + 1442695040888963407ul; unsigned long i = (*r >> 33) % n / 8 * 8;
+        *(volatile unsigned long *)(p + i) = value(i); stores++;
+    }
+"#;
+
+#[test]
+fn a_thread_may_be_cancelled_at_any_instruction() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let body = r#"
+        static void *stores_on(void *seed) {
+            unsigned long r = (unsigned long)seed; int before; CHECK(!pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before));
+            for (;;) store(&r);
+        }
+        int main(void) {
+            p = map(n); fill(p, n);
+            for (long round = 0; round < 200; round++) {
+                pthread_t t[2]; void *end; for (long i = 0; i < 2; i++) CHECK(!pthread_create(t + i, 0, stores_on, (void *)(round * 2 + i)));
+                usleep(500 + round * 7);
+                for (int i = 0; i < 2; i++) CHECK(!pthread_cancel(t[i]));
+                for (int i = 0; i < 2; i++) CHECK(!pthread_join(t[i], &end) && end == PTHREAD_CANCELED);
+            }
+            CHECK(stores > 1000); CHECK(whole(p, n)); puts("done"); return 0;
+        }"#;
+    let program = Program::new(&format!("{SCATTERED}{body}"));
+    program.comes_through("4M", &["--in-thread"]);
+    program.comes_through("4M", &["--in-thread", "--policy", "lrfu", "--in-place"]);
+}
+
+#[test]
+fn a_sigbus_that_somebody_sends_is_handled_outside_the_pager() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let body = r#"
+        static volatile int handled, depth, most;
+        static void touch(int s) {
+            static unsigned long r = 7; int now = __atomic_add_fetch(&depth, 1, __ATOMIC_SEQ_CST); if (now > most) most = now;
+            store(&r); handled++; __atomic_sub_fetch(&depth, 1, __ATOMIC_SEQ_CST);
+        }
+        static void *stores_on(void *seed) { unsigned long r = (unsigned long)seed; while (!over) { store(&r); free(malloc(1000)); } return 0; }
+        int main(void) {
+            p = map(n); fill(p, n); struct sigaction a = { .sa_handler = touch }; sigaction(SIGBUS, &a, 0);
+            pthread_t t[2]; for (long i = 0; i < 2; i++) pthread_create(t + i, 0, stores_on, (void *)i);
+            for (int i = 0; i < 6000; i++) { unsigned long before = stores; CHECK(!(i % 3 ? pthread_kill(t[i % 2], SIGBUS) : kill(getpid(), SIGBUS))); usleep(100); for (int k = 0; stores == before; k++) { usleep(1000); CHECK(k < 5000); } }
+            /* The kernel merges one with that of a fault which is just being delivered. */
+            for (int i = 0, before; i < 100; i++) { before = handled; for (int k = 0; handled == before; k++) { CHECK(!pthread_kill(t[0], SIGBUS)); usleep(10000); CHECK(k < 50); } }
+            over = 1; for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+            CHECK(most <= 3); CHECK(whole(p, n)); puts("done"); return 0;
+        }"#;
+    let program = Program::new(&format!("{SCATTERED}{body}"));
+    program.comes_through("4M", &["--in-thread"]);
+    program.comes_through("4M", &["--in-thread", "--policy", "lrfu", "--in-place"]);
+}
+
+#[test]
+fn nothing_is_served_in_place_once_a_read_only_mapping_was_put_into_managed_memory() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let body = r#"
+        int main(void) {
+            p = map(n); fill(p, n); unsigned long r = 1; while (stores < 100000) store(&r);
+            CHECK(mmap(p, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p); p += 4096; n -= 4096; usleep(300000);
+            while (stores < 200000) { unsigned long i; store(&r); }
+            puts("done"); usleep(300000); return 0;
+        }"#;
+    let program = Program::new(&format!("{SCATTERED}{body}"));
+    let stats = program.directory.path().join("stats");
+    let stats_flags = ["--stats", stats.to_str().expect("text"), "--stats-interval", "100"];
+    program.comes_through("4M", &[&["--policy", "lrfu", "--in-thread", "--in-place"], &stats_flags[..]].concat());
+    let lines = std::fs::read_to_string(&stats).expect("statistics");
+    let written = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        (line["written_in_place"].as_u64().expect("a number"), line["pgmajfault"].as_u64().expect("a number"))
+    };
+    let lines: Vec<(u64, u64)> = lines.lines().map(written).collect();
+    let (last, faults) = *lines.last().expect("lines");
+    let ended = lines.iter().position(|(written, _)| *written == last).expect("invariant: the last is one");
+    assert!(last > 5000 && faults > lines[ended].1 + 20_000, "{lines:?}");
+}
+
 #[test]
 fn scattered_accesses_are_served_in_place_if_asked_for() {
     if skipped(&["gcc"]) {

@@ -279,6 +279,7 @@ impl Inner {
         let mut keep = true;
         for index in 0..count {
             let slot = Slot::from_bits(self.word(first + index).load().slot());
+            self.note_comes_in(first + index);
             self.distances.returned(first + index);
             self.note_returned(first + index);
             keep &= self.keeps(slot, false);

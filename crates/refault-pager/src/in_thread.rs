@@ -16,7 +16,7 @@ use refault_core::PageId;
 use crate::fault::Streams;
 use crate::interrupted::Interrupted;
 use crate::pager::{FaultMode, Inner};
-use crate::signals::BlockedSignals;
+use crate::signals::{self, BlockedSignals};
 use crate::state::State;
 use crate::worker::Worker;
 
@@ -29,10 +29,42 @@ static INSTALLED: Once = Once::new();
 /// What the program wants to be done about SIGBUS.
 static PREVIOUS: Mutex<Option<libc::sigaction>> = Mutex::new(None);
 
+/// glibc's numbers.
+const PTHREAD_CANCEL_ENABLE: i32 = 0;
 const PTHREAD_CANCEL_DISABLE: i32 = 1;
+const PTHREAD_CANCEL_DEFERRED: i32 = 0;
+const PTHREAD_CANCEL_ASYNCHRONOUS: i32 = 1;
 
-unsafe extern "C" {
+unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: i32, before: *mut i32) -> i32;
+    fn pthread_setcanceltype(kind: i32, before: *mut i32) -> i32;
+    fn pthread_testcancel();
+}
+
+/// While this thread serves its fault, libc's functions do not cancel it: it would leave what it holds. The state before.
+fn disable_cancellation() -> i32 {
+    let mut before = 0;
+    // SAFETY: concerns this thread only and takes a pointer to a live variable.
+    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
+    before
+}
+
+/// Ends that. A thread that was cancelled meanwhile and may be anywhere is unwound from here.
+fn restore_cancellation(before: i32) {
+    if before != PTHREAD_CANCEL_ENABLE {
+        return;
+    }
+    let mut kind = 0;
+    // SAFETY: as above. No frame up to the handler has anything to drop.
+    unsafe {
+        // By the test, because to enable asynchronous cancellation ends the thread without its result (glibc 2.34 to 2.40).
+        pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &mut kind);
+        pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, std::ptr::null_mut());
+        if kind == PTHREAD_CANCEL_ASYNCHRONOUS {
+            pthread_testcancel();
+            pthread_setcanceltype(kind, std::ptr::null_mut());
+        }
+    }
 }
 
 struct WorkerSlot {
@@ -59,8 +91,7 @@ pub(crate) fn register(inner: &Arc<Inner>) {
             action.sa_sigaction = on_sigbus as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
             // A handler of the program that ran inside the pager would touch memory and wait for its own thread.
-            libc::sigfillset(&mut action.sa_mask);
-            libc::sigdelset(&mut action.sa_mask, libc::SIGBUS);
+            action.sa_mask = signals::set_of(signals::inside(FaultMode::InThread));
             let mut previous: libc::sigaction = std::mem::zeroed();
             libc::sigaction(libc::SIGBUS, &action, &mut previous);
             *previous_action() = Some(previous);
@@ -95,21 +126,41 @@ pub(crate) fn unregister(inner: &Arc<Inner>) {
     }
 }
 
-extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+// A thread that was cancelled meanwhile, and may be anywhere, is unwound from here.
+extern "C-unwind" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes valid pointers; errno belongs to this thread and is put back.
     unsafe {
         crate::interrupted::allow_unaligned(context);
-        let errno = *libc::__errno_location();
-        let mut cancellation = 0;
-        // Cancelled here, the thread would leave what it holds.
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancellation);
+        let mask = signals::interrupted_mask(context);
         // One that somebody sent has no address.
-        let handled = (*info).si_code > 0 && resolve((*info).si_addr() as usize, is_write(context), context);
-        pthread_setcancelstate(cancellation, std::ptr::null_mut());
-        *libc::__errno_location() = errno;
-        if !handled {
+        let is_sent = (*info).si_code <= 0;
+        if is_sent && signals::is_inside(mask) {
+            crate::sent::keep(&*info);
+            return;
+        }
+        if is_sent || !serve_fault((*info).si_addr() as usize, context) {
             pass_on(signal, info, context);
         }
+        if crate::sent::is_any_kept() && !signals::is_inside(mask) {
+            signals::set_mask(mask);
+            crate::sent::give_back();
+        }
+    }
+}
+
+/// Serves the fault of this thread at an address. False if it is not a pager's.
+///
+/// # Safety
+/// `context` is what the kernel has given to the handler.
+unsafe fn serve_fault(address: usize, context: *mut libc::c_void) -> bool {
+    // SAFETY: promised by the caller; errno and the state of cancellation are this thread's, and are put back.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let cancellation = disable_cancellation();
+        let served = resolve(address, is_write(context), context);
+        *libc::__errno_location() = errno;
+        restore_cancellation(cancellation);
+        served
     }
 }
 
@@ -167,13 +218,9 @@ fn serve_with(inner: &Inner, page: PageId, write: bool, mut otherwise: impl FnMu
 /// Brings a page in for a thread that is about to give it to a system call: as a fault would, without one.
 pub(crate) fn serve_uninterrupted(inner: &Inner, page: PageId, write: bool) {
     let _signals = BlockedSignals::new(FaultMode::InThread);
-    let mut cancellation = 0;
-    // SAFETY: concerns this thread only and takes a pointer to a live variable. Cancelled here, the thread would leave
-    // what it holds.
-    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancellation) };
+    let cancellation = disable_cancellation();
     serve(inner, page, write);
-    // SAFETY: as above; the state is the one before.
-    unsafe { pthread_setcancelstate(cancellation, std::ptr::null_mut()) };
+    restore_cancellation(cancellation);
 }
 
 fn with_worker(work: impl FnOnce(&mut Worker, &mut Streams)) {
@@ -216,24 +263,18 @@ unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c
             // signal that somebody sent and the program ignores is nothing.
             Some(previous) if previous.sa_sigaction == libc::SIG_IGN && (*info).si_code <= 0 => {}
             Some(previous) if previous.sa_sigaction != libc::SIG_IGN => {
-                let mut mask = (*context.cast::<libc::ucontext_t>()).uc_sigmask;
-                for other in 1..=libc::SIGRTMAX() {
-                    if libc::sigismember(&previous.sa_mask, other) == 1 && other != libc::SIGBUS {
-                        libc::sigaddset(&mut mask, other);
-                    }
-                }
-                libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+                signals::set_mask(signals::while_handled(signals::interrupted_mask(context), &previous));
                 if previous.sa_flags & libc::SA_SIGINFO != 0 {
-                    let action: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                    let action: extern "C-unwind" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
                         std::mem::transmute(previous.sa_sigaction);
                     action(signal, info, context);
                 } else {
-                    let action: extern "C" fn(i32) = std::mem::transmute(previous.sa_sigaction);
+                    let action: extern "C-unwind" fn(i32) = std::mem::transmute(previous.sa_sigaction);
                     action(signal);
                 }
             }
             _ => {
-                crate::signals::reset(signal);
+                signals::reset(signal);
                 if (*info).si_code <= 0 {
                     libc::raise(signal);
                 }

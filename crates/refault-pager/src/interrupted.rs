@@ -39,7 +39,7 @@ mod here {
     const PAGE_FAULT: i64 = 14;
     /// Bit of a page fault's code: it was an instruction that was to be read.
     const OF_CODE: i64 = 16;
-    /// Flags of a thread that is stepped through, or that does without unaligned accesses: the processor has more to do for
+    /// Flags of a thread that steps through itself, or that does without unaligned accesses: the processor has more to do for
     /// it than the instruction.
     const WATCHED: i64 = 1 << 8 | UNALIGNED;
     const UNALIGNED: i64 = 1 << 18;

@@ -49,6 +49,7 @@ pub mod probe;
 mod ranges;
 mod region;
 mod report;
+mod sent;
 mod signals;
 mod state;
 mod table;

@@ -16,12 +16,74 @@ pub(crate) fn reset(signal: i32) {
     }
 }
 
+/// A set of signals as the kernel has it: signal 1 is the lowest bit.
+pub(crate) type Mask = u64;
+
+const fn bit(signal: i32) -> Mask {
+    1 << (signal - 1)
+}
+
+/// The signal with which glibc cancels threads. Its functions for sets and masks leave it out; but a thread that is cancelled inside the
+/// pager would be unwound through it, whatever it has said about cancellation (it may have been sent before that).
+const CANCEL: Mask = bit(32);
+/// The signal with which glibc lets all threads change their user. It waits for them.
+const CREDENTIALS: Mask = bit(33);
+
+/// What is blocked inside the pager. That [`CANCEL`] is says of a mask that its thread is inside: no program can block it.
+pub(crate) const fn inside(mode: FaultMode) -> Mask {
+    let bus = if matches!(mode, FaultMode::InThread) { bit(libc::SIGBUS) } else { 0 };
+    !(CREDENTIALS | bus)
+}
+
+/// Whether a thread with this mask is inside the pager, or in a handler that a SIGBUS must not interrupt.
+pub(crate) fn is_inside(mask: Mask) -> bool {
+    mask & CANCEL != 0
+}
+
+/// The mask of the code that a signal has interrupted.
+///
+/// # Safety
+/// `context` is what the kernel has given to the handler.
+pub(crate) unsafe fn interrupted_mask(context: *const libc::c_void) -> Mask {
+    // SAFETY: promised by the caller; libc's set begins with the kernel's.
+    unsafe { (&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<Mask>().read() }
+}
+
+/// The mask while the program's handler for SIGBUS runs, whose action this is: further ones that are sent wait, as they would for the
+/// kernel, while those of faults must come through.
+pub(crate) fn while_handled(interrupted: Mask, action: &libc::sigaction) -> Mask {
+    // SAFETY: libc's set begins with the kernel's.
+    let own = unsafe { (&raw const action.sa_mask).cast::<Mask>().read() };
+    let waits = if action.sa_flags & libc::SA_NODEFER == 0 { CANCEL } else { 0 };
+    (interrupted | own | waits) & !bit(libc::SIGBUS)
+}
+
+/// Puts a mask in force for this thread, by the system call itself; the one before.
+pub(crate) fn set_mask(mask: Mask) -> Mask {
+    let mut before: Mask = 0;
+    // SAFETY: both are live sets of that size.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, &raw mut before, size_of::<Mask>())
+    };
+    before
+}
+
+/// A set as libc has it.
+pub(crate) fn set_of(mask: Mask) -> libc::sigset_t {
+    // SAFETY: a signal set is plain bytes, and begins with the kernel's.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        (&raw mut set).cast::<Mask>().write(mask);
+        set
+    }
+}
+
 /// Blocks all signals in this thread, and so in the threads that it starts, until dropped.
 ///
 /// SIGBUS stays open where faults are served in the thread: there a fault is that signal, and one that is blocked ends
 /// the program.
 pub struct BlockedSignals {
-    before: libc::sigset_t,
+    before: Mask,
     /// The mask is this thread's, so the value stays in it.
     _here: PhantomData<*const ()>,
 }
@@ -29,24 +91,16 @@ pub struct BlockedSignals {
 impl BlockedSignals {
     /// Blocks them, in a program whose faults are served in this way.
     pub fn new(mode: FaultMode) -> BlockedSignals {
-        // SAFETY: a signal set is plain bytes; all calls take pointers to live sets.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut old: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            if mode == FaultMode::InThread {
-                libc::sigdelset(&mut all, libc::SIGBUS);
-            }
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-            BlockedSignals { before: old, _here: PhantomData }
-        }
+        BlockedSignals { before: set_mask(inside(mode)), _here: PhantomData }
     }
 }
 
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        // SAFETY: the set is the one that was in force before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+        set_mask(self.before);
+        if !is_inside(self.before) {
+            crate::sent::give_back();
+        }
     }
 }
 
@@ -71,5 +125,20 @@ mod tests {
             drop(blocked);
             assert!(!is_blocked(libc::SIGTERM) && !is_blocked(libc::SIGBUS));
         }
+    }
+
+    #[test]
+    fn a_mask_says_whether_its_thread_is_inside() {
+        let before = set_mask(0);
+        for mode in [FaultMode::Handler { threads: 1 }, FaultMode::InThread] {
+            assert!(!is_inside(set_mask(inside(mode))) && is_inside(set_mask(0)));
+        }
+        set_mask(before);
+        // SAFETY: an action is plain data, and zeros are an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        assert!(is_inside(while_handled(0, &action)));
+        action.sa_flags = libc::SA_NODEFER;
+        action.sa_mask = set_of(bit(libc::SIGBUS) | bit(libc::SIGTERM));
+        assert_eq!(while_handled(bit(libc::SIGINT), &action), bit(libc::SIGINT) | bit(libc::SIGTERM));
     }
 }
