@@ -46,8 +46,8 @@ pub(crate) fn keep(info: &libc::siginfo_t) {
     if let Some(place) = place {
         // SAFETY: it is this thread's.
         unsafe { (*place.info.get()).write(*info) };
-        place.thread.store(thread, Ordering::Release);
         KEPT.fetch_add(1, Ordering::SeqCst);
+        place.thread.store(thread, Ordering::Release);
     }
 }
 

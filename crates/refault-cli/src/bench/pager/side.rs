@@ -36,7 +36,8 @@ pub fn program_bytes(row: Row, plan: &Plan) -> Result<u64, Failure> {
 trait Onlooker {
     /// The counted time begins.
     fn begins(&mut self);
-    /// It is over after so many seconds, and the program still lives. Returns the faults on stored pages in it; not a number if they are not known.
+    /// It is over after so many seconds, and the program still lives. Returns the faults on stored pages in it; not a number if they
+    /// are not known.
     fn ends(&mut self, seconds: f64, measured: &mut Measured) -> f64;
 }
 
