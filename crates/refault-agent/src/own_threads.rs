@@ -26,8 +26,6 @@ pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Res
     let thread_runs = runs.clone();
     let body = move || {
         crate::heap::own_this_thread();
-        // Once more, and to its end: a thread that starts has the signal open by which glibc cancels threads.
-        std::mem::forget(crate::block_signals());
         thread_runs.wait();
         drop(thread_runs);
         body();

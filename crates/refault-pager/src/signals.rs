@@ -29,7 +29,8 @@ const CANCEL: Mask = bit(32);
 /// The signal with which glibc lets all threads change their user. It waits for them.
 const CREDENTIALS: Mask = bit(33);
 
-/// What is blocked inside the pager. That [`CANCEL`] is says of a mask that its thread is inside: no program can block it.
+/// What is blocked inside the pager. That [`CANCEL`] is says of a mask that its thread is inside: no program can block it. (Threads
+/// that start have it open, the pager's own too. They get no signal while the first thread runs.)
 pub(crate) const fn inside(mode: FaultMode) -> Mask {
     let bus = if matches!(mode, FaultMode::InThread) { bit(libc::SIGBUS) } else { 0 };
     !(CREDENTIALS | bus)

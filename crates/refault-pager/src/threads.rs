@@ -19,7 +19,7 @@ use crate::demote::{Round, TICK};
 use crate::fault::Streams;
 use crate::origin::Origin;
 use crate::pager::{FaultMode, Inner};
-use crate::signals::{BlockedSignals, inside, set_mask};
+use crate::signals::BlockedSignals;
 use crate::uffd::Message;
 use crate::worker::Worker;
 
@@ -41,8 +41,6 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
     // Returns only when all threads run, so that what a thread does first is done before memory is managed.
     let running = Arc::new(AtomicUsize::new(0));
     let hello = |running: &AtomicUsize, inner: &Inner| {
-        // Once more: glibc leaves the signal open by which threads are cancelled, and without it no thread counts as inside.
-        set_mask(inside(inner.options.fault_mode));
         prefer();
         if let Some(on_start) = inner.options.on_thread_start {
             on_start();
