@@ -191,7 +191,7 @@ fn nothing_is_served_in_place_once_a_read_only_mapping_was_put_into_managed_memo
         int main(void) {
             p = map(n); fill(p, n); unsigned long r = 1; while (stores < 100000) store(&r);
             CHECK(mmap(p, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p); p += 4096; n -= 4096; usleep(300000);
-            while (stores < 200000) { unsigned long i; store(&r); }
+            while (stores < 200000) store(&r);
             puts("done"); usleep(300000); return 0;
         }"#;
     let program = Program::new(&format!("{SCATTERED}{body}"));
