@@ -1,10 +1,9 @@
 //! What programs say about memory: advice, and what must stay.
 
 use libc::{c_int, c_long, c_uint, c_void, iovec, size_t, ssize_t};
-use refault_pager::Hint;
+use refault_pager::{Hint, PagerError};
 
 use crate::heap::OwnForAMoment;
-use crate::inside::InPager;
 use crate::mappings::{PAGE, fail, managed};
 use crate::{Agent, agent};
 
@@ -35,30 +34,33 @@ unsafe fn advise(agent: &Agent, start: usize, len: usize, advice: c_int) -> c_in
     {
         return fail(libc::EINVAL);
     }
-    let _inside = InPager::begin(agent);
-    // What the pager needs for this (the codec's tables, which C allocates) must not be managed: a fork could not end while
-    // it is served, and it is not served while a fork begins.
-    let _own = OwnForAMoment::begin();
-    match advice {
-        // SAFETY: the caller gives the contents up.
-        libc::MADV_DONTNEED | libc::MADV_FREE | MADV_DONTNEED_LOCKED => unsafe { agent.pager.discard(start, len) },
-        libc::MADV_WILLNEED | libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE => agent.pager.prefetch(start, len),
-        libc::MADV_COLD | libc::MADV_PAGEOUT => agent.pager.evict(start, len),
-        libc::MADV_NORMAL => agent.pager.hint(start, len, Hint::Normal),
-        libc::MADV_SEQUENTIAL => agent.pager.hint(start, len, Hint::Sequential),
-        libc::MADV_RANDOM => agent.pager.hint(start, len, Hint::Random),
-        // What the kernel would do about huge pages, merging, forks and dumps does not apply to this memory.
-        libc::MADV_HUGEPAGE
-        | libc::MADV_NOHUGEPAGE
-        | libc::MADV_MERGEABLE
-        | libc::MADV_UNMERGEABLE
-        | libc::MADV_DONTFORK
-        | libc::MADV_DOFORK
-        | libc::MADV_DONTDUMP
-        | libc::MADV_DODUMP => {}
-        _ => return fail(libc::EINVAL),
-    }
-    0
+    crate::inside::run(agent, move || {
+        // What the pager needs for this (the codec's tables, which C allocates) must not be managed: a fork could not end while
+        // it is served, and it is not served while a fork begins.
+        let _own = OwnForAMoment::begin();
+        match advice {
+            // SAFETY: the caller gives the contents up.
+            libc::MADV_DONTNEED | libc::MADV_FREE | MADV_DONTNEED_LOCKED => unsafe { agent.pager.discard(start, len) },
+            libc::MADV_WILLNEED | libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE => {
+                agent.pager.prefetch(start, len)
+            }
+            libc::MADV_COLD | libc::MADV_PAGEOUT => agent.pager.evict(start, len),
+            libc::MADV_NORMAL => agent.pager.hint(start, len, Hint::Normal),
+            libc::MADV_SEQUENTIAL => agent.pager.hint(start, len, Hint::Sequential),
+            libc::MADV_RANDOM => agent.pager.hint(start, len, Hint::Random),
+            // What the kernel would do about huge pages, merging, forks and dumps does not apply to this memory.
+            libc::MADV_HUGEPAGE
+            | libc::MADV_NOHUGEPAGE
+            | libc::MADV_MERGEABLE
+            | libc::MADV_UNMERGEABLE
+            | libc::MADV_DONTFORK
+            | libc::MADV_DOFORK
+            | libc::MADV_DONTDUMP
+            | libc::MADV_DODUMP => {}
+            _ => return fail(libc::EINVAL),
+        }
+        0
+    })
 }
 
 /// process_madvise(2): the kernel would take managed memory for a shared file's, whose contents survive every advice.
@@ -143,12 +145,18 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, len: size_t, flags: c_ui
 fn lock(agent: &Agent, address: usize, len: size_t) -> c_int {
     let start = address & !(PAGE - 1);
     let Some(end) = address.checked_add(len) else { return fail(libc::EINVAL) };
-    let _inside = InPager::begin(agent);
-    let _own = OwnForAMoment::begin();
-    match agent.pager.pin(start, end - start) {
+    match pin(agent, start, end) {
         Ok(()) => 0,
         Err(_) => fail(libc::ENOMEM),
     }
+}
+
+/// Brings a range in and keeps it.
+pub(crate) fn pin(agent: &Agent, start: usize, end: usize) -> Result<(), PagerError> {
+    crate::inside::run(agent, move || {
+        let _own = OwnForAMoment::begin();
+        agent.pager.pin(start, end - start)
+    })
 }
 
 /// munlock(2).
@@ -163,8 +171,7 @@ pub unsafe extern "C" fn munlock(address: *const c_void, len: size_t) -> c_int {
     };
     let start = address as usize & !(PAGE - 1);
     let Some(end) = (address as usize).checked_add(len) else { return fail(libc::EINVAL) };
-    let _inside = InPager::begin(agent);
-    agent.pager.unpin(start, end - start);
+    crate::inside::run(agent, move || agent.pager.unpin(start, end - start));
     0
 }
 
@@ -172,8 +179,7 @@ pub unsafe extern "C" fn munlock(address: *const c_void, len: size_t) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn munlockall() -> c_int {
     if let Some(agent) = agent() {
-        let _inside = InPager::begin(agent);
-        agent.pager.unpin_all();
+        crate::inside::run(agent, move || agent.pager.unpin_all());
     }
     let nothing: c_long = 0;
     // SAFETY: passed on as it came.

@@ -101,8 +101,7 @@ pub extern "C" fn _Fork() -> pid_t {
         address => unsafe { std::mem::transmute::<usize, extern "C" fn() -> pid_t>(address) },
     };
     let Some(agent) = agent() else { return real() };
-    let here = 0u8;
-    if agent.pager.owns(&raw const here as usize) {
+    if crate::inside::lives_in_managed_memory(agent) {
         // The child would have no stack until its memory is its own, and nobody serves this one's faults until then.
         say("a thread whose stack lies in managed memory cannot fork (EAGAIN)");
         return crate::mappings::fail(libc::EAGAIN);

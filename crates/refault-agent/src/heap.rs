@@ -11,6 +11,8 @@ use dlmalloc::{Allocator, Dlmalloc};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
+use crate::stacks;
+
 /// Bytes reserved at most. Takes memory only where it is used; the policy's tables of a 64 GiB arena need about 1 GiB of it.
 const MOST_RESERVED: u64 = 16 << 30;
 
@@ -108,6 +110,17 @@ pub(crate) fn unlock() {
 }
 
 fn with_heap<T>(work: impl FnOnce(&mut Dlmalloc<Range>) -> T) -> T {
+    match crate::started().filter(|agent| stacks::is_managed(agent)) {
+        None => with_heap_here(work),
+        // Whoever serves faults may want memory meanwhile.
+        Some(agent) => {
+            let _signals = crate::block_signals();
+            stacks::off_managed(agent, move || with_heap_here(work))
+        }
+    }
+}
+
+fn with_heap_here<T>(work: impl FnOnce(&mut Dlmalloc<Range>) -> T) -> T {
     lock();
     // SAFETY: the lock is held, and `work` does not come back here.
     let result = work(unsafe { &mut *LOCKED.heap.get() });
@@ -236,6 +249,7 @@ impl Drop for OwnForAMoment {
 
 /// In a forked child none of them runs.
 pub(crate) fn disown_threads() {
+    stacks::forget();
     OWN_COUNT.store(0, Ordering::SeqCst);
     MOMENTS.store(0, Ordering::SeqCst);
     FOR_A_MOMENT.iter().for_each(|place| place.store(0, Ordering::SeqCst));

@@ -27,6 +27,7 @@ mod own_threads;
 mod pressure;
 mod recording;
 mod signals;
+mod stacks;
 mod statistics;
 mod system_calls;
 mod thread_tables;
@@ -146,8 +147,10 @@ pub(crate) fn start_observers(agent: &'static Agent) {
 
 extern "C" fn finish() {
     if let Some(agent) = agent() {
-        recording::write_last(agent);
-        statistics::write_last(agent);
+        inside::run(agent, move || {
+            recording::write_last(agent);
+            statistics::write_last(agent);
+        });
     }
 }
 

@@ -13,8 +13,7 @@ use libc::{c_int, c_void, off_t, size_t};
 use refault_pager::Hint;
 
 use crate::heap::OwnForAMoment;
-use crate::inside::InPager;
-use crate::{Agent, agent, heap};
+use crate::{Agent, agent, heap, inside};
 
 /// Smaller mappings are left to the kernel.
 const SMALLEST: usize = 128 << 10;
@@ -99,20 +98,24 @@ pub unsafe extern "C" fn mmap(
         }
         return pass_on();
     }
-    let inside = InPager::begin(agent);
     // The address is a wish, or all that will do.
-    let wished = place.is_multiple_of(PAGE) && agent.pager.owns(place) && agent.pager.map_at(place, len);
-    if here && !wished {
-        return failed(if place.is_multiple_of(PAGE) { libc::EEXIST } else { libc::EINVAL });
+    let wished = (place.is_multiple_of(PAGE) && agent.pager.owns(place)).then_some(place);
+    match inside::run(agent, move || map(agent, wished, here, len, flags)) {
+        Some(mapped) => mapped as *mut c_void,
+        None if here => failed(if place.is_multiple_of(PAGE) { libc::EEXIST } else { libc::EINVAL }),
+        None => {
+            ARENA_EXHAUSTED.store(true, Ordering::Relaxed);
+            UNMANAGED_BYTES.fetch_add(len as u64, Ordering::Relaxed);
+            pass_on()
+        }
     }
+}
+
+/// Managed memory at `wished`, or elsewhere unless it is to be `here`.
+fn map(agent: &Agent, wished: Option<usize>, here: bool, len: usize, flags: c_int) -> Option<usize> {
     let align = if len < 2 << 20 { PAGE } else { len.checked_next_power_of_two().unwrap_or(usize::MAX).min(64 << 20) };
-    let mapped = if wished { Some(place) } else { agent.pager.map(len, align) };
-    let Some(mapped) = mapped else {
-        drop(inside);
-        ARENA_EXHAUSTED.store(true, Ordering::Relaxed);
-        UNMANAGED_BYTES.fetch_add(len as u64, Ordering::Relaxed);
-        return pass_on();
-    };
+    let elsewhere = || if here { None } else { agent.pager.map(len, align) };
+    let mapped = wished.filter(|place| agent.pager.map_at(*place, len)).or_else(elsewhere)?;
     if agent.config.hint != Hint::Normal {
         agent.pager.hint(mapped, len, agent.config.hint);
     }
@@ -122,7 +125,7 @@ pub unsafe extern "C" fn mmap(
     } else if flags & libc::MAP_POPULATE != 0 {
         agent.pager.prefetch(mapped, len);
     }
-    mapped as *mut c_void
+    Some(mapped)
 }
 
 /// A private anonymous mapping at an address of the pager's, whoever had it.
@@ -134,17 +137,18 @@ unsafe fn replace(agent: &Agent, address: usize, len: usize, protection: c_int) 
         return failed(libc::EINVAL);
     }
     end_in_place_without(protection, agent);
-    let _inside = InPager::begin(agent);
-    // SAFETY: promised by the caller.
-    if !unsafe { agent.pager.claim(address, len) } {
-        return failed(libc::ENOMEM);
-    }
-    PROTECTED.store(true, Ordering::Relaxed);
-    // SAFETY: changes rights of a range that is the caller's now.
-    if unsafe { libc::syscall(libc::SYS_mprotect, address, len, protection) } != 0 {
-        return libc::MAP_FAILED;
-    }
-    address as *mut c_void
+    inside::run(agent, move || {
+        // SAFETY: promised by the caller.
+        if !unsafe { agent.pager.claim(address, len) } {
+            return failed(libc::ENOMEM);
+        }
+        PROTECTED.store(true, Ordering::Relaxed);
+        // SAFETY: changes rights of a range that is the caller's now.
+        if unsafe { libc::syscall(libc::SYS_mprotect, address, len, protection) } != 0 {
+            return libc::MAP_FAILED;
+        }
+        address as *mut c_void
+    })
 }
 
 /// mmap64(2).
@@ -178,14 +182,22 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, len: size_t) -> c_int {
     if !start.is_multiple_of(PAGE) || len == 0 || start < ours.start || len > ours.end - start {
         return fail(libc::EINVAL);
     }
-    let _inside = InPager::begin(agent);
+    // SAFETY: promised by the caller.
+    inside::run(agent, move || unsafe { unmap(agent, start, len) });
+    0
+}
+
+/// Gives managed addresses up.
+///
+/// # Safety
+/// The run is not used any more.
+unsafe fn unmap(agent: &Agent, start: usize, len: usize) {
     if PROTECTED.load(Ordering::Relaxed) {
         // SAFETY: the next owner of these addresses expects to read and write.
-        unsafe { libc::syscall(libc::SYS_mprotect, address, len, libc::PROT_READ | libc::PROT_WRITE) };
+        unsafe { libc::syscall(libc::SYS_mprotect, start, len, libc::PROT_READ | libc::PROT_WRITE) };
     }
     // SAFETY: promised by the caller.
     unsafe { agent.pager.unmap(start, len) };
-    0
 }
 
 /// mprotect(2).
@@ -262,18 +274,33 @@ pub unsafe extern "C" fn mremap(
     {
         return failed(libc::EINVAL);
     }
-    let _inside = InPager::begin(agent);
+    // SAFETY: promised by the caller; the arguments were looked at.
+    inside::run(agent, move || unsafe { remap(agent, start, old_len, new_len, flags, new as usize) })
+}
+
+/// Gives a managed run another length, and another place if it must or is to have one.
+///
+/// # Safety
+/// As for mremap(2) with arguments that it takes.
+unsafe fn remap(
+    agent: &Agent,
+    start: usize,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    place: usize,
+) -> *mut c_void {
+    let (may_move, stays) = (flags & libc::MREMAP_MAYMOVE != 0, flags & libc::MREMAP_DONTUNMAP != 0);
     if !agent.pager.is_taken(start, old_len) {
         return failed(libc::EFAULT);
     }
-    if fixed {
-        let place = new as usize;
+    if flags & libc::MREMAP_FIXED != 0 {
         let apart = place.checked_add(new_len).is_some_and(|end| end <= start) || start + old_len <= place;
         if !place.is_multiple_of(PAGE) || !apart {
             return failed(libc::EINVAL);
         }
         // SAFETY: the caller gives up what is there; the ranges are apart.
-        if !target_is_managed || !unsafe { agent.pager.claim(place, new_len) } {
+        if !overlaps(agent, place, new_len) || !unsafe { agent.pager.claim(place, new_len) } {
             crate::forks::say("managed memory was to be moved to a place of the kernel's, which is refused (EINVAL)");
             return failed(libc::EINVAL);
         }
@@ -283,18 +310,18 @@ pub unsafe extern "C" fn mremap(
         }
         // SAFETY: promised by the caller; both ranges are taken and apart.
         unsafe { move_to(agent, start, place, old_len, new_len, stays) };
-        return new;
+        return place as *mut c_void;
     }
     if !stays {
         if new_len <= old_len {
             if new_len < old_len {
                 // SAFETY: the caller gives the tail up.
-                unsafe { munmap((start + new_len) as *mut c_void, old_len - new_len) };
+                unsafe { unmap(agent, start + new_len, old_len - new_len) };
             }
-            return old;
+            return start as *mut c_void;
         }
         if agent.pager.map_at(start + old_len, new_len - old_len) {
-            return old;
+            return start as *mut c_void;
         }
         if !may_move {
             return failed(libc::ENOMEM);
@@ -315,7 +342,7 @@ unsafe fn move_to(agent: &Agent, from: usize, to: usize, old_len: usize, new_len
     unsafe {
         agent.pager.move_contents(from, to, old_len.min(new_len));
         if !stays {
-            munmap(from as *mut c_void, old_len);
+            unmap(agent, from, old_len);
         }
     }
 }

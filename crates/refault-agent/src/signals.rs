@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::{c_int, sighandler_t, sigset_t, stack_t};
 use refault_pager::FaultMode;
 
-use crate::heap::OwnForAMoment;
-use crate::inside::InPager;
 use crate::mappings::{PAGE, managed};
 use crate::{Agent, agent};
 
@@ -145,9 +143,7 @@ pub unsafe extern "C" fn sigaltstack(new: *const stack_t, old: *mut stack_t) -> 
         let stack = unsafe { *new };
         if let Some(agent) = managed(stack.ss_sp as usize).filter(|_| stack.ss_flags & libc::SS_DISABLE == 0) {
             let start = stack.ss_sp as usize & !(PAGE - 1);
-            let _inside = InPager::begin(agent);
-            let _own = OwnForAMoment::begin();
-            if agent.pager.pin(start, stack.ss_sp as usize + stack.ss_size - start).is_err() {
+            if crate::advice::pin(agent, start, stack.ss_sp as usize + stack.ss_size).is_err() {
                 return crate::mappings::fail(libc::ENOMEM);
             }
         }

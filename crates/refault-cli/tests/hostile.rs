@@ -491,3 +491,39 @@ fn stacks_may_lie_in_managed_memory_but_not_fork() {
     let said = program.comes_through("2M", &[]);
     assert!(said.contains("a thread whose stack lies in managed memory cannot fork"), "{said}");
 }
+
+/// What a thread needs while it is in the pager, where it holds what serving a fault takes, must not be evicted under it: its stack,
+/// and what libc keeps for it at the end of that stack.
+#[test]
+fn threads_and_coroutines_may_evict_the_stacks_on_which_they_run() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        #include <ucontext.h>
+        static unsigned long len = 1 << 18;
+        static void leave_and_come_back(unsigned char *stack) {
+            for (int k = 0; k < 300; k++) {
+                CHECK(!madvise(stack, len, MADV_PAGEOUT));
+                unsigned char *q = map(MIB); q[k * 1000] = k; CHECK(q[k * 1000] == (unsigned char)k); munmap(q, MIB);
+                CHECK(!madvise(stack, len, MADV_PAGEOUT));
+                free(malloc(200 * k)); FILE *f = fopen("/dev/null", "w"); CHECK(f); fclose(f);
+                CHECK(!madvise(stack, len, MADV_PAGEOUT));
+                unsigned char *r = map(MIB); r = mremap(r, MIB, 3 * MIB, MREMAP_MAYMOVE); CHECK(r != MAP_FAILED); munmap(r, 3 * MIB);
+            }
+        }
+        static void *thread(void *stack) { leave_and_come_back(stack); return stack; }
+        static ucontext_t back, there; static unsigned char *mine; static int ended;
+        static void coroutine(void) { leave_and_come_back(mine); ended = 1; }
+        int main(void) {
+            pthread_t t[3]; pthread_attr_t a; pthread_attr_init(&a);
+            for (int i = 0; i < 3; i++) { unsigned char *s = aligned_alloc(4096, len); pthread_attr_setstack(&a, s, len); CHECK(!pthread_create(t + i, &a, thread, s)); }
+            getcontext(&there); mine = aligned_alloc(4096, len); there.uc_stack.ss_sp = mine; there.uc_stack.ss_size = len; there.uc_link = &back;
+            makecontext(&there, coroutine, 0); CHECK(!swapcontext(&back, &there)); CHECK(ended);
+            for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
+            puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("2M", &[]);
+}

@@ -70,6 +70,30 @@ impl Pager {
         held_at
     }
 
+    /// Touches memory of regions and keeps it resident until the result is dropped, where handlers serve faults: for threads whose
+    /// own data (their libc's record of them, thread-local variables) lie in a region, before they take what a handler may wait
+    /// for. Memory outside of regions is passed over, and so is what is more than eight ranges. Does nothing where faults are
+    /// served in the thread.
+    pub fn keep(&self, touched: impl Iterator<Item = Touched>) -> Held<'_> {
+        let inner = self.inner();
+        let mut held_at = Held(None);
+        if inner.options.fault_mode == FaultMode::InThread {
+            return held_at;
+        }
+        let managed = touched.filter_map(|touched| Some((touched, inner.pages_of(touched)?)));
+        for (index, (touched, (first, end))) in managed.take(RANGES).enumerate() {
+            held_at.0 = held_at.0.or_else(|| inner.holds.take(this_thread(), (&raw const held_at) as usize));
+            if let Some(place) = held_at.0 {
+                place.put(index, first, end);
+            }
+            // A page that was on its way out when it was put goes once more.
+            while self.touch(touched) && !(first..end).all(|page| inner.is_there(page, touched.written)) {
+                std::thread::yield_now();
+            }
+        }
+        held_at
+    }
+
     /// Touches memory of regions as its caller would, so that the pager serves what stands in the way of a system call. False if
     /// none of it is managed, or if it is lost.
     pub fn touch(&self, touched: Touched) -> bool {
@@ -112,6 +136,12 @@ impl Inner {
         let last =
             self.arena.page_at(touched.address.saturating_add(touched.len - 1)).unwrap_or(self.arena.pages() - 1);
         Some((first, (last + 1).min(self.arena.high()).max(first)))
+    }
+
+    /// Whether a page can be accessed without a fault that somebody has to serve.
+    fn is_there(&self, page: PageId, written: bool) -> bool {
+        let seen = self.word(page).load();
+        seen.state() == State::Resident && !seen.findable() && !(written && seen.kept())
     }
 
     /// Brings a page in, if it is not there, and lets it be written if it is to be.

@@ -53,10 +53,10 @@ pub struct CacheArgs {
     /// Threads that read
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
-    /// Seconds that are counted in a run
+    /// Seconds that are counted in a run, and at least 1000 reads
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     seconds: f64,
-    /// Seconds before counting starts
+    /// Seconds before counting starts, and at least as many reads as the file has pages
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     warm_up: f64,
     /// Where the file is written

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -71,7 +71,11 @@ pub struct Figures {
 /// Fills a page from an offset.
 pub type ReadPage<'a> = dyn Fn(&mut [u8], u64) -> Result<(), Failure> + Sync + 'a;
 
+/// Reads that are counted at least: shares of fewer say little.
+const LEAST_READS: u64 = 1000;
+
 /// Reads pages in threads. `read` fills a page; `counts` says how many pages were read from the file and reactivated so far.
+/// Where reads are slow it warms up until as many pages were read as the file has, and counts at least [`LEAST_READS`].
 pub fn measure(
     args: &LoadArgs,
     pages: usize,
@@ -82,6 +86,7 @@ pub fn measure(
     const MEASURING: u8 = 1;
     const DONE: u8 = 2;
     let phase = AtomicU8::new(WARMING);
+    let reads: Vec<AtomicU64> = (0..args.threads.max(1)).map(|_| AtomicU64::new(0)).collect();
     let work = |number: usize| -> Result<Latencies, Failure> {
         let latencies = Latencies::default();
         let mut random = Random(number as u64 + 1);
@@ -102,6 +107,8 @@ pub fn measure(
             if buffer[..8] != (page as u64).to_le_bytes() {
                 return Err(Failure::failed("a wrong page was read", args.file.display(), format!("page {page}")));
             }
+            // Nobody else writes it.
+            reads[number].store(reads[number].load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             let now = Instant::now();
             match phase.load(Ordering::Relaxed) {
                 WARMING => {}
@@ -112,12 +119,21 @@ pub fn measure(
         }
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..args.threads.max(1)).map(|number| scope.spawn(move || work(number))).collect();
-        let pause = |seconds| std::thread::sleep(Duration::from_secs_f64(seconds));
-        pause(args.warm_up);
+        let work = &work;
+        let threads: Vec<_> = (0..reads.len()).map(|number| scope.spawn(move || work(number))).collect();
+        let all_reads = || reads.iter().map(|reads| reads.load(Ordering::Relaxed)).sum::<u64>();
+        let pause = |seconds, least| {
+            let end = all_reads() + least;
+            std::thread::sleep(Duration::from_secs_f64(seconds));
+            // A thread that ended has failed.
+            while all_reads() < end && !threads.iter().any(|thread| thread.is_finished()) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        pause(args.warm_up, pages as u64);
         let (before, start) = (counts(), Instant::now());
         phase.store(MEASURING, Ordering::Relaxed);
-        pause(args.seconds);
+        pause(args.seconds, LEAST_READS);
         phase.store(DONE, Ordering::Relaxed);
         let (after, passed) = (counts(), start.elapsed().as_secs_f64());
         let all = Latencies::default();
