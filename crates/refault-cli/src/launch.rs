@@ -13,7 +13,6 @@ use refault_pager::probe::Capabilities;
 use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::program::{self, Obstacle};
-use crate::size::Size;
 
 /// What separates the settings.
 const SEPARATOR: &str = "\u{1f}";
@@ -230,19 +229,6 @@ fn remedy(obstacle: &Obstacle) -> String {
             "it is set-uid or has file capabilities, so the kernel ignores preloading; run it as its owner".to_owned()
         }
         Obstacle::NotElf => "it is neither a script nor a program of this machine".to_owned(),
-    }
-}
-
-/// An amount of memory in bytes, where a share would be one of nothing.
-///
-/// # Errors
-/// It is a share.
-pub fn bytes(size: Size, flag: &str) -> Result<u64, Failure> {
-    match size {
-        Size::Share(_) => {
-            Err(Failure::usage("a percentage of what", flag, "give bytes such as 512M, or pages such as 4096p"))
-        }
-        other => Ok(other.pages(1) * crate::size::PAGE_BYTES),
     }
 }
 

@@ -21,7 +21,7 @@ use refault_pager::{AccessSource, Budget};
 use crate::failure::Failure;
 use crate::launch::{self, Launch, MonitorOptions};
 use crate::share::Share;
-use crate::size::Size;
+use crate::size::Bytes;
 
 /// Runs a program in less memory than it asks for
 #[derive(Args, Debug)]
@@ -44,7 +44,7 @@ see it earlier. Exit status and signals are the program's, as without --watch.")
 pub struct RunArgs {
     /// Bytes of managed memory that may be resident, such as 512M or 2G; at least 1M
     #[arg(long, value_name = "SIZE")]
-    memory: Size,
+    memory: Bytes,
     /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}'
     #[arg(long, value_name = "POLICY", default_value = refault_pager::POLICIES[0])]
     policy: String,
@@ -210,7 +210,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     launch::check_policy(&args.policy)?;
     let stores = stores(&args.store)?;
-    let memory = launch::bytes(args.memory, "--memory")?;
+    let memory = args.memory.0;
     if memory < Budget::LEAST_OF_A_PROGRAM {
         return Err(Failure::usage("too little", "--memory", "give at least 1M: with less a program may never get on"));
     }
@@ -308,8 +308,8 @@ fn stores(text: &str) -> Result<Vec<(&'static str, OsString)>, Failure> {
     for store in text.split(',') {
         let (kind, value) = store.split_once('=').map_or((store, None), |(kind, value)| (kind, Some(value)));
         let size = |text: &str| {
-            let size = text.parse().map_err(|why| Failure::usage("wrong usage", "--store", why))?;
-            Ok::<_, Failure>(OsString::from(launch::bytes(size, "--store")?.to_string()))
+            let Bytes(size) = text.parse().map_err(|why| Failure::usage("wrong usage", "--store", why))?;
+            Ok::<_, Failure>(OsString::from(size.to_string()))
         };
         match (kind, value) {
             ("pool", None) => settings.push(("pool", "1099511627776".into())),

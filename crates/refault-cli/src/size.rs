@@ -20,8 +20,10 @@ pub enum Size {
 }
 
 /// What to write instead of an unreadable size.
-pub const SIZE_GRAMMAR: &str =
+const SIZE_GRAMMAR: &str =
     "write 25% (of the trace's distinct pages), 4096p (pages of 4 KiB) or bytes such as 64M (K, M, G, T: KiB, MiB, …)";
+/// The same where there is nothing to take a share of.
+const BYTES_GRAMMAR: &str = "write bytes such as 512M (K, M, G, T: KiB, MiB, …) or 4096p (pages of 4 KiB)";
 
 impl Size {
     /// Pages of 4 KiB, for a trace of `distinct` pages: rounded down, at least 1.
@@ -34,13 +36,9 @@ impl Size {
         };
         pages.max(1)
     }
-}
 
-impl FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Size, String> {
-        let bad = || format!("'{text}' is not a size: {SIZE_GRAMMAR}");
+    fn parse(text: &str, grammar: &str) -> Result<Size, String> {
+        let bad = || format!("'{text}' is not a size: {grammar}");
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let size = match unit.trim().to_ascii_lowercase().as_str() {
@@ -54,13 +52,34 @@ impl FromStr for Size {
             _ => return Err(bad()),
         };
         match size {
-            Size::Share(0) | Size::Pages(0) | Size::Bytes(0) => {
-                Err(format!("'{text}' is no memory at all: {SIZE_GRAMMAR}"))
-            }
+            Size::Share(0) | Size::Pages(0) | Size::Bytes(0) => Err(format!("'{text}' is no memory at all: {grammar}")),
             Size::Bytes(bytes) if bytes < PAGE_BYTES => {
-                Err(format!("'{text}' is less than one page of 4096 bytes: {SIZE_GRAMMAR}"))
+                Err(format!("'{text}' is less than one page of 4096 bytes: {grammar}"))
             }
             size => Ok(size),
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        Size::parse(text, SIZE_GRAMMAR)
+    }
+}
+
+/// An amount of memory in whole pages, written like a [`Size`] that is no share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Bytes, String> {
+        match Size::parse(text, BYTES_GRAMMAR)? {
+            Size::Share(_) => Err(format!("'{text}' is a share of nothing: {BYTES_GRAMMAR}")),
+            size => Ok(Bytes(size.pages(1).saturating_mul(PAGE_BYTES))),
         }
     }
 }
@@ -158,6 +177,17 @@ mod tests {
             "20000000T",
         ] {
             assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_no_number_of_bytes() {
+        assert_eq!("1.5M".parse(), Ok(Bytes(3 << 19)));
+        assert_eq!("5000".parse(), Ok(Bytes(4096)));
+        assert_eq!("3p".parse(), Ok(Bytes(12288)));
+        for text in ["25%", "10x", "0", ""] {
+            let why = text.parse::<Bytes>().expect_err(text);
+            assert!(!why.contains("25% (of"), "{why}");
         }
     }
 

@@ -105,6 +105,8 @@ fn odd_advice_and_locks_are_answered_as_the_kernel_would() {
                 CHECK(resident(q, n) == 256);
                 CHECK(!munlockall()); fill(q, n);
             }
+            // All locks together must leave something.
+            for (int i = 0; i < 5; i++) { int refused = mlock(map(n), n); CHECK(refused == (i < 3 ? 0 : -1)); if (refused) CHECK(errno == ENOMEM); }
             unsigned char *big = map(64 * MIB);
             CHECK(mlock2(big, 64 * MIB, MLOCK_ONFAULT) == -1 && errno == ENOMEM);
             fill(big, 64 * MIB); CHECK(whole(big, 64 * MIB)); CHECK(whole(p, n));

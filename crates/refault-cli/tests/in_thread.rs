@@ -137,9 +137,14 @@ fn a_thread_may_be_cancelled_at_any_instruction() {
         return;
     }
     let body = r#"
+        static void clean_up(void *nothing) {
+            sigset_t now; pthread_sigmask(SIG_BLOCK, 0, &now); CHECK(!sigismember(&now, SIGTERM) && sigismember(&now, SIGUSR1));
+        }
         static void *stores_on(void *seed) {
-            unsigned long r = (unsigned long)seed; int before; CHECK(!pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before));
+            unsigned long r = (unsigned long)seed; int before; sigset_t one; sigemptyset(&one); sigaddset(&one, SIGUSR1); pthread_sigmask(SIG_BLOCK, &one, 0);
+            pthread_cleanup_push(clean_up, 0); CHECK(!pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before));
             for (;;) store(&r);
+            pthread_cleanup_pop(0);
         }
         int main(void) {
             p = map(n); fill(p, n);
@@ -260,4 +265,33 @@ fn scattered_accesses_are_served_in_place_if_asked_for() {
         let message = common::text(&refused.stderr);
         assert!(refused.status.code() == Some(2) && message.contains(why), "{message}");
     }
+}
+
+/// There the kernel writes to the stack whenever there is a fault, so it must be in memory.
+#[test]
+fn a_threads_stack_may_lie_in_managed_memory_as_far_as_that_has_room() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let body = r#"
+        static void *stores_on(void *seed) {
+            volatile unsigned char here[50000]; memset((void *)here, 7, sizeof here);
+            unsigned long r = (unsigned long)seed; for (int i = 0; i < 20000; i++) store(&r);
+            for (unsigned i = 0; i < sizeof here; i++) CHECK(here[i] == 7);
+            return seed;
+        }
+        int main(void) {
+            p = map(n); fill(p, n); pthread_t t[4]; void *end; pthread_attr_t a; pthread_attr_init(&a);
+            pthread_attr_setstack(&a, aligned_alloc(4096, 4 * MIB), 4 * MIB); CHECK(pthread_create(t, &a, stores_on, 0) == EAGAIN);
+            unsigned char *stacks[4]; for (int i = 0; i < 4; i++) stacks[i] = map(128 << 10);
+            for (long round = 0; round < 5; round++) {
+                for (long i = 0; i < 4; i++) { pthread_attr_setstack(&a, stacks[i], 128 << 10); CHECK(!pthread_create(t + i, &a, stores_on, (void *)i)); }
+                for (long i = 0; i < 4; i++) CHECK(!pthread_join(t[i], &end) && end == (void *)i);
+            }
+            CHECK(whole(p, n)); puts("done"); return 0;
+        }"#;
+    let program = Program::new(&format!("{SCATTERED}{body}"));
+    let said = program.comes_through("4M", &["--in-thread"]);
+    assert!(said.contains("its stack is managed memory"), "{said}");
+    program.comes_through("4M", &["--in-thread", "--policy", "lrfu", "--in-place"]);
 }

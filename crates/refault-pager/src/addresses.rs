@@ -215,7 +215,7 @@ impl Inner {
                 }
             }
             if seen.pinned() {
-                self.word(target).set_pinned(true);
+                self.mark_pinned(target);
             }
         }
         // The charge went along with the contents.

@@ -16,7 +16,7 @@ use refault_core::PageId;
 use crate::fault::Streams;
 use crate::interrupted::Interrupted;
 use crate::pager::{FaultMode, Inner};
-use crate::signals::{self, BlockedSignals};
+use crate::signals::{self, BlockedSignals, Mask};
 use crate::state::State;
 use crate::worker::Worker;
 
@@ -49,8 +49,9 @@ fn disable_cancellation() -> i32 {
     before
 }
 
-/// Ends that. A thread that was cancelled meanwhile and may be anywhere is unwound from here.
-fn restore_cancellation(before: i32) {
+/// Ends that. A thread that was cancelled meanwhile and may be anywhere is unwound from here, and so its cleanup handlers find the
+/// `mask` that it had, if that is not in force.
+fn restore_cancellation(before: i32, mask: Option<Mask>) {
     if before != PTHREAD_CANCEL_ENABLE {
         return;
     }
@@ -61,8 +62,11 @@ fn restore_cancellation(before: i32) {
         pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &mut kind);
         pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, std::ptr::null_mut());
         if kind == PTHREAD_CANCEL_ASYNCHRONOUS {
+            let here = mask.map(signals::set_mask);
             pthread_testcancel();
+            // This tests too.
             pthread_setcanceltype(kind, std::ptr::null_mut());
+            here.map(signals::set_mask);
         }
     }
 }
@@ -159,7 +163,7 @@ unsafe fn serve_fault(address: usize, context: *mut libc::c_void) -> bool {
         let cancellation = disable_cancellation();
         let served = resolve(address, is_write(context), context);
         *libc::__errno_location() = errno;
-        restore_cancellation(cancellation);
+        restore_cancellation(cancellation, Some(signals::interrupted_mask(context)));
         served
     }
 }
@@ -217,10 +221,11 @@ fn serve_with(inner: &Inner, page: PageId, write: bool, mut otherwise: impl FnMu
 
 /// Brings a page in for a thread that is about to give it to a system call: as a fault would, without one.
 pub(crate) fn serve_uninterrupted(inner: &Inner, page: PageId, write: bool) {
-    let _signals = BlockedSignals::new(FaultMode::InThread);
+    let signals = BlockedSignals::new(FaultMode::InThread);
     let cancellation = disable_cancellation();
     serve(inner, page, write);
-    restore_cancellation(cancellation);
+    drop(signals);
+    restore_cancellation(cancellation, None);
 }
 
 fn with_worker(work: impl FnOnce(&mut Worker, &mut Streams)) {

@@ -43,6 +43,7 @@ mod origin;
 pub mod pagemap;
 mod pager;
 mod passing;
+mod pins;
 mod policies;
 mod pressure;
 pub mod probe;

@@ -24,6 +24,7 @@ use crate::holds::Holds;
 use crate::in_place::InPlace;
 use crate::origin::FaultLatencies;
 use crate::passing::Passing;
+use crate::pins::Pins;
 use crate::pressure::Pressure;
 use crate::ranges::Ranges;
 use crate::state::PageWord;
@@ -233,6 +234,7 @@ pub(crate) struct Inner {
     pub(crate) findable: Findable,
     pub(crate) spare_worker: Spare,
     pub(crate) holds: Holds,
+    pub(crate) pins: Pins,
     engine: Mutex<Engine>,
     reports: Mutex<Vec<PageId>>,
     drops: Drops,
@@ -304,6 +306,7 @@ impl Pager {
         let inner = Arc::new(Inner {
             findable,
             holds: Holds::new(crate::touched::PLACES),
+            pins: Pins::default(),
             arena,
             table,
             uffd,

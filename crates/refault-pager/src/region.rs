@@ -305,47 +305,6 @@ impl Inner {
         resident
     }
 
-    pub(crate) fn pin(&self, first: PageId, pages: u32) -> Result<(), PagerError> {
-        let wanted = u64::from(pages);
-        if wanted > self.budget.maximum_pages().saturating_sub(self.reserve() as u64) {
-            return Err(PagerError::StillResident {
-                resident: wanted * PAGE_SIZE as u64,
-                wanted: self.budget.maximum_bytes(),
-                why: "more is to be pinned than the budget allows",
-            });
-        }
-        let mut worker = self.spare_worker.borrow();
-        let mut streams = crate::fault::Streams::default();
-        for page in first..first + pages {
-            self.word(page).set_pinned(true);
-            loop {
-                match self.word(page).load().state() {
-                    State::Resident => break,
-                    State::Lost => {
-                        self.unpin(first, page - first + 1);
-                        return Err(PagerError::Lost {
-                            address: self.arena.address(page),
-                            error: refault_store::StoreError::Checksum("store"),
-                        });
-                    }
-                    State::Fresh | State::Stored => self.fault(page, true, &mut worker, &mut streams),
-                    _ => std::thread::yield_now(),
-                }
-            }
-            self.report(page);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn unpin(&self, first: PageId, pages: u32) {
-        for page in first..first + pages {
-            if self.word(page).load().pinned() {
-                self.word(page).set_pinned(false);
-                self.report(page);
-            }
-        }
-    }
-
     /// Evicts what is resident and not pinned of a run; returns the pages that left memory.
     pub(crate) fn evict_range(&self, first: PageId, pages: u32) -> u64 {
         let mut worker = self.spare_worker.borrow();

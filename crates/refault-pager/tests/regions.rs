@@ -234,6 +234,13 @@ fn pinned_pages_stay() {
     let mut region = pager.region(16 * MIB).expect("a region");
     region.pin(0..2 * MIB).expect("pins");
     assert!(region.pin(0..8 * MIB).is_err());
+    // All pins together count, and a page that is pinned already counts once.
+    for _ in 0..10 {
+        region.pin(0..2 * MIB).expect("is pinned");
+        region.pin(2 * MIB..3 * MIB).expect("fits");
+        assert!(region.pin(MIB..4 * MIB).is_err());
+        region.unpin(2 * MIB..4 * MIB);
+    }
     for (number, page) in region.chunks_exact_mut(PAGE).enumerate() {
         write_page(page, number, 1);
     }
@@ -247,6 +254,7 @@ fn pinned_pages_stay() {
     for number in 0..512 {
         check_page(&region[number * PAGE..][..PAGE], number, 1);
     }
+    region.pin(4 * MIB..7 * MIB).expect("fits once nothing else is pinned");
 }
 
 #[test]

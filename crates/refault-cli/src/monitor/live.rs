@@ -195,7 +195,7 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     launch::check_policy(&args.policy)?;
     let memory = match args.memory {
         Size::Share(_) => launch::machine_bytes(),
-        size => launch::bytes(size, "--memory")?,
+        size => size.pages(1).saturating_mul(crate::size::PAGE_BYTES),
     };
     let mut launch = Launch::new(&args.program, memory)?;
     let found = Unnamed::new()?;
