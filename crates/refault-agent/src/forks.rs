@@ -2,9 +2,8 @@
 //!
 //! libc's `fork` touches memory that it allocated (open streams, name service tables) in the child before any handler can
 //! run, so it cannot be used as it is. This `fork` keeps the list of the program's handlers itself (libc's
-//! `__register_atfork` is interposed) and uses libc's `_Fork`, which does what a copy of a process needs and nothing more. What
-//! is lost against libc's: locks of streams that another thread held at the moment of the fork stay locked in the
-//! child, for which POSIX promises nothing either. `vfork`, `posix_spawn`, `system` and `popen` borrow the parent's memory until
+//! `__register_atfork` is interposed) and uses libc's `_Fork`, which does what a copy of a process needs and nothing more; what
+//! libc's would put in order in the child is done here too ([`crate::libc_state`]). `vfork`, `posix_spawn`, `system` and `popen` borrow the parent's memory until
 //! the `exec` and are not touched.
 
 use std::ffi::CStr;
@@ -14,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::{c_char, c_int, c_void, pid_t};
 use refault_store::ErrorNumber;
 
-use crate::{agent, heap};
+use crate::{agent, heap, libc_state};
 
 type Handler = Option<unsafe extern "C" fn()>;
 
@@ -118,12 +117,15 @@ pub extern "C" fn _Fork() -> pid_t {
         }
     };
     let rights = crate::mappings::Rights::now(agent);
+    let is_first = rustix::thread::gettid() == rustix::process::getpid();
     heap::lock();
     let pid = real();
     // SAFETY: errno is this thread's.
     let errno = unsafe { *libc::__errno_location() };
     heap::unlock();
     if pid == 0 {
+        // SAFETY: the child has one thread.
+        unsafe { libc_state::forget_other_threads(is_first) };
         heap::disown_threads();
         crate::own_threads::forget();
         let unmanaged = crate::Unmanaged::begin();
@@ -137,6 +139,8 @@ pub extern "C" fn _Fork() -> pid_t {
         crate::start_observers(agent);
         drop(opening);
         drop(unmanaged);
+        // SAFETY: the agent's threads use no streams.
+        unsafe { libc_state::unlock_streams() };
     } else {
         agent.pager.after_fork_in_parent(ticket);
     }

@@ -110,13 +110,12 @@ pub(crate) fn unlock() {
 }
 
 fn with_heap<T>(work: impl FnOnce(&mut Dlmalloc<Range>) -> T) -> T {
-    match crate::started().filter(|agent| stacks::is_managed(agent)) {
+    // Whoever serves faults may want memory meanwhile: a signal handler that waits for one now would wait for itself, and so would
+    // this thread on its own evicted stack.
+    let _signals = crate::block_signals();
+    match crate::started() {
+        Some(agent) => stacks::off_managed(agent, move || with_heap_here(work)),
         None => with_heap_here(work),
-        // Whoever serves faults may want memory meanwhile.
-        Some(agent) => {
-            let _signals = crate::block_signals();
-            stacks::off_managed(agent, move || with_heap_here(work))
-        }
     }
 }
 

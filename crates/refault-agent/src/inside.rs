@@ -17,9 +17,11 @@ use crate::{Agent, stacks};
 
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
 }
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
+const PTHREAD_CANCEL_DEFERRED: c_int = 0;
 
 /// While it lives, no signal handler runs in this thread and nobody cancels it.
 struct Undisturbed {
@@ -38,8 +40,16 @@ impl Undisturbed {
 
 impl Drop for Undisturbed {
     fn drop(&mut self) {
-        // SAFETY: as above; the state is the one before.
-        unsafe { pthread_setcancelstate(self.cancellation, std::ptr::null_mut()) };
+        let mut kind = 0;
+        // SAFETY: as above; state and type are those before.
+        unsafe {
+            // By the type, because to enable asynchronous cancellation ends the thread without its result (glibc 2.34 to 2.40).
+            pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &mut kind);
+            pthread_setcancelstate(self.cancellation, std::ptr::null_mut());
+            if kind != PTHREAD_CANCEL_DEFERRED {
+                pthread_setcanceltype(kind, std::ptr::null_mut());
+            }
+        }
     }
 }
 
@@ -47,8 +57,11 @@ impl Drop for Undisturbed {
 /// is in the pager, so what it needs is to be moved into it.
 pub(crate) fn run<T>(agent: &Agent, work: impl FnOnce() -> T) -> T {
     let _undisturbed = Undisturbed::begin();
-    let _kept = needs_its_data_kept(agent).then(|| agent.pager.keep(data_of_this_thread().into_iter()));
-    stacks::off_managed(agent, work)
+    let keeps = needs_its_data_kept(agent);
+    stacks::off_managed(agent, move || {
+        let _kept = keeps.then(|| agent.pager.keep(data_of_this_thread().into_iter()));
+        work()
+    })
 }
 
 fn needs_its_data_kept(agent: &Agent) -> bool {

@@ -18,6 +18,7 @@ mod forks;
 mod heap;
 mod inside;
 mod libc_code;
+mod libc_state;
 mod limits;
 mod malloc;
 mod mappings;
@@ -110,6 +111,8 @@ extern "C" fn start() {
     malloc::configure();
     malloc::find_next();
     signals::register();
+    libc_state::find();
+    libc_code::find_loader();
     let opening = descriptors::Opening::begin();
     if let Some(device) = config.device.as_ref().and_then(|device| device.take(config.children)) {
         refault_pager::uffd::use_device(device.into());

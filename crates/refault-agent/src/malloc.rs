@@ -103,27 +103,76 @@ fn or_no_memory<T>(pointer: *mut T) -> *mut T {
     pointer
 }
 
-/// malloc(3).
+/// A function of C over one of ours that is told, behind the arguments, who calls.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub extern "C" fn malloc(size: size_t) -> *mut c_void {
-    // Who calls is told to the function that does it.
-    #[cfg(target_arch = "x86_64")]
-    std::arch::naked_asm!("mov rsi, [rsp]", "jmp {}", sym allocate_for);
-    #[cfg(target_arch = "aarch64")]
-    std::arch::naked_asm!("mov x1, x30", "b {}", sym allocate_for);
+macro_rules! told_who_calls {
+    ($(#[$attribute:meta])* $name:ident($($argument:ident: $kind:ty),*), $x86:literal, $arm:literal, $ours:ident) => {
+        $(#[$attribute])*
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> *mut c_void {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(concat!("mov ", $x86, ", [rsp]"), "jmp {}", sym $ours);
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(concat!("mov ", $arm, ", x30"), "b {}", sym $ours);
+        }
+    };
 }
 
-/// malloc(3).
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-#[unsafe(no_mangle)]
-pub extern "C" fn malloc(size: size_t) -> *mut c_void {
+macro_rules! told_who_calls {
+    ($(#[$attribute:meta])* $name:ident($($argument:ident: $kind:ty),*), $x86:literal, $arm:literal, $ours:ident) => {
+        $(#[$attribute])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> *mut c_void {
+            // SAFETY: promised by the caller.
+            #[allow(unused_unsafe)]
+            unsafe {
+                $ours($($argument,)* 0)
+            }
+        }
+    };
+}
+
+told_who_calls!(
+    /// malloc(3).
+    ///
+    /// # Safety
+    /// None is needed.
+    malloc(size: size_t), "rsi", "x1", allocate_for
+);
+
+told_who_calls!(
+    /// calloc(3).
+    ///
+    /// # Safety
+    /// None is needed.
+    calloc(count: size_t, size: size_t), "rdx", "x2", allocate_zeros_for
+);
+
+told_who_calls!(
+    /// realloc(3).
+    ///
+    /// # Safety
+    /// As in C.
+    realloc(pointer: *mut c_void, size: size_t), "rdx", "x2", reallocate_for
+);
+
+/// Blocks of at least this size that libc allocates for itself are taken for buffers of streams and directories.
+const BUFFER: usize = 1024;
+
+/// Whether a block for this caller is to be managed.
+fn managed_for(caller: usize, size: usize) -> bool {
+    managed() && !libc_code::is_loader(caller) && !(size >= BUFFER && libc_code::holds(caller))
+}
+
+/// The same as `malloc`, for the agent's other functions.
+pub(crate) fn allocate(size: size_t) -> *mut c_void {
     allocate_for(size, 0)
 }
 
 extern "C" fn allocate_for(size: size_t, caller: usize) -> *mut c_void {
-    if managed() && !(size >= BUFFER && libc_code::holds(caller)) {
+    if managed_for(caller, size) {
         // SAFETY: any size may be asked for.
         or_no_memory(unsafe { mimalloc::mi_malloc(size) })
     } else {
@@ -131,13 +180,8 @@ extern "C" fn allocate_for(size: size_t, caller: usize) -> *mut c_void {
     }
 }
 
-/// Blocks of at least this size that libc allocates for itself are taken for buffers of streams and directories.
-const BUFFER: usize = 1024;
-
-/// calloc(3).
-#[unsafe(no_mangle)]
-pub extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
-    if managed() {
+extern "C" fn allocate_zeros_for(count: size_t, size: size_t, caller: usize) -> *mut c_void {
+    if managed() && !libc_code::is_loader(caller) {
         // SAFETY: any count and size may be asked for; mimalloc checks the product.
         return or_no_memory(unsafe { mi_calloc(count, size) });
     }
@@ -172,14 +216,11 @@ pub unsafe extern "C" fn free(pointer: *mut c_void) {
     }
 }
 
-/// realloc(3).
-///
 /// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: size_t) -> *mut c_void {
+/// As for realloc(3).
+unsafe extern "C" fn reallocate_for(pointer: *mut c_void, size: size_t, caller: usize) -> *mut c_void {
     if pointer.is_null() {
-        return malloc(size);
+        return allocate_for(size, caller);
     }
     if size == 0 {
         // SAFETY: promised by the caller. glibc frees and returns null.
@@ -196,7 +237,7 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: size_t) -> *mut c_v
         if !heap::owns(pointer as usize) {
             return or_no_memory(mimalloc::mi_realloc(pointer, size));
         }
-        let block = malloc(size);
+        let block = allocate_for(size, caller);
         if !block.is_null() {
             let old = heap::size(pointer.cast());
             std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), block.cast(), old.min(size));

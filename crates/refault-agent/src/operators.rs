@@ -5,7 +5,7 @@
 
 use libc::{c_void, size_t};
 
-use crate::malloc::{free, malloc, memalign};
+use crate::malloc::{allocate, free, memalign};
 
 /// The C++ library's functions: what to do when there is no memory.
 type Handler = extern "C-unwind" fn();
@@ -39,13 +39,13 @@ fn insist(allocate: impl Fn() -> *mut c_void) -> *mut c_void {
 /// `operator new(size)`; an exception if there is no memory.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _Znwm(size: size_t) -> *mut c_void {
-    insist(|| malloc(size))
+    insist(|| allocate(size))
 }
 
 /// `operator new[](size)`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn _Znam(size: size_t) -> *mut c_void {
-    insist(|| malloc(size))
+    insist(|| allocate(size))
 }
 
 /// `operator new(size, align)`.
@@ -63,13 +63,13 @@ pub extern "C-unwind" fn _ZnamSt11align_val_t(size: size_t, align: size_t) -> *m
 /// `operator new(size, std::nothrow)`; null if there is no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn _ZnwmRKSt9nothrow_t(size: size_t, _: *const c_void) -> *mut c_void {
-    malloc(size)
+    allocate(size)
 }
 
 /// `operator new[](size, std::nothrow)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn _ZnamRKSt9nothrow_t(size: size_t, _: *const c_void) -> *mut c_void {
-    malloc(size)
+    allocate(size)
 }
 
 /// `operator new(size, align, std::nothrow)`.

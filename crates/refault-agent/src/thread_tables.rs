@@ -1,5 +1,5 @@
 //! Threads that start: tables that libc keeps for each must not be managed, and where faults are served in the thread, neither may its
-//! stack be evicted.
+//! stack be.
 //!
 //! The address of a thread-local variable is looked up in a table that libc allocates when the thread is created. The agent's
 //! code has such variables, and uses them where nobody serves faults: in a forked child before its pager runs, and in the
@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::{c_char, c_int, c_void, pthread_attr_t, pthread_t};
 
 use crate::heap::OwnForAMoment;
-use crate::mappings::PAGE;
 
 static PTHREAD_CREATE: AtomicUsize = AtomicUsize::new(0);
 static THRD_CREATE: AtomicUsize = AtomicUsize::new(0);
@@ -51,8 +50,10 @@ pub unsafe extern "C" fn pthread_create(
         return libc::ENOSYS;
     }
     // SAFETY: the caller's attributes.
-    if !unsafe { pin_stack(attributes) } {
-        crate::forks::say("a thread is refused (EAGAIN): its stack is managed memory, which has no room to keep it");
+    if unsafe { has_impossible_stack(attributes) } {
+        crate::forks::say(
+            "a thread is refused (EAGAIN): its stack is managed memory, which --in-thread does not allow",
+        );
         return libc::EAGAIN;
     }
     let _unmanaged = OwnForAMoment::begin();
@@ -60,21 +61,19 @@ pub unsafe extern "C" fn pthread_create(
     unsafe { std::mem::transmute::<usize, Real>(address)(thread, attributes, start, argument) }
 }
 
-/// Keeps the stack that a thread is given in memory, if it is managed and faults are served in the thread: there the kernel writes to
-/// the stack whenever there is a fault, and cannot wait. It stays pinned until the program gives that memory up. False if there
-/// is no room for it.
+/// Whether a thread is to have a stack in managed memory where faults are served in the thread: there the kernel writes to the stack
+/// whenever there is a fault, and cannot wait.
 ///
 /// # Safety
 /// The attributes are those of a call of pthread_create(3).
-unsafe fn pin_stack(attributes: *const pthread_attr_t) -> bool {
+unsafe fn has_impossible_stack(attributes: *const pthread_attr_t) -> bool {
     let Some(agent) = crate::agent().filter(|agent| agent.config.in_thread() && !attributes.is_null()) else {
-        return true;
+        return false;
     };
     let (mut lowest, mut size): (*mut c_void, usize) = (std::ptr::null_mut(), 0);
     // SAFETY: promised by the caller; both are live variables.
     let known = unsafe { libc::pthread_attr_getstack(attributes, &mut lowest, &mut size) } == 0;
-    let start = lowest as usize & !(PAGE - 1);
-    !known || !agent.pager.owns(lowest as usize) || crate::advice::pin(agent, start, lowest as usize + size).is_ok()
+    known && size > 0 && agent.pager.owns(lowest as usize + size - 1)
 }
 
 /// thrd_create(3).

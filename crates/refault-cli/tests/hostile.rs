@@ -107,6 +107,11 @@ fn odd_advice_and_locks_are_answered_as_the_kernel_would() {
             }
             // All locks together must leave something.
             for (int i = 0; i < 5; i++) { int refused = mlock(map(n), n); CHECK(refused == (i < 3 ? 0 : -1)); if (refused) CHECK(errno == ENOMEM); }
+            // What nobody has cannot be locked, and what moves takes its lock along.
+            CHECK(!munlockall()); unsigned char *gone = map(n); CHECK(!munmap(gone, n)); CHECK(mlock(gone, n) == -1 && errno == ENOMEM);
+            unsigned char *old = map(n); fill(old, n); CHECK(!mlock(old, n)); unsigned char *moved = mremap(old, n, n, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0);
+            CHECK(moved != MAP_FAILED && whole(moved, n)); fill(old, n); CHECK(!munlock(moved, n)); CHECK(process_madvise(self, &(struct iovec){old, n}, 1, MADV_PAGEOUT, 0) == (long)n); CHECK(!resident(old, n));
+            for (int i = 0; i < 3; i++) CHECK(!mlock(map(n), n)); CHECK(!munlockall());
             unsigned char *big = map(64 * MIB);
             CHECK(mlock2(big, 64 * MIB, MLOCK_ONFAULT) == -1 && errno == ENOMEM);
             fill(big, 64 * MIB); CHECK(whole(big, 64 * MIB)); CHECK(whole(p, n));
@@ -528,4 +533,31 @@ fn threads_and_coroutines_may_evict_the_stacks_on_which_they_run() {
         }"#,
     );
     program.comes_through("2M", &[]);
+}
+
+/// What libc allocates for locales comes from the agent's own heap, and in-thread so do larger copies of strings. Whoever evicts uses
+/// that heap too.
+#[test]
+fn signal_handlers_may_touch_evicted_memory_while_the_agents_heap_is_in_use() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static unsigned char *p; static volatile unsigned long sum, handled; static unsigned at; static char words[3000];
+        // Each time a little later, so that the rest goes on however slow this is.
+        static void again(void) { struct itimerval in = { { 0, 0 }, { 0, 50 + handled % 300 } }; setitimer(ITIMER_REAL, &in, 0); }
+        static void handler(int s) { int e = errno; for (int i = 0; i < 4; i++) sum += p[at++ * 7919ul * 4096 % (8 * MIB)]; handled++; again(); errno = e; }
+        int main(void) {
+            p = map(8 * MIB); fill(p, 8 * MIB); struct sigaction a = { .sa_handler = handler, .sa_flags = SA_RESTART }; sigaction(SIGALRM, &a, 0); again();
+            memset(words, 'w', sizeof words - 1);
+            while (handled < 8000) {
+                setlocale(LC_ALL, "C.UTF-8"); setlocale(LC_ALL, "C");
+                for (int i = 0; i < 100; i++) { char *copies[10]; for (int k = 0; k < 10; k++) copies[k] = strdup(words + k * 100); for (int k = 0; k < 10; k++) free(copies[k]); }
+            }
+            signal(SIGALRM, SIG_IGN); CHECK(whole(p, 8 * MIB)); puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("2M", &[]);
+    program.comes_through("2M", &["--in-thread"]);
 }

@@ -267,31 +267,24 @@ fn scattered_accesses_are_served_in_place_if_asked_for() {
     }
 }
 
-/// There the kernel writes to the stack whenever there is a fault, so it must be in memory.
+/// There the kernel writes to the stack whenever there is a fault, and cannot wait for it.
 #[test]
-fn a_threads_stack_may_lie_in_managed_memory_as_far_as_that_has_room() {
+fn a_thread_whose_stack_is_managed_is_refused_in_words() {
     if skipped(&["gcc"]) {
         return;
     }
-    let body = r#"
-        static void *stores_on(void *seed) {
-            volatile unsigned char here[50000]; memset((void *)here, 7, sizeof here);
-            unsigned long r = (unsigned long)seed; for (int i = 0; i < 20000; i++) store(&r);
-            for (unsigned i = 0; i < sizeof here; i++) CHECK(here[i] == 7);
-            return seed;
-        }
+    let program = Program::new(
+        r#"
+        static void *nothing(void *x) { return x; }
         int main(void) {
-            p = map(n); fill(p, n); pthread_t t[4]; void *end; pthread_attr_t a; pthread_attr_init(&a);
-            pthread_attr_setstack(&a, aligned_alloc(4096, 4 * MIB), 4 * MIB); CHECK(pthread_create(t, &a, stores_on, 0) == EAGAIN);
-            unsigned char *stacks[4]; for (int i = 0; i < 4; i++) stacks[i] = map(128 << 10);
-            for (long round = 0; round < 5; round++) {
-                for (long i = 0; i < 4; i++) { pthread_attr_setstack(&a, stacks[i], 128 << 10); CHECK(!pthread_create(t + i, &a, stores_on, (void *)i)); }
-                for (long i = 0; i < 4; i++) CHECK(!pthread_join(t[i], &end) && end == (void *)i);
-            }
-            CHECK(whole(p, n)); puts("done"); return 0;
-        }"#;
-    let program = Program::new(&format!("{SCATTERED}{body}"));
+            pthread_t t; void *end; pthread_attr_t a; pthread_attr_init(&a);
+            pthread_attr_setstack(&a, map(MIB), MIB); CHECK(pthread_create(&t, &a, nothing, 0) == EAGAIN);
+            static unsigned char plain[1 << 18] __attribute__((aligned(4096)));
+            pthread_attr_setstack(&a, plain, sizeof plain); CHECK(!pthread_create(&t, &a, nothing, plain)); CHECK(!pthread_join(t, &end) && end == plain);
+            pthread_attr_destroy(&a); pthread_attr_init(&a); CHECK(!pthread_create(&t, &a, nothing, 0)); CHECK(!pthread_join(t, &end));
+            puts("done"); return 0;
+        }"#,
+    );
     let said = program.comes_through("4M", &["--in-thread"]);
-    assert!(said.contains("its stack is managed memory"), "{said}");
-    program.comes_through("4M", &["--in-thread", "--policy", "lrfu", "--in-place"]);
+    assert!(said.contains("its stack is managed memory, which --in-thread does not allow"), "{said}");
 }

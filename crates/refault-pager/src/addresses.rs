@@ -50,10 +50,7 @@ impl Pager {
     pub fn is_taken(&self, address: usize, len: usize) -> bool {
         let inner = self.inner();
         let _gate = inner.enter();
-        let whole = |run: &(u32, u32)| run.1 as usize == len.div_ceil(PAGE_SIZE);
-        inner.run_at(address, len).is_some_and(|(first, pages)| {
-            inner.arena.taken_within(first, pages).first().is_some_and(|run| whole(run) && run.1 == pages)
-        })
+        inner.run_at(address, len).is_some_and(|run| inner.is_wholly_taken(run, len))
     }
 
     /// Start and end of all addresses that are the pager's.
@@ -111,9 +108,9 @@ impl Pager {
     pub fn pin(&self, address: usize, len: usize) -> Result<(), PagerError> {
         let inner = self.inner();
         let _gate = inner.enter();
-        match inner.run_at(address, len) {
+        match inner.run_at(address, len).filter(|run| inner.is_wholly_taken(*run, len)) {
             Some((first, pages)) => inner.pin(first, pages),
-            None => Ok(()),
+            None => Err(PagerError::NotTaken { address, bytes: len as u64 }),
         }
     }
 
@@ -169,6 +166,12 @@ impl Inner {
         Some((first, end.saturating_sub(first)))
     }
 
+    /// Whether somebody has all of a run, which is to have `len` bytes.
+    fn is_wholly_taken(&self, (first, pages): (u32, u32), len: usize) -> bool {
+        pages as usize == len.div_ceil(PAGE_SIZE)
+            && self.arena.taken_within(first, pages).iter().map(|run| run.1).sum::<u32>() == pages
+    }
+
     fn move_pages(&self, from: u32, to: u32, pages: u32) {
         let mut emptied = Vec::new();
         for offset in 0..pages {
@@ -215,7 +218,7 @@ impl Inner {
                 }
             }
             if seen.pinned() {
-                self.mark_pinned(target);
+                self.move_pin(source, target);
             }
         }
         // The charge went along with the contents.

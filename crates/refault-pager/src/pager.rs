@@ -142,6 +142,14 @@ pub enum PagerError {
     /// The arena has no run of addresses of this length.
     #[error("no {0} bytes of addresses are left in the pager's arena")]
     NoAddresses(u64),
+    /// Nobody has all of a range.
+    #[error("{bytes} bytes at {address:#x} are not all in use")]
+    NotTaken {
+        /// Where it starts.
+        address: usize,
+        /// How long it is.
+        bytes: u64,
+    },
     /// Resizing, pinning or prefetching could not be completed.
     #[error("{resident} bytes are resident and cannot be evicted, {wanted} are allowed: {why}")]
     StillResident {
@@ -444,7 +452,7 @@ impl Inner {
                 Some(freed) if freed > 0 => fruitless = 0,
                 // Somebody else has made room meanwhile.
                 None => {}
-                Some(_) if fruitless < FRUITLESS && !self.is_full() => {
+                Some(_) if fruitless < FRUITLESS && !self.is_full() && !self.is_pinned_full() => {
                     // Others are evicting: their pages will be free in a moment.
                     fruitless += 1;
                     std::thread::sleep(Duration::from_micros(u64::from(fruitless) * 10));
@@ -464,6 +472,11 @@ impl Inner {
         if room < self.reserve() {
             threads::wake_evictor(self);
         }
+    }
+
+    /// Whether pins leave nothing to evict: the budget has shrunk since.
+    fn is_pinned_full(&self) -> bool {
+        self.pins.count() + self.reserve() as u64 >= self.budget.maximum_pages()
     }
 
     /// Tells the policy, sooner or later, that a page changed.

@@ -1,7 +1,7 @@
 //! Pages that stay in memory because somebody said so.
 //!
-//! Invariants: a pinned page is resident or on its way in, and its state word says that it is pinned; [`Pins`] counts such words. All pins
-//! together leave some of the budget to other pages, or nothing else could ever come in. Cost: a page-table walk of the range.
+//! Invariants: the state word of a pinned page says so, and [`Pins`] counts such words. All pins together leave some of the budget to
+//! other pages, or nothing else could ever come in. Cost: a page-table walk of the range.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,67 +21,75 @@ const LEFT: u64 = 8;
 pub(crate) struct Pins(AtomicU64);
 
 impl Pins {
-    /// Makes room for some more, if there are no more than `most` then.
-    fn reserve(&self, pages: u64, most: u64) -> bool {
-        let fits = |pinned: u64| pinned.checked_add(pages).filter(|pinned| *pinned <= most);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 
-    fn add(&self, pages: u64) {
-        self.0.fetch_add(pages, Ordering::Relaxed);
+    /// Counts one more, if there are no more than `most` then.
+    fn add_one_of(&self, most: u64) -> bool {
+        let one_more = |pinned: u64| (pinned < most).then_some(pinned + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
-    fn take(&self, pages: u64) {
-        self.0.fetch_sub(pages, Ordering::Relaxed);
+    fn take_one(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Inner {
-    /// Brings a run of pages in and keeps it. Fails if too much would be pinned, or if a page is lost; then none of the run is.
+    /// Brings a run of pages in and keeps it. Fails if too much would be pinned, or if a page is lost; then no more of the run is
+    /// pinned than before.
     pub(crate) fn pin(&self, first: PageId, pages: u32) -> Result<(), PagerError> {
-        let run = first..first + pages;
-        let wanted = run.clone().filter(|page| !self.word(*page).load().pinned()).count() as u64;
         let maximum = self.budget.maximum_pages();
         let most = (maximum - maximum / LEFT).saturating_sub(self.reserve() as u64);
-        if !self.pins.reserve(wanted, most) {
-            return Err(PagerError::StillResident {
-                resident: u64::from(pages) * PAGE_SIZE as u64,
-                wanted: self.budget.maximum_bytes(),
-                why: "more is to be pinned than the budget allows",
-            });
+        let is_new = |page: &PageId| !self.word(*page).load().pinned();
+        // What cannot fit brings nothing in.
+        if self.pins.count() + (first..first + pages).filter(is_new).count() as u64 > most {
+            return Err(self.too_much(pages));
         }
         let mut worker = self.spare_worker.borrow();
-        let mut newly = 0;
-        let outcome = run.into_iter().try_for_each(|page| {
-            newly += u64::from(!self.word(page).set_pinned(true).pinned());
-            self.bring_in_pinned(page, &mut worker).map_err(|error| (page, error))
-        });
-        // Somebody else may have pinned or unpinned some of them meanwhile.
-        self.pins.add(newly);
-        self.pins.take(wanted);
-        outcome.map_err(|(lost, error)| {
-            self.unpin(first, lost - first + 1);
-            error
-        })
+        let mut pinned = Vec::new();
+        for page in first..first + pages {
+            let outcome = if !is_new(&page) {
+                self.bring_in_pinned(page, &mut worker)
+            } else if self.pins.add_one_of(most) {
+                if self.word(page).set_pinned(true).pinned() {
+                    self.pins.take_one();
+                } else {
+                    pinned.push(page);
+                }
+                self.bring_in_pinned(page, &mut worker)
+            } else {
+                Err(self.too_much(pages))
+            };
+            if let Err(error) = outcome {
+                pinned.iter().for_each(|page| self.unpin(*page, 1));
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
-    /// Says that a page is pinned, whatever it is.
-    pub(crate) fn mark_pinned(&self, page: PageId) {
-        if !self.word(page).set_pinned(true).pinned() {
-            self.pins.add(1);
+    fn too_much(&self, pages: u32) -> PagerError {
+        PagerError::StillResident {
+            resident: (self.pins.count() + u64::from(pages)) * PAGE_SIZE as u64,
+            wanted: self.budget.maximum_bytes(),
+            why: "more is to be pinned than the budget allows",
         }
     }
 
+    /// Waits until a pinned page can be read and written without a fault that somebody has to serve.
     fn bring_in_pinned(&self, page: PageId, worker: &mut Worker) -> Result<(), PagerError> {
         let mut streams = Streams::default();
         loop {
-            match self.word(page).load().state() {
-                State::Resident => break,
+            let seen = self.word(page).load();
+            match seen.state() {
+                State::Resident if !seen.kept() && !seen.findable() => break,
                 State::Lost => {
                     let error = refault_store::StoreError::Checksum("store");
                     return Err(PagerError::Lost { address: self.arena.address(page), error });
                 }
-                State::Fresh | State::Stored => self.fault(page, true, worker, &mut streams),
+                State::Resident | State::Fresh | State::Stored => self.fault(page, true, worker, &mut streams),
                 _ => std::thread::yield_now(),
             }
         }
@@ -93,9 +101,16 @@ impl Inner {
     pub(crate) fn unpin(&self, first: PageId, pages: u32) {
         for page in first..first + pages {
             if self.word(page).load().pinned() && self.word(page).set_pinned(false).pinned() {
-                self.pins.take(1);
+                self.pins.take_one();
                 self.report(page);
             }
+        }
+    }
+
+    /// The pin of a page goes along with its contents.
+    pub(crate) fn move_pin(&self, source: PageId, target: PageId) {
+        if self.word(source).set_pinned(false).pinned() && self.word(target).set_pinned(true).pinned() {
+            self.pins.take_one();
         }
     }
 }

@@ -1,0 +1,86 @@
+//! Forks under `refault run`, at any moment: what libc's own `fork` would have put in order in the child is in order.
+
+#[path = "common/c_program.rs"]
+mod c_program;
+mod common;
+
+use c_program::Program;
+use common::skipped;
+
+/// A thread is created and another is gone every moment, so that one of them holds libc's lists of threads at some fork.
+#[test]
+fn a_child_may_be_forked_while_other_threads_come_and_go() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static volatile int over; static volatile long forks;
+        static void *nothing(void *x) { return x; }
+        static void *forks_on(void *x) {
+            while (!over) {
+                pid_t pid = fork(); CHECK(pid >= 0);
+                if (pid == 0) { pthread_t t; void *end; _exit(pthread_create(&t, 0, nothing, &t) || pthread_join(t, &end) || end != &t); }
+                int s; CHECK(waitpid(pid, &s, 0) == pid && !s); forks++; usleep(1000);
+            }
+            return 0;
+        }
+        int main(void) {
+            unsigned char *p = map(8 * MIB); fill(p, 8 * MIB); pthread_t forker, t[2]; CHECK(!pthread_create(&forker, 0, forks_on, 0));
+            for (int i = 0; i < 20000 && forks < 300; i++) {
+                for (int k = 0; k < 2; k++) CHECK(!pthread_create(t + k, 0, nothing, 0));
+                for (int k = 0; k < 2; k++) CHECK(!pthread_join(t[k], 0));
+                usleep(100);
+            }
+            over = 1; CHECK(!pthread_join(forker, 0)); CHECK(forks >= 20); CHECK(whole(p, 8 * MIB)); puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("4M", &[]);
+    program.comes_through("4M", &["--in-thread"]);
+}
+
+/// The dynamic linker reads its records of such libraries when a thread is created: in the child before memory is served.
+#[test]
+fn a_child_may_be_forked_after_a_library_with_thread_local_variables_was_opened() {
+    if skipped(&["gcc", "python3"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        #include <dlfcn.h>
+        int main(void) {
+            CHECK(dlopen("libstdc++.so.6", RTLD_NOW)); unsigned char *p = map(16 * MIB);
+            for (int i = 0; i < 5; i++) {
+                fill(p, 16 * MIB); pid_t pid = fork(); CHECK(pid >= 0); if (pid == 0) _exit(!whole(p, 16 * MIB));
+                int s; CHECK(waitpid(pid, &s, 0) == pid && !s);
+            }
+            puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("4M", &[]);
+    program.comes_through("4M", &["--in-thread"]);
+}
+
+/// Other threads hold the lock of a stream most of the time.
+#[test]
+fn a_child_finds_streams_unlocked() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static volatile int over; static FILE *f;
+        static void *prints_on(void *x) { for (long i = 0; !over; i++) fprintf(f, "%ld %s\n", i, "some words for this line"); return 0; }
+        int main(void) {
+            unsigned char *p = map(8 * MIB); fill(p, 8 * MIB); CHECK(f = fopen("/dev/null", "w")); setvbuf(f, malloc(1 << 16), _IOFBF, 1 << 16);
+            pthread_t t[2]; for (int i = 0; i < 2; i++) CHECK(!pthread_create(t + i, 0, prints_on, 0));
+            for (int i = 0; i < 100; i++) {
+                pid_t pid = fork(); CHECK(pid >= 0); if (pid == 0) { fprintf(f, "child\n"); fflush(0); fclose(f); _exit(0); }
+                int s; CHECK(waitpid(pid, &s, 0) == pid && !s); usleep(500);
+            }
+            over = 1; for (int i = 0; i < 2; i++) CHECK(!pthread_join(t[i], 0)); CHECK(whole(p, 8 * MIB)); puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("4M", &[]);
+    program.comes_through("4M", &["--in-thread"]);
+}
