@@ -84,3 +84,26 @@ fn a_child_finds_streams_unlocked() {
     program.comes_through("4M", &[]);
     program.comes_through("4M", &["--in-thread"]);
 }
+
+#[test]
+fn a_stream_that_another_thread_has_locked_is_free_in_the_child() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static FILE *stream; static volatile int held, stop;
+        static void *hold(void *_) { flockfile(stream); held = 1; while (!stop) usleep(1000); funlockfile(stream); return 0; }
+        int main(void) {
+            stream = tmpfile(); if (!stream) FAIL("tmpfile");
+            pthread_t t; pthread_create(&t, 0, hold, 0);
+            while (!held) usleep(1000);
+            pid_t pid = fork();
+            if (pid == 0) _exit(ftrylockfile(stream) != 0);
+            int s; waitpid(pid, &s, 0); stop = 1; pthread_join(t, 0);
+            if (s) { puts("the child could not lock it"); return 1; }
+            puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("8M", &[]);
+}

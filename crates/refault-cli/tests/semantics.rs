@@ -152,29 +152,6 @@ fn any_thread_may_fork_whatever_is_evicted() {
     program.succeeds("3M", &["--in-thread"]);
 }
 
-#[test]
-fn a_streams_lock_that_another_thread_held_stays_locked_in_the_child() {
-    if skipped(&["gcc"]) {
-        return;
-    }
-    let program = Program::new(
-        r#"
-        static FILE *stream; static volatile int held, stop;
-        static void *hold(void *_) { flockfile(stream); held = 1; while (!stop) usleep(1000); funlockfile(stream); return 0; }
-        int main(void) {
-            stream = tmpfile(); if (!stream) FAIL("tmpfile");
-            pthread_t t; pthread_create(&t, 0, hold, 0);
-            while (!held) usleep(1000);
-            pid_t pid = fork();
-            if (pid == 0) _exit(ftrylockfile(stream) != 0 ? 0 : 1);
-            int s; waitpid(pid, &s, 0); stop = 1; pthread_join(t, 0);
-            if (s) { puts("the child could lock it"); return 1; }
-            puts("done"); return 0;
-        }"#,
-    );
-    program.succeeds("8M", &[]);
-}
-
 /// A thread that starts reads the locale's tables, and in a forked child it does so before faults are served there.
 #[test]
 fn a_child_is_whole_when_the_locale_was_evicted() {

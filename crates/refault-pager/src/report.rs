@@ -112,6 +112,7 @@ impl Pager {
         counters.pages_cached += load(&counts.cached);
         counters.pages_reactivated += load(&counts.reactivated);
         let managed_pages = u64::from(inner.arena.high());
+        let fault_latency = inner.fault_latency.snapshot();
         Report {
             budget_bytes: inner.budget.maximum_bytes(),
             resident_bytes: inner.budget.used_bytes(),
@@ -135,8 +136,8 @@ impl Pager {
             cyclic_pages: inner.cycles.pages(),
             cycles_found: inner.cycles.found(),
             demoted: load(&counts.demoted),
-            faults: FaultTimes::of(&inner.fault_latency.all()),
-            faults_by_origin: Origin::ALL.map(|origin| (origin, FaultTimes::of(inner.fault_latency.of(origin)))),
+            faults: FaultTimes::of(&fault_latency.all()),
+            faults_by_origin: Origin::ALL.map(|origin| (origin, FaultTimes::of(fault_latency.of(origin)))),
             some_us: inner.pressure.some_ns() / 1000,
             distances: inner.distances.histogram().counts(),
             generations,
