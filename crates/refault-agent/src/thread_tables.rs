@@ -73,7 +73,8 @@ unsafe fn has_impossible_stack(attributes: *const pthread_attr_t) -> bool {
     let (mut lowest, mut size): (*mut c_void, usize) = (std::ptr::null_mut(), 0);
     // SAFETY: promised by the caller; both are live variables.
     let known = unsafe { libc::pthread_attr_getstack(attributes, &mut lowest, &mut size) } == 0;
-    known && size > 0 && agent.pager.owns(lowest as usize + size - 1)
+    // Without a stack of its own the address is as far below zero as the stack is long.
+    known && size > 0 && agent.pager.owns((lowest as usize).wrapping_add(size - 1))
 }
 
 /// thrd_create(3).

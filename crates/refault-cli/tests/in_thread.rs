@@ -282,6 +282,7 @@ fn a_thread_whose_stack_is_managed_is_refused_in_words() {
             static unsigned char plain[1 << 18] __attribute__((aligned(4096)));
             pthread_attr_setstack(&a, plain, sizeof plain); CHECK(!pthread_create(&t, &a, nothing, plain)); CHECK(!pthread_join(t, &end) && end == plain);
             pthread_attr_destroy(&a); pthread_attr_init(&a); CHECK(!pthread_create(&t, &a, nothing, 0)); CHECK(!pthread_join(t, &end));
+            pthread_attr_setstacksize(&a, 1 << 18); CHECK(!pthread_create(&t, &a, nothing, 0)); CHECK(!pthread_join(t, &end));
             puts("done"); return 0;
         }"#,
     );
