@@ -171,8 +171,11 @@ pub unsafe extern "C" fn munlock(address: *const c_void, len: size_t) -> c_int {
     };
     let start = address as usize & !(PAGE - 1);
     let Some(end) = (address as usize).checked_add(len) else { return fail(libc::EINVAL) };
-    crate::inside::run(agent, move || agent.pager.unpin(start, end - start));
-    0
+    let whole = crate::inside::run(agent, move || {
+        agent.pager.unpin(start, end - start);
+        agent.pager.is_taken(start, end - start)
+    });
+    if whole || end == start { 0 } else { fail(libc::ENOMEM) }
 }
 
 /// munlockall(2).

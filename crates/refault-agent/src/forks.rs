@@ -21,6 +21,8 @@ struct Handlers {
     prepare: Handler,
     parent: Handler,
     child: Handler,
+    /// The library that has registered them, as it calls itself.
+    library: usize,
 }
 
 static HANDLERS: Mutex<Vec<Handlers>> = Mutex::new(Vec::new());
@@ -47,12 +49,29 @@ pub(crate) fn register() {
 
 /// What pthread_atfork(3) calls.
 #[unsafe(no_mangle)]
-pub extern "C" fn __register_atfork(prepare: Handler, parent: Handler, child: Handler, _dso: *mut c_void) -> c_int {
+pub extern "C" fn __register_atfork(prepare: Handler, parent: Handler, child: Handler, library: *mut c_void) -> c_int {
+    unsafe extern "C" {
+        fn __cxa_atexit(call: unsafe extern "C" fn(*mut c_void), argument: *mut c_void, library: *mut c_void) -> c_int;
+    }
+    {
+        let _signals = crate::block_signals();
+        if let Ok(mut handlers) = HANDLERS.lock() {
+            handlers.push(Handlers { prepare, parent, child, library: library as usize });
+        }
+    }
+    if library.is_null() {
+        return 0;
+    }
+    // SAFETY: libc calls this when the library goes, or the program ends.
+    unsafe { __cxa_atexit(forget_library, library, library) }
+}
+
+/// A library goes, and its handlers with it.
+unsafe extern "C" fn forget_library(library: *mut c_void) {
     let _signals = crate::block_signals();
     if let Ok(mut handlers) = HANDLERS.lock() {
-        handlers.push(Handlers { prepare, parent, child });
+        handlers.retain(|handlers| handlers.library != library as usize);
     }
-    0
 }
 
 /// Calls the handlers of one kind. They may register others, so the list is not held meanwhile; nor may a signal handler that

@@ -199,6 +199,7 @@ pub(crate) fn own_this_thread() {
         .iter()
         .position(|slot| slot.compare_exchange(0, this_thread(), Ordering::SeqCst, Ordering::SeqCst).is_ok());
     let Some(free) = free else { crate::end("the agent has more threads than it has room for") };
+    crate::libc_state::forget_this_thread();
     OWN_IDS[free].store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::SeqCst);
     OWN_COUNT.fetch_max(free + 1, Ordering::SeqCst);
 }

@@ -10,6 +10,7 @@
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, pthread_mutex_t};
 
@@ -30,8 +31,11 @@ struct Stacks {
 
 struct Layout {
     stacks: *mut Stacks,
-    /// Bytes from the start of libc's record of a thread to its link.
+    /// Bytes from the start of libc's record of a thread to its link, and to the kernel's id.
     link: usize,
+    tid: usize,
+    /// How many threads there are, as far as the end of the program goes: the last one ends it.
+    count: *const AtomicU32,
     /// Locks of the dynamic linker: the first, and how many.
     mutexes: (*mut pthread_mutex_t, usize),
 }
@@ -61,12 +65,22 @@ pub(crate) unsafe fn forget_other_threads(is_first: bool) {
     // SAFETY: promised by the caller; what lies there was looked at when the agent started.
     unsafe {
         let this = layout.link_of_this_thread();
+        layout.end_used(this);
         layout.stacks.write(Stacks::of_one_thread(layout.stacks, this, is_first));
         let list = if is_first { &raw const (*layout.stacks).of_programs } else { &raw const (*layout.stacks).used };
         (this as *mut Link).write([list as usize; 2]);
+        (*layout.count).store(1, Ordering::Relaxed);
         for index in 0..layout.mutexes.1 {
             layout.mutexes.0.add(index).write(libc::PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP);
         }
+    }
+}
+
+/// This thread is none of the program's, which ends with the last of its own.
+pub(crate) fn forget_this_thread() {
+    if let Some(Some(layout)) = LAYOUT.get() {
+        // SAFETY: libc's counter, which it changes by atomic operations only.
+        unsafe { (*layout.count).fetch_sub(1, Ordering::Relaxed) };
     }
 }
 
@@ -114,16 +128,67 @@ impl Layout {
         let stacks = (start + used) as *mut Stacks;
         // SAFETY: inside the dynamic linker's variable, which is aligned; plain numbers.
         let words = unsafe { std::slice::from_raw_parts(start as *const u64, used / 8) };
-        let layout = Layout { stacks, link: offset(c"_thread_db_pthread_list")?, mutexes: unlocked_mutexes(words)? };
-        // SAFETY: as above.
+        let (link, tid) = (offset(c"_thread_db_pthread_list")?, offset(c"_thread_db_pthread_tid")?);
+        let count = symbol(c"__nptl_nthreads")? as *const AtomicU32;
+        let layout = Layout { stacks, link, tid, count, mutexes: unlocked_mutexes(words)? };
         let expected = Stacks::of_one_thread(stacks, layout.link_of_this_thread(), true);
         // SAFETY: as above; nobody changes it meanwhile (promised by the caller).
-        (unsafe { stacks.read() } == expected).then_some(layout)
+        let (found, own_id, threads) =
+            unsafe { (stacks.read(), ((this_thread() + tid) as *const i32).read(), (*count).load(Ordering::Relaxed)) };
+        let own_id_expected = rustix::thread::gettid().as_raw_nonzero().get();
+        (found == expected && own_id == own_id_expected && threads == 1).then_some(layout)
     }
 
     fn link_of_this_thread(&self) -> usize {
-        // SAFETY: always succeeds.
-        unsafe { libc::pthread_self() as usize + self.link }
+        this_thread() + self.link
+    }
+
+    /// Says of the threads on stacks of libc's that they are gone, for whoever joins them. Others lie in memory of the program's, and libc
+    /// leaves them alone too.
+    ///
+    /// # Safety
+    /// One thread runs, in a process forked from one with these lists.
+    unsafe fn end_used(&self, this: usize) {
+        // SAFETY: the links of a list lead to others (promised by the caller), in memory of libc's.
+        unsafe {
+            let used = &raw mut (*self.stacks).used;
+            self.finish_in_flight();
+            let mut at = (*used)[0];
+            while at != used as usize {
+                if at != this {
+                    ((at - self.link + self.tid) as *mut c_int).write(0);
+                }
+                at = (*(at as *const Link))[0];
+            }
+        }
+    }
+
+    /// Finishes what another thread was doing to the lists: the lowest bit says that it was adding.
+    ///
+    /// # Safety
+    /// As for [`Layout::end_used`].
+    unsafe fn finish_in_flight(&self) {
+        // SAFETY: as there.
+        unsafe {
+            let in_flight = (*self.stacks).in_flight;
+            let link = (in_flight & !1) as *mut Link;
+            if link.is_null() {
+                return;
+            }
+            if in_flight & 1 == 0 {
+                let [next, before] = *link;
+                (*(next as *mut Link))[1] = before;
+                (*(before as *mut Link))[0] = next;
+                return;
+            }
+            for list in [&raw mut (*self.stacks).used, &raw mut (*self.stacks).cached] {
+                let first = (*list)[0] as *mut Link;
+                if (*first)[1] != list as usize {
+                    *link = [first as usize, list as usize];
+                    (*list)[0] = link as usize;
+                }
+            }
+        }
     }
 }
 
@@ -155,7 +220,15 @@ struct Stream {
     descriptor_and_flags: [c_int; 2],
     offset: i64,
     column_and_small_buffer: u64,
-    lock: *mut [u64; 2],
+    lock: *mut StreamLock,
+}
+
+/// The recursive lock of a stream.
+#[repr(C)]
+struct StreamLock {
+    state: c_int,
+    count: c_int,
+    owner: usize,
 }
 
 /// The stream is locked by nobody but the program itself.
@@ -188,13 +261,20 @@ impl Streams {
             let mut at = (self.begin)();
             while at != (self.end)() {
                 let stream = (self.stream)(at);
-                if (*stream).flags & USER_LOCK == 0 && !(*stream).lock.is_null() {
-                    (*stream).lock.write([0; 2]);
+                let lock = (*stream).lock;
+                // What this thread holds it gives back itself (a signal handler has forked in the middle of a print).
+                if (*stream).flags & USER_LOCK == 0 && !lock.is_null() && (*lock).owner != this_thread() {
+                    lock.write(StreamLock { state: 0, count: 0, owner: 0 });
                 }
                 at = (self.next)(at);
             }
         }
     }
+}
+
+fn this_thread() -> usize {
+    // SAFETY: always succeeds.
+    unsafe { libc::pthread_self() as usize }
 }
 
 fn symbol(name: &CStr) -> Option<usize> {

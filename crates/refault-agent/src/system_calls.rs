@@ -126,6 +126,15 @@ fn strings(array: *const *const c_char) -> impl Iterator<Item = Touched> {
         .chain((0..count).map(move |index| string(at(index))))
 }
 
+/// The environment that a program hands on when it does not name another.
+fn environment() -> *const *const c_char {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: libc's variable; who changes it while another thread executes a program has lost without the agent too.
+    unsafe { environ }
+}
+
 /// Vectors and the array that names them.
 fn vectors(array: *const iovec, count: usize, written: bool) -> impl Iterator<Item = Touched> {
     let count = if array.is_null() { 0 } else { count.min(1024) };
@@ -361,8 +370,12 @@ calls! {
     execve(name: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
         strings(arguments).chain(strings(environment)).chain([path(name)])
     }
-    execv(name: *const c_char, arguments: *const *const c_char) -> c_int { strings(arguments).chain([path(name)]) }
-    execvp(name: *const c_char, arguments: *const *const c_char) -> c_int { strings(arguments).chain([path(name)]) }
+    execv(name: *const c_char, arguments: *const *const c_char) -> c_int {
+        strings(arguments).chain(strings(environment())).chain([path(name)])
+    }
+    execvp(name: *const c_char, arguments: *const *const c_char) -> c_int {
+        strings(arguments).chain(strings(environment())).chain([path(name)])
+    }
 
     fread(buffer: *mut c_void, size: size_t, count: size_t, stream: *mut libc::FILE) -> size_t {
         [written_to(buffer, size.saturating_mul(count))]

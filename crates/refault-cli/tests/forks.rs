@@ -107,3 +107,85 @@ fn a_stream_that_another_thread_has_locked_is_free_in_the_child() {
     );
     program.comes_through("8M", &[]);
 }
+
+#[test]
+fn a_stream_that_the_forking_thread_holds_stays_its_own() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static void *prints(void *x) { printf("thread\n"); return 0; }
+        int main(void) {
+            pthread_t t; flockfile(stdout); pid_t pid = fork(); CHECK(pid >= 0);
+            if (pid == 0) { alarm(20); funlockfile(stdout); printf("child\n"); CHECK(!pthread_create(&t, 0, prints, 0)); CHECK(!pthread_join(t, 0)); fflush(stdout); _exit(0); }
+            funlockfile(stdout); int s; CHECK(waitpid(pid, &s, 0) == pid && !s); puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("4M", &[]);
+    program.comes_through("4M", &["--in-thread"]);
+}
+
+#[test]
+fn threads_that_are_not_in_the_child_may_be_joined_there() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static void *sleeps(void *x) { sleep(1000); return 0; }
+        int main(void) {
+            pthread_t t[3]; for (int i = 0; i < 3; i++) CHECK(!pthread_create(t + i, 0, sleeps, 0));
+            usleep(20000); pid_t pid = fork(); CHECK(pid >= 0); if (pid == 0) { alarm(20); for (int i = 0; i < 3; i++) CHECK(!pthread_join(t[i], 0)); _exit(0); }
+            int s; CHECK(waitpid(pid, &s, 0) == pid && !s); puts("done"); fflush(stdout); _exit(0);
+        }"#,
+    );
+    program.comes_through("4M", &[]);
+    program.comes_through("4M", &["--in-thread"]);
+}
+
+/// The agent's threads do not keep a program alive, in a child neither.
+#[test]
+fn a_program_ends_with_its_last_thread() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static void bye(void) { puts("done"); }
+        static void *last(void *x) { usleep(100000); return 0; }
+        static void end_with_another(void) { pthread_t t; CHECK(!pthread_create(&t, 0, last, 0)); pthread_exit(0); }
+        int main(void) {
+            unsigned char *p = map(8 * MIB); fill(p, 8 * MIB);
+            pid_t pid = fork(); CHECK(pid >= 0); if (pid == 0) end_with_another();
+            int s; CHECK(waitpid(pid, &s, 0) == pid && !s); atexit(bye); end_with_another();
+        }"#,
+    );
+    program.comes_through("4M", &[]);
+    program.comes_through("4M", &["--in-thread"]);
+}
+
+#[test]
+fn handlers_of_a_library_that_was_closed_are_not_called() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        #include <dlfcn.h>
+        int main(void) {
+            void *library = dlopen("./library.so", RTLD_NOW); CHECK(library); int *called = dlsym(library, "called"); int s;
+            pid_t pid = fork(); CHECK(pid >= 0); if (pid == 0) _exit(*called != 2); CHECK(waitpid(pid, &s, 0) == pid && !s && *called == 2);
+            CHECK(!dlclose(library)); pid = fork(); CHECK(pid >= 0); if (pid == 0) _exit(0); CHECK(waitpid(pid, &s, 0) == pid && !s);
+            puts("done"); return 0;
+        }"#,
+    );
+    let source = program.directory.path().join("library.c");
+    let library = "#include <pthread.h>\nint called;\nstatic void handler(void) { called++; }\n\
+                   __attribute__((constructor)) static void start(void) { pthread_atfork(handler, handler, handler); }\n";
+    std::fs::write(&source, library).expect("writes");
+    let mut gcc = std::process::Command::new("gcc");
+    gcc.args(["-shared", "-fPIC", "-o"]).arg(program.directory.path().join("library.so")).arg(&source);
+    assert!(gcc.status().expect("gcc starts").success());
+    program.comes_through("4M", &[]);
+}

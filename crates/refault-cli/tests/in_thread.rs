@@ -289,3 +289,23 @@ fn a_thread_whose_stack_is_managed_is_refused_in_words() {
     let said = program.comes_through("4M", &["--in-thread"]);
     assert!(said.contains("its stack is managed memory, which --in-thread does not allow"), "{said}");
 }
+
+#[test]
+fn a_program_may_be_executed_with_an_evicted_environment() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        int main(void) {
+            unsigned char *p = map(8 * MIB); char name[20]; for (int i = 0; i < 200; i++) { sprintf(name, "V%d", i); setenv(name, "some value", 1); }
+            char **arguments = malloc(2 * sizeof(char *)); arguments[0] = strdup("true"); arguments[1] = 0;
+            for (int i = 0; i < 10; i++) {
+                fill(p, 8 * MIB); pid_t pid = i & 1 ? vfork() : fork(); CHECK(pid >= 0); if (pid == 0) { execvp(arguments[0], arguments); _exit(9); }
+                int s; CHECK(waitpid(pid, &s, 0) == pid && !s);
+            }
+            puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("2M", &["--in-thread"]);
+}

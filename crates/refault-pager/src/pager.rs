@@ -457,6 +457,12 @@ impl Inner {
                     fruitless += 1;
                     std::thread::sleep(Duration::from_micros(u64::from(fruitless) * 10));
                 }
+                // Only the program can make room by unpinning; it would not get there.
+                Some(_) if self.is_pinned_full() && !self.is_full() => {
+                    self.counts.limit_overruns.fetch_add(pages, Ordering::Relaxed);
+                    self.budget.charge_anyway(pages);
+                    break;
+                }
                 Some(_) => match self.options.on_full {
                     OnFull::Grow => {
                         self.counts.limit_overruns.fetch_add(pages, Ordering::Relaxed);
