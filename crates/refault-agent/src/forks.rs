@@ -144,7 +144,7 @@ pub extern "C" fn _Fork() -> pid_t {
     heap::unlock();
     if pid == 0 {
         // SAFETY: the child has one thread.
-        unsafe { libc_state::forget_other_threads(is_first) };
+        unsafe { libc_state::forget_other_threads(is_first, |address| agent.pager.owns(address)) };
         heap::disown_threads();
         crate::own_threads::forget();
         let unmanaged = crate::Unmanaged::begin();

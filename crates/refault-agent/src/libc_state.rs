@@ -56,16 +56,16 @@ pub(crate) fn find() {
 }
 
 /// In the child of a fork: the threads of the parent are gone, and nobody holds a lock of the dynamic linker's. `is_first` says
-/// whether the thread that forked was the first of its process.
+/// whether the thread that forked was the first of its process, `is_missing` which addresses lead to memory that is not served yet.
 ///
 /// # Safety
 /// One thread runs.
-pub(crate) unsafe fn forget_other_threads(is_first: bool) {
+pub(crate) unsafe fn forget_other_threads(is_first: bool, is_missing: impl Fn(usize) -> bool) {
     let Some(Some(layout)) = LAYOUT.get() else { return };
     // SAFETY: promised by the caller; what lies there was looked at when the agent started.
     unsafe {
         let this = layout.link_of_this_thread();
-        layout.end_used(this);
+        layout.end_used(this, is_missing);
         layout.stacks.write(Stacks::of_one_thread(layout.stacks, this, is_first));
         let list = if is_first { &raw const (*layout.stacks).of_programs } else { &raw const (*layout.stacks).used };
         (this as *mut Link).write([list as usize; 2]);
@@ -148,11 +148,11 @@ impl Layout {
     ///
     /// # Safety
     /// One thread runs, in a process forked from one with these lists.
-    unsafe fn end_used(&self, this: usize) {
+    unsafe fn end_used(&self, this: usize, is_missing: impl Fn(usize) -> bool) {
         // SAFETY: the links of a list lead to others (promised by the caller), in memory of libc's.
         unsafe {
             let used = &raw mut (*self.stacks).used;
-            self.finish_in_flight();
+            self.finish_in_flight(is_missing);
             let mut at = (*used)[0];
             while at != used as usize {
                 if at != this {
@@ -167,12 +167,13 @@ impl Layout {
     ///
     /// # Safety
     /// As for [`Layout::end_used`].
-    unsafe fn finish_in_flight(&self) {
+    unsafe fn finish_in_flight(&self, is_missing: impl Fn(usize) -> bool) {
         // SAFETY: as there.
         unsafe {
             let in_flight = (*self.stacks).in_flight;
             let link = (in_flight & !1) as *mut Link;
-            if link.is_null() {
+            // Threads whose own stacks are managed memory are in the program's list, which nobody walks.
+            if link.is_null() || is_missing(link as usize) || (*link).iter().any(|link| is_missing(*link)) {
                 return;
             }
             if in_flight & 1 == 0 {
