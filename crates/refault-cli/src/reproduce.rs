@@ -1,7 +1,7 @@
 //! `refault reproduce`: published experiments, run again.
 //!
 //! [`EXPERIMENTS`] is the one list of them; adding one is one entry. Each answers with an
-//! [`Experiment`](refault_sim::Experiment): published figures and ours side by side.
+//! [`Experiment`]: published figures and ours side by side.
 
 use std::path::PathBuf;
 

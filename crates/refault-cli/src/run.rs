@@ -48,7 +48,7 @@ pub struct RunArgs {
     /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}'
     #[arg(long, value_name = "POLICY", default_value = refault_pager::POLICIES[0])]
     policy: String,
-    /// Where evicted pages go, in this order: pool[=SIZE] (compressed memory), file=DIR[:SIZE]
+    /// Where evicted pages go, in this order: pool or pool=SIZE (compressed memory), file=DIR or file=DIR:SIZE
     #[arg(long, value_name = "STORES", default_value = "pool")]
     store: String,
     /// Codec of the compressed pool
