@@ -9,7 +9,7 @@
 //! before sorting moves it to that generation's list; ACTIVE of a listed page is clear. Cost: 8 bytes a page id and 4 to 16 a listed page;
 //! admission and fd accesses O(1), eviction amortised O(1) a page, ageing O(page-table entries of regions in use).
 //!
-//! Source: spec: mglru (profile M = 6.12; §16 for the 7.2 variant), workingset §6 (profile MK) and §7.
+//! Source: spec: mglru (profile M = 6.12), mglru §16 (the 7.2 variant), workingset §6, §7 (profile MK, shadow entries).
 
 mod aging;
 mod command;

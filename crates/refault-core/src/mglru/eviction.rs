@@ -1,4 +1,4 @@
-//! Eviction: the budget of a visit, the step, sorting and isolation (spec: mglru §9, §11; §16.3, §16.8–10 for 7.2).
+//! Eviction: the budget of a visit, the step, sorting and isolation (spec: mglru §9, §11; §16.3, §16.8–§16.10 for 7.2).
 
 use crate::counters::Counters;
 use crate::memory::{IoState, Memory};

@@ -191,7 +191,7 @@ impl MglruModel {
         (size(2) + size(3), size(0) + size(1))
     }
 
-    // --- references (§2, §3, §16.4) ---
+    // --- references (mglru §2, §3, §16.4) ---
 
     /// Accesses through descriptors, as far as they are told apart.
     fn references(&self, id: PageId) -> u64 {
@@ -245,7 +245,7 @@ impl MglruModel {
         }
     }
 
-    // --- insertion (§4, §16.6) ---
+    // --- insertion (mglru §4, §16.6) ---
 
     fn insertion_seq(&self, id: PageId, rotating: bool, in_flight: bool) -> u64 {
         let page = &self.pages[&id];
@@ -329,7 +329,7 @@ impl MglruModel {
         }
     }
 
-    // --- the two ends of the window (§6, §16.1) ---
+    // --- the two ends of the window (mglru §6, §16.1) ---
 }
 
 impl Policy for MglruModel {

@@ -3,7 +3,7 @@
 //! Every page is equal, so activating on the second access and deactivating before eviction is work for nothing. Shares
 //! of CPU are taken from the machine's ledger of work; the functions of the profile map to kinds of work as the rows say.
 //!
-//! Source: seed document 001; spec: numbers §4.
+//! Source: the v2 thread of April 2021; spec: numbers §4.
 
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 

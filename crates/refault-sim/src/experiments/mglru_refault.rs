@@ -2,7 +2,7 @@
 //! memory. Four policies in the order in which the discussion prints them: the unpatched multi-gen LRU, the redesign,
 //! the competing fix, and the multi-gen LRU switched off.
 //!
-//! Source: seed document 000 and the discussion that followed it; spec: numbers §2, §3, §8 (R2, R5).
+//! Source: the cover letter of September 2023 and the discussion that followed it; spec: numbers §2, §3, §8 (R2, R5).
 
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 

@@ -4,7 +4,7 @@
 //! more than memory and swap hold. Both swap to compressed memory and have a killer in user space that ends what has not
 //! run for longest when memory pressure gets high. Server: several groups with their own limits on one machine.
 //!
-//! Source: seed document 002; spec: numbers §5. The document gives no memory sizes and no command lines.
+//! Source: the cover letter of 13 March 2021; spec: numbers §5. It gives no memory sizes and no command lines.
 
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 

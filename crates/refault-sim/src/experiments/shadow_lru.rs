@@ -1,6 +1,6 @@
 //! The refault-distance posting of 2023 ("Shadow LRU"): five workloads, mainline's rule against the redesign's.
 //!
-//! Source: seed document 000; spec: numbers §1, §8 (R3b). Four of the five printed percentages are ten times the change
+//! Source: the Shadow LRU posting (2023); spec: numbers §1, §8 (R3b). Four of the five printed percentages are ten times the change
 //! of the printed values; both are shown.
 
 use refault_core::{Classic, ClassicParams};

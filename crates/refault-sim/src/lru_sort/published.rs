@@ -1,5 +1,5 @@
 //! The published results, row by row: means of 25 repeats (spec: numbers-damon-freebsd §1.1b), and the table of sizes
-//! that the limits came from (§1.4).
+//! that the limits came from (spec: numbers-damon-freebsd §1.4).
 
 /// One workload's published row.
 #[derive(Clone, Copy, Debug)]

@@ -82,7 +82,7 @@ impl MglruModel {
         self.counters.generations_created += 1;
     }
 
-    /// Whether a generation is due, and the pages of the usable types (§6.3, §16.2).
+    /// Whether a generation is due, and the pages of the usable types (mglru §6.3, §16.2).
     pub(super) fn should_age(&self, lruvec: LruvecId, can_anon: bool, priority: u32) -> (bool, u64) {
         let l = &self.lruvecs[lruvec as usize];
         let usable = if can_anon { vec![ANON, FILE] } else { vec![FILE] };
@@ -119,7 +119,7 @@ impl MglruModel {
         true
     }
 
-    /// A young entry was found by a walk, or by a look-around that has a walk to account to (§7, §16.5).
+    /// A young entry was found by a walk, or by a look-around that has a walk to account to (mglru §7, §16.5).
     pub(super) fn promote(&mut self, id: PageId) {
         let new_rules = self.is_7_2();
         let max_seq = self.lruvecs[self.pages[&id].lruvec as usize].max_seq;
@@ -136,7 +136,7 @@ impl MglruModel {
         }
     }
 
-    /// A young entry was found without a walk (§16.5). False the first time; after that an access is counted, and what
+    /// A young entry was found without a walk (mglru §16.5). False the first time; after that an access is counted, and what
     /// has more than one makes the page part of the working set.
     pub(super) fn note_young_7_2(&mut self, id: PageId) -> bool {
         let accesses = self.references(id);
@@ -155,7 +155,7 @@ impl MglruModel {
         true
     }
 
-    /// A young neighbour of a page that was found young (§8).
+    /// A young neighbour of a page that was found young (mglru §8).
     pub(super) fn neighbour(&mut self, id: PageId) {
         if self.walk_context {
             self.promote(id);
@@ -175,5 +175,5 @@ impl MglruModel {
         }
     }
 
-    // --- the controller (§10, §16.9) ---
+    // --- the controller (mglru §10, §16.9) ---
 }

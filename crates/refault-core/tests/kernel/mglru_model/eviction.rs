@@ -1,4 +1,4 @@
-//! Choosing a type, scanning, and the batch stage, as the model has them (spec: mglru §9 to §11).
+//! Choosing a type, scanning, and the batch stage, as the model has them (spec: mglru §9–§11).
 
 use super::walk::Looker;
 use super::*;
@@ -33,7 +33,7 @@ impl MglruModel {
         self.tier_limit(lruvec, (t, base), (t, others))
     }
 
-    // --- eviction (§9) ---
+    // --- eviction (mglru §9) ---
 
     /// The type to try first, and its tier limit if the choice came with one.
     pub(super) fn choose_type(&self, lruvec: LruvecId, s: u64) -> (usize, Option<usize>) {
@@ -107,7 +107,7 @@ impl MglruModel {
         if taken > 0 || looked_at == limit || self.is_7_2() { looked_at } else { 0 }
     }
 
-    /// Whether the page was moved instead of being isolated (§9.3, §16.7, §16.8).
+    /// Whether the page was moved instead of being isolated (mglru §9.3, §16.7, §16.8).
     pub(super) fn sort<M: Memory>(&mut self, id: PageId, min_seq: u64, tier_limit: usize, memory: &M) -> bool {
         let (t, lruvec) = (self.pages[&id].page_type, self.pages[&id].lruvec);
         let generation = self.pages[&id].generation.unwrap();
@@ -217,7 +217,7 @@ impl MglruModel {
         scanned
     }
 
-    /// A page that the batch stage left; false if it gets a second chance to be evicted (§9, §16.10).
+    /// A page that the batch stage left; false if it gets a second chance to be evicted (mglru §9, §16.10).
     pub(super) fn put_back<M: Memory>(&mut self, id: PageId, second: bool, memory: &M) -> bool {
         let io = memory.io_state(id);
         let in_flight = io.any(IoState::DIRTY) || io.any(IoState::WRITEBACK);
@@ -344,7 +344,7 @@ impl MglruModel {
         }
     }
 
-    // --- visits (§11, §16.2, §16.3) ---
+    // --- visits (mglru §11, §16.2, §16.3) ---
 
     pub(super) fn visit<M: Memory>(&mut self, lruvec: LruvecId, scan: &mut Scan, memory: &mut M) {
         self.drain();
