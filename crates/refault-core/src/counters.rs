@@ -1,4 +1,6 @@
 //! Counters under the names of `/proc/vmstat`, counted when spec: overview §6 says.
+//!
+//! Kernel: `enum vm_event_item` in `include/linux/vm_event_item.h`; `vmstat_text` in `mm/vmstat.c`.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {

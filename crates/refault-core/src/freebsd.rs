@@ -23,6 +23,8 @@
 //! count of at least 1 except between a scan and its end.
 //!
 //! Cost: 16 bytes a page id. Everything is O(1) but the scans, which are as long as FreeBSD's.
+//!
+//! Kernel: `vm_page_activate`, `vm_page_deactivate` in `sys/vm/vm_page.c`; `vm_pageout_scan` in `sys/vm/vm_pageout.c`.
 
 mod advice;
 mod counters;

@@ -1,5 +1,6 @@
 //! What a machine asks of a policy beyond limits: reclaim of whole nodes, and commands on generations.
 //!
+//! Kernel: `balance_pgdat`, `shrink_node`, `lru_gen_seq_write` in `mm/vmscan.c`.
 //! Source: spec: overview §4.1, §4.2; mglru §13, §15.
 
 use std::fmt;

@@ -3,6 +3,9 @@
 //! Invariants: the accessed bit of a page is set by the front-end (or the hardware under it) on each access through a
 //! mapping and cleared only here; a page is evicted at most once between two admissions; `evict` that answers
 //! [`Eviction::Freed`] has made the frame free and remembered the shadow.
+//!
+//! Kernel: `folio_referenced`, `try_to_unmap` in `mm/rmap.c`; `lru_gen_look_around`, `walk_mm`, `pageout`,
+//! `__remove_mapping` in `mm/vmscan.c`.
 
 use crate::page::{LruvecId, PageId, Shadow};
 

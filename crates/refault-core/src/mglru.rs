@@ -9,6 +9,8 @@
 //! before sorting moves it to that generation's list; ACTIVE of a listed page is clear. Cost: 8 bytes a page id and 4 to 16 a listed page;
 //! admission and fd accesses O(1), eviction amortised O(1) a page, ageing O(page-table entries of regions in use).
 //!
+//! Kernel: `lru_gen_shrink_lruvec`, `try_to_shrink_lruvec` in `mm/vmscan.c`; `folio_mark_accessed` in `mm/swap.c`;
+//! `lru_gen_add_folio`, `lru_gen_del_folio` in `include/linux/mm_inline.h`.
 //! Source: spec: mglru (profile M = 6.12), mglru §16 (the 7.2 variant), workingset §6, §7 (profile MK, shadow entries).
 
 mod aging;

@@ -14,6 +14,7 @@
 //! `max_nr_regions * 10^6 / sample_interval` checks a second; everything else is linear in regions and happens once an
 //! aggregation. Nothing depends on the size of the memory.
 //!
+//! Kernel: `struct damon_ctx`, `struct damon_operations` in `include/linux/damon.h`; `kdamond_fn` in `mm/damon/core.c`.
 //! Source: spec: damon; Park et al., "Profiling Dynamic Data Access Patterns with Controlled Overhead and Quality",
 //! Middleware 2019 (industry track).
 

@@ -10,6 +10,7 @@
 //!
 //! Cost: a pass is linear in regions plus, for actions on pages, in the pages of the regions acted upon.
 //!
+//! Kernel: `struct damos` in `include/linux/damon.h`; `kdamond_apply_schemes` in `mm/damon/core.c`.
 //! Source: spec: damos, spec: lru_sort.
 
 mod action;

@@ -3,6 +3,8 @@
 //!
 //! One missing page: room is made, the slot's shadow is taken, the page is admitted, then accessed. The limit is
 //! exceeded only when nothing can be evicted at all, which [`Counters::limit_overruns`] counts.
+//!
+//! Kernel: `try_charge_memcg` in `mm/memcontrol.c`; `filemap_add_folio`, `filemap_read` in `mm/filemap.c`.
 
 use refault_core::frames::{CachedFrames, KeepEvicted};
 use refault_core::policy::{Admission, HitReport, ReclaimRequest};

@@ -1,4 +1,6 @@
 //! The state of one (memory cgroup, node) pair: four lists, the non-resident age, scan costs.
+//!
+//! Kernel: `struct lruvec`, `enum lru_list` in `include/linux/mmzone.h`.
 
 use crate::deque::Deque;
 use crate::page::PageType;

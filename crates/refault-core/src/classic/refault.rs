@@ -4,6 +4,9 @@
 //! compared with the size of the lists that the page would have had to outlive. Shadow LRU: the clock advances with
 //! evictions only and the distance, a position in an imaginary list beyond the tail, is compared with the smaller of
 //! the active and inactive sizes. Both comparisons are O(1).
+//!
+//! Kernel: `workingset_eviction`, `workingset_refault`, `workingset_test_recent`, `workingset_activation`,
+//! `workingset_age_nonresident` in `mm/workingset.c`.
 
 use crate::classic::{Classic, RefaultRule};
 use crate::memory::Memory;

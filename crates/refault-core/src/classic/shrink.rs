@@ -1,4 +1,7 @@
 //! Scan amounts and the shrinking of lists (spec: classic §6–§10).
+//!
+//! Kernel: `prepare_scan_control`, `get_scan_count`, `shrink_lruvec`, `shrink_active_list`, `shrink_inactive_list`,
+//! `isolate_lru_folios` in `mm/vmscan.c`; `lru_note_cost` in `mm/swap.c`.
 
 use crate::classic::lruvec::list_index;
 use crate::classic::{Classic, RefaultRule, balance};

@@ -11,6 +11,9 @@
 //! Cost: 5 bytes a frame with three pools (4 of its block's place in a queue, the rest see `states`) and 4 to 16 bytes
 //! for each block beyond the first that a queue ever held. Allocating and freeing a single frame take one step an order
 //! that is split or joined; a larger block also writes half a byte a frame when it is handed out.
+//!
+//! Kernel: `vm_phys_alloc_pages`, `vm_phys_free_pages`, `vm_phys_unfree_page`, `vm_phys_split_pages`,
+//! `vm_phys_set_pool` in `sys/vm/vm_phys.c`.
 
 use super::queue::BlockQueue;
 use super::states::FrameStates;

@@ -10,6 +10,8 @@
 //!
 //! Cost: 4 bytes a frame and 4 bytes a page beside the allocator's; every operation is O(1) beside
 //! the allocator's.
+//!
+//! Kernel: `vm_page_cache`, `vm_page_alloc`, `vm_page_cache_lookup`, `vm_page_cache_remove` in `sys/vm/vm_page.c`.
 
 use super::buddy::{Frame, FrameAllocator, FreePool, FreePools, MAX_ORDER, NO_FRAME, Placement};
 use crate::page::{NO_PAGE, PageId};

@@ -1,6 +1,8 @@
 //! How usable free frames are for large requests (spec: freebsd §8).
 //!
 //! A count of free blocks by order, over all pools or some; every index follows from it. Cost: O(orders).
+//!
+//! Kernel: `sysctl_vm_phys_free` in `sys/vm/vm_phys.c`.
 
 use super::buddy::{FrameAllocator, FreePool, MAX_ORDER};
 

@@ -1,4 +1,7 @@
 //! Pages that somebody says are not needed soon (spec: freebsd §3.3, §3.5, §6).
+//!
+//! Kernel: `vm_page_advise`, `vm_page_try_to_cache` in `sys/vm/vm_page.c`; `vm_pageout_grow_cache` in
+//! `sys/vm/vm_pageout.c`.
 
 use super::{Freebsd, Queue};
 use crate::memory::{Eviction, IoState, Memory};

@@ -1,4 +1,6 @@
 //! Event counts under the names of `vmstat -s` (spec: freebsd §7).
+//!
+//! Kernel: `struct vmmeter` in `sys/sys/vmmeter.h`.
 
 macro_rules! vm_counters {
     ($($(#[$doc:meta])* $name:ident = $label:literal,)*) => {

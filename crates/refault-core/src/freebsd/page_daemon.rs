@@ -1,4 +1,6 @@
 //! The page daemon: what one pass does to the queues, and when the next one comes (spec: freebsd §3).
+//!
+//! Kernel: `vm_pageout_worker`, `vm_pageout_scan`, `vm_pageout_flush` in `sys/vm/vm_pageout.c`.
 
 use super::queues::{ACT_ADVANCE, ACT_DECLINE, ACT_INIT, ACT_MAX, Queue};
 use super::{Freebsd, Version};

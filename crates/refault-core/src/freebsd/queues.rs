@@ -1,4 +1,6 @@
 //! The active and the inactive queue, and what is known of each page (spec: freebsd §1).
+//!
+//! Kernel: `vm_page_activate`, `vm_page_deactivate`, `vm_page_dequeue`, `vm_page_unwire` in `sys/vm/vm_page.c`.
 
 use crate::list::{Linked, List};
 use crate::page::{NO_PAGE, PageId};

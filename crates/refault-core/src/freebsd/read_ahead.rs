@@ -1,5 +1,7 @@
 //! What a fault that needs the pager reads around the page, and what it does with the pages behind a sequential reader
 //! (spec: freebsd §6). Pages and page indices throughout; the pager and the pages already there clip it further.
+//!
+//! Kernel: `vm_fault_hold`, `vm_fault_dontneed`, `vm_fault_cache_behind` in `sys/vm/vm_fault.c`.
 
 use super::Version;
 

@@ -1,4 +1,7 @@
 //! How many frames the page daemon keeps available (spec: freebsd §2). All in pages, integer arithmetic.
+//!
+//! Kernel: `vm_pageout_init` in `sys/vm/vm_pageout.c`; `vm_paging_target`, `vm_paging_needed`, `vm_page_count_min`,
+//! `vm_page_count_severe` in `sys/sys/vmmeter.h`.
 
 /// Pages of a cluster that is written together.
 const PAGEOUT_PAGE_COUNT: u64 = 16;

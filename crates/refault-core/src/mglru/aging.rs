@@ -1,4 +1,7 @@
 //! Ageing: when a new generation is made, how, and how the old end follows (spec: mglru §6; §16.1, §16.2 for 7.2).
+//!
+//! Kernel: `should_run_aging`, `try_to_inc_max_seq`, `inc_max_seq`, `inc_min_seq`, `try_to_inc_min_seq` in
+//! `mm/vmscan.c`.
 
 use crate::memory::Memory;
 use crate::mglru::Mglru;

@@ -1,4 +1,6 @@
 //! Commands of the kernel's debugging interface: make a generation, evict generations (spec: mglru §15).
+//!
+//! Kernel: `lru_gen_seq_write`, `run_cmd`, `run_aging`, `run_eviction` in `mm/vmscan.c`.
 
 use crate::global_reclaim::{EvictGenerations, GenerationError, NewGeneration};
 use crate::memory::Memory;

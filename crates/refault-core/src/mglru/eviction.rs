@@ -1,4 +1,7 @@
 //! Eviction: the budget of a visit, the step, sorting and isolation (spec: mglru §9, §11; §16.3, §16.8–§16.10 for 7.2).
+//!
+//! Kernel: `get_nr_to_scan`, `should_abort_scan`, `evict_folios`, `isolate_folios`, `scan_folios`, `sort_folio`,
+//! `isolate_folio` in `mm/vmscan.c`.
 
 use crate::counters::Counters;
 use crate::memory::{IoState, Memory};

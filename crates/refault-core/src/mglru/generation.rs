@@ -1,4 +1,6 @@
 //! The generations of one lruvec: their window, lists, sizes and the controller's history (spec: mglru §1).
+//!
+//! Kernel: `struct lru_gen_folio` in `include/linux/mmzone.h`; `lru_gen_init_lruvec` in `mm/vmscan.c`.
 
 use crate::deque::Deque;
 use crate::mglru::walk::Filter;

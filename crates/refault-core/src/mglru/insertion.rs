@@ -1,4 +1,7 @@
 //! Where a page starts, and every move of a listed page between generations (spec: mglru §4, §5; §16.6 for 7.2).
+//!
+//! Kernel: `lru_gen_add_folio`, `lru_gen_del_folio`, `lru_gen_update_size` in `include/linux/mm_inline.h`;
+//! `folio_inc_gen`, `folio_update_gen` in `mm/vmscan.c`.
 
 use crate::memory::{IoState, Memory};
 use crate::mglru::Mglru;

@@ -5,6 +5,9 @@
 //! as soon as it has enough. Bins are chosen by a generator seeded with the node's root, so that runs repeat.
 //!
 //! Cost: O(1) a move; a pass is O(groups visited).
+//!
+//! Kernel: `lru_gen_shrink_node`, `set_initial_priority`, `shrink_many`, `shrink_one`, `lru_gen_rotate_memcg`,
+//! `lru_gen_age_node`, `lruvec_is_reclaimable` in `mm/vmscan.c`.
 
 use std::collections::VecDeque;
 

@@ -2,6 +2,8 @@
 //!
 //! A tier, or a type, that refaults more than the base it is held against is spared. The proportional term is the
 //! generation being evicted, the integral term a moving average over those before; there is no derivative.
+//!
+//! Kernel: `read_ctrl_pos`, `reset_ctrl_pos`, `positive_ctrl_err`, `get_tier_idx`, `get_type_to_scan` in `mm/vmscan.c`.
 
 use crate::mglru::Mglru;
 use crate::mglru::generation::{Lruvec, MAX_TIERS, MIN_BATCH};

@@ -3,6 +3,9 @@
 //! A walk clears the accessed bits of an address space and promotes the pages behind them. Two Bloom filters remember
 //! which 2 MiB regions were worth it: one is tested by the current walk while the other collects for the next. The
 //! look-around spends the locality that a reference check has just paid for on up to 63 neighbours, and tells the filter.
+//!
+//! Kernel: `walk_mm`, `walk_pud_range`, `walk_pmd_range`, `walk_pte_range`, `update_bloom_filter`, `test_bloom_filter`,
+//! `lru_gen_look_around` in `mm/vmscan.c`.
 
 use crate::memory::{LookAround, Memory, RegionKey, Walk};
 use crate::mglru::Mglru;

@@ -1,4 +1,7 @@
 //! Merging neighbours that look alike and splitting the rest at random (spec: damon §6, §7).
+//!
+//! Kernel: `kdamond_merge_regions`, `damon_merge_regions_of`, `damon_merge_two_regions`, `kdamond_split_regions`,
+//! `damon_split_regions_of`, `damon_split_region_at` in `mm/damon/core.c`.
 
 use super::Monitor;
 use super::profile::Profile;

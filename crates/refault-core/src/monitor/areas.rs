@@ -1,4 +1,6 @@
 //! The three areas of a process: heap side, mapping side, stack side (spec: damon §4.1).
+//!
+//! Kernel: `damon_va_three_regions`, `__damon_va_three_regions` in `mm/damon/vaddr.c`.
 
 use std::ops::Range;
 

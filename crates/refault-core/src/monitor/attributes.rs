@@ -1,4 +1,6 @@
 //! Intervals and bounds, and what is refused (spec: damon §1.1).
+//!
+//! Kernel: `struct damon_attrs` in `include/linux/damon.h`; `damon_set_attrs` in `mm/damon/core.c`.
 
 use super::profile::Profile;
 

@@ -1,4 +1,6 @@
 //! The controller that quotas and intervals share (spec: damos §7.3).
+//!
+//! Kernel: `damon_feed_loop_next_input` in `mm/damon/core.c`.
 
 /// A score of exactly the goal, and the smallest value the controller gives.
 pub const GOAL: u64 = 10_000;

@@ -1,4 +1,6 @@
 //! Changing the intervals while running, and letting them tune themselves (spec: damon §8.1, §9).
+//!
+//! Kernel: `damon_set_attrs`, `damon_update_monitoring_results`, `kdamond_tune_intervals` in `mm/damon/core.c`.
 
 use super::feedback::{GOAL, feed};
 use super::region::BP;

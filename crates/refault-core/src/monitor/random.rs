@@ -1,5 +1,7 @@
 //! The monitor's seeded generator: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), written here so that a seed means the
 //! same for ever.
+//!
+//! Kernel: `damon_rand` in `include/linux/damon.h`.
 
 /// A stream of pseudo-random numbers.
 #[derive(Clone, Debug)]

@@ -1,4 +1,7 @@
 //! One stretch of addresses that is taken to be accessed evenly.
+//!
+//! Kernel: `struct damon_region` in `include/linux/damon.h`; `damon_update_region_access_rate`, `damon_moving_sum` in
+//! `mm/damon/core.c`.
 
 use super::profile::Profile;
 

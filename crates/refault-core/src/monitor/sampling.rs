@@ -1,4 +1,7 @@
 //! The check: was the page at one address of each region accessed during the interval? (spec: damon §3)
+//!
+//! Kernel: `damon_pa_prepare_access_checks`, `damon_pa_check_accesses` in `mm/damon/paddr.c`;
+//! `damon_va_prepare_access_checks`, `damon_va_check_accesses` in `mm/damon/vaddr.c`.
 
 use std::ops::Range;
 

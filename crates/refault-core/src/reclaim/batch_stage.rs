@@ -2,6 +2,8 @@
 //!
 //! Rows that need no answer from a memory without locks or congestion collapse into what [`Memory::io_state`] and
 //! [`Memory::evict`] say; the order of the tests is the table's.
+//!
+//! Kernel: `shrink_folio_list`, `folio_check_references` in `mm/vmscan.c`.
 
 use crate::counters::Counters;
 use crate::memory::{Eviction, IoState, Memory, References};

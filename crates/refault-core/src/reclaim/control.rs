@@ -2,6 +2,8 @@
 //!
 //! Reclaim makes passes of rising pressure: at priority `p` a list of `n` pages is scanned by about `n >> p`. A pass
 //! visits the lruvecs of the target's subtree; passes end when the goal is met, and only the end of a pass looks at it.
+//!
+//! Kernel: `try_to_free_mem_cgroup_pages`, `do_try_to_free_pages`, `shrink_node_memcgs` in `mm/vmscan.c`.
 
 use crate::global_reclaim::{BackgroundPass, PassOutcome};
 use crate::memory::Memory;

@@ -2,6 +2,8 @@
 //!
 //! A batch of capacity 31 holds pages back until the 31st arrives or reclaim drains it. Capacity 0 or 1 means that
 //! everything is applied at once, which is the exact engine of spec: overview §8.
+//!
+//! Kernel: `folio_add_lru`, `folio_batch_move_lru`, `lru_add_drain_cpu` in `mm/swap.c`.
 
 use crate::page::PageId;
 

@@ -2,6 +2,8 @@
 //!
 //! Lruvec 0 is the root. Each node of the tree knows its ancestors (itself first) and its subtree in pre-order (itself
 //! first), which is the order in which reclaim walks it (spec: overview §4.4).
+//!
+//! Kernel: `mem_cgroup_iter`, `parent_mem_cgroup` in `mm/memcontrol.c`.
 
 use crate::page::LruvecId;
 

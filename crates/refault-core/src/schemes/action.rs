@@ -1,4 +1,7 @@
 //! What can be done to memory, and where it has a meaning (spec: damos §3).
+//!
+//! Kernel: `enum damos_action` in `include/linux/damon.h`; `damon_pa_apply_scheme` in `mm/damon/paddr.c`;
+//! `damon_va_apply_scheme` in `mm/damon/vaddr.c`.
 
 use crate::monitor::{Profile, View};
 

@@ -1,4 +1,6 @@
 //! What schemes ask of a front-end.
+//!
+//! Kernel: `damon_pa_apply_scheme` in `mm/damon/paddr.c`; `damon_va_apply_scheme` in `mm/damon/vaddr.c`.
 
 use std::ops::Range;
 

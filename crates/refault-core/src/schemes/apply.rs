@@ -1,4 +1,7 @@
 //! A pass of the schemes over the regions (spec: damos §4–§6).
+//!
+//! Kernel: `kdamond_apply_schemes`, `damon_do_apply_schemes`, `damos_apply_scheme`, `damos_skip_charged_region`,
+//! `damos_update_stat` in `mm/damon/core.c`; `damon_pa_pageout` in `mm/damon/paddr.c`.
 
 use std::ops::Range;
 

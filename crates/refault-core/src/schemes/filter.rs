@@ -1,4 +1,7 @@
 //! Which memory a scheme may touch, beyond its pattern (spec: damos §8).
+//!
+//! Kernel: `struct damos_filter` in `include/linux/damon.h`; `damos_filter_out` in `mm/damon/core.c`;
+//! `damos_pa_filter_out` in `mm/damon/paddr.c`.
 
 use std::ops::Range;
 

@@ -1,4 +1,6 @@
 //! What a self-tuning quota aims at (spec: damos §7.3).
+//!
+//! Kernel: `damos_quota_score`, `damos_set_quota_goal_current_value` in `mm/damon/core.c`.
 
 use super::actor::SchemeActor;
 use crate::monitor::feedback::{GOAL, feed};

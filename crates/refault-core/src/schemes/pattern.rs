@@ -1,4 +1,6 @@
 //! Which regions a scheme is for (spec: damos §2).
+//!
+//! Kernel: `struct damos_access_pattern` in `include/linux/damon.h`; `damos_valid_target` in `mm/damon/core.c`.
 
 use crate::monitor::{Profile, Region};
 

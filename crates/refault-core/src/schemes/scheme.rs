@@ -1,4 +1,6 @@
 //! A scheme: what the user says, what is refused, and what became of it (spec: damos §1, §10).
+//!
+//! Kernel: `struct damos`, `struct damos_stat` in `include/linux/damon.h`; `damon_new_scheme` in `mm/damon/core.c`.
 
 use super::action::Action;
 use super::filter::{Filter, FilterKind, Filters};

@@ -1,4 +1,6 @@
 //! Which of the fitting regions come first under a quota (spec: damos §7.5).
+//!
+//! Kernel: `damon_hot_score`, `damon_cold_score` in `mm/damon/ops-common.c`.
 
 use super::action::Action;
 use crate::monitor::{Attributes, Profile, Region, View};

@@ -1,4 +1,6 @@
 //! When a scheme runs at all (spec: damos §9).
+//!
+//! Kernel: `struct damos_watermarks` in `include/linux/damon.h`; `damos_wmark_wait_us` in `mm/damon/core.c`.
 
 /// What is compared with the levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,6 +11,8 @@
 //!     }
 //! }
 //! ```
+//!
+//! Kernel: `kdamond_fn`, `kdamond_wait_activation` in `mm/damon/core.c`.
 
 use super::actor::SchemeActor;
 use super::apply::{Pass, TriedRegion, apply_schemes};

@@ -2,6 +2,8 @@
 //!
 //! From the lowest bit: one tag bit, always set; one bit "the page had been part of the working set"; 22 bits that name
 //! the lruvec (6 for the node and 16 for the memory cgroup in the kernel); the other 40 bits are the policy's value.
+//!
+//! Kernel: `pack_shadow`, `unpack_shadow` in `mm/workingset.c`.
 
 use crate::page::{LruvecId, Shadow};
 

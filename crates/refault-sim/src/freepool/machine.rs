@@ -15,6 +15,9 @@
 //!
 //! Invariants: available frames are the same for policy and frames; a resident page has a frame; a page is in the
 //! buffer cache only while it is wired.
+//!
+//! Kernel: `vm_page_alloc` in `sys/vm/vm_page.c`; `vm_fault_hold` in `sys/vm/vm_fault.c`; `vm_pageout_worker` in
+//! `sys/vm/vm_pageout.c`.
 
 use std::collections::VecDeque;
 

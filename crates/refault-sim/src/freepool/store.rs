@@ -1,4 +1,6 @@
 //! What is below the page queues: pages with their mappings and contents, frames, swap and the disk.
+//!
+//! Kernel: `vm_page_cache`, `vm_page_alloc` in `sys/vm/vm_page.c`.
 
 use refault_core::frames::{CachedFrames, FreePools};
 use refault_core::freebsd::VmCounters;

@@ -1,4 +1,8 @@
 //! From the wish for a frame to a charged frame: watermarks, direct reclaim, limits (spec: overview §4, §4.1, §4.3).
+//!
+//! Kernel: `__alloc_pages_slowpath`, `__alloc_pages_direct_reclaim`, `should_reclaim_retry` in `mm/page_alloc.c`;
+//! `try_to_free_pages`, `throttle_direct_reclaim` in `mm/vmscan.c`; `try_charge_memcg`, `mem_cgroup_handle_over_high`
+//! in `mm/memcontrol.c`.
 
 use refault_core::PageId;
 use refault_core::policy::{Policy, ReclaimRequest};

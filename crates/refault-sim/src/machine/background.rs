@@ -1,6 +1,8 @@
 //! kswapd: one thread a node that reclaims until the node is balanced (spec: overview §4.2).
 //!
 //! Each pass takes effect at once and then its CPU time passes, so that allocations go on between two passes.
+//!
+//! Kernel: `kswapd`, `balance_pgdat`, `kswapd_shrink_node`, `kswapd_try_to_sleep` in `mm/vmscan.c`.
 
 use refault_core::Policy;
 use refault_core::global_reclaim::BackgroundPass;

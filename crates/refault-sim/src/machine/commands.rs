@@ -2,6 +2,9 @@
 //!
 //! The two commands on generations take the text that the kernel's debugging interface takes:
 //! `+ memcg_id node_id seq [swappiness [force]]` and `- memcg_id node_id seq [swappiness [nr_to_reclaim]]`.
+//!
+//! Kernel: `memory_max_write`, `memory_high_write`, `memory_reclaim` in `mm/memcontrol.c`; `lru_gen_seq_write` in
+//! `mm/vmscan.c`.
 
 use std::str::FromStr;
 

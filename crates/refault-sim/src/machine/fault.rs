@@ -3,6 +3,8 @@
 //! One missing page: a frame is allocated and charged, the slot's shadow is taken, the policy admits the page, the
 //! contents are read, the access happens. All of it takes effect at once; its CPU time and the wait for the device
 //! pass afterwards, while the page is locked.
+//!
+//! Kernel: `do_anonymous_page`, `do_swap_page` in `mm/memory.c`; `filemap_fault`, `filemap_read` in `mm/filemap.c`.
 
 use refault_core::policy::{Admission, HitReport, Policy};
 use refault_core::{PageId, PageType};

@@ -2,6 +2,9 @@
 //!
 //! Group 0 is the root: it has no limit. Usage counts a group's pages and those of all groups below it.
 //! Invariant: a group's usage is at least the sum of its children's.
+//!
+//! Kernel: `page_counter_try_charge`, `page_counter_calculate_protection` in `mm/page_counter.c`; `try_charge_memcg` in
+//! `mm/memcontrol.c`.
 
 /// No limit.
 pub const UNLIMITED: u64 = u64::MAX;

@@ -9,6 +9,8 @@
 //! asks reclaims if there is none, up to [`RETRIES`] times, and waits for that; then it goes without.
 //!
 //! Nobody moves pages to make blocks (no compaction), and pages are not collapsed into huge ones later.
+//!
+//! Kernel: `do_huge_pmd_anonymous_page` in `mm/huge_memory.c`; `__alloc_pages_slowpath` in `mm/page_alloc.c`.
 
 use refault_core::PageType;
 use refault_core::frames::Frame;

@@ -11,6 +11,9 @@
 //!
 //! Cost: as the monitor's and the schemes', each answer O(mappings of a page). Its simulated CPU time, from the machine's
 //! costs, passes on a CPU and is not spent by tasks.
+//!
+//! Kernel: `damon_pa_mkold`, `damon_pa_young` in `mm/damon/paddr.c`; `damon_va_check_accesses` in `mm/damon/vaddr.c`;
+//! `kdamond_fn` in `mm/damon/core.c`.
 
 use std::ops::Range;
 

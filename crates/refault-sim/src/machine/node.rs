@@ -1,6 +1,8 @@
 //! Memory nodes: frames, watermarks, and the state of background reclaim (spec: overview §3, §4.2).
 //!
 //! A node is one zone. Invariant: `free <= managed`; every resident page takes one frame of one node.
+//!
+//! Kernel: `__setup_per_zone_wmarks`, `__zone_watermark_ok` in `mm/page_alloc.c`; `pgdat_balanced` in `mm/vmscan.c`.
 
 /// Free-page marks of a node, in pages. A mark is met when *more* pages than it are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,8 @@
 //! of the kernel.
 //!
 //! Invariant: `full <= some <= elapsed time`. Cost: O(1) a change of a task's state, O(CPUs) every two seconds.
+//!
+//! Kernel: `psi_memstall_enter`, `psi_group_change`, `collect_percpu_times`, `update_averages` in `kernel/sched/psi.c`.
 
 use std::str::FromStr;
 

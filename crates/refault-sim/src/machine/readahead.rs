@@ -2,6 +2,10 @@
 //!
 //! Pure arithmetic on windows; the callers read what is not in memory yet. Each open file and each task's swapped
 //! memory has its own state.
+//!
+//! Kernel: `page_cache_sync_ra`, `page_cache_async_ra`, `get_init_ra_size`, `get_next_ra_size` in `mm/readahead.c`;
+//! `do_sync_mmap_readahead` in `mm/filemap.c`; `swap_vma_readahead`, `swap_cluster_readahead`, `__swapin_nr_pages` in
+//! `mm/swap_state.c`.
 
 /// A stretch of pages to read, in offsets from the start of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 //! A page written to becomes dirty once; a flusher writes the oldest ones when they are older than the expiry time or
 //! when there are more than the background ratio allows. Writers wait above the second ratio. Pages are written in the
 //! order in which they became dirty, at most [`IN_FLIGHT`] at a time.
+//!
+//! Kernel: `balance_dirty_pages` in `mm/page-writeback.c`; `wb_workfn` in `fs/fs-writeback.c`.
 
 use std::collections::VecDeque;
 

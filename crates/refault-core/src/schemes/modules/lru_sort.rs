@@ -1,5 +1,8 @@
 //! Sorting LRU lists by what the monitor finds: hot memory is prioritised, cold memory deprioritised
 //! (spec: lru_sort §1).
+//!
+//! Kernel: `damon_lru_sort_new_hot_scheme`, `damon_lru_sort_new_cold_scheme`, `damon_lru_sort_apply_parameters` in
+//! `mm/damon/lru_sort.c`.
 
 use super::{Common, ModuleError, ModuleWatermarks};
 use crate::monitor::{Attributes, Profile, View};

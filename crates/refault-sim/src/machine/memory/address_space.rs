@@ -3,6 +3,8 @@
 //! A *mapping* shows a whole segment in an address space and has one byte a page for its page-table entries.
 //! Invariant: an entry is present only while its page is resident. Cost: mapping is one byte, unmapping one a mapping of
 //! the segment.
+//!
+//! Kernel: `try_to_unmap`, `folio_referenced` in `mm/rmap.c`; `zap_present_folio_ptes` in `mm/memory.c`.
 
 use refault_core::PageId;
 
