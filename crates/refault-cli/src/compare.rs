@@ -1,17 +1,18 @@
 //! `refault compare`: every policy at every memory size over every trace.
 
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::registry::{all_policies, parse_policies};
-use crate::results::{self, Format};
-use crate::size::Size;
-use crate::source::{Accesses, SourceArgs};
-use crate::sweep::{Sweep, TraceRuns, sweep};
+use crate::source::SourceArgs;
+use crate::tables;
+use refault_console::Failure;
+use refault_console::Progress;
+use refault_console::{Format, format_of, with_output};
+use refault_lab::registry::{all_policies, parse_policies};
+use refault_lab::results::{write_csv, write_json};
+use refault_lab::size::Size;
+use refault_lab::sweep::{Sweep, jobs, memory_budget, run_all};
 
 /// Points over a run's time that the pictures show.
 const SAMPLES: u64 = 120;
@@ -76,12 +77,12 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let sources = if built_in { args.source.built_in()? } else { args.source.sources()? };
     let plan = sweep_of(args)?;
     let report = args.report.clone().or_else(|| built_in.then(|| PathBuf::from(DEFAULT_REPORT)));
-    let results = run_all(&sources, &plan, "comparing")?;
+    let results = run_all(&sources, &plan, &Progress::new("comparing"))?;
     let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
-    results::with_output(args.out.as_deref(), |out| match format {
-        Format::Table => results::write_table(out, &results),
-        Format::Csv => results::write_csv(out, &results),
-        Format::Json => results::write_json(out, &results),
+    with_output(args.out.as_deref(), |out| match format {
+        Format::Table => tables::write_table(out, &results),
+        Format::Csv => write_csv(out, &results),
+        Format::Json => write_json(out, &results),
     })?;
     if let Some(path) = report {
         crate::report::write_comparison(&path, &results)?;
@@ -106,61 +107,4 @@ fn sweep_of(args: &CompareArgs) -> Result<Sweep, Failure> {
         samples: SAMPLES,
         memory_budget: memory_budget(),
     })
-}
-
-/// Threads to use: as asked, else one a core.
-pub fn jobs(asked: Option<u16>) -> usize {
-    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()), usize::from)
-}
-
-/// Half of the memory that is available, or 1 GiB where the system does not say.
-pub fn memory_budget() -> u64 {
-    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    });
-    available.map_or(1 << 30, |kib| kib * 1024 / 2)
-}
-
-/// Sweeps over all traces: one after the other with all threads where a trace keeps them busy, else side by side.
-/// The results are in the order of the sources; of several failures the first source's is told.
-pub fn run_all<A: Accesses>(sources: &[A], plan: &Sweep, doing: &'static str) -> Result<Vec<TraceRuns>, Failure> {
-    let progress = Progress::new(doing);
-    let runs_a_trace = plan.policies.len() * plan.sizes.len();
-    let side_by_side = if runs_a_trace >= plan.jobs { 1 } else { plan.jobs.min(sources.len()).max(1) };
-    let share = Sweep {
-        jobs: (plan.jobs / side_by_side).max(1),
-        memory_budget: plan.memory_budget / side_by_side as u64,
-        ..plan.clone()
-    };
-    let queue = Mutex::new(sources.iter().enumerate());
-    let done = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..side_by_side {
-            scope.spawn(|| {
-                loop {
-                    let next = queue.lock().expect("invariant: nobody panics with the queue").next();
-                    let Some((index, source)) = next else { break };
-                    let result = sweep(source, &share, &progress);
-                    let failed = result.is_err();
-                    done.lock().expect("invariant: nobody panics with the results").push((index, result));
-                    if failed {
-                        break;
-                    }
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().expect("invariant: nobody panics with the results");
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
-/// The format that a file's name suggests.
-pub fn format_of(out: Option<&Path>) -> Format {
-    match out.and_then(Path::extension).and_then(|extension| extension.to_str()) {
-        Some("csv") => Format::Csv,
-        Some("json") => Format::Json,
-        _ => Format::Table,
-    }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use crate::failure::Failure;
-use crate::results::with_output;
+use refault_console::Failure;
+use refault_console::with_output;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\

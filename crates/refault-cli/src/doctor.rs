@@ -15,8 +15,9 @@ use refault_pager::probe::Capabilities;
 use refault_pager::uffd::{Access, feature};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-use crate::results::{Format, plain_table, with_output};
+use refault_console::Failure;
+use refault_console::text::plain_table;
+use refault_console::{Format, with_output};
 use system::Machine;
 
 #[derive(Args, Debug)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::FdFlags;
 
-use crate::failure::Failure;
+use refault_console::Failure;
 
 /// A file without a name, which leaves nothing behind however the command ends. Others open it through `/proc` while it
 /// lives.

@@ -10,9 +10,9 @@ use refault_config::Config;
 use refault_pager::PagerError;
 use refault_pager::probe::Capabilities;
 
-use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::program::{self, Obstacle};
+use refault_console::Failure;
 
 /// What separates the settings.
 const SEPARATOR: &str = "\u{1f}";

@@ -4,31 +4,22 @@
 //! 0 done, 1 failed, 2 wrong usage or unreadable input, with one line that says what, where and what to do.
 #![deny(unsafe_code)]
 
-mod bench;
 mod compare;
 mod completions;
-mod curve;
 mod doctor;
-mod failure;
 mod inherited;
 mod launch;
 mod monitor;
 mod mrc;
-mod parameters;
 mod policies;
 mod program;
-mod progress;
 mod record;
-mod registry;
 mod report;
 mod reproduce;
-mod results;
 mod run;
 mod scenario;
-mod share;
-mod size;
 mod source;
-mod sweep;
+mod tables;
 mod top;
 mod trace;
 mod workloads;
@@ -38,7 +29,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use failure::Failure;
+use refault_console::Failure;
 
 #[derive(Parser, Debug)]
 #[command(
@@ -71,7 +62,7 @@ enum Command {
     Scenario(scenario::ScenarioArgs),
     Policies(policies::PoliciesArgs),
     Workloads(workloads::WorkloadsArgs),
-    Bench(bench::BenchArgs),
+    Bench(refault_bench::BenchArgs),
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]
     Man(completions::ManArgs),
@@ -95,7 +86,7 @@ fn main() -> ExitCode {
         Command::Scenario(args) => scenario::run(args),
         Command::Policies(args) => policies::run(args),
         Command::Workloads(args) => workloads::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => refault_bench::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => completions::run_man(args),
     };

@@ -25,13 +25,14 @@ use refault_sim::{Limits, Outcome, Replay};
 use refault_trace::Entry;
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
 use crate::launch::MonitorOptions;
-use crate::progress::Progress;
-use crate::registry::{Circumstances, Visitor, parse_policies, visit};
-use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
-use crate::share::Share;
-use crate::size::{PAGE_BYTES, Size};
+use refault_console::Failure;
+use refault_console::Progress;
+use refault_console::Share;
+use refault_console::text::{align_numbers, grouped, plain_table};
+use refault_console::{Format, with_output};
+use refault_lab::registry::{Circumstances, Visitor, parse_policies, visit};
+use refault_lab::size::{PAGE_BYTES, Size};
 
 /// Rows of the map on a terminal.
 const MAP_ROWS: usize = 24;
@@ -427,10 +428,10 @@ fn write_acted(out: &mut dyn std::io::Write, results: &[Acted]) -> std::io::Resu
             out,
             "{}: {} of memory, {} accesses, {} misses, {} resident at the end",
             acted.pattern,
-            crate::size::pages_text(acted.memory_pages),
+            refault_lab::size::pages_text(acted.memory_pages),
             grouped(outcome.accesses),
             grouped(outcome.misses),
-            crate::size::pages_text(outcome.resident as u64),
+            refault_lab::size::pages_text(outcome.resident as u64),
         )?;
         let mut table = plain_table();
         table.set_header(SCHEME_COLUMNS);

@@ -4,22 +4,20 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use refault_trace::shards::PageSample;
 use serde_json::{Value, json};
 
-use crate::compare::{format_of, jobs, memory_budget, run_all};
-use crate::curve::{
-    Curve, SAMPLES, Sampling, TraceCurves, lru_curve, miniature_curves, sampled_lru_curve, simulated_curves,
-};
-use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::registry::{PolicySpec, parse_policies};
-use crate::report::number;
-use crate::results::{Format, align_numbers, grouped, percent_format, plain_table, with_output};
-use crate::share::Share;
-use crate::size::{PAGE_BYTES, Size, pages_text};
-use crate::source::{SampledSource, Source, SourceArgs};
-use crate::sweep::Sweep;
+use crate::source::SourceArgs;
+use refault_console::Failure;
+use refault_console::Progress;
+use refault_console::Share;
+use refault_console::text::number;
+use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
+use refault_console::{Format, format_of, with_output};
+use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves};
+use refault_lab::registry::{PolicySpec, parse_policies};
+use refault_lab::size::{PAGE_BYTES, Size, pages_text};
+use refault_lab::sweep::{jobs, memory_budget};
+use refault_trace::Source;
 
 /// Sizes of a curve if none are named: from 1/128 of the footprint to all of it, in equal factors.
 const SIZES: u32 = 32;
@@ -102,43 +100,13 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
 
 /// LRU by reuse distances, which also finds the footprint; the rest by simulation.
 fn curves_of(source: &Source, policies: &[PolicySpec], args: &MrcArgs) -> Result<TraceCurves, Failure> {
-    let sampling = args.sample.map(|rate| Sampling { rate: rate.0, seed: args.source.seed().unwrap_or(1) });
-    let progress = Progress::new("reuse distances");
-    let mut curves = match sampling {
-        None => lru_curve(source, &progress)?,
-        Some(sampling) => sampled_lru_curve(source, sampling, |footprint| sizes_for(footprint, args), &progress)?,
+    let plan = CurvePlan {
+        policies: policies.to_vec(),
+        sampling: args.sample.map(|rate| Sampling { rate: rate.0, seed: args.source.seed().unwrap_or(1) }),
+        jobs: jobs(args.jobs),
+        memory_budget: memory_budget(),
     };
-    drop(progress);
-    let simulated: Vec<PolicySpec> = policies.iter().filter(|spec| spec.entry.name != "lru").cloned().collect();
-    if !simulated.is_empty() {
-        let sizes = sizes_of(&curves, args);
-        let scaled = |pages: u64| match sampling {
-            None => pages,
-            Some(sampling) => ((pages as f64 * sampling.rate).round() as u64).max(1),
-        };
-        let plan = Sweep {
-            policies: simulated,
-            sizes: sizes.iter().map(|pages| Size::Pages(scaled(*pages))).collect(),
-            swap: Some(Size::Pages(u64::from(u32::MAX))),
-            jobs: jobs(args.jobs),
-            samples: 0,
-            memory_budget: memory_budget(),
-        };
-        let simulated = match sampling {
-            None => simulated_curves(&run_all(std::slice::from_ref(source), &plan, "simulating")?[0]),
-            Some(sampling) => {
-                let sample = |index| PageSample::new(sampling.rate, sampling.seed, index);
-                let samples: Vec<SampledSource> =
-                    (0..SAMPLES).map(|index| SampledSource { source: source.clone(), sample: sample(index) }).collect();
-                miniature_curves(&run_all(&samples, &plan, "simulating")?, &sizes, curves.accesses, sampling.rate)
-            }
-        };
-        curves.curves.extend(simulated);
-    }
-    let order = |curve: &Curve| policies.iter().position(|spec| spec.label == curve.policy);
-    curves.curves.retain(|curve| order(curve).is_some());
-    curves.curves.sort_by_key(|curve| order(curve));
-    Ok(curves)
+    Ok(curves(source, &plan, |footprint| sizes_for(footprint, args), &Progress::new("drawing curves"))?)
 }
 
 /// The sizes shown for a trace, in pages, ascending.

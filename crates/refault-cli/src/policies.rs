@@ -3,9 +3,9 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-use crate::registry::POLICIES;
-use crate::results::{Format, with_output};
+use refault_console::Failure;
+use refault_console::{Format, with_output};
+use refault_lab::registry::POLICIES;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\

@@ -13,10 +13,10 @@ use clap::Args;
 use refault_trace::rft::RftWriter;
 use refault_trace::{Entry, Kind, TimeSpan};
 
-use crate::failure::Failure;
 use crate::inherited::Unnamed;
 use crate::launch::{self, Launch};
-use crate::results::grouped;
+use refault_console::Failure;
+use refault_console::text::grouped;
 
 /// First word of a piece of the agent's file.
 const MARK: u64 = u64::from_le_bytes(*b"rfrecord");

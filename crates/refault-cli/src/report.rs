@@ -16,8 +16,8 @@ use std::path::Path;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::failure::Failure;
-use crate::size::PAGE_BYTES;
+use refault_console::Failure;
+use refault_lab::size::PAGE_BYTES;
 
 pub use comparison::write_comparison;
 pub use curves::write_curves;
@@ -63,15 +63,4 @@ fn name_parts(trace: &str) -> (&str, String) {
 /// Pages of 4 KiB as MiB.
 fn mib(pages: u64) -> f64 {
     (pages * PAGE_BYTES) as f64 / (1 << 20) as f64
-}
-
-/// A figure with as many digits as it needs.
-pub fn number(value: f64) -> String {
-    let text = match value.abs() {
-        v if v >= 100.0 => format!("{value:.0}"),
-        v if v >= 10.0 => format!("{value:.1}"),
-        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    };
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }

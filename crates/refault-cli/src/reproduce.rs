@@ -6,14 +6,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use refault_sim::Experiment;
-use refault_sim::experiment::{Row, Values};
-use refault_sim::{experiments, freepool, lru_sort};
+use refault_lab::Experiment;
+use refault_lab::experiment::{Row, Values};
+use refault_lab::experiments::{self, freepool, lru_sort};
 
-use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::report::number;
-use crate::results::{Format, plain_table, with_output};
+use refault_console::Failure;
+use refault_console::Progress;
+use refault_console::text::number;
+use refault_console::text::plain_table;
+use refault_console::{Format, with_output};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\

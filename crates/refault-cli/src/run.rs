@@ -18,10 +18,10 @@ use clap::{Args, ValueEnum};
 use refault_pager::probe::Capabilities;
 use refault_pager::{AccessSource, Budget};
 
-use crate::failure::Failure;
 use crate::launch::{self, Launch, MonitorOptions};
-use crate::share::Share;
-use crate::size::Bytes;
+use refault_console::Failure;
+use refault_console::Share;
+use refault_lab::size::Bytes;
 
 /// Runs a program in less memory than it asks for
 #[derive(Args, Debug)]

@@ -11,12 +11,13 @@ use refault_sim::machine::scenario::Scenario;
 use refault_sim::machine::{End, Machine};
 use serde_json::{Map, Value, json};
 
-use crate::failure::Failure;
 use crate::monitor::{SCHEME_COLUMNS, scheme_cells};
-use crate::progress::Progress;
-use crate::registry::{Circumstances, PolicySpec, Visitor, parse_policies, visit};
-use crate::report::number;
-use crate::results::{Format, align_numbers, plain_table, with_output};
+use refault_console::Failure;
+use refault_console::Progress;
+use refault_console::text::number;
+use refault_console::text::{align_numbers, plain_table};
+use refault_console::{Format, with_output};
+use refault_lab::registry::{Circumstances, PolicySpec, Visitor, parse_policies, visit};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -116,8 +117,7 @@ fn policies(args: &ScenarioArgs, scenario: &Scenario) -> Result<Vec<PolicySpec>,
     let asked = match (&args.policy[..], &scenario.policy) {
         ([], Some((named, line))) => {
             let place = format!("{}:{line}: policy", args.file.display());
-            parse_policies(std::slice::from_ref(named))
-                .map_err(|failure| Failure::usage("scenario", place, failure.line()))?
+            parse_policies(std::slice::from_ref(named)).map_err(|failure| Failure::usage("scenario", place, failure))?
         }
         ([], None) => parse_policies(&["mglru".to_string()])?,
         (asked, _) => parse_policies(asked)?,

@@ -3,11 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use refault_trace::shards::PageSample;
-use refault_trace::{CsvColumns, Entry, Format, Kind, Options, TraceError, WorkloadSpec};
-pub use refault_trace::{Source, TraceReader};
-
-use crate::failure::Failure;
+use refault_console::Failure;
+use refault_trace::{CsvColumns, Format, Kind, Options, Source, WorkloadSpec};
 
 /// The workloads of a comparison that names none: small, each with one thing to show.
 pub const BUILT_IN: [&str; 6] = [
@@ -36,17 +33,6 @@ impl From<KindName> for Kind {
             KindName::Anon => Kind::Anon,
             KindName::Fd => Kind::Fd,
             KindName::Mapped => Kind::Mapped,
-        }
-    }
-}
-
-impl From<TraceError> for Failure {
-    fn from(error: TraceError) -> Failure {
-        match &error {
-            TraceError::Workload { .. } => Failure::usage("cannot use workload", error, "see 'refault workloads'"),
-            _ => {
-                Failure::usage("cannot read trace", error, "see 'refault trace --help'; --trace-format names a format")
-            }
         }
     }
 }
@@ -215,65 +201,4 @@ pub fn workload(text: &str, kind: Option<KindName>, seed: Option<u64>) -> Result
         spec.seed = seed;
     }
     Ok(spec)
-}
-
-/// Something that accesses can be read from, again and again.
-pub trait Accesses: Sync {
-    /// What to call it in a table.
-    fn name(&self) -> String;
-    /// Starts a pass from the beginning.
-    fn open(&self) -> Result<Box<dyn TraceReader>, Failure>;
-}
-
-impl Accesses for Source {
-    fn name(&self) -> String {
-        Source::name(self)
-    }
-
-    fn open(&self) -> Result<Box<dyn TraceReader>, Failure> {
-        Ok(Source::open(self)?)
-    }
-}
-
-/// The accesses to a sample of a source's pages.
-pub struct SampledSource {
-    /// The whole.
-    pub source: Source,
-    /// Which pages are taken.
-    pub sample: PageSample,
-}
-
-impl Accesses for SampledSource {
-    fn name(&self) -> String {
-        self.source.name()
-    }
-
-    fn open(&self) -> Result<Box<dyn TraceReader>, Failure> {
-        let whole = self.source.open()?;
-        Ok(Box::new(SampledReader { whole, sample: self.sample, buffer: Vec::new() }))
-    }
-}
-
-struct SampledReader {
-    whole: Box<dyn TraceReader>,
-    sample: PageSample,
-    buffer: Vec<Entry>,
-}
-
-impl TraceReader for SampledReader {
-    fn read_block(&mut self, out: &mut Vec<Entry>) -> Result<usize, TraceError> {
-        out.clear();
-        while out.is_empty() {
-            let block = self.whole.next_block(&mut self.buffer)?;
-            if block.is_empty() {
-                break;
-            }
-            out.extend(block.iter().copied().filter(|entry| self.sample.contains(*entry)));
-        }
-        Ok(out.len())
-    }
-
-    fn progress(&self) -> Option<f64> {
-        self.whole.progress()
-    }
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
-use crate::failure::Failure;
 pub use follower::{Follower, View};
+use refault_console::Failure;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\

@@ -7,7 +7,7 @@ pub use info::{bucket_range, heat_level};
 
 use clap::{Args, Subcommand};
 
-use crate::failure::Failure;
+use refault_console::Failure;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\

@@ -5,9 +5,9 @@ use std::io::Write;
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::Failure;
-use crate::results::{Format, with_output};
 use crate::source::BUILT_IN;
+use refault_console::Failure;
+use refault_console::{Format, with_output};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\

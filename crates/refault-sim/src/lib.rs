@@ -4,18 +4,13 @@
 //! [`Access`]es to a [`Replay`], which owns a [`FlatMemory`] and a policy and keeps the limit as a memory cgroup does.
 #![forbid(unsafe_code)]
 
-pub mod experiment;
-pub mod experiments;
 pub mod flat_memory;
-pub mod freepool;
 pub mod layout;
-pub mod lru_sort;
 pub mod machine;
 pub mod monitoring;
 pub mod replay;
 mod shadows;
 
-pub use experiment::Experiment;
 pub use flat_memory::FlatMemory;
 pub use layout::{Access, Layout, LayoutBuilder};
 pub use replay::{Limits, Outcome, Replay};

@@ -5,7 +5,7 @@ use std::time::Instant;
 use refault_pager::{Budget, FaultMode, Pager, PagerOptions, Region};
 
 use super::Finding;
-use crate::size::PAGE_BYTES;
+use refault_lab::size::PAGE_BYTES;
 
 const PAGE: usize = PAGE_BYTES as usize;
 /// Pages of the region that is measured on.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Finding, Status};
-use crate::size::bytes_text;
+use refault_lab::size::bytes_text;
 
 /// A machine under a root directory: `/`, or a copy in a test.
 pub(super) struct Machine {

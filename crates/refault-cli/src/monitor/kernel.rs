@@ -11,7 +11,7 @@ use std::time::Instant;
 use refault_core::monitor::Attributes;
 
 use super::live::{Process, Seen, Snapshot};
-use crate::failure::Failure;
+use refault_console::Failure;
 
 /// Where the kernel shows its monitors.
 pub const SYSFS: &str = "/sys/kernel/mm/damon/admin/kdamonds";

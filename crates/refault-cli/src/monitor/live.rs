@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 
 use super::MonitorArgs;
 use super::kernel::Kernel;
-use crate::failure::Failure;
 use crate::inherited::Unnamed;
 use crate::launch::{self, Launch};
-use crate::results::{Format, align_numbers, grouped, plain_table, with_output};
-use crate::size::{Size, bytes_text};
+use refault_console::Failure;
+use refault_console::text::{align_numbers, grouped, plain_table};
+use refault_console::{Format, with_output};
+use refault_lab::size::{Size, bytes_text};
 
 /// Cells that addresses are divided into before they become columns.
 const CELLS: usize = 512;
@@ -195,7 +196,7 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     launch::check_policy(&args.policy)?;
     let memory = match args.memory {
         Size::Share(_) => launch::machine_bytes(),
-        size => size.pages(1).saturating_mul(crate::size::PAGE_BYTES),
+        size => size.pages(1).saturating_mul(refault_lab::size::PAGE_BYTES),
     };
     let mut launch = Launch::new(&args.program, memory)?;
     let found = Unnamed::new()?;

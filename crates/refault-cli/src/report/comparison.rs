@@ -7,11 +7,13 @@ use maud::{Markup, html};
 
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
-use super::{mib, name_parts, number, page, write};
-use crate::failure::Failure;
-use crate::results::{grouped, percent_format, policies_of, sizes_of};
-use crate::size::pages_text;
-use crate::sweep::{Run, TraceRuns};
+use super::{mib, name_parts, page, write};
+use refault_console::Failure;
+use refault_console::text::number;
+use refault_console::text::{grouped, percent_format};
+use refault_lab::results::{policies_of, sizes_of};
+use refault_lab::size::pages_text;
+use refault_lab::sweep::{Run, TraceRuns};
 
 /// Writes the report of a comparison.
 pub fn write_comparison(path: &Path, results: &[TraceRuns]) -> Result<(), Failure> {

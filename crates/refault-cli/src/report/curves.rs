@@ -6,12 +6,13 @@ use maud::{Markup, html};
 
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
-use super::{mib, name_parts, number, page, write};
-use crate::curve::TraceCurves;
-use crate::failure::Failure;
+use super::{mib, name_parts, page, write};
 use crate::mrc::{answer, sampling_text};
-use crate::results::grouped;
-use crate::size::pages_text;
+use refault_console::Failure;
+use refault_console::text::grouped;
+use refault_console::text::number;
+use refault_lab::curve::TraceCurves;
+use refault_lab::size::pages_text;
 
 /// Points of a complete curve that are drawn, evenly over the footprint.
 const DRAWN: u64 = 120;

@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use maud::{Markup, html};
-use refault_sim::Experiment;
-use refault_sim::experiment::Chart;
+use refault_lab::Experiment;
+use refault_lab::experiment::Chart;
 
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
-use super::{number, page, write};
-use crate::failure::Failure;
+use super::{page, write};
 use crate::reproduce::cells;
+use refault_console::Failure;
+use refault_console::text::number;
 
 /// Writes the report.
 pub fn write_experiment(path: &Path, experiment: &Experiment, about: &str) -> Result<(), Failure> {

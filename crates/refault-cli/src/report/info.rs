@@ -8,11 +8,12 @@ use refault_trace::statistics::TraceStatistics;
 
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
-use super::{mib, number, page, write};
-use crate::failure::Failure;
-use crate::results::grouped;
-use crate::size::pages_text;
+use super::{mib, page, write};
 use crate::trace::{bucket_range, heat_level};
+use refault_console::Failure;
+use refault_console::text::grouped;
+use refault_console::text::number;
+use refault_lab::size::pages_text;
 
 /// Columns of the table behind the heat map.
 const TABLE_COLUMNS: usize = 8;

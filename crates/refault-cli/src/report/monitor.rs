@@ -7,11 +7,12 @@ use refault_sim::monitoring::heat_map::{HeatMap, colour_of};
 
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
-use super::{number, page, write};
-use crate::failure::Failure;
+use super::{page, write};
 use crate::monitor::live::{PERCENTILES, Process, percentile, seconds};
-use crate::results::grouped;
-use crate::size::bytes_text;
+use refault_console::Failure;
+use refault_console::text::grouped;
+use refault_console::text::number;
+use refault_lab::size::bytes_text;
 
 /// Regions in the table.
 const REGIONS: usize = 40;

@@ -5,13 +5,14 @@ use std::path::Path;
 use maud::html;
 use refault_core::frames::MAX_ORDER;
 use refault_core::policy::GenerationSize;
-use refault_sim::experiment::{Chart, Series};
+use refault_lab::experiment::{Chart, Series};
 use refault_sim::machine::report::{Report, Sample};
 
 use super::experiment::figure;
-use super::{number, page, write};
-use crate::failure::Failure;
+use super::{page, write};
 use crate::scenario::PolicyRun;
+use refault_console::Failure;
+use refault_console::text::number;
 
 /// Most generations there are at a time.
 const GENERATIONS: usize = 4;

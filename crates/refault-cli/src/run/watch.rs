@@ -30,11 +30,11 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 
 use super::realtime::RealTime;
-use crate::failure::Failure;
 use crate::inherited::Unnamed;
 use crate::launch::Launch;
-use crate::size::bytes_text;
 use crate::top::{Follower, View, screen};
+use refault_console::Failure;
+use refault_lab::size::bytes_text;
 
 /// Looks at the program and at signals.
 const TICK: Duration = Duration::from_millis(20);

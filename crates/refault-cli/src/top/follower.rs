@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::failure::Failure;
+use refault_console::Failure;
 
 /// Refault rates kept for the curve.
 const HISTORY: usize = 240;

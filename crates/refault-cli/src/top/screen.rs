@@ -10,8 +10,8 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use serde_json::Value;
 
 use super::View;
-use crate::results::grouped;
-use crate::size::bytes_text;
+use refault_console::text::grouped;
+use refault_lab::size::bytes_text;
 
 /// Lines of the text form: generations beyond the fifth are cut.
 const HEIGHT: u16 = 27;

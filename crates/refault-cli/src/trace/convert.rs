@@ -7,10 +7,11 @@ use refault_trace::Entry;
 use refault_trace::rft::RftWriter;
 use refault_trace::write::{Compression, U64Writer};
 
-use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::results::grouped;
-use crate::source::{KindName, ReadArgs, Source, workload};
+use crate::source::{KindName, ReadArgs, workload};
+use refault_console::Failure;
+use refault_console::Progress;
+use refault_console::text::grouped;
+use refault_trace::Source;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\

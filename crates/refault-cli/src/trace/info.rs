@@ -9,11 +9,13 @@ use refault_trace::heat_map::HeatMap;
 use refault_trace::statistics::{Resolution, TraceStatistics};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::results::{align_numbers, grouped, plain_table, with_output};
-use crate::size::pages_text;
-use crate::source::{ReadArgs, Source, require_file};
+use crate::source::{ReadArgs, require_file};
+use refault_console::Failure;
+use refault_console::Progress;
+use refault_console::text::{align_numbers, grouped, plain_table};
+use refault_console::with_output;
+use refault_lab::size::pages_text;
+use refault_trace::Source;
 
 /// Spans of time and regions of pages; a terminal shows half as many of each.
 const RESOLUTION: Resolution = Resolution { columns: 128, rows: 40 };

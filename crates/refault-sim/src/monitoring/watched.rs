@@ -6,7 +6,7 @@
 //! and are invisible, as they are to a kernel's monitor under the multi-gen LRU (spec: damon §4.2).
 //!
 //! The monitor's own time is modelled (330 ns a check with a page, 70 ns without, 60 ns a page sorted, see
-//! [`crate::lru_sort::costs`]), so that quotas by time are deterministic; the real time is measured beside it.
+//! [`crate::monitoring::costs`]), so that quotas by time are deterministic; the real time is measured beside it.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use refault_core::{PageId, Policy};
 use super::config::{Config, ConfigError};
 use crate::flat_memory::FlatMemory;
 use crate::layout::Access;
-use crate::lru_sort::costs::Costs;
+use crate::monitoring::costs::Costs;
 use crate::replay::{Outcome, Replay};
 
 const PAGE: u64 = 4096;

@@ -1,0 +1,88 @@
+//! `refault bench`: how fast this build is on this machine.
+
+mod cache;
+mod calibrate;
+mod frames;
+mod live;
+mod lru_sort;
+mod machine;
+mod memcached;
+mod monitor;
+mod pager;
+mod random;
+mod sim;
+pub mod stress;
+
+use clap::{Args, Subcommand};
+
+use refault_console::Failure;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault bench sim                              the speed table, on 100 million accesses
+  refault bench sim --accesses 10000000 --runs 5
+  refault bench lru-sort                         sorting for live programs under a pulsing budget
+  refault bench monitor                          what monitoring a live program costs
+  refault bench machine                          the simulated machine's, and that idle memory costs nothing
+  refault bench pager --against zram             `refault run` beside the kernel's own swap (root)
+  refault bench frames                           five policies over the same frames, side by side
+  refault bench cache                            the page cache, beside the kernel's in a cgroup (root)
+  refault bench calibrate                        costs for the simulated machine, measured here")]
+/// Measure speed
+pub struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum BenchCommand {
+    Cache(cache::CacheArgs),
+    #[command(hide = true)]
+    CacheLoad(cache::load::LoadArgs),
+    Calibrate(calibrate::CalibrateArgs),
+    LruSort(lru_sort::LruSortArgs),
+    Monitor(monitor::MonitorArgs),
+    #[command(hide = true)]
+    Program(live::program::ProgramArgs),
+    Machine(machine::MachineArgs),
+    Pager(pager::PagerArgs),
+    #[command(hide = true)]
+    PagerLoad(pager::load::LoadArgs),
+    Frames(frames::FramesArgs),
+    Sim(sim::SimArgs),
+}
+
+/// Runs the command.
+pub fn run(args: &BenchArgs) -> Result<(), Failure> {
+    match &args.command {
+        BenchCommand::Cache(args) => cache::run(args),
+        BenchCommand::CacheLoad(args) => cache::load::run(args),
+        BenchCommand::Calibrate(args) => calibrate::run(args),
+        BenchCommand::LruSort(args) => lru_sort::run(args),
+        BenchCommand::Monitor(args) => monitor::run(args),
+        BenchCommand::Program(args) => live::program::be(args),
+        BenchCommand::Machine(args) => machine::run(args),
+        BenchCommand::Pager(args) => pager::run(args),
+        BenchCommand::PagerLoad(args) => pager::load::run(args),
+        BenchCommand::Frames(args) => frames::run(args),
+        BenchCommand::Sim(args) => sim::run(args),
+    }
+}
+
+/// The value in the middle, or the mean of the two there.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0])), (2.0, 2.5));
+    }
+}

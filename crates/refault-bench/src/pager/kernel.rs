@@ -1,0 +1,191 @@
+//! The other side: a memory cgroup and zram swap, made for one run and removed after it.
+//!
+//! A shell in a process group of its own makes both and takes them away when its standard input ends. It therefore cleans up
+//! however the benchmark ends: by itself, by a signal, or killed, even before it has read the shell's answer. Devices and swap that existed before are never touched: the
+//! zram device is a new one, and it is reset and removed only under the number it was given.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use refault_console::Failure;
+
+/// Where memory cgroups are and what their files are called.
+struct Hierarchy {
+    root: PathBuf,
+    limit: &'static str,
+    usage: &'static str,
+}
+
+const SCRIPT: &str = r#"
+trap '' INT TERM HUP PIPE
+dir=$1 limit=$2 value=$3 size=$4 id=
+clean() {
+  n=0
+  while [ -d "$dir" ] && [ $n -lt 100 ]; do
+    kill -9 $(cat "$dir/cgroup.procs") 2>/dev/null
+    rmdir "$dir" 2>/dev/null || sleep 0.1
+    n=$((n+1))
+  done
+  if [ -n "$id" ]; then
+    swapoff /dev/zram$id 2>/dev/null
+    echo 1 > /sys/block/zram$id/reset
+    echo $id > /sys/class/zram-control/hot_remove
+  fi
+}
+fail() { echo "failed $1"; clean; exit 1; }
+if [ $size -gt 0 ]; then
+  id=$(cat /sys/class/zram-control/hot_add) || fail "adding a zram device"
+  echo lz4 > /sys/block/zram$id/comp_algorithm || fail "choosing lz4 for zram"
+  echo $size > /sys/block/zram$id/disksize || fail "sizing the zram device"
+  mkswap /dev/zram$id >/dev/null 2>&1 || fail "mkswap"
+  swapon -p 32000 /dev/zram$id || fail "swapon"
+fi
+mkdir "$dir" || fail "making the cgroup"
+echo $value > "$dir/$limit" || fail "limiting the cgroup"
+echo "ready ${id:-none}"
+read nothing
+clean
+"#;
+
+/// A cgroup with a limit, and zram to swap to, for as long as this lives.
+pub struct Kernel {
+    guard: Child,
+    stdin: Option<ChildStdin>,
+    group: PathBuf,
+    usage: PathBuf,
+    zram: Option<u32>,
+}
+
+impl Kernel {
+    /// Makes both. `limit` and `swap` in bytes; without swap there is no device.
+    pub fn new(limit: u64, swap: u64) -> Result<Kernel, Failure> {
+        let hierarchy = hierarchy()?;
+        let group = hierarchy.root.join(format!("refault-bench-{}", std::process::id()));
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            Failure::failed("the kernel's side cannot be set up", what, format!("{error}"))
+        };
+        let mut guard = Command::new("sh")
+            .args(["-c", SCRIPT, "sh"])
+            .arg(&group)
+            .arg(hierarchy.limit)
+            .arg(limit.to_string())
+            .arg(swap.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| failed("sh", &error))?;
+        let stdin = guard.stdin.take();
+        let mut line = String::new();
+        let output = guard.stdout.take().expect("invariant: the output was asked for");
+        BufReader::new(output).read_line(&mut line).map_err(|error| failed("sh", &error))?;
+        match line.trim().split_once(' ') {
+            Some(("ready", number)) => {
+                let zram = number.parse().ok();
+                let usage = group.join(hierarchy.usage);
+                Ok(Kernel { guard, stdin, group, usage, zram })
+            }
+            _ => {
+                let _ = guard.wait();
+                let remedy = "zram, lz4 and a memory cgroup are needed, and root";
+                Err(failed(line.trim().strip_prefix("failed ").unwrap_or("sh"), &remedy))
+            }
+        }
+    }
+
+    /// A command that runs a program inside: the program and its arguments are to be added.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&self.group);
+        command
+    }
+
+    /// Bytes that are charged to the cgroup.
+    pub fn resident_bytes(&self) -> u64 {
+        number(&self.usage, 0)
+    }
+
+    /// Faults on pages that were swapped out, inside; not a number if the kernel does not say.
+    pub fn major_faults(&self) -> f64 {
+        let text = std::fs::read_to_string(self.group.join("memory.stat")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("pgmajfault "));
+        line.and_then(|count| count.trim().parse().ok()).unwrap_or(f64::NAN)
+    }
+
+    /// Programs that the kernel has killed inside because it found no memory.
+    pub fn kills(&self) -> u64 {
+        let text = ["memory.oom_control", "memory.events"]
+            .iter()
+            .find_map(|name| std::fs::read_to_string(self.group.join(name)).ok())
+            .unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Bytes of memory that zram occupies, its own overhead included.
+    pub fn compressed_bytes(&self) -> u64 {
+        self.zram.map_or(0, |zram| number(Path::new(&format!("/sys/block/zram{zram}/mm_stat")), 2))
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.guard.wait();
+    }
+}
+
+/// Why no memory cgroup can be made here, if none can.
+pub fn cgroup_obstacle() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("needs root: it makes a memory cgroup, and removes it after each run".into());
+    }
+    hierarchy().err().map(|failure| failure.line().to_owned())
+}
+
+/// Why this cannot run here, if it cannot.
+pub fn obstacle() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some(
+            "needs root: it makes a memory cgroup and a zram swap device, and removes them after each run".into(),
+        );
+    }
+    if !Path::new("/sys/class/zram-control/hot_add").exists() {
+        return Some("needs zram: this kernel has no /sys/class/zram-control (try `modprobe zram`)".into());
+    }
+    hierarchy().err().map(|failure| failure.line().to_owned())
+}
+
+fn hierarchy() -> Result<Hierarchy, Failure> {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let found = |kind: &str, option: &str| {
+        mounts.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let fits =
+                fields.get(2) == Some(&kind) && (option.is_empty() || fields.get(3)?.split(',').any(|o| o == option));
+            fits.then(|| PathBuf::from(fields[1]))
+        })
+    };
+    if let Some(root) = found("cgroup", "memory") {
+        return Ok(Hierarchy { root, limit: "memory.limit_in_bytes", usage: "memory.usage_in_bytes" });
+    }
+    if let Some(root) = found("cgroup2", "") {
+        let controllers = std::fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
+        if controllers.split_whitespace().any(|name| name == "memory") {
+            return Ok(Hierarchy { root, limit: "memory.max", usage: "memory.current" });
+        }
+    }
+    Err(Failure::failed(
+        "no memory cgroup",
+        "/proc/mounts",
+        "mount the memory controller, or enable it in subtree_control",
+    ))
+}
+
+/// The number at a place of a file of numbers; 0 if it is not there.
+fn number(path: &Path, index: usize) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().nth(index).and_then(|word| word.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,306 @@
+//! One run of a row on one side: start the program, let it work, look at its memory, end it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use refault_pager::HistogramCounts;
+use serde_json::Value;
+
+use super::kernel::Kernel;
+use super::load::BEGINS;
+use super::{ALLOWANCE, Measured, Plan, Row};
+use crate::memcached::{self, Server};
+use refault_console::Failure;
+
+/// Runs that the kernel may kill before the row is given up.
+const MOST_KILLS: u32 = 40;
+
+/// Bytes that the row's program occupies when nothing limits it: what percentages are of.
+pub fn program_bytes(row: Row, plan: &Plan) -> Result<u64, Failure> {
+    if row.pattern().is_some() {
+        return Ok(row.bytes(plan.quick));
+    }
+    let place = Place::new()?;
+    let socket = place.socket();
+    let server = Server::start(&mut server_command(Command::new("memcached"), row, plan, &place), &socket)?;
+    memcached::fill(&socket, &memcached_plan(row, plan))?;
+    let text = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap_or_default();
+    server.end();
+    let kilobytes = text.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or("0");
+    let kilobytes: u64 = kilobytes.trim().trim_end_matches(" kB").parse().unwrap_or(0);
+    Ok(kilobytes << 10)
+}
+
+/// Who looks on while a program runs.
+trait Onlooker {
+    /// The counted time begins.
+    fn begins(&mut self);
+    /// It is over after so many seconds, and the program still lives. Returns the faults on stored pages in it; not a number if they
+    /// are not known.
+    fn ends(&mut self, seconds: f64, measured: &mut Measured) -> f64;
+}
+
+/// Looks at the statistics of `refault run`.
+struct Ours {
+    stats: PathBuf,
+    lines_before: usize,
+}
+
+impl Onlooker for Ours {
+    fn begins(&mut self) {
+        self.lines_before = lines(&self.stats).len();
+    }
+
+    fn ends(&mut self, seconds: f64, measured: &mut Measured) -> f64 {
+        let within = lines(&self.stats);
+        // The next line is written after the counted time.
+        let mut after = None;
+        for _ in 0..100 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let now = lines(&self.stats);
+            if now.len() > within.len() {
+                after = now.into_iter().nth(within.len());
+                break;
+            }
+        }
+        let field = |line: &Value, name: &str| line[name].as_f64().unwrap_or(f64::NAN);
+        let none = Value::Null;
+        let after = after.as_ref().unwrap_or(&none);
+        measured.resident_bytes = field(after, "resident_bytes");
+        measured.compressed_bytes = field(after, "pool_bytes");
+        measured.metadata_bytes_per_page = field(after, "metadata_bytes") / field(after, "managed_pages").max(1.0);
+        // The rate in the lines that lie within the counted time.
+        match within.get(self.lines_before..) {
+            Some([first, .., last]) => {
+                let passed = field(last, "seconds") - field(first, "seconds");
+                (field(last, "pgmajfault") - field(first, "pgmajfault")) / passed * seconds
+            }
+            _ => f64::NAN,
+        }
+    }
+}
+
+/// Looks at a cgroup.
+struct Cgroup<'a> {
+    kernel: &'a Kernel,
+    faults_before: f64,
+}
+
+impl Onlooker for Cgroup<'_> {
+    fn begins(&mut self) {
+        self.faults_before = self.kernel.major_faults();
+    }
+
+    fn ends(&mut self, _seconds: f64, measured: &mut Measured) -> f64 {
+        measured.resident_bytes = self.kernel.resident_bytes() as f64;
+        measured.compressed_bytes = self.kernel.compressed_bytes() as f64;
+        measured.metadata_bytes_per_page = f64::NAN;
+        self.kernel.major_faults() - self.faults_before
+    }
+}
+
+/// The program alone.
+struct Nobody;
+
+impl Onlooker for Nobody {
+    fn begins(&mut self) {}
+
+    fn ends(&mut self, _seconds: f64, _measured: &mut Measured) -> f64 {
+        0.0
+    }
+}
+
+/// A run under `refault run`.
+pub fn ours(row: Row, bytes: u64, plan: &Plan) -> Result<Measured, Failure> {
+    let place = Place::new()?;
+    let me = me()?;
+    let stats = place.path.join("stats");
+    let mut command = Command::new(&me);
+    command.args(["run", "--memory", &(bytes * row.percent() / 100).to_string(), "--stats"]).arg(&stats);
+    command.args(["--stats-interval", "200"]).args(plan.options(row)).arg("--");
+    drive(row, plan, &place, command, &mut Ours { stats, lines_before: 0 })
+}
+
+/// A run in a cgroup with zram, or, where everything fits, of the program alone.
+pub fn theirs(row: Row, bytes: u64, plan: &Plan) -> Result<Measured, Failure> {
+    let place = Place::new()?;
+    if row == Row::Fits {
+        let command = Command::new("env");
+        let mut measured = drive(row, plan, &place, command, &mut Nobody)?;
+        (measured.resident_bytes, measured.metadata_bytes_per_page) = (bytes as f64, f64::NAN);
+        return Ok(measured);
+    }
+    let mut kills = 0;
+    loop {
+        let kernel = Kernel::new(bytes * row.percent() / 100 + ALLOWANCE, bytes * 2)?;
+        let mut onlooker = Cgroup { kernel: &kernel, faults_before: 0.0 };
+        let outcome = drive(row, plan, &place, kernel.command(), &mut onlooker);
+        match outcome {
+            // The kernel's reclaim gives up now and then although swap is nearly empty, and kills. Such a run says nothing
+            // about speed: it is repeated, and told.
+            Err(_) if kernel.kills() > 0 && kills < MOST_KILLS => kills += 1,
+            Err(failure) => return Err(failure),
+            Ok(mut measured) => {
+                measured.kills = f64::from(kills);
+                return Ok(measured);
+            }
+        }
+    }
+}
+
+/// Runs the row's program behind `command`.
+fn drive(
+    row: Row,
+    plan: &Plan,
+    place: &Place,
+    mut command: Command,
+    onlooker: &mut dyn Onlooker,
+) -> Result<Measured, Failure> {
+    let Some((pattern, threads)) = row.pattern() else {
+        command.arg("memcached");
+        return drive_memcached(row, plan, place, command, onlooker);
+    };
+    let pattern = clap::ValueEnum::to_possible_value(&pattern).expect("invariant: no pattern is hidden");
+    command.arg(me()?).args(["bench", "pager-load", "--pattern", pattern.get_name()]);
+    command.args(["--bytes", &row.bytes(plan.quick).to_string(), "--threads", &threads.to_string()]);
+    command.args(["--warm-up", &plan.warm_up(row).to_string(), "--seconds", &plan.seconds(row).to_string()]);
+    if row != Row::Fits {
+        command.arg("--time-all");
+    }
+    let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut load = Ended(started.map_err(|error| Failure::failed("cannot start", row, error))?);
+    let output = load.0.stdout.take().expect("invariant: the output was asked for");
+    let mut output = BufReader::new(output).lines().map_while(Result::ok);
+    if output.next().as_deref() == Some(BEGINS) {
+        onlooker.begins();
+    }
+    let line = output.next().unwrap_or_default();
+    let Ok(result) = serde_json::from_str::<Value>(&line) else {
+        let status = load.0.wait().map(|status| status.to_string()).unwrap_or_default();
+        return Err(Failure::failed("the load ended without a result", row, status));
+    };
+    let field = |name: &str| result[name].as_f64().unwrap_or(0.0);
+    let pairs = result["latencies_ns"].as_array().into_iter().flatten();
+    let latencies: HistogramCounts = pairs.filter_map(|pair| Some((pair[0].as_u64()?, pair[1].as_u64()?))).collect();
+    let mut measured = Measured {
+        operations_per_second: field("operations") / field("seconds"),
+        cpu_seconds: field("cpu_seconds"),
+        ..Measured::default()
+    };
+    let faults = onlooker.ends(plan.seconds(row), &mut measured);
+    measured.set_latencies(&latencies, field("max_ns"), faults);
+    Ok(measured)
+}
+
+impl Measured {
+    /// Takes the latencies of all operations, of which each fault on a stored page made one long.
+    fn set_latencies(&mut self, latencies: &HistogramCounts, max_ns: f64, faults: f64) {
+        let quantile = |quantile: f64| (latencies.quantile(quantile) as f64).min(max_ns);
+        (self.p50_ns, self.p99_ns, self.max_ns) = (quantile(0.5), quantile(0.99), max_ns);
+        // No more than a hundredth of the faults can be among the slowest operations that are as many.
+        let slowest = 0.01 * faults / latencies.count().max(1) as f64;
+        self.fault_p99_ns = if faults > 0.0 { quantile(1.0 - slowest.min(1.0)) } else { f64::NAN };
+    }
+}
+
+fn drive_memcached(
+    row: Row,
+    plan: &Plan,
+    place: &Place,
+    command: Command,
+    onlooker: &mut dyn Onlooker,
+) -> Result<Measured, Failure> {
+    let (socket, wanted) = (place.socket(), memcached_plan(row, plan));
+    let server = Server::start(&mut server_command(command, row, plan, place), &socket)?;
+    memcached::fill(&socket, &wanted)?;
+    let seen = memcached::read(&socket, &wanted, &server, || onlooker.begins())?;
+    let mut measured = Measured {
+        operations_per_second: seen.operations as f64 / wanted.seconds,
+        cpu_seconds: seen.server_cpu,
+        ..Measured::default()
+    };
+    let faults = onlooker.ends(plan.seconds(row), &mut measured);
+    measured.set_latencies(&seen.latencies.counts(), seen.latencies.maximum() as f64, faults);
+    server.end();
+    Ok(measured)
+}
+
+fn memcached_plan(row: Row, plan: &Plan) -> memcached::Plan {
+    memcached::Plan {
+        values: row.bytes(plan.quick) / memcached::VALUE as u64,
+        deviation: 1.0 / 6.0,
+        warm_up: plan.warm_up(row),
+        seconds: plan.seconds(row),
+    }
+}
+
+fn server_command(mut command: Command, row: Row, plan: &Plan, place: &Place) -> Command {
+    command.args(memcached::arguments(&place.socket(), row.bytes(plan.quick)));
+    command
+}
+
+fn me() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::failed("cannot find this program", "/proc/self/exe", error))
+}
+
+/// The whole lines of a statistics file.
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// A process that does not outlive this value.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A directory for a run's socket and statistics.
+struct Place {
+    path: PathBuf,
+}
+
+impl Place {
+    fn new() -> Result<Place, Failure> {
+        let path = std::env::temp_dir().join(format!("refault-bench-pager-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| Failure::write(path.display(), &error))?;
+        Ok(Place { path })
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.path.join("socket")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_operations_hold_the_slowest_faults() {
+        // 10,000 operations, 1000 of them faults of 10 to 11 µs; 30 operations are slow for some other reason.
+        let mut pairs: Vec<(u64, u64)> = (0..1000).map(|fault| (10_000 + fault, 1)).collect();
+        pairs.extend([(100, 8970), (50_000, 30)]);
+        let latencies: HistogramCounts = pairs.into_iter().collect();
+        let mut measured = Measured::default();
+        measured.set_latencies(&latencies, 50_000.0, 1000.0);
+        // The ten slowest are not faults: nobody can tell from outside, so they bound the faults' percentile.
+        assert_eq!(measured.fault_p99_ns, 50_000.0);
+        measured.set_latencies(&latencies, 50_000.0, 5000.0);
+        assert!((10_990.0..12_500.0).contains(&measured.fault_p99_ns), "{}", measured.fault_p99_ns);
+        measured.set_latencies(&latencies, 50_000.0, 0.0);
+        assert!(measured.fault_p99_ns.is_nan() && measured.p50_ns < 200.0);
+    }
+}

@@ -1,0 +1,346 @@
+//! `refault bench sim`: simulated accesses a second, policy by policy, beside what is aimed at.
+//!
+//! The trace is zipf(1.0), written as `.u64` and memory-mapped. Timed is what a replay does: taking blocks from the
+//! mapping, giving pages their ids, and running the policy, on one thread. Not timed: generating, the pass that finds
+//! the layout (it also brings the file into the page cache), and making room for the policy's tables.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use refault_core::Policy;
+use refault_sim::flat_memory::Swap;
+use refault_sim::{Layout, Limits, Replay};
+use refault_trace::write::{Compression, U64Writer};
+use refault_trace::{Kind, Options};
+use serde_json::json;
+
+use super::median;
+use refault_console::Failure;
+use refault_console::Progress;
+use refault_console::text::{align_numbers, grouped, plain_table};
+use refault_console::{Format, with_output};
+use refault_lab::curve::lru_curve;
+use refault_lab::registry::{Circumstances, PolicySpec, Visitor, parse_policies, visit};
+use refault_lab::sweep::layout_of;
+use refault_trace::Source;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Needs 8 bytes an access of room in the temporary directory (TMPDIR), and as much page cache.
+
+Examples:
+  refault bench sim
+  refault bench sim --accesses 10000000 --runs 5 --format csv")]
+/// Print the speed table of the simulator
+pub struct SimArgs {
+    /// Length of the trace
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    accesses: u64,
+    /// Pages to choose from
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
+    pages: u64,
+    /// Runs of each row, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    runs: u32,
+    /// How to write the table
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+}
+
+/// A row to measure: policy, memory in % of the distinct pages, aim in million accesses a second (0: none).
+struct Row {
+    policy: &'static str,
+    percent: u64,
+    aim: u64,
+}
+
+const fn row(policy: &'static str, percent: u64, aim: u64) -> Row {
+    Row { policy, percent, aim }
+}
+
+const MAPPED: &[Row] = &[
+    row("clock", 50, 100),
+    row("clock", 10, 40),
+    row("mglru", 50, 100),
+    row("mglru", 10, 40),
+    row("lru", 50, 60),
+    row("lru", 10, 40),
+    row("fifo", 50, 0),
+    row("sieve", 50, 0),
+    row("s3fifo", 50, 0),
+    row("arc", 50, 0),
+    row("2q", 50, 0),
+];
+const FD: &[Row] = &[row("mglru", 50, 60), row("classic", 50, 60)];
+/// What exact LRU curves aim at, in million accesses a second.
+const CURVE_AIM: u64 = 10;
+
+/// What was measured.
+struct Measured {
+    policy: String,
+    kind: &'static str,
+    memory: String,
+    /// Accesses a second, the median of the runs.
+    speed: f64,
+    aim: u64,
+    miss_ratio: f64,
+    /// Bytes a distinct page: of the policy, and of the simulated memory below it.
+    bytes: Option<(f64, f64)>,
+}
+
+/// Runs the command.
+pub fn run(args: &SimArgs) -> Result<(), Failure> {
+    let directory = Scratch::new()?;
+    let mut measured = Vec::new();
+    for (kind, rows) in [(Kind::Mapped, MAPPED), (Kind::Fd, FD)] {
+        let path = directory.path.join(format!("zipf-{}.u64", kind.name()));
+        generate(&path, args, kind)?;
+        let source = Source::file(&path, Options::default());
+        let layout = layout_of(&source)?;
+        let progress = Progress::new("replaying");
+        progress.add(layout.accesses() * u64::from(args.runs) * rows.len() as u64);
+        for row in rows {
+            measured.push(measure(&source, &layout, row, kind, args.runs, &progress)?);
+        }
+        drop(progress);
+        if kind == Kind::Mapped {
+            measured.push(measure_curve(&source, args.runs)?);
+        }
+        // The next trace needs the room.
+        let _ = std::fs::remove_file(&path);
+    }
+    with_output(None, |out| match args.format {
+        Format::Table => write_table(out, &measured, args),
+        Format::Csv => write_csv(out, &measured),
+        Format::Json => write_json(out, &measured, args),
+    })
+}
+
+/// A directory of temporary files that goes when it is dropped.
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn new() -> Result<Scratch, Failure> {
+        let path = std::env::temp_dir().join(format!("refault-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| Failure::write(path.display(), &error))?;
+        Ok(Scratch { path })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn generate(path: &Path, args: &SimArgs, kind: Kind) -> Result<(), Failure> {
+    let spec = format!("zipf:theta=1,pages={},accesses={},kind={}", args.pages, args.accesses, kind.name());
+    let mut reader = Source::workload(spec.parse()?).open()?;
+    let written = |error| Failure::failed("cannot write", error, "set TMPDIR to a place with more room");
+    let mut writer = U64Writer::create(path, Compression::None).map_err(written)?;
+    let progress = Progress::new("generating");
+    progress.add(args.accesses);
+    let mut buffer = Vec::new();
+    loop {
+        let block = reader.next_block(&mut buffer)?;
+        if block.is_empty() {
+            break;
+        }
+        writer.write(block).map_err(written)?;
+        progress.advance(block.len() as u64);
+    }
+    writer.finish().map_err(written)?;
+    Ok(())
+}
+
+fn measure(
+    source: &Source,
+    layout: &Layout,
+    row: &Row,
+    kind: Kind,
+    runs: u32,
+    progress: &Progress,
+) -> Result<Measured, Failure> {
+    let spec: PolicySpec = parse_policies(&[row.policy.to_string()])?.remove(0);
+    let memory_pages = (layout.distinct_pages() * row.percent / 100).max(1) as usize;
+    let limits = Limits { memory_pages, swap: Swap::default() };
+    let mut speeds = Vec::new();
+    let mut last = None;
+    for _ in 0..runs {
+        let run = visit(&spec, &Circumstances::default(), Timed { source, layout, limits })?;
+        speeds.push(layout.accesses() as f64 / run.seconds.max(1e-9));
+        progress.advance(layout.accesses());
+        last = Some(run);
+    }
+    let last = last.expect("invariant: there is at least one run");
+    Ok(Measured {
+        policy: spec.label,
+        kind: kind.name(),
+        memory: format!("{} %", row.percent),
+        speed: median(speeds),
+        aim: row.aim,
+        miss_ratio: last.miss_ratio,
+        bytes: Some(last.bytes),
+    })
+}
+
+struct Timed<'a> {
+    source: &'a Source,
+    layout: &'a Layout,
+    limits: Limits,
+}
+
+struct TimedRun {
+    seconds: f64,
+    miss_ratio: f64,
+    bytes: (f64, f64),
+}
+
+impl Visitor for Timed<'_> {
+    type Output = Result<TimedRun, Failure>;
+
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<TimedRun, Failure> {
+        let mut replay = Replay::new(self.layout, policy, self.limits);
+        let mut reader = self.source.open()?;
+        let (mut buffer, mut block) = (Vec::new(), Vec::new());
+        let start = Instant::now();
+        loop {
+            let entries = reader.next_block(&mut buffer)?;
+            if entries.is_empty() {
+                break;
+            }
+            block.clear();
+            self.layout.translate(entries, &mut block);
+            replay.run(&block);
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let outcome = replay.outcome();
+        let a_page = |bytes: usize| bytes as f64 / self.layout.distinct_pages() as f64;
+        Ok(TimedRun {
+            seconds,
+            miss_ratio: outcome.misses as f64 / outcome.accesses as f64,
+            bytes: (a_page(replay.policy().metadata_bytes()), a_page(replay.memory().metadata_bytes())),
+        })
+    }
+}
+
+fn measure_curve(source: &Source, runs: u32) -> Result<Measured, Failure> {
+    let progress = Progress::new("reuse distances");
+    let mut speeds = Vec::new();
+    for _ in 0..runs {
+        let curves = lru_curve(source, &progress)?;
+        speeds.push(curves.accesses as f64 / curves.curves[0].wall.as_secs_f64().max(1e-9));
+    }
+    Ok(Measured {
+        policy: "lru curve (mrc)".into(),
+        kind: Kind::Mapped.name(),
+        memory: "all sizes".into(),
+        speed: median(speeds),
+        aim: CURVE_AIM,
+        miss_ratio: f64::NAN,
+        bytes: None,
+    })
+}
+
+fn write_table(out: &mut dyn Write, measured: &[Measured], args: &SimArgs) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "zipf(1.0), {} accesses to {} pages, memory-mapped .u64, one thread, median of {} runs",
+        grouped(args.accesses),
+        grouped(args.pages),
+        args.runs
+    )?;
+    let mut table = plain_table();
+    table.set_header([
+        "policy",
+        "kind",
+        "memory",
+        "M accesses/s",
+        "at least",
+        "",
+        "miss %",
+        "policy B/page",
+        "memory B/page",
+    ]);
+    let digits = |value: f64| if value.is_nan() { "–".to_string() } else { format!("{value:.1}") };
+    for row in measured {
+        let met = match row.aim {
+            0 => "",
+            aim if row.speed >= aim as f64 * 1e6 => "yes",
+            _ => "no",
+        };
+        table.add_row([
+            row.policy.clone(),
+            row.kind.to_string(),
+            row.memory.clone(),
+            format!("{:.1}", row.speed / 1e6),
+            if row.aim == 0 { "–".to_string() } else { row.aim.to_string() },
+            met.to_string(),
+            digits(row.miss_ratio * 100.0),
+            digits(row.bytes.map_or(f64::NAN, |bytes| bytes.0)),
+            digits(row.bytes.map_or(f64::NAN, |bytes| bytes.1)),
+        ]);
+    }
+    align_numbers(&mut table);
+    for line in table.lines() {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    writeln!(
+        out,
+        "\nM accesses/s: million simulated accesses a second. B/page: bytes of metadata for each distinct page, of the \
+         policy and of the simulated memory (state, shadow entries)."
+    )
+}
+
+fn write_csv(out: &mut dyn Write, measured: &[Measured]) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record([
+        "policy",
+        "kind",
+        "memory",
+        "accesses_per_second",
+        "aim",
+        "miss_ratio",
+        "policy_bytes",
+        "memory_bytes",
+    ])?;
+    let number = |value: f64| if value.is_nan() { String::new() } else { value.to_string() };
+    for row in measured {
+        csv.write_record([
+            row.policy.as_str(),
+            row.kind,
+            &row.memory,
+            &format!("{:.0}", row.speed),
+            &(row.aim * 1_000_000).to_string(),
+            &number(row.miss_ratio),
+            &number(row.bytes.map_or(f64::NAN, |bytes| bytes.0)),
+            &number(row.bytes.map_or(f64::NAN, |bytes| bytes.1)),
+        ])?;
+    }
+    csv.flush()
+}
+
+fn write_json(out: &mut dyn Write, measured: &[Measured], args: &SimArgs) -> std::io::Result<()> {
+    let rows: Vec<_> = measured
+        .iter()
+        .map(|row| {
+            json!({
+                "policy": row.policy,
+                "kind": row.kind,
+                "memory": row.memory,
+                "accesses_per_second": row.speed.round(),
+                "aim": row.aim * 1_000_000,
+                "miss_ratio": row.miss_ratio,
+                "policy_bytes_a_page": row.bytes.map(|bytes| bytes.0),
+                "memory_bytes_a_page": row.bytes.map(|bytes| bytes.1),
+            })
+        })
+        .collect();
+    let object = json!({ "accesses": args.accesses, "pages": args.pages, "runs": args.runs, "rows": rows });
+    serde_json::to_writer(&mut *out, &object)?;
+    writeln!(out)
+}

@@ -1,0 +1,16 @@
+//! What refault's commands say to a person: failures in one line with their exit codes, progress, tables, outputs.
+//!
+//! Every command and benchmark shares this crate, so that they fail, count and write alike. Nothing here decides
+//! anything about memory.
+#![forbid(unsafe_code)]
+
+mod failure;
+pub mod output;
+mod progress;
+mod share;
+pub mod text;
+
+pub use failure::Failure;
+pub use output::{Format, format_of, with_output};
+pub use progress::Progress;
+pub use share::Share;

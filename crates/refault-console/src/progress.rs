@@ -1,0 +1,63 @@
+//! How far a long command is: a bar on standard error, drawn only if that is a terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Steps of a bar for a part done.
+const PARTS: u64 = 1000;
+
+/// Counts accesses, whose total grows as traces are opened, or shows a part of something done.
+pub struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// A bar headed by what is being done.
+    pub fn new(doing: &'static str) -> Progress {
+        let bar = ProgressBar::new(0);
+        let style =
+            ProgressStyle::with_template("{msg} {wide_bar} {percent}% {human_pos} accesses, {per_sec}, {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(doing);
+        Progress { bar }
+    }
+
+    /// A bar for a part done, from 0 to 1.
+    pub fn part(doing: &'static str) -> Progress {
+        let bar = ProgressBar::new(PARTS);
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}%, {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(doing);
+        Progress { bar }
+    }
+
+    /// The part done.
+    pub fn set(&self, part: f64) {
+        self.bar.set_position((part * PARTS as f64) as u64);
+    }
+
+    /// More to do.
+    pub fn add(&self, accesses: u64) {
+        self.bar.inc_length(accesses);
+    }
+
+    /// Something is done.
+    pub fn advance(&self, accesses: u64) {
+        self.bar.inc(accesses);
+    }
+}
+
+impl refault_lab::Progress for Progress {
+    fn add(&self, accesses: u64) {
+        Progress::add(self, accesses);
+    }
+
+    fn advance(&self, accesses: u64) {
+        Progress::advance(self, accesses);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,165 @@
+//! The experiment of retiring the free pool of cached pages, run again.
+//!
+//! FreeBSD's code review "Retire VM_FREEPOOL_CACHE" of June 2015 measured what is lost when evicted clean pages share
+//! their free queues with all other free frames: fewer of them are reactivated, so a little more is read; free memory is
+//! a little less fragmented (spec: numbers-damon-freebsd §2, freebsd §5). Three workloads, each before and after:
+//!
+//! - `build`: seven builds in a loop in memory that does not quite hold them ([`build`]);
+//! - `database`: a read-only database of three times memory ([`database`]), and `database-after-shortage`, the same where the
+//!   kernel has once taken every frame that was free;
+//! - `serial-read`: a mapped file that fits, read again and again ([`serial`]).
+//!
+//! They run on a [`machine`] of their own whose page queues and frames are the ones of `refault-core`. Everything is a
+//! share of memory; `scale` is memory over the published machine's 629 591 pages. Repeats with different seeds give
+//! means; rows with the suffix `_spread` give how far repeats and iterations lie apart.
+
+mod assumptions;
+mod build;
+#[cfg(test)]
+mod counting;
+mod database;
+mod high_order;
+mod machine;
+mod policies;
+mod published;
+mod reclaimer;
+mod rows;
+mod sample;
+mod serial;
+mod store;
+
+use std::sync::Mutex;
+
+use refault_core::{Freebsd, FreebsdParams};
+
+pub use assumptions::Assumptions;
+pub use policies::{Evicted, Figures, POLICIES, Workload, side_by_side};
+
+use crate::experiment::Experiment;
+use build::BuildRun;
+use database::DatabaseRun;
+
+/// Pages of the published machine.
+const PUBLISHED_FRAMES: f64 = 629_591.0;
+/// Threads that simulate at the same time.
+const THREADS: usize = 2;
+
+/// How to run it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Memory over the published machine's, above 0 and at most 1. The work grows with its power of 1.5.
+    pub scale: f64,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// Runs of the build and of the database with different seeds, at least 1.
+    pub repeats: usize,
+}
+
+impl Default for Options {
+    /// A sixteenth of the published memory, three repeats: under a minute on two cores.
+    fn default() -> Options {
+        Options { scale: 1.0 / 16.0, seed: 1, repeats: 3 }
+    }
+}
+
+impl Options {
+    /// The published size: about half an hour on two cores.
+    pub fn full() -> Options {
+        Options { scale: 1.0, ..Options::default() }
+    }
+}
+
+/// The change under test.
+const VARIANTS: [bool; 2] = [true, false];
+
+/// Everything that was measured, `[before, after]`.
+struct Measured {
+    build: [Vec<BuildRun>; 2],
+    database: [Vec<DatabaseRun>; 2],
+    /// The same where the kernel has once taken every free frame.
+    after_shortage: [Vec<DatabaseRun>; 2],
+    serial: [f64; 2],
+}
+
+/// Runs all three workloads, before and after. `progress` is told the share of the work that is done.
+pub fn run(options: &Options, progress: &(dyn Fn(f64) + Sync)) -> Experiment {
+    let options = Options { scale: options.scale.clamp(1.0 / 256.0, 1.0), repeats: options.repeats.max(1), ..*options };
+    let frames = (PUBLISHED_FRAMES * options.scale) as u32;
+    let measured = measure(&options, frames, &Assumptions::default(), progress);
+    rows::experiment(&options, frames, &measured)
+}
+
+fn measure(options: &Options, frames: u32, assumptions: &Assumptions, progress: &(dyn Fn(f64) + Sync)) -> Measured {
+    let tasks: Vec<(usize, usize)> =
+        (0..options.repeats).flat_map(|repeat| (0..VARIANTS.len()).map(move |variant| (variant, repeat))).collect();
+    let shares = Mutex::new(vec![0.0; tasks.len()]);
+    let next = Mutex::new(0);
+    let results = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let number = {
+                let mut next = next.lock().expect("invariant: no thread panics with it");
+                *next += 1;
+                *next - 1
+            };
+            let Some((variant, repeat)) = tasks.get(number).copied() else { return };
+            let report = |share: f64| {
+                let mut shares = shares.lock().expect("invariant: no thread panics with it");
+                shares[number] = share;
+                progress(shares.iter().sum::<f64>() / shares.len() as f64);
+            };
+            let params = FreebsdParams { cache_pool: VARIANTS[variant], ..FreebsdParams::default() };
+            let seed = options.seed.wrapping_add(repeat as u64);
+            let build = build::run(frames, Freebsd::new(params), seed, assumptions, &|share| report(0.7 * share));
+            let database = |assumptions: &Assumptions, from: f64| {
+                database::run(frames, Freebsd::new(params), seed, assumptions, &|share| report(from + 0.15 * share))
+            };
+            let fallen = Assumptions { memory_fell: true, ..*assumptions };
+            let databases = [database(assumptions, 0.7), database(&fallen, 0.85)];
+            report(1.0);
+            let mut results = results.lock().expect("invariant: no thread panics with it");
+            results.push((variant, repeat, build, databases));
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..THREADS.min(tasks.len())).for_each(|_| drop(scope.spawn(work)));
+    });
+    let mut results = results.into_inner().expect("invariant: no thread panics with it");
+    results.sort_by_key(|(variant, repeat, ..)| (*variant, *repeat));
+    let mut measured = Measured {
+        build: Default::default(),
+        database: Default::default(),
+        after_shortage: Default::default(),
+        serial: VARIANTS
+            .map(|cache_pool| FreebsdParams { cache_pool, ..FreebsdParams::default() })
+            .map(|params| serial::run(frames, Freebsd::new(params)).disk_reads),
+    };
+    for (variant, _, build, [database, after_shortage]) in results {
+        measured.build[variant].push(build);
+        measured.database[variant].push(database);
+        measured.after_shortage[variant].push(after_shortage);
+    }
+    measured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row<'a>(experiment: &'a Experiment, name: &str, metric: &str) -> &'a crate::experiment::Row {
+        let found = experiment.rows.iter().find(|row| row.name == name && row.metric == metric);
+        found.unwrap_or_else(|| panic!("no row {name} {metric}"))
+    }
+
+    /// Small, but the mechanism is there: fewer reactivations, larger free blocks, nothing read by the serial reader.
+    #[test]
+    fn retiring_the_pool_loses_reactivations() {
+        let options = Options { scale: 1.0 / 128.0, seed: 3, repeats: 1 };
+        let experiment = run(&options, &|_| {});
+        let reactivated = row(&experiment, "build", "reactivated_share").ours;
+        assert!(reactivated.ratio.unwrap() < 0.3, "{reactivated:?}");
+        assert_eq!(row(&experiment, "serial-read", "disk_reads_per_iteration").ours.after, Some(0.0));
+        assert_eq!(row(&experiment, "build", "vnode_pageouts").agrees, Some(true));
+        assert_eq!(experiment, run(&options, &|_| {}), "the same seed gives the same result");
+    }
+}

@@ -1,0 +1,209 @@
+//! `refault reproduce lru-sort`: proactive sorting of LRU lists under a pulsing limit, over 24 workloads.
+//!
+//! Three variants of each workload: `orig` (the relaxed limit all the time), `mprs` (75 % of the resident size for 1 s,
+//! 200 % for 10 s, repeated) and `plrus` (the same with the radically tuned schemes: prioritise from 20 % of the checks
+//! on, deprioritise after 5 s without one, 20 ms a second each). The programs are laws of access ([`workloads`]); the
+//! lists are the classic policy's; the monitor and the schemes are the ones everybody else uses.
+//!
+//! Default: each run is simulated for some cycles and extrapolated by its progress; `full` runs longer on finer pages.
+//! Cost: see [`host`].
+//!
+//! Source: the posting of 13 June 2022 (spec: numbers-damon-freebsd §1, lru_sort §1.7, §5).
+
+pub mod host;
+pub mod program;
+pub mod published;
+mod summary;
+pub mod workloads;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use refault_core::monitor::Profile;
+use refault_core::schemes::{
+    Action, Bounds, Pattern, Quota, SchemeError, SchemeSettings, WatermarkMetric, Watermarks, Weights,
+};
+
+use crate::Experiment;
+use host::{Host, LimitCycle, Outcome, Setup};
+use program::Program;
+use published::{Published, TABLE};
+use refault_sim::monitoring::costs::Costs;
+use workloads::{WORKLOADS, Workload};
+
+pub use summary::summarise;
+
+/// How much is simulated.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Seed of the first repeat.
+    pub seed: u64,
+    /// Repeats with different seeds.
+    pub repeats: u64,
+    /// Most simulated pages of a program.
+    pub pages: u64,
+    /// Wall time in s of a run after which it is extrapolated.
+    pub wall_limit: f64,
+    /// Whose rules.
+    pub profile: Profile,
+    /// What things cost.
+    pub costs: Costs,
+    /// Threads.
+    pub jobs: usize,
+}
+
+impl Options {
+    /// What ends within two minutes.
+    pub fn quick(seed: u64) -> Options {
+        Options {
+            seed,
+            repeats: 25,
+            pages: 4096,
+            wall_limit: 110.0,
+            profile: Profile::Seed,
+            costs: Costs::default(),
+            jobs: std::thread::available_parallelism().map_or(1, |n| n.get()),
+        }
+    }
+
+    /// Larger: finer pages and ten cycles of the limit.
+    pub fn full(seed: u64) -> Options {
+        Options { pages: 8192, wall_limit: 330.0, ..Options::quick(seed) }
+    }
+}
+
+/// The three variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// No pressure.
+    Orig,
+    /// Pulsing limit.
+    Mprs,
+    /// Pulsing limit and sorting.
+    Plrus,
+}
+
+/// The cycle of the document.
+pub const CYCLE: LimitCycle = LimitCycle { tight: 0.75, tight_seconds: 1.0, relaxed: 2.0, relaxed_seconds: 10.0 };
+
+/// The two schemes of the document, hot first.
+pub fn radical_schemes() -> [SchemeSettings; 2] {
+    let scheme = |action, pattern| SchemeSettings {
+        pattern,
+        quota: Quota {
+            time_ms: 20,
+            reset_interval_ms: 1000,
+            weights: Weights { size: 0, nr_accesses: 3, age: 7 },
+            ..Quota::default()
+        },
+        watermarks: Watermarks {
+            metric: WatermarkMetric::FreeMemRate,
+            interval: 5_000_000,
+            high: 1000,
+            mid: 999,
+            low: 0,
+        },
+        ..SchemeSettings::new(action)
+    };
+    let size = Bounds::at_least(4096);
+    [
+        scheme(Action::LruPrio, Pattern { size, nr_accesses: Bounds::at_least(4), age: Bounds::ANY }),
+        scheme(Action::LruDeprio, Pattern { size, nr_accesses: Bounds { min: 0, max: 0 }, age: Bounds::at_least(50) }),
+    ]
+}
+
+/// One run of one workload.
+///
+/// # Errors
+/// If the profile refuses the schemes.
+pub fn run_one(
+    workload: &Workload,
+    row: &Published,
+    variant: Variant,
+    repeat: u64,
+    options: &Options,
+) -> Result<Outcome, SchemeError> {
+    let small_pages = row.rss_kib / 4;
+    let factor = small_pages.div_ceil(options.pages).next_power_of_two();
+    let pages = (small_pages / factor).max(1);
+    let seed = options.seed.wrapping_mul(0x9e37_79b9).wrapping_add(repeat);
+    let fill = 0.5 + row.rss_kib as f64 / (1 << 20) as f64;
+    let schemes = radical_schemes();
+    let setup = Setup {
+        factor,
+        resident_size: pages,
+        length: (row.runtime[0] * 1e9) as u64,
+        cycle: (variant != Variant::Orig).then_some(CYCLE),
+        monitor: (variant == Variant::Plrus).then_some((options.profile, &schemes[..])),
+        costs: options.costs,
+        wall_limit: options.wall_limit,
+        seed: seed ^ 0x5eed,
+    };
+    // The same program under all variants.
+    Host::new(Program::new(pages, fill, workload.phases, seed), setup).run()
+}
+
+/// All outcomes: workload, variant, repeat.
+pub type Outcomes = Vec<[Vec<Outcome>; 3]>;
+
+/// Runs everything. `progress` is told how many of how many runs are done.
+///
+/// # Errors
+/// If the profile refuses the schemes.
+pub fn simulate(options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Outcomes, SchemeError> {
+    const VARIANTS: [Variant; 3] = [Variant::Orig, Variant::Mprs, Variant::Plrus];
+    let repeats = options.repeats as usize;
+    let total = WORKLOADS.len() * VARIANTS.len() * repeats;
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let results = Mutex::new(vec![Outcome::default(); total]);
+    let failure = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= total {
+                        return;
+                    }
+                    let (workload, rest) = (index / (3 * repeats), index % (3 * repeats));
+                    let (variant, repeat) = (VARIANTS[rest / repeats], (rest % repeats) as u64);
+                    match run_one(&WORKLOADS[workload], &TABLE[workload], variant, repeat, options) {
+                        Ok(outcome) => results.lock().expect("invariant: no panic with the lock held")[index] = outcome,
+                        Err(error) => {
+                            *failure.lock().expect("invariant: no panic with the lock held") = Some(error);
+                            return;
+                        }
+                    }
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, total);
+                }
+            });
+        }
+    });
+    if let Some(error) = failure.into_inner().expect("invariant: no panic with the lock held") {
+        return Err(error);
+    }
+    let results = results.into_inner().expect("invariant: no panic with the lock held");
+    let by_variant = |chunk: &[Outcome]| {
+        let mut variants = chunk.chunks(repeats).map(<[Outcome]>::to_vec);
+        std::array::from_fn(|_| variants.next().unwrap_or_default())
+    };
+    Ok(results.chunks(3 * repeats).map(by_variant).collect())
+}
+
+/// The experiment: runs, the sensitivity to the costs of a fault, rows. `progress` is told the share that is done.
+///
+/// # Errors
+/// If the profile refuses the schemes.
+pub fn run(options: &Options, progress: &(dyn Fn(f64) + Sync)) -> Result<Experiment, SchemeError> {
+    let sensitivity = Options { costs: Costs::primitives(), repeats: options.repeats.div_ceil(5), ..options.clone() };
+    let runs = |repeats: u64| WORKLOADS.len() * 3 * repeats as usize;
+    let total = runs(options.repeats) + runs(sensitivity.repeats);
+    let share = |done: usize| progress(done as f64 / total as f64);
+    let primitives = simulate(&sensitivity, &|done, _| share(done))?;
+    let outcomes = simulate(options, &|done, _| share(runs(sensitivity.repeats) + done))?;
+    Ok(summarise(options, &outcomes, &primitives))
+}
+
+#[cfg(test)]
+mod tests;

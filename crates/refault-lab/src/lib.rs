@@ -1,0 +1,37 @@
+//! The lab: many policies at many memory sizes over traces, miss-ratio curves, and published experiments run again.
+//!
+//! [`sweep`] replays a trace under every policy and size in two passes, [`curve`] finds how misses depend on memory,
+//! [`results`] writes what was found as CSV or JSON, and [`experiments`] holds the published experiments. Policies are
+//! named as on the command line ([`registry`]), amounts of memory too ([`size`]).
+//!
+//! Invariant: no result depends on the number of threads, on the clock, or on the order in which threads work.
+//!
+//! ```
+//! use refault_lab::registry::parse_policies;
+//! use refault_lab::sweep::{Sweep, sweep};
+//! use refault_trace::Source;
+//!
+//! let source = Source::workload("zipf:theta=1,pages=1000,accesses=20000".parse().unwrap());
+//! let plan = Sweep::new(parse_policies(&["lru,mglru{tiers=1}".into()])?, vec!["10%".parse().unwrap()]);
+//! let result = sweep(&source, &plan, &())?;
+//! assert_eq!(result.runs.len(), 2);
+//! assert!(result.runs[0].outcome.misses < 20_000);
+//! # Ok::<(), refault_lab::LabError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod curve;
+mod error;
+pub mod experiment;
+pub mod experiments;
+pub mod parameters;
+mod progress;
+pub mod registry;
+pub mod results;
+pub mod size;
+pub mod source;
+pub mod sweep;
+
+pub use error::LabError;
+pub use experiment::Experiment;
+pub use progress::Progress;

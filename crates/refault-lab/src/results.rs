@@ -1,0 +1,85 @@
+//! Runs as rows: the fields of CSV and JSON, a contract with scripts.
+
+use std::io::Write;
+
+use refault_core::Counters;
+use serde_json::{Map, Value, json};
+
+use crate::sweep::{Run, TraceRuns};
+
+/// The fields before the counters, in order.
+pub const LEADING_FIELDS: [&str; 8] =
+    ["trace", "policy", "memory_pages", "accesses", "distinct_pages", "hits", "misses", "miss_ratio"];
+/// The fields after the counters, in order.
+pub const TRAILING_FIELDS: [&str; 2] = ["wall_seconds", "accesses_per_second"];
+
+/// Writes all runs as CSV.
+pub fn write_csv(out: &mut dyn Write, results: &[TraceRuns]) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record(LEADING_FIELDS.iter().chain(Counters::NAMES).chain(&TRAILING_FIELDS))?;
+    for (trace, run) in rows(results) {
+        let mut record = vec![
+            trace.trace.clone(),
+            run.policy.clone(),
+            run.memory_pages.to_string(),
+            run.outcome.accesses.to_string(),
+            trace.distinct_pages.to_string(),
+            run.outcome.hits.to_string(),
+            run.outcome.misses.to_string(),
+            run.miss_ratio().to_string(),
+        ];
+        record.extend(run.outcome.counters.values().iter().map(u64::to_string));
+        record.push(format!("{:.6}", run.wall.as_secs_f64()));
+        record.push(format!("{:.0}", run.accesses_per_second()));
+        csv.write_record(&record)?;
+    }
+    csv.flush()
+}
+
+/// Writes all runs as `{"runs":[{…}]}`.
+pub fn write_json(out: &mut dyn Write, results: &[TraceRuns]) -> std::io::Result<()> {
+    let runs: Vec<Value> = rows(results).map(|(trace, run)| Value::Object(json_run(trace, run))).collect();
+    serde_json::to_writer(&mut *out, &json!({ "runs": runs }))?;
+    writeln!(out)
+}
+
+fn json_run(trace: &TraceRuns, run: &Run) -> Map<String, Value> {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| object.insert(key.to_string(), value);
+    put("trace", json!(trace.trace));
+    put("policy", json!(run.policy));
+    put("memory_pages", json!(run.memory_pages));
+    put("accesses", json!(run.outcome.accesses));
+    put("distinct_pages", json!(trace.distinct_pages));
+    put("hits", json!(run.outcome.hits));
+    put("misses", json!(run.outcome.misses));
+    put("miss_ratio", json!(run.miss_ratio()));
+    for (name, value) in Counters::NAMES.iter().zip(run.outcome.counters.values()) {
+        put(name, json!(value));
+    }
+    put("wall_seconds", json!(run.wall.as_secs_f64()));
+    put("accesses_per_second", json!(run.accesses_per_second().round()));
+    object
+}
+
+/// The distinct memory sizes of a trace's runs, in the order asked for.
+pub fn sizes_of(trace: &TraceRuns) -> Vec<u64> {
+    let mut sizes = Vec::new();
+    for run in &trace.runs {
+        if !sizes.contains(&run.memory_pages) {
+            sizes.push(run.memory_pages);
+        }
+    }
+    sizes
+}
+
+/// The policies of a trace's runs, in order.
+pub fn policies_of(trace: &TraceRuns) -> Vec<&str> {
+    let mut policies: Vec<&str> = trace.runs.iter().map(|run| run.policy.as_str()).collect();
+    policies.dedup();
+    policies
+}
+
+fn rows(results: &[TraceRuns]) -> impl Iterator<Item = (&TraceRuns, &Run)> {
+    results.iter().flat_map(|trace| trace.runs.iter().map(move |run| (trace, run)))
+}

@@ -1,0 +1,413 @@
+//! Many policies at many memory sizes over one trace.
+//!
+//! The trace is decoded twice whatever the number of runs: once to find its layout, once, block by block, to feed all
+//! simulations. While the simulations work on a block, the next one is decoded. If the simulations would need more
+//! memory than [`Sweep::memory_budget`], they are fed in groups, with one more pass a group.
+//!
+//! Invariant: each simulation sees every access once and in order, and depends on nothing but the trace, its policy
+//! and its size; so the results do not depend on `jobs`, on groups, or on which thread did what.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
+use refault_core::Policy;
+use refault_core::policy::GenerationSize;
+use refault_core::textbook::NextUse;
+use refault_sim::flat_memory::Swap;
+use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
+
+use crate::error::LabError;
+use crate::progress::Progress;
+use crate::registry::{self, Circumstances, PolicySpec, Visitor};
+use crate::size::{Size, bytes_text};
+use crate::source::{Accesses, TraceReader};
+
+/// Accesses that the simulations get at a time: 2 MiB, a part of the last-level cache, so that the simulations after
+/// the first do not read it from memory.
+const BLOCK_ACCESSES: usize = 1 << 18;
+/// Bytes a simulation needs for each page id, for grouping only: what the most expensive policies take.
+const BYTES_PER_PAGE: u64 = 64;
+
+/// What to run over a trace.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The policies, in the order of the results.
+    pub policies: Vec<PolicySpec>,
+    /// The sizes, in the order of the results of a policy.
+    pub sizes: Vec<Size>,
+    /// Where anonymous pages go.
+    pub swap: Option<Size>,
+    /// Threads.
+    pub jobs: usize,
+    /// Points in time at which the state of a run is kept, evenly over its accesses; 0 keeps none.
+    pub samples: u64,
+    /// Bytes that simulations of one group may need together.
+    pub memory_budget: u64,
+}
+
+/// The state of a run at some point in time.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Accesses until then.
+    pub accesses: u64,
+    /// Misses until then.
+    pub misses: u64,
+    /// The generations then, oldest first; empty for policies without.
+    pub generations: Vec<GenerationSize>,
+}
+
+/// A policy at a size on a trace, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The policy with its parameters.
+    pub policy: String,
+    /// Whether the policy knows the future.
+    pub needs_future: bool,
+    /// Pages that could be resident.
+    pub memory_pages: u64,
+    /// The counts.
+    pub outcome: Outcome,
+    /// Bytes of metadata the policy and the simulated memory held at the end.
+    pub metadata_bytes: usize,
+    /// Time spent in the simulation alone.
+    pub wall: Duration,
+    /// The state over time.
+    pub samples: Vec<Sample>,
+}
+
+impl Run {
+    /// Misses in accesses, 0 to 1.
+    pub fn miss_ratio(&self) -> f64 {
+        self.outcome.misses as f64 / self.outcome.accesses as f64
+    }
+
+    /// Simulated accesses in a second of `wall`.
+    pub fn accesses_per_second(&self) -> f64 {
+        self.outcome.accesses as f64 / self.wall.as_secs_f64().max(1e-9)
+    }
+}
+
+/// What a sweep found about one trace.
+#[derive(Clone, Debug)]
+pub struct TraceRuns {
+    /// The name of the trace.
+    pub trace: String,
+    /// Accesses in it.
+    pub accesses: u64,
+    /// Distinct pages in it.
+    pub distinct_pages: u64,
+    /// Distinct anonymous pages.
+    pub distinct_anon: u64,
+    /// All runs: policies in order, sizes in order within.
+    pub runs: Vec<Run>,
+}
+
+impl Sweep {
+    /// These policies at these sizes with ample swap, on all processors, without samples, in half of the memory that is
+    /// available.
+    pub fn new(policies: Vec<PolicySpec>, sizes: Vec<Size>) -> Sweep {
+        let swap = Some(Size::Pages(u64::from(u32::MAX)));
+        Sweep { policies, sizes, swap, jobs: jobs(None), samples: 0, memory_budget: memory_budget() }
+    }
+}
+
+/// Threads to use: as asked, else one a core.
+pub fn jobs(asked: Option<u16>) -> usize {
+    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()), usize::from)
+}
+
+/// Half of the memory that is available, or 1 GiB where the system does not say.
+pub fn memory_budget() -> u64 {
+    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    available.map_or(1 << 30, |kib| kib * 1024 / 2)
+}
+
+/// Sweeps over all traces: one after the other with all threads where a trace keeps them busy, else side by side.
+/// The results are in the order of the sources; of several failures the first source's is told.
+pub fn run_all<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress) -> Result<Vec<TraceRuns>, LabError> {
+    let runs_a_trace = plan.policies.len() * plan.sizes.len();
+    let side_by_side = if runs_a_trace >= plan.jobs { 1 } else { plan.jobs.min(sources.len()).max(1) };
+    let share = Sweep {
+        jobs: (plan.jobs / side_by_side).max(1),
+        memory_budget: plan.memory_budget / side_by_side as u64,
+        ..plan.clone()
+    };
+    let queue = Mutex::new(sources.iter().enumerate());
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..side_by_side {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("invariant: nobody panics with the queue").next();
+                    let Some((index, source)) = next else { break };
+                    let result = sweep(source, &share, progress);
+                    let failed = result.is_err();
+                    done.lock().expect("invariant: nobody panics with the results").push((index, result));
+                    if failed {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("invariant: nobody panics with the results");
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Runs a sweep over one trace.
+pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> Result<TraceRuns, LabError> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(sweep.jobs)
+        .build()
+        .map_err(|error| LabError::failed("cannot start threads", error, "lower --jobs"))?;
+    let layout = layout_of(source)?;
+    let hashes_pages = sweep.policies.iter().any(|spec| spec.entry.name == "wtinylfu");
+    let told = Circumstances {
+        next_use: future(source, sweep, &layout)?,
+        page_numbers: hashes_pages.then(|| layout.page_numbers().into()),
+    };
+    let mut simulations = plan(sweep, &layout);
+    progress.add(layout.accesses() * simulations.len() as u64);
+    let bytes_each = (layout.ids() as u64 * BYTES_PER_PAGE).max(1);
+    let group = (sweep.memory_budget / bytes_each).clamp(1, simulations.len() as u64) as usize;
+    let mut runs = Vec::with_capacity(simulations.len());
+    while !simulations.is_empty() {
+        let rest = simulations.split_off(group.min(simulations.len()));
+        let mut running: Vec<Running> = std::mem::replace(&mut simulations, rest)
+            .into_iter()
+            .map(|planned| planned.start(&layout, &told))
+            .collect();
+        pool.install(|| feed(source, &layout, &mut running, progress))?;
+        runs.extend(running.into_iter().map(Running::finish));
+    }
+    Ok(TraceRuns {
+        trace: source.name(),
+        accesses: layout.accesses(),
+        distinct_pages: layout.distinct_pages(),
+        distinct_anon: layout.distinct_anon(),
+        runs,
+    })
+}
+
+/// The first pass.
+pub fn layout_of(source: &dyn Accesses) -> Result<Layout, LabError> {
+    let mut reader = source.open()?;
+    let mut buffer = Vec::new();
+    let mut builder = LayoutBuilder::new();
+    loop {
+        let block = reader.next_block(&mut buffer)?;
+        if block.is_empty() {
+            break;
+        }
+        builder.observe(block);
+    }
+    let layout = builder.finish().map_err(|error| {
+        LabError::request("trace too large", source.name(), format!("{error}; sample it with --sample"))
+    })?;
+    if layout.accesses() == 0 {
+        return Err(LabError::request("trace is empty", source.name(), "a trace has at least one access"));
+    }
+    Ok(layout)
+}
+
+/// What opt must know: one more pass, and 8 bytes an access.
+fn future(source: &dyn Accesses, sweep: &Sweep, layout: &Layout) -> Result<Option<Arc<NextUse>>, LabError> {
+    if !sweep.policies.iter().any(|spec| spec.entry.needs_future()) {
+        return Ok(None);
+    }
+    let remedy = "name policies without opt, or take a part of the trace";
+    if layout.accesses().saturating_mul(8) > sweep.memory_budget {
+        let what = format!("{} (needs {})", source.name(), bytes_text(layout.accesses().saturating_mul(8)));
+        return Err(LabError::request("not enough memory for opt to look ahead", what, remedy));
+    }
+    let mut decoder = Decoder { reader: source.open()?, buffer: Vec::new() };
+    let mut block = Vec::new();
+    let mut pages = Vec::with_capacity(layout.accesses() as usize);
+    loop {
+        decoder.fill(layout, &mut block)?;
+        if block.is_empty() {
+            break;
+        }
+        pages.extend(block.iter().map(|access| access.page()));
+    }
+    let next_use = NextUse::new(pages).map_err(|error| LabError::request("trace too long", error, remedy))?;
+    Ok(Some(Arc::new(next_use)))
+}
+
+/// The last pass: every block to every simulation.
+fn feed(
+    source: &dyn Accesses,
+    layout: &Layout,
+    running: &mut [Running],
+    progress: &dyn Progress,
+) -> Result<(), LabError> {
+    let mut decoder = Decoder { reader: source.open()?, buffer: Vec::new() };
+    let mut block = Vec::new();
+    let mut next = Vec::new();
+    decoder.fill(layout, &mut block)?;
+    while !block.is_empty() {
+        let (decoded, ()) = rayon::join(
+            || decoder.fill(layout, &mut next),
+            || running.par_iter_mut().with_max_len(1).for_each(|run| run.advance(&block)),
+        );
+        decoded?;
+        if progress.is_cancelled() {
+            return Err(LabError::Cancelled);
+        }
+        progress.advance(block.len() as u64 * running.len() as u64);
+        std::mem::swap(&mut block, &mut next);
+    }
+    Ok(())
+}
+
+struct Decoder {
+    reader: Box<dyn TraceReader>,
+    buffer: Vec<refault_trace::Entry>,
+}
+
+impl Decoder {
+    /// Replaces `block` by the next accesses; empty at the end.
+    fn fill(&mut self, layout: &Layout, block: &mut Vec<Access>) -> Result<(), LabError> {
+        block.clear();
+        while block.len() < BLOCK_ACCESSES {
+            let entries = self.reader.next_block(&mut self.buffer)?;
+            if entries.is_empty() {
+                break;
+            }
+            layout.translate(entries, block);
+        }
+        Ok(())
+    }
+}
+
+/// A simulation that has not been given its memory yet.
+struct Planned<'a> {
+    spec: &'a PolicySpec,
+    memory_pages: u64,
+    swap: Swap,
+    sample_every: u64,
+}
+
+fn plan<'a>(sweep: &'a Sweep, layout: &Layout) -> Vec<Planned<'a>> {
+    let distinct = layout.distinct_pages();
+    let swap = match sweep.swap {
+        None => Swap { pages: 0, synchronous: true },
+        Some(size) => Swap { pages: size.pages(distinct), synchronous: true },
+    };
+    let sample_every = if sweep.samples == 0 { u64::MAX } else { layout.accesses().div_ceil(sweep.samples) };
+    let runs = sweep.policies.iter().flat_map(|spec| sweep.sizes.iter().map(move |size| (spec, size)));
+    runs.map(|(spec, size)| Planned { spec, memory_pages: size.pages(distinct), swap, sample_every }).collect()
+}
+
+impl Planned<'_> {
+    fn start(self, layout: &Layout, told: &Circumstances) -> Running {
+        let memory_pages = usize::try_from(self.memory_pages).unwrap_or(usize::MAX);
+        let limits = Limits { memory_pages, swap: self.swap };
+        Running {
+            policy: self.spec.label.clone(),
+            needs_future: self.spec.entry.needs_future(),
+            memory_pages: self.memory_pages,
+            simulation: registry::visit(self.spec, told, Start { layout, limits }),
+            wall: Duration::ZERO,
+            sample_every: self.sample_every,
+            until_sample: self.sample_every,
+            samples: Vec::new(),
+        }
+    }
+}
+
+struct Start<'a> {
+    layout: &'a Layout,
+    limits: Limits,
+}
+
+impl Visitor for Start<'_> {
+    type Output = Box<dyn Simulation>;
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Box<dyn Simulation> {
+        Box::new(Replay::new(self.layout, policy, self.limits))
+    }
+}
+
+/// A replay whose policy is forgotten: one call a block, inside which everything is compiled for that policy.
+trait Simulation: Send {
+    fn run(&mut self, block: &[Access]);
+    fn outcome(&self) -> Outcome;
+    fn generations(&self) -> Vec<GenerationSize>;
+    fn metadata_bytes(&self) -> usize;
+}
+
+impl<P: Policy + Send> Simulation for Replay<P> {
+    fn run(&mut self, block: &[Access]) {
+        Replay::run(self, block);
+    }
+
+    fn outcome(&self) -> Outcome {
+        Replay::outcome(self)
+    }
+
+    fn generations(&self) -> Vec<GenerationSize> {
+        self.policy().generations(0)
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        self.policy().metadata_bytes() + self.memory().metadata_bytes()
+    }
+}
+
+/// A simulation under way.
+struct Running {
+    policy: String,
+    needs_future: bool,
+    memory_pages: u64,
+    simulation: Box<dyn Simulation>,
+    wall: Duration,
+    sample_every: u64,
+    until_sample: u64,
+    samples: Vec<Sample>,
+}
+
+impl Running {
+    fn advance(&mut self, mut block: &[Access]) {
+        while !block.is_empty() {
+            let length = self.until_sample.min(block.len() as u64);
+            let (now, later) = block.split_at(length as usize);
+            let start = Instant::now();
+            self.simulation.run(now);
+            self.wall += start.elapsed();
+            self.until_sample -= length;
+            if self.until_sample == 0 {
+                self.sample();
+                self.until_sample = self.sample_every;
+            }
+            block = later;
+        }
+    }
+
+    fn sample(&mut self) {
+        let outcome = self.simulation.outcome();
+        let generations = self.simulation.generations();
+        self.samples.push(Sample { accesses: outcome.accesses, misses: outcome.misses, generations });
+    }
+
+    fn finish(mut self) -> Run {
+        let outcome = self.simulation.outcome();
+        let sampled_until = self.samples.last().map_or(0, |sample| sample.accesses);
+        if self.sample_every != u64::MAX && sampled_until < outcome.accesses {
+            self.sample();
+        }
+        Run {
+            policy: self.policy,
+            needs_future: self.needs_future,
+            memory_pages: self.memory_pages,
+            outcome,
+            metadata_bytes: self.simulation.metadata_bytes(),
+            wall: self.wall,
+            samples: self.samples,
+        }
+    }
+}
