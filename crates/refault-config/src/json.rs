@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::Config;
 use super::tree::{ConfigError, Node};
 
-/// The one monitor of a tree: `{kdamonds:[{contexts:[…]}]}`, `{contexts:[…]}`, the monitor itself, or a list of schemes.
+/// The one monitor of a tree: `{kdamonds:[{contexts:[…]}]}`, `{contexts:[…]}`, the monitor itself, or a list of
+/// schemes.
 pub(super) fn to_context(tree: Value, origin: &str) -> Result<Value, ConfigError> {
     if tree.is_array() {
         return Ok(json!({ "schemes": tree }));

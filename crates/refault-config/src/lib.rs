@@ -1,9 +1,9 @@
 //! Monitors and schemes as people write them: TOML, the JSON tree of DAMON's user-space tool, and one-line schemes.
 //!
 //! Both formats hold the same tree (spec: tools §1.3): `ops`, `targets`, `intervals`, `nr_regions`, `schemes`, to which
-//! TOML adds `profile`, `seed`, and `module` with its `parameters` for the ready-made ones. Missing keys have the documented
-//! defaults, unknown ones are refused by name and place. Values are numbers in the unit of the key's name, or text
-//! with a unit (`"5 ms"`, `"4 KiB"`, `"20 %"`, `"max"`).
+//! TOML adds `profile`, `seed`, and `module` with its `parameters` for the ready-made ones. Missing keys have the
+//! documented defaults, unknown ones are refused by name and place. Values are numbers in the unit of the key's name,
+//! or text with a unit (`"5 ms"`, `"4 KiB"`, `"20 %"`, `"max"`).
 //!
 //! Invariant: a [`Config`] has been checked; building a worker from it cannot fail for what it says.
 

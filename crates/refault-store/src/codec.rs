@@ -1,8 +1,8 @@
 //! Compression of one page: LZ4 for what may come back soon, zstd for what stays cold.
 //!
-//! Invariants: nothing is allocated after [`Scratch::new`]; the output of either codec is at most one page, otherwise the
-//! page is kept raw. Cost on 4 KiB: LZ4 some 3–8 µs in, 1 µs out; zstd (level 1) two to three times that for a quarter
-//! to a half less space.
+//! Invariants: nothing is allocated after [`Scratch::new`]; the output of either codec is at most one page, otherwise
+//! the page is kept raw. Cost on 4 KiB: LZ4 some 3–8 µs in, 1 µs out; zstd (level 1) two to three times that for a
+//! quarter to a half less space.
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into};
 use zstd_safe::{CCtx, DCtx};

@@ -1,10 +1,10 @@
 //! The file below a file store, as a device that does jobs in batches.
 //!
-//! [`FileDevice`] is an unlinked file opened with `O_DIRECT` where the file system allows it; batches go through io_uring,
-//! or through `pread`/`pwrite` where io_uring is missing (containers often forbid it). Which one is chosen at start and
-//! named by [`FileDevice::engine`]. A single read never waits for a batch of writes.
+//! [`FileDevice`] is an unlinked file opened with `O_DIRECT` where the file system allows it; batches go through
+//! io_uring, or through `pread`/`pwrite` where io_uring is missing (containers often forbid it). Which one is chosen at
+//! start and named by [`FileDevice::engine`]. A single read never waits for a batch of writes.
 //!
-//! Invariants: nobody but this process can open the file (mode 0600, unlinked before the first write).
+//! Invariants: no other process can open the file (mode 0600, unlinked before the first write).
 
 use std::fs::File;
 use std::io;

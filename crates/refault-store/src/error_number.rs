@@ -1,7 +1,7 @@
-//! The kernel's error numbers in words that need nothing of the C library.
+//! The kernel's error numbers in the words of `strerror`, without the C library.
 //!
-//! `strerror` looks for translations in tables that programs allocate. Whoever serves faults, and a forked child without memory
-//! of its own, must not touch those.
+//! `strerror` looks up translations in tables that programs allocate. The fault path, and a forked child without memory
+//! of its own, must not touch those. The words are glibc's in the C locale, so that operators can search for them.
 
 use std::fmt;
 
@@ -18,26 +18,26 @@ impl From<&std::io::Error> for ErrorNumber {
 impl fmt::Display for ErrorNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.0 {
-            libc::EPERM => "not permitted",
-            libc::EACCES => "access denied",
-            libc::ENOENT => "no such file or range",
-            libc::EINTR => "interrupted",
-            libc::EIO => "input/output error",
-            libc::EBADF => "not an open descriptor",
-            libc::EAGAIN => "no more of it now",
-            libc::ENOMEM => "no memory",
-            libc::EFAULT => "bad address",
-            libc::EEXIST => "already there",
-            libc::EINVAL => "invalid",
-            libc::EMFILE => "too many open files in the process",
-            libc::ENFILE => "too many open files in the system",
-            libc::EFBIG => "file too large",
-            libc::ENOSPC => "no space left",
-            libc::EROFS => "read-only file system",
-            libc::ENOSYS => "not in this kernel",
-            libc::EDQUOT => "quota used up",
-            libc::ESRCH => "no such process",
-            _ => "failed",
+            libc::EPERM => "Operation not permitted",
+            libc::EACCES => "Permission denied",
+            libc::ENOENT => "No such file or directory",
+            libc::EINTR => "Interrupted system call",
+            libc::EIO => "Input/output error",
+            libc::EBADF => "Bad file descriptor",
+            libc::EAGAIN => "Resource temporarily unavailable",
+            libc::ENOMEM => "Cannot allocate memory",
+            libc::EFAULT => "Bad address",
+            libc::EEXIST => "File exists",
+            libc::EINVAL => "Invalid argument",
+            libc::EMFILE => "Too many open files",
+            libc::ENFILE => "Too many open files in system",
+            libc::EFBIG => "File too large",
+            libc::ENOSPC => "No space left on device",
+            libc::EROFS => "Read-only file system",
+            libc::ENOSYS => "Function not implemented",
+            libc::EDQUOT => "Disk quota exceeded",
+            libc::ESRCH => "No such process",
+            _ => "Unknown error",
         };
         write!(f, "{words} (os error {})", self.0)
     }
@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn known_numbers_have_words_and_all_have_the_number() {
-        assert_eq!(ErrorNumber(libc::ENOSPC).to_string(), "no space left (os error 28)");
-        assert_eq!(ErrorNumber(9999).to_string(), "failed (os error 9999)");
+        assert_eq!(ErrorNumber(libc::ENOSPC).to_string(), "No space left on device (os error 28)");
+        assert_eq!(ErrorNumber(9999).to_string(), "Unknown error (os error 9999)");
         assert_eq!(ErrorNumber::from(&std::io::Error::from_raw_os_error(libc::EMFILE)), ErrorNumber(libc::EMFILE));
     }
 }

@@ -1,15 +1,16 @@
 //! Pages in a file: fixed slots of one page, written in batches, freed and reused.
 //!
-//! A batch takes consecutive slots where it can, so that the device sees few long writes. The checksum of each page (or,
-//! with encryption, its authentication tag) is kept in memory, so a write that went nowhere, half of the way or to the
-//! wrong place is found out when the page is read: old data never passes for new.
+//! A batch takes consecutive slots where it can, so that the device sees few long writes. The checksum of each page
+//! (or, with encryption, its authentication tag) is kept in memory, so a write that went nowhere, half of the way or to
+//! the wrong place is found out when the page is read: old data never passes for new.
 //!
-//! Encryption: AES-256-GCM with a key that is drawn at start, kept out of core dumps and swap, and wiped on drop; the nonce
-//! is a counter that never repeats under one key; the slot number is authenticated too.
+//! Encryption: AES-256-GCM with a key that is drawn at start, kept out of core dumps and swap, and wiped on drop; the
+//! nonce is a counter that never repeats under one key; the slot number is authenticated too.
 //!
-//! Invariants: a slot that failed to be written is never used again; the last [`RESERVE`] slots are not given out, so the
-//! store is called full before the disk is; freed slots are punched out of the file once [`PUNCH_RUN`] neighbours are free.
-//! Memory: one bit and 32 bytes a slot in use. Cost: one write a run of slots, one read a page; no lock during a read.
+//! Invariants: a slot that failed to be written is never used again; the last [`RESERVE`] slots are not given out, so
+//! the store is called full before the disk is; freed slots are punched out of the file once [`PUNCH_RUN`] neighbours
+//! are free. Memory: one bit and 32 bytes per slot in use. Cost: one write per run of slots, one read per page; no lock
+//! during a read.
 
 use std::io;
 use std::path::Path;
@@ -59,7 +60,7 @@ struct Seal {
 }
 
 struct Slots {
-    /// One bit a slot: in use or never to be used again.
+    /// One bit per slot: in use or never to be used again.
     taken: Vec<u64>,
     free: u64,
     /// Where the search starts.
@@ -174,7 +175,7 @@ impl FileStore {
             let run = number / PUNCH_RUN * PUNCH_RUN;
             let mask = ((1u64 << PUNCH_RUN) - 1) << (run % 64);
             if slots.taken[(run / 64) as usize] & mask == 0 && run + PUNCH_RUN <= self.slot_count {
-                // Nobody may take these slots while the hole is made, or fresh contents would go into it.
+                // These slots must not be taken while the hole is punched, or fresh contents would go into it.
                 slots.taken[(run / 64) as usize] |= mask;
                 Some((run, mask))
             } else {

@@ -1,13 +1,13 @@
 //! Where evicted pages go.
 //!
 //! In order: a page filled with one value takes no space ([`same_filled`]), then memory again, but compressed
-//! ([`CompressedPool`]), then a file ([`FileStore`]). [`TieredStore`] stacks the three; [`FaultyDevice`] sits below a file
-//! store and fails on purpose, so that every error path is walked in tests.
+//! ([`CompressedPool`]), then a file ([`FileStore`]). [`TieredStore`] stacks the three; [`FaultyDevice`] sits below a
+//! file store and fails on purpose, so that every error path is walked in tests.
 //!
 //! Invariants: a slot belongs to one page from the write that returned it until it is released; a read returns exactly
 //! the bytes that were written or an error, never zeros and never older bytes (everything is under a checksum or an
-//! authentication tag that is kept in memory, apart from the data); nothing here allocates after construction; no lock is
-//! held across compression or across a read of the file.
+//! authentication tag that is kept in memory, apart from the data); nothing here allocates after construction; no lock
+//! is held across compression or across a read of the file.
 
 pub mod codec;
 pub mod device;
@@ -149,8 +149,8 @@ pub trait Store: Send + Sync {
     /// How full the store is.
     fn usage(&self) -> Usage;
 
-    /// In a child after a fork, while the parent stands still: makes everything that is shared with the parent the child's
-    /// own. Slots stay valid.
+    /// In a child after a fork, while the parent stands still: makes everything that is shared with the parent the
+    /// child's own. Slots stay valid.
     fn after_fork(&self) -> std::io::Result<()> {
         Ok(())
     }

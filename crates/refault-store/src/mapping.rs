@@ -11,7 +11,7 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping is plain memory owned by this value; who may touch which part of it is decided by its users.
+// SAFETY: a mapping is plain memory owned by this value; its users decide which thread touches which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above: sharing the value only shares the address.
 unsafe impl Sync for Mapping {}
@@ -51,8 +51,8 @@ impl Mapping {
         let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().add(offset).cast(), len, Advice::LinuxDontNeed) };
     }
 
-    /// Keeps the mapping out of core dumps and out of the kernel's swap, as far as the limits allow. What was not touched
-    /// takes no memory by that.
+    /// Keeps the mapping out of core dumps and out of the kernel's swap, as far as the limits allow. What was not
+    /// touched takes no memory by that.
     pub(crate) fn keep_secret(&self) {
         // SAFETY: both calls leave the contents of this mapping alone; failures are harmless.
         unsafe {

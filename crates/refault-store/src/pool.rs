@@ -1,14 +1,14 @@
 //! The compressed pool: pages kept in memory, compressed.
 //!
 //! Memory is cut into blocks of 64 KiB; a block holds objects of one size class (64, 128, … 4160 bytes), so an object
-//! wastes 32 bytes on average and freeing never moves anything. A block without objects goes back to the kernel at once,
-//! except one a class that is kept against flutter. What the pool reports is the memory of its blocks, not the sum of its
-//! objects. An object is 8 bytes of header (checksum, length, codec) and the payload.
+//! wastes 32 bytes on average and freeing never moves anything. A block without objects goes back to the kernel at
+//! once, except one a class that is kept against flutter. What the pool reports is the memory of its blocks, not the
+//! sum of its objects. An object is 8 bytes of header (checksum, length, codec) and the payload.
 //!
 //! Invariants: the bytes in blocks never exceed the limit; an object is touched only by the holder of its slot; a lock
-//! (one a class, one for free blocks) is held only while links are changed, never while compressing. Nothing is allocated
-//! after construction: tables are reserved for the limit and take memory only where blocks are in use.
-//! Cost: O(1) a page besides the codec. Source: size-class allocators for compressed memory, zsmalloc among them.
+//! (one a class, one for free blocks) is held only while links are changed, never while compressing. Nothing is
+//! allocated after construction: tables are reserved for the limit and take memory only where blocks are in use. Cost:
+//! O(1) per page besides the codec. Source: size-class allocators for compressed memory, zsmalloc among them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -100,7 +100,8 @@ impl CompressedPool {
         let (block, index) = self.take(class).ok_or(StoreError::Full(NAME))?;
         let header = u64::from(checksum(bytes)) | (bytes.len() as u64) << 32 | (codec as u64) << 48;
         let object = self.object(block, class, index);
-        // SAFETY: the object was just taken, so it belongs to this call alone; its class has room for header and payload.
+        // SAFETY: the object was just taken, so it belongs to this call alone; its class has room for header and
+        // payload.
         unsafe {
             object.cast::<u64>().write_unaligned(header);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), object.add(HEADER), bytes.len());

@@ -1,9 +1,9 @@
 //! Pages that are one value repeated: most often zeros, often all ones or one number.
 //!
 //! The value is kept in the slot, which has 52 bits for it. Three forms fit: a 64-bit word that is a sign-extended
-//! 52-bit number, a word whose low 12 bits are zero (floating point numbers), and a 32-bit word twice. Other patterns go
-//! on to the compressed pool, where they take some 40 bytes. Cost: one comparison of the page with itself, which ends
-//! at the first difference.
+//! 52-bit number, a word whose low 12 bits are zero (floating point numbers), and a 32-bit word twice. Other patterns
+//! go on to the compressed pool, where they take some 40 bytes. Cost: one comparison of the page with itself, which
+//! ends at the first difference.
 
 use crate::{PAGE_SIZE, Page, Slot, Tier};
 

@@ -1,7 +1,7 @@
 //! The stores in order: same-filled, compressed pool, file.
 //!
-//! A page goes to the first store that takes it. Pages that compress badly skip the pool when there is a file, and pages
-//! that stayed long in the pool can be sent on ([`Store::demote`]): first compressed harder, then to the file.
+//! A page goes to the first store that takes it. Pages that compress badly skip the pool when there is a file, and
+//! pages that stayed long in the pool can be sent on ([`Store::demote`]): first compressed harder, then to the file.
 
 use std::io;
 use std::path::PathBuf;

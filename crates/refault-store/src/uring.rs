@@ -1,7 +1,7 @@
 //! Batched writes through io_uring.
 //!
-//! Invariant: [`Uring::write`] returns only when every job that was submitted has completed, so the kernel never holds a
-//! buffer longer than the borrow. One batch at a time; a batch may be longer than the ring.
+//! Invariant: [`Uring::write`] returns only when every job that was submitted has completed, so the kernel never holds
+//! a buffer longer than the borrow. One batch at a time; a batch may be longer than the ring.
 
 use std::fs::File;
 use std::io;
@@ -42,8 +42,8 @@ impl Uring {
                     .offset(job.offset)
                     .build()
                     .user_data(index as u64);
-                // SAFETY: the buffer outlives the operation (promised by the caller; all completions are awaited below).
-                // The chunk fits the ring, which is empty here.
+                // SAFETY: the buffer outlives the operation (promised by the caller; all completions are awaited
+                // below). The chunk fits the ring, which is empty here.
                 unsafe { ring.submission().push(&entry) }.expect("invariant: the ring has room for a chunk");
             }
             let mut outstanding = chunk.len();

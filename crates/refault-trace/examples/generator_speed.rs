@@ -1,4 +1,5 @@
-//! Accesses a second of a workload's generator: `cargo run --release --example generator_speed -- zipf:pages=1M,accesses=100M`.
+//! Accesses a second of a workload's generator:
+//! `cargo run --release --example generator_speed -- zipf:pages=1M,accesses=100M`.
 
 use std::time::Instant;
 

@@ -39,7 +39,7 @@ pub enum Format {
     Csv,
     /// What `valgrind --tool=lackey --trace-mem=yes` prints.
     Lackey,
-    /// One page number a line, decimal or `0x` hexadecimal.
+    /// One page number per line, decimal or `0x` hexadecimal.
     Text,
     /// The block traces of the ARC paper: start, count, ignored, request number.
     Lis,

@@ -1,10 +1,10 @@
 //! Which parts of the page numbers are accessed when, as a matrix of counts.
 //!
-//! Columns are equal spans of accesses. Rows are *regions* of neighbouring page numbers that occur in the trace, so that
-//! the gaps of a sparse address space take no room; regions double in size until there are few enough. Anonymous and file
-//! pages never share a row.
+//! Columns are equal spans of accesses. Rows are *regions* of neighbouring page numbers that occur in the trace, so
+//! that the gaps of a sparse address space take no room; regions double in size until there are few enough. Anonymous
+//! and file pages never share a row.
 //!
-//! Cost: one addition an access; 12 bytes a page and 8 bytes a cell of the finest matrix.
+//! Cost: one addition per access; 12 bytes per page and 8 bytes per cell of the finest matrix.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! The bytes of a trace file: opened with care, decompressed by magic, counted and limited.
 //!
-//! Invariants: memory is bounded whatever the file holds (one buffer, and for zstd a window of at most 128 MiB); what is
-//! handed out never exceeds [`Limits`]. Cost: one copy from the decompressor into the buffer.
+//! Invariants: memory is bounded whatever the file holds (one buffer, and for zstd a window of at most 128 MiB); what
+//! is handed out never exceeds [`Limits`]. Cost: one copy from the decompressor into the buffer.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

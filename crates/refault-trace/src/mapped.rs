@@ -1,7 +1,7 @@
 //! Uncompressed `.u64` files as one slice of entries, without a copy.
 //!
-//! The file is mapped read-only. As with every mapping, the process dies by a bus error if somebody cuts the file
-//! short while it is read; copy traces that others write to.
+//! The file is mapped read-only. As with every mapping, the process gets SIGBUS if the file is truncated
+//! while it is read; copy traces that other programs write to.
 //! Only little-endian machines can take the bytes as they are; elsewhere the caller falls back to the copying reader.
 
 use std::path::{Path, PathBuf};

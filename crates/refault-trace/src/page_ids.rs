@@ -1,7 +1,7 @@
 //! Dense numbers for the pages of a trace, in the order of their first access.
 //!
-//! Anonymous and file pages of one number are different pages. Cost: low page numbers index a table (4 bytes a number up
-//! to the highest seen), others are looked up in a hash map (some 16 bytes a page).
+//! Anonymous and file pages of one number are different pages. Cost: low page numbers index a table (4 bytes per number
+//! up to the highest seen), others are looked up in a hash map (some 16 bytes per page).
 
 use std::collections::HashMap;
 

@@ -24,8 +24,8 @@ pub struct TimeSpan {
 
 /// A trace being read, block by block, once.
 pub trait TraceReader: Send {
-    /// Replaces the contents of `out` by the next entries, at most [`BLOCK_ENTRIES`], and returns how many; 0 is the end.
-    /// After an error the reader must not be used again.
+    /// Replaces the contents of `out` by the next entries, at most [`BLOCK_ENTRIES`], and returns how many; 0 is the
+    /// end. After an error the reader must not be used again.
     fn read_block(&mut self, out: &mut Vec<Entry>) -> Result<usize, TraceError>;
 
     /// The next entries, in `buffer` or, where the trace lies in memory as it is, without a copy. Empty is the end.
@@ -75,16 +75,16 @@ impl Default for Limits {
 pub struct Options {
     /// The format; `None` finds it from the name and the first bytes.
     pub format: Option<Format>,
-    /// The kind of accesses that do not say theirs: all of a format without kinds, those with clear kind bits of `.u64`.
-    /// `None` is anonymous memory for memory traces (`.u64`, lackey, text, CSV of pages or addresses) and file pages by
-    /// `read()` for block and object traces.
+    /// The kind of accesses that do not say theirs: all of a format without kinds, those with clear kind bits of
+    /// `.u64`. `None` is anonymous memory for memory traces (`.u64`, lackey, text, CSV of pages or addresses) and file
+    /// pages by `read()` for block and object traces.
     pub kind: Option<Kind>,
     /// Names of the columns of a CSV file.
     pub columns: CsvColumns,
     /// Bytes of the unit in which `.lis` and oracleGeneral count. `None` takes each block or object as one page;
     /// `Some(512)` folds 512-byte blocks into 4 KiB pages. From 1 to 4096.
     pub block_bytes: Option<u32>,
-    /// Leave out the instruction fetches of a lackey trace.
+    /// Skip the instruction fetches of a lackey trace.
     pub skip_instructions: bool,
     /// Hand out successive lackey accesses to one page as one; it is a write if any of them is.
     pub collapse: bool,

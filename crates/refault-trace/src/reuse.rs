@@ -1,18 +1,18 @@
 //! Exact reuse distances: how many other pages were accessed since a page was accessed last.
 //!
-//! An LRU memory of m pages hits exactly the accesses whose distance is below m (Mattson, Gecsei, Slutz and Traiger, IBM
-//! Systems Journal 1970), so one pass gives the misses at every size.
+//! An LRU memory of m pages hits exactly the accesses whose distance is below m (Mattson, Gecsei, Slutz and Traiger,
+//! IBM Systems Journal 1970), so one pass gives the misses at every size.
 //!
 //! Every access takes the next *slot*; the slot of a page's last access is live, earlier ones are dead. The distance is
 //! the number of live slots after the page's, which is the number of all slots after it less the dead ones. Only dead
 //! slots are counted, and a slot dies exactly where a distance is asked for. A tree of fan-out 32 keeps, for each child
-//! of a node, the dead slots in the children after it: a question is one load a level, a death is an addition to a row
-//! of lanes a level, the same work wherever the slot lies. Leaves are words of 64 slots.
+//! of a node, the dead slots in the children after it: a question is one load per level, a death is an addition to a
+//! row of lanes a level, the same work wherever the slot lies. Leaves are words of 64 slots.
 //!
 //! Invariants: `last[page]` is live or `NEVER`; live slots are as many as pages seen. When slots run out, the live ones
-//! move to the front in order, which happens once in three or more accesses a page.
+//! move to the front in order, which happens once in three or more accesses per page.
 //!
-//! Cost: O(1) an access, about a dozen vector operations and two cache misses; 8 to 40 bytes a page.
+//! Cost: O(1) per access, about a dozen vector operations and two cache misses; 8 to 40 bytes per page.
 
 /// The distance of a first access.
 pub const COLD: u32 = u32::MAX;
@@ -119,7 +119,8 @@ impl ReuseDistances {
         self.seen
     }
 
-    /// Accesses a page and returns how many other pages were accessed since its last access, [`COLD`] if there was none.
+    /// Accesses a page and returns how many other pages were accessed since its last access, [`COLD`] if there was
+    /// none.
     #[inline]
     pub fn access(&mut self, page: u32) -> u32 {
         if self.next == self.pages.len() {
@@ -259,7 +260,8 @@ impl DistanceHistogram {
         &self.counts
     }
 
-    /// Misses of an LRU memory at each of the given sizes in pages, which must ascend. Cost: one walk over the distances.
+    /// Misses of an LRU memory at each of the given sizes in pages, which must ascend. Cost: one walk over the
+    /// distances.
     pub fn lru_misses(&self, memory_pages: &[u64]) -> Vec<u64> {
         let mut misses = self.accesses();
         let mut distance = 0;

@@ -1,14 +1,15 @@
 //! Miss-ratio curves from a sample of the pages (SHARDS: Waldspurger, Park, Garthwaite and Ahmad, FAST 2015).
 //!
-//! A page is in the sample if the hash of its number is below a threshold, so either all its accesses are or none. Among
-//! sampled pages, reuse distances are smaller by the sampling rate; so is the number of accesses, give or take which
-//! pages the sample happens to hold. That last error is corrected as the paper does: accesses missing from the expected
-//! number, or beyond it, are taken for hits at the smallest distance.
+//! A page is in the sample if the hash of its number is below a threshold, so either all its accesses are or none.
+//! Among sampled pages, reuse distances are smaller by the sampling rate; so is the number of accesses, give or take
+//! which pages the sample happens to hold. That last error is corrected as the paper does: accesses missing from the
+//! expected number, or beyond it, are taken for hits at the smallest distance.
 //!
-//! How good the estimate is, is measured rather than assumed: several samples are drawn in the same pass, by hashes that
-//! do not depend on each other, and their spread gives the standard error of their mean.
+//! How good the estimate is, is measured rather than assumed: several samples are drawn in the same pass, by hashes
+//! that do not depend on each other, and their spread gives the standard error of their mean.
 //!
-//! Cost: a hash an access and sample; the exact engine's cost for each sampled access; memory in proportion to the rate.
+//! Cost: a hash per access and sample; the exact engine's cost for each sampled access; memory in proportion to the
+//! rate.
 
 use std::collections::HashMap;
 

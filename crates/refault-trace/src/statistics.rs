@@ -2,7 +2,7 @@
 //! where and when the accesses fall.
 //!
 //! Cost: a pass of some 50 to 100 nanoseconds an access (a second, much faster one before it where the length is not
-//! known), and some 40 bytes a page.
+//! known), and some 40 bytes per page.
 
 use crate::error::TraceError;
 use crate::heat_map::{HeatMap, HeatMapBuilder};

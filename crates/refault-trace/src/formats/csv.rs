@@ -1,9 +1,9 @@
 //! Comma-separated values with named columns.
 //!
-//! Where an access lies is said by a column of page numbers, of byte addresses in memory or of byte offsets in a file; a
-//! size in bytes, an operation, a kind and a time may stand beside it. The first line names the columns unless it is
-//! data: then the columns must be given by number, or there is only one, of page numbers. Fields may be quoted; a line is
-//! a record.
+//! Where an access lies is said by a column of page numbers, of byte addresses in memory or of byte offsets in a file;
+//! a size in bytes, an operation, a kind and a time may stand beside it. The first line names the columns unless it is
+//! data: then the columns must be given by number, or there is only one, of page numbers. Fields may be quoted; a line
+//! is a record.
 
 use super::PAGE_BYTES;
 use super::numbers::{number, page, pages_touched};

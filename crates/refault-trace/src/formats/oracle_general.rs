@@ -2,8 +2,8 @@
 //! i64 number of the next access to the object (-1 none; not used here).
 //!
 //! By default an object is a page, whatever its size. With a unit of block numbers, objects are blocks, and the bytes
-//! from there on, as many as the size says, become the 4 KiB pages they touch. Object numbers beyond 56 bits (hashes) are
-//! folded into 56: two of n objects fall together with a probability of about n²/2^57.
+//! from there on, as many as the size says, become the 4 KiB pages they touch. Object numbers beyond 56 bits (hashes)
+//! are folded into 56: two of n objects fall together with a probability of about n²/2^57.
 
 use super::numbers::{page, pages_touched};
 use super::request::{Request, Requests};

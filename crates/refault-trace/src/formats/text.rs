@@ -1,4 +1,4 @@
-//! One page number a line, decimal or `0x` hexadecimal. Empty lines and lines that start with `#` are skipped.
+//! One page number per line, decimal or `0x` hexadecimal. Empty lines and lines that start with `#` are skipped.
 
 use super::numbers::{number, page};
 use super::request::{LineFormat, Request};

@@ -16,7 +16,7 @@ pub struct GeneratorReader {
 }
 
 impl GeneratorReader {
-    /// Builds the tables of a workload: for Zipf 20 bytes a page and some ten nanoseconds a page.
+    /// Builds the tables of a workload: for Zipf 20 bytes per page and some ten nanoseconds per page.
     ///
     /// # Errors
     /// Parameters that do not fit together, if the specification was not parsed from text.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::workload::{Generator, Parameter, workloads};
 use crate::{Entry, Kind, TraceError};
 
-/// Pages a workload that permutes or weighs them may have: its tables take up to 20 bytes a page.
+/// Pages a workload that permutes or weighs them may have: its tables take up to 20 bytes per page.
 const MAX_TABLE_PAGES: u64 = 1 << 28;
 /// Accesses of a workload at most, some months of work.
 const MAX_ACCESSES: u64 = 1 << 43;

@@ -1,14 +1,14 @@
 //! Zipf-distributed draws from a table of cumulative integer weights.
 //!
-//! Rank i, from 0, has the weight floor(2^40 / (i+1)^theta). A draw is the smallest rank whose cumulative weight is above
-//! a uniform number below the total. Where theta is a multiple of 1/5 the power is built from a fifth root by Newton
-//! iteration and repeated multiplication, so that only IEEE additions, multiplications and divisions are involved and
-//! the table is the same on every machine; for other exponents it comes from `powf`, whose last bit may differ between
-//! mathematical libraries.
+//! Rank i, from 0, has the weight floor(2^40 / (i+1)^theta). A draw is the smallest rank whose cumulative weight is
+//! above a uniform number below the total. Where theta is a multiple of 1/5 the power is built from a fifth root by
+//! Newton iteration and repeated multiplication, so that only IEEE additions, multiplications and divisions are
+//! involved and the table is the same on every machine; for other exponents it comes from `powf`, whose last bit may
+//! differ between mathematical libraries.
 //!
 //! A guide table finds the rank: the range of draws is cut into equal buckets, each knows the first rank that reaches
-//! into it. Most draws are decided by one look at the guide and one or two at the weights; the result is exactly that of
-//! a binary search. Cost: 8 bytes a rank and 4 a bucket, with 2 to 4 buckets a rank.
+//! into it. Most draws are decided by one look at the guide and one or two at the weights; the result is exactly that
+//! of a binary search. Cost: 8 bytes a rank and 4 a bucket, with 2 to 4 buckets a rank.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -29,8 +29,8 @@ pub(crate) struct ZipfTable {
     shift: u32,
 }
 
-/// Tables in use. Several tasks of one simulation draw from the same distribution with different seeds: one table for all
-/// is built once and stays in the cache.
+/// Tables in use. Several tasks of one simulation draw from the same distribution with different seeds: one table for
+/// all is built once and stays in the cache.
 static SHARED: Mutex<Vec<(u32, Exponent, Weak<ZipfTable>)>> = Mutex::new(Vec::new());
 
 impl ZipfTable {

@@ -1,17 +1,17 @@
 //! How a block's entries become bytes, before compression.
 //!
-//! First the pages, each as the difference to the page before (the first to 0), zigzag-coded so that small steps back are
-//! small numbers, in groups of seven bits with the high bit set on all but the last. Then the flags (write and kind, three
-//! bits): as runs of flags and length, or as a byte an entry, whichever is shorter; a tag says which.
+//! First the pages, each as the difference to the page before (the first to 0), zigzag-coded so that small steps back
+//! are small numbers, in groups of seven bits with the high bit set on all but the last. Then the flags (write and
+//! kind, three bits): as runs of flags and length, or as a byte per entry, whichever is shorter; a tag says which.
 //!
-//! Cost: about two nanoseconds an entry to decode, before decompression.
+//! Cost: about two nanoseconds per entry to decode, before decompression.
 
 use crate::Entry;
 use crate::reader::BLOCK_ENTRIES;
 
 /// Flags as runs.
 const RUNS: u8 = 0;
-/// Flags as one byte an entry: compression takes the rest.
+/// Flags as one byte per entry: compression takes the rest.
 const BYTES: u8 = 1;
 const PAGE_BITS: u32 = Entry::MAX_PAGE.count_ones();
 
