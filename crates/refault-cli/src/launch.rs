@@ -5,10 +5,14 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use refault_config::Config;
+use refault_lab::meminfo;
 use refault_pager::PagerError;
 use refault_pager::probe::Capabilities;
+use signal_hook::SigId;
+use signal_hook::consts::SIGINT;
 
 use crate::inherited::Inherited;
 use crate::program::{self, Obstacle};
@@ -205,14 +209,22 @@ impl Launch {
     }
 }
 
-/// While it lives, an interrupt from the terminal does not end this process.
-struct IgnoredInterrupts;
+/// While it lives, an interrupt from the terminal does not end this process. A handler, not `SIG_IGN`, which the program
+/// would inherit.
+struct IgnoredInterrupts(Option<SigId>);
 
 impl IgnoredInterrupts {
     fn new() -> IgnoredInterrupts {
-        // A second handler would be overwritten, which changes nothing.
-        let _ = ctrlc::set_handler(|| {});
-        IgnoredInterrupts
+        // Where none can be registered, an interrupt ends this process before the program: no more is lost.
+        IgnoredInterrupts(signal_hook::flag::register(SIGINT, Arc::default()).ok())
+    }
+}
+
+impl Drop for IgnoredInterrupts {
+    fn drop(&mut self) {
+        if let Some(registered) = self.0 {
+            signal_hook::low_level::unregister(registered);
+        }
     }
 }
 
@@ -234,10 +246,7 @@ fn remedy(obstacle: &Obstacle) -> String {
 
 /// Bytes of memory that this machine has: the budget of programs that are to run unlimited.
 pub fn machine_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    kib.map_or(1 << 40, |kib| kib << 10)
+    meminfo::of_this_machine("MemTotal").unwrap_or(1 << 40)
 }
 
 /// A policy's name, if live memory can run it.

@@ -24,6 +24,7 @@ pub mod curve;
 mod error;
 pub mod experiment;
 pub mod experiments;
+pub mod meminfo;
 pub mod parameters;
 mod progress;
 pub mod registry;

@@ -18,6 +18,7 @@ use refault_sim::flat_memory::Swap;
 use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
 
 use crate::error::LabError;
+use crate::meminfo;
 use crate::progress::Progress;
 use crate::registry::{self, Circumstances, PolicySpec, Visitor};
 use crate::size::{Size, bytes_text};
@@ -119,11 +120,7 @@ pub fn jobs(asked: Option<u16>) -> usize {
 
 /// Half of the memory that is available, or 1 GiB where the system does not say.
 pub fn memory_budget() -> u64 {
-    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    });
-    available.map_or(1 << 30, |kib| kib * 1024 / 2)
+    meminfo::of_this_machine("MemAvailable").map_or(1 << 30, |available| available / 2)
 }
 
 /// Sweeps over all traces: one after the other with all threads where a trace keeps them busy, else side by side.

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use refault_lab::meminfo;
+
 use super::{Finding, Status};
 use refault_lab::size::bytes_text;
 
@@ -29,9 +31,7 @@ impl Machine {
     }
 
     fn memory_total(&self) -> u64 {
-        let text = self.read("proc/meminfo").unwrap_or_default();
-        let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
-        kib.map_or(0, |kib: u64| kib << 10)
+        self.read("proc/meminfo").and_then(|text| meminfo::bytes(&text, "MemTotal")).unwrap_or(0)
     }
 
     /// The tightest limit of the control groups around this process, of either version.
