@@ -18,9 +18,9 @@ fn skipped() -> bool {
     let needed = ["/sys/class/zram-control/hot_add", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let missing = needed.iter().find(|path| !std::path::Path::new(path).exists());
     if let Some(path) = missing {
-        println!("skipped: no {path}");
+        refault_testing::skip(format_args!("no {path}"));
     } else if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root");
+        refault_testing::skip_required("needs root");
     } else {
         return false;
     }

@@ -120,13 +120,13 @@ const PYTHON: &str = "/usr/bin/python3";
 /// True, with a line that says why.
 fn cannot_change_user() -> bool {
     if !rustix::process::geteuid().is_root() || skipped(&["setpriv"]) {
-        println!("skipped: only root can change the user");
+        refault_testing::skip_required("only root can change the user");
         return true;
     }
     // Others than root cannot read what is installed for root alone.
     let missing = [PYTHON, "/dev/userfaultfd"].into_iter().find(|path| !Path::new(path).exists());
     if let Some(path) = missing {
-        println!("skipped: there is no {path}");
+        refault_testing::skip_required(format_args!("there is no {path}"));
     }
     missing.is_some()
 }

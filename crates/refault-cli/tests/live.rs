@@ -95,11 +95,11 @@ fn doctor_says_what_works_and_its_exit_code_whether_run_would() {
 /// Runs the binary as a user without rights; `None`, with a line that says why, where that cannot be done.
 fn as_nobody(arguments: &[&str]) -> Option<Output> {
     if !rustix::process::geteuid().is_root() || skipped(&["setpriv"]) {
-        println!("skipped: only root can become a user without rights");
+        refault_testing::skip_required("only root can become a user without rights");
         return None;
     }
     if std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1") {
-        println!("skipped: userfaultfd is permitted to everybody here");
+        refault_testing::skip("userfaultfd is permitted to everybody here");
         return None;
     }
     // The build directory may be closed to others.
@@ -114,7 +114,7 @@ fn as_nobody(arguments: &[&str]) -> Option<Output> {
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary).args(arguments);
     let output = command.current_dir("/").output().expect("setpriv starts");
     if output.status.code() == Some(127) || output.status.code() == Some(126) {
-        println!("skipped: {}", text(&output.stderr).trim());
+        refault_testing::skip_required(text(&output.stderr));
         return None;
     }
     Some(output)

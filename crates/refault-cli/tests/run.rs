@@ -106,7 +106,7 @@ fn obstacles_are_told_apart() {
         assert_eq!(refused.status.code(), Some(1));
         assert!(text(&refused.stderr).contains("statically linked"), "{}", text(&refused.stderr));
     } else {
-        println!("skipped: gcc cannot link statically here");
+        refault_testing::skip_required("gcc cannot link statically here");
     }
     let refused = output(&mut refault("64M", &["--", "no-such-program"]));
     assert_eq!(refused.status.code(), Some(2));
@@ -182,7 +182,7 @@ fn numpy_arrays_larger_than_the_budget() {
         found.is_ok_and(|output| output.status.success())
     };
     let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(|python| has_numpy(python)) else {
-        println!("skipped: no python3 with numpy");
+        refault_testing::skip_required("no python3 with numpy");
         return;
     };
     if skipped(&[]) {

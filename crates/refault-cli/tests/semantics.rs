@@ -36,7 +36,7 @@ fn a_core_dump_holds_the_resident_pages_and_ends_soon() {
     }
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     if pattern.starts_with('|') || pattern.contains('/') {
-        println!("skipped: core dumps do not go to the working directory here");
+        refault_testing::skip("core dumps do not go to the working directory here");
         return;
     }
     let program = Program::new(
@@ -56,7 +56,7 @@ fn a_core_dump_holds_the_resident_pages_and_ends_soon() {
         .flatten()
         .find(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with("core")));
     let Some(core) = core else {
-        println!("skipped: no core dump was written");
+        refault_testing::skip("no core dump was written");
         return;
     };
     // A dump that walked what is only reserved would take minutes; the holes tell how much was walked.
@@ -265,12 +265,12 @@ fn set_uid_programs_and_those_of_another_libc_are_told_apart() {
             let (code, line) = refused(&path);
             assert!(code == Some(1) && line.contains("glibc build") && line.contains("ld-musl"), "{line}");
         }
-        None => println!("skipped: another loader than x86-64 glibc's"),
+        None => refault_testing::skip("another loader than x86-64 glibc's"),
     }
     let path = program.directory.path().join("setuid");
     std::fs::copy(&program.path, &path).expect("copies");
     if std::os::unix::fs::chown(&path, Some(65534), Some(65534)).is_err() {
-        println!("skipped: only root can make somebody else's set-uid program");
+        refault_testing::skip_required("only root can make somebody else's set-uid program");
         return;
     }
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).expect("permits");

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 
+/// The crate that is there for tests.
+const FOR_TESTS: &str = "refault-testing";
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -28,7 +31,7 @@ fn documented(names: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
     rooms
 }
 
-/// Crate and what it depends on in any way, development included.
+/// Crate and what it depends on in any way, development included, but for what the tests of every crate may use.
 fn actual() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -43,8 +46,10 @@ fn actual() -> BTreeMap<String, BTreeSet<String>> {
         .iter()
         .map(|package| {
             let dependencies = package["dependencies"].as_array().expect("dependencies");
-            let ours = dependencies.iter().filter(|dependency| !dependency["path"].is_null()).map(name);
-            (name(package), ours.collect())
+            let of_tests =
+                |dependency: &serde_json::Value| dependency["kind"] == "dev" && dependency["name"] == FOR_TESTS;
+            let ours = dependencies.iter().filter(|dependency| !dependency["path"].is_null() && !of_tests(dependency));
+            (name(package), ours.map(name).collect())
         })
         .collect()
 }

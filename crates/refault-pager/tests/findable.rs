@@ -100,7 +100,7 @@ fn a_touched_page_is_not_read_from_the_store() {
         pager.report().counters
     };
     if !POLICIES.contains(&"fifo") {
-        println!("skipped: no fifo over live memory");
+        refault_testing::skip_required("no fifo over live memory");
         return;
     }
     let (gone, kept) = (reads(0.0), reads(0.25));

@@ -153,7 +153,7 @@ fn shapes() -> Vec<PagerOptions> {
             if Pager::new(Budget::new(BUDGET), options.clone()).is_ok() {
                 shapes.push(options);
             } else {
-                println!("skipped: {:?} is not available here", options.store);
+                refault_testing::skip_required(format_args!("{:?} is not available here", options.store));
             }
         }
     }

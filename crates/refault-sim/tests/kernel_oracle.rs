@@ -1,16 +1,15 @@
 //! Replays the access sequences that real kernels were measured on, and holds our counters to theirs.
 //!
-//! Reads `oracle/{workloads,results}.csv` of the shared folder (`REFAULT_SHARED`, or `shared` beside the repository);
-//! prints one `skipped:` line where that folder is missing. The goals asserted at the end are the project's, not what
-//! happens to come out; `docs/validation.md` explains the cells outside.
+//! The tables are those of `refault-testing`. The goals asserted at the end are the project's, not what happens to come
+//! out; `docs/validation.md` explains the cells outside.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use refault_core::mglru::Version;
 use refault_core::{Classic, ClassicParams, Counters, Mglru, MglruParams, Policy};
 use refault_sim::flat_memory::Swap;
 use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
+use refault_testing::kernel_table;
 use refault_trace::{Source, WorkloadSpec};
 
 /// Cells whose kernel figure is below this are not counted for any counter but loads.
@@ -57,12 +56,8 @@ struct Sequence {
 }
 
 fn check(kernel: &str, mode: &str, goal: Goal) {
-    let Some(folder) = shared() else {
-        println!("skipped: no shared folder with the kernels' counters");
-        return;
-    };
-    let arguments = generator_arguments(&folder);
-    let cells = cells(&folder, kernel, mode);
+    let arguments = generator_arguments();
+    let cells = cells(kernel, mode);
     assert!(!cells.is_empty(), "results.csv has no cell of {kernel} {mode}");
     let mut sequences: BTreeMap<&str, Sequence> = BTreeMap::new();
     let (mut close, mut furthest) = (0, 0.0f64);
@@ -178,9 +173,9 @@ fn generate(arguments: &str) -> Sequence {
 }
 
 /// Workload name to generator arguments.
-fn generator_arguments(folder: &Path) -> BTreeMap<String, String> {
-    let text = std::fs::read_to_string(folder.join("oracle/workloads.csv")).expect("workloads.csv is readable");
-    text.lines()
+fn generator_arguments() -> BTreeMap<String, String> {
+    kernel_table("workloads.csv")
+        .lines()
         .skip(1)
         .map(|line| {
             let name = line.split(',').next().expect("a first column");
@@ -190,8 +185,8 @@ fn generator_arguments(folder: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn cells(folder: &Path, kernel: &str, mode: &str) -> Vec<Cell> {
-    let text = std::fs::read_to_string(folder.join("oracle/results.csv")).expect("results.csv is readable");
+fn cells(kernel: &str, mode: &str) -> Vec<Cell> {
+    let text = kernel_table("results.csv");
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next().expect("a header").split(',').collect();
     let at = |name: &str| header.iter().position(|h| *h == name).expect("a known column");
@@ -217,13 +212,4 @@ fn cells(folder: &Path, kernel: &str, mode: &str) -> Vec<Cell> {
             }
         })
         .collect()
-}
-
-fn shared() -> Option<PathBuf> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let named = std::env::var_os("REFAULT_SHARED").map(PathBuf::from);
-    named
-        .into_iter()
-        .chain(["shared", "../shared", "../../shared"].map(|p| root.join(p)))
-        .find(|folder| folder.join("oracle/results.csv").is_file())
 }

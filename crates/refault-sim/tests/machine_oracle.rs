@@ -1,11 +1,9 @@
 //! The machine in cgroup mode on the access sequences that real kernels were measured on: it counts what the core alone
 //! counts, for each limit, and so what the kernels counted as closely as `kernel_oracle` finds.
 //!
-//! Reads the shared folder as `kernel_oracle` does; prints one `skipped:` line where it is missing. Sequences of our own
-//! generators are compared in `machine`, which needs nothing.
+//! The tables are those of `refault-testing`.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use refault_core::{Classic, ClassicParams, Counters, Mglru, MglruParams, PageType, Policy};
 use refault_sim::flat_memory::Swap;
@@ -14,6 +12,7 @@ use refault_sim::machine::device::DeviceModel;
 use refault_sim::machine::group::GroupLimits;
 use refault_sim::machine::{End, Machine};
 use refault_sim::{LayoutBuilder, Limits, Replay};
+use refault_testing::kernel_table;
 use refault_trace::{Source, WorkloadSpec};
 
 const PAUSE: u64 = 10_000_000_000_000;
@@ -72,13 +71,8 @@ fn core_alone<P: Policy>(spec: &WorkloadSpec, [anon, file]: [u32; 2], limit: u64
 
 #[test]
 fn the_machine_counts_what_the_core_counts_on_the_kernels_sequences() {
-    let Some(folder) = shared() else {
-        println!("skipped: no shared folder with the kernels' sequences");
-        return;
-    };
-    let read = |name: &str| std::fs::read_to_string(folder.join("oracle").join(name)).expect("it is readable");
-    let workloads = read("workloads.csv");
-    let results = read("results.csv");
+    let workloads = kernel_table("workloads.csv");
+    let results = kernel_table("results.csv");
     let header: Vec<&str> = results.lines().next().expect("a header").split(',').collect();
     let at = |name: &str| header.iter().position(|column| *column == name).expect("a known column");
     let mut compared = 0;
@@ -115,13 +109,4 @@ fn the_machine_counts_what_the_core_counts_on_the_kernels_sequences() {
     }
     println!("{compared} cells: machine and core count the same");
     assert!(compared >= 40, "only {compared} cells");
-}
-
-fn shared() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let named = std::env::var_os("REFAULT_SHARED").map(PathBuf::from);
-    named
-        .into_iter()
-        .chain(["shared", "../shared", "../../shared"].map(|p| root.join(p)))
-        .find(|folder| folder.join("oracle/results.csv").is_file())
 }

@@ -1,12 +1,11 @@
 //! Miss counts of the textbook policies on real traces against the reference simulator's.
 //!
-//! The traces and the table are not part of the project. They are looked for in `$REFAULT_SHARED/traces`, or in a
-//! `shared/traces` beside the repository or above it; without them one line says that the test was skipped.
+//! The traces and the table are not part of the project (see `refault_testing::shared`); without them the test is skipped.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,6 +13,7 @@ use refault_core::Policy;
 use refault_core::textbook::{Arc, Clock, Fifo, Lirs, Lru, NextUse, Opt, S3Fifo, Sieve, TwoQueue, WTinyLfu};
 use refault_sim::flat_memory::Swap;
 use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
+use refault_testing::shared;
 use refault_trace::Entry;
 
 /// A decoded trace.
@@ -88,14 +88,11 @@ struct Row {
 
 #[test]
 fn misses_equal_the_reference_simulator() {
-    let Some(folder) = traces_folder() else {
-        println!("skipped: no shared/traces folder (set REFAULT_SHARED to the folder that holds it)");
-        return;
-    };
+    let Some(table_path) = shared("traces/oracle-libcachesim.csv") else { return };
     let mut unknown = 0;
     let mut totals: BTreeMap<&str, Totals> = BTreeMap::new();
-    for (name, rows) in table(&folder.join("oracle-libcachesim.csv")) {
-        let trace = Trace::read(&folder.join(format!("{name}.u64.zst")));
+    for (name, rows) in table(&table_path) {
+        let trace = Trace::read(&table_path.with_file_name(format!("{name}.u64.zst")));
         for (row, contender, ours) in replay_all(&trace, &rows) {
             assert_eq!(row.accesses, trace.accesses.len(), "{name}: accesses");
             let Some(contender) = contender else {
@@ -188,16 +185,4 @@ fn table(path: &Path) -> BTreeMap<String, Vec<Row>> {
         });
     }
     rows
-}
-
-/// The folder with the traces, if there is one on this machine.
-fn traces_folder() -> Option<PathBuf> {
-    let shared = std::env::var_os("REFAULT_SHARED").map(PathBuf::from);
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let beside = ["shared", "../shared", "../../shared"].map(|up| repository.join(up));
-    shared
-        .into_iter()
-        .chain(beside)
-        .map(|folder| folder.join("traces"))
-        .find(|traces| traces.join("oracle-libcachesim.csv").is_file())
 }

@@ -1,28 +1,14 @@
-//! Against the traces and generator fingerprints that lie outside the repository, where they are at hand.
+//! Against traces that lie outside the repository, where they are at hand, and the fingerprints of the sequences that
+//! kernels were measured on.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 
+use refault_testing::{kernel_table, shared};
 use refault_trace::page_ids::PageIds;
 use refault_trace::reuse::{DistanceHistogram, ReuseDistances};
 use refault_trace::{Entry, Options, Source, WorkloadSpec};
 
-/// The folder of shared material, or `None` with a line that says so.
-fn shared(part: &str) -> Option<PathBuf> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let candidates = match std::env::var_os("REFAULT_SHARED") {
-        Some(path) => vec![PathBuf::from(path)],
-        None => ["../shared", "../../shared"].iter().map(|path| repository.join(path)).collect(),
-    };
-    let found = candidates.into_iter().map(|folder| folder.join(part)).find(|path| path.exists());
-    if found.is_none() {
-        println!("skipped: no shared folder with {part}; set REFAULT_SHARED");
-    }
-    found
-}
-
-fn rows(table: &Path) -> Vec<HashMap<String, String>> {
-    let text = std::fs::read_to_string(table).expect("a readable table");
+fn rows(text: &str) -> Vec<HashMap<String, String>> {
     let mut lines = text.lines();
     let names: Vec<_> = lines.next().expect("a header").split(',').map(str::to_owned).collect();
     lines.map(|line| names.iter().cloned().zip(line.split(',').map(str::to_owned)).collect()).collect()
@@ -47,7 +33,8 @@ fn for_each_block(source: &Source, mut use_block: impl FnMut(&[Entry])) {
 fn lru_misses_of_real_traces_are_those_of_libcachesim() {
     let Some(table) = shared("traces/oracle-libcachesim.csv") else { return };
     let mut by_trace: HashMap<String, Vec<_>> = HashMap::new();
-    for row in rows(&table).into_iter().filter(|row| row["policy"] == "lru") {
+    let text = std::fs::read_to_string(&table).expect("a readable table");
+    for row in rows(&text).into_iter().filter(|row| row["policy"] == "lru") {
         by_trace.entry(row["trace"].clone()).or_default().push(row);
     }
     assert!(!by_trace.is_empty());
@@ -71,8 +58,7 @@ fn lru_misses_of_real_traces_are_those_of_libcachesim() {
 
 #[test]
 fn generated_sequences_are_those_of_every_measured_workload() {
-    let Some(table) = shared("oracle/workloads.csv") else { return };
-    for row in rows(&table) {
+    for row in rows(&kernel_table("workloads.csv")) {
         let (generator, arguments) = row["generator_arguments"].split_once(' ').expect("a generator and arguments");
         let name = generator.strip_prefix("kind=").expect("the generator comes first");
         let spec: WorkloadSpec = format!("{name}:{}", arguments.replace(' ', ",")).parse().expect("understood");

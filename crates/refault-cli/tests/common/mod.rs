@@ -4,18 +4,19 @@
 use std::process::Output;
 
 use assert_cmd::Command;
+use refault_testing::skip_required;
 use tempfile::TempDir;
 
 /// True, with one line that says why, where live tests cannot run: no userfaultfd, or one of these programs is missing.
 pub fn skipped(programs: &[&str]) -> bool {
     if let Err(error) = refault_pager::probe::Capabilities::probe().userfaultfd {
-        println!("skipped: no userfaultfd here: {error}");
+        skip_required(format_args!("no userfaultfd here: {error}"));
         return true;
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let missing = programs.iter().find(|name| !std::env::split_paths(&path).any(|dir| dir.join(name).is_file()));
     if let Some(name) = missing {
-        println!("skipped: {name} is not installed");
+        skip_required(format_args!("{name} is not installed"));
     }
     missing.is_some()
 }

@@ -13,7 +13,7 @@ pub fn skipped() -> bool {
     match refault_pager::probe::Capabilities::probe().userfaultfd {
         Ok(_) => false,
         Err(error) => {
-            println!("skipped: no userfaultfd here: {error}");
+            refault_testing::skip_required(format_args!("no userfaultfd here: {error}"));
             true
         }
     }

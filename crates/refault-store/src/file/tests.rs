@@ -26,7 +26,7 @@ fn both_engines_return_what_was_written() {
     for engine in [Some(IoEngine::Uring), Some(IoEngine::Psync), None] {
         for encrypt in [false, true] {
             let Ok(device) = FileDevice::create(&std::env::temp_dir(), engine) else {
-                println!("skipped: {engine:?} is not available here");
+                refault_testing::skip_required(format_args!("{engine:?} is not available here"));
                 continue;
             };
             let options = FileStoreOptions { encrypt, ..options(400) };
