@@ -60,7 +60,7 @@ impl Config {
     pub(crate) fn parse(text: &OsStr) -> Result<Config, String> {
         let mut config = Config {
             memory: 0,
-            policy: refault_pager::POLICIES[0].to_owned(),
+            policy: refault_pager::DEFAULT_POLICY.to_owned(),
             pool: 0,
             codec: Codec::Lz4,
             file: None,

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use refault_cache::{CacheOptions, PageCache};
+use refault_core::policy::{FrontEnd, PolicySpec};
 use serde_json::json;
 
 use self::load::{Figures, LoadArgs, PAGE, Pattern};
@@ -90,9 +91,8 @@ struct Row {
 /// Runs the command.
 pub fn run(args: &CacheArgs) -> Result<(), Failure> {
     let shares = args.keep_evicted.iter().map(|text| parse_share(text)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(unknown) = args.policies.iter().find(|name| !refault_cache::POLICIES.contains(&name.as_str())) {
-        let remedy = format!("choose from {}", refault_cache::POLICIES.join(", "));
-        return Err(Failure::usage("unknown policy", format!("'{unknown}'"), remedy));
+    for policy in &args.policies {
+        PolicySpec::parse_for(policy, FrontEnd::PageCache)?;
     }
     let kernel = if args.alone { None } else { Some(cgroup_obstacle()) };
     let directory =

@@ -8,7 +8,9 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use clap::{Args, ValueEnum};
-use refault_lab::experiments::freepool::{Evicted, Figures, Options, POLICIES, Workload, side_by_side};
+use refault_core::policy::registry::{self, FrontEnd, PolicySpec};
+use refault_lab::experiments::freepool::{Evicted, Figures, Options, Workload, side_by_side};
+use refault_lab::policies::parse_policies_for;
 use serde_json::json;
 
 use refault_console::Failure;
@@ -26,11 +28,14 @@ Examples:
   refault bench frames                            all workloads: the tables of docs/policies/side-by-side.md
   refault bench frames --workload high-order --format csv
   refault bench frames --workload build --repeats 1")]
-/// Compare freebsd, classic, classic-shadow, mglru and mglru-refault over the same frames
+/// Compare the kernels' policies over the same frames
 pub struct FramesArgs {
     /// Only this workload
     #[arg(long, value_enum)]
     workload: Option<WorkloadName>,
+    /// Policies separated by commas, with parameters in braces [default: all that the experiment can run]
+    #[arg(long = "policy", value_name = "POLICY")]
+    policies: Vec<String>,
     /// Runs of each row with different seeds, of which the mean is shown
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     repeats: u32,
@@ -64,7 +69,7 @@ impl WorkloadName {
 /// A row: what was run, and what came out.
 struct Row {
     workload: Workload,
-    policy: &'static str,
+    policy: String,
     evicted: Evicted,
     figures: Figures,
 }
@@ -75,7 +80,11 @@ pub fn run(args: &FramesArgs) -> Result<(), Failure> {
         Some(name) => vec![name.workload()],
         None => Workload::ALL.into(),
     };
-    let rows = measure(&workloads, args);
+    let policies = match &args.policies[..] {
+        [] => registry::all(FrontEnd::FreePool).collect(),
+        asked => parse_policies_for(asked, FrontEnd::FreePool)?,
+    };
+    let rows = measure(&workloads, &policies, args);
     with_output(None, |out| match args.format {
         Format::Table => write_tables(out, &workloads, &rows, args),
         Format::Csv => write_csv(out, &rows),
@@ -87,10 +96,10 @@ pub fn run(args: &FramesArgs) -> Result<(), Failure> {
     })
 }
 
-fn measure(workloads: &[Workload], args: &FramesArgs) -> Vec<Row> {
+fn measure(workloads: &[Workload], policies: &[PolicySpec], args: &FramesArgs) -> Vec<Row> {
     let mut work = VecDeque::new();
     for workload in workloads {
-        for policy in POLICIES {
+        for policy in policies {
             Evicted::ALL.iter().for_each(|evicted| work.push_back((*workload, policy, *evicted)));
         }
     }
@@ -104,10 +113,9 @@ fn measure(workloads: &[Workload], args: &FramesArgs) -> Vec<Row> {
                 loop {
                     let next = work.lock().expect("invariant: no thread panics with it").pop_front();
                     let Some((number, (workload, policy, evicted))) = next else { return };
-                    let figures = side_by_side(workload, policy, evicted, &options)
-                        .expect("invariant: the policies are the ones listed");
+                    let figures = side_by_side(workload, policy, evicted, &options);
                     let mut rows = rows.lock().expect("invariant: no thread panics with it");
-                    rows.push((number, Row { workload, policy, evicted, figures }));
+                    rows.push((number, Row { workload, policy: policy.label.clone(), evicted, figures }));
                     progress.set(rows.len() as f64 / all as f64);
                 }
             });
@@ -130,7 +138,7 @@ fn write_tables(out: &mut dyn Write, workloads: &[Workload], rows: &[Row], args:
         table.set_header(["policy", "evicted"].into_iter().chain(shown.iter().map(|at| names[*at].0)));
         for row in rows {
             let fields = row.figures.fields();
-            let names = [row.policy.to_string(), row.evicted.name().to_string()];
+            let names = [row.policy.clone(), row.evicted.name().to_string()];
             table.add_row(names.into_iter().chain(shown.iter().map(|at| number(fields[*at].1))));
         }
         for column in 2..2 + shown.len() {
@@ -152,7 +160,7 @@ fn write_csv(out: &mut dyn Write, rows: &[Row]) -> std::io::Result<()> {
     let names = Figures::default().fields();
     csv.write_record(["workload", "policy", "evicted"].into_iter().chain(names.iter().map(|(name, _)| *name)))?;
     for row in rows {
-        let first = [row.workload.name(), row.policy, row.evicted.name()].map(String::from);
+        let first = [row.workload.name(), &row.policy, row.evicted.name()].map(String::from);
         csv.write_record(first.into_iter().chain(row.figures.fields().iter().map(|(_, value)| value.to_string())))?;
     }
     csv.flush()

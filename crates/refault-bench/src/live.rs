@@ -1,7 +1,7 @@
 //! What the live comparisons share: programs that run under `refault run`, their work, and what their statistics say.
 //!
-//! The work is a phase-changing program (this binary's hidden `bench program`) or memcached with a client in this
-//! process. Runs of all variants are interleaved, so that what else the machine does falls on all of them alike.
+//! The work is a phase-changing program (this binary's hidden `bench program`) or memcached with a client in this process.
+//! Runs of all variants are interleaved, so that what else the machine does falls on all of them alike.
 
 pub mod program;
 
@@ -36,7 +36,7 @@ impl Work {
 /// One run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Operations per second of the work, after it was set up.
+    /// Operations a second of the work, after it was set up.
     pub operations: f64,
     /// Pages that came back from the stores.
     pub major_faults: u64,
@@ -99,7 +99,7 @@ pub fn run(setup: &Setup<'_>) -> Result<Measured, Failure> {
 /// Bytes that memcached takes for a value, its slab class and key included.
 const ITEM: u64 = 2300;
 
-/// Fills memcached and reads from it; operations per second.
+/// Fills memcached and reads from it; operations a second.
 fn memcached(mut command: Command, socket: &Path, setup: &Setup<'_>, begin: impl FnOnce()) -> Result<f64, Failure> {
     let plan =
         memcached::Plan { values: (setup.mib << 20) / ITEM, deviation: 0.125, warm_up: 0.0, seconds: setup.seconds };

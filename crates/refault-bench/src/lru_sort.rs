@@ -1,8 +1,7 @@
 //! `refault bench lru-sort`: does sorting help a live program whose memory is taken and given back?
 //!
-//! The shape of the document's evaluation on live memory: the budget falls to 75 % of the peak for a second, stands at
-//! 200 % for ten, and so on; with and without the two radically tuned schemes (2 % of a processor each). Win or lose,
-//! it is printed.
+//! The shape of the document's evaluation on live memory: the budget falls to 75 % of the peak for a second, stands at 200 %
+//! for ten, and so on; with and without the two radically tuned schemes (2 % of a processor each). Win or lose, it is printed.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -30,10 +29,10 @@ pub struct LruSortArgs {
     /// What to run
     #[arg(long, value_enum, value_delimiter = ',', default_value = "phases,memcached")]
     work: Vec<Work>,
-    /// Memory of the work, MiB
+    /// MiB that the work has
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=65_536))]
     mib: u64,
-    /// Seconds of work per run
+    /// Seconds of work a run
     #[arg(long, value_name = "N", default_value_t = 33.0)]
     seconds: f64,
     /// Runs of each variant, interleaved
@@ -42,10 +41,10 @@ pub struct LruSortArgs {
     /// The policy that is sorted
     #[arg(long, value_name = "NAME", default_value = "classic")]
     policy: String,
-    /// Output format
+    /// How to write what came out
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
-    /// Write the output to a file instead of standard output
+    /// Write it to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<std::path::PathBuf>,
 }
@@ -134,7 +133,7 @@ fn compare(args: &LruSortArgs, work: Work, schemes: &Path) -> Result<Outcome, Fa
 /// Name, unit, and how to take it from a run.
 type Figure = (&'static str, &'static str, fn(&Measured) -> f64);
 const FIGURES: [Figure; 4] = [
-    ("operations", "per second", |run| run.operations),
+    ("operations", "a second", |run| run.operations),
     ("major faults", "pages", |run| run.major_faults as f64),
     ("pressure some", "s", |run| run.some_seconds),
     ("monitor", "% of a processor", |run| run.monitor_cpu * 100.0),
@@ -148,7 +147,7 @@ fn write_table(out: &mut dyn std::io::Write, args: &LruSortArgs, outcomes: &[Out
     for outcome in outcomes {
         writeln!(
             out,
-            "{}, peak {}, policy {}, {} s per run, {} runs of each variant interleaved; medians, and (minimum–maximum)",
+            "{}, peak {}, policy {}, {} s a run, {} runs of each variant interleaved; medians, and (least–most)",
             outcome.work.name(),
             refault_lab::size::bytes_text(outcome.peak_bytes),
             args.policy,

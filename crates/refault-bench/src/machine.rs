@@ -20,7 +20,8 @@ use refault_console::Failure;
 use refault_console::Progress;
 use refault_console::text::{align_numbers, grouped, plain_table};
 use refault_console::{Format, with_output};
-use refault_lab::registry::{Circumstances, Visitor, parse_policies, visit};
+use refault_core::policy::registry::{BuildContext, FrontEnd, Visitor, visit};
+use refault_lab::policies::parse_policies_for;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -183,10 +184,10 @@ fn loads(report: &Report) -> u64 {
 
 /// Runs a scenario from its text to its report; processor seconds, and the report.
 fn timed(policy: &str, text: &str) -> Result<(f64, Report), Failure> {
-    let spec = parse_policies(&[policy.to_string()])?.remove(0);
+    let spec = parse_policies_for(&[policy.to_string()], FrontEnd::Machine)?.remove(0);
     let scenario = Scenario::parse(text, "bench").expect("invariant: the scenarios of this command are valid");
     let start = processor_seconds()?;
-    let report = visit(&spec, &Circumstances::default(), Timed { scenario })?;
+    let report = visit(&spec, &BuildContext::default(), Timed { scenario })?;
     Ok((processor_seconds()? - start, report))
 }
 

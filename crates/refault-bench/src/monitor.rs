@@ -17,16 +17,16 @@ Examples:
   refault bench monitor --mib 512 --runs 9")]
 /// Measure what monitoring a program costs
 pub struct MonitorArgs {
-    /// Memory of the program, MiB
+    /// MiB that the program has
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(16..=65_536))]
     mib: u64,
-    /// Seconds of work per run
+    /// Seconds of work a run
     #[arg(long, value_name = "N", default_value_t = 8.0)]
     seconds: f64,
     /// Runs of each, interleaved
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     runs: u64,
-    /// Output format
+    /// How to write what came out
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
 }
@@ -68,17 +68,13 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
         _ => {
             writeln!(
                 out,
-                "a program of {} MiB that fits, {} interleaved runs of {} s; median (minimum–maximum)",
+                "a program of {} MiB that fits, {} interleaved runs of {} s; median (least–most)",
                 args.mib, args.runs, args.seconds
             )?;
+            writeln!(out, "operations a second without a monitor  {:.0} ({:.0}–{:.0})", plain[0], plain[1], plain[2])?;
             writeln!(
                 out,
-                "operations per second without a monitor  {:.0} ({:.0}–{:.0})",
-                plain[0], plain[1], plain[2]
-            )?;
-            writeln!(
-                out,
-                "operations per second with a monitor     {:.0} ({:.0}–{:.0})",
+                "operations a second with a monitor     {:.0} ({:.0}–{:.0})",
                 watched[0], watched[1], watched[2]
             )?;
             writeln!(

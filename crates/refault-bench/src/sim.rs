@@ -21,8 +21,9 @@ use refault_console::Failure;
 use refault_console::Progress;
 use refault_console::text::{align_numbers, grouped, plain_table};
 use refault_console::{Format, with_output};
+use refault_core::policy::registry::{BuildContext, PolicySpec, Visitor, visit};
 use refault_lab::curve::lru_curve;
-use refault_lab::registry::{Circumstances, PolicySpec, Visitor, parse_policies, visit};
+use refault_lab::policies::parse_policies;
 use refault_lab::sweep::layout_of;
 use refault_trace::Source;
 
@@ -171,7 +172,7 @@ fn measure(
     let mut speeds = Vec::new();
     let mut last = None;
     for _ in 0..runs {
-        let run = visit(&spec, &Circumstances::default(), Timed { source, layout, limits })?;
+        let run = visit(&spec, &BuildContext::default(), Timed { source, layout, limits })?;
         speeds.push(layout.accesses() as f64 / run.seconds.max(1e-9));
         progress.advance(layout.accesses());
         last = Some(run);

@@ -1,8 +1,8 @@
 //! `refault-stress`: proves on this machine that nothing is lost.
 //!
-//! Runs a program ([`churn`]) under `refault run` with less memory than it has, for every kind of store and both ways
-//! of serving faults in turn, while the budget is changed all the time. Each word that the program reads is compared
-//! with what it wrote last. Ends with exit code 1 and the command that repeats it as soon as something is wrong.
+//! Runs a program ([`churn`]) under `refault run` with less memory than it has, for every kind of store and both ways of
+//! serving faults in turn, while the budget is changed all the time. Each word that the program reads is compared with what it
+//! wrote last. Ends with exit code 1 and the command that repeats it as soon as something is wrong.
 
 mod block;
 mod churn;
@@ -45,7 +45,7 @@ struct StressArgs {
     /// Seed of the first turn; each turn adds one. Otherwise from the clock
     #[arg(long)]
     seed: Option<u64>,
-    /// Memory of the program, MiB; a sixth to a half of it may be resident
+    /// MiB that the program has; a sixth to a half of it may be resident
     #[arg(long, value_name = "MIB", default_value_t = 48)]
     size: usize,
     /// Threads of the program
@@ -189,7 +189,7 @@ impl Turn<'_> {
             state = block::mix(state);
             let bytes = self.bytes() / 6 + state as usize % (self.bytes() / 3);
             let new: PathBuf = control.with_extension("new");
-            // Renamed, so that a reader never sees half a number.
+            // Renamed, so that nobody reads half a number.
             let _ = std::fs::write(&new, bytes.to_string()).and_then(|()| std::fs::rename(&new, control));
             std::thread::sleep(Duration::from_millis(150));
         }

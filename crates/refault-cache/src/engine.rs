@@ -1,25 +1,25 @@
 //! The policy, the pages' state and their frames: everything that is under the one lock, and nothing that does I/O.
 //!
 //! Invariants: a page has a frame that is not free if and only if it is resident or being filled; a page in the policy is
-//! resident; a findable page is neither resident nor busy with a fill; `filling` counts the pages that hold a frame and are
+//! resident; a cached page is neither resident nor busy with a fill; `filling` counts the pages that hold a frame and are
 //! not in the policy.
 //!
 //! Cost: a hit is the policy's O(1) and a look-up of page and frame. 12 bytes a page and 13 a frame besides the policy's.
 
-use refault_core::frames::{CachedFrames, Frame, FreePools};
+use refault_core::frames::{CachedFrames, Frame, FreePools, KeepEvicted};
 use refault_core::page::NO_PAGE;
-use refault_core::policy::HitReport;
-use refault_core::{Counters, PageId};
+use refault_core::policy::registry::{FrontEnd, PolicySpec, visit};
+use refault_core::policy::room::{MAX_FRUITLESS_CALLS, make_room};
+use refault_core::policy::{
+    AccessReport, Admission, BuildContext, DescriptorReads, HitReport, PolicyError, ReclaimRequest, Visitor,
+};
+use refault_core::{Counters, DynPolicy, PageId, PageType, Policy};
 
 use crate::error::ReadError;
 use crate::pages::Pages;
-use crate::policies::{Coming, Reclaimer};
 
 /// Pages of a file that get their numbers together: 2 MiB.
 const SEGMENT: u32 = 512;
-
-/// Fruitless reclaims after which a frame of the reserve is used, if there is one.
-const RECLAIM_RETRIES: u32 = 16;
 
 /// Number of a file within a cache.
 pub(crate) type FileId = usize;
@@ -37,8 +37,26 @@ pub(crate) struct Counts {
     pub(crate) limit_overruns: u64,
 }
 
+/// The cache's memory as a policy sees it: what goes gives its frame back, or is cached in it.
+type CacheMemory<'a> = KeepEvicted<'a, Pages>;
+
+/// A policy over it.
+pub(crate) type CachePolicy = Box<dyn for<'a> DynPolicy<CacheMemory<'a>> + Send>;
+
+/// The policy of a name with parameters.
+pub(crate) fn policy(text: &str) -> Result<CachePolicy, PolicyError> {
+    struct IntoBox;
+    impl Visitor for IntoBox {
+        type Output = CachePolicy;
+        fn visit<P: Policy + Send + 'static>(self, policy: P) -> CachePolicy {
+            Box::new(policy)
+        }
+    }
+    Ok(visit(&PolicySpec::parse_for(text, FrontEnd::PageCache)?, &BuildContext::default(), IntoBox))
+}
+
 pub(crate) struct Engine {
-    reclaimer: Box<dyn Reclaimer>,
+    policy: CachePolicy,
     hits: HitReport,
     pub(crate) pages: Pages,
     pub(crate) frames: CachedFrames,
@@ -47,7 +65,7 @@ pub(crate) struct Engine {
     limit: u32,
     threshold: u32,
     pub(crate) filling: u32,
-    last_read: PageId,
+    reads: DescriptorReads,
     /// First page of each segment of each file.
     files: Vec<Vec<PageId>>,
     free_files: Vec<FileId>,
@@ -58,23 +76,23 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Evicted pages stay findable if there is a `reserve`: frames that are kept free for them, 0 for none in particular.
-    pub(crate) fn new(mut reclaimer: Box<dyn Reclaimer>, frames: u32, reserve: Option<u32>) -> Engine {
+    /// Evicted pages stay cached if there is a `reserve`: frames that are kept free for them, 0 for none in particular.
+    pub(crate) fn new(mut policy: CachePolicy, frames: u32, reserve: Option<u32>) -> Engine {
         // A pool of their own: in a shared one the frame just freed, alone in the queue of single frames, is the next taken.
-        let own = reclaimer.keeps_evicted();
+        let own = policy.cached_pools();
         let pools = own.unwrap_or(FreePools { direct: false, cache: true });
         let limit = frames - reserve.unwrap_or(0);
-        reclaimer.set_capacity(limit as usize);
+        policy.set_capacity(limit as usize);
         Engine {
-            hits: reclaimer.hits(),
+            hits: policy.hits(),
             keeps: own.is_some() || reserve.is_some(),
-            threshold: reclaimer.threshold(limit as usize) as u32,
-            reclaimer,
+            threshold: policy.reclaim_threshold(limit as usize) as u32,
+            policy,
             pages: Pages::new(),
             frames: CachedFrames::new(frames, pools),
             limit,
             filling: 0,
-            last_read: NO_PAGE,
+            reads: DescriptorReads::default(),
             files: Vec::new(),
             free_files: Vec::new(),
             free_segments: Vec::new(),
@@ -128,49 +146,30 @@ impl Engine {
         let first = self.numbered;
         let end = first.checked_add(SEGMENT).filter(|end| *end < NO_PAGE).ok_or(ReadError::TooManyPages)?;
         self.numbered = end;
-        self.reclaimer.grow(end as usize);
+        self.policy.grow(end as usize);
         self.pages.grow(end as usize);
         self.frames.grow(end as usize);
         Ok(first)
     }
 
     fn in_use(&self) -> u32 {
-        self.frames.allocator().frames() - self.frames.available()
+        in_use(&self.frames)
     }
 
     /// Evicts until a page may come in. False if no frame is free.
     fn make_room(&mut self, incoming: PageId) -> bool {
         if self.in_use() >= self.threshold {
-            let mut fruitless = 0;
-            loop {
-                self.counts.limit_hits += 1;
-                let frames = self.keeps.then_some(&mut self.frames);
-                let freed = self.reclaimer.reclaim(incoming, &mut self.pages, frames);
-                self.free_evicted();
-                if self.in_use() < self.limit {
-                    break;
-                }
-                if freed == 0 {
-                    fruitless += 1;
-                    if fruitless > RECLAIM_RETRIES {
-                        break;
-                    }
-                }
-            }
+            let goal = self.policy.reclaim_batch();
+            let request = ReclaimRequest { target: 0, goal, incoming: Some(incoming) };
+            let mut memory = KeepEvicted::keeping(self.keeps, &mut self.pages, &mut self.frames);
+            let has_room = |memory: &CacheMemory<'_>| in_use(memory.frames()) < self.limit;
+            let room = make_room(&mut *self.policy, &request, &mut memory, MAX_FRUITLESS_CALLS, has_room);
+            self.counts.limit_hits += u64::from(room.calls);
         }
         self.frames.available() > 0
     }
 
-    /// What was evicted and is not findable gives its frame back.
-    fn free_evicted(&mut self) {
-        while let Some(page) = self.pages.evicted.pop() {
-            if !self.keeps {
-                self.frames.free(page);
-            }
-        }
-    }
-
-    /// A page that is not resident comes back if it is findable. Its contents are in the frame as long as the lock is held,
+    /// A page that is not resident comes back if it is cached. Its contents are in the frame as long as the lock is held,
     /// even if it has to go again at once.
     pub(crate) fn reactivate(&mut self, page: PageId) -> Option<Frame> {
         if !self.frames.is_cached(page) || !self.make_room(page) {
@@ -216,11 +215,11 @@ impl Engine {
     }
 
     fn admit(&mut self, page: PageId, overwrites: bool) {
-        let coming = Coming { overwrites, shadow: self.pages.take_shadow(page) };
+        let admission = if overwrites { Admission::overwrite(PageType::File) } else { Admission::read(PageType::File) };
+        let admission = admission.with_shadow(self.pages.take_shadow(page));
         self.pages.set_resident(page, true);
-        let frames = self.keeps.then_some(&mut self.frames);
-        self.reclaimer.admit(page, coming, &mut self.pages, frames);
-        self.free_evicted();
+        let mut memory = KeepEvicted::keeping(self.keeps, &mut self.pages, &mut self.frames);
+        self.policy.admit(page, &admission, &mut memory);
     }
 
     /// A page was read or written; if it is resident, the policy is told. `hit`: it was there before. It may have to go for
@@ -229,30 +228,21 @@ impl Engine {
         if !self.pages.is_resident(page) {
             return;
         }
-        match self.hits {
-            // A read of the page that was read last says nothing new, and writes do not count (spec: classic §3).
-            HitReport::Kernel if write || page == self.last_read => {}
-            HitReport::Kernel => {
-                self.last_read = page;
-                self.tell_accessed(page);
+        match self.reads.report(self.hits, page, write, hit) {
+            AccessReport::Nothing => {}
+            AccessReport::SetBit => self.pages.set_accessed(page),
+            AccessReport::Tell => {
+                let mut memory = KeepEvicted::keeping(self.keeps, &mut self.pages, &mut self.frames);
+                self.policy.accessed(page, &mut memory);
             }
-            HitReport::AccessedBit if hit => self.pages.set_accessed(page),
-            HitReport::EachAccess if hit => self.tell_accessed(page),
-            _ => {}
         }
-    }
-
-    fn tell_accessed(&mut self, page: PageId) {
-        let frames = self.keeps.then_some(&mut self.frames);
-        self.reclaimer.accessed(page, &mut self.pages, frames);
-        self.free_evicted();
     }
 
     /// A page is not to be found any more, wherever it is.
     pub(crate) fn forget(&mut self, page: PageId) {
         if self.pages.is_resident(page) {
             self.pages.set_resident(page, false);
-            self.reclaimer.freed(page);
+            self.policy.freed(page);
             self.frames.free(page);
         } else if self.frames.is_cached(page) {
             self.frames.discard(page);
@@ -266,7 +256,7 @@ impl Engine {
 
     /// The policy's counters with those of the cache.
     pub(crate) fn counters(&self) -> Counters {
-        let mut counters = self.reclaimer.counters();
+        let mut counters = self.policy.counters();
         counters.file_reads += self.counts.file_reads;
         counters.limit_hits += self.counts.limit_hits;
         counters.limit_overruns += self.counts.limit_overruns;
@@ -281,6 +271,10 @@ impl Engine {
 
     pub(crate) fn metadata_bytes(&self) -> usize {
         let segments: usize = self.files.iter().map(|segments| segments.capacity() * 4).sum();
-        self.reclaimer.metadata_bytes() + self.pages.metadata_bytes() + self.frames.metadata_bytes() + segments
+        self.policy.metadata_bytes() + self.pages.metadata_bytes() + self.frames.metadata_bytes() + segments
     }
+}
+
+fn in_use(frames: &CachedFrames) -> u32 {
+    frames.allocator().frames() - frames.available()
 }

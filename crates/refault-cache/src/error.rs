@@ -7,9 +7,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MakeError {
-    /// No such policy.
-    #[error("{0}: no policy of that name; there are {1}")]
-    UnknownPolicy(String, String),
+    /// No such policy, or not one for a page cache.
+    #[error(transparent)]
+    Policy(#[from] refault_core::policy::PolicyError),
     /// Less than the least.
     #[error("{0} bytes are too little for a page cache: give at least {1}")]
     TooSmall(u64, u64),

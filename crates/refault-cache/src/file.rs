@@ -17,10 +17,10 @@ use crate::streams::Streams;
 const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Frames a cache has at least.
-const LEAST_FRAMES: u64 = 64;
+const MIN_FRAMES: u64 = 64;
 
 /// What [`refault_core::frames::CachedFrames`] can name.
-const MOST_FRAMES: u64 = (1 << 31) - 1;
+const MAX_FRAMES: u64 = (1 << 31) - 1;
 
 const UNBROKEN: &str = "invariant: a panic under this lock ends the program";
 
@@ -30,9 +30,10 @@ pub struct CacheOptions {
     /// Bytes of file contents in memory at most, at least 256 KiB. Bookkeeping comes on top: see
     /// [`CacheReport::metadata_bytes`].
     pub memory: u64,
-    /// Name of the policy, one of [`crate::POLICIES`].
+    /// The policy, `name{key=value,…}`: any that does not need to know the future
+    /// ([`refault_core::policy::FrontEnd::PageCache`]).
     pub policy: String,
-    /// Evicted pages stay findable in their free frame until it is reused. The share, up to 0.5, is what the policy leaves free
+    /// Evicted pages stay cached in their free frame until it is reused. The share, up to 0.5, is what the policy leaves free
     /// for that; with 0 there are the frames that are free anyway, because a policy evicts several pages at once. `None`:
     /// evicted pages are gone, unless the policy keeps them itself (`freebsd`).
     pub keep_evicted: Option<f64>,
@@ -42,7 +43,7 @@ pub struct CacheOptions {
 
 impl Default for CacheOptions {
     fn default() -> CacheOptions {
-        CacheOptions { memory: 64 << 20, policy: crate::POLICIES[0].to_owned(), keep_evicted: None, read_ahead: 32 }
+        CacheOptions { memory: 64 << 20, policy: "mglru".to_owned(), keep_evicted: None, read_ahead: 32 }
     }
 }
 
@@ -53,8 +54,8 @@ pub struct CacheReport {
     pub memory_bytes: u64,
     /// Bytes in frames that are in use.
     pub resident_bytes: u64,
-    /// Bytes of evicted pages that are findable in free frames.
-    pub findable_bytes: u64,
+    /// Bytes of evicted pages that are cached in free frames.
+    pub cached_bytes: u64,
     /// Bytes of bookkeeping: policy, page and frame tables.
     pub metadata_bytes: u64,
     /// Pages that were asked for and were in memory, reactivated ones included.
@@ -116,21 +117,20 @@ impl PageCache {
     /// # Errors
     /// See [`MakeError`].
     pub fn new(options: &CacheOptions) -> Result<PageCache, MakeError> {
-        let reclaimer = crate::policies::by_name(&options.policy)
-            .ok_or_else(|| MakeError::UnknownPolicy(options.policy.clone(), crate::POLICIES.join(", ")))?;
+        let policy = crate::engine::policy(&options.policy)?;
         let frames = options.memory / PAGE;
-        if frames < LEAST_FRAMES {
-            return Err(MakeError::TooSmall(options.memory, LEAST_FRAMES * PAGE));
+        if frames < MIN_FRAMES {
+            return Err(MakeError::TooSmall(options.memory, MIN_FRAMES * PAGE));
         }
-        if frames > MOST_FRAMES {
-            return Err(MakeError::TooLarge(options.memory, MOST_FRAMES * PAGE));
+        if frames > MAX_FRAMES {
+            return Err(MakeError::TooLarge(options.memory, MAX_FRAMES * PAGE));
         }
         if let Some(share) = options.keep_evicted.filter(|share| !(0.0..=0.5).contains(share)) {
             return Err(MakeError::BadShare(share));
         }
         let reserve = options.keep_evicted.map(|share| (frames as f64 * share) as u32);
         Ok(PageCache(Arc::new(Shared {
-            engine: Mutex::new(Engine::new(reclaimer, frames as u32, reserve)),
+            engine: Mutex::new(Engine::new(policy, frames as u32, reserve)),
             changed: [const { Condvar::new() }; 64],
             room: Condvar::new(),
             buffers: Buffers::new(frames as usize).map_err(MakeError::Memory)?,
@@ -172,7 +172,7 @@ impl PageCache {
         CacheReport {
             memory_bytes: u64::from(engine.frames.allocator().frames()) * PAGE,
             resident_bytes: u64::from(engine.frames_in_use()) * PAGE,
-            findable_bytes: u64::from(engine.frames.cached()) * PAGE,
+            cached_bytes: u64::from(engine.frames.cached()) * PAGE,
             metadata_bytes: (engine.metadata_bytes() + self.0.buffers.metadata_bytes()) as u64,
             hits: counts.hits,
             misses: counts.misses,

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! read_at ──▶ engine (one lock): resident? ──▶ copy from its frame, without the lock
-//!               │ no: findable? ──▶ reactivated, as above
+//!               │ no: cached? ────▶ reactivated, as above
 //!               └ no: room, a frame, "busy" ──▶ preadv, without the lock ──▶ admitted, waiters woken
 //! write_at ─▶ busy ──▶ pwritev ──▶ frames updated ──▶ waiters woken        (write-through)
 //! ```
@@ -25,7 +25,7 @@
 //! - Each page is read and written whole: a reader never sees half of a write within a page. Across pages there is no such
 //!   promise, as with a plain file under `O_DIRECT`.
 //!
-//! With [`CacheOptions::keep_evicted`], or a policy that does so itself (`freebsd`), evicted pages stay *findable* in their
+//! With [`CacheOptions::keep_evicted`], or a policy that does so itself (`freebsd`), evicted pages stay *cached* in their
 //! free frame until it is reused ([`refault_core::frames::CachedFrames`]): one that is asked for before comes back without I/O.
 
 mod backing;
@@ -35,11 +35,10 @@ mod error;
 mod file;
 mod fill;
 mod pages;
-mod policies;
 mod streams;
 mod write;
 
 pub use backing::{Backing, DirectFile};
 pub use error::{MakeError, OpenError, ReadError, WriteError};
 pub use file::{CacheOptions, CacheReport, CachedFile, PageCache};
-pub use policies::POLICIES;
+pub use refault_core::policy::PolicyError;

@@ -18,14 +18,12 @@ const ACCESSED: u8 = 4;
 pub(crate) struct Pages {
     flags: Vec<u8>,
     shadows: Vec<u64>,
-    /// Evicted since this was last emptied.
-    pub(crate) evicted: Vec<PageId>,
     start: Instant,
 }
 
 impl Pages {
     pub(crate) fn new() -> Pages {
-        Pages { flags: Vec::new(), shadows: Vec::new(), evicted: Vec::new(), start: Instant::now() }
+        Pages { flags: Vec::new(), shadows: Vec::new(), start: Instant::now() }
     }
 
     pub(crate) fn grow(&mut self, pages: usize) {
@@ -73,11 +71,15 @@ impl Memory for Pages {
         References { mappings: u32::from(accessed), executable: false, locked: false }
     }
 
+    #[inline]
+    fn is_resident(&self, page: PageId) -> bool {
+        Pages::is_resident(self, page)
+    }
+
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         debug_assert!(self.is_resident(page), "invariant: only what was admitted is evicted");
         self.set_resident(page, false);
         self.shadows[page as usize] = shadow.0;
-        self.evicted.push(page);
         Eviction::Freed { pages_written: 0 }
     }
 

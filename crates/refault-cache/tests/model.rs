@@ -1,11 +1,11 @@
-//! The cache against a vector of bytes: any policy, any order of reads, writes and reopening, with and without findable
+//! The cache against a vector of bytes: any policy, any order of reads, writes and reopening, with and without cached
 //! pages, with transfers that fall short and with calls that fail.
 
 mod common;
 
 use common::*;
 use proptest::prelude::*;
-use refault_cache::{CachedFile, POLICIES, PageCache};
+use refault_cache::{CachedFile, PageCache};
 use std::sync::atomic::Ordering;
 
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ fn open(cache: &PageCache, memory: &Memory) -> CachedFile {
 
 fn check_gauges(cache: &PageCache) {
     let report = cache.report();
-    assert!(report.resident_bytes + report.findable_bytes <= report.memory_bytes, "{report:?}");
+    assert!(report.resident_bytes + report.cached_bytes <= report.memory_bytes, "{report:?}");
     let counters = report.counters;
     assert!(counters.pages_reactivated <= counters.pages_cached, "{report:?}");
 }
@@ -63,7 +63,7 @@ proptest! {
 
     #[test]
     fn every_policy_shows_the_bytes_that_were_written(
-        policy in 0..POLICIES.len(),
+        policy in 0..policies().count(),
         keep in prop_oneof![Just(None), Just(Some(0.0)), Just(Some(0.1)), Just(Some(0.5))],
         short in prop_oneof![Just(0u64), Just(3)],
         ops in proptest::collection::vec(op(), 1..120),
@@ -71,7 +71,7 @@ proptest! {
         let memory = Memory::with(contents());
         memory.faults.short.store(short, Ordering::Relaxed);
         let mut model = contents();
-        let cache = cache(64, POLICIES[policy], keep);
+        let cache = cache(64, policies().nth(policy).expect("below their number"), keep);
         let mut file = open(&cache, &memory);
         for op in ops {
             match op {
@@ -91,7 +91,7 @@ proptest! {
                 Op::Reopen => {
                     drop(file);
                     let report = cache.report();
-                    prop_assert_eq!((report.resident_bytes, report.findable_bytes), (0, 0));
+                    prop_assert_eq!((report.resident_bytes, report.cached_bytes), (0, 0));
                     file = open(&cache, &memory);
                 }
             }
@@ -103,7 +103,7 @@ proptest! {
 
     #[test]
     fn failures_lose_nothing_that_was_acknowledged(
-        policy in 0..POLICIES.len(),
+        policy in 0..policies().count(),
         keep in prop_oneof![Just(None), Just(Some(0.0)), Just(Some(0.25))],
         ops in proptest::collection::vec(op(), 1..120),
     ) {
@@ -113,7 +113,7 @@ proptest! {
         memory.faults.torn_writes.store(7, Ordering::Relaxed);
         memory.faults.short.store(11, Ordering::Relaxed);
         let mut model = contents();
-        let cache = cache(64, POLICIES[policy], keep);
+        let cache = cache(64, policies().nth(policy).expect("below their number"), keep);
         let file = open(&cache, &memory);
         let mut failures = 0;
         for op in ops {

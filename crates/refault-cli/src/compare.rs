@@ -9,7 +9,7 @@ use crate::tables;
 use refault_console::Failure;
 use refault_console::Progress;
 use refault_console::{Format, format_of, with_output};
-use refault_lab::registry::{all_policies, parse_policies};
+use refault_lab::policies::{all_policies, parse_policies};
 use refault_lab::results::{write_csv, write_json};
 use refault_lab::size::Size;
 use refault_lab::sweep::{Sweep, jobs, memory_budget, run_all};

@@ -1,7 +1,7 @@
 //! `refault doctor`: what works on this machine, how fast, and the one command that would improve it.
 //!
-//! Everything is asked of the running kernel, not guessed from its version; speeds are measured in a second. Exit code
-//! 0 when `refault run` would work, 1 when not.
+//! Everything is asked of the running kernel, not guessed from its version; speeds are measured in a second. Exit code 0 when
+//! `refault run` would work, 1 when not.
 
 mod measure;
 mod system;
@@ -26,15 +26,15 @@ Examples:
   refault doctor                  a table; exit code 0 if 'refault run' would work here, 1 if not
   refault doctor --format json    the same for scripts
   refault doctor --quick          without the measurements")]
-/// Check what works on this machine, how fast, and what would improve it
+/// Say what works on this machine, how fast, and what would improve it
 pub struct DoctorArgs {
-    /// Output format
+    /// How to write what was found
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
-    /// Write the output to a file instead of standard output
+    /// Write it to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Skip the measurements
+    /// Measure nothing
     #[arg(long)]
     quick: bool,
 }

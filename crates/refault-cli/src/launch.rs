@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use refault_config::Config;
 use refault_lab::meminfo;
-use refault_pager::PagerError;
 use refault_pager::probe::Capabilities;
 use signal_hook::SigId;
 use signal_hook::consts::SIGINT;
@@ -254,10 +253,5 @@ pub fn machine_bytes() -> u64 {
 /// # Errors
 /// It cannot.
 pub fn check_policy(policy: &str) -> Result<(), Failure> {
-    let known = refault_pager::POLICIES.join(", ");
-    match refault_pager::check_policy(policy) {
-        Ok(()) => Ok(()),
-        Err(PagerError::WrongPolicy(policy, why)) => Err(Failure::usage("not allowed", policy, why)),
-        Err(_) => Err(Failure::usage("not a policy for live memory", policy, format!("choose one of {known}"))),
-    }
+    Ok(refault_pager::check_policy(policy).map(|_| ())?)
 }

@@ -31,7 +31,8 @@ use refault_console::Progress;
 use refault_console::Share;
 use refault_console::text::{align_numbers, grouped, plain_table};
 use refault_console::{Format, with_output};
-use refault_lab::registry::{Circumstances, Visitor, parse_policies, visit};
+use refault_core::policy::registry::{BuildContext, Fact, FrontEnd, Visitor, visit};
+use refault_lab::policies::parse_policies_for;
 use refault_lab::size::{PAGE_BYTES, Size};
 
 /// Rows of the map on a terminal.
@@ -304,11 +305,11 @@ fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> R
         let remedy = "leave the schemes out, or set nr_regions.max in the configuration";
         return Err(Failure::usage("cannot measure accuracy", "--picture and --max-regions with schemes", remedy));
     }
-    let policies = parse_policies(std::slice::from_ref(&args.policy))?;
+    let policies = parse_policies_for(std::slice::from_ref(&args.policy), FrontEnd::Replay)?;
     let [spec] = &policies[..] else {
         return Err(Failure::usage("too many policies", format!("--policy {}", args.policy), "name one"));
     };
-    if spec.entry.needs_future() {
+    if spec.entry.is(Fact::NeedsFuture) {
         return Err(Failure::usage(
             "cannot watch",
             format!("--policy {}", args.policy),
@@ -319,7 +320,7 @@ fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> R
     let mut results = Vec::new();
     for (name, pattern) in patterns {
         let watch = Watch { args, config, name, pattern };
-        results.push(visit(spec, &Circumstances::default(), watch)?);
+        results.push(visit(spec, &BuildContext::default(), watch)?);
         progress.set(results.len() as f64 / patterns.len() as f64);
     }
     drop(progress);

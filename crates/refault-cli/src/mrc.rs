@@ -13,8 +13,9 @@ use refault_console::Share;
 use refault_console::text::number;
 use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
 use refault_console::{Format, format_of, with_output};
+use refault_core::policy::registry::{Fact, PolicySpec};
 use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves};
-use refault_lab::registry::{PolicySpec, parse_policies};
+use refault_lab::policies::parse_policies;
 use refault_lab::size::{PAGE_BYTES, Size, pages_text};
 use refault_lab::sweep::{jobs, memory_budget};
 use refault_trace::Source;
@@ -78,7 +79,7 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
     }
     let sources = args.source.sources()?;
     let policies = parse_policies(&args.policies)?;
-    if policies.iter().any(|spec| spec.entry.name != "lru") {
+    if policies.iter().any(|spec| !spec.entry.is(Fact::Stack)) {
         args.source.require_files()?;
     }
     let mut traces = Vec::new();

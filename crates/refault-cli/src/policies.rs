@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use refault_console::Failure;
 use refault_console::{Format, with_output};
-use refault_lab::registry::POLICIES;
+use refault_core::policy::FrontEnd;
+use refault_core::policy::registry::{Fact, Family, POLICIES, PolicyEntry};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -33,20 +34,21 @@ pub fn run(args: &PoliciesArgs) -> Result<(), Failure> {
 }
 
 fn write_table(out: &mut dyn std::io::Write) -> std::io::Result<()> {
-    for family in ["textbook", "bound", "kernel"] {
+    for family in [Family::Textbook, Family::Bound, Family::Kernel] {
         let mut entries = POLICIES.iter().filter(|entry| entry.family == family).peekable();
         if entries.peek().is_none() {
             continue;
         }
         let heading = match family {
-            "kernel" => "As kernels do it (limits in pages of data; reclaim in batches):",
-            "bound" => "A bound, to see what is left to gain (no program can run it):",
-            _ => "Textbook (one page is one unit; memory starts empty; a first access is a miss):",
+            Family::Kernel => "As kernels do it (limits in pages of data; reclaim in batches):",
+            Family::Bound => "A bound, to see what is left to gain (no program can run it):",
+            Family::Textbook => "Textbook (one page is one unit; memory starts empty; a first access is a miss):",
         };
         writeln!(out, "{heading}\n")?;
         for entry in entries {
             writeln!(out, "  {:<15} {}", entry.name, entry.description)?;
             writeln!(out, "  {:<15} variant: {}", "", entry.variant)?;
+            writeln!(out, "  {:<15} {}", "", places(entry))?;
             for p in entry.parameters {
                 writeln!(out, "  {:<15}   {}={} ({}): {}", "", p.name, p.default, p.values, p.meaning)?;
             }
@@ -54,6 +56,16 @@ fn write_table(out: &mut dyn std::io::Write) -> std::io::Result<()> {
         writeln!(out)?;
     }
     writeln!(out, "Parameters go in braces: --policy 'name{{key=value,key=value}},name'.")
+}
+
+/// What it costs and where it runs.
+fn places(entry: &'static PolicyEntry) -> String {
+    let runs: Vec<_> =
+        FrontEnd::ALL.into_iter().filter(|at| entry.refusal(*at).is_none()).map(FrontEnd::name).collect();
+    match entry.metadata_bytes_per_page() {
+        Some(bytes) => format!("{bytes:.1} bytes per page; runs in {}", runs.join(", ")),
+        None => format!("runs in {}", runs.join(", ")),
+    }
 }
 
 fn write_csv(out: &mut dyn std::io::Write) -> std::io::Result<()> {
@@ -75,10 +87,13 @@ fn entries() -> Vec<Value> {
         .map(|entry| {
             json!({
                 "name": entry.name,
-                "family": entry.family,
+                "family": entry.family.name(),
+                "aliases": entry.aliases,
                 "description": entry.description,
                 "variant": entry.variant,
-                "needs_future": entry.needs_future(),
+                "needs_future": entry.is(Fact::NeedsFuture),
+                "metadata_bytes_per_page": entry.metadata_bytes_per_page(),
+                "front_ends": FrontEnd::ALL.map(|front_end| json!({ "name": front_end.name(), "refusal": entry.refusal(front_end) })),
                 "parameters": entry.parameters.iter().map(parameter).collect::<Vec<_>>(),
             })
         })

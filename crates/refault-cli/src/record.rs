@@ -1,8 +1,8 @@
 //! `refault record`: a trace of the pages that a program accesses, at the granularity of scans.
 //!
-//! The agent looks, every interval, which pages of the managed memory were accessed since the last look; this command
-//! makes an `.rft` trace of it. Within an interval the order is not known: pages stand in the order of their addresses,
-//! each once. Processes have pages of their own.
+//! The agent looks, every interval, which pages of the managed memory were accessed since the last look; this command makes
+//! an `.rft` trace of it. Within an interval the order is not known: pages stand in the order of their addresses, each
+//! once. Processes have pages of their own.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -33,14 +33,14 @@ Examples:
   refault compare --trace app.rft --memory 25%,50%   which policy gets by with how much
 
 The memory of the program is not limited while it is recorded. Managed memory is recorded: the heap and large
-anonymous mappings. A page counts once per interval, however often it is accessed; shorter intervals see more and
+anonymous mappings. A page counts once an interval, however often it is accessed; shorter intervals see more and
 cost more, and both are said at the end.")]
-/// Record the pages that a program accesses as a trace
+/// Record which pages a program accesses, as a trace
 pub struct RecordArgs {
     /// The trace to write
     #[arg(long, value_name = "FILE.rft", default_value = "refault.rft")]
     out: PathBuf,
-    /// Milliseconds between two samples
+    /// Milliseconds between two looks
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     interval: u64,
     /// The program and its arguments

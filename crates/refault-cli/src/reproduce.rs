@@ -23,24 +23,24 @@ Examples:
   refault reproduce freepool                   a table, and refault-freepool.html
   refault reproduce freepool --format json --seed 7
   refault reproduce freepool --full            at a larger scale; takes long")]
-/// Reproduce a published experiment and print its figures beside ours
+/// Run a published experiment again, and print its figures beside ours
 pub struct ReproduceArgs {
     /// The experiment; 'list' lists them
     #[arg(value_name = "NAME")]
     name: String,
-    /// Run at the larger scale instead of the one that ends within two minutes
+    /// Run at a larger scale instead of one that ends within two minutes
     #[arg(long)]
     full: bool,
     /// Seed of all random choices; the same seed gives the same figures
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Output format
+    /// How to write the rows
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
     /// Write the rows to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The HTML report with figures and charts [default: refault-NAME.html]
+    /// Where to write figures and pictures as one HTML file [default: refault-NAME.html]
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 }

@@ -46,7 +46,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     memory: Bytes,
     /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}'
-    #[arg(long, value_name = "POLICY", default_value = refault_pager::POLICIES[0])]
+    #[arg(long, value_name = "POLICY", default_value = refault_pager::DEFAULT_POLICY)]
     policy: String,
     /// Where evicted pages go, in this order: pool or pool=SIZE (compressed memory), file=DIR or file=DIR:SIZE
     #[arg(long, value_name = "STORES", default_value = "pool")]
@@ -261,7 +261,7 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
             let remedy = "add --in-thread: only the thread that faults has the instruction at hand";
             return Err(Failure::usage("not possible here", "--in-place", remedy));
         }
-        if refault_pager::policy_name(&args.policy) != "lrfu" {
+        if !refault_pager::check_policy(&args.policy)?.bypasses() {
             let remedy = "add --policy lrfu: other policies do not know what an evicted page is worth";
             return Err(Failure::usage("not possible here", "--in-place", remedy));
         }

@@ -17,7 +17,8 @@ use refault_console::Progress;
 use refault_console::text::number;
 use refault_console::text::{align_numbers, plain_table};
 use refault_console::{Format, with_output};
-use refault_lab::registry::{Circumstances, PolicySpec, Visitor, parse_policies, visit};
+use refault_core::policy::registry::{BuildContext, FrontEnd, PolicySpec, Visitor, visit};
+use refault_lab::policies::parse_policies_for;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -89,7 +90,7 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     let progress = Progress::part("simulating");
     let mut runs = Vec::new();
     for (index, spec) in policies.iter().enumerate() {
-        let report = visit(spec, &Circumstances::default(), RunMachine { scenario: &scenario, file: &args.file })?;
+        let report = visit(spec, &BuildContext::default(), RunMachine { scenario: &scenario, file: &args.file })?;
         runs.push(PolicyRun { policy: spec.label.clone(), report });
         progress.set((index + 1) as f64 / policies.len() as f64);
     }
@@ -117,15 +118,12 @@ fn policies(args: &ScenarioArgs, scenario: &Scenario) -> Result<Vec<PolicySpec>,
     let asked = match (&args.policy[..], &scenario.policy) {
         ([], Some((named, line))) => {
             let place = format!("{}:{line}: policy", args.file.display());
-            parse_policies(std::slice::from_ref(named)).map_err(|failure| Failure::usage("scenario", place, failure))?
+            parse_policies_for(std::slice::from_ref(named), FrontEnd::Machine)
+                .map_err(|failure| Failure::usage("scenario", place, failure))?
         }
-        ([], None) => parse_policies(&["mglru".to_string()])?,
-        (asked, _) => parse_policies(asked)?,
+        ([], None) => parse_policies_for(&["mglru".to_string()], FrontEnd::Machine)?,
+        (asked, _) => parse_policies_for(asked, FrontEnd::Machine)?,
     };
-    if let Some(bound) = asked.iter().find(|spec| spec.entry.needs_future()) {
-        let remedy = "a machine cannot know the future; choose another";
-        return Err(Failure::usage("policy", &bound.label, remedy));
-    }
     Ok(asked)
 }
 

@@ -41,20 +41,20 @@ impl From<KindName> for Kind {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "How traces are read")]
 pub struct ReadArgs {
-    /// Kind of the accesses, for traces that do not record it [default: anonymous memory for memory traces, file pages
+    /// What the pages of a trace that does not say are taken for [default: anonymous memory for memory traces, file pages
     /// by read() for block traces]
     #[arg(long, value_name = "KIND")]
     pub kind: Option<KindName>,
-    /// Trace format [default: by name and first bytes]
+    /// The format of the traces [default: by name and first bytes]
     #[arg(long, value_name = "FORMAT", value_parser = trace_format)]
     trace_format: Option<Format>,
-    /// Bytes per unit of .lis and oracleGeneral traces; 512 folds disk blocks into pages [default: one page]
+    /// Bytes of the unit that .lis and oracleGeneral count in; 512 folds disk blocks into pages [default: a page each]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=4096))]
     block_bytes: Option<u32>,
-    /// Skip the instruction fetches of a lackey trace
+    /// Leave out the instruction fetches of a lackey trace
     #[arg(long)]
     skip_instructions: bool,
-    /// Merge successive lackey accesses to the same page
+    /// Take successive lackey accesses to one page as one
     #[arg(long)]
     collapse: bool,
     /// Names of CSV columns: page=, address=, offset=, size=, operation=, kind=, time= [default: the usual ones]
@@ -83,7 +83,7 @@ pub struct SourceArgs {
     /// A generated workload such as zipf:theta=1.2,pages=262144; repeat for more; see 'refault workloads'
     #[arg(long = "workload", value_name = "SPEC")]
     workloads: Vec<String>,
-    /// Seed of generated workloads that do not name one, and of samples
+    /// Seed of generated workloads that do not say theirs, and of samples
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]

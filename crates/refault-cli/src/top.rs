@@ -1,7 +1,7 @@
 //! `refault top`: what a program under `refault run --stats FILE` is doing, live in the terminal.
 //!
-//! The command follows the statistics file, so it can be started and ended at any time and needs no rights over the
-//! program. [`follower`] reads, [`screen`] draws; `refault run --watch` does the same from inside.
+//! The command follows the statistics file, so it can be started and ended at any time and needs no rights over the program.
+//! [`follower`] reads, [`screen`] draws; `refault run --watch` does the same from inside.
 
 mod follower;
 pub mod screen;

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use refault_core::policy::PolicyError;
 use refault_lab::LabError;
 use refault_trace::TraceError;
 
@@ -77,11 +78,17 @@ impl From<TraceError> for Failure {
     }
 }
 
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Failure {
+        Failure::Usage(error.to_string())
+    }
+}
+
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Failure {
         match error {
             LabError::Trace(error) => error.into(),
-            LabError::Request { .. } => Failure::Usage(error.to_string()),
+            LabError::Policy(_) | LabError::Request { .. } => Failure::Usage(error.to_string()),
             LabError::Failed { .. } | LabError::Cancelled => Failure::Failed(error.to_string()),
         }
     }

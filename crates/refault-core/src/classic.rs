@@ -20,10 +20,11 @@ mod shrink;
 pub use params::{ClassicParams, RefaultRule};
 
 use crate::counters::Counters;
-use crate::global_reclaim::{BackgroundPass, PassOutcome};
 use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType};
-use crate::policy::{Admission, HitReport, Policy, ReclaimRequest, SortRule};
+use crate::policy::{
+    Admission, BackgroundPass, HitReport, Lists, NodeReclaim, PassOutcome, Policy, ReclaimRequest, SortRule, Sorting,
+};
 use crate::reclaim::control::{
     ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, background_pass, direct_reclaim, limit_reclaim,
 };
@@ -162,22 +163,10 @@ impl Classic {
 
 impl Policy for Classic {
     const HITS: HitReport = HitReport::Kernel;
-
-    fn reclaim_goal(&self) -> u32 {
-        SWAP_CLUSTER_MAX
-    }
-
-    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> Option<LruvecId> {
-        self.lruvecs.push(Lruvec::default());
-        Some(self.hierarchy.add(parent))
-    }
-
-    fn is_workingset(&self, page: PageId) -> bool {
-        self.records[page as usize].has(WORKINGSET)
-    }
+    const RECLAIM_BATCH: u32 = SWAP_CLUSTER_MAX;
 
     #[inline]
-    fn fetch(&self, page: PageId) -> u64 {
+    fn prefetch_hint(&self, page: PageId) -> u64 {
         u64::from(self.records[page as usize].flags)
     }
 
@@ -208,34 +197,6 @@ impl Policy for Classic {
         self.mark_accessed(page);
     }
 
-    fn prioritise<M: Memory>(&mut self, page: PageId, rule: SortRule, _memory: &mut M) {
-        // A monitor does not see pages that are on no list yet (spec: lru_sort §4).
-        if !self.records[page as usize].has(LRU) {
-            return;
-        }
-        match rule {
-            SortRule::MarkAccessed => self.mark_accessed(page),
-            SortRule::Activate => self.activate(page),
-        }
-    }
-
-    fn deprioritise<M: Memory>(&mut self, page: PageId, _rule: SortRule, _memory: &mut M) {
-        self.deactivate(page);
-    }
-
-    fn sorts(&self) -> bool {
-        true
-    }
-
-    fn active_inactive(&self) -> Option<[u64; 2]> {
-        let sizes = |active| {
-            let lists =
-                PageType::ALL.into_iter().flat_map(|t| self.lruvecs.iter().map(move |lruvec| lruvec.size(t, active)));
-            lists.sum()
-        };
-        Some([sizes(true), sizes(false)])
-    }
-
     /// A zap drains the batches of its CPU first (spec: overview §4.6).
     fn freed(&mut self, page: PageId) {
         self.drain_batches();
@@ -244,6 +205,57 @@ impl Policy for Classic {
             .list_mut(record.page_type(), record.has(ACTIVE))
             .remove(&self.records, page);
         self.records[page as usize].flags = 0;
+    }
+
+    fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
+        let control = ScanControl::for_limit(request.target, request.goal);
+        limit_reclaim(self, control, memory) as u32
+    }
+
+    fn grow(&mut self, pages: usize) {
+        if pages > self.records.len() {
+            self.records.resize(pages, PageRecord::default());
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        self.records.capacity() * size_of::<PageRecord>() + self.lruvecs.iter().map(Lruvec::bytes).sum::<usize>()
+    }
+
+    fn nodes(&mut self) -> Option<&mut impl NodeReclaim> {
+        Some(self)
+    }
+
+    fn sorting(&mut self) -> Option<&mut impl Sorting> {
+        Some(self)
+    }
+
+    fn lists(&self) -> Option<&impl Lists> {
+        Some(self)
+    }
+}
+
+impl NodeReclaim for Classic {
+    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> LruvecId {
+        self.lruvecs.push(Lruvec::default());
+        self.hierarchy.add(parent)
+    }
+
+    fn reclaim_nodes<M: Memory>(&mut self, roots: &[LruvecId], memory: &mut M) -> u32 {
+        direct_reclaim(self, roots, memory) as u32
+    }
+
+    fn background_pass<M: Memory>(&mut self, pass: &BackgroundPass, memory: &mut M) -> PassOutcome {
+        background_pass(self, pass, memory)
+    }
+
+    fn background_done(&mut self, root: LruvecId) {
+        let root = &mut self.lruvecs[root as usize];
+        root.snapshot = root.workingset_activate;
     }
 
     /// A page whose write has ended goes to the tail of its inactive list, to be freed next (spec: overview §5, end).
@@ -263,36 +275,36 @@ impl Policy for Classic {
         self.counters.pgrotated += 1;
     }
 
-    fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
-        let control = ScanControl::for_limit(request.target, request.goal);
-        limit_reclaim(self, control, memory) as u32
+    fn is_workingset(&self, page: PageId) -> bool {
+        self.records[page as usize].has(WORKINGSET)
     }
+}
 
-    fn reclaim_nodes<M: Memory>(&mut self, roots: &[LruvecId], _incoming: Option<PageId>, memory: &mut M) -> u32 {
-        direct_reclaim(self, roots, memory) as u32
-    }
-
-    fn background_pass<M: Memory>(&mut self, pass: &BackgroundPass, memory: &mut M) -> PassOutcome {
-        background_pass(self, pass, memory)
-    }
-
-    fn background_done(&mut self, root: LruvecId) {
-        let root = &mut self.lruvecs[root as usize];
-        root.snapshot = root.workingset_activate;
-    }
-
-    fn grow(&mut self, pages: usize) {
-        if pages > self.records.len() {
-            self.records.resize(pages, PageRecord::default());
+impl Sorting for Classic {
+    fn prioritise<M: Memory>(&mut self, page: PageId, rule: SortRule, _memory: &mut M) {
+        // A monitor does not see pages that are on no list yet (spec: lru_sort §4).
+        if !self.records[page as usize].has(LRU) {
+            return;
+        }
+        match rule {
+            SortRule::MarkAccessed => self.mark_accessed(page),
+            SortRule::Activate => self.activate(page),
         }
     }
 
-    fn counters(&self) -> Counters {
-        self.counters
+    fn deprioritise<M: Memory>(&mut self, page: PageId, _rule: SortRule, _memory: &mut M) {
+        self.deactivate(page);
     }
+}
 
-    fn metadata_bytes(&self) -> usize {
-        self.records.capacity() * size_of::<PageRecord>() + self.lruvecs.iter().map(Lruvec::bytes).sum::<usize>()
+impl Lists for Classic {
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        let sizes = |active| {
+            let lists =
+                PageType::ALL.into_iter().flat_map(|t| self.lruvecs.iter().map(move |lruvec| lruvec.size(t, active)));
+            lists.sum()
+        };
+        Some([sizes(true), sizes(false)])
     }
 }
 

@@ -73,7 +73,7 @@ counters! {
     limit_hits,
     /// Times the limit could not be kept: nothing could be evicted, and the page was let in all the same.
     limit_overruns,
-    /// Pages moved by the ageing of generations or found young by a page-table walk.
+    /// Pages moved by the aging of generations or found young by a page-table walk.
     walk_promoted,
     /// Page-table entries looked at by page-table walks.
     walk_entries,
@@ -87,4 +87,6 @@ counters! {
     pages_cached,
     /// Cached pages that came back before their frame was reused: no I/O.
     pages_reactivated,
+    /// References served while the page stayed evicted: misses that load nothing.
+    bypassed,
 }

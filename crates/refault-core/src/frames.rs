@@ -1,7 +1,7 @@
 //! Physical frames: a buddy allocator with free pools, and frames that stay findable after they were freed.
 //!
 //! [`FrameAllocator`] hands out frames (4 KiB each, named by a dense [`Frame`] number) in blocks of 2^order. Each
-//! frame carries the label of a [`FreePool`]; free blocks are kept in one queue per pool and order. A request is served
+//! frame carries the label of a [`FreePool`]; free blocks are kept in one queue a pool and order. A request is served
 //! from its own pool while that has any block that is large enough, and only then takes the largest block of another
 //! pool (spec: freebsd §4; the buddy system itself is K. C. Knowlton, "A fast storage allocator", CACM 8(10), 1965).
 //!

@@ -5,7 +5,7 @@
 //! the inactive queue, activates the referenced ones, writes the dirty ones and lets the clean ones go, and refills the
 //! inactive queue from the active one, where each page has an activation count that grows when it is found referenced
 //! and shrinks when it is not. A clean page that goes stays *findable* until its frame is reused; the front-end keeps
-//! it so in [`crate::frames::CachedFrames`] if [`Policy::keeps_evicted`] says so.
+//! it so in [`crate::frames::CachedFrames`] if [`CachedPages::pools`] says so.
 //!
 //! Direction: FreeBSD puts new pages at the tail of a queue and works from its head. In [`crate::list`] it is the other
 //! way round; "newest" and "oldest" are said here instead.
@@ -45,7 +45,7 @@ use crate::counters::Counters;
 use crate::frames::FreePools;
 use crate::memory::Memory;
 use crate::page::{PageId, PageType};
-use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
+use crate::policy::{Admission, CachedPages, HitReport, Lists, Policy, ReclaimRequest};
 use queues::{ACT_INIT, Queues};
 
 /// See the module.
@@ -204,16 +204,7 @@ impl Freebsd {
 
 impl Policy for Freebsd {
     const HITS: HitReport = HitReport::Kernel;
-    const REACTIVATES: bool = true;
-
-    fn keeps_evicted(&self) -> Option<FreePools> {
-        self.params.cached_pages.then_some(FreePools { direct: true, cache: self.params.cache_pool })
-    }
-
-    /// Pages that may be resident before the frames available fall below the wakeup threshold.
-    fn reclaim_threshold(&self, limit: usize) -> usize {
-        limit.saturating_sub(self.targets.wakeup_threshold as usize).max(1)
-    }
+    const CACHES_PAGES: bool = true;
 
     /// A page brought in by a fault ends active; any other starts inactive, as read ahead or as the buffer cache leaves
     /// it when it lets go.
@@ -240,10 +231,6 @@ impl Policy for Freebsd {
         self.vm.pages_freed += 1;
     }
 
-    fn active_inactive(&self) -> Option<[u64; 2]> {
-        Some([Queue::Active, Queue::Inactive].map(|queue| self.queues.len(queue) as u64))
-    }
-
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         if self.available() <= self.targets.free_reserved {
             self.refused(u64::from(request.goal));
@@ -266,5 +253,30 @@ impl Policy for Freebsd {
 
     fn metadata_bytes(&self) -> usize {
         self.queues.metadata_bytes()
+    }
+
+    fn lists(&self) -> Option<&impl Lists> {
+        Some(self)
+    }
+
+    fn cached_pages(&self) -> Option<&impl CachedPages> {
+        Some(self)
+    }
+}
+
+impl Lists for Freebsd {
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        Some([Queue::Active, Queue::Inactive].map(|queue| self.queues.len(queue) as u64))
+    }
+}
+
+impl CachedPages for Freebsd {
+    fn pools(&self) -> Option<FreePools> {
+        self.params.cached_pages.then_some(FreePools { direct: true, cache: self.params.cache_pool })
+    }
+
+    /// Pages that may be resident before the frames available fall below the wakeup threshold.
+    fn reclaim_threshold(&self, limit: usize) -> usize {
+        limit.saturating_sub(self.targets.wakeup_threshold as usize).max(1)
     }
 }

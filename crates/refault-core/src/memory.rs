@@ -58,7 +58,7 @@ pub enum Eviction {
         /// Pages written to free this one.
         pages_written: u32,
     },
-    /// A write was started; the page stays until it ends and [`crate::Policy::write_finished`] is called.
+    /// A write was started; the page stays until it ends and [`crate::policy::NodeReclaim::write_finished`] is called.
     WriteStarted,
     /// Cannot go now (extra references, I/O not allowed): it goes back to where it came from.
     Kept,
@@ -90,7 +90,7 @@ pub struct NodeFrames {
 /// spaces of a front-end. Only equality and hash matter.
 pub type RegionKey = u64;
 
-/// Called by [`Memory::walk`] for what a page-table walk meets.
+/// Called by [`PageTables::walk`] for what a page-table walk meets.
 pub trait Walk {
     /// An address space is about to be walked. Spaces that did not run since the last walk are passed over.
     fn starts(&mut self);
@@ -106,7 +106,7 @@ pub trait Walk {
     fn leaves(&mut self, region: RegionKey, entries: u32, young: u32);
 }
 
-/// Called by [`Memory::look_around`] for the neighbours of a page.
+/// Called by [`PageTables::look_around`] for the neighbours of a page.
 pub trait LookAround {
     /// Whether the neighbour counts; its accessed bit is only cleared if so.
     fn eligible(&mut self, page: PageId) -> bool;
@@ -114,7 +114,7 @@ pub trait LookAround {
     fn young(&mut self, page: PageId);
 }
 
-/// What [`Memory::look_around`] saw.
+/// What [`PageTables::look_around`] saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbourhood {
     /// The region that the page lies in.
@@ -125,21 +125,21 @@ pub struct Neighbourhood {
     pub young: u32,
 }
 
-/// The memory below a policy: accessed bits, page tables, contents, eviction.
+/// The memory below a policy: accessed bits, contents, eviction.
 ///
-/// Implemented by the trace replay, the simulated machine, the page cache and the pager. Methods with a default are
-/// those that a memory without mappings (a page cache) does not need.
+/// Implemented by the trace replay, the simulated machine, the page cache and the pager. Three methods are required; the
+/// others have defaults for a memory whose pages are always clean and never mapped (a page cache). What only some memories
+/// have are traits of their own, each reached through one method that answers `None` by default: [`PageTables`],
+/// [`Groups`] and [`Laundry`].
 pub trait Memory {
     /// Tests and clears the accessed bit of every mapping of `page`. Mappings without recency never count.
     fn take_references(&mut self, page: PageId) -> References;
 
-    /// The page will be checked, evicted or brought in soon: a chance to let its cache misses overlap with those of
-    /// others. Returns anything that depends on what was read, so that the reads are not optimised away.
-    #[inline]
-    fn fetch(&self, page: PageId) -> u64 {
-        let _ = page;
-        0
-    }
+    /// Unmaps, writes if necessary and frees the page, leaving `shadow` in its slot.
+    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction;
+
+    /// Whether the page has been admitted and has not gone since.
+    fn is_resident(&self, page: PageId) -> bool;
 
     /// Whether at least one page-table entry maps the page.
     fn is_mapped(&self, page: PageId) -> bool {
@@ -160,67 +160,10 @@ pub trait Memory {
         self.io_state(page).any(IoState::DIRTY)
     }
 
-    /// Whether somebody has the page's object (file, address space) open or mapped. References to a page whose object
-    /// nobody uses count less (spec: freebsd §3.1).
-    #[inline]
-    fn in_use(&self, page: PageId) -> bool {
-        let _ = page;
-        true
-    }
-
-    /// Writes the page and dirty neighbours without evicting it: pages written, 0 if the write is refused. `None`
-    /// where pages are only written as they are evicted.
-    fn launder(&mut self, page: PageId) -> Option<u32> {
-        let _ = page;
-        None
-    }
-
-    /// Unmaps, writes if necessary and frees the page, leaving `shadow` in its slot.
-    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction;
-
-    /// Looks at the up to 64 page-table entries around the one through which `page` was just found young
-    /// (spec: mglru §8). `None` where there are no page tables or the window is one page.
-    fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
-        let _ = (page, visitor);
-        None
-    }
-
-    /// Walks the page tables of all address spaces that belong to the lruvec's group (spec: mglru §7).
-    /// Returns false if page-table walks are not available here.
-    fn walk<V: Walk>(&mut self, lruvec: LruvecId, visitor: &mut V) -> bool {
-        let _ = (lruvec, visitor);
-        false
-    }
-
-    /// The same for one of `parts` equal parts of the page tables, from 0 on. Who cannot divide them walks all at part 0,
-    /// which is the default.
-    fn walk_part<V: Walk>(&mut self, lruvec: LruvecId, part: u32, parts: u32, visitor: &mut V) -> bool {
-        let _ = parts;
-        part != 0 || self.walk(lruvec, visitor)
-    }
-
     /// Swap space, in pages, that the group of this lruvec may still use; 0 without swap.
     fn free_swap(&self, lruvec: LruvecId) -> u64 {
         let _ = lruvec;
         0
-    }
-
-    /// The protection of an lruvec's group; `None`: groups are not protected here.
-    #[inline]
-    fn protection(&self, lruvec: LruvecId) -> Option<Protection> {
-        let _ = lruvec;
-        None
-    }
-
-    /// A group was reclaimed from although it is below its soft protection.
-    fn low_event(&mut self, lruvec: LruvecId) {
-        let _ = lruvec;
-    }
-
-    /// Frames of an lruvec's node. Only reclaim of whole nodes asks.
-    fn node_frames(&self, lruvec: LruvecId) -> NodeFrames {
-        let _ = lruvec;
-        NodeFrames::default()
     }
 
     /// Whether there is swap at all, full or not.
@@ -231,5 +174,114 @@ pub trait Memory {
     /// The front-end's time in nanoseconds, for the birth of generations. Any monotonic unit does.
     fn now(&self) -> u64 {
         0
+    }
+
+    /// Page tables that can be walked. `None`: accessed bits are only found page by page.
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        None::<&mut Absent>
+    }
+
+    /// Groups with protections, and nodes. `None`: there is one group, which is not protected.
+    fn groups(&self) -> Option<&impl Groups> {
+        None::<&Absent>
+    }
+
+    /// A group was reclaimed from although it is below its soft protection.
+    fn low_event(&mut self, lruvec: LruvecId) {
+        let _ = lruvec;
+    }
+
+    /// Objects that pages belong to, and writes without eviction. `None`: every object counts as in use, and pages are
+    /// only written as they are evicted.
+    fn laundry(&mut self) -> Option<&mut impl Laundry> {
+        None::<&mut Absent>
+    }
+
+    /// The page will be checked, evicted or brought in soon: a chance to let its cache misses overlap with those of
+    /// others. Returns anything that depends on what was read, so that the reads are not optimised away.
+    #[doc(hidden)]
+    #[inline]
+    fn prefetch_hint(&self, page: PageId) -> u64 {
+        let _ = page;
+        0
+    }
+}
+
+/// A memory with page tables.
+pub trait PageTables {
+    /// Looks at the up to 64 page-table entries around the one through which `page` was just found young
+    /// (spec: mglru §8). `None` where neighbours cannot be looked at, which is the default, or the window is one page.
+    fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
+        let _ = (page, visitor);
+        None
+    }
+
+    /// Walks the page tables of all address spaces that belong to the lruvec's group (spec: mglru §7).
+    /// Returns false if page-table walks are not available here.
+    fn walk<V: Walk>(&mut self, lruvec: LruvecId, visitor: &mut V) -> bool;
+
+    /// The same for one of `parts` equal parts of the page tables, from 0 on. A memory that cannot divide them walks all
+    /// at part 0, which is the default.
+    fn walk_part<V: Walk>(&mut self, lruvec: LruvecId, part: u32, parts: u32, visitor: &mut V) -> bool {
+        let _ = parts;
+        part != 0 || self.walk(lruvec, visitor)
+    }
+}
+
+/// A memory that is shared by groups, over one or more nodes.
+pub trait Groups {
+    /// The protection of an lruvec's group; `None`: this group is not protected.
+    fn protection(&self, lruvec: LruvecId) -> Option<Protection>;
+
+    /// Frames of an lruvec's node. Only reclaim of whole nodes asks.
+    fn node_frames(&self, lruvec: LruvecId) -> NodeFrames;
+}
+
+/// A memory that can write pages without evicting them, and knows whether anybody uses them.
+pub trait Laundry {
+    /// Whether the page's object (file, address space) is open or mapped. References to a page whose object is not used
+    /// count less (spec: freebsd §3.1).
+    fn in_use(&self, page: PageId) -> bool;
+
+    /// Writes the page and dirty neighbours without evicting it: pages written, 0 if the write is refused. `None`
+    /// where pages are only written as they are evicted.
+    fn launder(&mut self, page: PageId) -> Option<u32>;
+}
+
+/// [`Groups::protection`]; `None` without groups.
+#[inline]
+pub fn protection<M: Memory>(memory: &M, lruvec: LruvecId) -> Option<Protection> {
+    memory.groups()?.protection(lruvec)
+}
+
+/// [`Groups::node_frames`]; no frames without groups.
+pub fn node_frames<M: Memory>(memory: &M, lruvec: LruvecId) -> NodeFrames {
+    memory.groups().map_or_else(NodeFrames::default, |groups| groups.node_frames(lruvec))
+}
+
+/// Stands for an extension that a memory does not have; there is no value of it.
+enum Absent {}
+
+impl PageTables for Absent {
+    fn walk<V: Walk>(&mut self, _lruvec: LruvecId, _visitor: &mut V) -> bool {
+        match *self {}
+    }
+}
+
+impl Groups for Absent {
+    fn protection(&self, _lruvec: LruvecId) -> Option<Protection> {
+        match *self {}
+    }
+    fn node_frames(&self, _lruvec: LruvecId) -> NodeFrames {
+        match *self {}
+    }
+}
+
+impl Laundry for Absent {
+    fn in_use(&self, _page: PageId) -> bool {
+        match *self {}
+    }
+    fn launder(&mut self, _page: PageId) -> Option<u32> {
+        match *self {}
     }
 }

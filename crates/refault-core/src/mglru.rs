@@ -28,10 +28,12 @@ mod walk;
 pub use params::{MglruParams, RefaultDistance, Version};
 
 use crate::counters::Counters;
-use crate::global_reclaim::{BackgroundPass, EvictGenerations, GenerationError, NewGeneration, PassOutcome};
 use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType};
-use crate::policy::{Admission, GenerationSize, HitReport, Policy, ReclaimRequest, SortRule};
+use crate::policy::{
+    Admission, BackgroundPass, EvictGenerations, GenerationCommands, GenerationError, GenerationSize, HitReport, Lists,
+    NewGeneration, NodeReclaim, PassOutcome, Policy, ReclaimRequest, SortRule, Sorting,
+};
 use crate::reclaim::control::{
     ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, background_pass, direct_reclaim, limit_reclaim,
 };
@@ -97,45 +99,10 @@ impl Mglru {
 
 impl Policy for Mglru {
     const HITS: HitReport = HitReport::Kernel;
-
-    fn reclaim_goal(&self) -> u32 {
-        SWAP_CLUSTER_MAX
-    }
-
-    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> Option<LruvecId> {
-        self.lruvecs.push(Lruvec::new(0));
-        self.walk_positions.push(0);
-        let id = self.hierarchy.add(parent);
-        self.join_node(id);
-        Some(id)
-    }
-
-    fn is_workingset(&self, page: PageId) -> bool {
-        self.records[page as usize].has(WORKINGSET)
-    }
-
-    fn reclaim_nodes<M: Memory>(&mut self, roots: &[LruvecId], _incoming: Option<PageId>, memory: &mut M) -> u32 {
-        direct_reclaim(self, roots, memory) as u32
-    }
-
-    fn background_pass<M: Memory>(&mut self, pass: &BackgroundPass, memory: &mut M) -> PassOutcome {
-        background_pass(self, pass, memory)
-    }
-
-    fn new_generation<M: Memory>(&mut self, request: &NewGeneration, memory: &mut M) -> Result<(), GenerationError> {
-        self.command_new_generation(request, memory)
-    }
-
-    fn evict_generations<M: Memory>(
-        &mut self,
-        request: &EvictGenerations,
-        memory: &mut M,
-    ) -> Result<u64, GenerationError> {
-        self.command_evict(request, memory)
-    }
+    const RECLAIM_BATCH: u32 = SWAP_CLUSTER_MAX;
 
     #[inline]
-    fn fetch(&self, page: PageId) -> u64 {
+    fn prefetch_hint(&self, page: PageId) -> u64 {
         u64::from(self.records[page as usize].flags)
     }
 
@@ -173,54 +140,11 @@ impl Policy for Mglru {
         self.mark_accessed(page);
     }
 
-    /// Up to 6.12 only a reference is counted; since 7.0 the page moves to one of the two youngest generations.
-    fn prioritise<M: Memory>(&mut self, page: PageId, rule: SortRule, _memory: &mut M) {
-        // A monitor does not see pages that are on no list yet (spec: lru_sort §4).
-        if !self.records[page as usize].has(LRU) {
-            return;
-        }
-        match rule {
-            SortRule::MarkAccessed => self.mark_accessed(page),
-            SortRule::Activate => self.queue_activation(page),
-        }
-    }
-
-    fn deprioritise<M: Memory>(&mut self, page: PageId, _rule: SortRule, memory: &mut M) {
-        self.deactivate(page, memory);
-    }
-
-    fn sorts(&self) -> bool {
-        true
-    }
-
-    fn active_inactive(&self) -> Option<[u64; 2]> {
-        let by_type = |t| self.lruvecs.iter().map(move |lruvec| (lruvec.active(t), lruvec.total(t)));
-        let sums = PageType::ALL
-            .into_iter()
-            .flat_map(by_type)
-            .fold([0; 2], |sums, (active, all)| [sums[0] + active, sums[1] + all - active]);
-        Some(sums)
-    }
-
     /// A zap drains the batches of its CPU first (spec: overview §4.6).
     fn freed(&mut self, page: PageId) {
         self.drain_batches();
         self.unlink(page);
         self.records[page as usize].flags = 0;
-    }
-
-    /// A page whose write has ended goes to the tail of the oldest generation, to be freed next. One that waits in a
-    /// batch stays where it is.
-    fn write_finished(&mut self, page: PageId) {
-        let record = &mut self.records[page as usize];
-        let rotates = record.has(RECLAIM) && record.has(LRU);
-        record.clear(RECLAIM);
-        if !rotates {
-            return;
-        }
-        self.unlink(page);
-        self.insert_rotated(page);
-        self.counters.pgrotated += 1;
     }
 
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
@@ -238,12 +162,107 @@ impl Policy for Mglru {
         self.counters
     }
 
+    fn metadata_bytes(&self) -> usize {
+        self.records.capacity() * size_of::<PageRecord>() + self.lruvecs.iter().map(Lruvec::bytes).sum::<usize>()
+    }
+
+    fn nodes(&mut self) -> Option<&mut impl NodeReclaim> {
+        Some(self)
+    }
+
+    fn generation_commands(&mut self) -> Option<&mut impl GenerationCommands> {
+        Some(self)
+    }
+
+    fn sorting(&mut self) -> Option<&mut impl Sorting> {
+        Some(self)
+    }
+
+    fn lists(&self) -> Option<&impl Lists> {
+        Some(self)
+    }
+}
+
+impl NodeReclaim for Mglru {
+    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> LruvecId {
+        self.lruvecs.push(Lruvec::new(0));
+        self.walk_positions.push(0);
+        let id = self.hierarchy.add(parent);
+        self.join_node(id);
+        id
+    }
+
+    fn reclaim_nodes<M: Memory>(&mut self, roots: &[LruvecId], memory: &mut M) -> u32 {
+        direct_reclaim(self, roots, memory) as u32
+    }
+
+    fn background_pass<M: Memory>(&mut self, pass: &BackgroundPass, memory: &mut M) -> PassOutcome {
+        background_pass(self, pass, memory)
+    }
+
+    /// A page whose write has ended goes to the tail of the oldest generation, to be freed next. One that waits in a
+    /// batch stays where it is.
+    fn write_finished(&mut self, page: PageId) {
+        let record = &mut self.records[page as usize];
+        let rotates = record.has(RECLAIM) && record.has(LRU);
+        record.clear(RECLAIM);
+        if !rotates {
+            return;
+        }
+        self.unlink(page);
+        self.insert_rotated(page);
+        self.counters.pgrotated += 1;
+    }
+
+    fn is_workingset(&self, page: PageId) -> bool {
+        self.records[page as usize].has(WORKINGSET)
+    }
+}
+
+impl GenerationCommands for Mglru {
+    fn new_generation<M: Memory>(&mut self, request: &NewGeneration, memory: &mut M) -> Result<(), GenerationError> {
+        self.command_new_generation(request, memory)
+    }
+
+    fn evict_generations<M: Memory>(
+        &mut self,
+        request: &EvictGenerations,
+        memory: &mut M,
+    ) -> Result<u64, GenerationError> {
+        self.command_evict(request, memory)
+    }
+}
+
+impl Sorting for Mglru {
+    /// Up to 6.12 only a reference is counted; since 7.0 the page moves to one of the two youngest generations.
+    fn prioritise<M: Memory>(&mut self, page: PageId, rule: SortRule, _memory: &mut M) {
+        // A monitor does not see pages that are on no list yet (spec: lru_sort §4).
+        if !self.records[page as usize].has(LRU) {
+            return;
+        }
+        match rule {
+            SortRule::MarkAccessed => self.mark_accessed(page),
+            SortRule::Activate => self.queue_activation(page),
+        }
+    }
+
+    fn deprioritise<M: Memory>(&mut self, page: PageId, _rule: SortRule, memory: &mut M) {
+        self.deactivate(page, memory);
+    }
+}
+
+impl Lists for Mglru {
     fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize> {
         self.lruvecs[lruvec as usize].listing()
     }
 
-    fn metadata_bytes(&self) -> usize {
-        self.records.capacity() * size_of::<PageRecord>() + self.lruvecs.iter().map(Lruvec::bytes).sum::<usize>()
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        let by_type = |t| self.lruvecs.iter().map(move |lruvec| (lruvec.active(t), lruvec.total(t)));
+        let sums = PageType::ALL
+            .into_iter()
+            .flat_map(by_type)
+            .fold([0; 2], |sums, (active, all)| [sums[0] + active, sums[1] + all - active]);
+        Some(sums)
     }
 }
 

@@ -135,6 +135,26 @@ impl fmt::Display for Call {
     }
 }
 
+/// Splits a list of calls at commas that are not inside braces: `mglru{tiers=1,swappiness=10},lru` is two.
+pub fn split_list(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut start) = (0i32, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth <= 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+}
+
 /// A policy's defaults with the arguments of a call in their place.
 ///
 /// # Errors
@@ -210,6 +230,14 @@ mod tests {
         for bad in ["a{", "a}", "a{x=1", "a{{x=1}}", "a{x}", "a{x=1,x=2}", "a{x=1}b"] {
             assert!(Call::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn commas_in_braces_do_not_split() {
+        assert_eq!(split_list("a{x=1,y=2},b,c{z=3}"), ["a{x=1,y=2}", "b", "c{z=3}"]);
+        assert_eq!(split_list(" a , ,b,"), [" a ", "b"]);
+        assert_eq!(split_list("a}b,c"), ["a}b", "c"]);
+        assert!(split_list("").is_empty());
     }
 
     #[test]

@@ -36,8 +36,7 @@ use crate::list::{Linked, List};
 use crate::memory::{Eviction, Memory};
 use crate::page::{PageId, Shadow};
 
-/// Offers a page to [`Memory::evict`] and counts the scan; true if the page is gone. Most textbook policies leave no
-/// shadow.
+/// Offers a page to [`Memory::evict`] and counts the scan; true if the page is gone. Most textbook policies leave no shadow.
 #[inline]
 fn evict<M: Memory>(page: PageId, memory: &mut M, counters: &mut Counters) -> bool {
     evict_leaving(page, Shadow::NONE, memory, counters)

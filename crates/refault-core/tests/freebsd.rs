@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use refault_core::freebsd::{DaemonLoop, DaemonStep, Freebsd, FreebsdParams, Queue, Targets, Version};
-use refault_core::memory::{Eviction, IoState, Memory, References};
+use refault_core::memory::{Eviction, IoState, Laundry, Memory, References};
 use refault_core::policy::{Admission, Policy, ReclaimRequest};
 use refault_core::{PageId, PageType, Shadow};
 
@@ -32,6 +32,9 @@ struct Pages {
 }
 
 impl Memory for Pages {
+    fn is_resident(&self, page: PageId) -> bool {
+        self.state[page as usize].resident
+    }
     fn take_references(&mut self, page: PageId) -> References {
         References { mappings: std::mem::take(&mut self.state[page as usize].young), ..References::default() }
     }
@@ -42,21 +45,6 @@ impl Memory for Pages {
     }
     fn needs_write(&self, page: PageId) -> bool {
         self.state[page as usize].dirty
-    }
-    fn in_use(&self, page: PageId) -> bool {
-        !self.state[page as usize].unused_object
-    }
-    fn launder(&mut self, page: PageId) -> Option<u32> {
-        if !self.launders {
-            return None;
-        }
-        let state = &mut self.state[page as usize];
-        if state.swapless {
-            return Some(0);
-        }
-        state.dirty = false;
-        self.written.push(page);
-        Some(1)
     }
     fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
         let state = &mut self.state[page as usize];
@@ -70,6 +58,29 @@ impl Memory for Pages {
         *state = State::default();
         self.evicted.push(page);
         Eviction::Freed { pages_written: 0 }
+    }
+
+    fn laundry(&mut self) -> Option<&mut impl Laundry> {
+        Some(self)
+    }
+}
+
+impl Laundry for Pages {
+    fn in_use(&self, page: PageId) -> bool {
+        !self.state[page as usize].unused_object
+    }
+
+    fn launder(&mut self, page: PageId) -> Option<u32> {
+        if !self.launders {
+            return None;
+        }
+        let state = &mut self.state[page as usize];
+        if state.swapless {
+            return Some(0);
+        }
+        state.dirty = false;
+        self.written.push(page);
+        Some(1)
     }
 }
 
@@ -324,9 +335,9 @@ proptest! {
             let resident = |page: PageId| ours.state[page as usize].resident;
             match step {
                 Step::Admit { page, fault, anon } if !resident(page) && model.resident < i64::from(frames) => {
-                    let admission = Admission {
-                        page_type: if anon { PageType::Anon } else { PageType::File },
-                        lruvec: 0, in_fault: fault, overwrites: false, keeps_slot: false, shadow: None,
+                    let admission = {
+                        let page_type = if anon { PageType::Anon } else { PageType::File };
+                        if fault { Admission::fault(page_type) } else { Admission::read(page_type) }
                     };
                     policy.admit(page, &admission, &mut ours);
                     for pages in [&mut ours, &mut theirs] {
@@ -426,14 +437,7 @@ fn alone(capacity: usize) -> (Freebsd, Pages) {
 }
 
 fn fault_in(policy: &mut Freebsd, pages: &mut Pages, page: PageId) {
-    let admission = Admission {
-        page_type: PageType::File,
-        lruvec: 0,
-        in_fault: true,
-        overwrites: false,
-        keeps_slot: false,
-        shadow: None,
-    };
+    let admission = Admission::fault(PageType::File);
     policy.admit(page, &admission, pages);
     pages.state[page as usize].resident = true;
 }

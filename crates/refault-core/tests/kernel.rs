@@ -20,8 +20,8 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use refault_core::classic::RefaultRule;
 use refault_core::mglru::{RefaultDistance, Version};
-use refault_core::policy::GenerationSize;
-use refault_core::{Classic, ClassicParams, Counters, LruvecId, Mglru, MglruParams, PageType, Policy};
+use refault_core::policy::{GenerationSize, Lists};
+use refault_core::{Classic, ClassicParams, Counters, LruvecId, Mglru, MglruParams, PageType};
 
 impl Inspect for Classic {
     fn sizes(&self, lruvec: LruvecId) -> Vec<u64> {

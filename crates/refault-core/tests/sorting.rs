@@ -4,7 +4,7 @@ use refault_core::classic::{Classic, ClassicParams};
 use refault_core::memory::{Eviction, Memory, References};
 use refault_core::mglru::{Mglru, MglruParams, Version};
 use refault_core::page::{PageId, PageType, Shadow};
-use refault_core::policy::{Admission, Policy, ReclaimRequest, SortRule};
+use refault_core::policy::{Admission, Lists, Policy, ReclaimRequest, SortRule, Sorting};
 
 /// Unmapped pages that all can be evicted.
 #[derive(Default)]
@@ -18,13 +18,17 @@ impl Memory for Slots {
         self.0.push(page);
         Eviction::Freed { pages_written: 1 }
     }
+    fn is_resident(&self, page: PageId) -> bool {
+        !self.0.contains(&page)
+    }
+
     fn free_swap(&self, _: u16) -> u64 {
         1000
     }
 }
 
 fn admit<P: Policy>(policy: &mut P, pages: std::ops::Range<PageId>, page_type: PageType, in_fault: bool) {
-    let admission = Admission { page_type, lruvec: 0, in_fault, overwrites: false, keeps_slot: false, shadow: None };
+    let admission = if in_fault { Admission::fault(page_type) } else { Admission::read(page_type) };
     for page in pages {
         policy.admit(page, &admission, &mut Slots::default());
     }

@@ -3,9 +3,10 @@
 //! window of generations moves (spec: mglru §18).
 
 use refault_core::classic::RefaultRule;
-use refault_core::memory::{Eviction, References, Walk};
+use refault_core::memory::{Eviction, PageTables, References, Walk};
 use refault_core::mglru::Version;
-use refault_core::policy::{Admission, GenerationSize, ReclaimRequest};
+use refault_core::policy::node::add_lruvec;
+use refault_core::policy::{Admission, GenerationSize, Lists, ReclaimRequest};
 use refault_core::workingset::shadow::ShadowFields;
 use refault_core::{Classic, ClassicParams, LruvecId, Memory, Mglru, MglruParams, PageId, PageType, Policy, Shadow};
 
@@ -27,6 +28,10 @@ impl Memory for Bench {
         References { mappings: u32::from(young), ..References::default() }
     }
 
+    fn is_resident(&self, page: PageId) -> bool {
+        self.resident[page as usize]
+    }
+
     fn is_mapped(&self, page: PageId) -> bool {
         page < self.anon
     }
@@ -41,6 +46,16 @@ impl Memory for Bench {
         Eviction::Freed { pages_written: u32::from(page < self.anon) }
     }
 
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        if self.swap { 1 << 40 } else { 0 }
+    }
+
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        Some(self)
+    }
+}
+
+impl PageTables for Bench {
     fn walk<V: Walk>(&mut self, _lruvec: LruvecId, visitor: &mut V) -> bool {
         visitor.starts();
         for first in (0..self.anon).step_by(512) {
@@ -60,10 +75,6 @@ impl Memory for Bench {
             }
         }
         true
-    }
-
-    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
-        if self.swap { 1 << 40 } else { 0 }
     }
 }
 
@@ -94,14 +105,12 @@ impl<P: Policy> Lab<P> {
     fn admit(&mut self, page: PageId, overwrites: bool) {
         let anon = page < self.memory.anon;
         let shadow = self.memory.shadows[page as usize].take().filter(|_| !overwrites);
-        let admission = Admission {
-            page_type: if anon { PageType::Anon } else { PageType::File },
-            lruvec: (self.memory.lruvec)(page),
-            in_fault: anon,
-            overwrites,
-            keeps_slot: false,
-            shadow,
+        let admission = match (anon, overwrites) {
+            (true, _) => Admission::fault(PageType::Anon),
+            (false, false) => Admission::read(PageType::File),
+            (false, true) => Admission::overwrite(PageType::File),
         };
+        let admission = admission.in_lruvec((self.memory.lruvec)(page)).with_shadow(shadow);
         self.policy.admit(page, &admission, &mut self.memory);
         self.memory.resident[page as usize] = true;
         self.memory.young[page as usize] = anon;
@@ -232,8 +241,8 @@ fn seqs(generations: &[GenerationSize]) -> std::ops::RangeInclusive<u64> {
 /// root's limit.
 fn second_hit_starts_at<P: Policy>(policy: P) -> LruvecId {
     let mut lab = Lab::new(policy, 0, 16_384, false);
-    lab.policy.add_lruvec(Some(0)).unwrap();
-    lab.policy.add_lruvec(Some(0)).unwrap();
+    add_lruvec(&mut lab.policy, Some(0));
+    add_lruvec(&mut lab.policy, Some(0));
     lab.memory.lruvec = |page| if page < 8192 { 1 } else { 2 };
     (0..16_384).for_each(|page| lab.access(page));
     let first = lab.reclaim(0);
@@ -349,7 +358,7 @@ fn without_an_active_list_shadow_lru_never_activates() {
 fn the_group_whose_limit_it_was_measures_the_distance() {
     for (target, expected) in [(0, true), (1, false)] {
         let mut lab = lists(Mainline, 2, 6, false);
-        lab.policy.add_lruvec(Some(0)).unwrap();
+        add_lruvec(&mut lab.policy, Some(0));
         lab.memory.lruvec = |page| LruvecId::from(page >= 300);
         (300..303).for_each(|page| lab.access(page));
         lab.evict(300, target);
@@ -359,7 +368,7 @@ fn the_group_whose_limit_it_was_measures_the_distance() {
     }
     // The multi-gen LRU's entry names the page's own group.
     let mut lab = Lab::new(Mglru::new(MglruParams { batch: 0, ..MglruParams::default() }), 0, 400, false);
-    lab.policy.add_lruvec(Some(0)).unwrap();
+    add_lruvec(&mut lab.policy, Some(0));
     lab.memory.lruvec = |_| 1;
     (0..300).for_each(|page| lab.access(page));
     assert!(lab.reclaim(0) > 0);

@@ -13,10 +13,10 @@ use refault_trace::shards::{PageSample, Shards};
 
 use crate::error::LabError;
 use crate::progress::Progress;
-use crate::registry::PolicySpec;
 use crate::size::Size;
 use crate::source::{SampledSource, Source};
 use crate::sweep::{Sweep, TraceRuns, run_all};
+use refault_core::policy::registry::{Fact, PolicySpec};
 
 /// The misses at one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -137,7 +137,7 @@ pub fn curves(
         None => lru_curve(source, progress)?,
         Some(sampling) => sampled_lru_curve(source, sampling, &sizes, progress)?,
     };
-    let simulated: Vec<PolicySpec> = plan.policies.iter().filter(|spec| spec.entry.name != "lru").cloned().collect();
+    let simulated: Vec<PolicySpec> = plan.policies.iter().filter(|spec| !spec.entry.is(Fact::Stack)).cloned().collect();
     if !simulated.is_empty() {
         let sizes = sizes(curves.distinct_pages);
         let scaled = |pages: u64| match plan.sampling {

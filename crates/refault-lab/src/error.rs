@@ -10,6 +10,9 @@ pub enum LabError {
     /// A trace could not be read, or a workload not be made.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// A policy is not known, or cannot be run.
+    #[error(transparent)]
+    Policy(#[from] refault_core::policy::PolicyError),
     /// The request, or what it was asked of, cannot be used as it is.
     #[error("{what}: {place}: {remedy}")]
     Request {

@@ -2,12 +2,12 @@
 //!
 //! [`sweep`] replays a trace under every policy and size in two passes, [`curve`] finds how misses depend on memory,
 //! [`results`] writes what was found as CSV or JSON, and [`experiments`] holds the published experiments. Policies are
-//! named as on the command line ([`registry`]), amounts of memory too ([`size`]).
+//! named as on the command line ([`policies`]), amounts of memory too ([`size`]).
 //!
 //! Invariant: no result depends on the number of threads, on the clock, or on the order in which threads work.
 //!
 //! ```
-//! use refault_lab::registry::parse_policies;
+//! use refault_lab::policies::parse_policies;
 //! use refault_lab::sweep::{Sweep, sweep};
 //! use refault_trace::Source;
 //!
@@ -25,9 +25,8 @@ mod error;
 pub mod experiment;
 pub mod experiments;
 pub mod meminfo;
-pub mod parameters;
+pub mod policies;
 mod progress;
-pub mod registry;
 pub mod results;
 pub mod size;
 pub mod source;

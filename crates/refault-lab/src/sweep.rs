@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 use refault_core::Policy;
 use refault_core::policy::GenerationSize;
+use refault_core::policy::generations::generations;
+use refault_core::policy::registry::{self, BuildContext, Fact, PolicySpec, Visitor};
 use refault_core::textbook::NextUse;
 use refault_sim::flat_memory::Swap;
 use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
@@ -20,7 +22,7 @@ use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
 use crate::error::LabError;
 use crate::meminfo;
 use crate::progress::Progress;
-use crate::registry::{self, Circumstances, PolicySpec, Visitor};
+
 use crate::size::{Size, bytes_text};
 use crate::source::{Accesses, TraceReader};
 
@@ -163,8 +165,8 @@ pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> R
         .build()
         .map_err(|error| LabError::failed("cannot start threads", error, "lower --jobs"))?;
     let layout = layout_of(source)?;
-    let hashes_pages = sweep.policies.iter().any(|spec| spec.entry.name == "wtinylfu");
-    let told = Circumstances {
+    let hashes_pages = sweep.policies.iter().any(|spec| spec.entry.is(Fact::HashesPages));
+    let context = BuildContext {
         next_use: future(source, sweep, &layout)?,
         page_numbers: hashes_pages.then(|| layout.page_numbers().into()),
     };
@@ -177,7 +179,7 @@ pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> R
         let rest = simulations.split_off(group.min(simulations.len()));
         let mut running: Vec<Running> = std::mem::replace(&mut simulations, rest)
             .into_iter()
-            .map(|planned| planned.start(&layout, &told))
+            .map(|planned| planned.start(&layout, &context))
             .collect();
         pool.install(|| feed(source, &layout, &mut running, progress))?;
         runs.extend(running.into_iter().map(Running::finish));
@@ -214,7 +216,7 @@ pub fn layout_of(source: &dyn Accesses) -> Result<Layout, LabError> {
 
 /// What opt must know: one more pass, and 8 bytes an access.
 fn future(source: &dyn Accesses, sweep: &Sweep, layout: &Layout) -> Result<Option<Arc<NextUse>>, LabError> {
-    if !sweep.policies.iter().any(|spec| spec.entry.needs_future()) {
+    if !sweep.policies.iter().any(|spec| spec.entry.is(Fact::NeedsFuture)) {
         return Ok(None);
     }
     let remedy = "name policies without opt, or take a part of the trace";
@@ -302,14 +304,14 @@ fn plan<'a>(sweep: &'a Sweep, layout: &Layout) -> Vec<Planned<'a>> {
 }
 
 impl Planned<'_> {
-    fn start(self, layout: &Layout, told: &Circumstances) -> Running {
+    fn start(self, layout: &Layout, context: &BuildContext) -> Running {
         let memory_pages = usize::try_from(self.memory_pages).unwrap_or(usize::MAX);
         let limits = Limits { memory_pages, swap: self.swap };
         Running {
             policy: self.spec.label.clone(),
-            needs_future: self.spec.entry.needs_future(),
+            needs_future: self.spec.entry.is(Fact::NeedsFuture),
             memory_pages: self.memory_pages,
-            simulation: registry::visit(self.spec, told, Start { layout, limits }),
+            simulation: registry::visit(self.spec, context, Start { layout, limits }),
             wall: Duration::ZERO,
             sample_every: self.sample_every,
             until_sample: self.sample_every,
@@ -348,7 +350,7 @@ impl<P: Policy + Send> Simulation for Replay<P> {
     }
 
     fn generations(&self) -> Vec<GenerationSize> {
-        self.policy().generations(0)
+        generations(self.policy(), 0)
     }
 
     fn metadata_bytes(&self) -> usize {

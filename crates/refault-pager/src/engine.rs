@@ -14,81 +14,13 @@ use crate::accessed::{AccessSource, AccessedBits, PageSet, REGION_PAGES};
 use crate::dropper::Run;
 use crate::state::{PageWord, State};
 use crate::table::PageTable;
-use refault_core::memory::{Eviction, LookAround, Neighbourhood, References, Walk};
-use refault_core::policy::{Admission, Bar, GenerationSize, ReclaimRequest, SortRule};
-use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Policy, Shadow};
+use refault_core::memory::{Eviction, LookAround, Neighbourhood, PageTables, References, Walk};
+use refault_core::policy::{Admission, AdmissionThreshold, GenerationSize, ReclaimRequest, SortRule};
+use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Shadow};
+
+use crate::policies::PagerPolicy;
 
 const WINDOW: u32 = 64;
-
-/// A policy without its type.
-pub(crate) trait Reclaimer: Send {
-    fn admit(&mut self, page: PageId, shadow: Option<Shadow>, memory: &mut PagedMemory);
-    fn freed(&mut self, page: PageId);
-    fn reclaim(&mut self, goal: u32, memory: &mut PagedMemory) -> u32;
-    fn grow(&mut self, pages: usize);
-    fn set_capacity(&mut self, pages: usize);
-    fn counters(&self) -> Counters;
-    fn generations(&self) -> Vec<GenerationSize>;
-    fn metadata_bytes(&self) -> usize;
-    fn sort(&mut self, page: PageId, hot: bool, rule: SortRule, memory: &mut PagedMemory);
-    fn active_inactive(&self) -> Option<[u64; 2]>;
-    fn stays_out(&self) -> Option<fn(Shadow, Bar) -> Option<Shadow>>;
-    fn referenced_outside(&mut self, references: usize, memory: &mut PagedMemory) -> Bar;
-}
-
-pub(crate) struct Reclaiming<P>(pub(crate) P);
-
-impl<P: Policy + Send> Reclaimer for Reclaiming<P> {
-    fn admit(&mut self, page: PageId, shadow: Option<Shadow>, memory: &mut PagedMemory) {
-        let admission = Admission {
-            page_type: PageType::Anon,
-            lruvec: 0,
-            in_fault: true,
-            overwrites: false,
-            keeps_slot: false,
-            shadow,
-        };
-        self.0.admit(page, &admission, memory);
-    }
-    fn freed(&mut self, page: PageId) {
-        self.0.freed(page);
-    }
-    fn reclaim(&mut self, goal: u32, memory: &mut PagedMemory) -> u32 {
-        self.0.reclaim(&ReclaimRequest { target: 0, goal, incoming: None }, memory)
-    }
-    fn grow(&mut self, pages: usize) {
-        self.0.grow(pages);
-    }
-    fn set_capacity(&mut self, pages: usize) {
-        self.0.set_capacity(pages);
-    }
-    fn counters(&self) -> Counters {
-        self.0.counters()
-    }
-    fn generations(&self) -> Vec<GenerationSize> {
-        self.0.generations(0)
-    }
-    fn metadata_bytes(&self) -> usize {
-        self.0.metadata_bytes()
-    }
-    fn sort(&mut self, page: PageId, hot: bool, rule: SortRule, memory: &mut PagedMemory) {
-        if hot {
-            self.0.prioritise(page, rule, memory);
-        } else {
-            self.0.deprioritise(page, rule, memory);
-        }
-    }
-    fn active_inactive(&self) -> Option<[u64; 2]> {
-        self.0.active_inactive()
-    }
-    fn stays_out(&self) -> Option<fn(Shadow, Bar) -> Option<Shadow>> {
-        P::STAYS_OUT
-    }
-    fn referenced_outside(&mut self, references: usize, memory: &mut PagedMemory) -> Bar {
-        self.0.referenced_outside(references, memory);
-        self.0.bar()
-    }
-}
 
 /// The pager's memory as a policy sees it.
 pub(crate) struct PagedMemory {
@@ -108,6 +40,11 @@ impl Memory for PagedMemory {
     fn take_references(&mut self, page: PageId) -> References {
         let young = self.bits.take(page);
         References { mappings: u32::from(young), executable: false, locked: false }
+    }
+
+    #[inline]
+    fn is_resident(&self, page: PageId) -> bool {
+        self.known.has(page)
     }
 
     fn is_mapped(&self, _page: PageId) -> bool {
@@ -133,6 +70,20 @@ impl Memory for PagedMemory {
         Eviction::Freed { pages_written: u32::from(!seen.kept()) }
     }
 
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        if self.full { 0 } else { u64::from(u32::MAX) }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        Some(self)
+    }
+}
+
+impl PageTables for PagedMemory {
     fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
         if self.bits.source() == AccessSource::RefaultOnly {
             return None;
@@ -198,25 +149,17 @@ impl Memory for PagedMemory {
         self.bits.walked();
         true
     }
-
-    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
-        if self.full { 0 } else { u64::from(u32::MAX) }
-    }
-
-    fn now(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
-    }
 }
 
 /// The policy and its memory.
 pub(crate) struct Engine {
-    reclaimer: Box<dyn Reclaimer>,
+    policy: PagerPolicy,
     memory: PagedMemory,
 }
 
 impl Engine {
     pub(crate) fn new(
-        reclaimer: Box<dyn Reclaimer>,
+        policy: PagerPolicy,
         table: std::sync::Arc<PageTable>,
         base: usize,
         wanted: AccessSource,
@@ -233,7 +176,7 @@ impl Engine {
             start,
             full: false,
         };
-        Engine { reclaimer, memory }
+        Engine { policy, memory }
     }
 
     /// How accesses are found out.
@@ -253,14 +196,14 @@ impl Engine {
         }
         // In steps, so that a heap that grows page by page does not copy the tables each time.
         let pages = pages.next_multiple_of(1 << 14);
-        self.reclaimer.grow(pages as usize);
+        self.policy.grow(pages as usize);
         self.memory.known.grow(pages as usize);
         self.memory.bits.grow(pages);
         self.memory.pages = pages;
     }
 
     pub(crate) fn set_capacity(&mut self, pages: usize) {
-        self.reclaimer.set_capacity(pages);
+        self.policy.set_capacity(pages);
     }
 
     /// Brings the policy up to date with a page that changed.
@@ -274,12 +217,13 @@ impl Engine {
             self.memory.known_pages += 1;
             self.memory.bits.came_in(page);
             let shadow = self.memory.table.take_shadow(page);
-            self.reclaimer.admit(page, shadow, &mut self.memory);
+            let admission = Admission::fault(PageType::Anon).with_shadow(shadow);
+            self.policy.admit(page, &admission, &mut self.memory);
         } else if !belongs && known {
             self.memory.known.remove(page);
             self.memory.bits.left(page);
             self.memory.known_pages -= 1;
-            self.reclaimer.freed(page);
+            self.policy.freed(page);
         }
     }
 
@@ -298,7 +242,7 @@ impl Engine {
     /// were found accessed are to be dropped afterwards, see [`Engine::collect_drops`].
     pub(crate) fn choose(&mut self, goal: u32, full: bool, victims: &mut Vec<PageId>) {
         self.memory.full = full;
-        self.reclaimer.reclaim(goal, &mut self.memory);
+        self.policy.reclaim(&ReclaimRequest { target: 0, goal, incoming: None }, &mut self.memory);
         victims.append(&mut self.memory.victims);
     }
 
@@ -309,11 +253,11 @@ impl Engine {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.reclaimer.counters()
+        self.policy.counters()
     }
 
     pub(crate) fn generations(&self) -> Vec<GenerationSize> {
-        self.reclaimer.generations()
+        self.policy.generations(0)
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -321,7 +265,7 @@ impl Engine {
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.reclaimer.metadata_bytes() + self.memory.known.bytes() + self.memory.bits.bytes()
+        self.policy.metadata_bytes() + self.memory.known.bytes() + self.memory.bits.bytes()
     }
 
     /// Whether the policy has the page.
@@ -331,17 +275,17 @@ impl Engine {
 
     /// Moves a page that the policy has towards or away from the end that is evicted.
     pub(crate) fn sort(&mut self, page: PageId, hot: bool, rule: SortRule) {
-        self.reclaimer.sort(page, hot, rule, &mut self.memory);
+        self.policy.sort(page, hot, rule, &mut self.memory);
     }
 
     /// Tells the policy of references to pages that stayed out; what pages must be worth to come in from now on.
-    pub(crate) fn referenced_outside(&mut self, references: usize) -> Bar {
-        self.reclaimer.referenced_outside(references, &mut self.memory)
+    pub(crate) fn bypassed(&mut self, references: usize) -> AdmissionThreshold {
+        self.policy.bypassed(references, &mut self.memory)
     }
 
     /// Pages on active and on inactive lists.
     pub(crate) fn active_inactive(&self) -> Option<[u64; 2]> {
-        self.reclaimer.active_inactive()
+        self.policy.active_inactive()
     }
 
     /// Calls `run` for each run of pages of a range that have an entry.

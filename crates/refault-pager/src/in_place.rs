@@ -4,7 +4,7 @@
 //! The thread that faults has the instruction at hand ([`crate::interrupted`]); it reads the page into a buffer of its own, takes
 //! the bytes from there, and goes on behind the instruction. What it writes it puts into the buffer and stores that
 //! anew. No frame is filled, none is freed for it, no page-table entry changes. What a page must be worth is the policy's
-//! business ([`refault_core::Policy::STAYS_OUT`]): a reference served like this counts in the page's shadow entry, and the page comes in when it
+//! business ([`refault_core::policy::Bypass`]): a reference served like this counts in the page's shadow entry, and the page comes in when it
 //! is worth it. So does one that is touched again shortly after, in whatever way; an instruction to which that happens with
 //! more than three pages in eight brings its pages in for a while, because what one does with its pages it mostly goes on
 //! doing (Wu et al., *SHiP: Signature-based Hit Predictor*, MICRO 2011). Nothing is done in place while there is room, or where pages
@@ -20,7 +20,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use refault_core::policy::Bar;
+use refault_core::policy::{AdmissionFilter, AdmissionThreshold};
 use refault_core::{PageId, Shadow};
 use refault_store::{Slot, StoreError, Tier};
 
@@ -51,8 +51,6 @@ const WINDOW: u32 = 256;
 /// Reserves of free memory from which on a page that comes in costs no eviction that would not be made anyway.
 const ROOM: i64 = 4;
 
-type StaysOut = fn(Shadow, Bar) -> Option<Shadow>;
-
 /// A page that was just accessed in place. What it says may belong to different pages where two threads meet, which costs a page a wrong worth.
 #[derive(Default)]
 struct Recent {
@@ -65,10 +63,10 @@ struct Recent {
 }
 
 pub(crate) struct InPlace {
-    stays_out: Option<StaysOut>,
-    /// The bar, as of some moment. A pair of different moments is a bar too, only not the best.
-    now: AtomicU64,
-    least: AtomicU64,
+    filter: Option<AdmissionFilter>,
+    /// The admission threshold, as of some moment. A pair of different moments is a threshold too, only not the best.
+    clock: AtomicU64,
+    min_rank: AtomicU64,
     /// References that the policy has not heard of.
     untold: AtomicU32,
     /// Each in the place of its hash.
@@ -82,15 +80,15 @@ pub(crate) struct InPlace {
 
 impl InPlace {
     /// `None`: nothing is done in place.
-    pub(crate) fn new(stays_out: Option<StaysOut>) -> InPlace {
-        if stays_out.is_some() {
+    pub(crate) fn new(filter: Option<AdmissionFilter>) -> InPlace {
+        if filter.is_some() {
             crate::interrupted::prepare();
         }
-        let (places, trials) = if stays_out.is_some() { (RECENT, TRIALS) } else { (0, 0) };
+        let (places, trials) = if filter.is_some() { (RECENT, TRIALS) } else { (0, 0) };
         InPlace {
-            stays_out,
-            now: AtomicU64::new(0),
-            least: AtomicU64::new(0),
+            filter,
+            clock: AtomicU64::new(0),
+            min_rank: AtomicU64::new(0),
             untold: AtomicU32::new(0),
             recent: std::iter::repeat_with(Recent::default).take(places).collect(),
             trials: std::iter::repeat_with(|| Trial::new(WINDOW, MOST_AGAIN)).take(trials).collect(),
@@ -109,8 +107,8 @@ impl InPlace {
 
     /// Nothing is done in place from now on. Returns when nobody is at it.
     pub(crate) fn end(&self) {
-        if self.stays_out.is_some() && !self.ended.swap(true, Ordering::SeqCst) {
-            self.least.store(0, Ordering::Relaxed);
+        if self.filter.is_some() && !self.ended.swap(true, Ordering::SeqCst) {
+            self.min_rank.store(0, Ordering::Relaxed);
         }
         while self.inside.load(Ordering::SeqCst) > 0 {
             std::thread::yield_now();
@@ -124,20 +122,20 @@ impl InPlace {
 
     /// Tells the policy what happened, and hears from it what pages must be worth.
     pub(crate) fn tell(&self, engine: &mut Engine) {
-        if self.stays_out.is_some() {
+        if self.filter.is_some() {
             let references = self.untold.swap(0, Ordering::SeqCst);
-            let bar = engine.referenced_outside(references as usize);
-            self.now.store(bar.now, Ordering::Relaxed);
-            let least = if self.ended.load(Ordering::Relaxed) { 0 } else { bar.least };
-            self.least.store(least, Ordering::Relaxed);
+            let threshold = engine.bypassed(references as usize);
+            self.clock.store(threshold.clock, Ordering::Relaxed);
+            let min_rank = if self.ended.load(Ordering::Relaxed) { 0 } else { threshold.min_rank };
+            self.min_rank.store(min_rank, Ordering::Relaxed);
         }
     }
 
     /// What the shadow entry of a page becomes that is to stay out.
     fn referenced(&self, shadow: Option<Shadow>) -> Option<Shadow> {
-        let least = self.least.load(Ordering::Relaxed);
-        let bar = Bar { now: self.now.load(Ordering::Relaxed), least };
-        self.stays_out.filter(|_| least > 0)?(shadow?, bar)
+        let min_rank = self.min_rank.load(Ordering::Relaxed);
+        let threshold = AdmissionThreshold { clock: self.clock.load(Ordering::Relaxed), min_rank };
+        self.filter.filter(|_| min_rank > 0)?(shadow?, threshold)
     }
 
     fn recent(&self, page: PageId) -> Option<&Recent> {

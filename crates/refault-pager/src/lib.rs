@@ -74,7 +74,7 @@ pub use in_thread::set_program_action;
 pub use latency::{Counts as HistogramCounts, Latencies};
 pub use origin::Origin;
 pub use pager::{FaultMode, OnFull, Pager, PagerError, PagerOptions};
-pub use policies::{POLICIES, check_policy, policy_name};
+pub use policies::{DEFAULT_POLICY, check_policy};
 pub use region::{Hint, Region};
 pub use report::{FaultTimes, Report};
 pub use signals::BlockedSignals;

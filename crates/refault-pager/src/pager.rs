@@ -63,7 +63,8 @@ pub enum OnFull {
 /// How a pager is made.
 #[derive(Clone, Debug)]
 pub struct PagerOptions {
-    /// The policy, one of [`crate::POLICIES`], with parameters or without: `name{key=value,…}`.
+    /// The policy, `name{key=value,…}`: any that needs only accessed bits
+    /// ([`refault_core::policy::FrontEnd::Pager`]).
     pub policy: String,
     /// The stores.
     pub store: TieredStoreOptions,
@@ -101,7 +102,7 @@ pub struct PagerOptions {
 impl Default for PagerOptions {
     fn default() -> PagerOptions {
         PagerOptions {
-            policy: crate::POLICIES[0].to_owned(),
+            policy: crate::DEFAULT_POLICY.to_owned(),
             store: TieredStoreOptions { pool_limit: 16 << 30, codec: Codec::Lz4, file: None },
             address_space: 64 << 30,
             fault_mode: FaultMode::Handler { threads: 1 },
@@ -130,12 +131,9 @@ pub enum PagerError {
     /// The kernel is too old or was built without something.
     #[error("this kernel's userfaultfd lacks {0}; Linux 5.19 or later is needed")]
     MissingFeature(&'static str),
-    /// No such policy.
-    #[error("{0}: no policy of that name can decide over live memory; there are {1}")]
-    UnknownPolicy(String, String),
-    /// A policy with parameters that it does not have.
-    #[error("{0}: {1}")]
-    WrongPolicy(String, String),
+    /// No such policy, or not one for live memory.
+    #[error(transparent)]
+    Policy(#[from] refault_core::policy::PolicyError),
     /// The budget already has a pager.
     #[error("this budget already belongs to a pager: make a child of it")]
     BudgetTaken,
@@ -292,9 +290,8 @@ impl Pager {
         store: Arc<dyn Store>,
         store_description: String,
     ) -> Result<Pager, PagerError> {
-        let reclaimer = crate::policies::make(&options.policy)?;
-        let asked = options.in_place && options.fault_mode == FaultMode::InThread;
-        let stays_out = reclaimer.stays_out().filter(|_| asked);
+        let mut policy = crate::policies::make(&options.policy, options.in_place)?;
+        let filter = policy.admission_filter().filter(|_| options.fault_mode == FaultMode::InThread);
         let uffd = crate::probe::open(&options)?;
         let pages = (options.address_space / PAGE_SIZE as u64).clamp(512, u64::from(u32::MAX - 1)) as u32;
         let system = |what| move |error| PagerError::System(what, error);
@@ -308,7 +305,7 @@ impl Pager {
         let table = Arc::new(PageTable::new(pages).map_err(system("reserving the page table"))?);
         uffd.register(arena.base(), arena.len()).map_err(system("registering with userfaultfd"))?;
         let start = Instant::now();
-        let mut engine = Engine::new(reclaimer, table.clone(), arena.base(), options.access_source, start);
+        let mut engine = Engine::new(policy, table.clone(), arena.base(), options.access_source, start);
         engine.set_capacity(budget.maximum_pages().min(u64::from(u32::MAX)) as usize);
         let findable = Findable::new(options.keep_evicted, budget.tightest().0.maximum_pages(), pages);
         let inner = Arc::new(Inner {
@@ -330,7 +327,7 @@ impl Pager {
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
             drops: Drops::new(),
             keeping: Trial::new(KEPT, MOST_WRITTEN),
-            in_place: InPlace::new(stays_out),
+            in_place: InPlace::new(filter),
             gate: Gate::default(),
             counts: Counts::default(),
             fault_latency: FaultLatencies::default(),

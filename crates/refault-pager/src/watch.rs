@@ -34,7 +34,7 @@ const FIRST: Duration = Duration::from_secs(2);
 /// Intervals are never stretched beyond this, in µs.
 const LONGEST_SAMPLE: u64 = 10_000_000;
 
-/// Why an action has no effect on a program's memory under a policy of [`crate::POLICIES`], as the end of a sentence;
+/// Why an action has no effect on a program's memory under a policy, as the end of a sentence;
 /// `None` if it has one.
 pub fn refusal(action: &Action, policy: &str) -> Option<&'static str> {
     match action {

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use refault_pager::{AccessSource, Budget, BudgetBounds, Hint, POLICIES, Pager, PagerOptions, Region};
+use refault_pager::{AccessSource, Budget, BudgetBounds, Hint, Pager, PagerOptions, Region};
 use refault_store::codec::Codec;
 use refault_store::{FileStoreOptions, IoEngine, TieredStoreOptions};
 
@@ -43,8 +43,8 @@ fn contents_survive_in_every_fault_mode_and_policy() {
         return;
     }
     for fault_mode in both_modes() {
-        for policy in POLICIES {
-            let options = PagerOptions { fault_mode, policy: (*policy).to_owned(), ..options() };
+        for policy in policies() {
+            let options = PagerOptions { fault_mode, policy: policy.to_owned(), ..options() };
             churn(&pager(4, options.clone()), 4096, 6_000, 1);
             // What comes back is the only information.
             let blind = pager(4, PagerOptions { access_source: AccessSource::RefaultOnly, ..options });
@@ -446,9 +446,9 @@ fn scans_again_and_again_are_found_out_and_other_orders_are_not() {
     }
     let pages = (8 * MIB / PAGE) as u64;
     for fault_mode in both_modes() {
-        for policy in POLICIES {
+        for policy in policies() {
             let options =
-                |detect_cycles| PagerOptions { detect_cycles, fault_mode, policy: (*policy).to_owned(), ..options() };
+                |detect_cycles| PagerOptions { detect_cycles, fault_mode, policy: policy.to_owned(), ..options() };
             let (with, report) = fills_of_scans(Hint::Normal, 8, options(true));
             let (without, blind) = fills_of_scans(Hint::Normal, 8, options(false));
             let what = format!("{fault_mode:?} {policy}: {with} of {pages} pages came in again, {without} without");

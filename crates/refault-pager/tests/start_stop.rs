@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use refault_pager::{Budget, BudgetBounds, FaultMode, Hint, POLICIES, Pager, PagerOptions};
+use refault_pager::{Budget, BudgetBounds, FaultMode, Hint, Pager, PagerOptions};
 use refault_store::codec::Codec;
 use refault_store::{FileStoreOptions, IoEngine, TieredStoreOptions};
 
@@ -144,7 +144,7 @@ fn shapes() -> Vec<PagerOptions> {
             let options = PagerOptions {
                 store: store.clone(),
                 fault_mode,
-                policy: POLICIES[number % POLICIES.len()].to_owned(),
+                policy: policies().nth(number % policies().count()).expect("below their number").to_owned(),
                 keep_evicted: if number % 4 == 3 { 0.25 } else { 0.0 },
                 address_space: 64 << 20,
                 ..PagerOptions::default()

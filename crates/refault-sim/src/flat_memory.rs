@@ -6,7 +6,7 @@
 //! time. Anonymous pages are dirty unless they still have a swap slot with the same contents, which only asynchronous
 //! swap devices leave them (spec: overview §10).
 
-use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, References, Walk};
+use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, PageTables, References, Walk};
 use refault_core::{Counters, LruvecId, PageId, Shadow};
 
 use crate::layout::{Access, Layout, REGION_PAGES};
@@ -28,7 +28,7 @@ impl Default for Swap {
     }
 }
 
-/// Entries a window of [`Memory::look_around`] has at most.
+/// Entries a window of [`PageTables::look_around`] has at most.
 const WINDOW: u64 = 64;
 
 mod bits {
@@ -174,6 +174,17 @@ impl FlatMemory {
     #[inline]
     pub fn take_shadow(&mut self, page: PageId) -> Option<Shadow> {
         self.shadows.take(page)
+    }
+
+    /// The shadow entry in the page's slot.
+    #[inline]
+    pub fn shadow(&self, page: PageId) -> Option<Shadow> {
+        self.shadows.get(page)
+    }
+
+    /// Changes the shadow entry of an evicted page.
+    pub fn set_shadow(&mut self, page: PageId, shadow: Shadow) {
+        self.shadows.set(page, shadow, self.state.len());
     }
 
     /// An access through a page-table entry. Returns false if there is none; then nothing happened.
@@ -406,8 +417,13 @@ impl Memory for FlatMemory {
     }
 
     #[inline]
-    fn fetch(&self, page: PageId) -> u64 {
+    fn prefetch_hint(&self, page: PageId) -> u64 {
         u64::from(self.state[page as usize]) ^ u64::from(self.shadows.peek(page))
+    }
+
+    #[inline]
+    fn is_resident(&self, page: PageId) -> bool {
+        FlatMemory::is_resident(self, page)
     }
 
     #[inline]
@@ -449,6 +465,26 @@ impl Memory for FlatMemory {
         Eviction::Freed { pages_written }
     }
 
+    #[inline]
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        self.swap.pages - self.slots_used
+    }
+
+    fn has_swap(&self) -> bool {
+        self.swap.pages > 0
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        Some(self)
+    }
+}
+
+impl PageTables for FlatMemory {
     fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
         if !self.is_mapped(page) {
             return None;
@@ -508,19 +544,5 @@ impl Memory for FlatMemory {
             }
         }
         true
-    }
-
-    #[inline]
-    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
-        self.swap.pages - self.slots_used
-    }
-
-    fn has_swap(&self) -> bool {
-        self.swap.pages > 0
-    }
-
-    #[inline]
-    fn now(&self) -> u64 {
-        self.now
     }
 }

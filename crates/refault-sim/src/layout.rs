@@ -5,7 +5,7 @@
 //! If the numbers of a type are dense enough, its ids are the page numbers less a constant; otherwise they are ranks
 //! (`sparse`), and addresses are looked up.
 //!
-//! Cost of the first pass: one bit per page number near a used one, one hash look-up per access at worst.
+//! Cost of the first pass: one bit a page number near a used one, one hash look-up an access at worst.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -176,8 +176,8 @@ impl LayoutBuilder {
         }
     }
 
-    /// The mapping of a type covers these page numbers, whether they are accessed or not. Without it, a mapping reaches
-    /// from the lowest page accessed to the highest, which is all that a trace tells.
+    /// The mapping of a type covers these page numbers, whether they are accessed or not. Without it, a mapping reaches from the
+    /// lowest page accessed to the highest, which is all that a trace tells.
     pub fn covers(&mut self, page_type: PageType, pages: Range<u64>) {
         let set = if page_type == PageType::Anon { &mut self.anon } else { &mut self.file };
         set.covers = (!pages.is_empty()).then_some(pages);

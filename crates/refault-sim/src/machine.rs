@@ -41,7 +41,9 @@ mod writeback;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use refault_core::policy::CachedPages;
 use refault_core::policy::Policy;
+use refault_core::policy::node::add_lruvec;
 use refault_core::{Counters, PageId};
 use refault_trace::TraceError;
 
@@ -211,7 +213,7 @@ impl<P: Policy> Machine<P> {
         let cpus = config.cpus;
         let kdamond = config.monitor.as_ref();
         let kdamond = kdamond
-            .map(|monitor| Kdamond::new(monitor, &tasks, &memory, policy.sorts(), config.monitor_seed))
+            .map(|monitor| Kdamond::new(monitor, &tasks, &memory, policy.sorting().is_some(), config.monitor_seed))
             .transpose()?;
         let threads = (0..tasks.len() + config.nodes.len() + usize::from(kdamond.is_some()))
             .map(|i| Thread::new(i % cpus))
@@ -422,7 +424,7 @@ impl<P: Policy> Machine<P> {
 /// Frames for the nodes, with the free pools that the policy or the configuration wants for evicted pages.
 fn frames_of<P: Policy>(policy: &P, keeps: KeepsEvicted, managed: &[u64], page_ids: usize) -> MachineFrames {
     let pools = match keeps {
-        KeepsEvicted::AsPolicy => policy.keeps_evicted(),
+        KeepsEvicted::AsPolicy => policy.cached_pages().and_then(CachedPages::pools),
         KeepsEvicted::Nothing => None,
         KeepsEvicted::Findable(pools) => Some(pools),
     };
@@ -438,7 +440,7 @@ fn add_lruvecs<P: Policy>(policy: &mut P, groups: &Groups, nodes: usize, config:
                 continue;
             }
             let parent = member.parent.map(|parent| (parent * nodes + node) as u16);
-            if policy.add_lruvec(parent).is_none() {
+            if add_lruvec(policy, parent).is_none() {
                 if nodes == 1 && config.tasks.iter().all(|task| task.group == config.tasks[0].group) {
                     return Ok(());
                 }

@@ -7,17 +7,15 @@
 //! Kernel: `try_charge_memcg` in `mm/memcontrol.c`; `filemap_add_folio`, `filemap_read` in `mm/filemap.c`.
 
 use refault_core::frames::{CachedFrames, KeepEvicted};
-use refault_core::policy::{Admission, HitReport, ReclaimRequest};
+use refault_core::policy::room::{MAX_FRUITLESS_CALLS, make_room};
+use refault_core::policy::{Admission, Bypass, CachedPages, DescriptorReads, HitReport, ReclaimRequest};
 use refault_core::{Counters, Memory, PageId, PageType, Policy};
 
 use crate::flat_memory::{FlatMemory, Swap};
 use crate::layout::{Access, Layout};
 
-/// Fruitless reclaims after which the limit is given up for one page (the kernel would kill a task).
-const RECLAIM_RETRIES: u32 = 16;
-
 /// Frames that [`CachedFrames`] can name.
-const MOST_FRAMES: usize = (1 << 31) - 1;
+const MAX_FRAMES: usize = (1 << 31) - 1;
 
 /// Accesses looked at together before they are replayed: a bit each in a word.
 const LOOK_AHEAD: usize = 64;
@@ -53,13 +51,13 @@ pub struct Replay<P: Policy> {
     limit: usize,
     /// Resident pages at which room is made: the limit, or less for policies that keep a reserve.
     threshold: usize,
-    /// The frames, for policies whose evicted pages stay findable.
+    /// The frames, for policies whose evicted pages stay cached.
     frames: Option<CachedFrames>,
     accesses: u64,
     misses: u64,
     /// Times room was made.
     reclaims: u64,
-    last_fd_page: PageId,
+    descriptor_reads: DescriptorReads,
 }
 
 impl<P: Policy> Replay<P> {
@@ -68,14 +66,17 @@ impl<P: Policy> Replay<P> {
         policy.grow(layout.ids());
         policy.set_capacity(limits.memory_pages);
         // Frames that can never be used need no record.
-        let frames = limits.memory_pages.min(2 * layout.ids()).min(MOST_FRAMES) as u32;
-        let frames = policy.keeps_evicted().map(|pools| {
+        let frames = limits.memory_pages.min(2 * layout.ids()).min(MAX_FRAMES) as u32;
+        let frames = policy.cached_pages().and_then(CachedPages::pools).map(|pools| {
             let mut frames = CachedFrames::new(frames, pools);
             frames.grow(layout.ids());
             frames
         });
         Replay {
-            threshold: policy.reclaim_threshold(limits.memory_pages),
+            threshold: match policy.cached_pages() {
+                Some(cached) => cached.reclaim_threshold(limits.memory_pages),
+                None => limits.memory_pages,
+            },
             frames,
             policy,
             memory: FlatMemory::new(layout, limits.swap),
@@ -83,7 +84,7 @@ impl<P: Policy> Replay<P> {
             accesses: 0,
             misses: 0,
             reclaims: 0,
-            last_fd_page: refault_core::page::NO_PAGE,
+            descriptor_reads: DescriptorReads::default(),
         }
     }
 
@@ -185,9 +186,9 @@ impl<P: Policy> Replay<P> {
             left &= left - 1;
             let page = access.page();
             if !self.memory.is_resident(page) {
-                read ^= self.memory.fetch(page) ^ self.policy.fetch(page);
+                read ^= self.memory.prefetch_hint(page) ^ self.policy.prefetch_hint(page);
             } else if access.is_fd() {
-                read ^= self.policy.fetch(page);
+                read ^= self.policy.prefetch_hint(page);
             }
         }
         std::hint::black_box(read);
@@ -204,46 +205,41 @@ impl<P: Policy> Replay<P> {
             }
             return;
         }
-        if !self.memory.is_resident(page) {
-            self.miss(access);
+        if !self.memory.is_resident(page) && !self.miss(access) {
+            return;
         }
-        self.fd_access(page, access.write());
-    }
-
-    /// Reads mark the page accessed unless the read before was of the same page; writes do not (spec: classic §3).
-    #[inline]
-    fn fd_access(&mut self, page: PageId, write: bool) {
-        if !write && page != self.last_fd_page {
-            self.last_fd_page = page;
+        if self.descriptor_reads.counts(page, access.write()) {
             self.policy.accessed(page, &mut self.memory);
         }
     }
 
     /// No page-table entry: a minor fault on a cached file page, or a miss.
     fn fault(&mut self, access: Access) {
-        if !self.memory.is_resident(access.page()) {
-            self.miss(access);
+        if !self.memory.is_resident(access.page()) && !self.miss(access) {
+            return;
         }
         self.memory.map(access.page(), access.write());
     }
 
-    /// Brings a page in (spec: overview §4.6, steps 2–5).
+    /// Brings a page in (spec: overview §4.6, steps 2–5). False if the access was served and the page stays evicted.
     #[inline]
-    fn miss(&mut self, access: Access) {
+    fn miss(&mut self, access: Access) -> bool {
         let page = access.page();
         if self.memory.resident() >= self.threshold {
+            if self.is_bypassed(access) {
+                return false;
+            }
             self.make_room(page);
         }
-        if P::REACTIVATES && self.take_frame(page) {
+        if P::CACHES_PAGES && self.take_frame(page) {
             self.reactivate(access);
-            return;
+            return true;
         }
         self.misses += 1;
-        let kernel = P::HITS == HitReport::Kernel;
         let file = self.memory.is_file(page);
         let overwrites = access.write() && access.is_fd();
         let refault = self.memory.was_seen(page);
-        let shadow = if kernel { self.memory.take_shadow(page) } else { None };
+        let shadow = self.memory.take_shadow(page);
         let counters = self.memory.counters_mut();
         if file {
             counters.file_reads += u64::from(!overwrites);
@@ -251,16 +247,25 @@ impl<P: Policy> Replay<P> {
             counters.pswpin += u64::from(refault);
         }
         counters.pgmajfault += u64::from(!access.is_fd() && (file || refault));
-        let admission = Admission {
-            page_type: if file { PageType::File } else { PageType::Anon },
-            lruvec: 0,
-            in_fault: !access.is_fd(),
-            overwrites,
-            keeps_slot: !file && refault && self.memory.keeps_slots(),
-            shadow: if overwrites { None } else { shadow },
-        };
+        let keeps_slot = !file && refault && self.memory.keeps_slots();
+        let admission = admission(access, file).keeping_slot(keeps_slot).with_shadow(shadow);
         self.policy.admit(page, &admission, &mut self.memory);
         self.memory.insert(page);
+        true
+    }
+
+    /// Memory is full: whether the policy has the access served without bringing the page in.
+    #[inline]
+    fn is_bypassed(&mut self, access: Access) -> bool {
+        let Some(bypass) = self.policy.bypass() else { return false };
+        let page = access.page();
+        let Some(shadow) = self.memory.shadow(page) else { return false };
+        let Some(updated) = bypass.admission_filter()(shadow, bypass.admission_threshold()) else { return false };
+        self.memory.set_shadow(page, updated);
+        bypass.bypassed(1, &mut self.memory);
+        self.misses += 1;
+        self.memory.counters_mut().bypassed += 1;
+        true
     }
 
     /// Gives the page a frame where frames are kept. True if it is the one that still holds the page's contents.
@@ -269,7 +274,7 @@ impl<P: Policy> Replay<P> {
         if frames.reactivate(page).is_some() {
             return true;
         }
-        // Over the limit there is no frame, and the page cannot be kept findable later.
+        // Over the limit there is no frame, and the page cannot be cached later.
         frames.allocate(page);
         false
     }
@@ -277,14 +282,8 @@ impl<P: Policy> Replay<P> {
     /// The page's contents are still in memory: a hit, admitted without I/O.
     fn reactivate(&mut self, access: Access) {
         let page = access.page();
-        let admission = Admission {
-            page_type: if self.memory.is_file(page) { PageType::File } else { PageType::Anon },
-            lruvec: 0,
-            in_fault: !access.is_fd(),
-            overwrites: access.write() && access.is_fd(),
-            keeps_slot: !self.memory.is_file(page) && self.memory.keeps_slots(),
-            shadow: None,
-        };
+        let file = self.memory.is_file(page);
+        let admission = admission(access, file).keeping_slot(!file && self.memory.keeps_slots());
         self.policy.admit(page, &admission, &mut self.memory);
         self.memory.insert(page);
     }
@@ -293,27 +292,30 @@ impl<P: Policy> Replay<P> {
     fn make_room(&mut self, incoming: PageId) {
         self.memory.set_now(self.accesses);
         self.reclaims += 1;
-        let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_goal(), incoming: Some(incoming) };
-        let mut fruitless = 0;
-        loop {
-            self.memory.counters_mut().limit_hits += 1;
-            let freed = if P::REACTIVATES
-                && let Some(frames) = &mut self.frames
-            {
-                self.policy.reclaim(&request, &mut KeepEvicted::new(&mut self.memory, frames))
-            } else {
-                self.policy.reclaim(&request, &mut self.memory)
-            };
-            if self.memory.resident() < self.limit {
-                return;
-            }
-            if freed == 0 {
-                fruitless += 1;
-                if fruitless > RECLAIM_RETRIES {
-                    self.memory.counters_mut().limit_overruns += 1;
-                    return;
-                }
-            }
-        }
+        let request = ReclaimRequest { target: 0, goal: P::RECLAIM_BATCH, incoming: Some(incoming) };
+        let (policy, limit) = (&mut self.policy, self.limit);
+        let room = if P::CACHES_PAGES
+            && let Some(frames) = &mut self.frames
+        {
+            let memory = &mut KeepEvicted::new(&mut self.memory, frames);
+            make_room(policy, &request, memory, MAX_FRUITLESS_CALLS, |memory| memory.memory().resident() < limit)
+        } else {
+            let memory = &mut self.memory;
+            make_room(policy, &request, memory, MAX_FRUITLESS_CALLS, |memory| memory.resident() < limit)
+        };
+        let counters = self.memory.counters_mut();
+        counters.limit_hits += u64::from(room.calls);
+        counters.limit_overruns += u64::from(!room.made);
+    }
+}
+
+/// How an access brings its page in.
+#[inline]
+fn admission(access: Access, file: bool) -> Admission {
+    let page_type = if file { PageType::File } else { PageType::Anon };
+    match (access.is_fd(), access.write()) {
+        (false, _) => Admission::fault(page_type),
+        (true, false) => Admission::read(page_type),
+        (true, true) => Admission::overwrite(page_type),
     }
 }

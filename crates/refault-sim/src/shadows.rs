@@ -34,6 +34,16 @@ impl Shadows {
         });
     }
 
+    /// The entry in a slot.
+    #[inline]
+    pub fn get(&self, page: PageId) -> Option<Shadow> {
+        match *self.packed.get(page as usize)? {
+            0 => None,
+            ELSEWHERE => self.wide.get(&page).copied().map(Shadow),
+            packed => Some(Shadow(unpack(packed))),
+        }
+    }
+
     /// Takes the entry out of a slot.
     #[inline]
     pub fn take(&mut self, page: PageId) -> Option<Shadow> {
@@ -81,6 +91,7 @@ mod tests {
             shadows.set(page as PageId, Shadow(*word), words.len());
         }
         for (page, word) in words.iter().enumerate() {
+            assert_eq!(shadows.get(page as PageId), Some(Shadow(*word)), "{word:#x}");
             assert_eq!(shadows.take(page as PageId), Some(Shadow(*word)), "{word:#x}");
             assert_eq!(shadows.take(page as PageId), None);
         }

@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn detected_pages_are_restored_exactly(value: u64, form in 0u8..4) {
+        fn whatever_is_detected_comes_back(value: u64, form in 0u8..4) {
             let value = match form { 0 => value, 1 => value >> 40, 2 => value << 12, _ => (value as u32 as u64) << 32 | value as u32 as u64 };
             if let Some(slot) = detect(&filled(value)) {
                 prop_assert_eq!(super::value(slot), value);

@@ -40,7 +40,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
 
 proptest! {
     #[test]
-    fn written_entries_are_read_back(entries in entries(), packing in 0..3usize) {
+    fn what_is_written_is_read(entries in entries(), packing in 0..3usize) {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join(["t.u64", "t.u64.zst", "t.u64.gz"][packing]);
         let mut writer = U64Writer::create(&path, Compression::of_path(&path)).expect("created");

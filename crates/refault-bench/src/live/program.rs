@@ -1,5 +1,5 @@
-//! A program whose behaviour changes: reads and some writes, nine of ten in a hot quarter that moves every five
-//! seconds, the others anywhere. It says when it is set up, and at the end how many operations per second it did.
+//! A program whose behaviour changes: reads and some writes, nine of ten in a hot quarter that moves every five seconds,
+//! the others anywhere. It says when it is set up, and at the end how many operations a second it did.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -62,7 +62,7 @@ pub fn be(args: &ProgramArgs) -> Result<(), Failure> {
     writeln!(out, "{rate} {}", sum & 1).map_err(trouble)
 }
 
-/// Runs the program under `command`; operations per second.
+/// Runs the program under `command`; operations a second.
 pub(super) fn run(
     command: &mut Command,
     binary: &Path,

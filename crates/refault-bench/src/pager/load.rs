@@ -1,12 +1,12 @@
-//! The program that is measured: an array of records and threads that touch it. It knows nothing of pagers and runs the
-//! same way under the agent, in a memory cgroup, and free.
+//! The program that is measured: an array of records and threads that touch it. It knows nothing of pagers and runs the same
+//! way under the agent, in a memory cgroup, and free.
 //!
-//! Each 64-byte record is 8 bytes of number, 16 random bytes and 40 bytes that its neighbours share, so pages compress
-//! to about half, as tables of records do. Every word can be computed from its place, and every word that is read is
-//! compared: a lost write ends the program.
+//! Each 64-byte record is 8 bytes of number, 16 random bytes and 40 bytes that its neighbours share, so pages compress to
+//! about half, as tables of records do. Every word can be computed from its place, and every word that is read is compared:
+//! a lost write ends the program.
 //!
-//! Protocol: the line [`BEGINS`] on standard output when the measured time begins, and one JSON line when it is over;
-//! then it waits for the end of its standard input, so that its parent can inspect the memory.
+//! Protocol: the line [`BEGINS`] on standard output when the measured time begins, and one JSON line when it is over; then it
+//! waits for the end of its standard input, so that whoever started it can look at the memory.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     let end = warm + Duration::from_secs_f64(args.seconds);
     let shared = Shared { args, warm, end, cpu_before: &before };
     let done: Vec<Done> = std::thread::scope(|scope| {
-        // Writers write only their own part; readers read everything of theirs, so no lock is needed.
+        // Writers write only their own part; readers read everything of theirs, so nobody needs a lock.
         let threads: Vec<_> = words
             .chunks_mut(parts)
             .take(args.threads.max(1))

@@ -14,7 +14,7 @@ use crate::memcached::{self, Server};
 use refault_console::Failure;
 
 /// Runs that the kernel may kill before the row is given up.
-const MAX_KILLS: u32 = 40;
+const MOST_KILLS: u32 = 40;
 
 /// Bytes that the row's program occupies when nothing limits it: what percentages are of.
 pub fn program_bytes(row: Row, plan: &Plan) -> Result<u64, Failure> {
@@ -32,12 +32,12 @@ pub fn program_bytes(row: Row, plan: &Plan) -> Result<u64, Failure> {
     Ok(kilobytes << 10)
 }
 
-/// An observer of a running program.
+/// Who looks on while a program runs.
 trait Onlooker {
     /// The counted time begins.
     fn begins(&mut self);
-    /// It is over after so many seconds, and the program still lives. Returns the faults on stored pages in it; not a
-    /// number if they are not known.
+    /// It is over after so many seconds, and the program still lives. Returns the faults on stored pages in it; not a number if they
+    /// are not known.
     fn ends(&mut self, seconds: f64, measured: &mut Measured) -> f64;
 }
 
@@ -137,9 +137,9 @@ pub fn theirs(row: Row, bytes: u64, plan: &Plan) -> Result<Measured, Failure> {
         let mut onlooker = Cgroup { kernel: &kernel, faults_before: 0.0 };
         let outcome = drive(row, plan, &place, kernel.command(), &mut onlooker);
         match outcome {
-            // The kernel's reclaim gives up now and then although swap is nearly empty, and kills. Such a run says
-            // nothing about speed: it is repeated, and told.
-            Err(_) if kernel.kills() > 0 && kills < MAX_KILLS => kills += 1,
+            // The kernel's reclaim gives up now and then although swap is nearly empty, and kills. Such a run says nothing
+            // about speed: it is repeated, and told.
+            Err(_) if kernel.kills() > 0 && kills < MOST_KILLS => kills += 1,
             Err(failure) => return Err(failure),
             Ok(mut measured) => {
                 measured.kills = f64::from(kills);

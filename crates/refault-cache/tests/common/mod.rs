@@ -6,6 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use refault_cache::{Backing, CacheOptions, PageCache};
+use refault_core::policy::registry::{self, FrontEnd};
+
+/// Every policy that a page cache can run.
+pub fn policies() -> impl Iterator<Item = &'static str> {
+    registry::all(FrontEnd::PageCache).map(|spec| spec.entry.name)
+}
 
 pub const PAGE: usize = 4096;
 pub const KIB: u64 = 1024;

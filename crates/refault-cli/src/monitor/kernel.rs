@@ -1,8 +1,8 @@
 //! The kernel's own monitor, DAMON, as a second source: its regions beside ours (spec: damon §11).
 //!
-//! Only an unused kdamond is taken: one that is off and has no context, or the first one where there is none. The
-//! number of kdamonds is never changed while there are any, because the kernel refuses that while one runs and throws
-//! all their settings away otherwise. What was set is taken back when the monitor is dropped.
+//! Only a kdamond that nobody uses is taken: one that is off and has no context, or the first one where there is none. The number of
+//! kdamonds is never changed while there are any, because the kernel refuses that while one runs and throws all their
+//! settings away otherwise. What was set is taken back when the monitor is dropped.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ impl Kernel {
             }
             None if (0..count).all(is_off) => {
                 return refuse(
-                    "all kdamonds are configured already",
+                    "all kdamonds hold somebody's settings",
                     "clear one (contexts/nr_contexts), or leave --source kernel out",
                 );
             }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kdamond_in_use_is_never_touched() {
+    fn one_in_use_is_never_touched() {
         for kdamonds in [&[("on", 1)][..], &[("on", 0)], &[("off", 1)], &[("on", 1), ("off", 1)]] {
             let directory = tree(kdamonds);
             let before = all_files(directory.path());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_kdamond_is_set_up_read_and_restored() {
+    fn a_free_one_is_set_up_read_and_given_back() {
         let directory = tree(&[("on", 1), ("off", 0)]);
         let in_use = all_files(&directory.path().join("0"));
         let file = |name: &str| std::fs::read_to_string(directory.path().join("1").join(name)).expect("reads");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_kdamond_is_created_and_removed() {
+    fn the_first_one_is_made_and_taken_away_again() {
         let directory = tree(&[]);
         let kernel = Kernel::claim(directory.path()).expect("is made");
         assert_eq!(std::fs::read_to_string(directory.path().join("nr_kdamonds")).expect("reads"), "1");

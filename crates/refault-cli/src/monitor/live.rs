@@ -1,8 +1,8 @@
 //! `refault monitor -- PROGRAM`: the monitor over a program's memory while it runs.
 //!
-//! The monitor works inside the program ([`refault_pager::Watch`]) and writes the regions of each aggregation to a
-//! file; this command reads it when the program has ended, and says what was hot when, how much memory was in use, and
-//! what it cost. The program's output is its own: tables go to standard error or to `--out`.
+//! The monitor works inside the program ([`refault_pager::Watch`]) and writes the regions of each aggregation to a file; this
+//! command reads it when the program has ended, and says what was hot when, how much memory was in use, and what it cost.
+//! The program's output is its own: tables go to standard error or to `--out`.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -163,8 +163,8 @@ impl Process {
         sizes
     }
 
-    /// The regions of the last aggregation but one (in the last, the program may already be ending), hottest first,
-    /// then coldest last; empty ends of the address space left out.
+    /// The regions of the last aggregation but one (in the last, the program may already be ending), hottest first, then
+    /// coldest last; empty ends of the address space left out.
     pub fn hot_and_cold(&self) -> (Option<&Snapshot>, Vec<Seen>) {
         let snapshot = self.snapshots.iter().rev().nth(1).or(self.snapshots.last());
         let Some(snapshot) = snapshot else { return (None, Vec::new()) };

@@ -19,7 +19,7 @@ pub struct View<'a> {
     pub source: &'a str,
     /// The line.
     pub line: &'a Value,
-    /// Refaults per second in the lines before, oldest first.
+    /// Refaults a second in the lines before, oldest first.
     pub rates: Vec<u64>,
     /// Processes that write to the file.
     pub processes: usize,

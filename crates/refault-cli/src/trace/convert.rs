@@ -15,13 +15,13 @@ use refault_trace::Source;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The extension of the output gives its format: .rft (compact, seekable), .u64, .u64.zst or .u64.gz.
+The output's name says its format: .rft (compact, seekable), .u64, .u64.zst or .u64.gz.
 
 Examples:
   refault trace convert requests.csv app.rft
   refault trace convert --collapse lackey.log.gz app.u64.zst
   refault trace convert --kind mapped old.u64 new.u64")]
-/// Convert a trace to another format
+/// Write a trace in another format
 pub struct ConvertArgs {
     /// The trace to read
     #[arg(value_name = "FILE")]
@@ -35,7 +35,7 @@ pub struct ConvertArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The same specification gives the same accesses, on every machine. The extension of the output gives its format: .rft, .u64,
+The same specification gives the same accesses, on every machine. The output's name says its format: .rft, .u64,
 .u64.zst or .u64.gz.
 
 Examples:

@@ -29,17 +29,17 @@ Examples:
   refault trace info app.u64.zst
   refault trace info --format json app.rft
   refault trace info --report app.html lackey.log.gz")]
-/// Describe a trace: sizes, kinds, reuse distances, footprint, heat map
+/// Say what a trace holds: sizes, kinds, reuse distances, footprint, heat map
 pub struct InfoArgs {
     /// The trace
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     read: ReadArgs,
-    /// Output format
+    /// How to write it
     #[arg(long, value_enum, default_value = "table")]
     format: InfoFormat,
-    /// Write an HTML report with charts and tables (one self-contained file)
+    /// Write pictures and tables as one HTML file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 }

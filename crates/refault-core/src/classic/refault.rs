@@ -123,6 +123,10 @@ mod tests {
             Eviction::Kept
         }
 
+        fn is_resident(&self, _page: PageId) -> bool {
+            true
+        }
+
         fn free_swap(&self, _lruvec: LruvecId) -> u64 {
             self.0
         }

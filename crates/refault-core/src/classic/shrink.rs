@@ -6,7 +6,7 @@
 use crate::classic::lruvec::list_index;
 use crate::classic::{Classic, RefaultRule, balance};
 use crate::counters::Counters;
-use crate::memory::{Memory, References};
+use crate::memory::{Memory, References, node_frames, protection};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Verdict, check_references};
 use crate::reclaim::control::{DEFAULT_PRIORITY, SWAP_CLUSTER_MAX, ScanControl};
@@ -59,7 +59,7 @@ impl Classic {
         });
         let inactive_file = self.subtree_size(control.target, PageType::File, false);
         let file_is_tiny = !control.targeted && !may_deactivate[PageType::Anon.index()] && {
-            let frames = memory.node_frames(control.target);
+            let frames = node_frames(memory, control.target);
             let file = inactive_file + self.subtree_size(control.target, PageType::File, true);
             file + frames.free <= frames.high_watermark
                 && self.subtree_size(control.target, PageType::Anon, false) >> control.priority != 0
@@ -293,7 +293,7 @@ fn spared_share<M: Memory>(lruvec: LruvecId, control: &mut ScanControl, memory: 
     if lruvec == control.target {
         return None;
     }
-    let protection = memory.protection(lruvec).filter(|p| p.min > 0 || p.low > 0)?;
+    let protection = protection(memory, lruvec).filter(|p| p.min > 0 || p.low > 0)?;
     let spared = if !control.low_reclaim && protection.low > protection.min {
         control.low_skipped = true;
         protection.low

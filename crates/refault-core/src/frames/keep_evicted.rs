@@ -1,23 +1,40 @@
-//! A memory whose evicted pages stay findable.
+//! A memory whose evicted pages stay in their frames.
 //!
-//! Wraps a front-end's [`Memory`] for the time of a call to the policy: whatever the policy evicts goes into
-//! [`CachedFrames`] with its contents, because a page that [`Memory::evict`] freed is clean by then. The replay, the page
-//! cache and the pager use the same adapter; without it (the option is off) nothing is paid. Cost: O(1) an eviction.
+//! Wraps a front-end's [`Memory`] for the time of a call to the policy. Whatever the policy evicts becomes a cached page in
+//! [`CachedFrames`], with its contents, because a page that [`Memory::evict`] freed is clean by then; or, where nothing is
+//! kept, its frame is free. Cost: O(1) per eviction.
 
 use super::CachedFrames;
-use crate::memory::{Eviction, IoState, LookAround, Memory, Neighbourhood, References, Walk};
+use crate::memory::{Eviction, Groups, IoState, Laundry, Memory, PageTables, References};
 use crate::page::{LruvecId, PageId, Shadow};
 
 /// See the module.
 pub struct KeepEvicted<'a, M> {
     memory: &'a mut M,
     frames: &'a mut CachedFrames,
+    keeps: bool,
 }
 
 impl<'a, M: Memory> KeepEvicted<'a, M> {
-    /// Pages resident in `memory` without a frame in `frames` (let in over a limit) are simply gone when evicted.
+    /// What is evicted becomes a cached page. Pages resident in `memory` without a frame in `frames` (let in over a limit)
+    /// are simply gone.
     pub fn new(memory: &'a mut M, frames: &'a mut CachedFrames) -> KeepEvicted<'a, M> {
-        KeepEvicted { memory, frames }
+        KeepEvicted { memory, frames, keeps: true }
+    }
+
+    /// The same if `keeps`; otherwise what is evicted gives its frame back.
+    pub fn keeping(keeps: bool, memory: &'a mut M, frames: &'a mut CachedFrames) -> KeepEvicted<'a, M> {
+        KeepEvicted { memory, frames, keeps }
+    }
+
+    /// The memory below.
+    pub fn memory(&self) -> &M {
+        self.memory
+    }
+
+    /// The frames.
+    pub fn frames(&self) -> &CachedFrames {
+        self.frames
     }
 }
 
@@ -25,7 +42,11 @@ impl<M: Memory> Memory for KeepEvicted<'_, M> {
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         let eviction = self.memory.evict(page, shadow);
         if matches!(eviction, Eviction::Freed { .. }) && self.frames.frame(page).is_some() {
-            self.frames.cache(page);
+            if self.keeps {
+                self.frames.cache(page);
+            } else {
+                self.frames.free(page);
+            }
         }
         eviction
     }
@@ -33,6 +54,11 @@ impl<M: Memory> Memory for KeepEvicted<'_, M> {
     #[inline]
     fn take_references(&mut self, page: PageId) -> References {
         self.memory.take_references(page)
+    }
+
+    #[inline]
+    fn is_resident(&self, page: PageId) -> bool {
+        self.memory.is_resident(page)
     }
 
     #[inline]
@@ -50,28 +76,36 @@ impl<M: Memory> Memory for KeepEvicted<'_, M> {
         self.memory.needs_write(page)
     }
 
-    #[inline]
-    fn in_use(&self, page: PageId) -> bool {
-        self.memory.in_use(page)
-    }
-
-    fn launder(&mut self, page: PageId) -> Option<u32> {
-        self.memory.launder(page)
-    }
-
-    fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
-        self.memory.look_around(page, visitor)
-    }
-
-    fn walk<V: Walk>(&mut self, lruvec: LruvecId, visitor: &mut V) -> bool {
-        self.memory.walk(lruvec, visitor)
-    }
-
     fn free_swap(&self, lruvec: LruvecId) -> u64 {
         self.memory.free_swap(lruvec)
     }
 
+    fn has_swap(&self) -> bool {
+        self.memory.has_swap()
+    }
+
     fn now(&self) -> u64 {
         self.memory.now()
+    }
+
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        self.memory.page_tables()
+    }
+
+    fn groups(&self) -> Option<&impl Groups> {
+        self.memory.groups()
+    }
+
+    fn low_event(&mut self, lruvec: LruvecId) {
+        self.memory.low_event(lruvec);
+    }
+
+    fn laundry(&mut self) -> Option<&mut impl Laundry> {
+        self.memory.laundry()
+    }
+
+    #[inline]
+    fn prefetch_hint(&self, page: PageId) -> u64 {
+        self.memory.prefetch_hint(page)
     }
 }

@@ -4,7 +4,7 @@
 //! `sys/vm/vm_pageout.c`.
 
 use super::{Freebsd, Queue};
-use crate::memory::{Eviction, IoState, Memory};
+use crate::memory::{Eviction, IoState, Laundry, Memory};
 use crate::page::{PageId, Shadow};
 
 /// Running counts in which these bits are clear leave the page alone: 16 of 512.
@@ -83,8 +83,11 @@ impl Freebsd {
         pages.retain(|page| in_range(*page));
         let mut gone = 0;
         for page in pages {
-            if attempt >= 1 && memory.needs_write(page) {
-                memory.launder(page);
+            if attempt >= 1
+                && memory.needs_write(page)
+                && let Some(laundry) = memory.laundry()
+            {
+                laundry.launder(page);
             }
             gone += u32::from(self.try_to_let_go(page, memory));
         }

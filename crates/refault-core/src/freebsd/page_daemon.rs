@@ -4,7 +4,7 @@
 
 use super::queues::{ACT_ADVANCE, ACT_DECLINE, ACT_INIT, ACT_MAX, Queue};
 use super::{Freebsd, Version};
-use crate::memory::{Eviction, IoState, Memory};
+use crate::memory::{Eviction, IoState, Laundry, Memory};
 use crate::page::PageId;
 
 /// Clusters that a first pass writes at most.
@@ -102,7 +102,7 @@ impl Freebsd {
                 scan.additional += 1;
                 continue;
             }
-            let in_use = memory.in_use(page);
+            let in_use = memory.laundry().is_none_or(|laundry| laundry.in_use(page));
             let references = self.take_references(page, in_use, memory);
             if references > 0 {
                 scan.progress = true;
@@ -129,7 +129,7 @@ impl Freebsd {
             if dirty && launder_left == 0 {
                 continue;
             }
-            let written = if dirty { memory.launder(page) } else { None };
+            let written = if dirty { memory.laundry().and_then(|laundry| laundry.launder(page)) } else { None };
             let eviction = match written {
                 // The page stays, clean once the write has ended, for a later pass.
                 Some(0) => Eviction::Refused,
@@ -182,7 +182,7 @@ impl Freebsd {
             scanned += 1;
             self.vm.page_daemon_pages += 1;
             self.counters.pgrefill += 1;
-            let in_use = memory.in_use(page);
+            let in_use = memory.laundry().is_none_or(|laundry| laundry.in_use(page));
             let references = self.take_references(page, in_use, memory);
             let record = self.queues.record_mut(page);
             if references > 0 {

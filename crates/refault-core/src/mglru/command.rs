@@ -2,11 +2,11 @@
 //!
 //! Kernel: `lru_gen_seq_write`, `run_cmd`, `run_aging`, `run_eviction` in `mm/vmscan.c`.
 
-use crate::global_reclaim::{EvictGenerations, GenerationError, NewGeneration};
 use crate::memory::Memory;
 use crate::mglru::Mglru;
 use crate::mglru::aging::governing;
 use crate::mglru::generation::{MAX_BATCH, MAX_GENERATIONS, MIN_GENERATIONS};
+use crate::policy::{EvictGenerations, GenerationError, NewGeneration};
 use crate::reclaim::control::ScanControl;
 
 impl Mglru {

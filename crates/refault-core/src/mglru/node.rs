@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, node_frames, protection};
 use crate::mglru::Mglru;
 use crate::mglru::aging::usable;
 use crate::mglru::generation::slot;
@@ -152,7 +152,7 @@ impl Mglru {
         if !control.background {
             return false;
         }
-        let frames = memory.node_frames(control.target);
+        let frames = node_frames(memory, control.target);
         frames.free > frames.high_watermark + ENOUGH
     }
 
@@ -193,7 +193,7 @@ impl Mglru {
         memory: &mut M,
     ) -> Option<Move> {
         if lruvec != control.target
-            && let Some(protection) = memory.protection(lruvec)
+            && let Some(protection) = protection(memory, lruvec)
         {
             if protection.usage <= protection.min {
                 return Some(Move::Young);
@@ -221,7 +221,7 @@ impl Mglru {
     /// Whether no group of the node has a generation that is older than `min_ttl` (spec: mglru §13).
     pub(super) fn is_starved<M: Memory>(&self, control: &ScanControl, min_ttl: u64, memory: &M) -> bool {
         !self.hierarchy.subtree(control.target).iter().any(|&id| {
-            let below_min = memory.protection(id).is_some_and(|p| id != control.target && p.usage <= p.min);
+            let below_min = protection(memory, id).is_some_and(|p| id != control.target && p.usage <= p.min);
             let lruvec = &self.lruvecs[id as usize];
             let birth = lruvec.birth[slot(lruvec.min_seq[PageType::File.index()])];
             !below_min && self.evictable(id, memory) >> control.priority != 0 && birth + min_ttl < memory.now()

@@ -241,6 +241,10 @@ mod tests {
         fn evict(&mut self, _page: PageId, _shadow: Shadow) -> Eviction {
             Eviction::Kept
         }
+
+        fn is_resident(&self, _page: PageId) -> bool {
+            true
+        }
     }
 
     /// One file page, not inserted yet.

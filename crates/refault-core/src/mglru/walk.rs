@@ -7,7 +7,7 @@
 //! Kernel: `walk_mm`, `walk_pud_range`, `walk_pmd_range`, `walk_pte_range`, `update_bloom_filter`, `test_bloom_filter`,
 //! `lru_gen_look_around` in `mm/vmscan.c`.
 
-use crate::memory::{LookAround, Memory, RegionKey, Walk};
+use crate::memory::{LookAround, Memory, PageTables, RegionKey, Walk};
 use crate::mglru::Mglru;
 use crate::mglru::generation::Lruvec;
 use crate::mglru::references::note_young_7_2;
@@ -80,7 +80,7 @@ impl Mglru {
             entries: 0,
             promoted: 0,
         };
-        let walked = memory.walk(id, &mut walker);
+        let walked = memory.page_tables().is_some_and(|tables| tables.walk(id, &mut walker));
         self.counters.walk_entries += walker.entries;
         self.counters.walk_promoted += walker.promoted;
         walked
@@ -103,7 +103,7 @@ impl Mglru {
             found: std::mem::take(&mut self.neighbours),
             promoted: 0,
         };
-        let seen = memory.look_around(page, &mut neighbours);
+        let seen = memory.page_tables().and_then(|tables| tables.look_around(page, &mut neighbours));
         self.counters.walk_promoted += neighbours.promoted;
         let mut found = neighbours.found;
         for page in found.drain(..) {

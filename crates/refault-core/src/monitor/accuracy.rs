@@ -1,8 +1,8 @@
-//! How much of the truth a monitor finds: its regions compared with the exact access history, which only an
-//! observer of every access can keep (a simulator, a recorded trace).
+//! How much of the truth a monitor finds: its regions held against the exact access history, which only somebody who
+//! sees every access can keep (a simulator, a recorded trace).
 //!
 //! Truth of a page in one aggregation: in how many of its sampling intervals the page was accessed at least once,
-//! which is what the monitor estimates. Cost: one counter per page; a comparison is linear in pages.
+//! which is what the monitor estimates. Cost: one counter a page; a comparison is linear in pages.
 
 use std::ops::Range;
 
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_counts_once_per_interval() {
+    fn a_page_counts_once_an_interval() {
         let mut history = ExactHistory::new(8192..8192 + 3 * 4096, 4096);
         for _ in 0..2 {
             history.access(8192);

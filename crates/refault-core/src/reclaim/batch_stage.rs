@@ -63,7 +63,7 @@ pub fn run<E: BatchEngine, M: Memory>(
     memory: &mut M,
 ) -> BatchOutcome {
     let mut outcome = BatchOutcome::default();
-    std::hint::black_box(pages.iter().fold(0, |sum, page| sum ^ memory.fetch(*page)));
+    std::hint::black_box(pages.iter().fold(0, |sum, page| sum ^ memory.prefetch_hint(*page)));
     for &page in pages {
         let kept = match decide(engine, page, check, memory, &mut outcome) {
             Fate::Freed => {

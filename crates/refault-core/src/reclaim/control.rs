@@ -5,9 +5,9 @@
 //!
 //! Kernel: `try_to_free_mem_cgroup_pages`, `do_try_to_free_pages`, `shrink_node_memcgs` in `mm/vmscan.c`.
 
-use crate::global_reclaim::{BackgroundPass, PassOutcome};
-use crate::memory::Memory;
+use crate::memory::{Memory, protection};
 use crate::page::LruvecId;
+use crate::policy::{BackgroundPass, PassOutcome};
 use crate::reclaim::hierarchy::Hierarchy;
 
 /// The gentlest priority, at which reclaim starts.
@@ -92,7 +92,7 @@ impl ScanControl {
         if lruvec == self.target {
             return true;
         }
-        let Some(protection) = memory.protection(lruvec) else { return true };
+        let Some(protection) = protection(memory, lruvec) else { return true };
         if protection.usage <= protection.min {
             return false;
         }

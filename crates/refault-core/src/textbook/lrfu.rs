@@ -8,7 +8,7 @@
 //! was evicted, or there is nothing else to evict; references age by evictions, so a program that fits in memory forgets
 //! nothing. Worth is remembered for evicted pages in their shadow entry: a page that comes back goes on where it was.
 //!
-//! A front-end that can serve references of pages which stay evicted ([`Policy::bar`]) lets in only those that are worth twice as much
+//! A front-end that can serve references of pages which stay evicted ([`Policy::bypass`]) lets in only those that are worth twice as much
 //! as the page that went last. Such a reference counts as if the page had come in and gone at once: in its shadow entry and
 //! as an eviction.
 //!
@@ -27,10 +27,10 @@ use super::evict_leaving;
 use super::slot::Slot;
 use crate::counters::Counters;
 use crate::list::{Linked, List};
-use crate::memory::{Memory, RegionKey, Walk};
+use crate::memory::{Memory, PageTables, RegionKey, Walk};
 use crate::page::{NO_PAGE, PageId, Shadow};
-use crate::parameter::{Parameter, ParameterError, Parameters, parse_share};
-use crate::policy::{Admission, Bar, HitReport, Policy, ReclaimRequest};
+use crate::parameter::{Parameter, ParameterError, Parameters, parse_share, parse_switch};
+use crate::policy::{Admission, AdmissionFilter, AdmissionThreshold, Bypass, HitReport, Policy, ReclaimRequest};
 use crate::workingset::shadow::{ShadowFields, VALUE_BITS, VALUE_MASK};
 
 /// Steps of the clock in which a reference loses half its worth.
@@ -75,18 +75,27 @@ fn remembered(shadow: Shadow, clock: u64) -> u64 {
     clock.saturating_add_signed(ahead as i64 >> unused)
 }
 
-/// How fast references age.
+/// The admission filter: a page that would be worth less than the threshold even with this reference stays evicted.
+fn stays_evicted(shadow: Shadow, threshold: AdmissionThreshold) -> Option<Shadow> {
+    let rank = referenced(remembered(shadow, threshold.clock), threshold.clock);
+    (rank < threshold.min_rank).then(|| leave(rank))
+}
+
+/// How fast references age, and whether pages may stay evicted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LrfuParams {
     /// Memory sizes evicted after which a reference counts half, 0.01 to 100.
     pub half_life: f64,
     /// Share of the resident pages that is evicted in an interval, above 0 and at most 1.
     pub interval: f64,
+    /// References to evicted pages below the admission threshold are served without bringing the page in, where the
+    /// front-end can do that.
+    pub bypass: bool,
 }
 
 impl Default for LrfuParams {
     fn default() -> LrfuParams {
-        LrfuParams { half_life: 2.0, interval: 0.15 }
+        LrfuParams { half_life: 2.0, interval: 0.15, bypass: false }
     }
 }
 
@@ -104,6 +113,12 @@ impl Parameters for LrfuParams {
             values: "a share above 0, up to 100% or 1",
             meaning: "share of the resident pages that is evicted between two looks at a page's accessed bit",
         },
+        Parameter {
+            name: "bypass",
+            default: "no",
+            values: "yes or no",
+            meaning: "a reference to an evicted page worth less than twice the last victim is served while the page stays out",
+        },
     ];
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
@@ -116,6 +131,7 @@ impl Parameters for LrfuParams {
             "interval" => {
                 self.interval = parse_share(value).filter(|share| *share > 0.0).ok_or_else(invalid)?;
             }
+            "bypass" => self.bypass = parse_switch(value).ok_or_else(invalid)?,
             _ => return Err(ParameterError::unknown(name, Self::LIST)),
         }
         Ok(())
@@ -259,7 +275,7 @@ pub struct Lrfu {
     /// Pages evicted since this part of the interval began.
     evicted: usize,
     /// Rank of the page that was evicted last.
-    bar: u64,
+    last_rank: u64,
     /// Part of a step by which the clock is behind.
     behind: f64,
     /// Some page that was looked at had no page-table entry that a walk could have found.
@@ -281,7 +297,7 @@ impl Lrfu {
             ranks: Ranks::new(),
             resident: 0,
             evicted: 0,
-            bar: 0,
+            last_rank: 0,
             behind: 0.0,
             has_unmapped: false,
             counters: Counters::default(),
@@ -291,7 +307,7 @@ impl Lrfu {
     /// Takes a part of the accessed bits and begins the next part of an interval.
     fn end_part<M: Memory>(&mut self, memory: &mut M) {
         let part = self.ranks.time % PARTS;
-        let walked = memory.walk_part(0, part, PARTS, &mut self.ranks);
+        let walked = memory.page_tables().is_some_and(|tables| tables.walk_part(0, part, PARTS, &mut self.ranks));
         // What page tables do not show, from the highest rank down: a page moves up or to the head of its list.
         let all = part == 0 && (!walked || self.has_unmapped);
         let lists = if all { self.ranks.bottom()..self.ranks.top() + 1 } else { 0..0 };
@@ -323,22 +339,6 @@ impl Lrfu {
 
 impl Policy for Lrfu {
     const HITS: HitReport = HitReport::AccessedBit;
-    const STAYS_OUT: Option<fn(Shadow, Bar) -> Option<Shadow>> = Some(|shadow, bar| {
-        let rank = referenced(remembered(shadow, bar.now), bar.now);
-        (rank < bar.least).then(|| leave(rank))
-    });
-
-    fn bar(&self) -> Bar {
-        Bar { now: self.ranks.clock, least: self.bar + MARGIN }
-    }
-
-    // One part at most, however many references there were: in small memories intervals are longer then.
-    fn referenced_outside<M: Memory>(&mut self, references: usize, memory: &mut M) {
-        self.evicted += references;
-        if self.is_over() {
-            self.end_part(memory);
-        }
-    }
 
     fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, _memory: &mut M) {
         // Far behind if it left nothing.
@@ -376,7 +376,7 @@ impl Policy for Lrfu {
             if evict_leaving(page, leave(rank), memory, &mut self.counters) {
                 self.resident -= 1;
                 self.evicted += 1;
-                self.bar = rank;
+                self.last_rank = rank;
                 freed += 1;
             } else {
                 // As if it had been referenced, but worth no more than one reference.
@@ -396,5 +396,27 @@ impl Policy for Lrfu {
 
     fn metadata_bytes(&self) -> usize {
         self.ranks.slots.capacity() * size_of::<Slot<Worth>>() + self.ranks.lists.capacity() * size_of::<List>()
+    }
+
+    fn bypass(&mut self) -> Option<&mut impl Bypass> {
+        if self.params.bypass { Some(self) } else { None }
+    }
+}
+
+impl Bypass for Lrfu {
+    fn admission_filter(&self) -> AdmissionFilter {
+        stays_evicted
+    }
+
+    fn admission_threshold(&self) -> AdmissionThreshold {
+        AdmissionThreshold { clock: self.ranks.clock, min_rank: self.last_rank + MARGIN }
+    }
+
+    // One part at most, however many references there were: in small memories intervals are longer then.
+    fn bypassed<M: Memory>(&mut self, references: usize, memory: &mut M) {
+        self.evicted += references;
+        if self.is_over() {
+            self.end_part(memory);
+        }
     }
 }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use refault_core::classic::{ClassicParams, RefaultRule};
 use refault_core::memory::{Eviction, IoState, Memory};
-use refault_core::policy::{Admission, HitReport, Policy, ReclaimRequest, SortRule};
+use refault_core::policy::{
+    Admission, BackgroundPass, HitReport, NodeReclaim, PassOutcome, Policy, ReclaimRequest, SortRule, Sorting,
+};
 use refault_core::{Counters, LruvecId, PageId, PageType, Shadow};
 
 use crate::tree::Tree;
@@ -480,10 +482,7 @@ impl ClassicModel {
 
 impl Policy for ClassicModel {
     const HITS: HitReport = HitReport::Kernel;
-
-    fn reclaim_goal(&self) -> u32 {
-        32
-    }
+    const RECLAIM_BATCH: u32 = 32;
 
     fn admit<M: Memory>(&mut self, id: PageId, admission: &Admission, memory: &mut M) {
         let page = Page {
@@ -510,43 +509,10 @@ impl Policy for ClassicModel {
         self.mark_accessed(id);
     }
 
-    fn prioritise<M: Memory>(&mut self, id: PageId, rule: SortRule, _memory: &mut M) {
-        if !self.is_listed(id) || self.activating.contains(&id) {
-            return;
-        }
-        match rule {
-            SortRule::MarkAccessed => self.mark_accessed(id),
-            SortRule::Activate if self.pages[&id].active => {}
-            SortRule::Activate => self.activate_later(id),
-        }
-    }
-
-    fn deprioritise<M: Memory>(&mut self, id: PageId, _rule: SortRule, _memory: &mut M) {
-        if !self.pages[&id].active || !self.is_listed(id) {
-            return;
-        }
-        self.own_list(id).retain(|p| *p != id);
-        self.page(id).active = false;
-        self.page(id).referenced = false;
-        self.own_list(id).push_front(id);
-        self.counters.pgdeactivate += 1;
-    }
-
     fn freed(&mut self, id: PageId) {
         self.drain();
         self.own_list(id).retain(|p| *p != id);
         self.pages.remove(&id);
-    }
-
-    fn write_finished(&mut self, id: PageId) {
-        // A page that waits for its activation is out of reach for everybody else.
-        if !std::mem::take(&mut self.page(id).reclaim) || !self.is_listed(id) || self.activating.contains(&id) {
-            return;
-        }
-        self.own_list(id).retain(|p| *p != id);
-        self.page(id).active = false;
-        self.own_list(id).push_back(id);
-        self.counters.pgrotated += 1;
     }
 
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
@@ -586,12 +552,6 @@ impl Policy for ClassicModel {
         }
     }
 
-    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> Option<LruvecId> {
-        self.tree.0.push(parent);
-        self.lruvecs.push(Lruvec::default());
-        Some(self.lruvecs.len() as LruvecId - 1)
-    }
-
     fn grow(&mut self, _pages: usize) {}
 
     fn counters(&self) -> Counters {
@@ -600,5 +560,68 @@ impl Policy for ClassicModel {
 
     fn metadata_bytes(&self) -> usize {
         0
+    }
+
+    fn nodes(&mut self) -> Option<&mut impl NodeReclaim> {
+        Some(self)
+    }
+
+    fn sorting(&mut self) -> Option<&mut impl Sorting> {
+        Some(self)
+    }
+}
+
+impl NodeReclaim for ClassicModel {
+    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> LruvecId {
+        self.tree.0.push(parent);
+        self.lruvecs.push(Lruvec::default());
+        self.lruvecs.len() as LruvecId - 1
+    }
+
+    fn reclaim_nodes<M: Memory>(&mut self, _roots: &[LruvecId], _memory: &mut M) -> u32 {
+        unreachable!("the driver reclaims for limits only")
+    }
+
+    fn background_pass<M: Memory>(&mut self, _pass: &BackgroundPass, _memory: &mut M) -> PassOutcome {
+        unreachable!("the driver reclaims for limits only")
+    }
+
+    fn is_workingset(&self, id: PageId) -> bool {
+        self.pages[&id].workingset
+    }
+
+    fn write_finished(&mut self, id: PageId) {
+        // A page that waits for its activation is out of reach for everybody else.
+        if !std::mem::take(&mut self.page(id).reclaim) || !self.is_listed(id) || self.activating.contains(&id) {
+            return;
+        }
+        self.own_list(id).retain(|p| *p != id);
+        self.page(id).active = false;
+        self.own_list(id).push_back(id);
+        self.counters.pgrotated += 1;
+    }
+}
+
+impl Sorting for ClassicModel {
+    fn prioritise<M: Memory>(&mut self, id: PageId, rule: SortRule, _memory: &mut M) {
+        if !self.is_listed(id) || self.activating.contains(&id) {
+            return;
+        }
+        match rule {
+            SortRule::MarkAccessed => self.mark_accessed(id),
+            SortRule::Activate if self.pages[&id].active => {}
+            SortRule::Activate => self.activate_later(id),
+        }
+    }
+
+    fn deprioritise<M: Memory>(&mut self, id: PageId, _rule: SortRule, _memory: &mut M) {
+        if !self.pages[&id].active || !self.is_listed(id) {
+            return;
+        }
+        self.own_list(id).retain(|p| *p != id);
+        self.page(id).active = false;
+        self.page(id).referenced = false;
+        self.own_list(id).push_front(id);
+        self.counters.pgdeactivate += 1;
     }
 }

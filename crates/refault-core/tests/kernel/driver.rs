@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use refault_core::memory::Eviction;
-use refault_core::policy::{Admission, ReclaimRequest, SortRule};
+use refault_core::policy::{Admission, NodeReclaim, ReclaimRequest, SortRule, Sorting, node};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Policy};
 
 use crate::memory::{TestMemory, World};
@@ -61,7 +61,7 @@ impl<P: Inspect> Driver<P> {
         for group in 0..world.groups {
             // The second group is below the first: a small tree.
             let parent = if group == 1 { 1 } else { 0 };
-            policy.add_lruvec(Some(parent)).expect("the kernels' policies know groups");
+            node::add_lruvec(&mut policy, Some(parent)).expect("the kernels' policies know groups");
             tree.0.push(Some(parent));
         }
         // The root is tight, the groups are loose until a step changes that.
@@ -83,7 +83,7 @@ impl<P: Inspect> Driver<P> {
 
     fn bring_in(&mut self, page: PageId, in_fault: bool, overwrites: bool) {
         let lruvec = self.memory.world.lruvec(page);
-        let goal = self.policy.reclaim_goal();
+        let goal = P::RECLAIM_BATCH;
         for level in self.tree.ancestors(lruvec) {
             let mut fruitless = 0;
             while self.usage(level) >= self.limits[usize::from(level)] && fruitless < RETRIES {
@@ -93,8 +93,12 @@ impl<P: Inspect> Driver<P> {
         let keeps_slot = self.memory.world.keeps_slots && self.memory.slot(page).has_swap_slot;
         let shadow = self.memory.slot(page).shadow.take();
         let page_type = self.memory.world.page_type(page);
-        let admission =
-            Admission { page_type, lruvec, in_fault, overwrites, keeps_slot, shadow: shadow.filter(|_| !overwrites) };
+        let admission = match (in_fault, overwrites) {
+            (true, _) => Admission::fault(page_type),
+            (false, false) => Admission::read(page_type),
+            (false, true) => Admission::overwrite(page_type),
+        };
+        let admission = admission.in_lruvec(lruvec).keeping_slot(keeps_slot).with_shadow(shadow);
         self.policy.admit(page, &admission, &mut self.memory);
         self.memory.bring_in(page);
     }
@@ -153,10 +157,10 @@ impl<P: Inspect> Driver<P> {
                 }
             }
             Step::Sort { page, hot: true, rule } if self.memory.resident(page) => {
-                self.policy.prioritise(page, rule, &mut self.memory);
+                self.policy.sorting().expect("lists").prioritise(page, rule, &mut self.memory);
             }
             Step::Sort { page, hot: false, rule } if self.memory.resident(page) => {
-                self.policy.deprioritise(page, rule, &mut self.memory);
+                self.policy.sorting().expect("lists").deprioritise(page, rule, &mut self.memory);
             }
             Step::Sort { .. } => {}
         }
@@ -168,7 +172,7 @@ impl<P: Inspect> Driver<P> {
         if slot.resident && slot.writeback && !slot.locked {
             slot.writeback = false;
             slot.dirty = false;
-            self.policy.write_finished(page);
+            self.policy.nodes().expect("a kernel's").write_finished(page);
         }
     }
 

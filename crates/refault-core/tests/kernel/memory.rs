@@ -3,7 +3,7 @@
 //!
 //! The fast policy and its model each get one; the driver does the same to both.
 
-use refault_core::memory::{Eviction, IoState, LookAround, Memory, Neighbourhood, References, Walk};
+use refault_core::memory::{Eviction, IoState, LookAround, Memory, Neighbourhood, PageTables, References, Walk};
 use refault_core::{LruvecId, PageId, PageType, Shadow};
 
 /// Pages of a 2 MiB region.
@@ -207,6 +207,10 @@ impl Memory for TestMemory {
         References { mappings, executable: mappings > 0 && self.world.is_executable(page), locked: false }
     }
 
+    fn is_resident(&self, page: PageId) -> bool {
+        self.resident(page)
+    }
+
     fn is_mapped(&self, page: PageId) -> bool {
         self.slots[page as usize].mapped != [false; 2]
     }
@@ -255,6 +259,20 @@ impl Memory for TestMemory {
         Eviction::Freed { pages_written }
     }
 
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        self.world.swap - self.swap_used
+    }
+
+    fn has_swap(&self) -> bool {
+        self.world.swap > 0
+    }
+
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        Some(self)
+    }
+}
+
+impl PageTables for TestMemory {
     fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
         self.asked.push(Asked::LookAround(page));
         let address = self.world.address(page);
@@ -324,14 +342,6 @@ impl Memory for TestMemory {
             visitor.leaves(key, entries, young);
         }
         true
-    }
-
-    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
-        self.world.swap - self.swap_used
-    }
-
-    fn has_swap(&self) -> bool {
-        self.world.swap > 0
     }
 }
 

@@ -5,9 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use refault_core::memory::{Eviction, IoState, LookAround, Memory, RegionKey, Walk};
+use refault_core::memory::{Eviction, IoState, LookAround, Memory, PageTables, RegionKey, Walk};
 use refault_core::mglru::{MglruParams, RefaultDistance, Version};
-use refault_core::policy::{Admission, GenerationSize, HitReport, Policy, ReclaimRequest, SortRule};
+use refault_core::policy::{
+    Admission, BackgroundPass, GenerationSize, HitReport, Lists, NodeReclaim, PassOutcome, Policy, ReclaimRequest,
+    SortRule, Sorting,
+};
 use refault_core::{Counters, LruvecId, PageId, PageType, Shadow};
 
 use crate::tree::Tree;
@@ -334,10 +337,7 @@ impl MglruModel {
 
 impl Policy for MglruModel {
     const HITS: HitReport = HitReport::Kernel;
-
-    fn reclaim_goal(&self) -> u32 {
-        32
-    }
+    const RECLAIM_BATCH: u32 = 32;
 
     fn admit<M: Memory>(&mut self, id: PageId, admission: &Admission, memory: &mut M) {
         let page = Page {
@@ -374,6 +374,84 @@ impl Policy for MglruModel {
         self.mark_accessed(id);
     }
 
+    fn freed(&mut self, id: PageId) {
+        self.drain();
+        self.unlist(id);
+        self.pages.remove(&id);
+    }
+
+    fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
+        let goal = u64::from(request.goal).max(32);
+        let mut scan = Scan { target: request.target, goal, reclaimed: 0, priority: 12 };
+        for full_walk in [false, true] {
+            for priority in (0..=12).rev() {
+                scan.priority = priority;
+                self.pass(&mut scan, full_walk, memory);
+                if scan.reclaimed >= scan.goal {
+                    break;
+                }
+            }
+            if scan.reclaimed > 0 {
+                break;
+            }
+        }
+        scan.reclaimed as u32
+    }
+
+    fn grow(&mut self, _pages: usize) {}
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        0
+    }
+
+    fn nodes(&mut self) -> Option<&mut impl NodeReclaim> {
+        Some(self)
+    }
+
+    fn sorting(&mut self) -> Option<&mut impl Sorting> {
+        Some(self)
+    }
+
+    fn lists(&self) -> Option<&impl Lists> {
+        Some(self)
+    }
+}
+
+impl NodeReclaim for MglruModel {
+    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> LruvecId {
+        self.tree.0.push(parent);
+        self.lruvecs.push(Lruvec { max_seq: 3, walks_done: 2, ..Lruvec::default() });
+        self.lruvecs.len() as LruvecId - 1
+    }
+
+    fn reclaim_nodes<M: Memory>(&mut self, _roots: &[LruvecId], _memory: &mut M) -> u32 {
+        unreachable!("the driver reclaims for limits only")
+    }
+
+    fn background_pass<M: Memory>(&mut self, _pass: &BackgroundPass, _memory: &mut M) -> PassOutcome {
+        unreachable!("the driver reclaims for limits only")
+    }
+
+    fn is_workingset(&self, id: PageId) -> bool {
+        self.pages[&id].workingset
+    }
+
+    fn write_finished(&mut self, id: PageId) {
+        if !std::mem::take(&mut self.page(id).reclaim) || !self.is_listed(id) || self.activating.contains(&id) {
+            return;
+        }
+        self.unlist(id);
+        self.page(id).active = false;
+        self.insert(id, true, false);
+        self.counters.pgrotated += 1;
+    }
+}
+
+impl Sorting for MglruModel {
     fn prioritise<M: Memory>(&mut self, id: PageId, rule: SortRule, _memory: &mut M) {
         if !self.is_listed(id) || self.activating.contains(&id) {
             return;
@@ -403,53 +481,9 @@ impl Policy for MglruModel {
         self.insert(id, false, io.any(IoState::DIRTY) || io.any(IoState::WRITEBACK));
         self.counters.pgdeactivate += 1;
     }
+}
 
-    fn freed(&mut self, id: PageId) {
-        self.drain();
-        self.unlist(id);
-        self.pages.remove(&id);
-    }
-
-    fn write_finished(&mut self, id: PageId) {
-        if !std::mem::take(&mut self.page(id).reclaim) || !self.is_listed(id) || self.activating.contains(&id) {
-            return;
-        }
-        self.unlist(id);
-        self.page(id).active = false;
-        self.insert(id, true, false);
-        self.counters.pgrotated += 1;
-    }
-
-    fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
-        let goal = u64::from(request.goal).max(32);
-        let mut scan = Scan { target: request.target, goal, reclaimed: 0, priority: 12 };
-        for full_walk in [false, true] {
-            for priority in (0..=12).rev() {
-                scan.priority = priority;
-                self.pass(&mut scan, full_walk, memory);
-                if scan.reclaimed >= scan.goal {
-                    break;
-                }
-            }
-            if scan.reclaimed > 0 {
-                break;
-            }
-        }
-        scan.reclaimed as u32
-    }
-
-    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> Option<LruvecId> {
-        self.tree.0.push(parent);
-        self.lruvecs.push(Lruvec { max_seq: 3, walks_done: 2, ..Lruvec::default() });
-        Some(self.lruvecs.len() as LruvecId - 1)
-    }
-
-    fn grow(&mut self, _pages: usize) {}
-
-    fn counters(&self) -> Counters {
-        self.counters
-    }
-
+impl Lists for MglruModel {
     fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize> {
         let l = &self.lruvecs[lruvec as usize];
         let first = l.min_seq[ANON].min(l.min_seq[FILE]);
@@ -457,9 +491,5 @@ impl Policy for MglruModel {
         (first..=l.max_seq)
             .map(|seq| GenerationSize { seq, birth: 0, pages: [of_type(ANON, seq), of_type(FILE, seq)] })
             .collect()
-    }
-
-    fn metadata_bytes(&self) -> usize {
-        0
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use refault_core::memory::{Eviction, References};
-use refault_core::policy::{Admission, HitReport, ReclaimRequest};
+use refault_core::policy::{Admission, Bypass, HitReport, ReclaimRequest};
 use refault_core::{Memory, PageId, PageType, Policy, Shadow};
 
 /// Pages that the generated steps use.
@@ -40,6 +40,10 @@ impl Memory for TestMemory {
         References { mappings: u32::from(accessed), executable: false, locked: false }
     }
 
+    fn is_resident(&self, page: PageId) -> bool {
+        self.resident[page as usize]
+    }
+
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         assert!(self.resident[page as usize], "eviction of page {page}, which is not resident");
         if let Some(refusal) = self.refusal[page as usize] {
@@ -55,8 +59,6 @@ impl Memory for TestMemory {
 
 /// A policy over a [`TestMemory`], in the order of calls that a front-end keeps.
 pub struct Driver<P> {
-    /// References to evicted pages are served in place where the policy wants it.
-    pub in_place: bool,
     pub policy: P,
     pub memory: TestMemory,
     pub capacity: usize,
@@ -73,7 +75,7 @@ impl<P: Policy> Driver<P> {
             shadows: vec![Shadow::NONE; PAGES as usize],
             evicted: Vec::new(),
         };
-        Driver { in_place: false, policy, memory, capacity }
+        Driver { policy, memory, capacity }
     }
 
     /// Whether the access hit. Lets a page in beyond the limit if nothing can be evicted.
@@ -89,14 +91,14 @@ impl<P: Policy> Driver<P> {
             return true;
         }
         let shadow = Some(self.memory.shadows[page as usize]).filter(|shadow| *shadow != Shadow::NONE);
-        if let (true, Some(shadow), Some(stays_out)) = (self.in_place, shadow, P::STAYS_OUT)
-            && let Some(referenced) = stays_out(shadow, self.policy.bar())
+        if let (Some(shadow), Some(bypass)) = (shadow, self.policy.bypass())
+            && let Some(referenced) = bypass.admission_filter()(shadow, bypass.admission_threshold())
         {
             self.memory.shadows[page as usize] = referenced;
-            self.policy.referenced_outside(1, &mut self.memory);
+            bypass.bypassed(1, &mut self.memory);
             return false;
         }
-        let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_goal(), incoming: Some(page) };
+        let request = ReclaimRequest { target: 0, goal: P::RECLAIM_BATCH, incoming: Some(page) };
         let mut fruitless = 0;
         while self.memory.count() >= self.capacity && fruitless < 3 {
             let before = self.memory.evicted.len();
@@ -105,14 +107,8 @@ impl<P: Policy> Driver<P> {
             fruitless += usize::from(freed == 0);
         }
         let shadow = std::mem::replace(&mut self.memory.shadows[page as usize], Shadow::NONE);
-        let admission = Admission {
-            page_type: PageType::Anon,
-            lruvec: 0,
-            in_fault: true,
-            overwrites: false,
-            keeps_slot: false,
-            shadow: (shadow != Shadow::NONE).then_some(shadow),
-        };
+        let shadow = (shadow != Shadow::NONE).then_some(shadow);
+        let admission = Admission::fault(PageType::Anon).with_shadow(shadow);
         self.policy.admit(page, &admission, &mut self.memory);
         self.memory.resident[page as usize] = true;
         false
@@ -175,16 +171,7 @@ pub fn hostile_steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Holds the policy to its model: the same hits and the same evictions at each step.
 pub fn equals_model<P: Policy>(policy: P, model: impl Model, capacity: usize, steps: &[Step]) {
-    follow_model(Driver::new(policy, capacity), model, steps);
-}
-
-/// The same for a front-end that can serve references to evicted pages in place.
-pub fn equals_model_in_place<P: Policy>(policy: P, model: impl Model, capacity: usize, steps: &[Step]) {
-    follow_model(Driver { in_place: true, ..Driver::new(policy, capacity) }, model, steps);
-}
-
-fn follow_model<P: Policy>(mut driver: Driver<P>, mut model: impl Model, steps: &[Step]) {
-    let capacity = driver.capacity;
+    let (mut driver, mut model) = (Driver::new(policy, capacity), model);
     for (index, step) in steps.iter().enumerate() {
         driver.memory.evicted.clear();
         match *step {

@@ -33,7 +33,7 @@ use std::sync::Mutex;
 use refault_core::{Freebsd, FreebsdParams};
 
 pub use assumptions::Assumptions;
-pub use policies::{Evicted, Figures, POLICIES, Workload, side_by_side};
+pub use policies::{Evicted, Figures, Workload, side_by_side};
 
 use crate::experiment::Experiment;
 use build::BuildRun;

@@ -1,9 +1,15 @@
 //! What live tests share: a skip with a reason, and pages whose contents say who they are.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+use refault_core::policy::registry::{self, FrontEnd};
 use refault_pager::{Budget, FaultMode, Pager, PagerOptions};
 use refault_store::TieredStoreOptions;
 use refault_store::codec::Codec;
+
+/// Every policy that can run over live memory.
+pub fn policies() -> impl Iterator<Item = &'static str> {
+    registry::all(FrontEnd::Pager).map(|spec| spec.entry.name)
+}
 
 pub const PAGE: usize = 4096;
 pub const MIB: usize = 1 << 20;

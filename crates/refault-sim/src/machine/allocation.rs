@@ -5,6 +5,7 @@
 //! in `mm/memcontrol.c`.
 
 use refault_core::PageId;
+use refault_core::policy::node::reclaim_nodes;
 use refault_core::policy::{Policy, ReclaimRequest};
 
 use super::fault::{Outcome, Refused, Wait};
@@ -145,7 +146,7 @@ impl<P: Policy> Machine<P> {
         self.statistics.allocstall += 1;
         self.memory.reference_scope = None;
         self.memory.groups.compute_protection(0);
-        let freed = u64::from(self.policy.reclaim_nodes(&roots, Some(incoming), &mut self.memory));
+        let freed = u64::from(reclaim_nodes(&mut self.policy, &roots, Some(incoming), &mut self.memory));
         let cost = self.book_reclaim(Reclaimer::Direct);
         self.latencies.direct.record(cost);
         self.after_reclaim(freed);
@@ -157,7 +158,7 @@ impl<P: Policy> Machine<P> {
     pub(super) fn reclaim_group(&mut self, group: GroupId, pages: u32, incoming: PageId, outcome: &mut Outcome) -> u64 {
         self.memory.reference_scope = Some(group);
         self.memory.groups.compute_protection(group);
-        let goal = self.policy.reclaim_goal().max(pages);
+        let goal = P::RECLAIM_BATCH.max(pages);
         let mut freed = 0;
         for node in 0..self.memory.nodes.len() {
             let target = self.memory.lruvec_of(group, node);

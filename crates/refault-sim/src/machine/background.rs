@@ -5,7 +5,8 @@
 //! Kernel: `kswapd`, `balance_pgdat`, `kswapd_shrink_node`, `kswapd_try_to_sleep` in `mm/vmscan.c`.
 
 use refault_core::Policy;
-use refault_core::global_reclaim::BackgroundPass;
+use refault_core::policy::node::background_pass;
+use refault_core::policy::{BackgroundPass, NodeReclaim};
 
 use super::pressure::activity;
 use super::{Event, Machine, Reclaimer};
@@ -98,7 +99,7 @@ impl<P: Policy> Machine<P> {
         self.memory.reference_scope = None;
         self.memory.groups.compute_protection(0);
         let pass = BackgroundPass { root, goal, priority: attempt.priority, min_ttl: self.config.min_ttl };
-        let outcome = self.policy.background_pass(&pass, &mut self.memory);
+        let outcome = background_pass(&mut self.policy, &pass, &mut self.memory);
         let cost = self.book_reclaim(Reclaimer::Background);
         debug_assert!(self.policy.counters().pgsteal >= before);
         attempt.priority = outcome.priority.min(attempt.priority);
@@ -124,7 +125,9 @@ impl<P: Policy> Machine<P> {
         let thread = self.tasks.len() + node;
         self.kswapds[node].attempt = None;
         self.release_throttled(node);
-        self.policy.background_done(self.memory.lruvec_of(0, node));
+        if let Some(nodes) = self.policy.nodes() {
+            nodes.background_done(self.memory.lruvec_of(0, node));
+        }
         self.set_activity(thread, self.now, activity::RUNNING);
         if balanced || self.memory.nodes[node].is_hopeless() {
             self.kswapds[node].napping = true;

@@ -9,7 +9,8 @@
 use std::str::FromStr;
 
 use refault_core::Policy;
-use refault_core::global_reclaim::{EvictGenerations, NewGeneration};
+use refault_core::policy::generations::generations;
+use refault_core::policy::{EvictGenerations, GenerationCommands, GenerationError, NewGeneration};
 
 use super::fault::Outcome;
 use super::group::GroupId;
@@ -158,20 +159,21 @@ impl<P: Policy> Machine<P> {
             return Err(format!("there is no group {group} on a node {node}"));
         }
         let lruvec = self.memory.lruvec_of(group, node);
-        let max = self.policy.generations(lruvec).last().map(|generation| generation.seq);
+        let max = generations(&self.policy, lruvec).last().map(|generation| generation.seq);
         let max = max.ok_or("the policy has no generations")?;
         let seq = match seq {
             Seq::Is(seq) => seq,
             Seq::BelowMax(by) => max.checked_sub(by).ok_or("there is no such generation")?,
         };
+        let commands = self.policy.generation_commands().ok_or(GenerationError::Unsupported.to_string())?;
         let result = match command {
             GenerationCommand::New { can_anon, force, .. } => {
-                self.policy.new_generation(&NewGeneration { lruvec, seq, can_anon, force }, &mut self.memory)
+                commands.new_generation(&NewGeneration { lruvec, seq, can_anon, force }, &mut self.memory)
             }
             GenerationCommand::Evict { swappiness, pages, .. } => {
                 self.memory.reference_scope = Some(group);
                 let request = EvictGenerations { lruvec, seq, swappiness, pages };
-                let result = self.policy.evict_generations(&request, &mut self.memory);
+                let result = commands.evict_generations(&request, &mut self.memory);
                 self.memory.reference_scope = None;
                 result.map(|_| ())
             }

@@ -6,6 +6,7 @@
 //!
 //! Kernel: `do_anonymous_page`, `do_swap_page` in `mm/memory.c`; `filemap_fault`, `filemap_read` in `mm/filemap.c`.
 
+use refault_core::policy::node::is_workingset;
 use refault_core::policy::{Admission, HitReport, Policy};
 use refault_core::{PageId, PageType};
 use refault_trace::Kind;
@@ -429,21 +430,21 @@ impl<P: Policy> Machine<P> {
         let keeps_slot = !file
             && self.memory.has(page, state::SLOT)
             && self.memory.swap_device.as_ref().is_some_and(|device| !device.is_synchronous());
-        let admission = Admission {
-            page_type: if file { PageType::File } else { PageType::Anon },
-            lruvec,
-            in_fault: bring.in_fault,
-            overwrites: bring.overwrites,
-            keeps_slot,
-            shadow: if bring.overwrites || found.is_some() { None } else { shadow },
+        let page_type = if file { PageType::File } else { PageType::Anon };
+        let admission = match (bring.in_fault, bring.overwrites) {
+            (true, _) => Admission::fault(page_type),
+            (false, false) => Admission::read(page_type),
+            (false, true) => Admission::overwrite(page_type),
         };
+        let shadow = if found.is_some() { None } else { shadow };
+        let admission = admission.in_lruvec(lruvec).keeping_slot(keeps_slot).with_shadow(shadow);
         self.policy.admit(page, &admission, &mut self.memory);
         if found.is_some() {
             self.memory.reactivate(page, lruvec, bring.bits & !(state::LOCKED | state::AHEAD));
         } else {
             self.memory.insert(page, lruvec, bring.bits);
         }
-        if self.policy.is_workingset(page) {
+        if is_workingset(&mut self.policy, page) {
             self.memory.state[page as usize] |= state::WORKINGSET;
         }
         outcome.cpu += self.memory.costs.allocate;

@@ -81,14 +81,7 @@ impl<P: Policy> Machine<P> {
         frames.counts.thp_fault_alloc += 1;
         self.memory.groups.charge(group, pages as i64);
         let lruvec = self.memory.lruvec_of(group, node);
-        let admission = Admission {
-            page_type: PageType::Anon,
-            lruvec,
-            in_fault: true,
-            overwrites: false,
-            keeps_slot: false,
-            shadow: None,
-        };
+        let admission = Admission::fault(PageType::Anon).in_lruvec(lruvec);
         let mapping = self.tasks[id].anon_mapping;
         for page in first..first + REGION_PAGES as u32 {
             self.policy.admit(page, &admission, &mut self.memory);

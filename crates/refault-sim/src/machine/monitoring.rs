@@ -17,9 +17,11 @@
 
 use std::ops::Range;
 
+use refault_core::DynPolicy;
 use refault_core::memory::{Eviction, Memory};
 use refault_core::monitor::{AccessSampler, Profile, View};
 use refault_core::policy::SortRule;
+use refault_core::policy::generations::active_inactive;
 use refault_core::schemes::{Action, Folio, Metric, Next, Scheme, SchemeActor, Worker};
 use refault_core::{PageId, Policy, Shadow};
 use serde_json::Value;
@@ -166,7 +168,8 @@ impl<P: Policy> Machine<P> {
         let Some(mut kdamond) = self.kdamond.take() else { return };
         let (now, before) = (self.now, kdamond.work);
         self.set_activity(thread, now, activity::RUNNING);
-        let mut hands = Hands {
+        let mut ops = DamonOps {
+            sorts: self.policy.sorting().is_some(),
             policy: &mut self.policy,
             memory: &mut self.memory,
             rule: kdamond.rule,
@@ -177,10 +180,10 @@ impl<P: Policy> Machine<P> {
             freed: 0,
         };
         if kdamond.sampling {
-            kdamond.worker.finish(now / 1000, &mut hands, &mut ());
+            kdamond.worker.finish(now / 1000, &mut ops, &mut ());
         }
-        let next = kdamond.worker.begin(&mut hands);
-        let (work, freed) = (hands.work, hands.freed);
+        let next = kdamond.worker.begin(&mut ops);
+        let (work, freed) = (ops.work, ops.freed);
         kdamond.work = work;
         kdamond.sampling = matches!(next, Next::Sample { .. });
         self.kdamond = Some(kdamond);
@@ -197,8 +200,10 @@ impl<P: Policy> Machine<P> {
     }
 }
 
-/// What the monitor sees of the machine, and the schemes' hands.
-struct Hands<'a, P: Policy> {
+/// What the monitor sees of the machine, and the schemes' ops.
+struct DamonOps<'a, P: Policy> {
+    /// The policy's lists can be sorted.
+    sorts: bool,
     policy: &'a mut P,
     memory: &'a mut MachineMemory,
     rule: SortRule,
@@ -209,7 +214,7 @@ struct Hands<'a, P: Policy> {
     freed: u64,
 }
 
-impl<P: Policy> Hands<'_, P> {
+impl<P: Policy> DamonOps<'_, P> {
     /// The resident page at an address.
     fn page(&self, address: u64) -> Option<PageId> {
         let page = address / PAGE;
@@ -275,7 +280,7 @@ impl<P: Policy> Hands<'_, P> {
     }
 }
 
-impl<P: Policy> AccessSampler for Hands<'_, P> {
+impl<P: Policy> AccessSampler for DamonOps<'_, P> {
     fn prepare(&mut self, target: usize, address: u64) {
         match self.page(address) {
             Some(page) => self.make_page_old(target, page),
@@ -300,9 +305,9 @@ impl<P: Policy> AccessSampler for Hands<'_, P> {
     }
 }
 
-impl<P: Policy> SchemeActor for Hands<'_, P> {
+impl<P: Policy> SchemeActor for DamonOps<'_, P> {
     fn refuses(&self, action: &Action) -> Option<&'static str> {
-        refusal(action, self.policy.sorts())
+        refusal(action, self.sorts)
     }
 
     fn folio(&mut self, _: usize, address: u64) -> Option<Folio> {
@@ -331,8 +336,8 @@ impl<P: Policy> SchemeActor for Hands<'_, P> {
     fn act(&mut self, action: &Action, folio: &Folio) -> u64 {
         self.work += self.memory.costs.scan_page + self.memory.costs.list_move;
         match action {
-            Action::LruPrio => self.policy.prioritise(folio.page, self.rule, self.memory),
-            Action::LruDeprio => self.policy.deprioritise(folio.page, self.rule, self.memory),
+            Action::LruPrio => DynPolicy::sort(self.policy, folio.page, true, self.rule, self.memory),
+            Action::LruDeprio => DynPolicy::sort(self.policy, folio.page, false, self.rule, self.memory),
             Action::Pageout => return if self.page_out(folio.page) { folio.size } else { 0 },
             _ => return 0,
         }
@@ -346,7 +351,7 @@ impl<P: Policy> SchemeActor for Hands<'_, P> {
             match action {
                 Action::Cold => {
                     self.make_page_old(target, folio.page);
-                    self.policy.deprioritise(folio.page, self.rule, self.memory);
+                    DynPolicy::sort(self.policy, folio.page, false, self.rule, self.memory);
                     self.work += std::mem::take(&mut self.memory.ledger).total();
                 }
                 Action::Pageout => _ = self.act(action, &folio),
@@ -376,7 +381,7 @@ impl<P: Policy> SchemeActor for Hands<'_, P> {
     }
 
     fn active_inactive(&self) -> Option<[u64; 2]> {
-        self.policy.active_inactive()
+        active_inactive(self.policy)
     }
 
     fn node_of(&self, address: u64) -> Option<u32> {

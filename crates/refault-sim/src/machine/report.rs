@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 use refault_core::policy::GenerationSize;
+use refault_core::policy::generations::{active_inactive, generations};
 use refault_core::{Counters, Policy};
 use serde::Serialize;
 
@@ -406,7 +407,7 @@ impl<P: Policy> Machine<P> {
             at: self.now,
             counters: self.counters(),
             statistics: self.statistics(),
-            active_inactive: self.policy.active_inactive(),
+            active_inactive: active_inactive(&self.policy),
             operations: self.tasks.iter().map(|task| task.operations).sum(),
             free: self.memory.nodes.iter().map(|node| node.free).sum(),
             file_pages: self.memory.file_pages,
@@ -416,7 +417,7 @@ impl<P: Policy> Machine<P> {
             full: self.pressure.full(),
             reclaim_cpu: self.ledgers.map(|ledger| ledger.total()),
             usage: self.memory.groups.iter().map(|group| group.usage).collect(),
-            generations: (0..lruvecs).map(|lruvec| self.policy.generations(lruvec as u16)).collect(),
+            generations: (0..lruvecs).map(|lruvec| generations(&self.policy, lruvec as u16)).collect(),
             frames: self.memory.frames.as_ref().map(|frames| frames.sample()),
         });
     }
@@ -441,7 +442,7 @@ impl<P: Policy> Machine<P> {
             let _ = writeln!(text, "memcg {id:5} {}", group.name);
             for node in 0..self.memory.nodes.len() {
                 let _ = writeln!(text, " node {node:5}");
-                for generation in self.policy.generations(self.memory.lruvec_of(id, node)) {
+                for generation in generations(&self.policy, self.memory.lruvec_of(id, node)) {
                     let age = self.now.saturating_sub(generation.birth) / 1_000_000;
                     let [anon, file] = generation.pages;
                     let _ = writeln!(text, " {:10} {age:10} {anon:10} {file:10} ", generation.seq);
@@ -456,7 +457,7 @@ impl<P: Policy> Machine<P> {
         let mut lruvecs = Vec::new();
         for (id, group) in self.memory.groups.iter().enumerate() {
             for node in 0..self.memory.nodes.len() {
-                let generations = self.policy.generations(self.memory.lruvec_of(id, node));
+                let generations = generations(&self.policy, self.memory.lruvec_of(id, node));
                 let oldest = generations.iter().find(|generation| generation.pages.iter().sum::<u64>() > 0);
                 if let Some(oldest) = oldest {
                     let (age, pages) = (self.now.saturating_sub(oldest.birth), oldest.pages.iter().sum());

@@ -101,7 +101,7 @@ impl<P: Policy> Machine<P> {
         }
     }
 
-    /// The thread on `cpu` sleeps from `at` until `until` (`u64::MAX`: until it is woken).
+    /// The thread on `cpu` sleeps from `at` until `until` (`u64::MAX`: until somebody wakes it).
     pub(super) fn sleep(&mut self, cpu: usize, at: u64, until: u64, activity: u8) {
         let thread = self.cpus[cpu].running.expect("invariant: only a running thread can go to sleep");
         self.set_activity(thread, at, activity);

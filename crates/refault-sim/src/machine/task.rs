@@ -470,7 +470,7 @@ fn fetch<P: Policy>(next: &[Entry], tables: [(usize, PageId); 2], memory: &Machi
     for (bit, access) in next.iter().enumerate() {
         let (mapping, offset, page) = place(access);
         let present = if access.kind() == Some(Kind::Fd) {
-            read ^= policy.fetch(page);
+            read ^= policy.prefetch_hint(page);
             memory.state[page as usize] & state::RESIDENT != 0
         } else {
             memory.mappings[mapping].entries[offset] & entry::PRESENT != 0
@@ -479,7 +479,7 @@ fn fetch<P: Policy>(next: &[Entry], tables: [(usize, PageId); 2], memory: &Machi
     }
     while faults != 0 {
         let (_, _, page) = place(&next[faults.trailing_zeros() as usize]);
-        read ^= memory.fetch(page) ^ policy.fetch(page);
+        read ^= memory.prefetch_hint(page) ^ policy.prefetch_hint(page);
         faults &= faults - 1;
     }
     std::hint::black_box(read);

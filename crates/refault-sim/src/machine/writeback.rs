@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use refault_core::policy::NodeReclaim;
 use refault_core::{PageId, Policy};
 
 use super::Machine;
@@ -80,8 +81,10 @@ impl<P: Policy> Machine<P> {
     pub(super) fn write_done(&mut self, page: PageId) {
         if self.memory.has(page, state::WRITEBACK) {
             self.memory.end_write(page);
-            if self.memory.has(page, state::RESIDENT) {
-                self.policy.write_finished(page);
+            if self.memory.has(page, state::RESIDENT)
+                && let Some(nodes) = self.policy.nodes()
+            {
+                nodes.write_finished(page);
             }
         }
         if self.memory.dirty > 0 && self.memory.writeback < IN_FLIGHT / 2 {

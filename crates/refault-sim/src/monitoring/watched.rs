@@ -11,10 +11,12 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use refault_core::DynPolicy;
 use refault_core::memory::{Eviction, Memory};
 use refault_core::monitor::{AccessSampler, Profile, View};
 use refault_core::page::Shadow;
 use refault_core::policy::SortRule;
+use refault_core::policy::generations::active_inactive;
 use refault_core::schemes::{Action, Folio, Next, Observer, SchemeActor, Worker};
 use refault_core::{PageId, Policy};
 
@@ -50,7 +52,7 @@ impl<P: Policy> WatchedReplay<P> {
     /// # Errors
     /// Names the scheme whose action has no effect here, or the target beyond the memory, and why.
     pub fn new(
-        replay: Replay<P>,
+        mut replay: Replay<P>,
         memory_pages: u64,
         ids: u64,
         config: &Config,
@@ -58,7 +60,7 @@ impl<P: Policy> WatchedReplay<P> {
         seed: u64,
     ) -> Result<WatchedReplay<P>, ConfigError> {
         for (index, scheme) in config.schemes.iter().enumerate() {
-            if let Some(reason) = refusal(&scheme.action, config.view, replay.policy().sorts()) {
+            if let Some(reason) = refusal(&scheme.action, config.view, replay.parts_mut().0.sorting().is_some()) {
                 let key = format!("schemes[{index}].action");
                 return Err(ConfigError {
                     origin: String::new(),
@@ -146,9 +148,10 @@ impl<P: Policy> WatchedReplay<P> {
         self.spent += start.elapsed();
     }
 
-    fn hands(&mut self) -> (&mut Worker, Hands<'_, P>) {
+    fn hands(&mut self) -> (&mut Worker, DamonOps<'_, P>) {
         let (policy, memory) = self.replay.parts_mut();
-        let hands = Hands {
+        let ops = DamonOps {
+            sorts: policy.sorting().is_some(),
             policy,
             memory,
             rule: self.rule,
@@ -157,7 +160,7 @@ impl<P: Policy> WatchedReplay<P> {
             costs: Costs::default(),
             work: self.work,
         };
-        (&mut self.worker, hands)
+        (&mut self.worker, ops)
     }
 
     /// What the replay came to.
@@ -199,7 +202,9 @@ fn refusal(action: &Action, view: View, sorts: bool) -> Option<&'static str> {
 }
 
 /// What the monitor sees of a replay, and its hands.
-struct Hands<'a, P: Policy> {
+struct DamonOps<'a, P: Policy> {
+    /// The policy's lists can be sorted.
+    sorts: bool,
     policy: &'a mut P,
     memory: &'a mut FlatMemory,
     rule: SortRule,
@@ -209,7 +214,7 @@ struct Hands<'a, P: Policy> {
     work: u64,
 }
 
-impl<P: Policy> Hands<'_, P> {
+impl<P: Policy> DamonOps<'_, P> {
     fn page(&self, address: u64) -> Option<PageId> {
         let page = address / PAGE;
         (page < self.ids && self.memory.is_resident(page as PageId)).then_some(page as PageId)
@@ -225,7 +230,7 @@ impl<P: Policy> Hands<'_, P> {
     }
 }
 
-impl<P: Policy> AccessSampler for Hands<'_, P> {
+impl<P: Policy> AccessSampler for DamonOps<'_, P> {
     fn prepare(&mut self, _: usize, address: u64) {
         let page = self.page(address);
         self.work += if page.is_some() { self.costs.check } else { self.costs.check_nothing } / 2;
@@ -245,9 +250,9 @@ impl<P: Policy> AccessSampler for Hands<'_, P> {
     }
 }
 
-impl<P: Policy> SchemeActor for Hands<'_, P> {
+impl<P: Policy> SchemeActor for DamonOps<'_, P> {
     fn refuses(&self, action: &Action) -> Option<&'static str> {
-        refusal(action, View::Physical, self.policy.sorts())
+        refusal(action, View::Physical, self.sorts)
     }
 
     fn folio(&mut self, _: usize, address: u64) -> Option<Folio> {
@@ -271,8 +276,8 @@ impl<P: Policy> SchemeActor for Hands<'_, P> {
     fn act(&mut self, action: &Action, folio: &Folio) -> u64 {
         self.work += self.costs.sort_page;
         match action {
-            Action::LruPrio => self.policy.prioritise(folio.page, self.rule, self.memory),
-            Action::LruDeprio => self.policy.deprioritise(folio.page, self.rule, self.memory),
+            Action::LruPrio => DynPolicy::sort(self.policy, folio.page, true, self.rule, self.memory),
+            Action::LruDeprio => DynPolicy::sort(self.policy, folio.page, false, self.rule, self.memory),
             Action::Pageout => {
                 self.work += self.costs.swap_out;
                 return if self.page_out(folio.page) { folio.size } else { 0 };
@@ -289,7 +294,7 @@ impl<P: Policy> SchemeActor for Hands<'_, P> {
             match action {
                 Action::Cold => {
                     self.memory.make_old(folio.page);
-                    self.policy.deprioritise(folio.page, self.rule, self.memory);
+                    DynPolicy::sort(self.policy, folio.page, false, self.rule, self.memory);
                 }
                 Action::Pageout => _ = self.act(action, &folio),
                 _ => return false,
@@ -309,7 +314,7 @@ impl<P: Policy> SchemeActor for Hands<'_, P> {
     }
 
     fn active_inactive(&self) -> Option<[u64; 2]> {
-        self.policy.active_inactive()
+        active_inactive(self.policy)
     }
 
     fn node_of(&self, _: u64) -> Option<u32> {

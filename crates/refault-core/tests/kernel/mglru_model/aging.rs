@@ -110,7 +110,7 @@ impl MglruModel {
         }
         if self.params.walks {
             let mut walker = Walker { model: self, lruvec, can_anon, took_one: false };
-            if memory.walk(lruvec, &mut walker) {
+            if memory.page_tables().is_some_and(|tables| tables.walk(lruvec, &mut walker)) {
                 self.walk_context = true;
             }
         }

@@ -335,7 +335,7 @@ impl MglruModel {
         let lruvec = self.pages[&id].lruvec;
         let with_anon = self.pages[&id].page_type == ANON;
         let mut looker = Looker { model: self, lruvec, with_anon };
-        let Some(seen) = memory.look_around(id, &mut looker) else { return };
+        let Some(seen) = memory.page_tables().and_then(|tables| tables.look_around(id, &mut looker)) else { return };
         let l = self.lruvec(lruvec);
         if seen.young * 8 >= seen.entries
             && let Some(filter) = &mut l.filters[(l.max_seq % 2) as usize]

@@ -20,7 +20,7 @@ struct Resident {
 
 /// At the defaults: a reference counts half after two memory sizes evicted, an interval is 15 % of memory.
 pub struct Lrfu {
-    in_place: bool,
+    bypasses: bool,
     last_gone: u64,
     capacity: usize,
     /// In the order of their last references.
@@ -36,7 +36,7 @@ pub struct Lrfu {
 impl Lrfu {
     pub fn new(capacity: usize) -> Lrfu {
         Lrfu {
-            in_place: false,
+            bypasses: false,
             last_gone: 0,
             capacity,
             resident: Vec::new(),
@@ -49,8 +49,8 @@ impl Lrfu {
     }
 
     /// A page that was evicted comes in only if it is worth twice as much as the one that went last.
-    pub fn in_place(self) -> Lrfu {
-        Lrfu { in_place: true, ..self }
+    pub fn bypassing(self) -> Lrfu {
+        Lrfu { bypasses: true, ..self }
     }
 
     /// A rank and a reference of now together: worths are powers of two with half-lives as exponents.
@@ -102,7 +102,7 @@ impl Lrfu {
     fn stays_out(&mut self, page: PageId) -> bool {
         let Some(at) = self.evicted.iter().position(|(evicted, _)| *evicted == page) else { return false };
         let rank = self.with_reference(self.evicted[at].1);
-        if !self.in_place || rank >= self.last_gone + HALF_LIFE as u64 {
+        if !self.bypasses || rank >= self.last_gone + HALF_LIFE as u64 {
             return false;
         }
         self.evicted[at].1 = rank;

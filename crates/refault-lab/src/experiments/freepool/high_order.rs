@@ -3,7 +3,6 @@
 //! The scenario is the file `scenarios/high-order.toml` beside this crate's sources; `refault scenario` runs it too.
 
 use refault_core::policy::Policy;
-use refault_core::{Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams};
 use refault_trace::Source;
 
 use super::policies::{Evicted, Figures};
@@ -15,22 +14,8 @@ use refault_sim::machine::scenario::Scenario;
 /// What runs.
 const SCENARIO: &str = include_str!("../../../scenarios/high-order.toml");
 
-/// Runs it; `None` for an unknown policy.
-pub(super) fn run(policy: &str, evicted: Evicted, seed: u64) -> Option<Figures> {
-    Some(match policy {
-        "freebsd" => {
-            // Whether pages are kept is the frames' affair here.
-            figures(Freebsd::new(FreebsdParams { ..evicted.freebsd() }), evicted, seed)
-        }
-        "classic" => figures(Classic::new(ClassicParams::default()), evicted, seed),
-        "classic-shadow" => figures(Classic::new(ClassicParams::shadow_lru()), evicted, seed),
-        "mglru" => figures(Mglru::new(MglruParams::default()), evicted, seed),
-        "mglru-refault" => figures(Mglru::new(MglruParams::with_refault_distance()), evicted, seed),
-        _ => return None,
-    })
-}
-
-fn figures<P: Policy>(policy: P, evicted: Evicted, seed: u64) -> Figures {
+/// Runs it. Whether evicted pages stay cached is the frames' affair.
+pub(super) fn figures<P: Policy>(policy: P, evicted: Evicted, seed: u64) -> Figures {
     let scenario = Scenario::parse(SCENARIO, "high-order.toml").expect("invariant: the scenario is tested");
     let mut config = scenario.config;
     config.frames = Some(evicted.pools().map_or(KeepsEvicted::Nothing, KeepsEvicted::Findable));

@@ -26,6 +26,7 @@ use refault_core::PageType;
 use refault_core::frames::{Frame, FreePool};
 use refault_core::freebsd::{Behind, DaemonLoop, DaemonStep, MapEntry, VmCounters};
 use refault_core::policy::Admission;
+use refault_core::policy::CachedPages;
 
 use super::PUBLISHED_FRAMES;
 use super::reclaimer::Reclaimer;
@@ -132,7 +133,7 @@ impl<R: Reclaimer> Machine<R> {
         let version = policy.version();
         Machine {
             daemon_lag: (policy.targets().wakeup_threshold as f64 * daemon_lag) as u64,
-            store: Store::new(frames, policy.keeps_evicted(), Disk::rotating(stands_for)),
+            store: Store::new(frames, policy.cached_pages().and_then(CachedPages::pools), Disk::rotating(stands_for)),
             policy,
             daemon: DaemonLoop::new(version),
             daemon_rests: true,
@@ -428,14 +429,9 @@ impl<R: Reclaimer> Machine<R> {
     }
 
     fn admit(&mut self, page: PageId, in_fault: bool) {
-        let admission = Admission {
-            page_type: if self.store.is_anon(page) { PageType::Anon } else { PageType::File },
-            lruvec: 0,
-            in_fault,
-            overwrites: false,
-            keeps_slot: false,
-            shadow: self.store.take_shadow(page),
-        };
+        let page_type = if self.store.is_anon(page) { PageType::Anon } else { PageType::File };
+        let admission = if in_fault { Admission::fault(page_type) } else { Admission::read(page_type) };
+        let admission = admission.with_shadow(self.store.take_shadow(page));
         self.policy.admit(page, &admission, &mut self.store);
         self.store.insert(page);
         debug_assert_eq!(self.policy.available(), u64::from(self.store.frames.available()));

@@ -6,7 +6,9 @@
 //! pool of their own.
 
 use refault_core::frames::FreePools;
-use refault_core::{Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams};
+use refault_core::parameter::fill;
+use refault_core::policy::registry::{BuildContext, PolicySpec, Visitor, visit};
+use refault_core::{Freebsd, FreebsdParams, Policy};
 use serde::Serialize;
 
 use super::assumptions::Assumptions;
@@ -16,9 +18,6 @@ use super::reclaimer::{Reclaimer, Watermarked};
 use super::sample::{Sample, mean};
 use super::serial::{self, SerialRun};
 use super::{Options, PUBLISHED_FRAMES, high_order};
-
-/// Policies that are compared.
-pub const POLICIES: [&str; 5] = ["freebsd", "classic", "classic-shadow", "mglru", "mglru-refault"];
 
 /// What they are compared on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -83,12 +82,8 @@ impl Evicted {
     }
 
     /// FreeBSD's parameters for it.
-    pub(super) fn freebsd(self) -> FreebsdParams {
-        FreebsdParams {
-            cached_pages: self != Evicted::Gone,
-            cache_pool: self == Evicted::OwnPool,
-            ..FreebsdParams::default()
-        }
+    fn freebsd(self, params: FreebsdParams) -> FreebsdParams {
+        FreebsdParams { cached_pages: self != Evicted::Gone, cache_pool: self == Evicted::OwnPool, ..params }
     }
 }
 
@@ -212,30 +207,45 @@ impl Figures {
     }
 }
 
-/// Runs a workload under one of [`POLICIES`]; `None` for an unknown policy. `scale` does not change
+/// Runs a workload under a policy that [`refault_core::policy::FrontEnd::FreePool`] can run. `scale` does not change
 /// [`Workload::HighOrder`].
-pub fn side_by_side(workload: Workload, policy: &str, evicted: Evicted, options: &Options) -> Option<Figures> {
+pub fn side_by_side(workload: Workload, policy: &PolicySpec, evicted: Evicted, options: &Options) -> Figures {
     let frames = (PUBLISHED_FRAMES * options.scale) as u32;
-    let runs = (0..options.repeats.max(1) as u64)
+    let runs: Vec<Figures> = (0..options.repeats.max(1) as u64)
         .map(|repeat| {
             let seed = options.seed.wrapping_add(repeat);
-            if workload == Workload::HighOrder {
-                return high_order::run(policy, evicted, seed);
+            // The machine's own policy: its daemon and its reserve need no watermarks of the experiment.
+            if policy.entry.name == "freebsd" {
+                let params = fill(FreebsdParams::default(), &policy.call);
+                let freebsd = Freebsd::new(evicted.freebsd(params.expect("invariant: a specification is checked")));
+                return match workload {
+                    Workload::HighOrder => high_order::figures(freebsd, evicted, seed),
+                    _ => on_machine(workload, frames, freebsd, seed),
+                };
             }
-            let pools = evicted.pools();
-            let classic = |params| on_machine(workload, frames, Watermarked::new(Classic::new(params), pools), seed);
-            let mglru = |params| on_machine(workload, frames, Watermarked::new(Mglru::new(params), pools), seed);
-            Some(match policy {
-                "freebsd" => on_machine(workload, frames, Freebsd::new(evicted.freebsd()), seed),
-                "classic" => classic(ClassicParams::default()),
-                "classic-shadow" => classic(ClassicParams::shadow_lru()),
-                "mglru" => mglru(MglruParams::default()),
-                "mglru-refault" => mglru(MglruParams::with_refault_distance()),
-                _ => return None,
-            })
+            visit(policy, &BuildContext::default(), Run { workload, frames, evicted, seed })
         })
-        .collect::<Option<Vec<_>>>()?;
-    Some(Figures::mean(&runs))
+        .collect();
+    Figures::mean(&runs)
+}
+
+/// One run under a policy with the experiment's watermarks.
+struct Run {
+    workload: Workload,
+    frames: u32,
+    evicted: Evicted,
+    seed: u64,
+}
+
+impl Visitor for Run {
+    type Output = Figures;
+
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Figures {
+        match self.workload {
+            Workload::HighOrder => high_order::figures(policy, self.evicted, self.seed),
+            _ => on_machine(self.workload, self.frames, Watermarked::new(policy, self.evicted.pools()), self.seed),
+        }
+    }
 }
 
 fn on_machine<R: Reclaimer>(workload: Workload, frames: u32, policy: R, seed: u64) -> Figures {

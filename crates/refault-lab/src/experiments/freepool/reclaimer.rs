@@ -6,7 +6,7 @@
 
 use refault_core::frames::FreePools;
 use refault_core::freebsd::{Freebsd, Targets, Version, VmCounters};
-use refault_core::policy::{Admission, HitReport, Policy, ReclaimRequest};
+use refault_core::policy::{Admission, CachedPages, HitReport, Policy, ReclaimRequest};
 use refault_core::{Counters, Memory, PageId};
 
 use super::machine::Nanos;
@@ -105,10 +105,8 @@ impl<P: Policy> Watermarked<P> {
 
 impl<P: Policy> Policy for Watermarked<P> {
     const HITS: HitReport = P::HITS;
+    const CACHES_PAGES: bool = true;
 
-    fn keeps_evicted(&self) -> Option<FreePools> {
-        self.keeps_evicted
-    }
     fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, memory: &mut M) {
         self.resident += 1;
         self.policy.admit(page, admission, memory);
@@ -139,6 +137,18 @@ impl<P: Policy> Policy for Watermarked<P> {
     fn metadata_bytes(&self) -> usize {
         self.policy.metadata_bytes()
     }
+    fn cached_pages(&self) -> Option<&impl CachedPages> {
+        Some(self)
+    }
+}
+
+impl<P: Policy> CachedPages for Watermarked<P> {
+    fn pools(&self) -> Option<FreePools> {
+        self.keeps_evicted
+    }
+    fn reclaim_threshold(&self, limit: usize) -> usize {
+        limit
+    }
 }
 
 impl<P: Policy> Reclaimer for Watermarked<P> {
@@ -158,7 +168,7 @@ impl<P: Policy> Reclaimer for Watermarked<P> {
     fn scan(&mut self, pass: u32, _elapsed: Nanos, store: &mut Store) -> u32 {
         let (mut freed, mut fruitless) = (0, 0);
         while pass > 0 && self.available() < self.targets.free_target && fruitless < FRUITLESS {
-            let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_goal(), incoming: None };
+            let request = ReclaimRequest { target: 0, goal: P::RECLAIM_BATCH, incoming: None };
             let now = self.reclaim(&request, store);
             fruitless = if now == 0 { fruitless + 1 } else { 0 };
             freed += now;

@@ -4,7 +4,7 @@
 
 use refault_core::frames::{CachedFrames, FreePools};
 use refault_core::freebsd::VmCounters;
-use refault_core::memory::{Eviction, Memory, References, Walk};
+use refault_core::memory::{Eviction, Laundry, Memory, PageTables, References, Walk};
 use refault_core::{LruvecId, PageId, Shadow};
 
 use super::machine::{LARGEST_REQUEST, Nanos};
@@ -238,40 +238,17 @@ impl Memory for Store {
         References { mappings, ..References::default() }
     }
 
+    #[inline]
+    fn is_resident(&self, page: PageId) -> bool {
+        Store::is_resident(self, page)
+    }
+
     fn is_mapped(&self, page: PageId) -> bool {
         self.mapped[page as usize] != 0
     }
 
     fn needs_write(&self, page: PageId) -> bool {
         self.has(page, bits::DIRTY)
-    }
-
-    fn in_use(&self, page: PageId) -> bool {
-        self.objects[self.object_of[page as usize] as usize].users > 0
-    }
-
-    /// Writes a dirty anonymous page to swap with its dirty neighbours. Dirty file pages are the buffer cache's.
-    fn launder(&mut self, page: PageId) -> Option<u32> {
-        if !self.is_anon(page) {
-            return Some(0);
-        }
-        let object = self.objects[self.object_of[page as usize] as usize];
-        let mut start = page;
-        while start > object.first && page - start + 1 < SWAP_CLUSTER && self.joins_cluster(start - 1) {
-            start -= 1;
-        }
-        let mut end = page + 1;
-        while end < object.first + object.pages && end - start < SWAP_CLUSTER && self.joins_cluster(end) {
-            end += 1;
-        }
-        for page in start..end {
-            self.flags[page as usize] &= !bits::DIRTY;
-            self.flags[page as usize] |= bits::ON_SWAP;
-        }
-        self.vm.swap_pageouts += 1;
-        self.vm.swap_pages_out += u64::from(end - start);
-        self.disk.write(self.now, u64::from(end - start));
-        Some(end - start)
     }
 
     fn now(&self) -> u64 {
@@ -282,6 +259,40 @@ impl Memory for Store {
         u64::from(u32::MAX)
     }
 
+    /// A page goes: cached if its contents can be had again, else freed (spec: freebsd §3.3). FreeBSD's daemon has
+    /// written it before; for other policies it is written here.
+    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
+        debug_assert!(self.is_resident(page));
+        if self.has(page, bits::DIRTY) {
+            if self.is_anon(page) {
+                self.launder(page);
+            } else {
+                self.write_back(page);
+            }
+        }
+        self.shadows[page as usize] = shadow.0;
+        self.flags[page as usize] &= !(bits::RESIDENT | bits::BUFFERED);
+        self.flags[page as usize] |= bits::EVICTED;
+        self.mapped[page as usize] = 0;
+        self.young[page as usize] = 0;
+        if self.caches && (!self.is_anon(page) || self.is_on_swap(page)) {
+            self.frames.cache(page);
+        } else {
+            self.frames.free(page);
+        }
+        Eviction::Freed { pages_written: 0 }
+    }
+
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        Some(self)
+    }
+
+    fn laundry(&mut self) -> Option<&mut impl Laundry> {
+        Some(self)
+    }
+}
+
+impl PageTables for Store {
     /// All mappings, 2 MiB at a time; there is no accessed bit above the page.
     fn walk<V: Walk>(&mut self, _lruvec: LruvecId, visitor: &mut V) -> bool {
         let forced = !std::mem::replace(&mut self.walked, true);
@@ -309,28 +320,34 @@ impl Memory for Store {
         }
         true
     }
+}
 
-    /// A page goes: cached if its contents can be had again, else freed (spec: freebsd §3.3). FreeBSD's daemon has
-    /// written it before; for other policies it is written here.
-    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
-        debug_assert!(self.is_resident(page));
-        if self.has(page, bits::DIRTY) {
-            if self.is_anon(page) {
-                self.launder(page);
-            } else {
-                self.write_back(page);
-            }
+impl Laundry for Store {
+    fn in_use(&self, page: PageId) -> bool {
+        self.objects[self.object_of[page as usize] as usize].users > 0
+    }
+
+    /// Writes a dirty anonymous page to swap with its dirty neighbours. Dirty file pages are the buffer cache's.
+    fn launder(&mut self, page: PageId) -> Option<u32> {
+        if !self.is_anon(page) {
+            return Some(0);
         }
-        self.shadows[page as usize] = shadow.0;
-        self.flags[page as usize] &= !(bits::RESIDENT | bits::BUFFERED);
-        self.flags[page as usize] |= bits::EVICTED;
-        self.mapped[page as usize] = 0;
-        self.young[page as usize] = 0;
-        if self.caches && (!self.is_anon(page) || self.is_on_swap(page)) {
-            self.frames.cache(page);
-        } else {
-            self.frames.free(page);
+        let object = self.objects[self.object_of[page as usize] as usize];
+        let mut start = page;
+        while start > object.first && page - start + 1 < SWAP_CLUSTER && self.joins_cluster(start - 1) {
+            start -= 1;
         }
-        Eviction::Freed { pages_written: 0 }
+        let mut end = page + 1;
+        while end < object.first + object.pages && end - start < SWAP_CLUSTER && self.joins_cluster(end) {
+            end += 1;
+        }
+        for page in start..end {
+            self.flags[page as usize] &= !bits::DIRTY;
+            self.flags[page as usize] |= bits::ON_SWAP;
+        }
+        self.vm.swap_pageouts += 1;
+        self.vm.swap_pages_out += u64::from(end - start);
+        self.disk.write(self.now, u64::from(end - start));
+        Some(end - start)
     }
 }

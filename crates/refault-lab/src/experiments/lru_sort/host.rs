@@ -13,6 +13,7 @@ use refault_core::memory::{Eviction, Memory, References};
 use refault_core::monitor::{AccessSampler, Attributes, Monitor, Profile, Random, Target, View};
 use refault_core::page::{LruvecId, PageId, PageType, Shadow};
 use refault_core::policy::{Admission, Policy, ReclaimRequest, SortRule};
+use refault_core::policy::{NodeReclaim, Sorting};
 use refault_core::schemes::{Action, Folio, Next, Scheme, SchemeActor, SchemeError, SchemeSettings, Worker};
 
 use super::program::Program;
@@ -172,6 +173,11 @@ impl Memory for HostMemory {
         References { mappings: u32::from(young), ..References::default() }
     }
 
+    #[inline]
+    fn is_resident(&self, page: PageId) -> bool {
+        self.frame_of[page as usize] != NOWHERE
+    }
+
     fn is_mapped(&self, _: PageId) -> bool {
         true
     }
@@ -307,14 +313,7 @@ impl<'a> Host<'a> {
         let factor = self.setup.factor;
         let cost = factor * if shadow.is_some() { self.setup.costs.swap_in } else { self.setup.costs.zero_fill };
         self.wall += cost;
-        let admission = Admission {
-            page_type: PageType::Anon,
-            lruvec: 0,
-            in_fault: true,
-            overwrites: false,
-            keeps_slot: false,
-            shadow,
-        };
+        let admission = Admission::fault(PageType::Anon).with_shadow(shadow);
         self.policy.admit(page, &admission, &mut self.memory);
         self.memory.insert(page);
         if shadow.is_some() {

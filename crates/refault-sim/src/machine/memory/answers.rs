@@ -7,14 +7,14 @@
 //! Source: spec: overview §5 (rows 10 to 19), mglru §7, §8.
 
 use refault_core::memory::{
-    Eviction, IoState, LookAround, Memory, Neighbourhood, NodeFrames, Protection, References, Walk,
+    Eviction, Groups, IoState, LookAround, Memory, Neighbourhood, NodeFrames, PageTables, Protection, References, Walk,
 };
 use refault_core::{LruvecId, PageId, Shadow};
 
 use super::{MachineMemory, Mapping, REGION_PAGES, entry, state};
 use crate::machine::costs::Work;
 
-/// Entries a window of [`Memory::look_around`] has at most.
+/// Entries a window of [`PageTables::look_around`] has at most.
 const WINDOW: usize = 64;
 
 impl Memory for MachineMemory {
@@ -55,13 +55,18 @@ impl Memory for MachineMemory {
     }
 
     #[inline]
-    fn fetch(&self, page: PageId) -> u64 {
+    fn prefetch_hint(&self, page: PageId) -> u64 {
         let at = page as usize;
         let segment = &self.segments[self.segment_of[at / REGION_PAGES] as usize];
         let offset = at - segment.first as usize;
         let entries = segment.mappings.iter().map(|mapping| self.mappings[*mapping].entries[offset]);
         let entries = entries.fold(0, |sum, bits| sum ^ u64::from(bits));
         entries ^ u64::from(self.state[at]) ^ u64::from(self.lruvec[at]) ^ self.shadows[at]
+    }
+
+    #[inline]
+    fn is_resident(&self, page: PageId) -> bool {
+        self.state[page as usize] & state::RESIDENT != 0
     }
 
     #[inline]
@@ -120,6 +125,42 @@ impl Memory for MachineMemory {
         Eviction::Freed { pages_written }
     }
 
+    #[inline]
+    fn free_swap(&self, lruvec: LruvecId) -> u64 {
+        (self.swap.pages - self.swap.used).min(self.groups.swap_headroom(self.group_of(lruvec)))
+    }
+
+    fn low_event(&mut self, lruvec: LruvecId) {
+        let group = self.group_of(lruvec);
+        self.groups.count_event(group, |events| events.low += 1);
+    }
+
+    #[inline]
+    fn needs_write(&self, page: PageId) -> bool {
+        let bits = self.state[page as usize];
+        bits & state::DIRTY != 0 || (bits & state::SLOT == 0 && !self.is_file(page))
+    }
+
+    #[inline]
+    fn has_swap(&self) -> bool {
+        self.swap.pages > 0
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        Some(self)
+    }
+
+    fn groups(&self) -> Option<&impl Groups> {
+        Some(self)
+    }
+}
+
+impl PageTables for MachineMemory {
     fn look_around<V: LookAround>(&mut self, page: PageId, visitor: &mut V) -> Option<Neighbourhood> {
         let segment = &self.segments[self.segment_of[page as usize / REGION_PAGES] as usize];
         let (first, at) = (segment.first, (page - segment.first) as usize);
@@ -201,12 +242,9 @@ impl Memory for MachineMemory {
             .book(Work::TableWalk, regions_seen * self.costs.table_region + entries_seen * self.costs.table_entry);
         true
     }
+}
 
-    #[inline]
-    fn free_swap(&self, lruvec: LruvecId) -> u64 {
-        (self.swap.pages - self.swap.used).min(self.groups.swap_headroom(self.group_of(lruvec)))
-    }
-
+impl Groups for MachineMemory {
     #[inline]
     fn protection(&self, lruvec: LruvecId) -> Option<Protection> {
         if !self.groups.are_protected() {
@@ -216,30 +254,9 @@ impl Memory for MachineMemory {
         group.parent.map(|_| Protection { usage: group.usage, min: group.effective_min, low: group.effective_low })
     }
 
-    fn low_event(&mut self, lruvec: LruvecId) {
-        let group = self.group_of(lruvec);
-        self.groups.count_event(group, |events| events.low += 1);
-    }
-
     #[inline]
     fn node_frames(&self, lruvec: LruvecId) -> NodeFrames {
         let node = &self.nodes[self.node_of(lruvec)];
         NodeFrames { free: node.free, high_watermark: node.watermarks.high }
-    }
-
-    #[inline]
-    fn needs_write(&self, page: PageId) -> bool {
-        let bits = self.state[page as usize];
-        bits & state::DIRTY != 0 || (bits & state::SLOT == 0 && !self.is_file(page))
-    }
-
-    #[inline]
-    fn has_swap(&self) -> bool {
-        self.swap.pages > 0
-    }
-
-    #[inline]
-    fn now(&self) -> u64 {
-        self.now
     }
 }

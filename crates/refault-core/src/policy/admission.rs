@@ -1,0 +1,79 @@
+//! How a page comes in.
+
+use crate::page::{LruvecId, PageType, Shadow};
+
+/// What the program has said about the order in which it accesses the range of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessPattern {
+    /// Nothing: it may be found out.
+    #[default]
+    Unknown,
+    /// From beginning to end, again and again.
+    Cyclic,
+    /// Something else (sequential once, random): nothing needs to be found out.
+    Other,
+}
+
+/// How a page comes in. Made by [`Admission::fault`], [`Admission::read`] or [`Admission::overwrite`].
+#[derive(Clone, Copy, Debug)]
+pub struct Admission {
+    /// Anonymous or file.
+    pub page_type: PageType,
+    /// The lruvec the page is charged to.
+    pub lruvec: LruvecId,
+    /// The page is brought in by a page fault on a mapping with recency.
+    pub in_fault: bool,
+    /// The insertion overwrites the slot: the shadow is lost without being looked at.
+    pub overwrites: bool,
+    /// The page keeps its swap slot (it is in the swap cache). False on synchronous swap devices.
+    pub keeps_slot: bool,
+    /// What the slot held, if the page was evicted before.
+    pub shadow: Option<Shadow>,
+    /// What the program has said about its accesses.
+    pub pattern: AccessPattern,
+}
+
+impl Admission {
+    /// By a page fault, into lruvec 0, without a shadow.
+    pub const fn fault(page_type: PageType) -> Admission {
+        Admission {
+            page_type,
+            lruvec: 0,
+            in_fault: true,
+            overwrites: false,
+            keeps_slot: false,
+            shadow: None,
+            pattern: AccessPattern::Unknown,
+        }
+    }
+
+    /// By a read through a file descriptor, or ahead of one, into lruvec 0, without a shadow.
+    pub const fn read(page_type: PageType) -> Admission {
+        Admission { in_fault: false, ..Admission::fault(page_type) }
+    }
+
+    /// By a write through a file descriptor of the whole page, into lruvec 0: what the slot held is lost.
+    pub const fn overwrite(page_type: PageType) -> Admission {
+        Admission { overwrites: true, ..Admission::read(page_type) }
+    }
+
+    /// With what the page's slot held. An overwriting admission stays without.
+    pub const fn with_shadow(self, shadow: Option<Shadow>) -> Admission {
+        if self.overwrites { self } else { Admission { shadow, ..self } }
+    }
+
+    /// Charged to an lruvec.
+    pub const fn in_lruvec(self, lruvec: LruvecId) -> Admission {
+        Admission { lruvec, ..self }
+    }
+
+    /// The page keeps its swap slot.
+    pub const fn keeping_slot(self, keeps_slot: bool) -> Admission {
+        Admission { keeps_slot, ..self }
+    }
+
+    /// With what the program has said about its accesses.
+    pub const fn with_pattern(self, pattern: AccessPattern) -> Admission {
+        Admission { pattern, ..self }
+    }
+}

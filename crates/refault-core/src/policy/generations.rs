@@ -1,0 +1,129 @@
+//! Generations: what they hold, and commands on them as the kernel's `lru_gen` debugfs file takes.
+//!
+//! Kernel: `lru_gen_seq_write`, `lru_gen_seq_show` in `mm/vmscan.c`.
+//! Source: spec: mglru §13, §15.
+
+use std::fmt;
+
+use super::{Absent, Policy};
+use crate::memory::Memory;
+use crate::page::LruvecId;
+
+/// One generation of an lruvec, oldest first, as the kernel's debugging interface lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GenerationSize {
+    /// Sequence number.
+    pub seq: u64,
+    /// Time of creation, in the front-end's clock.
+    pub birth: u64,
+    /// Pages by type (anon, file).
+    pub pages: [u64; 2],
+}
+
+/// Sizes of lists, for front-ends that show them or balance them.
+pub trait Lists {
+    /// The generations of an lruvec, oldest first; empty for policies without generations.
+    fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize> {
+        let _ = lruvec;
+        Vec::new()
+    }
+
+    /// Pages on the active and on the inactive lists, both types together, for the goals that balance them
+    /// (spec: damos §7.3). `None` without such lists.
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        None
+    }
+}
+
+/// [`Lists::generations`], empty without lists.
+pub fn generations<P: Policy>(policy: &P, lruvec: LruvecId) -> Vec<GenerationSize> {
+    policy.lists().map_or_else(Vec::new, |lists| lists.generations(lruvec))
+}
+
+/// [`Lists::active_inactive`], `None` without lists.
+pub fn active_inactive<P: Policy>(policy: &P) -> Option<[u64; 2]> {
+    policy.lists()?.active_inactive()
+}
+
+/// `+ memcg node seq [swappiness [force]]`: make a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewGeneration {
+    /// Of this lruvec.
+    pub lruvec: LruvecId,
+    /// The youngest generation; a smaller number does nothing.
+    pub seq: u64,
+    /// Anonymous memory may be aged.
+    pub can_anon: bool,
+    /// Also if there are as many generations as there can be.
+    pub force: bool,
+}
+
+/// `- memcg node seq [swappiness [nr]]`: evict generations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvictGenerations {
+    /// Of this lruvec.
+    pub lruvec: LruvecId,
+    /// Up to and including this one, which must not be one of the two youngest.
+    pub seq: u64,
+    /// 0..=200; none for the policy's own.
+    pub swappiness: Option<u16>,
+    /// Stop after so many pages.
+    pub pages: u64,
+}
+
+/// Why a command on generations was refused, as the kernel's interface refuses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenerationError {
+    /// The policy has no generations.
+    Unsupported,
+    /// The sequence number is not one the command can take (`EINVAL`).
+    Seq,
+    /// There are as many generations as there can be (`ERANGE`).
+    Full,
+}
+
+impl fmt::Display for GenerationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GenerationError::Unsupported => "the policy has no generations",
+            GenerationError::Seq => "the sequence number is out of the range that the command takes",
+            GenerationError::Full => "there are as many generations as there can be; force it to merge the oldest two",
+        })
+    }
+}
+
+impl std::error::Error for GenerationError {}
+
+/// A policy with generations that can be made and evicted by command.
+pub trait GenerationCommands {
+    /// Makes a generation, as the kernel's debugging interface does.
+    ///
+    /// # Errors
+    /// See [`GenerationError`].
+    fn new_generation<M: Memory>(&mut self, request: &NewGeneration, memory: &mut M) -> Result<(), GenerationError>;
+
+    /// Evicts generations, as the kernel's debugging interface does. Returns the pages freed.
+    ///
+    /// # Errors
+    /// See [`GenerationError`].
+    fn evict_generations<M: Memory>(
+        &mut self,
+        request: &EvictGenerations,
+        memory: &mut M,
+    ) -> Result<u64, GenerationError>;
+}
+
+impl Lists for Absent {}
+
+impl GenerationCommands for Absent {
+    fn new_generation<M: Memory>(&mut self, _request: &NewGeneration, _memory: &mut M) -> Result<(), GenerationError> {
+        match *self {}
+    }
+    fn evict_generations<M: Memory>(
+        &mut self,
+        _request: &EvictGenerations,
+        _memory: &mut M,
+    ) -> Result<u64, GenerationError> {
+        match *self {}
+    }
+}

@@ -1,0 +1,124 @@
+//! What a machine asks of a policy beyond limits: lruvecs of groups and nodes, reclaim of whole nodes, ends of writes.
+//!
+//! A machine also runs policies that know nothing of this; what it does then stands here once: [`add_lruvec`] refuses,
+//! [`reclaim_nodes`] and [`background_pass`] reclaim as for a limit of the root.
+//!
+//! Kernel: `balance_pgdat`, `shrink_node` in `mm/vmscan.c`.
+//! Source: spec: overview §4.1, §4.2; mglru §15.
+
+use super::{Absent, Policy, ReclaimRequest};
+use crate::memory::Memory;
+use crate::page::{LruvecId, PageId};
+
+/// Pages that direct reclaim asks for at least.
+const MIN_DIRECT_GOAL: u32 = 32;
+/// Pages that one background pass asks for at most of a policy that does not know nodes.
+const MAX_BACKGROUND_GOAL: u64 = 256;
+
+/// One pass of background reclaim over a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackgroundPass {
+    /// The root lruvec of the node; everything below it is reclaimed from.
+    pub root: LruvecId,
+    /// Pages wanted: the high watermark.
+    pub goal: u64,
+    /// Pressure, 12 (least) to 1.
+    pub priority: u8,
+    /// Generations younger than this, in the front-end's time, are the working set: if no lruvec of the node has an
+    /// older one, the pass says so. 0 for none (`lru_gen/min_ttl_ms`).
+    pub min_ttl: u64,
+}
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassOutcome {
+    /// Pages freed.
+    pub reclaimed: u64,
+    /// Pages that entered the batch stage.
+    pub scanned: u64,
+    /// The priority that the pass ended with: policies may start harder than asked.
+    pub priority: u8,
+    /// Everything is younger than `min_ttl`: a task should be killed rather than the working set evicted.
+    pub starved: bool,
+}
+
+/// A kernel's policy: it knows groups and nodes, and hears of writes that end.
+pub trait NodeReclaim {
+    /// Adds an lruvec below `parent` (none: the root of another node) and returns its id, one more than the last; there
+    /// is one, id 0, from the start.
+    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> LruvecId;
+
+    /// Direct reclaim: an allocation found no frame, and all groups of some nodes give. Returns the pages freed.
+    /// `roots` are the root lruvecs of the nodes, preferred first.
+    fn reclaim_nodes<M: Memory>(&mut self, roots: &[LruvecId], memory: &mut M) -> u32;
+
+    /// One pass of a node's background reclaim.
+    fn background_pass<M: Memory>(&mut self, pass: &BackgroundPass, memory: &mut M) -> PassOutcome;
+
+    /// A balance attempt of background reclaim (several passes) is over.
+    fn background_done(&mut self, root: LruvecId) {
+        let _ = root;
+    }
+
+    /// The write of a page whose eviction answered [`crate::memory::Eviction::WriteStarted`] has ended.
+    fn write_finished(&mut self, page: PageId);
+
+    /// Whether a resident page came back as part of the working set: waiting for its contents is waiting for memory
+    /// (spec: workingset §9).
+    fn is_workingset(&self, page: PageId) -> bool;
+}
+
+/// [`NodeReclaim::add_lruvec`]; `None`: this policy knows neither groups nor nodes.
+pub fn add_lruvec<P: Policy>(policy: &mut P, parent: Option<LruvecId>) -> Option<LruvecId> {
+    policy.nodes().map(|nodes| nodes.add_lruvec(parent))
+}
+
+/// [`NodeReclaim::reclaim_nodes`], or reclaim as for a limit of the first root.
+pub fn reclaim_nodes<P: Policy, M: Memory>(
+    policy: &mut P,
+    roots: &[LruvecId],
+    incoming: Option<PageId>,
+    memory: &mut M,
+) -> u32 {
+    if let Some(nodes) = policy.nodes() {
+        return nodes.reclaim_nodes(roots, memory);
+    }
+    let goal = P::RECLAIM_BATCH.max(MIN_DIRECT_GOAL);
+    policy.reclaim(&ReclaimRequest { target: roots[0], goal, incoming }, memory)
+}
+
+/// [`NodeReclaim::background_pass`], or reclaim as for a limit of the root.
+pub fn background_pass<P: Policy, M: Memory>(policy: &mut P, pass: &BackgroundPass, memory: &mut M) -> PassOutcome {
+    if let Some(nodes) = policy.nodes() {
+        return nodes.background_pass(pass, memory);
+    }
+    let goal = pass.goal.min(MAX_BACKGROUND_GOAL) as u32;
+    let reclaimed = u64::from(policy.reclaim(&ReclaimRequest { target: pass.root, goal, incoming: None }, memory));
+    PassOutcome { reclaimed, scanned: reclaimed, priority: pass.priority, starved: false }
+}
+
+/// [`NodeReclaim::is_workingset`]; policies without a memory of evicted pages have no working set.
+pub fn is_workingset<P: Policy>(policy: &mut P, page: PageId) -> bool {
+    policy.nodes().is_some_and(|nodes| nodes.is_workingset(page))
+}
+
+impl NodeReclaim for Absent {
+    fn add_lruvec(&mut self, _parent: Option<LruvecId>) -> LruvecId {
+        match *self {}
+    }
+    fn reclaim_nodes<M: Memory>(&mut self, _roots: &[LruvecId], _memory: &mut M) -> u32 {
+        match *self {}
+    }
+    fn background_pass<M: Memory>(&mut self, _pass: &BackgroundPass, _memory: &mut M) -> PassOutcome {
+        match *self {}
+    }
+    fn background_done(&mut self, _root: LruvecId) {
+        match *self {}
+    }
+    fn write_finished(&mut self, _page: PageId) {
+        match *self {}
+    }
+    fn is_workingset(&self, _page: PageId) -> bool {
+        match *self {}
+    }
+}

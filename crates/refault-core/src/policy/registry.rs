@@ -1,0 +1,522 @@
+//! The one place where policies have names.
+//!
+//! [`POLICIES`] says what there is: parameters, defaults, variants, and which front-end can run what. [`PolicySpec::parse`]
+//! reads `name{key=value,…}`; [`visit`] makes the policy and hands it to a [`Visitor`] with its own type, so that what the
+//! visitor does (a replay, a machine) is compiled for that policy alone; [`build`] makes a [`DynPolicy`]. Adding a policy
+//! is one entry in the macro call below.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::{Admission, DynPolicy, HitReport, Policy};
+use crate::memory::{Eviction, Memory, References};
+use crate::page::{PageId, PageType, Shadow};
+use crate::parameter::{Call, NoParameters, Parameter, ParameterError, Parameters, fill};
+use crate::textbook::NextUse;
+use crate::{Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams, textbook};
+
+/// Where a policy can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrontEnd {
+    /// A trace under a limit.
+    Replay,
+    /// The simulated machine.
+    Machine,
+    /// The file page cache.
+    PageCache,
+    /// Live memory of a process.
+    Pager,
+    /// The experiment on free pools.
+    FreePool,
+}
+
+impl FrontEnd {
+    /// All, in the order in which they are listed.
+    pub const ALL: [FrontEnd; 5] =
+        [FrontEnd::Replay, FrontEnd::Machine, FrontEnd::PageCache, FrontEnd::Pager, FrontEnd::FreePool];
+
+    /// As in a sentence.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FrontEnd::Replay => "the replay",
+            FrontEnd::Machine => "the simulated machine",
+            FrontEnd::PageCache => "the page cache",
+            FrontEnd::Pager => "the pager",
+            FrontEnd::FreePool => "the free-pool experiment",
+        }
+    }
+}
+
+/// Where a policy comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// From a paper.
+    Textbook,
+    /// From a kernel.
+    Kernel,
+    /// A bound that no program can reach, because it knows the future.
+    Bound,
+}
+
+impl Family {
+    /// As in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Family::Textbook => "textbook",
+            Family::Kernel => "kernel",
+            Family::Bound => "bound",
+        }
+    }
+}
+
+/// What front-ends must know of a policy beyond its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// It must know the trace's future ([`BuildContext::next_use`]).
+    NeedsFuture,
+    /// It hashes pages, and does so by their numbers in the trace if it is told them ([`BuildContext::page_numbers`]).
+    HashesPages,
+    /// What it keeps in a smaller memory it also keeps in a larger one, in order of last use: one pass of reuse distances
+    /// gives all sizes.
+    Stack,
+    /// It can serve references to evicted pages without bringing them in (parameter `bypass`).
+    Bypasses,
+    /// It frees frames up to targets of its own, whatever is asked for.
+    OwnTargets,
+    /// A variant whose difference from another is set by the free-pool experiment itself.
+    SetByFreePool,
+}
+
+/// A policy as users meet it.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyEntry {
+    /// The name on the command line and in results.
+    pub name: &'static str,
+    /// Other names for it, which are read and never written.
+    pub aliases: &'static [&'static str],
+    /// Where it comes from.
+    pub family: Family,
+    /// What it does, in a line.
+    pub description: &'static str,
+    /// Which of its published variants the default is, and how to have another.
+    pub variant: &'static str,
+    /// What can be set.
+    pub parameters: &'static [Parameter],
+    /// How it learns of hits.
+    pub hits: HitReport,
+    /// What else is to be known of it.
+    pub facts: &'static [Fact],
+    check: fn(&Call) -> Result<(), ParameterError>,
+}
+
+impl PolicyEntry {
+    /// Whether something is true of it.
+    pub fn is(&self, fact: Fact) -> bool {
+        self.facts.contains(&fact)
+    }
+
+    /// Why a front-end cannot run it, as half a sentence that goes on "… cannot run it: "; `None`: it can.
+    pub fn refusal(&self, front_end: FrontEnd) -> Option<&'static str> {
+        match front_end {
+            FrontEnd::Replay => None,
+            _ if self.is(Fact::NeedsFuture) => Some("it must know all accesses to come, which only a replay does"),
+            FrontEnd::Pager if self.hits == HitReport::EachAccess => {
+                Some("it must hear of each access, and accesses to mapped memory are not reported one by one")
+            }
+            FrontEnd::Pager if self.is(Fact::OwnTargets) => {
+                Some("it frees frames up to targets of its own, and may free none when a budget is used up")
+            }
+            FrontEnd::FreePool if self.hits != HitReport::Kernel => {
+                Some("it does not hear of accesses as the kernels' policies do, which the experiment compares")
+            }
+            FrontEnd::FreePool if self.is(Fact::SetByFreePool) => {
+                Some("the experiment itself sets what becomes of evicted pages: name freebsd")
+            }
+            _ => None,
+        }
+    }
+
+    /// Bytes of metadata per page when all pages are resident, with default parameters. `None` for policies that need the
+    /// future. Cost: the policy is made and given 65,536 pages.
+    pub fn metadata_bytes_per_page(&'static self) -> Option<f64> {
+        let spec = PolicySpec { label: self.name.to_owned(), entry: self, call: Call::default() };
+        (!self.is(Fact::NeedsFuture)).then(|| visit(&spec, &BuildContext::default(), MeasureMetadata))
+    }
+}
+
+/// A policy with its parameters as asked for, checked.
+#[derive(Clone, Debug)]
+pub struct PolicySpec {
+    /// What was asked for, normalised: the `policy` field of results.
+    pub label: String,
+    /// The entry.
+    pub entry: &'static PolicyEntry,
+    /// The parameters.
+    pub call: Call,
+}
+
+impl PolicySpec {
+    /// Reads `name{key=value,…}`.
+    ///
+    /// # Errors
+    /// It cannot be taken apart, there is no such policy, or it has no such parameter or value.
+    pub fn parse(text: &str) -> Result<PolicySpec, PolicyError> {
+        let mut call = Call::parse(text).map_err(PolicyError::Unreadable)?;
+        let entry = entry(&call.name).ok_or_else(|| PolicyError::Unknown(call.name.clone()))?;
+        call.name = entry.name.to_owned();
+        (entry.check)(&call).map_err(|error| PolicyError::BadParameter(call.to_string(), error))?;
+        Ok(PolicySpec { label: call.to_string(), entry, call })
+    }
+
+    /// The same for a front-end.
+    ///
+    /// # Errors
+    /// Also if that cannot run it.
+    pub fn parse_for(text: &str, front_end: FrontEnd) -> Result<PolicySpec, PolicyError> {
+        let spec = PolicySpec::parse(text)?;
+        spec.check(front_end)?;
+        Ok(spec)
+    }
+
+    /// Whether a front-end can run it.
+    ///
+    /// # Errors
+    /// [`PolicyError::Refused`] with the reason.
+    pub fn check(&self, front_end: FrontEnd) -> Result<(), PolicyError> {
+        let serves = matches!(front_end, FrontEnd::Replay | FrontEnd::Pager);
+        let bypass = "bypass=yes needs a front-end that serves references to evicted pages: the replay or the pager";
+        let reason = self.entry.refusal(front_end).or((!serves && self.is_on("bypass")).then_some(bypass));
+        match reason {
+            None => Ok(()),
+            Some(reason) => Err(PolicyError::Refused { policy: self.label.clone(), front_end, reason }),
+        }
+    }
+
+    /// The policy of an entry with all defaults.
+    pub fn default_of(entry: &'static PolicyEntry) -> PolicySpec {
+        PolicySpec {
+            label: entry.name.to_owned(),
+            entry,
+            call: Call { name: entry.name.to_owned(), arguments: Vec::new() },
+        }
+    }
+
+    /// Whether it has the parameter `bypass`.
+    pub fn bypasses(&self) -> bool {
+        self.entry.is(Fact::Bypasses)
+    }
+
+    /// Whether a switch is on, by the arguments or, without one, by the parameter's default.
+    pub fn is_on(&self, switch: &str) -> bool {
+        let given = self.call.arguments.iter().find(|(key, _)| key == switch).map(|(_, value)| value.as_str());
+        let default = || self.entry.parameters.iter().find(|p| p.name == switch).map(|p| p.default);
+        given.or_else(default) == Some("yes")
+    }
+
+    /// With a parameter set unless it was given; the label stays, because it says what was asked for.
+    ///
+    /// # Errors
+    /// There is no such parameter or value.
+    pub fn with_default(mut self, key: &str, value: &str) -> Result<PolicySpec, PolicyError> {
+        if self.call.arguments.iter().all(|(given, _)| given != key) {
+            self.call.arguments.push((key.to_owned(), value.to_owned()));
+            (self.entry.check)(&self.call).map_err(|error| PolicyError::BadParameter(self.call.to_string(), error))?;
+        }
+        Ok(self)
+    }
+}
+
+/// Why there is no policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyError {
+    /// The text is not of the form `name{key=value,…}`; says what is wrong.
+    Unreadable(String),
+    /// There is no policy of this name.
+    Unknown(String),
+    /// The policy has no such parameter or value.
+    BadParameter(String, ParameterError),
+    /// This front-end cannot run it.
+    Refused {
+        /// The policy as asked for.
+        policy: String,
+        /// The front-end.
+        front_end: FrontEnd,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+/// What is wrong, where, what to do about it.
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyError::Unreadable(what) => write!(f, "cannot read policy: {what}"),
+            PolicyError::Unknown(name) => {
+                write!(f, "unknown policy: '{name}': choose from {}", names(FrontEnd::Replay))
+            }
+            PolicyError::BadParameter(call, error) => {
+                write!(f, "bad parameter: '{call}': {error}; see 'refault policies'")
+            }
+            PolicyError::Refused { policy, front_end, reason } => {
+                let (front_end, others) = (front_end.name(), names(*front_end));
+                write!(f, "{front_end} cannot run this policy: '{policy}': {reason}; choose from {others}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+/// The entry of a name or an alias.
+pub fn entry(name: &str) -> Option<&'static PolicyEntry> {
+    POLICIES.iter().find(|entry| entry.name == name || entry.aliases.contains(&name))
+}
+
+/// The names that a front-end can run, separated by commas.
+pub fn names(front_end: FrontEnd) -> String {
+    let names = POLICIES.iter().filter(|entry| entry.refusal(front_end).is_none()).map(|entry| entry.name);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// The policies that a front-end can run, with their defaults, in the order of the table.
+pub fn all(front_end: FrontEnd) -> impl Iterator<Item = PolicySpec> {
+    POLICIES.iter().filter(move |entry| entry.refusal(front_end).is_none()).map(PolicySpec::default_of)
+}
+
+/// Something to be done with a policy of whatever type.
+pub trait Visitor {
+    /// What it answers.
+    type Output;
+    /// Does it.
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Self::Output;
+}
+
+/// What a policy is told when it is made.
+#[derive(Clone, Debug, Default)]
+pub struct BuildContext {
+    /// The trace's future, for policies that need it.
+    pub next_use: Option<Arc<NextUse>>,
+    /// The trace's page number for each page id, for policies that hash pages: without it they hash the ids.
+    pub page_numbers: Option<Arc<[u64]>>,
+}
+
+impl BuildContext {
+    fn future(&self) -> Arc<NextUse> {
+        self.next_use.clone().expect("invariant: only a front-end that knows the future builds a policy that needs it")
+    }
+}
+
+struct IntoBox<M>(PhantomData<M>);
+
+impl<M: Memory + 'static> Visitor for IntoBox<M> {
+    type Output = Box<dyn DynPolicy<M> + Send>;
+
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Self::Output {
+        Box::new(policy)
+    }
+}
+
+/// Makes a policy over one kind of memory from `name{key=value,…}`, for a front-end that does not know the future.
+///
+/// # Errors
+/// As [`PolicySpec::parse`], and [`PolicyError::Refused`] for policies that this front-end cannot run.
+///
+/// # Panics
+/// If the front-end is [`FrontEnd::Replay`] and the policy needs the future: use [`visit`] with a [`BuildContext`].
+pub fn build<M: Memory + 'static>(
+    text: &str,
+    front_end: FrontEnd,
+) -> Result<Box<dyn DynPolicy<M> + Send>, PolicyError> {
+    let spec = PolicySpec::parse_for(text, front_end)?;
+    Ok(visit(&spec, &BuildContext::default(), IntoBox(PhantomData)))
+}
+
+macro_rules! policies {
+    ($($name:literal $aliases:tt $family:ident $facts:tt $description:literal, $variant:literal,
+       $policy:ty, $type:ty = $start:expr, |$parameters:ident, $context:ident| $new:expr;)*) => {
+        /// Every policy, in the order in which they are listed and compared.
+        pub static POLICIES: &[PolicyEntry] = &[$(PolicyEntry {
+            name: $name,
+            aliases: &$aliases,
+            family: Family::$family,
+            description: $description,
+            variant: $variant,
+            parameters: <$type>::LIST,
+            hits: <$policy as Policy>::HITS,
+            facts: &$facts,
+            check: |call| fill::<$type>($start, call).map(|_| ()),
+        }),*];
+
+        /// Makes the policy of a specification and hands it to the visitor.
+        ///
+        /// # Panics
+        /// If the policy needs the future and the context does not have it.
+        pub fn visit<V: Visitor>(spec: &PolicySpec, context: &BuildContext, visitor: V) -> V::Output {
+            match spec.entry.name {
+                $($name => {
+                    let $context = context;
+                    let $parameters: $type = fill($start, &spec.call).expect("invariant: a specification is checked");
+                    let policy: $policy = $new;
+                    visitor.visit(policy)
+                })*
+                _ => unreachable!("invariant: a specification's entry is one of POLICIES"),
+            }
+        }
+    };
+}
+
+/// W-TinyLFU, hashing the trace's page numbers if they are known.
+fn wtinylfu(parameters: textbook::WTinyLfuParams, context: &BuildContext) -> textbook::WTinyLfu {
+    let policy = textbook::WTinyLfu::new(parameters);
+    match &context.page_numbers {
+        Some(numbers) => policy.with_keys(numbers.clone()),
+        None => policy,
+    }
+}
+
+use Fact::{Bypasses, HashesPages, NeedsFuture, OwnTargets, SetByFreePool, Stack};
+
+policies! {
+    "fifo" [] Textbook [] "First in, first out; a hit does nothing.", "the only one",
+        textbook::Fifo, NoParameters = NoParameters, |_none, _context| textbook::Fifo::default();
+    "clock" ["second-chance"] Textbook [] "FIFO with a second chance: a page found accessed goes round once more.",
+        "the reference simulator's: one bit, clear on arrival",
+        textbook::Clock, NoParameters = NoParameters, |_none, _context| textbook::Clock::default();
+    "lru" [] Textbook [Stack] "Least recently used: a hit moves the page to the front.", "the only one",
+        textbook::Lru, NoParameters = NoParameters, |_none, _context| textbook::Lru::default();
+    "2q" ["two-queue"] Textbook [] "New pages pass a FIFO; those asked for again after leaving it enter an LRU.",
+        "the reference simulator's, which is the paper's full version",
+        textbook::TwoQueue, textbook::TwoQueueParams = Default::default(), |parameters, _context| textbook::TwoQueue::new(parameters);
+    "arc" [] Textbook [] "Recency and frequency lists whose shares follow hits on what each evicted.", "the paper's",
+        textbook::Arc, NoParameters = NoParameters, |_none, _context| textbook::Arc::default();
+    "lirs" [] Textbook [] "Ranks pages by the distance between their last two uses; a small part of memory tries newcomers.",
+        "the reference simulator's; the paper's is lirs{variant=paper}",
+        textbook::Lirs, textbook::LirsParams = Default::default(), |parameters, _context| textbook::Lirs::new(parameters);
+    "s3fifo" ["s3-fifo"] Textbook [] "A small FIFO filters one-hit wonders out of a main FIFO with reinsertion.",
+        "the reference simulator's since December 2024; the paper's is s3fifo{variant=paper}",
+        textbook::S3Fifo, textbook::S3FifoParams = Default::default(), |parameters, _context| textbook::S3Fifo::new(parameters);
+    "sieve" [] Textbook [] "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
+        "the paper's, which is the reference simulator's",
+        textbook::Sieve, NoParameters = NoParameters, |_none, _context| textbook::Sieve::default();
+    "lrfu" [] Textbook [Bypasses] "Evicts the page with the lowest exponentially decayed count of references.",
+        "the paper's, with references found out by accessed bits, at most one per interval",
+        textbook::Lrfu, textbook::LrfuParams = Default::default(), |parameters, _context| textbook::Lrfu::new(parameters);
+    "wtinylfu" ["w-tinylfu"] Textbook [HashesPages] "A small LRU window; its victims enter the main part only if a sketch has seen them more often.",
+        "the reference simulator's: fixed window, no doorkeeper; the paper's is wtinylfu{variant=paper}",
+        textbook::WTinyLfu, textbook::WTinyLfuParams = Default::default(), |parameters, context| wtinylfu(parameters, context);
+    "opt" ["belady", "min"] Bound [NeedsFuture] "Belady's bound: evicts the page that is needed again last. Knows the future.",
+        "exact, on demand: the missed page is always brought in, as in the reference simulator",
+        textbook::Opt, NoParameters = NoParameters, |_none, context| textbook::Opt::new(context.future());
+    "classic" [] Kernel [] "Active and inactive lists with the refault distance of mainline (multi-gen LRU off).",
+        "Linux 6.12",
+        Classic, ClassicParams = ClassicParams::default(), |parameters, _context| Classic::new(parameters);
+    "classic-shadow" [] Kernel [] "The two lists with the Shadow LRU redesign of the refault distance.",
+        "the redesign as posted; the author's later tree is classic-shadow{per_type_age=yes}",
+        Classic, ClassicParams = ClassicParams::shadow_lru(), |parameters, _context| Classic::new(parameters);
+    "mglru" ["lru_gen"] Kernel [] "Multi-gen LRU: generations by page-table walks, tiers by refaults of file-descriptor accesses.",
+        "Linux 6.12; later rules are mglru{version=7.2}",
+        Mglru, MglruParams = MglruParams::default(), |parameters, _context| Mglru::new(parameters);
+    "mglru-refault" [] Kernel [] "Multi-gen LRU with refaults judged by a clock of evictions, as the classic lists do.",
+        "the redesign as posted; its later form is mglru-refault{refault=unified}",
+        Mglru, MglruParams = MglruParams::with_refault_distance(), |parameters, _context| Mglru::new(parameters);
+    "freebsd" [] Kernel [OwnTargets] "FreeBSD's page queues; evicted clean pages stay cached until their frame is reused.",
+        "before the free pool of cached pages was retired in 2015; after: freebsd{cache_pool=no}",
+        Freebsd, FreebsdParams = FreebsdParams::default(), |parameters, _context| Freebsd::new(parameters);
+    "freebsd-nocache" [] Kernel [OwnTargets, SetByFreePool] "FreeBSD's page queues without cached pages: the daemon frees instead.",
+        "as of mid June 2015",
+        Freebsd, FreebsdParams = FreebsdParams::no_cache(), |parameters, _context| Freebsd::new(parameters);
+}
+
+/// Fills a memory with pages and asks what they cost.
+struct MeasureMetadata;
+
+impl Visitor for MeasureMetadata {
+    type Output = f64;
+
+    fn visit<P: Policy + Send + 'static>(self, mut policy: P) -> f64 {
+        const PAGES: PageId = 1 << 16;
+        policy.grow(PAGES as usize);
+        policy.set_capacity(PAGES as usize);
+        for page in 0..PAGES {
+            policy.admit(page, &Admission::fault(PageType::Anon), &mut NothingGoes);
+        }
+        policy.metadata_bytes() as f64 / f64::from(PAGES)
+    }
+}
+
+/// A memory in which everything stays.
+struct NothingGoes;
+
+impl Memory for NothingGoes {
+    fn take_references(&mut self, _page: PageId) -> References {
+        References::default()
+    }
+    fn evict(&mut self, _page: PageId, _shadow: Shadow) -> Eviction {
+        Eviction::Kept
+    }
+    fn is_resident(&self, _page: PageId) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_is_built_and_costs_something_per_page() {
+        for entry in POLICIES.iter().filter(|entry| !entry.is(NeedsFuture)) {
+            let bytes = entry.metadata_bytes_per_page().expect("runs without the future");
+            assert!((4.0..200.0).contains(&bytes), "{}: {bytes}", entry.name);
+        }
+        let next_use = NextUse::new(vec![0, 1, 0]).expect("short");
+        let context = BuildContext { next_use: Some(Arc::new(next_use)), ..BuildContext::default() };
+        struct Bytes;
+        impl Visitor for Bytes {
+            type Output = usize;
+            fn visit<P: Policy + Send + 'static>(self, mut policy: P) -> usize {
+                policy.grow(64);
+                policy.metadata_bytes()
+            }
+        }
+        assert!(visit(&PolicySpec::parse("opt").expect("known"), &context, Bytes) > 0);
+    }
+
+    #[test]
+    fn names_and_aliases_are_unique() {
+        let all = POLICIES.iter().flat_map(|entry| std::iter::once(entry.name).chain(entry.aliases.iter().copied()));
+        let mut names: Vec<_> = all.collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn defaults_are_what_the_lists_of_parameters_say() {
+        for entry in POLICIES {
+            // A default that depends on the policy or on another parameter is written in words.
+            for parameter in entry.parameters.iter().filter(|parameter| !parameter.default.contains(' ')) {
+                let text = format!("{}{{{}={}}}", entry.name, parameter.name, parameter.default);
+                assert!(PolicySpec::parse(&text).is_ok(), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_what_is_known_and_why_a_front_end_refuses() {
+        let error = PolicySpec::parse("nope").unwrap_err().to_string();
+        assert!(error.contains("'nope'") && error.contains("fifo"), "{error}");
+        let error = PolicySpec::parse_for("arc", FrontEnd::Pager).unwrap_err().to_string();
+        assert!(error.contains("each access") && error.contains("mglru") && !error.contains("lirs"), "{error}");
+        for front_end in FrontEnd::ALL {
+            assert_eq!(PolicySpec::parse_for("opt", front_end).is_ok(), front_end == FrontEnd::Replay);
+        }
+    }
+
+    #[test]
+    fn an_alias_is_written_back_as_the_name() {
+        assert_eq!(PolicySpec::parse("lru_gen{tiers=1}").expect("known").label, "mglru{tiers=1}");
+    }
+}
