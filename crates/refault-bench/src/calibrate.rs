@@ -33,7 +33,7 @@ Examples:
 /// Measure what the simulated machine's operations cost on this machine
 pub struct CalibrateArgs {}
 
-/// Nanoseconds an operation, median of the repeats.
+/// Nanoseconds per operation, median of the repeats.
 fn median(mut run: impl FnMut() -> usize) -> u64 {
     let mut times: Vec<f64> = (0..REPEATS)
         .map(|_| {
@@ -132,7 +132,7 @@ fn chase(order: &[u32]) -> u64 {
     })
 }
 
-/// Touches `touched` page records of 64 bytes an operation, in random order, as lists stand.
+/// Touches `touched` page records of 64 bytes per operation, in random order, as lists hold them.
 fn records(order: &[u32], touched: usize) -> u64 {
     let mut records = vec![[0u64; 8]; RECORDS / 4];
     let mut at = 0;

@@ -1,7 +1,8 @@
 //! `refault bench frames`: the kernels' policies side by side over the same frames.
 //!
-//! Four workloads, five policies, and evicted pages that are gone, findable among the other free frames, or findable in a
-//! pool of their own. What is simulated is stated in `refault_lab::experiments::freepool`; the figures do not depend on this machine.
+//! Four workloads, five policies, and evicted pages that are gone, findable among the other free frames, or findable in
+//! a pool of their own. What is simulated is stated in `refault_lab::experiments::freepool`; the figures do not depend
+//! on this machine.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -36,13 +37,13 @@ pub struct FramesArgs {
     /// Policies separated by commas, with parameters in braces [default: all that the experiment can run]
     #[arg(long = "policy", value_name = "POLICY")]
     policies: Vec<String>,
-    /// Runs of each row with different seeds, of which the mean is shown
+    /// Runs of each row with different seeds; the table shows the mean
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     repeats: u32,
     /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How to write the table
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
 }

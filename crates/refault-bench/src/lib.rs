@@ -61,7 +61,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::Calibrate(args) => calibrate::run(args),
         BenchCommand::LruSort(args) => lru_sort::run(args),
         BenchCommand::Monitor(args) => monitor::run(args),
-        BenchCommand::Program(args) => live::program::be(args),
+        BenchCommand::Program(args) => live::program::execute(args),
         BenchCommand::Machine(args) => machine::run(args),
         BenchCommand::Pager(args) => pager::run(args),
         BenchCommand::PagerLoad(args) => pager::load::run(args),

@@ -36,7 +36,7 @@ impl Work {
 /// One run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Operations a second of the work, after it was set up.
+    /// Operations per second of the work, after it was set up.
     pub operations: f64,
     /// Pages that came back from the stores.
     pub major_faults: u64,
@@ -99,7 +99,7 @@ pub fn run(setup: &Setup<'_>) -> Result<Measured, Failure> {
 /// Bytes that memcached takes for a value, its slab class and key included.
 const ITEM: u64 = 2300;
 
-/// Fills memcached and reads from it; operations a second.
+/// Fills memcached and reads from it; operations per second.
 fn memcached(mut command: Command, socket: &Path, setup: &Setup<'_>, begin: impl FnOnce()) -> Result<f64, Failure> {
     let plan =
         memcached::Plan { values: (setup.mib << 20) / ITEM, deviation: 0.125, warm_up: 0.0, seconds: setup.seconds };

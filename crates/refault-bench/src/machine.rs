@@ -30,15 +30,15 @@ Needs about 2 GiB of memory for the largest machine.
 Examples:
   refault bench machine
   refault bench machine --accesses 10000000 --runs 1 --format csv")]
-/// Print how long the simulated machine takes for an access, and that idle memory costs nothing
+/// Print the simulated machine's time per access, and show that idle memory costs nothing
 pub struct MachineArgs {
     /// Accesses of all tasks together
     #[arg(long, value_name = "N", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
     accesses: u64,
-    /// Runs of each row, of which the median counts
+    /// Runs of each row; the table shows the median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// How to write the tables
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
 }

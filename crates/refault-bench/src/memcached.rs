@@ -1,7 +1,7 @@
 //! memcached as a load: a real server behind a Unix socket, filled with values once, read by two threads here.
 //!
-//! Keys are drawn from a normal distribution around the middle of the key space, as memcached's usual load generators do. Each answer's length and first bytes are compared with what was stored, and
-//! every sixteenth answer as a whole.
+//! Keys are drawn from a normal distribution around the middle of the key space, as memcached's usual load generators
+//! do. Each answer's length and first bytes are compared with what was stored, and every sixteenth answer as a whole.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -52,7 +52,8 @@ pub fn arguments(socket: &Path, bytes: u64) -> Vec<String> {
 pub struct Server(Child);
 
 impl Server {
-    /// Starts `command`, which names memcached and its [`arguments`], and waits until it answers. Its output is thrown away.
+    /// Starts `command`, which names memcached and its [`arguments`], and waits until it answers. Its output is thrown
+    /// away.
     ///
     /// # Errors
     /// It cannot be started, or ends or stays silent for five seconds.

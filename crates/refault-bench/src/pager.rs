@@ -1,9 +1,10 @@
 //! `refault bench pager`: a program under `refault run` beside the same program in a memory cgroup that swaps to zram.
 //!
-//! Both sides run the same program on the same data with the same resident budget, one after the other, several times, the
-//! order reversed every second time; what counts is the median. What the comparison charges: the budget holds the program's memory on
-//! both sides; compressed pages lie outside of it on both sides (zram's pool is not charged to a cgroup, ours not to `--memory`)
-//! and are shown. The kernel's side gets [`ALLOWANCE`] more, because a cgroup also counts code, stacks and page tables.
+//! Both sides run the same program on the same data with the same resident budget, one after the other, several times,
+//! the order reversed every second time; what counts is the median. What the comparison charges: the budget holds the
+//! program's memory on both sides; compressed pages lie outside of it on both sides (zram's pool is not charged to a
+//! cgroup, ours not to `--memory`) and are shown. The kernel's side gets [`ALLOWANCE`] more, because a cgroup also
+//! counts code, stacks and page tables.
 
 pub mod load;
 
@@ -41,29 +42,30 @@ pub struct PagerArgs {
     /// Rows to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Row::ALL)]
     rows: Vec<Row>,
-    /// Runs of each side of each row, of which the median counts
+    /// Runs of each side of each row; the table shows the median
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// Seconds that are counted in a run [default: memcached 12, whose speed differs by a third from one second to another; the
+    /// Seconds measured per run [default: memcached 12, whose speed differs by a third from one second to another; the
     /// others 4]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Seconds before counting starts, the same for both sides [default: until the row is settled: memcached 30, for so long it
-    /// reorders what it was filled with; zipf 10; the others 2]
+    /// Seconds before counting starts, the same for both sides [default: until the row is settled: memcached 30, for so
+    /// long it reorders what it was filled with; zipf 10; the others 2]
     #[arg(long, value_name = "S")]
     warm_up: Option<f64>,
-    /// An eighth of the memory and half a second a run: shows that it works, not how fast it is
+    /// An eighth of the memory and half a second per run: a smoke test, not a measurement
     #[arg(long)]
     quick: bool,
-    /// Options for `refault run` instead of the row's own, such as --with='--policy=clock --in-thread'; --with='' for none
+    /// Options for `refault run` instead of the row's own, such as --with='--policy=clock --in-thread'; --with='' for
+    /// none
     ///
-    /// A row's own are `--in-thread`, because no system call touches the arrays and memcached makes its calls through libc;
-    /// `--policy lrfu` for memcached, uniform and zipf, whose working sets stay the same; `--in-place` for them too,
-    /// because they touch words here and there, memcached in its lists; `--keep-clean all` for zipf, which mostly reads; and a longer memory
-    /// and `--hint random` for memcached, whose items lie anywhere.
+    /// A row's own are `--in-thread`, because no system call touches the arrays and memcached makes its calls through
+    /// libc; `--policy lrfu` for memcached, uniform and zipf, whose working sets stay the same; `--in-place` for them
+    /// too, because they touch words here and there, memcached in its lists; `--keep-clean all` for zipf, which mostly
+    /// reads; and a longer memory and `--hint random` for memcached, whose items lie anywhere.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     with: Option<String>,
-    /// How to write the table
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
 }
@@ -131,8 +133,8 @@ impl Row {
         if quick { bytes / 8 } else { bytes }
     }
 
-    /// Options that suit its program: no system call touches the arrays, and memcached makes its calls through libc; what is
-    /// asked for often stays the same in three of them, and they touch words here and there.
+    /// Options that suit its program: no system call touches the arrays, and memcached makes its calls through libc;
+    /// what is asked for often stays the same in three of them, and they touch words here and there.
     fn options(self) -> &'static [&'static str] {
         match self {
             Row::Memcached => &["--in-thread", "--policy=lrfu{half_life=8}", "--hint=random", "--in-place"],
@@ -174,7 +176,8 @@ struct Measured {
     p50_ns: f64,
     p99_ns: f64,
     max_ns: f64,
-    /// Of the operations that hold a fault on a stored page, 99 of 100 take no longer than this; not a number without such faults.
+    /// Of the operations that hold a fault on a stored page, 99 of 100 take no longer than this; not a number without
+    /// such faults.
     fault_p99_ns: f64,
     cpu_seconds: f64,
     resident_bytes: f64,

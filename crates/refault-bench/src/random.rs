@@ -1,4 +1,5 @@
-//! Seeded random numbers for loads, so that every variant does the same work. No tables: those would themselves be paged.
+//! Seeded random numbers for loads, so that every variant does the same work. No tables: those would themselves be
+//! paged.
 
 /// SplitMix64.
 pub struct Random(pub u64);
@@ -20,15 +21,15 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A rank below `ranks` whose logarithm is uniform: rank k has the weight ln((k+2)/(k+1)), which is Zipf(1.0) to a few
-    /// percent.
+    /// A rank below `ranks` whose logarithm is uniform: rank k has the weight ln((k+2)/(k+1)), which is Zipf(1.0) to a
+    /// few percent.
     pub fn zipf(&mut self, ranks: usize) -> usize {
         let rank = ((ranks as f64 + 1.0).ln() * self.unit()).exp() - 1.0;
         (rank as usize).min(ranks - 1)
     }
 
-    /// A number below `bound`, normally distributed around its middle; `deviation` is a share of the bound. Drawn again when it
-    /// falls outside (Box and Muller's method).
+    /// A number below `bound`, normally distributed around its middle; `deviation` is a share of the bound. Drawn again
+    /// when it falls outside (Box and Muller's method).
     pub fn gaussian(&mut self, bound: u64, deviation: f64) -> u64 {
         loop {
             let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();

@@ -1,4 +1,4 @@
-//! `refault bench sim`: simulated accesses a second, policy by policy, beside what is aimed at.
+//! `refault bench sim`: simulated accesses per second, policy by policy, beside what is aimed at.
 //!
 //! The trace is zipf(1.0), written as `.u64` and memory-mapped. Timed is what a replay does: taking blocks from the
 //! mapping, giving pages their ids, and running the policy, on one thread. Not timed: generating, the pass that finds
@@ -29,7 +29,7 @@ use refault_trace::Source;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Needs 8 bytes an access of room in the temporary directory (TMPDIR), and as much page cache.
+Needs 8 bytes per access of room in the temporary directory (TMPDIR), and as much page cache.
 
 Examples:
   refault bench sim
@@ -42,15 +42,15 @@ pub struct SimArgs {
     /// Pages to choose from
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     pages: u64,
-    /// Runs of each row, of which the median counts
+    /// Runs of each row; the table shows the median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// How to write the table
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
 }
 
-/// A row to measure: policy, memory in % of the distinct pages, aim in million accesses a second (0: none).
+/// A row to measure: policy, memory in % of the distinct pages, aim in million accesses per second (0: none).
 struct Row {
     policy: &'static str,
     percent: u64,
@@ -75,7 +75,7 @@ const MAPPED: &[Row] = &[
     row("2q", 50, 0),
 ];
 const FD: &[Row] = &[row("mglru", 50, 60), row("classic", 50, 60)];
-/// What exact LRU curves aim at, in million accesses a second.
+/// What exact LRU curves aim at, in million accesses per second.
 const CURVE_AIM: u64 = 10;
 
 /// What was measured.
@@ -83,11 +83,11 @@ struct Measured {
     policy: String,
     kind: &'static str,
     memory: String,
-    /// Accesses a second, the median of the runs.
+    /// Accesses per second, the median of the runs.
     speed: f64,
     aim: u64,
     miss_ratio: f64,
-    /// Bytes a distinct page: of the policy, and of the simulated memory below it.
+    /// Bytes per distinct page: of the policy, and of the simulated memory below it.
     bytes: Option<(f64, f64)>,
 }
 
@@ -292,7 +292,7 @@ fn write_table(out: &mut dyn Write, measured: &[Measured], args: &SimArgs) -> st
     }
     writeln!(
         out,
-        "\nM accesses/s: million simulated accesses a second. B/page: bytes of metadata for each distinct page, of the \
+        "\nM accesses/s: million simulated accesses per second. B/page: bytes of metadata for each distinct page, of the \
          policy and of the simulated memory (state, shadow entries)."
     )
 }

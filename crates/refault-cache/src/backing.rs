@@ -9,8 +9,8 @@ use rustix::fs::OFlags;
 
 use crate::error::OpenError;
 
-/// Bytes that can be read and written in whole pages. All offsets are multiples of the page size or, after a short transfer,
-/// of 512.
+/// Bytes that can be read and written in whole pages. All offsets are multiples of the page size or, after a short
+/// transfer, of 512.
 pub trait Backing: Send + Sync {
     /// Reads into the buffers from `offset` on. Returns the bytes read, fewer at the end.
     ///

@@ -1,8 +1,8 @@
 //! The frames' memory: one mapping, aligned as direct I/O wants it, with a lock a frame.
 //!
-//! A frame's lock is held while it is copied from or into, and by whoever fills it, across the I/O. Nobody else wants a
-//! frame that is being filled, because its page is not resident; so whoever waits for one waits for a copy of 4 KiB.
-//! Cost: 8 bytes a frame. Memory is taken from the system when a frame is first filled.
+//! A frame's lock is held while it is copied from or into, and by the filling thread across the I/O. No other thread
+//! needs a frame that is being filled, because its page is not resident; so waiting for a lock takes at most a copy of
+//! 4 KiB. Cost: 8 bytes per frame. Memory is taken from the system when a frame is first filled.
 
 use std::io;
 use std::ops::{Deref, DerefMut};

@@ -1,10 +1,11 @@
 //! The policy, the pages' state and their frames: everything that is under the one lock, and nothing that does I/O.
 //!
-//! Invariants: a page has a frame that is not free if and only if it is resident or being filled; a page in the policy is
-//! resident; a cached page is neither resident nor busy with a fill; `filling` counts the pages that hold a frame and are
-//! not in the policy.
+//! Invariants: a page has a frame that is not free if and only if it is resident or being filled; a page in the policy
+//! is resident; a cached page is neither resident nor busy with a fill; `filling` counts the pages that hold a frame
+//! and are not in the policy.
 //!
-//! Cost: a hit is the policy's O(1) and a look-up of page and frame. 12 bytes a page and 13 a frame besides the policy's.
+//! Cost: a hit is the policy's O(1) and a look-up of page and frame. 12 bytes per page and 13 per frame besides the
+//! policy's.
 
 use refault_core::frames::{CachedFrames, Frame, FreePools, KeepEvicted};
 use refault_core::page::NO_PAGE;
@@ -78,7 +79,8 @@ pub(crate) struct Engine {
 impl Engine {
     /// Evicted pages stay cached if there is a `reserve`: frames that are kept free for them, 0 for none in particular.
     pub(crate) fn new(mut policy: CachePolicy, frames: u32, reserve: Option<u32>) -> Engine {
-        // A pool of their own: in a shared one the frame just freed, alone in the queue of single frames, is the next taken.
+        // A pool of their own: in a shared one the frame just freed, alone in the queue of single frames, is the next
+        // taken.
         let own = policy.cached_pools();
         let pools = own.unwrap_or(FreePools { direct: false, cache: true });
         let limit = frames - reserve.unwrap_or(0);
@@ -169,8 +171,8 @@ impl Engine {
         self.frames.available() > 0
     }
 
-    /// A page that is not resident comes back if it is cached. Its contents are in the frame as long as the lock is held,
-    /// even if it has to go again at once.
+    /// A page that is not resident comes back if it is cached. Its contents are in the frame as long as the lock is
+    /// held, even if it has to go again at once.
     pub(crate) fn reactivate(&mut self, page: PageId) -> Option<Frame> {
         if !self.frames.is_cached(page) || !self.make_room(page) {
             return None;
@@ -182,8 +184,8 @@ impl Engine {
         Some(frame)
     }
 
-    /// Gives a page that is to be filled a frame, and makes it busy. `None` if no frame is free; for one that comes `along`,
-    /// if the policy gives none up.
+    /// Gives a page that is to be filled a frame, and makes it busy. `None` if no frame is free; for one that comes
+    /// `along`, if the policy gives none up.
     pub(crate) fn begin_fill(&mut self, page: PageId, along: bool) -> Option<Frame> {
         if !self.make_room(page) {
             return None;
@@ -222,8 +224,8 @@ impl Engine {
         self.policy.admit(page, &admission, &mut memory);
     }
 
-    /// A page was read or written; if it is resident, the policy is told. `hit`: it was there before. It may have to go for
-    /// that; its contents are in its frame as long as the lock is held.
+    /// A page was read or written; if it is resident, the policy is told. `hit`: it was there before. It may have to go
+    /// for that; its contents are in its frame as long as the lock is held.
     pub(crate) fn accessed(&mut self, page: PageId, write: bool, hit: bool) {
         if !self.pages.is_resident(page) {
             return;

@@ -54,7 +54,7 @@ pub enum ReadError {
         error: io::Error,
     },
     /// The file has become shorter than it was, or the device stops in the middle of a sector.
-    #[error("the page at byte {offset} ends too early: was the file truncated by somebody else?")]
+    #[error("the page at byte {offset} ends too early: was the file truncated by another program?")]
     Short {
         /// Where the page begins.
         offset: u64,
@@ -67,8 +67,8 @@ pub enum ReadError {
     TooManyPages,
 }
 
-/// Why bytes could not be written. What was to be written is not acknowledged; pages of the write have their old or their new
-/// contents, as the device has them.
+/// Why bytes could not be written. What was to be written is not acknowledged; pages of the write have their old or
+/// their new contents, as the device has them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {

@@ -33,9 +33,9 @@ pub struct CacheOptions {
     /// The policy, `name{key=value,…}`: any that does not need to know the future
     /// ([`refault_core::policy::FrontEnd::PageCache`]).
     pub policy: String,
-    /// Evicted pages stay cached in their free frame until it is reused. The share, up to 0.5, is what the policy leaves free
-    /// for that; with 0 there are the frames that are free anyway, because a policy evicts several pages at once. `None`:
-    /// evicted pages are gone, unless the policy keeps them itself (`freebsd`).
+    /// Evicted pages stay cached in their free frame until it is reused. The share, up to 0.5, is what the policy
+    /// leaves free for that; with 0 there are the frames that are free anyway, because a policy evicts several pages at
+    /// once. `None`: evicted pages are gone, unless the policy keeps them itself (`freebsd`).
     pub keep_evicted: Option<f64>,
     /// Pages at most that are read along with a miss in a sequence of misses; an eighth of memory in any case. 0: none.
     pub read_ahead: u32,
@@ -138,8 +138,8 @@ impl PageCache {
         })))
     }
 
-    /// Opens a file, which must exist, with direct I/O: for reading and writing, or for reading only where writing is not allowed.
-    /// While it is open, only this cache should write to it.
+    /// Opens a file, which must exist, with direct I/O: for reading and writing, or for reading only where writing is
+    /// not allowed. While it is open, only this cache should write to it.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -206,8 +206,8 @@ impl CachedFile {
         self.len() == 0
     }
 
-    /// Reads from `offset` on, up to the end of the file. Returns the bytes read: fewer than asked for only at the end. Any
-    /// offset and length will do.
+    /// Reads from `offset` on, up to the end of the file. Returns the bytes read: fewer than asked for only at the end.
+    /// Any offset and length will do.
     ///
     /// # Errors
     /// See [`ReadError`]. The buffer may have been filled in part.
@@ -234,7 +234,7 @@ impl CachedFile {
 
     /// Copies from the frame of a page that was resident when the lock was taken.
     pub(crate) fn copy_out(&self, engine: MutexGuard<'_, Engine>, frame: Frame, within: usize, out: &mut [u8]) {
-        // Taken before the engine is given away: whoever gets the frame after an eviction waits for the copy.
+        // Taken before the engine is given away: the next user of the frame, after an eviction, waits for the copy.
         let contents = self.shared.buffers.read(frame);
         drop(engine);
         out.copy_from_slice(&contents.0[within..within + out.len()]);

@@ -1,8 +1,8 @@
 //! Reading a page: from its frame, or from the file into a frame.
 //!
 //! A page that is missing gets a frame and is busy until its contents are there; the lock is free meanwhile. Those that
-//! follow in a sequence come along with the same call. If that call fails, the page that was asked for is tried alone: what
-//! merely came along must not fail a read.
+//! follow in a sequence come along with the same call. If that call fails, the page that was asked for is tried alone:
+//! what merely came along must not fail a read.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::sync::MutexGuard;

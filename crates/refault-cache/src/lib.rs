@@ -1,9 +1,9 @@
 //! A page cache for files that are opened for direct I/O.
 //!
-//! The kernel's page cache decides for everybody; a [`PageCache`] decides for one program, with a limit in bytes and any
-//! policy of [`refault_core`] that does not need to know the future. Files are read and written with `preadv` and `pwritev` on
-//! descriptors with `O_DIRECT`, so that nothing is cached twice. There is no io_uring here: each miss is a system call of the
-//! thread that reads, which is what the bench and the documentation measure.
+//! The kernel's page cache decides for all programs; a [`PageCache`] decides for one, with a limit in bytes and any
+//! policy of [`refault_core`] that does not need to know the future. Files are read and written with `preadv` and
+//! `pwritev` on descriptors with `O_DIRECT`, so that nothing is cached twice. There is no io_uring here: each miss is a
+//! system call of the thread that reads, which is what the bench and the documentation measure.
 //!
 //! ```text
 //! read_at ──▶ engine (one lock): resident? ──▶ copy from its frame, without the lock
@@ -16,17 +16,18 @@
 //!
 //! - **The limit holds**: frames are cut from one mapping of the limit's size, and there are no others. A write in
 //!   progress has private copies of at most 64 pages besides.
-//! - **No lock is held across I/O**: a page on its way is marked busy, and whoever wants it waits for that page alone.
-//! - **Writes go through**: [`CachedFile::write_at`] returns when the device has the data, so there are no dirty pages, and an
-//!   eviction costs nothing. [`CachedFile::sync`] makes them durable.
-//! - **A failure is told to whom it concerns**: a read that fails leaves nothing behind; a write that fails takes its pages out
-//!   of the cache, so that later reads see what the device has, old or new, page by page. Other pages, and writes that
-//!   returned, lose nothing.
-//! - Each page is read and written whole: a reader never sees half of a write within a page. Across pages there is no such
-//!   promise, as with a plain file under `O_DIRECT`.
+//! - **No lock is held across I/O**: a page being read is marked busy, and other readers wait for that page alone.
+//! - **Writes go through**: [`CachedFile::write_at`] returns when the device has the data, so there are no dirty pages,
+//!   and an eviction costs nothing. [`CachedFile::sync`] makes them durable.
+//! - **A failure is told to whom it concerns**: a read that fails leaves nothing behind; a write that fails takes its
+//!   pages out of the cache, so that later reads see what the device has, old or new, page by page. Other pages, and
+//!   writes that returned, lose nothing.
+//! - Each page is read and written whole: a reader never sees half of a write within a page. Across pages there is no
+//!   such promise, as with a plain file under `O_DIRECT`.
 //!
-//! With [`CacheOptions::keep_evicted`], or a policy that does so itself (`freebsd`), evicted pages stay *cached* in their
-//! free frame until it is reused ([`refault_core::frames::CachedFrames`]): one that is asked for before comes back without I/O.
+//! With [`CacheOptions::keep_evicted`], or a policy that does so itself (`freebsd`), evicted pages stay *cached* in
+//! their free frame until it is reused ([`refault_core::frames::CachedFrames`]): one that is asked for before comes
+//! back without I/O.
 
 mod backing;
 mod buffers;

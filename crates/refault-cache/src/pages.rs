@@ -1,7 +1,7 @@
 //! What the policy sees of the cache's pages.
 //!
-//! Pages are always clean (writes go through) and never mapped: accesses reach the policy by a call, or as the accessed bit of
-//! those that want it so. Cost: 9 bytes a page that ever was asked for, in steps of a segment (2 MiB of file).
+//! Pages are always clean (writes go through) and never mapped: accesses reach the policy by a call, or as the accessed
+//! bit of those that want it so. Cost: 9 bytes per page that ever was asked for, in steps of a segment (2 MiB of file).
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use refault_core::{PageId, Shadow};
 
 /// In a frame, and the policy knows it.
 const RESIDENT: u8 = 1;
-/// Being filled or written. Whoever wants it waits.
+/// Being filled or written: other users wait.
 const BUSY: u8 = 2;
 /// Accessed since the policy last looked.
 const ACCESSED: u8 = 4;

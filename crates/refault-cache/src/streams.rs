@@ -1,7 +1,8 @@
 //! Sequential reads of one file, and how much of what follows comes along with a miss.
 //!
-//! A miss right after what the last one brought continues a sequence: its window doubles from 4 pages up to the most that
-//! is allowed. What comes along is read by the same system call. Cost: 8 sequences a file, looked at once a miss.
+//! A miss right after what the last one brought continues a sequence: its window doubles from 4 pages up to the most
+//! that is allowed. What comes along is read by the same system call. Cost: 8 sequences per file, looked at once per
+//! miss.
 
 const STREAMS: usize = 8;
 

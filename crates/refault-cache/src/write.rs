@@ -1,12 +1,12 @@
 //! Writing: through to the file first, then into the cache.
 //!
-//! The pages of a write are taken busy in the order of the file, so that two writers never wait for each other in a circle
-//! (readers wait for nothing while they hold a page). Their new contents are put together in private buffers, because the
-//! frames belong to readers until the device has answered. A page that is written in part is taken from its frame or read
-//! before. Written pages are admitted: what is written is likely to be read.
+//! The pages of a write are taken busy in the order of the file, so that two writers never wait for each other in a
+//! circle (readers wait for nothing while they hold a page). Their new contents are put together in private buffers,
+//! because the frames belong to readers until the device has answered. A page that is written in part is taken from its
+//! frame or read before. Written pages are admitted: what is written is likely to be read.
 //!
-//! A file that ends within a page is written in whole pages and cut to its length again; writes that touch its end follow
-//! each other, so that none cuts off what another added.
+//! A file that ends within a page is written in whole pages and cut to its length again; writes that touch its end
+//! follow each other, so that none cuts off what another added.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::Ordering;
@@ -25,7 +25,8 @@ const AT_ONCE: usize = 64;
 
 impl CachedFile {
     /// Writes at any offset and length; the file grows if need be. When this returns, the device has everything, and
-    /// readers see it; [`CachedFile::sync`] makes it durable. Writes of more than 256 KiB are written in such parts, in order.
+    /// readers see it; [`CachedFile::sync`] makes it durable. Writes of more than 256 KiB are written in such parts, in
+    /// order.
     ///
     /// # Errors
     /// See [`WriteError`]. Parts before the one that failed are written.
@@ -126,7 +127,8 @@ impl CachedFile {
             Some(frame)
         } else {
             if engine.frames.is_cached(page) {
-                // It was evicted while the device wrote: the copy is old, also if no frame is to be had for the new one.
+                // It was evicted while the device wrote: the copy is old, also if no frame is to be had for the new
+                // one.
                 engine.frames.discard(page);
             }
             engine.begin_fill(page, false)

@@ -19,7 +19,7 @@ fn read(file: &refault_cache::CachedFile, page: u64) {
 }
 
 #[test]
-fn what_is_resident_is_not_read_again() {
+fn resident_pages_are_not_read_again() {
     for policy in policies() {
         let memory = pages(40);
         let cache = cache(64, policy, None);
@@ -75,7 +75,7 @@ fn no_policy_runs_out_of_room() {
 }
 
 #[test]
-fn what_merely_comes_along_fails_no_read() {
+fn a_failed_readahead_does_not_fail_the_read() {
     let memory = pages(100);
     let cache = cache(64, "lru", None);
     let file = cache.attach(Box::new(memory.clone())).expect("opens");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGES: u64 = 400;
 
-/// A page that says who it is, and which version, in every word.
+/// A page that holds its number and version in every word.
 fn page_of(number: u64, version: u64) -> Vec<u8> {
     let mut random = Random(number << 32 | version);
     let mut bytes: Vec<u8> = (0..PAGE / 8 - 1).flat_map(|_| random.next().to_le_bytes()).collect();
@@ -100,7 +100,7 @@ fn pages_are_whole_and_never_old() {
 }
 
 #[test]
-fn failing_devices_change_nothing_about_that() {
+fn pages_stay_whole_on_failing_devices() {
     for (policy, keep) in
         ["mglru", "classic", "freebsd", "arc", "lru"].iter().zip([Some(0.25), None, Some(0.0)].iter().cycle())
     {
@@ -110,7 +110,7 @@ fn failing_devices_change_nothing_about_that() {
 
 /// A page that many want is read once.
 #[test]
-fn a_page_on_its_way_is_waited_for() {
+fn readers_wait_for_a_page_that_is_being_read() {
     let memory = Memory::with(vec![0; 1 << 20]);
     memory.faults.slow.store(100_000, Ordering::Relaxed);
     let cache = cache(64, "mglru", None);
@@ -125,7 +125,7 @@ fn a_page_on_its_way_is_waited_for() {
     assert_eq!((report.misses, report.hits), (1, 7));
 }
 
-/// A read that waits for the device keeps nobody from reading what is there.
+/// A read that waits for the device does not block hits.
 #[test]
 fn hits_do_not_wait_for_misses() {
     let memory = Memory::with(vec![0; 1 << 20]);

@@ -26,7 +26,7 @@ Examples:
   refault man --out ~/.local/share/man/man1         then: man refault-compare")]
 /// Write a manual page for each command
 pub struct ManArgs {
-    /// The directory to write to; it is made if it does not exist
+    /// The output directory; created if missing
     #[arg(long, value_name = "DIRECTORY")]
     out: PathBuf,
 }

@@ -1,7 +1,7 @@
 //! Open files that the command gives to the agents of its programs.
 //!
-//! A program may change its user or its root before it executes another, so it is not left to open them: it inherits the
-//! descriptors, under high numbers that programs hardly use. The agent's `output.rs` is the other end.
+//! A program may change its user or its root before it executes another, so it is not left to open them: it inherits
+//! the descriptors, under high numbers that programs hardly use. The agent's `output.rs` is the other end.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -99,7 +99,7 @@ impl Launch {
         })?;
         let settings = OsString::from(format!("memory={memory}"));
         let mut launch = Launch { program: program.to_vec(), library, settings, inherited: Vec::new() };
-        // The program may become somebody who may not use userfaultfd, and then fork or execute.
+        // The program may change to a user who may not use userfaultfd, and then fork or execute.
         let device = Path::new("/dev/userfaultfd");
         if let Some(file) = Inherited::device(device) {
             launch.give("userfaultfd", file, device);
@@ -177,8 +177,8 @@ impl Launch {
         command
     }
 
-    /// Runs the program as a child and waits for it. What it printed, its terminal and its signals are its own; the exit
-    /// code is the one to leave with (128 and the signal, if a signal ended it).
+    /// Runs the program as a child and waits for it. What it printed, its terminal and its signals are its own; the
+    /// exit code is the one to leave with (128 and the signal, if a signal ended it).
     ///
     /// # Errors
     /// It could not be started.
@@ -193,8 +193,8 @@ impl Launch {
     pub fn run_with(&self, mut meanwhile: impl FnMut(u32)) -> Result<u8, Failure> {
         let failed = |error| Failure::failed("cannot execute", Path::new(&self.program[0]).display(), error);
         let mut child = self.command().spawn().map_err(failed)?;
-        // What interrupts the program from the terminal interrupts its group; the program decides what becomes of it, and
-        // then there is still something to be said.
+        // What interrupts the program from the terminal interrupts its group; the program decides what becomes of it,
+        // and then there is still something to be said.
         let _ignored = IgnoredInterrupts::new();
         loop {
             if let Some(status) = child.try_wait().map_err(failed)? {
@@ -208,8 +208,8 @@ impl Launch {
     }
 }
 
-/// While it lives, an interrupt from the terminal does not end this process. A handler, not `SIG_IGN`, which the program
-/// would inherit.
+/// While it lives, an interrupt from the terminal does not end this process. A handler, not `SIG_IGN`, which the
+/// program would inherit.
 struct IgnoredInterrupts(Option<SigId>);
 
 impl IgnoredInterrupts {

@@ -1,6 +1,6 @@
 //! The command line of refault: page reclaim policies over traces.
 //!
-//! One file a subcommand; results go to standard output or `--out`, everything else to standard error. Exit codes:
+//! One file per subcommand; results go to standard output or `--out`, everything else to standard error. Exit codes:
 //! 0 done, 1 failed, 2 wrong usage or unreadable input, with one line that says what, where and what to do.
 #![deny(unsafe_code)]
 
@@ -35,7 +35,7 @@ use refault_console::Failure;
 #[command(
     name = "refault",
     version,
-    about = "Linux-grade page reclaim: compare policies on traces",
+    about = "Linux-grade page reclaim: simulate policies, run programs in less memory",
     after_help = "\
 Examples:
   refault compare                        built-in workloads, all policies; a table and refault-report.html

@@ -16,7 +16,7 @@ Examples:
   refault compare --policy 'lru,s3fifo{small=0.2}'      how parameters are given")]
 /// List the policies, their variants and their parameters
 pub struct PoliciesArgs {
-    /// How to write the list
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
 }

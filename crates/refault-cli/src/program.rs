@@ -32,7 +32,8 @@ pub fn find(name: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The agent's library: named in the environment, beside the binary (the newest of what a build leaves there), or installed.
+/// The agent's library: named in the environment, beside the binary (the newest of what a build leaves there), or
+/// installed.
 pub fn agent_library() -> Option<PathBuf> {
     const NAME: &str = "librefault_agent.so";
     if let Some(named) = std::env::var_os("REFAULT_AGENT_LIBRARY") {

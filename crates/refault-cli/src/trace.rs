@@ -19,7 +19,7 @@ Examples:
   refault trace info app.u64.zst
   refault trace convert requests.csv app.rft
   refault trace generate zipf:theta=1.2,pages=256K,accesses=10M zipf.u64.zst")]
-/// Look at traces, convert and generate them
+/// Inspect, convert and generate traces
 pub struct TraceArgs {
     #[command(subcommand)]
     command: TraceCommand,

@@ -17,7 +17,7 @@ Examples:
   refault trace generate scanhot:pages=64K,hot=8K --out scan.u64.zst")]
 /// List the workloads that can be generated, and their parameters
 pub struct WorkloadsArgs {
-    /// How to write the list
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
 }

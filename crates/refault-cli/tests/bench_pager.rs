@@ -85,7 +85,7 @@ fn a_killed_run_is_cleaned_up_after() {
         return;
     }
     let _guard = ONE_AT_A_TIME.lock();
-    // At once, when nobody has read yet that the group is ready, and in the middle.
+    // At once, before the parent has read that the group is ready, and in the middle.
     for delay in [0, 0, 0, 400] {
         kill_after(Duration::from_millis(delay));
     }

@@ -16,7 +16,7 @@ fn csv(arguments: &[&str]) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn counts_are_exact_on_a_trace_small_enough_for_paper() {
+fn counts_are_exact_on_a_trace_checked_by_hand() {
     let directory = TempDir::new().expect("a temporary directory");
     // FIFO with three frames, the sequence of Belady's anomaly: 9 misses; with four: 10.
     let path = trace(&directory, "belady.u64", [1, 2, 3, 4, 1, 2, 5, 1, 2, 3, 4, 5]);
@@ -112,7 +112,7 @@ fn swap_bounds_what_anonymous_memory_can_leave() {
 }
 
 #[test]
-fn what_cannot_be_used_is_told_in_one_line_with_exit_code_2() {
+fn unusable_input_is_one_line_with_exit_code_2() {
     let directory = TempDir::new().expect("a temporary directory");
     let good = trace(&directory, "good.u64", [1, 2, 3]);
     let empty = trace(&directory, "empty.u64", []);

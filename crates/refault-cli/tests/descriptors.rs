@@ -1,5 +1,5 @@
-//! Descriptors under `refault run`: the program's own are its own, whatever numbers it chooses; what it inherits of ours lasts
-//! as long as it can.
+//! Descriptors under `refault run`: the program's own are its own, whatever numbers it chooses; what it inherits of
+//! ours lasts as long as it can.
 
 mod common;
 
@@ -85,8 +85,8 @@ for depth in range(6):
     assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 }
 
-/// Changes the user to one that cannot open the statistics, and executes; with `close` as its first argument, without the
-/// inherited descriptor.
+/// Changes the user to one that cannot open the statistics, and executes; with `close` as its first argument, without
+/// the inherited descriptor.
 const CHANGES_USER: &str = r#"
 import ctypes, os, sys
 if sys.argv[1] == 'close':

@@ -7,7 +7,8 @@ mod common;
 use c_program::Program;
 use common::skipped;
 
-/// A thread is created and another is gone every moment, so that one of them holds libc's lists of threads at some fork.
+/// A thread is created and another is gone every moment, so that one of them holds libc's lists of threads at some
+/// fork.
 #[test]
 fn a_child_may_be_forked_while_other_threads_come_and_go() {
     if skipped(&["gcc"]) {
@@ -39,7 +40,8 @@ fn a_child_may_be_forked_while_other_threads_come_and_go() {
     program.comes_through("4M", &["--in-thread"]);
 }
 
-/// The dynamic linker reads its records of such libraries when a thread is created: in the child before memory is served.
+/// The dynamic linker reads its records of such libraries when a thread is created: in the child before memory is
+/// served.
 #[test]
 fn a_child_may_be_forked_after_a_library_with_thread_local_variables_was_opened() {
     if skipped(&["gcc", "python3"]) {

@@ -1,5 +1,5 @@
-//! What programs may do to the agent: odd calls, signals at bad moments, foreign allocators. Right results, or a refusal in
-//! words.
+//! What programs may do to the agent: odd calls, signals at bad moments, foreign allocators. Right results, or a
+//! refusal in words.
 
 #[path = "common/c_program.rs"]
 mod c_program;
@@ -499,8 +499,8 @@ fn stacks_may_lie_in_managed_memory_but_not_fork() {
     assert!(said.contains("a thread whose stack lies in managed memory cannot fork"), "{said}");
 }
 
-/// What a thread needs while it is in the pager, where it holds what serving a fault takes, must not be evicted under it: its stack,
-/// and what libc keeps for it at the end of that stack.
+/// What a thread needs while it is in the pager, where it holds what serving a fault takes, must not be evicted under
+/// it: its stack, and what libc keeps for it at the end of that stack.
 #[test]
 fn threads_and_coroutines_may_evict_the_stacks_on_which_they_run() {
     if skipped(&["gcc"]) {
@@ -535,8 +535,8 @@ fn threads_and_coroutines_may_evict_the_stacks_on_which_they_run() {
     program.comes_through("2M", &[]);
 }
 
-/// What libc allocates for locales comes from the agent's own heap, and in-thread so do larger copies of strings. Whoever evicts uses
-/// that heap too.
+/// What libc allocates for locales comes from the agent's own heap, and in-thread so do larger copies of strings.
+/// Whoever evicts uses that heap too.
 #[test]
 fn signal_handlers_may_touch_evicted_memory_while_the_agents_heap_is_in_use() {
     if skipped(&["gcc"]) {

@@ -57,7 +57,7 @@ fn answers_hold() {
 }
 
 #[test]
-fn the_table_says_what_people_come_for() {
+fn the_table_answers_how_much_memory_is_enough() {
     let directory = TempDir::new().expect("a temporary directory");
     // Two pages in turn, then a loop over eight: 2 + 6 first touches in 200 + 16 accesses.
     let pages = (0..200).map(|i| i % 2).chain((0..16).map(|i| i % 8));

@@ -468,7 +468,7 @@ fn children_can_be_left_alone() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_in_one_line() {
+fn unworkable_options_are_refused_in_one_line() {
     if skipped(&["true"]) {
         return;
     }

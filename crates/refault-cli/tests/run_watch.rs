@@ -201,7 +201,8 @@ fn signals_reach_the_program_and_its_end_is_ours() {
     assert_eq!(screen.end().signal(), Some(Signal::KILL.as_raw()));
 }
 
-/// Waits for real-time signals and prints their numbers and values; the first of another number ends it by its default action.
+/// Waits for real-time signals and prints their numbers and values; the first of another number ends it by its default
+/// action.
 const WAITS: &str = r#"
 #include <signal.h>
 #include <stdio.h>

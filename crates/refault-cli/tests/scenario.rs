@@ -136,7 +136,7 @@ fn mistakes_are_refused_with_file_line_and_key() {
 }
 
 #[test]
-fn what_cannot_go_on_ends_out_of_memory() {
+fn a_machine_without_progress_ends_out_of_memory() {
     let directory = TempDir::new().unwrap();
     let path = file(
         &directory,

@@ -1,5 +1,5 @@
-//! Citations lead somewhere: every `page §n` in sources and docs is a section of `docs/spec`, and every relative link of
-//! the docs is a file.
+//! Citations lead somewhere: every `page §n` in sources and docs is a section of `docs/spec`, and every relative link
+//! of the docs is a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

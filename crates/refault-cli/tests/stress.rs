@@ -23,7 +23,7 @@ fn nothing_is_lost_in_any_store_and_fault_mode() {
 }
 
 #[test]
-fn wrong_words_are_told_in_one_line() {
+fn usage_errors_are_one_line() {
     let run = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_refault-stress")).args(arguments).output().expect("it starts");
         (output.status.code(), text(&output.stderr))

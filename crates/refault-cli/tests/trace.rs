@@ -68,7 +68,7 @@ fn csv_columns_can_be_named() {
 }
 
 #[test]
-fn what_cannot_be_converted_is_told_in_one_line() {
+fn unconvertible_input_is_refused_in_one_line() {
     let directory = TempDir::new().expect("a temporary directory");
     let good = trace(&directory, "good.u64", [1, 2, 3]);
     let torn = directory.path().join("torn.u64");

@@ -1,4 +1,5 @@
-//! The way of the tutorial, with a smaller program: Valgrind's lackey into `refault trace convert`, and the trace compared.
+//! The way of the tutorial, with a smaller program: Valgrind's lackey into `refault trace convert`, and the trace
+//! compared.
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! Nanoseconds to allocate and to free a frame, on a pool of 2^22 frames (16 GiB).
 //!
-//! `cargo bench -p refault-core --bench frames [PART OF A PATTERN'S NAME]`. Each pattern is run five times; the fastest and the median count.
+//! `cargo bench -p refault-core --bench frames [PART OF A PATTERN'S NAME]`. Each pattern is run five times; the fastest
+//! and the median count.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -89,7 +90,7 @@ fn main() {
         })
     });
     let bytes = FrameAllocator::new(FRAMES, FreePools::THREE, 12).metadata_bytes();
-    println!("metadata: {:.1} bytes a frame", bytes as f64 / f64::from(FRAMES));
+    println!("metadata: {:.1} bytes per frame", bytes as f64 / f64::from(FRAMES));
 }
 
 /// Everything allocated, in the order of allocation.

@@ -6,13 +6,14 @@
 //! in [`crate::list`]: head = newest, tail = next victim.
 //!
 //! Invariants: the entries at both ends are pages, never holes; a page's position leads to its entry in the one deque
-//! it is on; `len` is the number of pages. Cost: 4 bytes a ring entry, of which there are at most four times as many as
-//! there were pages on the deque since its ring was last handed over (plus a constant); every operation is amortised O(1).
+//! it is on; `len` is the number of pages. Cost: 4 bytes per ring entry, of which there are at most four times as many
+//! as there were pages on the deque since its ring was last handed over (plus a constant); every operation is amortised
+//! O(1).
 
 use crate::page::{NO_PAGE, PageId};
 
 /// A ring is never shorter than this.
-const SHORTEST_RING: usize = 256;
+const MIN_RING: usize = 256;
 
 /// A record that knows where its page stands in a deque.
 pub trait Placed {
@@ -58,7 +59,7 @@ impl Deque {
         (self.len > 0).then(|| self.ring[self.at(self.head.wrapping_sub(1))])
     }
 
-    /// The first `count` entries from the tail, holes left out: who will be looked at next.
+    /// The first `count` entries from the tail, holes left out: the next victims to examine.
     #[inline]
     pub fn victims(&self, count: u32) -> impl Iterator<Item = PageId> + '_ {
         (0..count.min(self.span()))
@@ -177,7 +178,7 @@ impl Deque {
     fn make_room<R: Placed>(&mut self, records: &mut [R]) {
         let pages: Vec<PageId> = self.iter().collect();
         let wanted = if pages.len() * 2 <= self.ring.len() { self.ring.len() } else { self.ring.len() * 2 };
-        let wanted = wanted.max(SHORTEST_RING);
+        let wanted = wanted.max(MIN_RING);
         self.ring.clear();
         self.ring.resize(wanted, NO_PAGE);
         for (position, page) in pages.iter().enumerate() {
@@ -258,7 +259,7 @@ mod tests {
                 prop_assert_eq!(deque.head(), model.back().copied());
             }
             prop_assert!(deque.iter().eq(model.iter().copied()));
-            prop_assert!(deque.bytes() <= 4 * 4 * 600.max(SHORTEST_RING));
+            prop_assert!(deque.bytes() <= 4 * 4 * 600.max(MIN_RING));
         }
     }
 }

@@ -31,7 +31,7 @@ impl IoState {
     pub const DIRTY: IoState = IoState(1);
     /// A write of the contents is in flight.
     pub const WRITEBACK: IoState = IoState(2);
-    /// Somebody holds the page locked.
+    /// The page is locked.
     pub const LOCKED: IoState = IoState(4);
     /// The page must not be evicted (mlock, ramfs).
     pub const UNEVICTABLE: IoState = IoState(8);
@@ -73,7 +73,7 @@ pub struct Protection {
     pub usage: u64,
     /// Up to here the group is never reclaimed from.
     pub min: u64,
-    /// Up to here it is reclaimed from only if nobody else has anything to give.
+    /// Up to here it is reclaimed from only if no other group has anything to give.
     pub low: u64,
 }
 
@@ -127,10 +127,10 @@ pub struct Neighbourhood {
 
 /// The memory below a policy: accessed bits, contents, eviction.
 ///
-/// Implemented by the trace replay, the simulated machine, the page cache and the pager. Three methods are required; the
-/// others have defaults for a memory whose pages are always clean and never mapped (a page cache). What only some memories
-/// have are traits of their own, each reached through one method that answers `None` by default: [`PageTables`],
-/// [`Groups`] and [`Laundry`].
+/// Implemented by the trace replay, the simulated machine, the page cache and the pager. Three methods are required;
+/// the others have defaults for a memory whose pages are always clean and never mapped (a page cache). What only some
+/// memories have are traits of their own, each reached through one method that answers `None` by default:
+/// [`PageTables`], [`Groups`] and [`Laundry`].
 pub trait Memory {
     /// Tests and clears the accessed bit of every mapping of `page`. Mappings without recency never count.
     fn take_references(&mut self, page: PageId) -> References;
@@ -220,8 +220,8 @@ pub trait PageTables {
     /// Returns false if page-table walks are not available here.
     fn walk<V: Walk>(&mut self, lruvec: LruvecId, visitor: &mut V) -> bool;
 
-    /// The same for one of `parts` equal parts of the page tables, from 0 on. A memory that cannot divide them walks all
-    /// at part 0, which is the default.
+    /// The same for one of `parts` equal parts of the page tables, from 0 on. A memory that cannot divide them walks
+    /// all at part 0, which is the default.
     fn walk_part<V: Walk>(&mut self, lruvec: LruvecId, part: u32, parts: u32, visitor: &mut V) -> bool {
         let _ = parts;
         part != 0 || self.walk(lruvec, visitor)

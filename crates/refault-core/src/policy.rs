@@ -1,17 +1,17 @@
 //! The narrow waist: what a front-end may ask of a policy.
 //!
 //! The order of one missing page is fixed, because it decides distances (spec: overview §4.6): room is made first
-//! ([`room::make_room`]; a policy cannot pick the page that is coming), then the page is admitted with the shadow of its
-//! slot ([`Policy::admit`]), then the access itself happens (an accessed bit, or [`Policy::accessed`]).
+//! ([`room::make_room`]; a policy cannot pick the page that is coming), then the page is admitted with the shadow of
+//! its slot ([`Policy::admit`]), then the access itself happens (an accessed bit, or [`Policy::accessed`]).
 //!
 //! [`Policy`] is what every policy has. What only some have are traits of their own, each reached through one method of
-//! `Policy` that answers `None` by default: [`NodeReclaim`] (groups, nodes, background reclaim), [`GenerationCommands`],
-//! [`Sorting`] (for monitoring schemes), [`Bypass`] (references served while the page stays evicted), [`CachedPages`]
-//! (evicted pages that can come back without I/O) and [`Lists`] (sizes to show). A front-end that needs one asks for it
-//! and says so if there is none.
+//! `Policy` that answers `None` by default: [`NodeReclaim`] (groups, nodes, background reclaim),
+//! [`GenerationCommands`], [`Sorting`] (for monitoring schemes), [`Bypass`] (references served while the page stays
+//! evicted), [`CachedPages`] (evicted pages that can come back without I/O) and [`Lists`] (sizes to show). A front-end
+//! that needs one asks for it and says so if there is none.
 //!
-//! [`DynPolicy`] is the same without the policy's type, for front-ends where one virtual call per decision costs nothing;
-//! the simulator is compiled for each policy. [`registry`] makes either from `name{key=value,…}`.
+//! [`DynPolicy`] is the same without the policy's type, for front-ends where one virtual call per decision costs
+//! nothing; the simulator is compiled for each policy. [`registry`] makes either from `name{key=value,…}`.
 
 pub mod access;
 pub mod admission;
@@ -48,8 +48,8 @@ pub enum HitReport {
     Kernel,
     /// Only by the accessed bit, whatever the kind of access (Clock).
     AccessedBit,
-    /// Of each hit by [`Policy::accessed`] (textbook LRU and its relatives): only a front-end that sees every access can
-    /// do that.
+    /// Of each hit by [`Policy::accessed`] (textbook LRU and its relatives): only a front-end that sees every access
+    /// can do that.
     EachAccess,
     /// Of nothing (FIFO).
     Never,
@@ -130,7 +130,8 @@ pub trait Policy {
         None::<&mut Absent>
     }
 
-    /// The policy keeps a reserve of free frames, in which evicted pages may wait for their return. `None`: it does not.
+    /// The policy keeps a reserve of free frames, in which evicted pages may wait for their return. `None`: it does
+    /// not.
     fn cached_pages(&self) -> Option<&impl CachedPages> {
         None::<&Absent>
     }
@@ -140,8 +141,8 @@ pub trait Policy {
         None::<&Absent>
     }
 
-    /// The page will be admitted or accessed soon: a chance to let cache misses overlap. Returns anything that depends on
-    /// what was read.
+    /// The page will be admitted or accessed soon: a chance to let cache misses overlap. Returns anything that depends
+    /// on what was read.
     #[doc(hidden)]
     #[inline]
     fn prefetch_hint(&self, page: PageId) -> u64 {

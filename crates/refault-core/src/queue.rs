@@ -6,15 +6,15 @@
 //! Invariants: `place[page]` is the slot of the page's one valid entry, or [`NOWHERE`]; all valid entries lie in
 //! `tail..head`; `len` is their number. Convention as in [`crate::list`]: head = newest, tail = next victim.
 //!
-//! Cost: 4 bytes a page id, and 4 bytes a slot of the ring, which has fewer than four times as many slots as the queue
-//! ever had pages. Every operation is amortised O(1).
+//! Cost: 4 bytes per page id, and 4 bytes per slot of the ring, which has fewer than four times as many slots as the
+//! queue ever had pages. Every operation is amortised O(1).
 
 use crate::page::PageId;
 
 /// The place of a page that is not on the queue.
 const NOWHERE: u32 = u32::MAX;
 /// A ring is never shorter than this.
-const SHORTEST_RING: usize = 64;
+const MIN_RING: usize = 64;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -116,13 +116,13 @@ impl PageQueue {
     #[cold]
     fn make_room(&mut self) {
         let slots = if 2 * self.len < self.ring.len() { self.ring.len() } else { 2 * self.ring.len() };
-        let mut ring = Vec::with_capacity(slots.max(SHORTEST_RING));
+        let mut ring = Vec::with_capacity(slots.max(MIN_RING));
         ring.extend(self.iter());
         for (slot, page) in ring.iter().enumerate() {
             self.place[*page as usize] = slot as u32;
         }
         (self.tail, self.head) = (0, ring.len());
-        ring.resize(slots.max(SHORTEST_RING), 0);
+        ring.resize(slots.max(MIN_RING), 0);
         self.ring = ring;
     }
 }

@@ -1,4 +1,5 @@
-//! What the kernels' list systems share: page records, per-CPU batches, the batch stage and the control flow of reclaim.
+//! What the kernels' list systems share: page records, per-CPU batches, the batch stage and the control flow of
+//! reclaim.
 //!
 //! Kernel: `mm/vmscan.c`; `mm/swap.c`.
 //! Source: spec: overview §4 and §5.

@@ -7,7 +7,7 @@ use refault_core::frames::{CachedFrames, Frame, FrameAllocator, FreePool, FreePo
 
 const POOLS: [FreePool; 3] = [FreePool::Default, FreePool::Direct, FreePool::Cache];
 
-/// Queues as plain deques, a pool number a frame, everything found by searching.
+/// Queues as plain deques, a pool number per frame, everything found by searching.
 struct Model {
     pools: FreePools,
     largest: u32,

@@ -491,7 +491,7 @@ fn the_daemon_rests_and_comes_back() {
     for (version, second_wakeup) in [(Version::V2015, 1), (Version::V10, 2)] {
         let mut daemon = DaemonLoop::new(version);
         assert_eq!(daemon.after_scan(false, false), DaemonStep::Rest(1_000_000_000));
-        assert_eq!(daemon.begin_scan(), 0, "nobody woke it: the idle pass");
+        assert_eq!(daemon.begin_scan(), 0, "not woken: the idle pass");
         daemon.after_scan(false, false);
         daemon.wake();
         assert_eq!(daemon.begin_scan(), 1);

@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn mglru_with_much_to_decide(params in mglru_params(), (world, limit, steps) in churn()) {
+    fn mglru_under_churn_of_every_kind(params in mglru_params(), (world, limit, steps) in churn()) {
         equals_model(Mglru::new(params), MglruModel::new(params), &world, limit, &steps);
     }
 

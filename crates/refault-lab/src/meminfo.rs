@@ -1,7 +1,7 @@
 //! What `/proc/meminfo` says of a machine's memory (proc_meminfo(5)).
 
-/// A field of the machine that this runs on, such as `MemTotal` or `MemAvailable`, in bytes; `None` where the system does
-/// not say. One read of the file.
+/// A field of the machine that this runs on, such as `MemTotal` or `MemAvailable`, in bytes; `None` where the system
+/// does not say. One read of the file.
 pub fn of_this_machine(field: &str) -> Option<u64> {
     bytes(&std::fs::read_to_string("/proc/meminfo").ok()?, field)
 }

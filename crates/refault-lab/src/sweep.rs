@@ -85,7 +85,7 @@ impl Run {
         self.outcome.misses as f64 / self.outcome.accesses as f64
     }
 
-    /// Simulated accesses in a second of `wall`.
+    /// Simulated accesses per second of `wall`.
     pub fn accesses_per_second(&self) -> f64 {
         self.outcome.accesses as f64 / self.wall.as_secs_f64().max(1e-9)
     }
@@ -115,7 +115,7 @@ impl Sweep {
     }
 }
 
-/// Threads to use: as asked, else one a core.
+/// Threads to use: as asked, else one per core.
 pub fn jobs(asked: Option<u16>) -> usize {
     asked.map_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()), usize::from)
 }
@@ -141,11 +141,11 @@ pub fn run_all<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress
         for _ in 0..side_by_side {
             scope.spawn(|| {
                 loop {
-                    let next = queue.lock().expect("invariant: nobody panics with the queue").next();
+                    let next = queue.lock().expect("invariant: no thread panics with the queue").next();
                     let Some((index, source)) = next else { break };
                     let result = sweep(source, &share, progress);
                     let failed = result.is_err();
-                    done.lock().expect("invariant: nobody panics with the results").push((index, result));
+                    done.lock().expect("invariant: no thread panics with the results").push((index, result));
                     if failed {
                         break;
                     }
@@ -153,7 +153,7 @@ pub fn run_all<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress
             });
         }
     });
-    let mut done = done.into_inner().expect("invariant: nobody panics with the results");
+    let mut done = done.into_inner().expect("invariant: no thread panics with the results");
     done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, result)| result).collect()
 }
@@ -214,7 +214,7 @@ pub fn layout_of(source: &dyn Accesses) -> Result<Layout, LabError> {
     Ok(layout)
 }
 
-/// What opt must know: one more pass, and 8 bytes an access.
+/// What opt must know: one more pass, and 8 bytes per access.
 fn future(source: &dyn Accesses, sweep: &Sweep, layout: &Layout) -> Result<Option<Arc<NextUse>>, LabError> {
     if !sweep.policies.iter().any(|spec| spec.entry.is(Fact::NeedsFuture)) {
         return Ok(None);
@@ -332,7 +332,7 @@ impl Visitor for Start<'_> {
     }
 }
 
-/// A replay whose policy is forgotten: one call a block, inside which everything is compiled for that policy.
+/// A replay whose policy is forgotten: one call per block, inside which everything is compiled for that policy.
 trait Simulation: Send {
     fn run(&mut self, block: &[Access]);
     fn outcome(&self) -> Outcome;

@@ -1,4 +1,4 @@
-//! How fast each policy replays: accesses a second on one core, and metadata a page.
+//! How fast each policy replays: accesses per second on one core, and metadata per page.
 //!
 //! `cargo bench -p refault-sim --bench replay -- [ACCESSES] [POLICY,…] [PAGES]`: by default 20 million accesses of
 //! zipf(1.0) over 2^20 pages, made in memory; the figures that the documentation states are for 100 million. Each row

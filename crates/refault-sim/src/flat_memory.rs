@@ -1,4 +1,4 @@
-//! The memory under a trace: one address space, one file, swap; a byte a page, no time.
+//! The memory under a trace: one address space, one file, swap; a byte per page, no time.
 //!
 //! Each page is mapped at most once: an anonymous page by being resident, a file page by its first access through the
 //! mapping. Hits on mapped pages set the accessed bit of the entry and of its 2 MiB region, as hardware does.
@@ -159,8 +159,8 @@ impl FlatMemory {
     /// Whether an access changes nothing: it goes through a mapping, the page is mapped, its accessed bit and its
     /// region's are set, and it is dirty if the access is a write.
     #[inline]
-    pub fn is_settled(&self, access: Access) -> bool {
-        let needed = NEEDED[access.way()];
+    pub fn is_noop(&self, access: Access) -> bool {
+        let needed = NEEDED[access.kind_bits()];
         self.state[access.page() as usize] & (needed | bits::STALE) == needed
     }
 

@@ -5,7 +5,7 @@
 //! If the numbers of a type are dense enough, its ids are the page numbers less a constant; otherwise they are ranks
 //! (`sparse`), and addresses are looked up.
 //!
-//! Cost of the first pass: one bit a page number near a used one, one hash look-up an access at worst.
+//! Cost of the first pass: one bit per page number near a used one, one hash look-up per access at worst.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -43,7 +43,7 @@ impl Access {
     /// Kind and write bit as an index: 0 and 1 anonymous memory read and written, 2 and 3 through a descriptor, 4 and 5
     /// through a file mapping.
     #[inline]
-    pub(crate) const fn way(self) -> usize {
+    pub(crate) const fn kind_bits(self) -> usize {
         (self.0 >> 56) as usize & 7
     }
 
@@ -176,8 +176,8 @@ impl LayoutBuilder {
         }
     }
 
-    /// The mapping of a type covers these page numbers, whether they are accessed or not. Without it, a mapping reaches from the
-    /// lowest page accessed to the highest, which is all that a trace tells.
+    /// The mapping of a type covers these page numbers, whether they are accessed or not. Without it, a mapping reaches
+    /// from the lowest page accessed to the highest, which is all that a trace tells.
     pub fn covers(&mut self, page_type: PageType, pages: Range<u64>) {
         let set = if page_type == PageType::Anon { &mut self.anon } else { &mut self.file };
         set.covers = (!pages.is_empty()).then_some(pages);

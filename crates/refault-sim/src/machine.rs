@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Invariants: a CPU runs at most one thread and has then exactly one event pending; a frame is free, holds one
-//! resident page, or belongs to a buffer; usage of the root group = resident pages. Cost: a hit is a few nanoseconds, a miss a few heap
-//! operations; nothing is proportional to memory that nobody touches.
+//! resident page, or belongs to a buffer; usage of the root group = resident pages. Cost: a hit is a few nanoseconds, a
+//! miss a few heap operations; nothing is proportional to untouched memory.
 //!
 //! Source: spec: overview §3–§7, §10.
 
@@ -98,11 +98,11 @@ pub enum End {
     Finished,
     /// The configured duration is over.
     Duration,
-    /// Tasks were killed and restarted too often, or nobody was left: the report says who.
+    /// Tasks were killed and restarted too often, or none was left: the report lists them.
     OutOfMemory,
 }
 
-/// Who reclaims.
+/// The reclaiming context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaimer {
     /// A node's kswapd.
@@ -156,7 +156,7 @@ pub struct Machine<P: Policy> {
     samples: Vec<Sample>,
     kills: Vec<report::Kill>,
     listing: Vec<report::Listing>,
-    /// Buffers ever held, and the time that whoever asked for one waited.
+    /// Buffers ever held, and the time that requesters waited.
     buffers: Vec<high_order::Held>,
     buffer_stalled: u64,
 }
@@ -281,7 +281,7 @@ impl<P: Policy> Machine<P> {
         }
     }
 
-    /// Runs until all tasks are done, the duration is over, or nobody can go on.
+    /// Runs until all tasks are done, the duration is over, or no task can go on.
     ///
     /// # Errors
     /// A trace that cannot be read.

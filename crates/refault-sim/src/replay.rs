@@ -155,12 +155,12 @@ impl<P: Policy> Replay<P> {
         let mut at = 0;
         while at < block.len() {
             let few = &block[at..block.len().min(at + LOOK_AHEAD)];
-            let mut unsettled = self.look_ahead(few);
+            let mut pending = self.look_ahead(few);
             let reclaims = self.reclaims;
             let mut done = few.len();
-            while unsettled != 0 {
-                let next = unsettled.trailing_zeros() as usize;
-                unsettled &= unsettled - 1;
+            while pending != 0 {
+                let next = pending.trailing_zeros() as usize;
+                pending &= pending - 1;
                 self.accesses = base + (at + next) as u64 + 1;
                 self.kernel_access(few[next]);
                 if self.reclaims != reclaims {
@@ -176,11 +176,11 @@ impl<P: Policy> Replay<P> {
     /// A bit for each access that changes something. Reads what the misses among them will need.
     #[inline]
     fn look_ahead(&self, few: &[Access]) -> u64 {
-        let mut unsettled = 0;
+        let mut pending = 0;
         for (bit, access) in few.iter().enumerate() {
-            unsettled |= u64::from(!self.memory.is_settled(*access)) << bit;
+            pending |= u64::from(!self.memory.is_noop(*access)) << bit;
         }
-        let (mut left, mut read) = (unsettled, 0);
+        let (mut left, mut read) = (pending, 0);
         while left != 0 {
             let access = few[left.trailing_zeros() as usize];
             left &= left - 1;
@@ -192,7 +192,7 @@ impl<P: Policy> Replay<P> {
             }
         }
         std::hint::black_box(read);
-        unsettled
+        pending
     }
 
     /// An access as the kernel treats it: through a mapping only bits are set, through a descriptor the policy is told.

@@ -1,4 +1,4 @@
-//! Shadow entries of a flat memory: four bytes a page, more for the few that need it.
+//! Shadow entries of a flat memory: four bytes per page, more for the few that need it.
 //!
 //! Entries of the root lruvec whose value is below 2^30 (the first billion evictions of a replay) are stored with their
 //! lruvec left out; all others in a table beside. Set and take are O(1); nothing is allocated before the first entry.

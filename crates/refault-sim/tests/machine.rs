@@ -226,7 +226,7 @@ fn without_swap_too_much_memory_kills() {
 }
 
 #[test]
-fn nobody_left_is_an_out_of_memory_report() {
+fn no_task_left_is_an_out_of_memory_report() {
     let text = r#"
 [machine]
 memory = "4M"

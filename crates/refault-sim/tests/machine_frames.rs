@@ -89,7 +89,7 @@ fn run<P: Policy>(text: &str, policy: P) -> Report {
     report
 }
 
-/// Frames that nobody asks anything of change nothing but what is reported.
+/// Frames without requests for blocks change nothing but the report.
 #[test]
 fn frames_alone_change_nothing() {
     let (without, with) = (scenario("", "", ""), scenario("frames = true\nkeep_evicted = \"no\"", "", ""));
@@ -195,7 +195,7 @@ fn large_buffers_fail_before_small_ones() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
+fn contradictions_are_refused_in_one_line() {
     let refused = |machine: &str, task: &str, rest: &str| {
         let text = scenario(machine, task, rest);
         let error = Scenario::parse(&text, "test.toml").expect_err("must be refused").to_string();

@@ -386,5 +386,5 @@ spec = "uniform:pages=9000,accesses=100000000,writes=0.5"
 "#;
     let report = run(text, mglru());
     assert_eq!(report.kills[0].task, "asleep");
-    assert!(report.kills.len() <= 10, "at most one a window");
+    assert!(report.kills.len() <= 10, "at most one per window");
 }

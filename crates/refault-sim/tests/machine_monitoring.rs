@@ -40,7 +40,7 @@ fn cold_memory_leaves_and_hot_memory_stays() {
     assert!(report.counters.pswpout >= 5500, "{}", report.counters.pswpout);
     let monitor = report.monitor.unwrap();
     let statistics = monitor.schemes[0].statistics();
-    assert_eq!(statistics.sz_applied / 4096, report.counters.pswpout, "each page once, and nobody else reclaims");
+    assert_eq!(statistics.sz_applied / 4096, report.counters.pswpout, "each page once, and no other reclaim");
     assert_eq!(monitor.tree["kdamonds"][0]["contexts"][0]["schemes"][0]["stats"]["sz_applied"], statistics.sz_applied);
     // Ten to a thousand regions every 5 ms at 155 ns a half of a check.
     let share = monitor.monitor_cpu as f64 / report.elapsed as f64;

@@ -48,8 +48,8 @@ fn machine<P: Policy>(spec: &WorkloadSpec, [anon, file]: [u32; 2], limit: u64, p
     report.counters
 }
 
-/// The mappings cover what they covered on the kernels, not only what is accessed: where a window of neighbours begins depends
-/// on it.
+/// The mappings cover what they covered on the kernels, not only what is accessed: where a window of neighbours begins
+/// depends on it.
 fn core_alone<P: Policy>(spec: &WorkloadSpec, [anon, file]: [u32; 2], limit: u64, policy: P) -> Counters {
     let mut reader = Source::workload(spec.clone()).open().unwrap();
     let (mut entries, mut block) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! Any text is a scenario or is refused with one line; any scenario comes to an end. The fuzz target `scenario` looks for
-//! the same with texts of its own.
+//! Any text is a scenario or is refused with one line; any scenario comes to an end. The fuzz target `scenario` looks
+//! for the same with texts of its own.
 
 use proptest::prelude::*;
 use refault_core::classic::{Classic, ClassicParams};
@@ -104,7 +104,7 @@ fn check(text: &str) {
 }
 
 #[test]
-fn the_base_is_a_scenario() {
+fn the_unchanged_scenario_is_valid() {
     assert!(Scenario::parse(BASE, "s.toml").is_ok());
 }
 

@@ -1,6 +1,7 @@
 //! Miss counts of the textbook policies on real traces against the reference simulator's.
 //!
-//! The traces and the table are not part of the project (see `refault_testing::shared`); without them the test is skipped.
+//! The traces and the table are not part of the project (see `refault_testing::shared`); without them the test is
+//! skipped.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_numbers_have_words_and_all_have_the_number() {
+    fn errors_read_as_strerror_has_them_and_show_the_number() {
         assert_eq!(ErrorNumber(libc::ENOSPC).to_string(), "No space left on device (os error 28)");
         assert_eq!(ErrorNumber(9999).to_string(), "Unknown error (os error 9999)");
         assert_eq!(ErrorNumber::from(&std::io::Error::from_raw_os_error(libc::EMFILE)), ErrorNumber(libc::EMFILE));

@@ -1,9 +1,9 @@
 //! What tests of several crates share: skips that are counted, and data to compare with.
 //!
 //! A test that cannot do its work on this machine says so with [`skip`] or [`skip_required`] and returns. `cargo test`
-//! hides what passing tests print, so each skip also goes to the file that `REFAULT_SKIPS` names, if it names one: one line
-//! of test and reason. With `REFAULT_REQUIRE=1` a required skip fails its test: CI sets this on a machine that can run all
-//! live tests, so that none of them can go missing unseen.
+//! hides what passing tests print, so each skip also goes to the file that `REFAULT_SKIPS` names, if it names one: one
+//! line of test and reason. With `REFAULT_REQUIRE=1` a required skip fails its test: CI sets this on a machine that can
+//! run all live tests, so that none of them can go missing unseen.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -12,8 +12,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Notes that the running test, or a part of it, is left out for a reason that any good machine may have: it has no such
-/// device, or this user may do too much or too little.
+/// Notes that the running test, or a part of it, is left out for a reason that any good machine may have: it has no
+/// such device, or this user may do too much or too little.
 ///
 /// # Panics
 /// If the file that `REFAULT_SKIPS` names cannot be written.
@@ -43,8 +43,8 @@ fn is_required() -> bool {
     env::var_os("REFAULT_REQUIRE").is_some_and(|value| value == "1")
 }
 
-/// The counters that real kernels reported: `results.csv`, `workloads.csv` and `bounds.csv` of `data/kernels`, which has a
-/// page on them.
+/// The counters that real kernels reported: `results.csv`, `workloads.csv` and `bounds.csv` of `data/kernels`, which
+/// has a page on them.
 ///
 /// # Panics
 /// If there is no such table.
@@ -53,8 +53,8 @@ pub fn kernel_table(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A file or folder of what is not part of the repository (recorded traces): in the folder that `REFAULT_SHARED` names, or
-/// in one called `shared` in, beside or above the repository. Where there is none, this is a [`skip`].
+/// A file or folder of what is not part of the repository (recorded traces): in the folder that `REFAULT_SHARED` names,
+/// or in one called `shared` in, beside or above the repository. Where there is none, this is a [`skip`].
 pub fn shared(part: &str) -> Option<PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let named = env::var_os("REFAULT_SHARED").map(PathBuf::from);

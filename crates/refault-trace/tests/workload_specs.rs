@@ -50,7 +50,7 @@ fn keys_suffixes_and_other_spellings_are_understood() {
 }
 
 #[test]
-fn wrong_specifications_are_told_what_is_right() {
+fn wrong_specifications_name_the_right_form() {
     let cases = [
         ("zip", "no workload is called 'zip'; there are uniform, zipf, cyclic,"),
         ("uniform:hot=3", "'uniform' has no parameter 'hot'; it takes pages, accesses, seed, kind, writes"),
@@ -80,7 +80,7 @@ fn wrong_specifications_are_told_what_is_right() {
 }
 
 #[test]
-fn our_own_workloads_do_what_they_say() {
+fn built_in_workloads_follow_their_descriptions() {
     let anon = |page, write| (page, write, Kind::Anon);
     assert_eq!(
         pages("hotthencyclic:pages=5,hot=2,rounds=2,accesses=9"),

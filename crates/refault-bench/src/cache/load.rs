@@ -1,5 +1,5 @@
-//! The reads that are measured, over whatever serves them, and the hidden program that lets the kernel's page cache serve
-//! them inside a memory cgroup.
+//! The reads that are measured, over whatever serves them, and the hidden program that lets the kernel's page cache
+//! serve them inside a memory cgroup.
 //!
 //! Every page of the file begins with its number, and every read is compared: a wrong page ends the benchmark.
 
@@ -56,7 +56,7 @@ pub struct LoadArgs {
 /// What happened in the measured time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Figures {
-    /// Reads of a page a second.
+    /// Page reads per second.
     pub operations_per_second: f64,
     /// Pages that were read from the file, of 100 reads. Those that came along count.
     pub pages_read_percent: f64,
@@ -72,10 +72,11 @@ pub struct Figures {
 pub type ReadPage<'a> = dyn Fn(&mut [u8], u64) -> Result<(), Failure> + Sync + 'a;
 
 /// Reads that are counted at least: shares of fewer say little.
-const LEAST_READS: u64 = 1000;
+const MIN_READS: u64 = 1000;
 
-/// Reads pages in threads. `read` fills a page; `counts` says how many pages were read from the file and reactivated so far.
-/// Where reads are slow it warms up until as many pages were read as the file has, and counts at least [`LEAST_READS`].
+/// Reads pages in threads. `read` fills a page; `counts` says how many pages were read from the file and reactivated so
+/// far. Where reads are slow it warms up until as many pages were read as the file has, and counts at least
+/// [`MIN_READS`].
 pub fn measure(
     args: &LoadArgs,
     pages: usize,
@@ -107,7 +108,7 @@ pub fn measure(
             if buffer[..8] != (page as u64).to_le_bytes() {
                 return Err(Failure::failed("a wrong page was read", args.file.display(), format!("page {page}")));
             }
-            // Nobody else writes it.
+            // No other thread writes it.
             reads[number].store(reads[number].load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             let now = Instant::now();
             match phase.load(Ordering::Relaxed) {
@@ -133,7 +134,7 @@ pub fn measure(
         pause(args.warm_up, pages as u64);
         let (before, start) = (counts(), Instant::now());
         phase.store(MEASURING, Ordering::Relaxed);
-        pause(args.seconds, LEAST_READS);
+        pause(args.seconds, MIN_READS);
         phase.store(DONE, Ordering::Relaxed);
         let (after, passed) = (counts(), start.elapsed().as_secs_f64());
         let all = Latencies::default();
@@ -187,7 +188,7 @@ pub fn write_file(path: &Path, pages: usize) -> std::io::Result<()> {
     forget(path)
 }
 
-/// Takes a file out of the kernel's page cache, so that nobody reads for free what was charged to others.
+/// Takes a file out of the kernel's page cache, so that no reader profits from pages charged to others.
 pub fn forget(path: &Path) -> std::io::Result<()> {
     let file = File::open(path)?;
     Ok(rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?)

@@ -1,5 +1,5 @@
 //! A program whose behaviour changes: reads and some writes, nine of ten in a hot quarter that moves every five seconds,
-//! the others anywhere. It says when it is set up, and at the end how many operations a second it did.
+//! the others anywhere. It says when it is set up, and at the end how many operations per second it did.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -21,7 +21,7 @@ pub struct ProgramArgs {
 }
 
 /// Runs as the program.
-pub fn be(args: &ProgramArgs) -> Result<(), Failure> {
+pub fn execute(args: &ProgramArgs) -> Result<(), Failure> {
     let trouble = |error: std::io::Error| Failure::write("standard output", &error);
     let pages = (args.mib << 8).max(16);
     let mut memory = vec![0u8; pages * 4096];
@@ -62,7 +62,7 @@ pub fn be(args: &ProgramArgs) -> Result<(), Failure> {
     writeln!(out, "{rate} {}", sum & 1).map_err(trouble)
 }
 
-/// Runs the program under `command`; operations a second.
+/// Runs the program under `command`; operations per second.
 pub(super) fn run(
     command: &mut Command,
     binary: &Path,

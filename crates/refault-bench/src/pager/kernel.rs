@@ -1,8 +1,9 @@
 //! The other side: a memory cgroup and zram swap, made for one run and removed after it.
 //!
-//! A shell in a process group of its own makes both and takes them away when its standard input ends. It therefore cleans up
-//! however the benchmark ends: by itself, by a signal, or killed, even before it has read the shell's answer. Devices and swap that existed before are never touched: the
-//! zram device is a new one, and it is reset and removed only under the number it was given.
+//! A shell in a process group of its own makes both and takes them away when its standard input ends. It therefore
+//! cleans up however the benchmark ends: by itself, by a signal, or killed, even before it has read the shell's answer.
+//! Devices and swap that existed before are never touched: the zram device is a new one, and it is reset and removed
+//! only under the number it was given.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;

@@ -1,12 +1,12 @@
-//! The program that is measured: an array of records and threads that touch it. It knows nothing of pagers and runs the same
-//! way under the agent, in a memory cgroup, and free.
+//! The program that is measured: an array of records and threads that touch it. It knows nothing of pagers and runs the
+//! same way under the agent, in a memory cgroup, and free.
 //!
-//! Each 64-byte record is 8 bytes of number, 16 random bytes and 40 bytes that its neighbours share, so pages compress to
-//! about half, as tables of records do. Every word can be computed from its place, and every word that is read is compared:
-//! a lost write ends the program.
+//! Each 64-byte record is 8 bytes of number, 16 random bytes and 40 bytes that its neighbours share, so pages compress
+//! to about half, as tables of records do. Every word can be computed from its place, and every word that is read is
+//! compared: a lost write ends the program.
 //!
-//! Protocol: the line [`BEGINS`] on standard output when the measured time begins, and one JSON line when it is over; then it
-//! waits for the end of its standard input, so that whoever started it can look at the memory.
+//! Protocol: the line [`READY`] on standard output when the measured time begins, and one JSON line when it is over;
+//! then it waits for the end of its standard input, so that its parent can inspect the memory.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::random::{Random, mix};
 use refault_console::Failure;
 
 /// What is said when the measured time begins.
-pub const BEGINS: &str = "begins";
+pub const READY: &str = "begins";
 
 const WORDS_A_PAGE: usize = 512;
 const WORDS_A_RECORD: usize = 8;
@@ -74,7 +74,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     let end = warm + Duration::from_secs_f64(args.seconds);
     let shared = Shared { args, warm, end, cpu_before: &before };
     let done: Vec<Done> = std::thread::scope(|scope| {
-        // Writers write only their own part; readers read everything of theirs, so nobody needs a lock.
+        // Writers write only their own part; readers read everything of theirs, so no lock is needed.
         let threads: Vec<_> = words
             .chunks_mut(parts)
             .take(args.threads.max(1))
@@ -158,7 +158,7 @@ impl Shared<'_> {
                 measured = true;
                 let mut before = self.cpu_before.lock().expect("invariant: nothing panics under this lock");
                 if before.is_none() {
-                    println!("{BEGINS}");
+                    println!("{READY}");
                     *before = Some(cpu_seconds());
                 }
             }

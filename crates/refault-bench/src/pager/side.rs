@@ -8,13 +8,13 @@ use refault_pager::HistogramCounts;
 use serde_json::Value;
 
 use super::kernel::Kernel;
-use super::load::BEGINS;
+use super::load::READY;
 use super::{ALLOWANCE, Measured, Plan, Row};
 use crate::memcached::{self, Server};
 use refault_console::Failure;
 
 /// Runs that the kernel may kill before the row is given up.
-const MOST_KILLS: u32 = 40;
+const MAX_KILLS: u32 = 40;
 
 /// Bytes that the row's program occupies when nothing limits it: what percentages are of.
 pub fn program_bytes(row: Row, plan: &Plan) -> Result<u64, Failure> {
@@ -32,12 +32,12 @@ pub fn program_bytes(row: Row, plan: &Plan) -> Result<u64, Failure> {
     Ok(kilobytes << 10)
 }
 
-/// Who looks on while a program runs.
-trait Onlooker {
+/// An observer of a running program.
+trait Sampler {
     /// The counted time begins.
     fn begins(&mut self);
-    /// It is over after so many seconds, and the program still lives. Returns the faults on stored pages in it; not a number if they
-    /// are not known.
+    /// It is over after so many seconds, and the program still lives. Returns the faults on stored pages in it; not a
+    /// number if they are not known.
     fn ends(&mut self, seconds: f64, measured: &mut Measured) -> f64;
 }
 
@@ -47,7 +47,7 @@ struct Ours {
     lines_before: usize,
 }
 
-impl Onlooker for Ours {
+impl Sampler for Ours {
     fn begins(&mut self) {
         self.lines_before = lines(&self.stats).len();
     }
@@ -87,7 +87,7 @@ struct Cgroup<'a> {
     faults_before: f64,
 }
 
-impl Onlooker for Cgroup<'_> {
+impl Sampler for Cgroup<'_> {
     fn begins(&mut self) {
         self.faults_before = self.kernel.major_faults();
     }
@@ -101,9 +101,9 @@ impl Onlooker for Cgroup<'_> {
 }
 
 /// The program alone.
-struct Nobody;
+struct NoSampler;
 
-impl Onlooker for Nobody {
+impl Sampler for NoSampler {
     fn begins(&mut self) {}
 
     fn ends(&mut self, _seconds: f64, _measured: &mut Measured) -> f64 {
@@ -127,19 +127,19 @@ pub fn theirs(row: Row, bytes: u64, plan: &Plan) -> Result<Measured, Failure> {
     let place = Place::new()?;
     if row == Row::Fits {
         let command = Command::new("env");
-        let mut measured = drive(row, plan, &place, command, &mut Nobody)?;
+        let mut measured = drive(row, plan, &place, command, &mut NoSampler)?;
         (measured.resident_bytes, measured.metadata_bytes_per_page) = (bytes as f64, f64::NAN);
         return Ok(measured);
     }
     let mut kills = 0;
     loop {
         let kernel = Kernel::new(bytes * row.percent() / 100 + ALLOWANCE, bytes * 2)?;
-        let mut onlooker = Cgroup { kernel: &kernel, faults_before: 0.0 };
-        let outcome = drive(row, plan, &place, kernel.command(), &mut onlooker);
+        let mut sampler = Cgroup { kernel: &kernel, faults_before: 0.0 };
+        let outcome = drive(row, plan, &place, kernel.command(), &mut sampler);
         match outcome {
-            // The kernel's reclaim gives up now and then although swap is nearly empty, and kills. Such a run says nothing
-            // about speed: it is repeated, and told.
-            Err(_) if kernel.kills() > 0 && kills < MOST_KILLS => kills += 1,
+            // The kernel's reclaim gives up now and then although swap is nearly empty, and kills. Such a run says
+            // nothing about speed: it is repeated, and told.
+            Err(_) if kernel.kills() > 0 && kills < MAX_KILLS => kills += 1,
             Err(failure) => return Err(failure),
             Ok(mut measured) => {
                 measured.kills = f64::from(kills);
@@ -155,11 +155,11 @@ fn drive(
     plan: &Plan,
     place: &Place,
     mut command: Command,
-    onlooker: &mut dyn Onlooker,
+    sampler: &mut dyn Sampler,
 ) -> Result<Measured, Failure> {
     let Some((pattern, threads)) = row.pattern() else {
         command.arg("memcached");
-        return drive_memcached(row, plan, place, command, onlooker);
+        return drive_memcached(row, plan, place, command, sampler);
     };
     let pattern = clap::ValueEnum::to_possible_value(&pattern).expect("invariant: no pattern is hidden");
     command.arg(me()?).args(["bench", "pager-load", "--pattern", pattern.get_name()]);
@@ -172,8 +172,8 @@ fn drive(
     let mut load = Ended(started.map_err(|error| Failure::failed("cannot start", row, error))?);
     let output = load.0.stdout.take().expect("invariant: the output was asked for");
     let mut output = BufReader::new(output).lines().map_while(Result::ok);
-    if output.next().as_deref() == Some(BEGINS) {
-        onlooker.begins();
+    if output.next().as_deref() == Some(READY) {
+        sampler.begins();
     }
     let line = output.next().unwrap_or_default();
     let Ok(result) = serde_json::from_str::<Value>(&line) else {
@@ -188,7 +188,7 @@ fn drive(
         cpu_seconds: field("cpu_seconds"),
         ..Measured::default()
     };
-    let faults = onlooker.ends(plan.seconds(row), &mut measured);
+    let faults = sampler.ends(plan.seconds(row), &mut measured);
     measured.set_latencies(&latencies, field("max_ns"), faults);
     Ok(measured)
 }
@@ -209,18 +209,18 @@ fn drive_memcached(
     plan: &Plan,
     place: &Place,
     command: Command,
-    onlooker: &mut dyn Onlooker,
+    sampler: &mut dyn Sampler,
 ) -> Result<Measured, Failure> {
     let (socket, wanted) = (place.socket(), memcached_plan(row, plan));
     let server = Server::start(&mut server_command(command, row, plan, place), &socket)?;
     memcached::fill(&socket, &wanted)?;
-    let seen = memcached::read(&socket, &wanted, &server, || onlooker.begins())?;
+    let seen = memcached::read(&socket, &wanted, &server, || sampler.begins())?;
     let mut measured = Measured {
         operations_per_second: seen.operations as f64 / wanted.seconds,
         cpu_seconds: seen.server_cpu,
         ..Measured::default()
     };
-    let faults = onlooker.ends(plan.seconds(row), &mut measured);
+    let faults = sampler.ends(plan.seconds(row), &mut measured);
     measured.set_latencies(&seen.latencies.counts(), seen.latencies.maximum() as f64, faults);
     server.end();
     Ok(measured)

@@ -1,7 +1,7 @@
 //! A block of memory whose every word can be told: what was written last, or zeros.
 //!
-//! What is expected lies in small mappings of its own, which the agent leaves to the kernel, so that what is checked and what it
-//! is checked against are not lost together.
+//! What is expected lies in small mappings of its own, which the agent leaves to the kernel, so that what is checked
+//! and what it is checked against are not lost together.
 
 use std::ptr;
 
@@ -163,7 +163,8 @@ impl Block {
         assert!(done == 0, "madvise {advice}: {}", std::io::Error::last_os_error());
     }
 
-    /// Changes the size, moving the block if need be. New pages of a mapped block are zeros; those of an allocated one are written.
+    /// Changes the size, moving the block if need be. New pages of a mapped block are zeros; those of an allocated one
+    /// are written.
     pub fn resize(&mut self, pages: usize, serials: &mut dyn FnMut() -> u64) {
         // SAFETY: the block is given up for the new one.
         let start = unsafe {

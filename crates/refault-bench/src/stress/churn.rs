@@ -1,8 +1,8 @@
 //! The program that is put under a budget: threads that write, check, discard, resize, move, lock, protect and fork.
 //!
-//! The operations of each thread follow from the seed alone; how threads interleave, and what is evicted meanwhile, does not.
-//! A wrong word ends the program at once. Nothing that a system call reads or writes lies in managed memory unless that
-//! is the point, so the program runs with faults served in the faulting thread too.
+//! The operations of each thread follow from the seed alone; how threads interleave, and what is evicted meanwhile,
+//! does not. A wrong word ends the program at once. Nothing that a system call reads or writes lies in managed memory
+//! unless that is the point, so the program runs with faults served in the faulting thread too.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -54,7 +54,7 @@ pub struct Figure {
     pub id: String,
     /// The heading.
     pub title: String,
-    /// What is to be seen, in a sentence or two, for those who do not see it.
+    /// The chart's content in a sentence or two (alternative text).
     pub description: String,
     /// What each figure means, with its unit.
     pub definition: String,
@@ -170,7 +170,8 @@ impl Figure {
         }
     }
 
-    /// Colour of a stacked area: a place on the style sheet's ramp of [`RAMP`] colours, from the first area to the last.
+    /// Colour of a stacked area: a place on the style sheet's ramp of [`RAMP`] colours, from the first area to the
+    /// last.
     fn shade(&self, look: usize) -> String {
         let steps = self.series.len().saturating_sub(1).max(1);
         let place = look as f64 / steps as f64 * (RAMP - 1) as f64;
@@ -287,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_from_outside_cannot_leave_their_place() {
+    fn names_are_escaped_in_the_report() {
         let figure = Figure {
             id: "f".into(),
             title: "<script>alert(1)</script>".into(),

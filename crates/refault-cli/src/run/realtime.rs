@@ -1,8 +1,8 @@
 //! Real-time signals that are sent to `refault run --watch` and meant for the program.
 //!
-//! Unlike the others they queue and carry a value. A handler that notes what came would lose some, so they stay blocked here
-//! and are read from a descriptor (signalfd(2)), in order and with their values, and sent on one by one. The program starts
-//! with the mask that this command was started with.
+//! Unlike the others they queue and carry a value. A handler that notes what came would lose some, so they stay blocked
+//! here and are read from a descriptor (signalfd(2)), in order and with their values, and sent on one by one. The
+//! program starts with the mask that this command was started with.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -88,7 +88,7 @@ impl RealTime {
 fn send(child: u32, one: &signalfd_siginfo) {
     let (pid, number) = (child as libc::pid_t, one.ssi_signo as c_int);
     let value = libc::sigval { sival_ptr: one.ssi_ptr as *mut _ };
-    // SAFETY: both calls take numbers; the child is ours and was not waited for, so its id is nobody else's.
+    // SAFETY: both calls take numbers; the child is ours and was not waited for, so its id has not been reused.
     unsafe {
         if one.ssi_code != libc::SI_QUEUE || libc::sigqueue(pid, number, value) != 0 {
             libc::kill(pid, number);

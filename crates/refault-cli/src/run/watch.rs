@@ -42,7 +42,7 @@ const TICK: Duration = Duration::from_millis(20);
 const REDRAW: Duration = Duration::from_millis(250);
 
 /// What a process may send us that is meant for the program, besides real-time signals. SIGKILL reaches it too (the agent asks
-/// for that); SIGSTOP cannot be seen by anybody.
+/// for that); SIGSTOP cannot be caught.
 const PASSED_ON: [i32; 16] = [
     signal::SIGHUP,
     signal::SIGINT,
@@ -187,7 +187,7 @@ impl Picture {
         self.drawn = Some(Instant::now());
         let foreground = termios::tcgetpgrp(std::io::stderr()).is_ok_and(|group| group == rustix::process::getpgrp());
         if !foreground {
-            // Whoever has the terminal now has cleaned it up, or a shell has.
+            // The terminal's new owner has cleaned it up, or a shell has.
             self.shown = None;
             return;
         }

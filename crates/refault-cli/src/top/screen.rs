@@ -156,7 +156,7 @@ fn draw_curve(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let rate = view.line["refaults_per_second"].as_f64().unwrap_or(0.0);
     let most = view.rates.iter().copied().max().unwrap_or(0);
     let title =
-        format!("Refaults: {} a second, at most {} in what is shown", grouped(rate.round() as u64), grouped(most));
+        format!("Refaults: {} per second, at most {} in the window shown", grouped(rate.round() as u64), grouped(most));
     let block = Block::bordered().title(title).border_style(Style::new().fg(Color::DarkGray));
     let shown = usize::from(area.width.saturating_sub(2));
     let rates = &view.rates[view.rates.len().saturating_sub(shown)..];
@@ -248,7 +248,7 @@ mod tests {
             "p50 3.2 µs   p99 14.0 µs   max 812.0 µs   of 1,234,567 faults",
             "12.50 %    3.25 %    0.80 %   2.5 s in all",
             "4.00 %    1.00 %    0.25 %   0.9 s in all",
-            "Refaults: 4,321 a second, at most 4,321",
+            "Refaults: 4,321 per second, at most 4,321",
             "7              9.2 s    78.1 MiB",
             "10             0.1 s    32.4 MiB",
             "would stop refaulting at 640 MiB",

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_rest_is_dropped() {
+    fn the_type_with_the_smaller_remainder_is_dropped() {
         let targets = [45, 22, 223, 298];
         let after_one_round = [13, 0, 191, 266];
         assert_eq!(rest_after_goal(&targets, &after_one_round), Some([0, 0, 148, 209]));

@@ -5,12 +5,12 @@
 //! its queue, what a split leaves over goes to the head.
 //!
 //! Invariants: every frame is either allocated or inside exactly one free block; a free block of order k starts at a
-//! multiple of 2^k; no two free buddies of the same order exist below the largest order; a free block belongs to one pool,
-//! whatever its frames were labelled with before.
+//! multiple of 2^k; no two free buddies of the same order exist below the largest order; a free block belongs to one
+//! pool, whatever its frames were labelled with before.
 //!
-//! Cost: 5 bytes a frame with three pools (4 of its block's place in a queue, the rest see `states`) and 4 to 16 bytes
-//! for each block beyond the first that a queue ever held. Allocating and freeing a single frame take one step an order
-//! that is split or joined; a larger block also writes half a byte a frame when it is handed out.
+//! Cost: 5 bytes per frame with three pools (4 of its block's place in a queue, the rest see `states`) and 4 to 16
+//! bytes for each block beyond the first that a queue ever held. Allocating and freeing a single frame take one step
+//! per order that is split or joined; a larger block also writes half a byte per frame when it is handed out.
 //!
 //! Kernel: `vm_phys_alloc_pages`, `vm_phys_free_pages`, `vm_phys_unfree_page`, `vm_phys_split_pages`,
 //! `vm_phys_set_pool` in `sys/vm/vm_phys.c`.
@@ -187,7 +187,8 @@ impl FrameAllocator {
         self.queues[self.pools.index(pool)][order as usize].len()
     }
 
-    /// The first frames of the free blocks of one order in one pool, in the order in which they will be taken. O(length).
+    /// The first frames of the free blocks of one order in one pool, in the order in which they will be taken.
+    /// O(length).
     pub fn queue(&self, pool: FreePool, order: u32) -> impl Iterator<Item = Frame> + '_ {
         self.queues[self.pools.index(pool)][order as usize].iter()
     }
@@ -197,7 +198,7 @@ impl FrameAllocator {
         &self.statistics[order as usize]
     }
 
-    /// The pool that a frame is labelled with, or that its free block is in. One look an order and pool at most.
+    /// The pool that a frame is labelled with, or that its free block is in. One look per order and pool at most.
     pub fn pool(&self, frame: Frame) -> FreePool {
         let free = self.block_of(frame).map(|(_, _, pool)| pool);
         self.pools.pool(free.unwrap_or_else(|| self.states.label(frame)))
@@ -210,7 +211,7 @@ impl FrameAllocator {
         self.states.set_label(frame, order, self.pools.index(pool));
     }
 
-    /// Whether the frame is free. One look an order and pool at most.
+    /// Whether the frame is free. One look per order and pool at most.
     pub fn is_free(&self, frame: Frame) -> bool {
         self.block_of(frame).is_some()
     }

@@ -8,7 +8,7 @@
 //! Invariants: a cached page's frame is free; a page is cached, has a frame, or neither; the three counts of
 //! [`CachedCounters`] and [`CachedFrames::cached`] add up to the pages ever cached.
 //!
-//! Cost: 4 bytes a frame and 4 bytes a page beside the allocator's; every operation is O(1) beside
+//! Cost: 4 bytes per frame and 4 bytes per page beside the allocator's; every operation is O(1) beside
 //! the allocator's.
 //!
 //! Kernel: `vm_page_cache`, `vm_page_alloc`, `vm_page_cache_lookup`, `vm_page_cache_remove` in `sys/vm/vm_page.c`.
@@ -114,8 +114,8 @@ impl CachedFrames {
         Some(frame)
     }
 
-    /// Gives the pages `first..first + 2^order`, none of which may have a frame, the frames of one block in order: a huge
-    /// page. They can be freed and cached one by one. `None` if no free block is large enough.
+    /// Gives the pages `first..first + 2^order`, none of which may have a frame, the frames of one block in order: a
+    /// huge page. They can be freed and cached one by one. `None` if no free block is large enough.
     pub fn allocate_pages(&mut self, first: PageId, order: u32) -> Option<Frame> {
         let block = self.allocator.allocate(FreePool::Default, order)?;
         self.overwrite(block, 1 << order);
@@ -163,7 +163,8 @@ impl CachedFrames {
         self.allocator.free(frame, 0);
     }
 
-    /// The page's frame is free, but holds its contents until it is handed out. The page must have a frame and be clean.
+    /// The page's frame is free, but holds its contents until it is handed out. The page must have a frame and be
+    /// clean.
     pub fn cache(&mut self, page: PageId) {
         let frame = self.frame_of[page as usize];
         debug_assert!(frame & CACHED == 0);

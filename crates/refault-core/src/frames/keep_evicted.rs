@@ -1,8 +1,8 @@
 //! A memory whose evicted pages stay in their frames.
 //!
-//! Wraps a front-end's [`Memory`] for the time of a call to the policy. Whatever the policy evicts becomes a cached page in
-//! [`CachedFrames`], with its contents, because a page that [`Memory::evict`] freed is clean by then; or, where nothing is
-//! kept, its frame is free. Cost: O(1) per eviction.
+//! Wraps a front-end's [`Memory`] for the time of a call to the policy. Whatever the policy evicts becomes a cached
+//! page in [`CachedFrames`], with its contents, because a page that [`Memory::evict`] freed is clean by then; or, where
+//! nothing is kept, its frame is free. Cost: O(1) per eviction.
 
 use super::CachedFrames;
 use crate::memory::{Eviction, Groups, IoState, Laundry, Memory, PageTables, References};
@@ -16,8 +16,8 @@ pub struct KeepEvicted<'a, M> {
 }
 
 impl<'a, M: Memory> KeepEvicted<'a, M> {
-    /// What is evicted becomes a cached page. Pages resident in `memory` without a frame in `frames` (let in over a limit)
-    /// are simply gone.
+    /// What is evicted becomes a cached page. Pages resident in `memory` without a frame in `frames` (let in over a
+    /// limit) are simply gone.
     pub fn new(memory: &'a mut M, frames: &'a mut CachedFrames) -> KeepEvicted<'a, M> {
         KeepEvicted { memory, frames, keeps: true }
     }

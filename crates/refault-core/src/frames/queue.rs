@@ -1,14 +1,15 @@
-//! A queue of free blocks: a ring of first frames, in which a block in the middle is crossed out in place, and before it
-//! one block outside the ring.
+//! A queue of free blocks: a ring of first frames, in which a block in the middle is crossed out in place, and before
+//! it one block outside the ring.
 //!
-//! What a split leaves over goes to the front and is often the next to be taken or joined again: while it stands outside
-//! the ring, neither the ring nor the place of a frame is touched for it. For the rest, the allocator takes from the front, frees to the back and takes buddies out of the middle. A linked list would make
-//! every allocation wait for a cache miss on the block before it; a ring is read in order. Where each block stands is
-//! kept by the allocator, one word a frame, shared by all its queues (a block stands in one queue at most).
+//! What a split leaves over goes to the front and is often the next to be taken or joined again: while it stands
+//! outside the ring, neither the ring nor the place of a frame is touched for it. For the rest, the allocator takes
+//! from the front, frees to the back and takes buddies out of the middle. A linked list would make every allocation
+//! wait for a cache miss on the block before it; a ring is read in order. Where each block stands is kept by the
+//! allocator, one word per frame, shared by all its queues (a block stands in one queue at most).
 //!
-//! Invariants: the block outside the ring is the first of the queue; crossed-out places never stand at either end; `live` is the number of
-//! the others. The ring's size is a
-//! power of two, and at most four times the most blocks it ever held.
+//! Invariants: the block outside the ring is the first of the queue; crossed-out places never stand at either end;
+//! `live` is the number of the others. The ring's size is a power of two, and at most four times the most blocks it
+//! ever held.
 //!
 //! Cost: O(1) amortised; 4 bytes a place. A full ring is packed or doubled.
 

@@ -1,4 +1,4 @@
-//! Pages that somebody says are not needed soon (spec: freebsd §3.3, §3.5, §6).
+//! Advice that pages are not needed soon (spec: freebsd §3.3, §3.5, §6).
 //!
 //! Kernel: `vm_page_advise`, `vm_page_try_to_cache` in `sys/vm/vm_page.c`; `vm_pageout_grow_cache` in
 //! `sys/vm/vm_pageout.c`.
@@ -45,7 +45,7 @@ impl Freebsd {
         }
     }
 
-    /// Lets a page go at once if it is clean and nobody holds it, as advice on a file range does. Returns whether it went.
+    /// Lets a page go at once if it is clean and not held, as advice on a file range does. Returns whether it went.
     pub fn try_to_let_go<M: Memory>(&mut self, page: PageId, memory: &mut M) -> bool {
         let held = IoState::LOCKED.with(IoState::WRITEBACK).with(IoState::UNEVICTABLE).with(IoState::DIRTY);
         if self.queues.record(page).wirings > 0 || memory.io_state(page).any(held) || memory.needs_write(page) {

@@ -4,8 +4,8 @@
 
 macro_rules! vm_counters {
     ($($(#[$doc:meta])* $name:ident = $label:literal,)*) => {
-        /// Event counts since the start. The page daemon's are counted by the policy, those of faults, pagers and cached
-        /// pages by the front-end.
+        /// Event counts since the start. The page daemon's are counted by the policy, those of faults, pagers and
+        /// cached pages by the front-end.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct VmCounters { $($(#[$doc])* pub $name: u64,)* }
 

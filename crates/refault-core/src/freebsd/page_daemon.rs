@@ -12,7 +12,7 @@ const LAUNDER_FIRST: u32 = 32;
 /// Clusters that a later pass writes at most.
 const LAUNDER_LATER: u32 = 10_000;
 /// Mappings after which the walk for references stops.
-const MOST_REFERENCES: u32 = 5;
+const MAX_REFERENCES: u32 = 5;
 /// Time in which the whole active queue is looked at once without a shortage, in seconds.
 const ACTIVE_PERIOD: u64 = 600;
 
@@ -201,11 +201,11 @@ impl Freebsd {
         progress
     }
 
-    /// References since the last look, cleared: at most one of its own and [`MOST_REFERENCES`] of mappings.
+    /// References since the last look, cleared: at most one of its own and [`MAX_REFERENCES`] of mappings.
     fn take_references<M: Memory>(&mut self, page: PageId, in_use: bool, memory: &mut M) -> u16 {
         self.counters.reference_checks += 1;
         let own = u16::from(std::mem::take(&mut self.queues.record_mut(page).referenced));
-        let mapped = if in_use { memory.take_references(page).mappings.min(MOST_REFERENCES) } else { 0 };
+        let mapped = if in_use { memory.take_references(page).mappings.min(MAX_REFERENCES) } else { 0 };
         own + mapped as u16
     }
 

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_in_version_10() {
+    fn a_sequential_reader_from_a_fresh_entry_10() {
         let mut entry = MapEntry::new(0..10_000, 0);
         assert_eq!(entry.plan(0, Version::V10), keep(0, 15));
         entry.was_read(0, 15);

@@ -12,7 +12,7 @@ const SMALL_MACHINE: u64 = 2000;
 /// Frames the daemon itself may need to write: two clusters of a file system's largest block, and two.
 const PAGEOUT_FREE_MIN: u64 = 2 * 65536 / 4096 + 2;
 /// The part of a small number of frames that the target may be at most, see [`Targets::for_frames`].
-const LARGEST_TARGET: u64 = 16;
+const MAX_TARGET: u64 = 16;
 
 /// Thresholds for the frames available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Targets {
     /// pages with forty in use.
     pub fn for_frames(frames: u64) -> Targets {
         let exact = Targets::at_boot(frames);
-        let target = frames / LARGEST_TARGET;
+        let target = frames / MAX_TARGET;
         if exact.free_target <= target {
             return exact;
         }

@@ -1,4 +1,4 @@
-//! Ageing: when a new generation is made, how, and how the old end follows (spec: mglru §6; §16.1, §16.2 for 7.2).
+//! Aging: when a new generation is made, how, and how the old end follows (spec: mglru §6; §16.1, §16.2 for 7.2).
 //!
 //! Kernel: `should_run_aging`, `try_to_inc_max_seq`, `inc_max_seq`, `inc_min_seq`, `try_to_inc_min_seq` in
 //! `mm/vmscan.c`.
@@ -29,7 +29,8 @@ impl Mglru {
                 }
             }
         }
-        // Four generations are plenty; otherwise the youngest should not outgrow half, the oldest not fall below a quarter.
+        // Four generations are plenty; otherwise the youngest should not outgrow half, the oldest not fall below a
+        // quarter.
         let needed = min_seq + MIN_GENERATIONS == lruvec.max_seq
             && (young * MIN_GENERATIONS > total || old * (MIN_GENERATIONS + 2) < total);
         (needed, total)
@@ -83,7 +84,8 @@ impl Mglru {
         lruvec.min_seq[t] += 1;
     }
 
-    /// Moves a page one generation up unless a walk has promoted it meanwhile; what its accesses had earned it is spent.
+    /// Moves a page one generation up unless a walk has promoted it meanwhile; what its accesses had earned it is
+    /// spent.
     pub(super) fn age_page(&mut self, page: PageId, page_type: PageType, reclaiming: bool) {
         let seven = self.is_7_2();
         let record = &mut self.records[page as usize];

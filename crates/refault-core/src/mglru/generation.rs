@@ -127,8 +127,8 @@ impl Lruvec {
         self.size.iter().map(|by_type| by_type[page_type.index()]).sum()
     }
 
-    /// Pages of a type in the generations of the window. A page that was promoted while its list could not be scanned may
-    /// belong to a generation that has left the window since.
+    /// Pages of a type in the generations of the window. A page that was promoted while its list could not be scanned
+    /// may belong to a generation that has left the window since.
     pub fn in_window(&self, page_type: PageType) -> u64 {
         let t = page_type.index();
         (self.min_seq[t]..=self.max_seq).map(|seq| self.size[slot(seq)][t]).sum()

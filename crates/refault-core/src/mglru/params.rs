@@ -38,7 +38,7 @@ pub struct MglruParams {
     pub tiers: usize,
     /// Pages a per-CPU batch holds back before they reach the lists: 31 in 6.12 and 7.2, 0 for none.
     pub batch: usize,
-    /// Ageing walks page tables; otherwise it only makes generations (bit 0x2 of `lru_gen/enabled`).
+    /// Aging walks page tables; otherwise it only makes generations (bit 0x2 of `lru_gen/enabled`).
     pub walks: bool,
     /// Walks skip 2 MiB regions whose second-level accessed bit is clear (bit 0x4 of `lru_gen/enabled`).
     pub region_bits: bool,
@@ -109,7 +109,7 @@ impl Parameters for MglruParams {
             name: "walks",
             default: "yes",
             values: "yes or no",
-            meaning: "ageing walks page tables (bit 0x2 of lru_gen/enabled)",
+            meaning: "aging walks page tables (bit 0x2 of lru_gen/enabled)",
         },
         Parameter {
             name: "region_bits",

@@ -1,7 +1,7 @@
 //! What accesses leave on a page, and how many they were (spec: mglru §2, §3; §16.4, §16.5 for 7.2).
 //!
-//! 6.12: REFERENCED, then WORKINGSET, then the refs bits count up to five accesses. 7.2: REFERENCED, then the refs bits,
-//! then WORKINGSET, which also survives a change of generation.
+//! 6.12: REFERENCED, then WORKINGSET, then the refs bits count up to five accesses. 7.2: REFERENCED, then the refs
+//! bits, then WORKINGSET, which also survives a change of generation.
 //!
 //! Kernel: `folio_inc_refs` in `mm/swap.c`; `folio_lru_refs`, `lru_tier_from_refs` in `include/linux/mm_inline.h`.
 

@@ -2,7 +2,8 @@
 //!
 //! A walk clears the accessed bits of an address space and promotes the pages behind them. Two Bloom filters remember
 //! which 2 MiB regions were worth it: one is tested by the current walk while the other collects for the next. The
-//! look-around spends the locality that a reference check has just paid for on up to 63 neighbours, and tells the filter.
+//! look-around spends the locality that a reference check has just paid for on up to 63 neighbours, and tells the
+//! filter.
 //!
 //! Kernel: `walk_mm`, `walk_pud_range`, `walk_pmd_range`, `walk_pte_range`, `update_bloom_filter`, `test_bloom_filter`,
 //! `lru_gen_look_around` in `mm/vmscan.c`.
@@ -14,11 +15,11 @@ use crate::mglru::references::note_young_7_2;
 use crate::page::{LruvecId, PageId, PageType};
 use crate::reclaim::record::{PageRecord, REFERENCED, REFS_MASK, WORKINGSET};
 
-/// Page-table entries that share a cache line: a region is worth walking if one entry a line is young.
+/// Page-table entries that share a cache line: a region is worth walking if one entry per line is young.
 const ENTRIES_PER_LINE: u32 = 8;
 const FILTER_BITS: usize = 1 << 15;
 
-/// A set of regions that may say yes wrongly: 4 KiB, two bits a region.
+/// A set of regions that may say yes wrongly: 4 KiB, two bits per region.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     words: Box<[u64; FILTER_BITS / 64]>,
@@ -86,7 +87,7 @@ impl Mglru {
         walked
     }
 
-    /// Looks at the neighbours of a page whose entry was young. Whoever has a walk to account promotions to promotes
+    /// Checks the neighbours of a page whose entry was young. A caller with a walk to account promotions to promotes
     /// them; limit and direct reclaim, which have none before they age, activate them (spec: mglru §8).
     pub(super) fn look_around<M: Memory>(&mut self, page: PageId, memory: &mut M) {
         let record = &self.records[page as usize];
@@ -121,7 +122,7 @@ impl Mglru {
     }
 }
 
-/// A young entry was found by somebody with a walk to account promotions to: the page belongs to the youngest
+/// A caller with a walk to account promotions to found a young entry: the page belongs to the youngest
 /// generation now, and is moved there when it is met by a scan. True if it changed generation.
 #[inline]
 fn promote(records: &mut [PageRecord], lruvec: &mut Lruvec, page: PageId, seven: bool) -> bool {
@@ -244,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filter_knows_what_it_was_told() {
+    fn filter_contains_what_was_added() {
         let mut filter = Filter::new();
         let regions: Vec<u64> = (0..500).map(|i| i * 7919).collect();
         for region in &regions {
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn one_entry_a_cache_line_is_worth_it() {
+    fn one_young_entry_per_cache_line_is_worth_a_walk() {
         assert!(is_worth_it(512, 64));
         assert!(!is_worth_it(512, 63));
     }

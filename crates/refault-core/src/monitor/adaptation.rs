@@ -29,7 +29,7 @@ impl Monitor {
         }
     }
 
-    /// Merges after an aggregation whose highest count was `highest`, ageing each region first; repeats with a higher
+    /// Merges after an aggregation whose highest count was `highest`, aging each region first; repeats with a higher
     /// threshold until the bound on regions is met. Cost: linear in regions, times at most log2(checks) passes.
     pub fn merge_regions<S: AccessSampler>(&mut self, highest: u32, sampler: &S) {
         let before = sampler.work_ns();

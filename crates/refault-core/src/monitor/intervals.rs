@@ -26,7 +26,7 @@ impl Monitor {
         Ok(true)
     }
 
-    /// Moves the sampling interval towards the goal, the number of checks an aggregation staying what it is.
+    /// Moves the sampling interval towards the goal, the number of checks per aggregation staying what it is.
     /// Returns whether the intervals changed. To be called between the merge and the reset of an aggregation.
     pub fn tune_intervals(&mut self) -> bool {
         let Some(goal) = self.attributes.intervals_goal else { return false };

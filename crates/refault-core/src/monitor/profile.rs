@@ -38,7 +38,7 @@ impl Profile {
         matches!(self, Profile::Seed | Profile::K60)
     }
 
-    /// Schemes have their own interval; otherwise they run once an aggregation.
+    /// Schemes have their own interval; otherwise they run once per aggregation.
     pub const fn has_apply_interval(self) -> bool {
         !self.keeps_elapsed_time()
     }

@@ -1,9 +1,9 @@
 //! References that are served while the page stays evicted.
 //!
-//! A front-end that can serve a reference without a frame (the replay, where it costs a miss but evicts nothing; a pager
-//! that emulates the access on the compressed copy) asks an *admission filter* first. The filter is a plain function of
-//! the page's shadow entry and of a threshold that the policy has published, so that it can be asked without the policy's
-//! lock, while the policy is at work; references served are reported by count.
+//! A front-end that can serve a reference without a frame (the replay, where it costs a miss but evicts nothing; a
+//! pager that emulates the access on the compressed copy) asks an *admission filter* first. The filter is a plain
+//! function of the page's shadow entry and of a threshold that the policy has published, so that it can be asked
+//! without the policy's lock, while the policy is at work; references served are reported by count.
 
 use super::Absent;
 use crate::memory::Memory;
@@ -18,8 +18,8 @@ pub struct AdmissionThreshold {
     pub min_rank: u64,
 }
 
-/// Returns the updated shadow entry if the page should stay evicted even with the reference being served, `None` to admit
-/// it.
+/// Returns the updated shadow entry if the page should stay evicted even with the reference being served, `None` to
+/// admit it.
 pub type AdmissionFilter = fn(Shadow, AdmissionThreshold) -> Option<Shadow>;
 
 /// A policy that knows what evicted pages are worth.

@@ -10,8 +10,8 @@ pub trait CachedPages {
     /// nothing is read and no shadow is handed over.
     fn pools(&self) -> Option<FreePools>;
 
-    /// Resident pages at which the front-end asks for room, given its limit. A policy that keeps a reserve of free frames
-    /// asks before the limit is reached: then one call of [`super::Policy::reclaim`] is enough.
+    /// Resident pages at which the front-end asks for room, given its limit. A policy that keeps a reserve of free
+    /// frames asks before the limit is reached: then one call of [`super::Policy::reclaim`] is enough.
     fn reclaim_threshold(&self, limit: usize) -> usize;
 }
 

@@ -1,8 +1,8 @@
 //! A policy without its type, over one kind of memory.
 //!
-//! [`Policy`] cannot be made into an object, because its methods take any [`Memory`]. [`DynPolicy`] fixes the memory, and
-//! every policy is one: `Box<dyn DynPolicy<MyMemory> + Send>` is what a page cache or a pager holds. The extensions are
-//! flattened: what a policy does not have answers as the method says. Cost: one virtual call each.
+//! [`Policy`] cannot be made into an object, because its methods take any [`Memory`]. [`DynPolicy`] fixes the memory,
+//! and every policy is one: `Box<dyn DynPolicy<MyMemory> + Send>` is what a page cache or a pager holds. The extensions
+//! are flattened: what a policy does not have answers as the method says. Cost: one virtual call each.
 
 use super::{
     Admission, AdmissionFilter, AdmissionThreshold, Bypass, CachedPages, GenerationSize, HitReport, Lists, Policy,
@@ -46,8 +46,8 @@ pub trait DynPolicy<M: Memory> {
     fn active_inactive(&self) -> Option<[u64; 2]>;
     /// [`Bypass::admission_filter`]; `None`: every page comes in.
     fn admission_filter(&mut self) -> Option<AdmissionFilter>;
-    /// [`Bypass::bypassed`], and then [`Bypass::admission_threshold`]; without a filter, a threshold that lets every page
-    /// in.
+    /// [`Bypass::bypassed`], and then [`Bypass::admission_threshold`]; without a filter, a threshold that lets every
+    /// page in.
     fn bypassed(&mut self, references: usize, memory: &mut M) -> AdmissionThreshold;
     /// [`CachedPages::pools`]; `None`: what is evicted is gone.
     fn cached_pools(&self) -> Option<FreePools>;

@@ -1,4 +1,7 @@
 //! Proactive sorting of a policy's lists by what a monitor has found hot or cold (spec: lru_sort §4).
+//!
+//! Kernel: `damon_pa_mark_accessed_or_deactivate` in `mm/damon/paddr.c`; `folio_mark_accessed`, `folio_deactivate` in
+//! `mm/swap.c`.
 
 use super::Absent;
 use crate::memory::Memory;

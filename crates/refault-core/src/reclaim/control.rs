@@ -205,7 +205,7 @@ pub fn direct_reclaim<E: ReclaimEngine, M: Memory>(engine: &mut E, roots: &[Lruv
     }
 }
 
-/// One pass of a node's background reclaim: ageing, then reclaim (spec: overview §4.2).
+/// One pass of a node's background reclaim: aging, then reclaim (spec: overview §4.2).
 pub fn background_pass<E: ReclaimEngine, M: Memory>(
     engine: &mut E,
     pass: &BackgroundPass,

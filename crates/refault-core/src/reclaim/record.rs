@@ -1,7 +1,7 @@
 //! The record that the kernels' policies keep of each page: 8 bytes.
 //!
-//! Invariants: a page is *on a list* iff [`LRU`] or [`IN_ACTIVATE`] is set; [`IN_ADD`] excludes both. While a page waits
-//! in the batch of activations it keeps its place on its list but cannot be isolated.
+//! Invariants: a page is *on a list* iff [`LRU`] or [`IN_ACTIVATE`] is set; [`IN_ADD`] excludes both. While a page
+//! waits in the batch of activations it keeps its place on its list but cannot be isolated.
 
 use crate::deque::Placed;
 use crate::page::{LruvecId, PageId, PageType};

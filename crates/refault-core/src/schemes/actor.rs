@@ -26,7 +26,7 @@ pub struct Folio {
     pub memcg: Option<u32>,
 }
 
-/// The hands of the schemes: implemented by whoever owns the memory. The defaults describe a memory in which nothing
+/// The actions of the schemes, implemented by the owner of the memory. The defaults describe a memory in which nothing
 /// can be done and nothing is known.
 pub trait SchemeActor {
     /// Why an action has no effect here, as a sentence's end ("lru_prio: …"); `None` if it has one.

@@ -156,7 +156,7 @@ impl Filters {
                 return if filter.allow { Verdict::Allowed } else { Verdict::Rejected };
             }
         }
-        // With page filters a region nobody spoke about must reach them.
+        // With page filters a region that no filter decided must reach them.
         if self.pages.is_empty() && self.core.last().is_some_and(|last| last.allow) {
             return Verdict::Rejected;
         }

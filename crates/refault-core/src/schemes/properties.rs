@@ -8,7 +8,7 @@ use crate::monitor::{AccessSampler, Attributes, Monitor, Profile, Region, Target
 
 const MIB: u64 = 1 << 20;
 
-/// Memory in which each page is a folio of its own; acting takes 1 µs a page.
+/// Memory in which each page is a folio of its own; acting takes 1 µs per page.
 #[derive(Default)]
 struct Pages {
     work_ns: u64,
@@ -82,7 +82,7 @@ impl Bench {
     }
 }
 
-/// Everything matches, all scores are equal, so many bytes a second.
+/// Everything matches, all scores are equal, so many bytes per second.
 fn everything(size: u64) -> SchemeSettings {
     let quota = Quota { size, reset_interval_ms: 1000, ..Quota::default() };
     SchemeSettings { quota, ..SchemeSettings::new(Action::LruPrio) }

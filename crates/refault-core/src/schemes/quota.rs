@@ -1,4 +1,5 @@
-//! How much a scheme may do: windows, limits by time and size, goals, and which regions come first (spec: damos §6, §7).
+//! How much a scheme may do: windows, limits by time and size, goals, and which regions come first (spec: damos §6,
+//! §7).
 //!
 //! Kernel: `struct damos_quota` in `include/linux/damon.h`; `damos_adjust_quota`, `damos_set_effective_quota` in
 //! `mm/damon/core.c`.

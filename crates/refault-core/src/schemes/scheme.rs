@@ -19,7 +19,7 @@ pub struct SchemeSettings {
     pub action: Action,
     /// To which regions.
     pub pattern: Pattern,
-    /// How often, in µs; 0: once an aggregation.
+    /// How often, in µs; 0: once per aggregation.
     pub apply_interval: u64,
     /// How much.
     pub quota: Quota,

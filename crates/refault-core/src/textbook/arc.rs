@@ -2,13 +2,13 @@
 //!
 //! `T1` holds pages seen once, `T2` pages seen again, both in LRU order; `B1` and `B2` are the ghosts of each. The
 //! target size of `T1`, called `p`, grows when a ghost of `B1` comes back and shrinks when one of `B2` does, by the
-//! ratio of the ghost lists' lengths and at least by 1. `p` is a real number between 0, where it starts, and the memory.
-//! `T1` and `B1` together never exceed the memory, all four lists never twice the memory.
+//! ratio of the ghost lists' lengths and at least by 1. `p` is a real number between 0, where it starts, and the
+//! memory. `T1` and `B1` together never exceed the memory, all four lists never twice the memory.
 //!
 //! The reference simulator follows the paper; only when `T2` is empty `T1` gives up a page whatever `p` says, which the
 //! paper leaves open.
 //!
-//! Cost: 12 bytes a page id.
+//! Cost: 12 bytes per page id.
 //! Source: Megiddo and Modha, *ARC: A Self-Tuning, Low Overhead Replacement Cache*, FAST 2003, figure 4.
 
 use super::evict_oldest;

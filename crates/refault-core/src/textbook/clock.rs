@@ -4,7 +4,7 @@
 //! A page arrives with its bit clear; the first hit sets it. This is FIFO with reinsertion, which evicts the same pages
 //! as a ring of frames with a hand. Policies of this kind are what mapped memory allows: the front-end only sets bits.
 //!
-//! Cost: 4 bytes a page id and 4 to 8 a resident page ([`PageQueue`]); the bit is the memory's.
+//! Cost: 4 bytes per page id and 4 to 8 per resident page ([`PageQueue`]); the bit is the memory's.
 //! Source: Corbató, *A Paging Experiment with the Multics System*, 1968.
 
 use super::evict;

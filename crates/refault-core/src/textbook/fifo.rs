@@ -1,6 +1,6 @@
 //! First in, first out. A hit does nothing.
 //!
-//! Cost: 4 bytes a page id and 4 to 8 a resident page ([`PageQueue`]).
+//! Cost: 4 bytes per page id and 4 to 8 per resident page ([`PageQueue`]).
 
 use super::evict;
 use crate::counters::Counters;

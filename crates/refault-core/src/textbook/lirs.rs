@@ -10,7 +10,7 @@
 //! Invariants: `S` holds all LIR pages, all ghosts and some resident HIR pages; `Q` all resident HIR pages; the ghosts
 //! are queued in order of eviction, and the oldest leave `S` while it is longer than its limit.
 //!
-//! Cost: 17 bytes a page id.
+//! Cost: 17 bytes per page id.
 //! Source: Jiang and Zhang, *LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy*, SIGMETRICS 2002,
 //! section 3.
 

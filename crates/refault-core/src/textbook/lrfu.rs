@@ -1,25 +1,26 @@
 //! LRFU on accessed bits: each reference counts, and counts less the longer it is ago; the page whose references count
 //! least goes.
 //!
-//! What a page's references are worth together moves between how recently it was used (a short half-life) and how often (a
-//! long one). The paper counts each reference; mapped memory does not report them. So here the page tables are looked at
-//! once an *interval*, a part at a time, and a page has at most one reference an interval: the one that brought it in, or its
-//! accessed bit. A page that was referenced less than an interval ago does not go. An interval lasts until a share of memory
-//! was evicted, or there is nothing else to evict; references age by evictions, so a program that fits in memory forgets
-//! nothing. Worth is remembered for evicted pages in their shadow entry: a page that comes back goes on where it was.
+//! What a page's references are worth together moves between how recently it was used (a short half-life) and how often
+//! (a long one). The paper counts each reference; mapped memory does not report them. So here the page tables are
+//! looked at once an *interval*, a part at a time, and a page has at most one reference an interval: the one that
+//! brought it in, or its accessed bit. A page that was referenced less than an interval ago does not go. An interval
+//! lasts until a share of memory was evicted, or there is nothing else to evict; references age by evictions, so a
+//! program that fits in memory forgets nothing. Worth is remembered for evicted pages in their shadow entry: a page
+//! that comes back goes on where it was.
 //!
-//! A front-end that can serve references of pages which stay evicted ([`Policy::bypass`]) lets in only those that are worth twice as much
-//! as the page that went last. Such a reference counts as if the page had come in and gone at once: in its shadow entry and
-//! as an eviction.
+//! A front-end that can serve references of pages which stay evicted ([`Policy::bypass`]) lets in only those that are
+//! worth twice as much as the page that went last. Such a reference counts as if the page had come in and gone at once:
+//! in its shadow entry and as an eviction.
 //!
-//! Worth is kept as the time at which one single reference would be worth as much (its *rank*, in steps of the clock), which
-//! does not change while time passes. Pages stand on lists by rank, newest at the head; the oldest page of the lowest
-//! list goes, unless its bit says otherwise.
+//! Worth is kept as the time at which one single reference would be worth as much (its *rank*, in steps of the clock),
+//! which does not change while time passes. Pages stand on lists by rank, newest at the head; the oldest page of the
+//! lowest list goes, unless its bit says otherwise.
 //!
-//! Invariants: a resident page is on the list of its rank; on each list, pages referenced later are nearer the head; below
-//! the hand there are only pages referenced less than an interval ago. Cost: 12 bytes a page id, O(1) a page that comes in or
-//! is referenced; all resident pages are looked at once an interval.
-//! Source: Lee et al., *LRFU: A Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001.
+//! Invariants: a resident page is on the list of its rank; on each list, pages referenced later are nearer the head;
+//! below the hand there are only pages referenced less than an interval ago. Cost: 12 bytes per page id, O(1) per page
+//! that comes in or is referenced; all resident pages are looked at once per interval. Source: Lee et al., *LRFU: A
+//! Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001.
 
 use std::sync::LazyLock;
 
@@ -39,16 +40,16 @@ const HALF_LIFE_STEPS: f64 = 52.0;
 const STEPS_A_LIST: u64 = 4;
 /// Lists: a quarter for what lies behind the clock, the others for what lies before it.
 const LISTS: u64 = 128;
-/// Parts of an interval: in each a part of the page tables is looked at, so that nobody waits long for it.
+/// Parts of an interval: in each a part of the page tables is looked at, so that no fault waits long for it.
 const PARTS: u32 = 16;
-/// Steps by which a page that could stay out must be ahead of the one that went last: worth twice as much. One that is worth no more
-/// would go again before it was used often enough to pay for its coming and going.
+/// Steps by which a page that could stay out must be ahead of the one that went last: worth twice as much. One that is
+/// worth no more would go again before it was used often enough to pay for its coming and going.
 const MARGIN: u64 = HALF_LIFE_STEPS as u64;
 /// Low bits of a page's state that hold when it was last referenced, in parts of an interval; the others hold its rank.
 const TIME_BITS: u32 = 10;
 
-/// What a reference adds to a rank that so many steps away: worths are added; ranks are their logarithms, to the base of what a step
-/// is worth.
+/// What a reference adds to a rank that so many steps away: worths are added; ranks are their logarithms, to the base
+/// of what a step is worth.
 static SUMS: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let sum = |distance: i32| {
         let share = (-f64::from(distance) / HALF_LIFE_STEPS).exp2();
@@ -153,7 +154,8 @@ impl Worth {
         near.wrapping_add_signed(i64::from(ahead as i32 >> TIME_BITS))
     }
 
-    /// Whether the page was referenced less than an interval ago (or 64 intervals ago, which delays its eviction by one).
+    /// Whether the page was referenced less than an interval ago (or 64 intervals ago, which delays its eviction by
+    /// one).
     fn is_recent(self, time: u32) -> bool {
         time.wrapping_sub(self.0) & ((1 << TIME_BITS) - 1) < PARTS
     }

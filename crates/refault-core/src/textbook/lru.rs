@@ -9,9 +9,9 @@
 //! `pages`; the first `sorted` of `pages` were sorted by time at `sorted_at`, and those before `next` have been looked
 //! at since.
 //!
-//! Cost: 4 bytes a page id and 4 to 8 a resident page (up to 32 more for the moment of a sort). A hit is O(1). A sort
-//! of n pages comes after at least n accesses or evictions and is linear if there were fewer than 8n of them, so an
-//! eviction costs amortised O(log n) at worst, and in practice less than a list's.
+//! Cost: 4 bytes per page id and 4 to 8 per resident page (up to 32 more for the moment of a sort). A hit is O(1). A
+//! sort of n pages comes after at least n accesses or evictions and is linear if there were fewer than 8n of them, so
+//! an eviction costs amortised O(log n) at worst, and in practice less than a list's.
 
 use super::evict;
 use crate::counters::Counters;

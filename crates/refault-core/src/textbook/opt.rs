@@ -5,8 +5,8 @@
 //!
 //! The accesses must be exactly those that the [`NextUse`] was made from: each is either an admission or a hit.
 //!
-//! Cost: [`NextUse`] takes 8 bytes an access and is shared by all memory sizes of a trace; each [`Opt`] takes 4 bytes a
-//! page id and one bit an access. An access costs a few words: resident pages are a set of times ([`TimeSet`]).
+//! Cost: [`NextUse`] takes 8 bytes per access and is shared by all memory sizes of a trace; each [`Opt`] takes 4 bytes
+//! per page id and one bit per access. An access costs a few words: resident pages are a set of times ([`TimeSet`]).
 //! Source: Belady, *A Study of Replacement Algorithms for a Virtual-Storage Computer*, IBM Systems Journal 5(2), 1966;
 //! Mattson et al., *Evaluation Techniques for Storage Hierarchies*, IBM Systems Journal 9(2), 1970 (optimality).
 

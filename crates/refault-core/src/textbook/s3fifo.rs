@@ -7,7 +7,7 @@
 //! Two variants ([`S3FifoVariant`]), which differ in when each queue gives up a page and where pages go until memory
 //! is full for the first time.
 //!
-//! Cost: 12 bytes a page id.
+//! Cost: 12 bytes per page id.
 //! Source: Yang et al., *FIFO Queues are All You Need for Cache Eviction*, SOSP 2023, section 4.1 and algorithm 1.
 
 use super::evict;

@@ -6,7 +6,7 @@
 //!
 //! The reference simulator and the paper agree.
 //!
-//! Cost: 8 bytes a page id; the bit is the memory's.
+//! Cost: 8 bytes per page id; the bit is the memory's.
 //! Source: Zhang et al., *SIEVE is Simpler than LRU*, NSDI 2024, algorithm 1.
 
 use super::evict;

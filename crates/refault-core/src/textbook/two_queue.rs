@@ -7,7 +7,7 @@
 //! The reference simulator runs the paper's full version, with the paper's constants. One detail: the returning page
 //! leaves `A1out` before the victim enters it.
 //!
-//! Cost: 12 bytes a page id.
+//! Cost: 12 bytes per page id.
 //! Source: Johnson and Shasha, *2Q: A Low Overhead High Performance Buffer Management Replacement Algorithm*,
 //! VLDB 1994, section 3 (full version) and section 4 (the constants).
 

@@ -1,4 +1,4 @@
-//! W-TinyLFU: an LRU window in front of a segmented LRU, and a sketch of frequencies that decides who may pass.
+//! W-TinyLFU: an LRU window in front of a segmented LRU, and a sketch of frequencies that decides which pages may pass.
 //!
 //! New pages enter the window. What falls out of it competes with the main part's next victim: the one that was
 //! counted more often stays, the newcomer only if it is strictly ahead. The main part is two LRU lists: a hit moves a
@@ -6,7 +6,7 @@
 //!
 //! Two variants ([`WTinyLfuVariant`]), which differ in what is counted and how. In neither does the window adapt.
 //!
-//! Cost: 12 bytes a page id and 29 bytes a page of memory for the sketch; the paper's variant has 12.5 more for the
+//! Cost: 12 bytes per page id and 29 bytes per page of memory for the sketch; the paper's variant has 12.5 more for the
 //! doorkeeper, at its default sample.
 //! Source: Einziger, Friedman and Manes, *TinyLFU: A Highly Efficient Cache Admission Policy*, ACM ToS 13(4), 2017,
 //! sections 3 and 4.
@@ -197,7 +197,7 @@ impl WTinyLfu {
         }
     }
 
-    /// Hashes these keys, one a page id, instead of the ids: with the front-end's own page numbers the counts do not
+    /// Hashes these keys, one per page id, instead of the ids: with the front-end's own page numbers the counts do not
     /// depend on how ids were given out. Ids beyond the keys are hashed themselves.
     pub fn with_keys(self, keys: Arc<[u64]>) -> WTinyLfu {
         WTinyLfu { keys: Some(keys), ..self }

@@ -591,7 +591,7 @@ impl NodeReclaim for ClassicModel {
     }
 
     fn write_finished(&mut self, id: PageId) {
-        // A page that waits for its activation is out of reach for everybody else.
+        // A page that waits for its activation cannot be isolated.
         if !std::mem::take(&mut self.page(id).reclaim) || !self.is_listed(id) || self.activating.contains(&id) {
             return;
         }

@@ -29,7 +29,7 @@ pub enum Step {
     Touch { page: PageId, mapping: usize, write: bool },
     /// The page and its contents go.
     Free(PageId),
-    /// Somebody locks or unlocks the page.
+    /// The page is locked or unlocked.
     Lock(PageId, bool),
     /// The flusher starts to write a dirty page.
     StartWrite(PageId),
@@ -39,7 +39,7 @@ pub enum Step {
     Refuse(PageId, Option<Eviction>),
     /// The same for all pages.
     RefuseAll(Option<Eviction>),
-    /// Somebody asks for pages of a group.
+    /// Pages of a group are asked for.
     Reclaim(LruvecId, u32),
     /// The limit of a group changes.
     Limit(LruvecId, usize),
@@ -357,7 +357,8 @@ pub struct Leftover {
     pub swap: u64,
 }
 
-/// Whatever memory refuses, reclaim ends, and once nothing is refused any more all pages but the leftover can be evicted.
+/// Whatever memory refuses, reclaim ends, and once nothing is refused any more all pages but the leftover can be
+/// evicted.
 pub fn survives(policy: impl Inspect, leftover: Leftover, world: &World, limit: usize, steps: &[Step]) {
     let mut driver = Driver::new(policy, world, limit);
     for step in steps {

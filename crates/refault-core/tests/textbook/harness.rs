@@ -226,7 +226,7 @@ pub fn survives<P: Policy>(policy: P, steps: &[Step]) {
     while driver.memory.count() > 0 {
         assert!(driver.policy.reclaim(&request, &mut driver.memory) > 0, "pages are left but none is given up");
         calls += 1;
-        assert!(calls <= PAGES, "one call a page is enough");
+        assert!(calls <= PAGES, "one call per page is enough");
     }
     assert_eq!(driver.policy.reclaim(&request, &mut driver.memory), 0, "nothing is left");
 }

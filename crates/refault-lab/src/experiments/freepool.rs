@@ -1,12 +1,12 @@
 //! The experiment of retiring the free pool of cached pages, run again.
 //!
 //! FreeBSD's code review "Retire VM_FREEPOOL_CACHE" of June 2015 measured what is lost when evicted clean pages share
-//! their free queues with all other free frames: fewer of them are reactivated, so a little more is read; free memory is
-//! a little less fragmented (spec: numbers-damon-freebsd §2, freebsd §5). Three workloads, each before and after:
+//! their free queues with all other free frames: fewer of them are reactivated, so a little more is read; free memory
+//! is a little less fragmented (spec: numbers-damon-freebsd §2, freebsd §5). Three workloads, each before and after:
 //!
 //! - `build`: seven builds in a loop in memory that does not quite hold them ([`build`]);
-//! - `database`: a read-only database of three times memory ([`database`]), and `database-after-shortage`, the same where the
-//!   kernel has once taken every frame that was free;
+//! - `database`: a read-only database of three times memory ([`database`]), and `database-after-shortage`, the same
+//!   where the kernel has once taken every frame that was free;
 //! - `serial-read`: a mapped file that fits, read again and again ([`serial`]).
 //!
 //! They run on a [`machine`] of their own whose page queues and frames are the ones of `refault-core`. Everything is a

@@ -2,8 +2,8 @@
 //!
 //! Three variants of each workload: `orig` (the relaxed limit all the time), `mprs` (75 % of the resident size for 1 s,
 //! 200 % for 10 s, repeated) and `plrus` (the same with the radically tuned schemes: prioritise from 20 % of the checks
-//! on, deprioritise after 5 s without one, 20 ms a second each). The programs are laws of access ([`workloads`]); the
-//! lists are the classic policy's; the monitor and the schemes are the ones everybody else uses.
+//! on, deprioritise after 5 s without one, 20 ms per second each). The programs are laws of access ([`workloads`]); the
+//! lists are the classic policy's; the monitor and the schemes are those of every other front-end.
 //!
 //! Default: each run is simulated for some cycles and extrapolated by its progress; `full` runs longer on finer pages.
 //! Cost: see [`host`].

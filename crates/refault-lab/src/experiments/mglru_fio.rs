@@ -1,7 +1,8 @@
 //! The profile comparison of the multi-gen LRU's second posting (2021): uniform random reads by descriptor.
 //!
 //! Every page is equal, so activating on the second access and deactivating before eviction is work for nothing. Shares
-//! of CPU are taken from the machine's ledger of work; the functions of the profile map to kinds of work as the rows say.
+//! of CPU are taken from the machine's ledger of work; the functions of the profile map to kinds of work as the rows
+//! say.
 //!
 //! Source: the v2 thread of April 2021; spec: numbers §4.
 

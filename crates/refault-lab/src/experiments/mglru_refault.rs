@@ -18,11 +18,12 @@ use refault_sim::machine::device::DeviceModel;
 const RULE: Agreement = Agreement { unchanged_within: 0.01, size_within: 4.0 };
 
 /// What a miss costs there beyond allocation, reclaim and the copy, in nanoseconds: 8 CPUs and 6548 MiB/s are 4.8 us an
-/// operation, of which a hit takes 1.6 us (the uniform run of the same author that fits in memory), at about 51 % misses.
+/// operation, of which a hit takes 1.6 us (the uniform run of the same author that fits in memory), at about 51 %
+/// misses.
 const MISS: u64 = 5_300;
 
-/// Reads of each page of the fio files, warm-up included. The published runs read each page about that often before they
-/// measure (five minutes at 1.6 M reads/s): after a few reads the lists are still far from where they end.
+/// Reads of each page of the fio files, warm-up included. The published runs read each page about that often before
+/// they measure (five minutes at 1.6 M reads/s): after a few reads the lists are still far from where they end.
 const READS_A_PAGE: u64 = 150;
 
 /// The redesign, the fix and the classic lists, each against the unpatched multi-gen LRU.

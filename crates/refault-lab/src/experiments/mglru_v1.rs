@@ -1,8 +1,9 @@
-//! The multi-gen LRU's first posting (2021): scanning, page-table walks, CPU, pressure and kills under anonymous memory.
+//! The multi-gen LRU's first posting (2021): scanning, page-table walks, CPU, pressure and kills under anonymous
+//! memory.
 //!
-//! Tabs: a browser with many tabs that are visited in turn, and a busy process beside them. Phone: apps launched in turn,
-//! more than memory and swap hold. Both swap to compressed memory and have a killer in user space that ends what has not
-//! run for longest when memory pressure gets high. Server: several groups with their own limits on one machine.
+//! Tabs: a browser with many tabs that are visited in turn, and a busy process beside them. Phone: apps launched in
+//! turn, more than memory and swap hold. Both swap to compressed memory and have a killer in user space that ends what
+//! has not run for longest when memory pressure gets high. Server: several groups with their own limits on one machine.
 //!
 //! Source: the cover letter of 13 March 2021; spec: numbers §5. It gives no memory sizes and no command lines.
 

@@ -1,7 +1,7 @@
 //! The refault-distance posting of 2023 ("Shadow LRU"): five workloads, mainline's rule against the redesign's.
 //!
-//! Source: the Shadow LRU posting (2023); spec: numbers §1, §8 (R3b). Four of the five printed percentages are ten times the change
-//! of the printed values; both are shown.
+//! Source: the Shadow LRU posting (2023); spec: numbers §1, §8 (R3b). Four of the five printed percentages are ten
+//! times the change of the printed values; both are shown.
 
 use refault_core::{Classic, ClassicParams};
 
@@ -209,7 +209,8 @@ fn memcached(shrink: u64, options: &Options) -> Case {
     }
 }
 
-/// Read-only OLTP over a buffer pool of 12 GiB in a group of 10 GiB. One operation is one transaction of 100 page reads.
+/// Read-only OLTP over a buffer pool of 12 GiB in a group of 10 GiB. One operation is one transaction of 100 page
+/// reads.
 fn mysql(shrink: u64, options: &Options) -> Case {
     let (limit, pool, threads) = (10 * GIB / shrink, 12 * GIB / shrink, 12);
     let mut config = host(14 * GIB / shrink);

@@ -12,7 +12,7 @@ use super::fault::{Outcome, Refused, Wait};
 use super::group::GroupId;
 use super::{Machine, Reclaimer};
 
-/// Fruitless tries after which somebody is killed.
+/// Fruitless tries before a task is killed.
 const RETRIES: u32 = 16;
 /// How long a task waits when reclaim freed nothing but writes are on their way, in nanoseconds.
 const WRITE_WAIT: u64 = 1_000_000;
@@ -21,9 +21,9 @@ const THROTTLE: u64 = 1_000_000_000;
 /// Reclaims in one go before other events get their turn.
 const RECLAIMS_AT_ONCE: u32 = 8;
 /// Longest delay of a task whose group exceeds `high`, in nanoseconds.
-const HIGH_DELAY_MOST: u64 = 2_000_000_000;
+const MAX_HIGH_DELAY: u64 = 2_000_000_000;
 /// Delays up to this are not worth sleeping for, in nanoseconds.
-const HIGH_DELAY_LEAST: u64 = 10_000_000;
+const MIN_HIGH_DELAY: u64 = 10_000_000;
 /// Pages that one charge beyond `high` counts for.
 const HIGH_BATCH: u64 = 64;
 
@@ -176,7 +176,7 @@ impl<P: Policy> Machine<P> {
         freed
     }
 
-    /// Pages freed by anybody give a node that was given up another chance.
+    /// Freed pages give a hopeless node another chance, whoever freed them.
     pub(super) fn after_reclaim(&mut self, freed: u64) {
         if freed > 0 {
             self.memory.nodes.iter_mut().for_each(|node| node.failures = 0);
@@ -204,8 +204,8 @@ impl<P: Policy> Machine<P> {
         let excess = (u128::from(usage - high) << 20) / u128::from(high);
         // One second's worth, in nanoseconds, times the square of the excess.
         let delay = ((1_000_000_000u128 * excess * excess) >> 34) * u128::from(pages) / u128::from(HIGH_BATCH);
-        let delay = delay.min(u128::from(HIGH_DELAY_MOST)) as u64;
-        if delay > HIGH_DELAY_LEAST && outcome.wait.is_none() {
+        let delay = delay.min(u128::from(MAX_HIGH_DELAY)) as u64;
+        if delay > MIN_HIGH_DELAY && outcome.wait.is_none() {
             let from = self.now + outcome.cpu + outcome.stall;
             outcome.wait = Some(Wait { until: from + delay, stalled: true });
         }

@@ -1,4 +1,4 @@
-//! kswapd: one thread a node that reclaims until the node is balanced (spec: overview §4.2).
+//! kswapd: one thread per node that reclaims until the node is balanced (spec: overview §4.2).
 //!
 //! Each pass takes effect at once and then its CPU time passes, so that allocations go on between two passes.
 //!
@@ -134,7 +134,7 @@ impl<P: Policy> Machine<P> {
             return self.sleep(cpu, self.now, self.now + NAP, 0);
         }
         self.kswapds[node].high_wmark_hit_quickly += 1;
-        // Nothing could be had: what would free a page is somebody else's turn now.
+        // No progress: another thread has to run before a page can be freed.
         let nap = if self.memory.writeback > 0 { NAP / 10 } else { 1_000 };
         self.sleep(cpu, self.now, self.now + nap, 0);
     }

@@ -227,9 +227,9 @@ impl PhaseConfig {
 }
 
 /// Smallest limit of a group: one batch of reclaim.
-pub const SMALLEST_LIMIT: u64 = 32;
+pub const MIN_LIMIT: u64 = 32;
 /// Smallest node: below it the watermarks leave nothing.
-pub const SMALLEST_NODE: u64 = 256;
+pub const MIN_NODE: u64 = 256;
 
 impl MachineConfig {
     /// The group above the one called `name`.
@@ -261,7 +261,7 @@ impl MachineConfig {
             format!("there must be 1 to 64 nodes, not {}", self.nodes.len()),
         )?;
         for pages in &self.nodes {
-            require(*pages >= SMALLEST_NODE, format!("a node of {pages} pages is smaller than {SMALLEST_NODE} pages"))?;
+            require(*pages >= MIN_NODE, format!("a node of {pages} pages is smaller than {MIN_NODE} pages"))?;
         }
         require(
             self.min_free_kbytes / 4 < self.nodes.iter().sum::<u64>() / 2,
@@ -381,10 +381,10 @@ impl MachineConfig {
 }
 
 fn check_limit(group: &str, name: &str, pages: u64) -> Result<(), String> {
-    if pages >= SMALLEST_LIMIT {
+    if pages >= MIN_LIMIT {
         return Ok(());
     }
-    Err(format!("group {group}: {name} = {pages} pages is below one batch of reclaim ({SMALLEST_LIMIT} pages)"))
+    Err(format!("group {group}: {name} = {pages} pages is below one batch of reclaim ({MIN_LIMIT} pages)"))
 }
 
 /// Pages of anonymous memory and of a file that a workload accesses.

@@ -1,11 +1,11 @@
 //! Devices that hold files and swap: latency, bandwidth, parallelism, queueing.
 //!
 //! A device serves `parallel` requests at a time; further ones queue, first come, first served. A request costs its
-//! latency plus the transfer of its pages; all transfers share the bandwidth. A rotating device skips the latency when a
-//! request continues where the last one ended. A *synchronous* device has no queue: the caller's CPU does the work
+//! latency plus the transfer of its pages; all transfers share the bandwidth. A rotating device skips the latency when
+//! a request continues where the last one ended. A *synchronous* device has no queue: the caller's CPU does the work
 //! (RAM disk, zram), so that its latency is CPU time.
 //!
-//! Cost: O(log parallel) a request.
+//! Cost: O(log parallel) per request.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -145,7 +145,7 @@ impl<P: Policy> Machine<P> {
             return;
         }
         let window = file.window.marked(offset, pages, most);
-        // Nobody waits for these pages; a failure only ends the window.
+        // No task waits for these pages; a failure only ends the window.
         let _ = self.read_window(id, first, window, None, false, outcome);
     }
 
@@ -250,8 +250,8 @@ impl<P: Policy> Machine<P> {
         Bring { group: owner, in_fault: true, overwrites: false, speculative: false, bits: 0 }
     }
 
-    /// Reads a page back from swap, with its neighbours where the device makes that worth while. False if nothing had to
-    /// be read.
+    /// Reads a page back from swap, with its neighbours where the device makes that worth while. False if nothing had
+    /// to be read.
     fn swap_in(&mut self, id: usize, first: PageId, offset: u32, outcome: &mut Outcome) -> Result<bool, Refused> {
         let page = first + offset;
         let bring = self.fault_of(id, page);

@@ -2,13 +2,14 @@
 //!
 //! A *huge page* is asked for when a task first touches an aligned 2 MiB of its anonymous memory that is to have one
 //! (the task's share says how many of them). It is given if more than `low` and its own frames are free, its group has
-//! room, and a block of order 9 is there; nobody reclaims for it, but kswapd is woken. Otherwise the touch is served by a
-//! single page, and the rest of that memory too. The policy sees 512 pages, brought in by one fault; they go one by one.
+//! room, and a block of order 9 is there; no task reclaims for it, but kswapd is woken. Otherwise the touch is served
+//! by a single page, and the rest of that memory too. The policy sees 512 pages, brought in by one fault; they go one
+//! by one.
 //!
-//! A *buffer* is a block of 2^order frames for the kernel itself, asked for at fixed times and kept for a while. Whoever
-//! asks reclaims if there is none, up to [`RETRIES`] times, and waits for that; then it goes without.
+//! A *buffer* is a block of 2^order frames for the kernel itself, asked for at fixed times and kept for a while. The
+//! requester reclaims if there is none, up to [`RETRIES`] times, and waits for that; then it goes without.
 //!
-//! Nobody moves pages to make blocks (no compaction), and pages are not collapsed into huge ones later.
+//! There is no compaction, and pages are not collapsed into huge ones later.
 //!
 //! Kernel: `do_huge_pmd_anonymous_page` in `mm/huge_memory.c`; `__alloc_pages_slowpath` in `mm/page_alloc.c`.
 

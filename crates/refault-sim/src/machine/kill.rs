@@ -1,4 +1,4 @@
-//! Out of memory: who is killed, and what that frees.
+//! Out of memory: which task is killed, and what that frees.
 //!
 //! Kernel: `out_of_memory`, `oom_badness` in `mm/oom_kill.c`; `mem_cgroup_out_of_memory` in `mm/memcontrol.c`.
 

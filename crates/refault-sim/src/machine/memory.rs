@@ -1,7 +1,7 @@
 //! The machine's memory: pages, files, swap slots, address spaces with page tables, nodes and groups.
 //!
-//! Page ids are handed out in *segments*: the anonymous memory of one address space, or one file. Each segment starts on
-//! a 2 MiB boundary, so an id's region and owner are found by index.
+//! Page ids are handed out in *segments*: the anonymous memory of one address space, or one file. Each segment starts
+//! on a 2 MiB boundary, so an id's region and owner are found by index.
 //!
 //! ```text
 //! memory.rs            pages: bits, frames, contents
@@ -12,7 +12,7 @@
 //!
 //! Invariants: a page-table entry is present only while its page is resident; a resident page is charged to exactly one
 //! group and takes one frame of one node; a page has a swap slot iff [`state::SLOT`] is set; every change of these goes
-//! through this module. Cost: O(1) a page.
+//! through this module. Cost: O(1) per page.
 
 mod address_space;
 mod answers;
@@ -48,7 +48,8 @@ pub mod state {
     pub const SEEN: u16 = 1 << 5;
     /// Reading it starts the next readahead.
     pub const MARKER: u16 = 1 << 6;
-    /// Accessed since the bit was last taken, by whatever means: for policies that want to know of each access by a bit.
+    /// Accessed since the bit was last taken, by whatever means: for policies that want to know of each access by a
+    /// bit.
     pub const TOUCHED: u16 = 1 << 7;
     /// Read ahead and not used yet.
     pub const AHEAD: u16 = 1 << 8;
@@ -124,7 +125,7 @@ pub struct MachineMemory {
     pub now: u64,
     /// Requests that end later, to be taken by the event loop.
     pub completions: Vec<(u64, Completion)>,
-    /// CPU time that callbacks have cost, to be taken by whoever called the policy.
+    /// CPU time that callbacks have cost, to be charged to the policy's caller.
     pub ledger: Ledger,
     /// Only mappings of this group's subtree count as references, while a limit is reclaimed for.
     pub reference_scope: Option<GroupId>,

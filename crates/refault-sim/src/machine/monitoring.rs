@@ -1,16 +1,16 @@
 //! The access monitor beside the machine: a kernel thread of its own that looks at the tasks' memory by regions, and
 //! schemes that act on what it finds.
 //!
-//! Addresses are page ids times the page size: the memory of each task and each file lies in one piece, in the order of the
-//! scenario. The physical view spans all of it and asks every mapping of a page; the virtual view of a task spans its memory
-//! and the files it maps, and asks its own page table. Reads through descriptors leave no trace that the monitor
-//! sees (spec: damon §4.2, as under the multi-gen LRU).
+//! Addresses are page ids times the page size: the memory of each task and each file lies in one piece, in the order of
+//! the scenario. The physical view spans all of it and asks every mapping of a page; the virtual view of a task spans
+//! its memory and the files it maps, and asks its own page table. Reads through descriptors leave no trace that the
+//! monitor sees (spec: damon §4.2, as under the multi-gen LRU).
 //!
-//! A check takes the accessed bit; a hint stays behind that reclaim's next reference check counts, so that watching alone does
-//! not make pages cold (spec: damon §4.2). Generations' walks do not see the hint.
+//! A check takes the accessed bit; a hint stays behind that reclaim's next reference check counts, so that watching
+//! alone does not make pages cold (spec: damon §4.2). Generations' walks do not see the hint.
 //!
-//! Cost: as the monitor's and the schemes', each answer O(mappings of a page). Its simulated CPU time, from the machine's
-//! costs, passes on a CPU and is not spent by tasks.
+//! Cost: as the monitor's and the schemes', each answer O(mappings of a page). Its simulated CPU time, from the
+//! machine's costs, passes on a CPU and is not spent by tasks.
 //!
 //! Kernel: `damon_pa_mkold`, `damon_pa_young` in `mm/damon/paddr.c`; `damon_va_check_accesses` in `mm/damon/vaddr.c`;
 //! `kdamond_fn` in `mm/damon/core.c`.
@@ -223,8 +223,8 @@ impl<P: Policy> DamonOps<'_, P> {
         there.then_some(page as PageId)
     }
 
-    /// Clears or asks the accessed bits of a page's mappings; of one address space only, if the target is one. True if one
-    /// was set.
+    /// Clears or asks the accessed bits of a page's mappings; of one address space only, if the target is one. True if
+    /// one was set.
     fn accessed_bits(&mut self, target: usize, page: PageId, clear: bool) -> bool {
         let scope = self.spaces.get(target).copied();
         let memory = &mut *self.memory;
@@ -261,7 +261,7 @@ impl<P: Policy> DamonOps<'_, P> {
         self.accessed_bits(target, page, false) || self.memory.state[page as usize] & state::IDLE == 0
     }
 
-    /// Evicts a page on request. No shadow entry is left: nobody chose it by its age.
+    /// Evicts a page on request. No shadow entry is left: the page was not chosen by its age.
     fn page_out(&mut self, page: PageId) -> bool {
         let bits = self.memory.state[page as usize];
         if bits & (state::LOCKED | state::WRITEBACK) != 0

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_gibibytes_as_in_the_specification() {
+    fn watermarks_of_four_gibibytes_as_specified() {
         let marks = Watermarks::of(1_048_576, 1_048_576, 0, 10);
         assert_eq!(marks, Watermarks { min: 2048, low: 3096, high: 4144 });
     }

@@ -267,7 +267,7 @@ mod tests {
         pressure.change(0, 2_000_000_000, RUNNING | STALLED, RUNNING);
         pressure.fold(PERIOD);
         assert_eq!(pressure.some().total_us, 1_000_000);
-        assert_eq!(pressure.full().total_us, 1_000_000, "nobody else could run");
+        assert_eq!(pressure.full().total_us, 1_000_000, "no other task could run");
         // One period at 50 %: 50 · (2048 − 1677) / 2048.
         assert!((pressure.some().averages[0] - 50.0 * 371.0 / 2048.0).abs() < 0.01);
     }
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trigger_fires_once_a_window_and_only_for_enough_stall() {
+    fn a_trigger_fires_once_per_window_and_only_for_enough_stall() {
         let trigger: Trigger = "some 100000 1000000".parse().unwrap();
         let looks = |stall_ms: u64| {
             let (mut pressure, mut watch) = (Pressure::new(1), Watch::new(trigger));
@@ -321,7 +321,7 @@ mod tests {
             }
             fired
         };
-        assert_eq!(looks(8), Vec::<u64>::new(), "80 ms a second are not enough");
+        assert_eq!(looks(8), Vec::<u64>::new(), "80 ms per second are not enough");
         assert_eq!(looks(25), [400, 1400, 2400]);
         for wrong in
             ["", "some", "much 1 1000000", "some 0 1000000", "some 1 400000", "full 2000000 1000000", "some a b"]

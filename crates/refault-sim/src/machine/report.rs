@@ -59,7 +59,7 @@ pub struct LatencySummary {
     pub max_ns: u64,
 }
 
-/// Latencies of reclaim by who waits for it.
+/// Latencies of reclaim by the context that waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     /// An allocation that reclaims for itself.
@@ -171,7 +171,7 @@ pub struct Sample {
     pub frames: Option<FramesSample>,
 }
 
-/// How cold the coldest pages of an lruvec are: what groups and nodes are compared by, whoever wants to take memory from
+/// How cold the coldest pages of an lruvec are: what groups and nodes are compared by, to take memory from
 /// the right one or to place a job (spec: mglru §15).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LruvecAge {
@@ -484,7 +484,7 @@ impl<P: Policy> Machine<P> {
             major_faults: task.major_faults,
         });
         let tasks: Vec<TaskReport> = tasks.collect();
-        // Nobody left, and somebody did not finish: that is how lack of memory looks at the end.
+        // No task is left, and some did not finish: a lack of memory at the end.
         let starved = self.tasks.iter().all(|task| task.life == Life::Over && task.finished_at.is_none());
         let default_end = if starved && !self.tasks.is_empty() { End::OutOfMemory } else { End::Finished };
         let groups = self.memory.groups.iter().map(|group| GroupReport {

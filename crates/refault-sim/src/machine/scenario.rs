@@ -1,7 +1,7 @@
 //! Scenario files: a machine, its groups, files, tasks and events as TOML.
 //!
-//! Sizes are text: bytes with `K`, `M`, `G` (powers of 1024) or pages with `p`. Times are text with `ns`, `us`, `ms`, `s`
-//! or `m`. Unknown keys are errors. Every error is one line with file, line and key.
+//! Sizes are text: bytes with `K`, `M`, `G` (powers of 1024) or pages with `p`. Times are text with `ns`, `us`, `ms`,
+//! `s` or `m`. Unknown keys are errors. Every error is one line with file, line and key.
 
 mod frames;
 
@@ -45,7 +45,7 @@ pub struct ScenarioError {
 struct Size(u64);
 
 /// Shortest time between two samples, in nanoseconds: each is kept until the end of the run.
-const SHORTEST_SAMPLE: u64 = 1_000_000;
+const MIN_SAMPLE: u64 = 1_000_000;
 
 /// Nanoseconds, from text with a unit.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +163,7 @@ struct DeviceTable {
     write_latency: Option<Time>,
     read_page: Option<Time>,
     write_page: Option<Time>,
-    /// Pages a second in both directions, as a size.
+    /// Pages per second in both directions, as a size.
     bandwidth: Option<Spanned<Size>>,
     parallel: Option<Spanned<u32>>,
     synchronous: Option<bool>,
@@ -389,7 +389,7 @@ fn machine(document: &Document, place: &Place) -> Result<MachineConfig, Scenario
     config.duration = table.duration.map(|time| time.0);
     if let Some(sample) = &table.sample {
         config.sample_interval = sample.get_ref().0;
-        if config.sample_interval < SHORTEST_SAMPLE {
+        if config.sample_interval < MIN_SAMPLE {
             return Err(place.error(sample.span().start, "sample", "counters are sampled at most every 1ms"));
         }
     }
@@ -427,7 +427,7 @@ fn device_model(
     if let Some(bandwidth) = &table.bandwidth {
         let pages = bandwidth.get_ref().0;
         if pages == 0 {
-            let reason = "a device without bandwidth never answers: give at least 4K (a page a second)";
+            let reason = "a device without bandwidth never answers: give at least 4K (one page per second)";
             return Err(place.error(bandwidth.span().start, "bandwidth", reason));
         }
         model.read_page = (1_000_000_000 / pages).max(1);
@@ -452,7 +452,7 @@ fn add_group(config: &mut MachineConfig, table: &GroupTable, place: &Place) -> R
             Err(place.error(size.span().start, key, reason))
         }
     };
-    let smallest = super::config::SMALLEST_LIMIT;
+    let smallest = super::config::MIN_LIMIT;
     let limits = GroupLimits {
         max: limit(&table.max, "max", smallest, UNLIMITED)?,
         high: limit(&table.high, "high", smallest, UNLIMITED)?,
@@ -611,7 +611,7 @@ fn add_event(config: &mut MachineConfig, event: &Spanned<EventTable>, place: &Pl
         if group == 0 {
             return Err(place.error(name.span().start, "group", "the root has no limits"));
         }
-        if matches!(setting, Setting::Max | Setting::High) && size.0 < super::config::SMALLEST_LIMIT {
+        if matches!(setting, Setting::Max | Setting::High) && size.0 < super::config::MIN_LIMIT {
             let reason = format!("{} pages are less than one batch of reclaim", size.0);
             return Err(place.error(start, "max", reason));
         }

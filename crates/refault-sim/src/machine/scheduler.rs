@@ -1,4 +1,6 @@
 //! Threads on CPUs: one queue, time slices, and what each thread's state means for memory pressure.
+//!
+//! Kernel: `psi_task_change` in `kernel/sched/psi.c`.
 
 use super::pressure::activity;
 use super::{Event, Machine, SLICE};
@@ -101,7 +103,7 @@ impl<P: Policy> Machine<P> {
         }
     }
 
-    /// The thread on `cpu` sleeps from `at` until `until` (`u64::MAX`: until somebody wakes it).
+    /// The thread on `cpu` sleeps from `at` until `until` (`u64::MAX`: until it is woken).
     pub(super) fn sleep(&mut self, cpu: usize, at: u64, until: u64, activity: u8) {
         let thread = self.cpus[cpu].running.expect("invariant: only a running thread can go to sleep");
         self.set_activity(thread, at, activity);

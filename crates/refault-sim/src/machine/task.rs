@@ -457,8 +457,8 @@ impl<P: Policy> Machine<P> {
     }
 }
 
-/// Reads what the next accesses of a task will need, so that their cache misses overlap instead of following one another.
-/// `tables` are mapping and first page of its anonymous memory and of its file.
+/// Reads what the next accesses of a task will need, so that their cache misses overlap instead of following one
+/// another. `tables` are mapping and first page of its anonymous memory and of its file.
 #[inline]
 fn fetch<P: Policy>(next: &[Entry], tables: [(usize, PageId); 2], memory: &MachineMemory, policy: &P) {
     let (mut read, mut faults) = (0, 0u64);

@@ -72,7 +72,7 @@ impl<P: Policy> Machine<P> {
                 self.writeback.written += 1;
             }
         }
-        // The flusher's CPU time on synchronous devices is its own thread's; it competes with nobody here.
+        // The flusher's CPU time on synchronous devices is its own thread's; it competes with no other thread here.
         self.memory.ledger = super::costs::Ledger::default();
         self.collect_completions();
     }

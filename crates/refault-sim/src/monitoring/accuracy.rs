@@ -55,7 +55,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Checks a second.
+    /// Checks per second.
     pub fn checks_per_second(&self) -> f64 {
         self.counters.checks as f64 / self.seconds.max(1e-9)
     }

@@ -26,7 +26,7 @@ pub struct Costs {
     pub check_nothing: u64,
     /// Handling one region in a merge or split.
     pub region: u64,
-    /// Waking up and going to sleep, once an interval.
+    /// Waking up and going to sleep, once per interval.
     pub wake: u64,
     /// A scheme moves a page in its lists.
     pub sort_page: u64,

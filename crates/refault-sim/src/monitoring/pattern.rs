@@ -1,9 +1,9 @@
 //! Access patterns that are known exactly: areas, and phases in which patterns run over them, as the workload generator
 //! masim describes them (spec: tools §2).
 //!
-//! Differences, so that a seed names a sequence and an interval of some milliseconds sees all patterns of a phase: the pick
-//! of a pattern holds for 256 accesses instead of 131 072, and random numbers come from a seeded generator instead of a
-//! stored table. A phase ends by its time at the given speed. Areas lie one after the other, rounded up to pages.
+//! Differences, so that a seed names a sequence and an interval of some milliseconds sees all patterns of a phase: the
+//! pick of a pattern holds for 256 accesses instead of 131 072, and random numbers come from a seeded generator instead
+//! of a stored table. A phase ends by its time at the given speed. Areas lie one after the other, rounded up to pages.
 
 use refault_core::monitor::Random;
 use refault_trace::{Entry, Kind};
@@ -138,7 +138,7 @@ impl Pattern {
         self.areas.iter().map(|area| (area.name.as_str(), area.first_page * PAGE..area.first_page * PAGE + area.bytes))
     }
 
-    /// The program at a speed in accesses a second.
+    /// The program at a speed in accesses per second.
     pub fn start(&self, accesses_per_second: u64, seed: u64) -> Player<'_> {
         Player {
             pattern: self,

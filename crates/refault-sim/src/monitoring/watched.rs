@@ -1,11 +1,12 @@
 //! A replay with a monitor and its schemes over it: what the simulated memory answers to checks, and what acting means.
 //!
-//! Time comes from the accesses: the program makes so many a second. Pages have one address each, their id times the page
-//! size, so the physical and the virtual view are the same here. Checks use the page's accessed bit, so that accesses
-//! cost nothing extra; a bit taken is still counted by reclaim's next reference check. Reads through descriptors leave no bit
-//! and are invisible, as they are to a kernel's monitor under the multi-gen LRU (spec: damon §4.2).
+//! Time comes from the accesses: the program makes a fixed number per second. Pages have one address each, their id
+//! times the page size, so the physical and the virtual view are the same here. Checks use the page's accessed bit, so
+//! that accesses cost nothing extra; a bit taken is still counted by reclaim's next reference check. Reads through
+//! descriptors leave no bit and are invisible, as they are to a kernel's monitor under the multi-gen LRU (spec: damon
+//! §4.2).
 //!
-//! The monitor's own time is modelled (330 ns a check with a page, 70 ns without, 60 ns a page sorted, see
+//! The monitor's own time is modelled (330 ns per check with a page, 70 ns without, 60 ns per page sorted, see
 //! [`crate::monitoring::costs`]), so that quotas by time are deterministic; the real time is measured beside it.
 
 use std::ops::Range;
@@ -120,9 +121,9 @@ impl<P: Policy> WatchedReplay<P> {
         if self.sampling {
             let start = Instant::now();
             let now = self.now;
-            let (worker, mut hands) = self.hands();
-            worker.finish(now, &mut hands, observer);
-            self.work = hands.work;
+            let (worker, mut ops) = self.damon_ops();
+            worker.finish(now, &mut ops, observer);
+            self.work = ops.work;
             self.spent += start.elapsed();
         }
         self.begin();
@@ -130,9 +131,9 @@ impl<P: Policy> WatchedReplay<P> {
 
     fn begin(&mut self) {
         let start = Instant::now();
-        let (worker, mut hands) = self.hands();
-        let next = worker.begin(&mut hands);
-        self.work = hands.work;
+        let (worker, mut ops) = self.damon_ops();
+        let next = worker.begin(&mut ops);
+        self.work = ops.work;
         let wait = match next {
             Next::Sample { wait } | Next::Inactive { wait } => wait,
             Next::Ended => {
@@ -148,7 +149,7 @@ impl<P: Policy> WatchedReplay<P> {
         self.spent += start.elapsed();
     }
 
-    fn hands(&mut self) -> (&mut Worker, DamonOps<'_, P>) {
+    fn damon_ops(&mut self) -> (&mut Worker, DamonOps<'_, P>) {
         let (policy, memory) = self.replay.parts_mut();
         let ops = DamonOps {
             sorts: policy.sorting().is_some(),
@@ -201,7 +202,7 @@ fn refusal(action: &Action, view: View, sorts: bool) -> Option<&'static str> {
     }
 }
 
-/// What the monitor sees of a replay, and its hands.
+/// What the monitor sees of a replay, and how schemes act on it.
 struct DamonOps<'a, P: Policy> {
     /// The policy's lists can be sorted.
     sorts: bool,
@@ -220,7 +221,7 @@ impl<P: Policy> DamonOps<'_, P> {
         (page < self.ids && self.memory.is_resident(page as PageId)).then_some(page as PageId)
     }
 
-    /// Evicts a page on request; no shadow is left, because nobody chose it by its age.
+    /// Evicts a page on request; no shadow is left, because the page was not chosen by its age.
     fn page_out(&mut self, page: PageId) -> bool {
         if !self.memory.is_file(page) && self.memory.free_swap(0) == 0 {
             return false;

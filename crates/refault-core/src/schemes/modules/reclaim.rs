@@ -1,4 +1,4 @@
-//! Reclaiming memory that has been idle for long, before anybody has to wait for it (spec: lru_sort §2).
+//! Reclaiming memory that has been idle for long, before a task has to wait for it (spec: lru_sort §2).
 //!
 //! Kernel: `damon_reclaim_new_scheme`, `damon_reclaim_apply_parameters` in `mm/damon/reclaim.c`.
 

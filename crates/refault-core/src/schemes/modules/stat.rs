@@ -15,7 +15,7 @@ impl Stat {
     }
 }
 
-/// Estimated bytes a second that are accessed, from the counts of one aggregation.
+/// Estimated bytes per second that are accessed, from the counts of one aggregation.
 pub fn estimated_memory_bandwidth(regions: &[Region], aggr_interval_us: u64) -> u64 {
     let bytes: u128 = regions.iter().map(|region| u128::from(region.size()) * u128::from(region.nr_accesses)).sum();
     u64::try_from((bytes * 1_000_000).checked_div(u128::from(aggr_interval_us)).unwrap_or(0)).unwrap_or(u64::MAX)

@@ -106,7 +106,7 @@ impl Doorkeeper {
         self.places(key).all(|at| self.bits[at / 64] >> (at % 64) & 1 == 1)
     }
 
-    /// Shows everybody out.
+    /// Empties the filter.
     pub(super) fn clear(&mut self) {
         self.bits.fill(0);
     }

@@ -136,8 +136,8 @@ impl MglruModel {
         }
     }
 
-    /// A young entry was found without a walk (mglru §16.5). False the first time; after that an access is counted, and what
-    /// has more than one makes the page part of the working set.
+    /// A young entry was found without a walk (mglru §16.5). False the first time; after that an access is counted, and
+    /// what has more than one makes the page part of the working set.
     pub(super) fn note_young_7_2(&mut self, id: PageId) -> bool {
         let accesses = self.references(id);
         let page = self.page(id);

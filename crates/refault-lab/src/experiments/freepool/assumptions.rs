@@ -23,7 +23,8 @@ pub struct Assumptions {
     pub memory_fell: bool,
     /// Database: it gives those back, one by one, in any order, while the database runs.
     pub memory_returns: bool,
-    /// Both: frames that are taken between waking the page daemon and its first look, as a share of the wakeup threshold.
+    /// Both: frames that are taken between waking the page daemon and its first look, as a share of the wakeup
+    /// threshold.
     pub daemon_lag: f64,
 }
 

@@ -59,7 +59,7 @@ mod share {
     pub const LINKER: f64 = 0.003;
     pub const SHELL: f64 = 0.001;
     pub const COMPILE_MEMORY: f64 = 0.022;
-    pub const MOST_MEMORY: f64 = 0.11;
+    pub const MAX_MEMORY: f64 = 0.11;
 }
 
 /// What one iteration took.
@@ -225,7 +225,7 @@ impl<R: Reclaimer> Build<R> {
             headers.push(machine.add_object(size, false));
             header_pages -= size;
         }
-        let most_memory = pages(share::MOST_MEMORY);
+        let most_memory = pages(share::MAX_MEMORY);
         let idle = machine.add_object(pages(assumptions.idle_programs), true);
         let mut idle = machine.map(idle, SLOTS as u8);
         let mut boot = Burst::default();

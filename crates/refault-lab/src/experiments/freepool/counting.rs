@@ -162,8 +162,8 @@ fn without_cached_pages_the_daemon_frees() {
     }
 }
 
-/// A dirty page is written with up to 15 neighbours, one request; what comes back is one request too, of at most 7 pages on
-/// each side.
+/// A dirty page is written with up to 15 neighbours, one request; what comes back is one request too, of at most 7
+/// pages on each side.
 #[test]
 fn swap_counts_requests_and_their_pages() {
     let mut machine = machine(FreebsdParams::default());

@@ -1,8 +1,9 @@
 //! A read-only database three times as large as memory, with a quarter of memory as its own buffers.
 //!
-//! Each transaction looks one row up by its key, keys being equally likely: an index leaf and a block of the table, both
-//! two pages, through the database's buffers (a clock sweep over usage counts up to five). A block that is not there is
-//! read from the file by `read()`. The inner pages of the index always are. The index is a seventh of the database.
+//! Each transaction looks one row up by its key, keys being equally likely: an index leaf and a block of the table,
+//! both two pages, through the database's buffers (a clock sweep over usage counts up to five). A block that is not
+//! there is read from the file by `read()`. The inner pages of the index always are. The index is a seventh of the
+//! database.
 
 use refault_core::freebsd::VmCounters;
 use refault_core::monitor::Random;
@@ -20,7 +21,7 @@ const INDEX: u64 = 7;
 /// Pages of a block.
 const BLOCK: u32 = 2;
 /// Largest usage count.
-const MOST_USAGE: u8 = 5;
+const MAX_USAGE: u8 = 5;
 /// Frames that are left when free memory falls.
 const RESERVE: u32 = 8;
 /// What a transaction computes, in nanoseconds.
@@ -153,7 +154,7 @@ impl Buffers {
         let buffer = self.buffer_of[block as usize];
         if buffer != NOTHING {
             let usage = &mut self.usage[buffer as usize];
-            *usage = (*usage + 1).min(MOST_USAGE);
+            *usage = (*usage + 1).min(MAX_USAGE);
             return (buffer, true);
         }
         while self.usage[self.hand] > 0 {

@@ -1,14 +1,14 @@
 //! The machine of the free-pool experiments: frames, objects, faults, a buffer cache, one disk and the page daemon.
 //!
 //! The page queues are `refault_core::freebsd` (or another policy, see [`super::reclaimer`]), the frames
-//! `refault_core::frames`; here is what surrounds them
-//! (spec: freebsd §1, §3.4, §6): who faults, what a fault reads with it, when a request is refused, and when the daemon
-//! wakes. Time is simulated. A [`Burst`] is a stretch of one task's execution; what it computes and what it waits for
-//! move its clock. The daemon runs at once when it is woken from its rest and has its own CPU.
+//! `refault_core::frames`; here is what surrounds them (spec: freebsd §1, §3.4, §6): which task faults, what a fault
+//! reads ahead, when a request is refused, and when the daemon wakes. Time is simulated. A [`Burst`] is a stretch of
+//! one task's execution; what it computes and what it waits for move its clock. The daemon runs at once when it is
+//! woken from its rest and has its own CPU.
 //!
-//! Scale: a machine of a sixteenth of the memory does a sixteenth of the requests in the same time. So that what happens
-//! once a second means the same, time is not scaled; instead each page and each request stands for as many of the
-//! published machine, and costs as much as those.
+//! Scale: a machine of a sixteenth of the memory does a sixteenth of the requests in the same time. So that what
+//! happens once a second means the same, time is not scaled; instead each page and each request stands for as many of
+//! the published machine, and costs as much as those.
 //!
 //! Left out: superpage reservations (allocations are single frames), copy on write, the time a page is busy while it is
 //! written, other file systems' metadata.
@@ -48,11 +48,11 @@ const EXAMINE: f64 = 200.0;
 /// Share of memory that the buffer cache wires at most: one in this many frames.
 const BUFFER_SHARE: usize = 20;
 /// Pages of the largest disk request.
-pub(super) const LARGEST_REQUEST: u64 = 32;
+pub(super) const MAX_REQUEST: u64 = 32;
 /// Pages that a swap-in reads on each side at most.
 const SWAP_AROUND: u32 = 7;
 /// Daemon passes after which a request that gets no frame is given up; the workloads are sized so that it never is.
-const MOST_WAITS: u32 = 10_000;
+const MAX_WAITS: u32 = 10_000;
 /// Frames that a request of the kernel leaves.
 const SYSTEM_RESERVE: u64 = 2;
 
@@ -319,7 +319,7 @@ impl<R: Reclaimer> Machine<R> {
         let mut missing = 0;
         for index in range {
             let present = self.buffer(object, index, burst);
-            if (present && missing > 0) || missing == LARGEST_REQUEST {
+            if (present && missing > 0) || missing == MAX_REQUEST {
                 burst.wait_until(self.store.disk.read(burst.at, missing));
                 missing = 0;
             }
@@ -370,7 +370,8 @@ impl<R: Reclaimer> Machine<R> {
         present
     }
 
-    /// The buffer cache lets go of a page: written if dirty, then inactive, or gone at once if memory is severely short.
+    /// The buffer cache lets go of a page: written if dirty, then inactive, or gone at once if memory is severely
+    /// short.
     fn release_buffer(&mut self, page: PageId) {
         if !self.store.is_buffered(page) {
             return;
@@ -383,7 +384,7 @@ impl<R: Reclaimer> Machine<R> {
         }
     }
 
-    /// Deletes the contents of a file, or ends a piece of anonymous memory. Nobody may map it.
+    /// Deletes the contents of a file, or ends a piece of anonymous memory. It must not be mapped.
     pub fn discard(&mut self, object: usize) {
         let object = *self.store.object(object);
         for page in object.first..object.first + object.pages {
@@ -439,7 +440,7 @@ impl<R: Reclaimer> Machine<R> {
 
     /// Waits for passes of the daemon while the condition holds.
     fn wait_while(&mut self, burst: &mut Burst, mut blocked: impl FnMut(&R) -> bool) {
-        for _ in 0..MOST_WAITS {
+        for _ in 0..MAX_WAITS {
             if !blocked(&self.policy) {
                 return;
             }

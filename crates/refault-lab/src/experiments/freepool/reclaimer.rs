@@ -1,4 +1,4 @@
-//! What the machine asks of whoever decides which pages go: FreeBSD's queues, or any policy with kernel hit reports.
+//! What the machine asks of the policy: FreeBSD's queues, or any policy with kernel hit reports.
 //!
 //! [`Watermarked`] gives another policy what FreeBSD's has of itself: a count of available frames and the same targets,
 //! so that all of them keep the same frames free and are woken at the same moment. It frees to the target each time it

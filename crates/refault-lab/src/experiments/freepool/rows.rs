@@ -8,9 +8,9 @@ use super::sample::{Sample, mean};
 use super::{Measured, Options, PUBLISHED_FRAMES, published};
 use crate::experiment::{Agreement, Chart, Experiment, Row, Series, Values};
 
-/// The one rule for all rows. Less than 4 % is no change: the published iterations' major faults vary by a tenth of their
-/// mean, so the mean of seven by a twenty-fifth. Otherwise both go the same way, and the logarithms of the two ratios
-/// differ by less than a factor of ten: the same order of magnitude.
+/// The one rule for all rows. Less than 4 % is no change: the published iterations' major faults vary by a tenth of
+/// their mean, so the mean of seven by a twenty-fifth. Otherwise both go the same way, and the logarithms of the two
+/// ratios differ by less than a factor of ten: the same order of magnitude.
 const RULE: Agreement = Agreement { unchanged_within: 0.04, size_within: 10.0 };
 
 /// One of the counts.
@@ -88,8 +88,8 @@ fn build_rows(build: &[Vec<BuildRun>; 2]) -> Vec<Row> {
     let ours_busy = per_iteration(|i| 100.0 * (i.user + i.system) as f64 / i.elapsed as f64);
     rows.push(judged("cpu", "% of one processor", published_busy, ours_busy));
     rows.push(judged("major_faults", "faults an iteration", line(5), per_iteration(|i| i.counters.hard_faults as f64)));
-    // What a process reads through the buffer cache: the published count grew by 327 an iteration while the vnode pager's
-    // page-ins alone grew by 1288, so those are not in it.
+    // What a process reads through the buffer cache: the published count grew by 327 per iteration while the vnode
+    // pager's page-ins alone grew by 1288, so those are not in it.
     rows.push(judged("block_input", "requests an iteration", line(3), per_iteration(|i| i.buffered_reads() as f64)));
     rows.push(Row::unpublished("build", "disk_reads", "requests an iteration", per_iteration(|i| i.disk_reads as f64)));
     rows.push(judged("block_output", "requests an iteration", line(4), per_iteration(|i| i.disk_writes as f64)));
@@ -277,7 +277,7 @@ fn remarks(options: &Options, frames: u32) -> Vec<String> {
         "The build is a model: sizes of sources, headers, objects and processes are shares of memory, chosen so that about \
          as many pages are cached an iteration for each page of memory as was published; nothing else is fitted."
             .into(),
-        "User time is an input. Elapsed time follows from six processors, one disk (4 ms and 31.5 µs a page) and the costs \
+        "User time is an input. Elapsed time follows from six processors, one disk (4 ms and 31.5 µs per page) and the costs \
          of faults."
             .into(),
         "Superpage reservations are not modelled: every allocation is a single page.".into(),

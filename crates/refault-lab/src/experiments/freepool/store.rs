@@ -7,7 +7,7 @@ use refault_core::freebsd::VmCounters;
 use refault_core::memory::{Eviction, Laundry, Memory, PageTables, References, Walk};
 use refault_core::{LruvecId, PageId, Shadow};
 
-use super::machine::{LARGEST_REQUEST, Nanos};
+use super::machine::{MAX_REQUEST, Nanos};
 
 /// Pages of a second-level page-table entry.
 const REGION: u32 = 512;
@@ -54,8 +54,8 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// A disk of its time: 7200 turns a minute, short seeks (4 ms to a request), 130 MB/s (31.5 µs a page), each request
-    /// standing for this many.
+    /// A disk of its time: 7200 turns per minute, short seeks (4 ms to a request), 130 MB/s (31.5 µs per page), each
+    /// request standing for this many.
     pub fn rotating(stands_for: f64) -> Disk {
         Disk {
             position: (4_000_000.0 * stands_for) as Nanos,
@@ -76,7 +76,7 @@ impl Disk {
         self.serve(now, pages, true)
     }
 
-    /// Writes pages in a row; nobody waits.
+    /// Writes pages in a row, without waiting.
     pub fn write(&mut self, now: Nanos, pages: u64) {
         self.writes += 1;
         self.serve(now, pages, true);
@@ -213,7 +213,7 @@ impl Store {
             return;
         }
         self.flags[page as usize] &= !bits::DIRTY;
-        let joins = self.disk.write_next == page && self.disk.write_run < LARGEST_REQUEST;
+        let joins = self.disk.write_next == page && self.disk.write_run < MAX_REQUEST;
         self.disk.write_run = if joins { self.disk.write_run + 1 } else { 1 };
         self.disk.writes += u64::from(!joins);
         self.disk.serve(self.now, 1, !joins);

@@ -2,7 +2,7 @@
 //! going up and down, and a monitor of physical memory beside it.
 //!
 //! A simulated page stands for `factor` pages of 4 KiB (a power of two), and every cost of a page counts so often. The
-//! limit follows cgroup v1: whoever lowers it evicts until the usage fits or several tries in a row free nothing; only
+//! limit follows cgroup v1: lowering it evicts until the usage fits or several tries in a row free nothing; only
 //! then the new limit is in force. That happens on another CPU while the program goes on, and is not counted as its
 //! stall. Physical memory is mostly free; the program's frames lie in chunks of it and are reused in stack order.
 //!
@@ -440,7 +440,7 @@ struct Watch {
 impl Watch {
     fn advance(&mut self, host: &mut Host) {
         let before = self.work;
-        let mut eyes = Eyes {
+        let mut ops = DamonOps {
             unit: PAGE * host.setup.factor,
             factor: host.setup.factor,
             costs: host.setup.costs,
@@ -452,20 +452,20 @@ impl Watch {
             policy: &mut host.policy,
         };
         if self.sampling {
-            self.worker.finish(host.wall / 1000, &mut eyes, &mut ());
+            self.worker.finish(host.wall / 1000, &mut ops, &mut ());
             self.regions += self.worker.monitor().nr_regions() as u64;
-            eyes.work += eyes.costs.wake;
-            // Merging and splitting touch each region once an aggregation of 20 intervals.
-            eyes.work += self.worker.monitor().nr_regions() as u64 * 2 * eyes.costs.region / 20;
+            ops.work += ops.costs.wake;
+            // Merging and splitting touch each region once per aggregation of 20 intervals.
+            ops.work += self.worker.monitor().nr_regions() as u64 * 2 * ops.costs.region / 20;
             self.sampling = false;
-            host.debt += eyes.found * eyes.costs.accessed_bit;
-            (self.work, self.sorted) = (eyes.work, eyes.sorted);
+            host.debt += ops.found * ops.costs.accessed_bit;
+            (self.work, self.sorted) = (ops.work, ops.sorted);
             self.next = host.wall + (self.work - before);
             return;
         }
-        let next = self.worker.begin(&mut eyes);
-        self.prepared_at = eyes.memory.now;
-        self.work = eyes.work;
+        let next = self.worker.begin(&mut ops);
+        self.prepared_at = ops.memory.now;
+        self.work = ops.work;
         self.sampling = matches!(next, Next::Sample { .. });
         let wait = match next {
             Next::Sample { wait } | Next::Inactive { wait } => wait * 1000,
@@ -476,7 +476,7 @@ impl Watch {
 }
 
 /// What the monitor sees of the machine, and its hands.
-struct Eyes<'a> {
+struct DamonOps<'a> {
     memory: &'a mut HostMemory,
     policy: &'a mut Classic,
     unit: u64,
@@ -488,7 +488,7 @@ struct Eyes<'a> {
     sorted: [u64; 2],
 }
 
-impl AccessSampler for Eyes<'_> {
+impl AccessSampler for DamonOps<'_> {
     fn prepare(&mut self, _: usize, address: u64) {
         let there = self.memory.page_at(address, self.unit).is_some();
         self.work += if there { self.costs.check } else { self.costs.check_nothing } / 2;
@@ -511,7 +511,7 @@ impl AccessSampler for Eyes<'_> {
     }
 }
 
-impl SchemeActor for Eyes<'_> {
+impl SchemeActor for DamonOps<'_> {
     fn refuses(&self, action: &Action) -> Option<&'static str> {
         let known = matches!(action, Action::LruPrio | Action::LruDeprio | Action::Stat);
         (!known).then_some("only the lists are sorted here")

@@ -1,6 +1,6 @@
 //! A program as laws of access instead of a list of accesses: whether a page was touched in an interval, and which page
-//! that is not in memory will be touched next, are computed when somebody asks. So a second of a program costs as much
-//! as it has page faults, whatever it accesses.
+//! that is not in memory will be touched next, are computed on demand. So the cost of a simulated
+//! second is that of its page faults, however many accesses it makes.
 //!
 //! Program time runs only while the program runs; all times here are nanoseconds of it. Pages are `0..pages`, laid out
 //! part after part. Laws repeat with the program's cycle of phases.
@@ -20,9 +20,9 @@ pub enum Law {
         /// Seconds for all pages of the part.
         period: f64,
     },
-    /// Anywhere, each page so often a second on average.
+    /// Anywhere, each page at this mean rate per second.
     Random {
-        /// Touches of one page a second.
+        /// Touches per second of one page.
         rate: f64,
     },
 }
@@ -375,7 +375,7 @@ mod tests {
             seen[[3, 500, 999].iter().position(|&p| p == page).unwrap()] += 1;
             now = time;
         }
-        // Three pages at two touches a second: 3000 touches in about 500 s.
+        // Three pages at two touches per second: 3000 touches in about 500 s.
         let seconds = (now - start) as f64 / SECOND;
         assert!((450.0..550.0).contains(&seconds) && seen.iter().all(|&n| n > 850), "{seconds} {seen:?}");
     }

@@ -51,7 +51,7 @@ workloads! {
     "261 frames: images come into the same buffers, the body model is hot, calibration and masks are set-up",
     [ALWAYS => [cold(0.3), sweep(0.45, 0.49), random(0.25, 200.0)]];
     "parsec3/canneal",
-    "random swaps over the whole netlist, half a million a second with some 20 neighbours each; names are set-up",
+    "random swaps over the whole netlist, half a million per second with some 20 neighbours each; names are set-up",
     [ALWAYS => [cold(0.1), random(0.9, 50.0)]];
     "parsec3/dedup",
     "a pipeline: chunks are written once, the hash table is probed at random, buffers are reused",
@@ -81,10 +81,10 @@ workloads! {
     "512 frames: reference frames are searched, lookahead frames swept, tables hot",
     [ALWAYS => [cold(0.25), sweep(0.5, 1.0), random(0.25, 50.0)]];
     "splash2x/barnes",
-    "forces walk the tree from the root: the top is hot, bodies and leaves are met once a step and nearby; old steps cold",
+    "forces walk the tree from the root: the top is hot, bodies and leaves are met once per step and nearby; old steps cold",
     [ALWAYS => [cold(0.4), random(0.5, 1.0), random(0.1, 100.0)]];
     "splash2x/fft",
-    "six-step: two matrices and the roots are swept by transposes and row passes, some four times a run",
+    "six-step: two matrices and the roots are swept by transposes and row passes, some four times per run",
     [ALWAYS => [sweep(1.0, 15.0)]];
     "splash2x/lu_cb",
     "each of 512 steps sweeps the trailing matrix, which shrinks (the shrinking is shortened to a cycle of 24 s)",

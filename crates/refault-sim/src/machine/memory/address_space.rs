@@ -1,8 +1,8 @@
 //! Address spaces, their mappings and page-table entries.
 //!
-//! A *mapping* shows a whole segment in an address space and has one byte a page for its page-table entries.
-//! Invariant: an entry is present only while its page is resident. Cost: mapping is one byte, unmapping one a mapping of
-//! the segment.
+//! A *mapping* shows a whole segment in an address space and has one byte per page for its page-table entries.
+//! Invariant: an entry is present only while its page is resident. Cost: mapping is one byte, unmapping one a mapping
+//! of the segment.
 //!
 //! Kernel: `try_to_unmap`, `folio_referenced` in `mm/rmap.c`; `zap_present_folio_ptes` in `mm/memory.c`.
 

@@ -1,7 +1,7 @@
 //! What the policy may ask of the memory, and how it evicts: [`Memory`] for the machine.
 //!
-//! Callbacks take effect at once; the CPU time they stand for goes to the ledger, to be taken by whoever called the
-//! policy. Cost: `evict` is O(mappings of the segment); a walk is one byte an entry of the regions entered.
+//! Callbacks take effect at once; the CPU time they stand for goes to the ledger, to be charged to the policy's
+//! caller. Cost: `evict` is O(mappings of the segment); a walk is one byte per entry of the regions entered.
 //! Kernel: `folio_referenced`, `try_to_unmap` in `mm/rmap.c`; `pageout`, `__remove_mapping`, `walk_mm`,
 //! `lru_gen_look_around` in `mm/vmscan.c`.
 //! Source: spec: overview §5 (rows 10 to 19), mglru §7, §8.

@@ -1,7 +1,7 @@
-//! Swap slots: who has one, where it lies, and writing a page to it.
+//! Swap slots: which pages have one, where it lies, and writing a page to it.
 //!
-//! Invariant: a page has a slot iff [`state::SLOT`] is set; `used` counts them. Positions are kept only for devices where
-//! they matter (rotating ones). Cost: O(1), but for the search of a free slot on a nearly full rotating device.
+//! Invariant: a page has a slot iff [`state::SLOT`] is set; `used` counts them. Positions are kept only for devices
+//! where they matter (rotating ones). Cost: O(1), but for the search of a free slot on a nearly full rotating device.
 //!
 //! Kernel: `get_swap_pages` in `mm/swapfile.c`; `add_to_swap` in `mm/swap_state.c`.
 
