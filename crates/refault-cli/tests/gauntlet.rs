@@ -1,0 +1,35 @@
+//! Real programs under `refault run`: the same output and the same end as alone, and a table of time and memory.
+//!
+//! `REFAULT_GAUNTLET=all` adds the programs that take long. Programs that are not installed are named.
+
+mod common;
+#[path = "common/known.rs"]
+mod known;
+
+use common::skipped;
+use known::Tally;
+use refault_proof::gauntlet::{Attempt, Gauntlet};
+use refault_testing::skip;
+
+#[test]
+fn real_programs_do_under_a_budget_what_they_do_alone() {
+    if skipped(&["bash"]) {
+        return;
+    }
+    let gauntlet = Gauntlet::new().expect("the programs are there");
+    let all = std::env::var_os("REFAULT_GAUNTLET").is_some_and(|which| which == "all");
+    let mut tally = Tally::new("gauntlet");
+    let mut within = 0;
+    for program in gauntlet.programs().iter().filter(|program| all || !program.long) {
+        match gauntlet.run(program, known::refault(), &[]).expect("a shell can be started") {
+            Attempt::Ran(row) => {
+                within += usize::from(row.is_within_budget());
+                tally.add(&program.name, row.is_right(), &row);
+            }
+            Attempt::Missing(what) => skip(format_args!("{}: missing: {what}", program.name)),
+            Attempt::Unusable(why) => skip(format_args!("{}: does not run alone: {why}", program.name)),
+        }
+    }
+    println!("{within} within their budget");
+    tally.judge();
+}

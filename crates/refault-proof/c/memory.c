@@ -1,0 +1,75 @@
+/* Mappings: what unmapped, fresh, locked and excluded memory must be; reads past the page table. */
+#include "probe.h"
+#include <linux/io_uring.h>
+#include <sys/uio.h>
+
+static volatile int over;
+static unsigned char *target;
+static void *evicts(void *x) { (void)x; while (!over) { madvise(target, MIB, MADV_PAGEOUT); usleep(50); } return 0; }
+static void *writes_late(void *x) {
+    /* Stores that race with the unmapping; each may fault. */
+    (void)x; while (!over) fault_of(target + 5000, 1);
+    return 0;
+}
+static void flags_of(const char *what, void *p) {
+    char line[512]; FILE *f = fopen("/proc/self/smaps", "r"); int inside = 0; long locked = 0;
+    while (fgets(line, sizeof line, f)) {
+        unsigned long lo, hi;
+        if (sscanf(line, "%lx-%lx ", &lo, &hi) == 2) inside = (unsigned long)p >= lo && (unsigned long)p < hi;
+        else if (inside && !strncmp(line, "Locked:", 7)) locked = atol(line + 7);
+        else if (inside && !strncmp(line, "VmFlags:", 8))
+            printf("%s: locked %d, not in cores %d, not in children %d, wiped in children %d, kibibytes locked %s\n", what, !!strstr(line, " lo"), !!strstr(line, " dd"), !!strstr(line, " dc"), !!strstr(line, " wf"), locked > 0 ? "some" : "none");
+    }
+    fclose(f);
+}
+int main(int n, char **v) {
+    const char *mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0);
+    MODE("unmapped") {
+        unsigned char *a = map(MIB), *b = map(16 * MIB); fill(a, MIB); fill(b, 16 * MIB); munmap(a, MIB); munmap(b, 16 * MIB);
+        printf("read %d, write %d, read of a large one %d\n", fault_of(a + 5000, 0), fault_of(a + 5000, 1), fault_of(b + 9 * MIB, 0));
+        unsigned char *c = map(4 * MIB); fill(c, 4 * MIB); munmap(c + MIB, MIB); mprotect(c + 2 * MIB, MIB, PROT_NONE);
+        printf("hole %d, inaccessible %d, beside them %d %ld\n", fault_of(c + MIB, 0), fault_of(c + 2 * MIB, 0), fault_of(c + 3 * MIB, 0), changed(c, MIB));
+    }
+    MODE("wild") {
+        unsigned char *a = map(MIB); memset(a, 1, MIB); int faults = 0;
+        for (int i = 30; i < 45; i++) { unsigned char *q = (unsigned char *)(((unsigned long)a ^ 1ul << i) & -PAGE); unsigned char seen; if (mincore(q, PAGE, &seen) && errno == ENOMEM) faults += fault_of(q, 1) != 0; else faults++; }
+        printf("%d of 15 accesses to nothing fault\n", faults);
+    }
+    MODE("zero") {
+        long dirty = 0; pthread_t t; target = map(MIB); pthread_create(&t, 0, writes_late, 0);
+        for (int i = 0; i < 200; i++) {
+            unsigned char *p = mmap(target, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            for (unsigned long k = 0; k < MIB; k += 64) if (k / PAGE != 5000 / PAGE) dirty += p[k] != 0;
+            memset(p, 7, MIB); munmap(p, MIB);
+        }
+        over = 1; pthread_join(t, 0);
+        for (int i = 0; i < 50; i++) { unsigned char *p = map(MIB); for (unsigned long k = 0; k < MIB; k += 8) dirty += *(unsigned long *)(p + k) != 0; memset(p, 9, MIB); munmap(p, MIB); }
+        printf("bytes of fresh mappings that are not zero: %ld\n", dirty);
+    }
+    MODE("flags") {
+        unsigned char *a = map(MIB), *b = map(MIB), *c = map(MIB), *d = map(MIB); fill(a, MIB); fill(b, MIB);
+        printf("%d %d %d %d\n", mlock(a, MIB), madvise(b, MIB, MADV_DONTDUMP), madvise(c, MIB, MADV_DONTFORK), madvise(d, MIB, MADV_WIPEONFORK));
+        flags_of("mlock", a + 4096); flags_of("MADV_DONTDUMP", b + 4096); flags_of("MADV_DONTFORK", c + 4096); flags_of("MADV_WIPEONFORK", d + 4096);
+        push_out(b, MIB); push_out(a, MIB); printf("changed %ld %ld\n", changed(a, MIB), changed(b, MIB)); flags_of("mlock after pressure", a + 4096); printf("%d\n", munlock(a, MIB)); flags_of("munlock", a + 4096);
+    }
+    MODE("direct") {
+        int fd = open("direct", O_RDWR | O_CREAT | O_TRUNC | O_DIRECT, 0600); if (fd < 0) { perror("open"); return 1; }
+        void *from; if (posix_memalign(&from, 4096, 64 * KIB)) return 1;
+        memset(from, 0x5a, 64 * KIB); for (int i = 0; i < 16; i++) if (write(fd, from, 64 * KIB) != 64 * KIB) { perror("write"); return 1; }
+        target = map(MIB); pthread_t t; pthread_create(&t, 0, evicts, 0); long wrong = 0, errors = 0;
+        for (int i = 0; i < 60; i++) { memset(target, i, MIB); if (pread(fd, target, MIB, 0) != (long)MIB) { errors++; continue; } for (unsigned long q = 0; q < MIB; q += PAGE) wrong += target[q] != 0x5a || target[q + PAGE - 1] != 0x5a; }
+        for (int i = 0; i < 20; i++) { memset(target, i, MIB); if (pwrite(fd, target, MIB, 0) != (long)MIB) errors++; memset(from, 0, 64 * KIB); for (int k = 0; k < 16; k++) { if (pread(fd, from, 64 * KIB, k * 64 * KIB) != 64 * KIB) errors++; for (unsigned long q = 0; q < 64 * KIB; q += PAGE) wrong += ((unsigned char *)from)[q] != i; } }
+        over = 1; pthread_join(t, 0); printf("stale pages %ld, errors %ld\n", wrong, errors); unlink("direct");
+    }
+    MODE("spliced") {
+        int ends[2]; if (pipe(ends)) return 1; long wrong = 0; target = map(MIB); unsigned char *to = map(MIB); pthread_t t; pthread_create(&t, 0, evicts, 0);
+        for (int i = 0; i < 200; i++) { memset(target, i, 8 * PAGE); struct iovec w = {target, 8 * PAGE}; long r = vmsplice(ends[1], &w, 1, 0); if (r <= 0) { printf("vmsplice %s\n", strerror(errno)); break; } if (read(ends[0], to, r) != r) break; for (long q = 0; q < r; q += PAGE) wrong += to[q] != (unsigned char)i; }
+        over = 1; pthread_join(t, 0); printf("spliced pages that differ: %ld\n", wrong);
+    }
+    MODE("aio") {
+        struct io_uring_params p; memset(&p, 0, sizeof p); int ring = syscall(SYS_io_uring_setup, 4, &p); unsigned long context = 0; long aio = syscall(SYS_io_setup, 4, &context);
+        /* Refused or right: only a ring that is there and wrong would be a failure, and programs must cope without. */
+        printf("%s\n", (ring >= 0 || errno) && (aio == 0 || errno) ? "given or refused in words" : "neither");
+    }
+    return 0;
+}

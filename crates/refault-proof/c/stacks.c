@@ -1,0 +1,49 @@
+/* Small alternate stacks, small threads' stacks, and stacks that lie in managed memory themselves. */
+#include "probe.h"
+#include <ucontext.h>
+
+static unsigned char *far_away;
+static volatile int done;
+static void touch(void) { for (unsigned i = 0; i < 6000; i++) far_away[i * 2654435761u % 4096 * PAGE]++; done = 1; }
+static void handler(int s) { (void)s; touch(); }
+static void *in_thread(void *x) { (void)x; touch(); return 0; }
+static void prepare(void) { far_away = map(16 * MIB); fill(far_away, 16 * MIB); }
+static ucontext_t outside, inside[8];
+static long sums[8];
+static void coroutine(int number) {
+    volatile unsigned char room[20000]; for (int i = 0; i < 20000; i++) room[i] = i * (number + 1);
+    for (int turn = 0; turn < 4; turn++) { swapcontext(&inside[number], &outside); for (int i = 0; i < 20000; i++) sums[number] += room[i]; }
+}
+static void *fills_its_stack(void *x) {
+    volatile unsigned char room[200 * KIB]; long sum = 0; for (unsigned i = 0; i < sizeof room; i++) room[i] = i * 7;
+    for (int turn = 0; turn < 5; turn++) { usleep(20000); for (unsigned i = 0; i < sizeof room; i++) sum += room[i]; } *(long *)x = sum; return 0;
+}
+int main(int n, char **v) {
+    const char *mode = n > 1 ? v[1] : ""; unsigned long size = n > 2 ? atol(v[2]) : 0; setvbuf(stdout, 0, _IONBF, 0); prepare();
+    MODE("alternate") {
+        /* Too small to be managed, full of a pattern below the stack. */
+        unsigned char *a = map(96 * KIB), *top = a + 96 * KIB; memset(a, 0xab, 96 * KIB); stack_t s = {.ss_sp = top - size, .ss_size = size}; if (sigaltstack(&s, 0)) perror("sigaltstack");
+        struct sigaction act = {.sa_handler = handler, .sa_flags = SA_ONSTACK}; sigaction(SIGUSR1, &act, 0); raise(SIGUSR1);
+        long bad = 0; for (unsigned char *q = a; q < top - size; q++) bad += *q != 0xab; printf("%ld bytes below the stack overwritten, done %d\n", bad, done);
+        stack_t seen; sigaltstack(0, &seen); printf("still the program's: %d %d %d\n", seen.ss_sp == s.ss_sp, seen.ss_size == s.ss_size, seen.ss_flags);
+    }
+    MODE("thread") {
+        pthread_attr_t a; pthread_attr_init(&a); int e = pthread_attr_setstacksize(&a, size); pthread_t t; e |= pthread_create(&t, &a, in_thread, 0); if (!e) pthread_join(t, 0); printf("%d done %d\n", e, done);
+    }
+    MODE("overflow") {
+        /* A handler on an alternate stack sees the overflow of the ordinary one. */
+        pid_t p = fork(); if (!p) { struct rlimit l = {256 * KIB, 256 * KIB}; setrlimit(RLIMIT_STACK, &l); volatile char *q = __builtin_frame_address(0); stack_t s = {.ss_sp = map(64 * KIB), .ss_size = 64 * KIB}; sigaltstack(&s, 0);
+            struct sigaction act = {.sa_handler = on_fault, .sa_flags = SA_ONSTACK | SA_NODEFER}; sigaction(SIGSEGV, &act, 0); expected = 1; int sig = sigsetjmp(before_access, 1); if (!sig) for (;;) { q -= 4096; *q = 1; } printf("overflow: signal %d\n", sig); _exit(0); }
+        int status; waitpid(p, &status, 0); printf("status %d\n", status);
+    }
+    MODE("mapped") {
+        pthread_t t[4]; long sum[4] = {0}; for (int i = 0; i < 4; i++) { pthread_attr_t a; pthread_attr_init(&a); unsigned char *stack = map(512 * KIB); pthread_attr_setstack(&a, stack, 512 * KIB); if (pthread_create(&t[i], &a, fills_its_stack, &sum[i])) puts("no thread"); }
+        for (int i = 0; i < 3; i++) push_out(far_away, 16 * MIB); for (int i = 0; i < 4; i++) { pthread_join(t[i], 0); printf("%ld ", sum[i]); } puts("");
+    }
+    MODE("coroutines") {
+        for (int i = 0; i < 8; i++) { getcontext(&inside[i]); inside[i].uc_stack.ss_sp = map(128 * KIB); inside[i].uc_stack.ss_size = 128 * KIB; inside[i].uc_link = &outside; makecontext(&inside[i], (void (*)(void))coroutine, 1, i); }
+        for (int turn = 0; turn < 5; turn++) for (int i = 0; i < 8; i++) { push_out(inside[i].uc_stack.ss_sp, 128 * KIB); swapcontext(&outside, &inside[i]); }
+        for (int i = 0; i < 8; i++) printf("%ld ", sums[i]); puts("");
+    }
+    return 0;
+}

@@ -1,0 +1,9 @@
+# Several compressors one after another on the same data, there and back.
+set -e
+cat libraries.tar >/dev/null
+for c in "zstd -q -10 -T2 -c" "xz -T2 -3 -c" "bzip2 -c" "gzip -c"; do
+    set -- $c
+    $c <libraries.tar | tee >(md5sum >sum.$$) | $1 -d -c | md5sum
+    cat sum.$$
+done
+rm -f sum.$$

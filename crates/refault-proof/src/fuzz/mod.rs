@@ -1,0 +1,272 @@
+//! Random memory calls beside the bare kernel.
+//!
+//! A [`sequence`] of `mmap`, `munmap`, `mremap`, `mprotect`, `madvise`, `mlock`, `brk`, `fork`, `vfork`, `clone`, `exec`, of
+//! reads and writes and of memory that is handed to system calls is made from a seed. `c/walker.c` carries it out alone and
+//! under `refault run`, and prints results, errno, faults and contents; both must print the same. A sequence that does not
+//! is made as small as it will go ([`shrink`]).
+//!
+//! A sequence that differs from itself without the tool says nothing about the tool; it is counted and left out.
+
+pub mod sequence;
+pub mod shrink;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::ProofError;
+use crate::probe::compile;
+use crate::trial::{self, Trial};
+use sequence::{Random, Sequence};
+
+/// The budget that is small enough to evict most of the window, in MiB.
+pub const MEMORY_MIB: u64 = 6;
+/// A sequence may take so long.
+const LIMIT: Duration = Duration::from_secs(20);
+/// Operations of a sequence, at most.
+const MAX_OPERATIONS: usize = 160;
+/// How long one failing sequence is made smaller.
+const SHRINKING_TIME: Duration = Duration::from_secs(40);
+/// How often a sequence is run again to find out whether it always differs.
+const REPEATS: u32 = 3;
+
+/// What is tried.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    /// The binary.
+    pub refault: PathBuf,
+    /// Its `--memory`, in MiB.
+    pub memory_mib: u64,
+    /// More options for `refault run`.
+    pub options: Vec<String>,
+    /// Operations that the sequences do without, by name.
+    pub without: BTreeSet<String>,
+}
+
+impl Tool {
+    /// A binary with the usual budget and all operations.
+    pub fn new(refault: &Path) -> Tool {
+        Tool { refault: refault.to_owned(), memory_mib: MEMORY_MIB, options: Vec::new(), without: BTreeSet::new() }
+    }
+}
+
+/// Where the output under the tool leaves that of the bare kernel.
+#[derive(Debug, Clone)]
+pub struct Difference {
+    /// The output before, the same on both sides.
+    before: Vec<String>,
+    alone: String,
+    managed: String,
+    /// What the tool or the walker said.
+    message: String,
+}
+
+impl Difference {
+    fn between(alone: &Trial, managed: &Trial) -> Option<Difference> {
+        if alone.agrees(managed) {
+            return None;
+        }
+        let lines = |trial: &Trial| -> Vec<String> {
+            let text = String::from_utf8_lossy(&trial.output).into_owned();
+            text.lines().map(str::to_owned).chain([format!("({})", trial.end)]).collect()
+        };
+        let (ours, theirs) = (lines(alone), lines(managed));
+        let same = ours.iter().zip(&theirs).take_while(|(a, b)| a == b).count();
+        let line = |lines: &[String]| lines.get(same).cloned().unwrap_or_default();
+        Some(Difference {
+            before: ours[same.saturating_sub(2)..same.min(ours.len())].to_vec(),
+            alone: line(&ours),
+            managed: line(&theirs),
+            message: managed.last_message(),
+        })
+    }
+
+    /// Both lines without their numbers in the sequence.
+    fn lines(&self) -> String {
+        let bare = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned();
+        format!("{}{}", bare(&self.alone), bare(&self.managed))
+    }
+
+    /// The operation whose line differs; failures with the same one are likely to have one cause.
+    pub fn operation(&self) -> String {
+        let word = |line: &str| line.split_whitespace().nth(1).unwrap_or("end").to_owned();
+        if self.alone.starts_with("window") { "window".into() } else { word(&self.alone) }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.before {
+            writeln!(to, "    both:    {line}")?;
+        }
+        writeln!(to, "    alone:   {}", self.alone)?;
+        write!(to, "    managed: {}", self.managed)?;
+        if !self.message.is_empty() {
+            write!(to, "\n    said:    {}", self.message)?;
+        }
+        Ok(())
+    }
+}
+
+/// A sequence that ends differently under the tool.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The seed that it was made from.
+    pub seed: u64,
+    /// It, made small.
+    pub sequence: Sequence,
+    /// What differs.
+    pub difference: Difference,
+    /// In how many of [`REPEATS`] more runs it differed.
+    pub repeated: u32,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(to, "seed {} (again in {} of {REPEATS} runs):", self.seed, self.repeated)?;
+        for line in self.sequence.to_string().lines() {
+            writeln!(to, "  {line}")?;
+        }
+        write!(to, "{}", self.difference)
+    }
+}
+
+/// What came of a number of sequences.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Sequences that were compared.
+    pub sequences: u64,
+    /// Their operations.
+    pub operations: u64,
+    /// Sequences that differ from themselves without the tool.
+    pub unsteady: u64,
+    /// Those that differ under the tool, one per operation whose line differs.
+    pub failures: Vec<Failure>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sequences, operations) = (self.sequences, self.operations);
+        write!(to, "{sequences} sequences, {operations} operations: {} differ", self.failures.len())?;
+        if self.unsteady > 0 {
+            write!(to, "; {} were not the same twice without the tool", self.unsteady)?;
+        }
+        Ok(())
+    }
+}
+
+/// The compiled walker and where its sequences lie.
+pub struct Fuzzer {
+    tool: Tool,
+    directory: TempDir,
+    walker: PathBuf,
+}
+
+impl Fuzzer {
+    /// Compiles the walker.
+    ///
+    /// # Errors
+    /// There is no compiler, or no room.
+    pub fn new(tool: &Tool) -> Result<Fuzzer, ProofError> {
+        let directory = tempfile::tempdir().map_err(ProofError::io("cannot make a temporary directory"))?;
+        let walker = compile("walker.c", directory.path())?;
+        Ok(Fuzzer { tool: tool.clone(), directory, walker })
+    }
+
+    /// Tries sequences from this seed on until the time is over or so many different failures are found. Making these small
+    /// takes time of its own. `found` hears of each failure at once.
+    ///
+    /// # Errors
+    /// The walker cannot be started.
+    pub fn run(
+        &self,
+        seed: u64,
+        time: Duration,
+        max_failures: usize,
+        mut found: impl FnMut(&Failure),
+    ) -> Result<Report, ProofError> {
+        let mut deadline = Instant::now() + time;
+        let mut report = Report::default();
+        let mut seen = BTreeSet::new();
+        for seed in seed.. {
+            if Instant::now() >= deadline || report.failures.len() >= max_failures {
+                break;
+            }
+            let sequence = Sequence::random(&mut Random::new(seed), MAX_OPERATIONS, &self.tool.without);
+            report.sequences += 1;
+            report.operations += sequence.len() as u64;
+            let Some(difference) = self.compare(&sequence.to_string())? else { continue };
+            if self.is_unsteady(&sequence)? {
+                report.unsteady += 1;
+            } else if seen.insert(difference.operation()) {
+                let shrinking = Instant::now();
+                let failure = self.shrink(seed, sequence, difference)?;
+                // Two sequences that end in the same lines when they are small have one cause, as a rule.
+                if seen.insert(failure.difference.lines()) {
+                    found(&failure);
+                    report.failures.push(failure);
+                }
+                deadline += shrinking.elapsed();
+            }
+        }
+        Ok(report)
+    }
+
+    /// Carries out one sequence alone and under the tool.
+    ///
+    /// # Errors
+    /// The walker cannot be started.
+    pub fn compare(&self, sequence: &str) -> Result<Option<Difference>, ProofError> {
+        let (alone, managed) = (self.walk(sequence, false)?, self.walk(sequence, true)?);
+        Ok(Difference::between(&alone, &managed))
+    }
+
+    fn walk(&self, sequence: &str, managed: bool) -> Result<Trial, ProofError> {
+        let file = self.directory.path().join("sequence");
+        std::fs::write(&file, sequence).map_err(ProofError::io(file.display().to_string()))?;
+        let mut command = if managed {
+            let mut command = Command::new(&self.tool.refault);
+            command.args(["run", "--memory", &format!("{}M", self.tool.memory_mib)]).args(&self.tool.options);
+            command.arg("--").arg(&self.walker);
+            command
+        } else {
+            Command::new(&self.walker)
+        };
+        trial::run(command.arg(&file).current_dir(self.directory.path()), LIMIT, false)
+    }
+
+    fn is_unsteady(&self, sequence: &Sequence) -> Result<bool, ProofError> {
+        let text = sequence.to_string();
+        let first = self.walk(&text, false)?;
+        for _ in 0..2 {
+            if !self.walk(&text, false)?.agrees(&first) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn shrink(&self, seed: u64, sequence: Sequence, difference: Difference) -> Result<Failure, ProofError> {
+        let mut repeated = 0;
+        for _ in 0..REPEATS {
+            repeated += u32::from(self.compare(&sequence.to_string())?.is_some());
+        }
+        let tries = if repeated == REPEATS { 1 } else { 2 * REPEATS };
+        let mut last = difference;
+        let deadline = Instant::now() + SHRINKING_TIME;
+        let small = shrink::smallest(sequence, deadline, |candidate| {
+            for _ in 0..tries {
+                if let Some(difference) = self.compare(&candidate.to_string())? {
+                    last = difference;
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })?;
+        Ok(Failure { seed, sequence: small, difference: last, repeated })
+    }
+}
