@@ -1,4 +1,5 @@
-//! Real programs under `refault run`: the same output and the same end as alone, and a table of time and memory.
+//! Real programs under `refault run`: the same output and the same end as alone, memory within the budget, and a table of
+//! both and of time.
 //!
 //! `REFAULT_GAUNTLET=all` adds the programs that take long. Programs that are not installed are named.
 
@@ -18,18 +19,19 @@ fn real_programs_do_under_a_budget_what_they_do_alone() {
     }
     let gauntlet = Gauntlet::new().expect("the programs are there");
     let all = std::env::var_os("REFAULT_GAUNTLET").is_some_and(|which| which == "all");
-    let mut tally = Tally::new("gauntlet");
-    let mut within = 0;
+    let (mut tally, mut budgets) = (Tally::new("gauntlet"), Tally::new("budget"));
     for program in gauntlet.programs().iter().filter(|program| all || !program.long) {
         match gauntlet.run(program, known::refault(), &[]).expect("a shell can be started") {
             Attempt::Ran(row) => {
-                within += usize::from(row.is_within_budget());
                 tally.add(&program.name, row.is_right(), &row);
+                budgets.add_quietly(&program.name, row.is_within_budget(), &row);
             }
             Attempt::Missing(what) => skip(format_args!("{}: missing: {what}", program.name)),
             Attempt::Unusable(why) => skip(format_args!("{}: does not run alone: {why}", program.name)),
         }
     }
-    println!("{within} within their budget");
+    println!("what they print and how they end:");
     tally.judge();
+    println!("what they use of memory:");
+    budgets.judge();
 }

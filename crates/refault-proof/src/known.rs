@@ -9,6 +9,9 @@ use serde::Deserialize;
 
 use crate::ProofError;
 
+/// The name that stands for all that are not listed.
+const EVERYTHING: &str = "*";
+
 /// What a list says of one test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,7 +69,7 @@ impl KnownFailures {
 
     /// What a result means.
     pub fn judge(&self, name: &str, right: bool) -> Verdict {
-        match (self.0.get(name), right) {
+        match (self.0.get(name).or_else(|| self.0.get(EVERYTHING)), right) {
             (None, true) | (Some(Known::Sometimes), true) => Verdict::Right,
             (None, false) => Verdict::Wrong,
             (Some(_), false) => Verdict::KnownWrong,
@@ -90,6 +93,11 @@ mod tests {
         assert_eq!(known.judge("b", false), Verdict::KnownWrong);
         assert_eq!(known.judge("c", true), Verdict::Right);
         assert_eq!(known.judge("c", false), Verdict::Wrong);
+        let all =
+            KnownFailures::section("[x]\n\"*\" = \"sometimes\"\n\"a\" = \"fails\"", "x").expect("it is well-formed");
+        assert_eq!(all.judge("b", false), Verdict::KnownWrong);
+        assert_eq!(all.judge("b", true), Verdict::Right);
+        assert_eq!(all.judge("a", true), Verdict::Mended);
         assert!(KnownFailures::section("[x]\n\"a\" = \"maybe\"", "x").is_err());
     }
 }
