@@ -49,7 +49,7 @@ fn write_table(out: &mut dyn std::io::Write) -> std::io::Result<()> {
             writeln!(out, "  {:<15} {}", entry.name, entry.description)?;
             writeln!(out, "  {:<15} variant: {}", "", entry.variant)?;
             writeln!(out, "  {:<15} {}", "", places(entry))?;
-            for p in entry.parameters {
+            for p in entry.all_parameters() {
                 writeln!(out, "  {:<15}   {}={} ({}): {}", "", p.name, p.default, p.values, p.meaning)?;
             }
         }
@@ -73,7 +73,7 @@ fn write_csv(out: &mut dyn std::io::Write) -> std::io::Result<()> {
     csv.write_record(["policy", "parameter", "default", "values", "meaning"])?;
     for entry in POLICIES {
         csv.write_record([entry.name, "", "", "", entry.description])?;
-        for p in entry.parameters {
+        for p in entry.all_parameters() {
             csv.write_record([entry.name, p.name, p.default, p.values, p.meaning])?;
         }
     }
@@ -94,7 +94,7 @@ fn entries() -> Vec<Value> {
                 "needs_future": entry.is(Fact::NeedsFuture),
                 "metadata_bytes_per_page": entry.metadata_bytes_per_page(),
                 "front_ends": FrontEnd::ALL.map(|front_end| json!({ "name": front_end.name(), "refusal": entry.refusal(front_end) })),
-                "parameters": entry.parameters.iter().map(parameter).collect::<Vec<_>>(),
+                "parameters": entry.all_parameters().map(parameter).collect::<Vec<_>>(),
             })
         })
         .collect()

@@ -17,18 +17,21 @@ pub mod access;
 pub mod admission;
 pub mod bypass;
 pub mod cached;
+pub mod cyclic;
 pub mod dynamic;
 pub mod generations;
 pub mod node;
 
 pub mod registry;
 pub mod room;
+mod scan_detector;
 pub mod sorting;
 
 pub use access::{AccessReport, DescriptorReads};
 pub use admission::{AccessPattern, Admission};
 pub use bypass::{AdmissionFilter, AdmissionThreshold, Bypass};
 pub use cached::CachedPages;
+pub use cyclic::{Cyclic, CyclicScans};
 pub use dynamic::DynPolicy;
 pub use generations::{EvictGenerations, GenerationCommands, GenerationError, GenerationSize, Lists, NewGeneration};
 pub use node::{BackgroundPass, NodeReclaim, PassOutcome};
@@ -141,8 +144,13 @@ pub trait Policy {
         None::<&Absent>
     }
 
-    /// The page will be admitted or accessed soon: a chance to let cache misses overlap. Returns anything that depends
-    /// on what was read.
+    /// What is known of cyclic scans. `None`: they are not treated specially.
+    fn cyclic_scans(&self) -> Option<&CyclicScans> {
+        None
+    }
+
+    /// The page will be admitted or accessed soon: a chance to let cache misses overlap. Returns anything that depends on
+    /// what was read.
     #[doc(hidden)]
     #[inline]
     fn prefetch_hint(&self, page: PageId) -> u64 {

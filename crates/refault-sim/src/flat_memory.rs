@@ -220,6 +220,12 @@ impl FlatMemory {
         true
     }
 
+    /// A resident page gets an entry in the page table that is not young.
+    #[inline]
+    pub fn map_old(&mut self, page: PageId) {
+        self.state[page as usize] |= bits::MAPPED;
+    }
+
     /// Takes the accessed bit for a monitor; the next reference check still counts it (spec: classic §4).
     pub fn make_old(&mut self, page: PageId) {
         let state = &mut self.state[page as usize];

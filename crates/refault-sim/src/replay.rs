@@ -93,8 +93,9 @@ impl<P: Policy> Replay<P> {
         match P::HITS {
             HitReport::Kernel => self.run_ahead(block),
             HitReport::AccessedBit => block.iter().for_each(|a| {
-                if !self.memory.touch_any(a.page()) {
-                    self.miss(*a);
+                // The access that brings a page in is no hit, but it leaves an entry that a walk can find young later.
+                if !self.memory.touch_any(a.page()) && self.miss(*a) && !a.is_fd() {
+                    self.memory.map_old(a.page());
                 }
             }),
             HitReport::EachAccess => block.iter().for_each(|a| {

@@ -4,6 +4,7 @@
 //! and every policy is one: `Box<dyn DynPolicy<MyMemory> + Send>` is what a page cache or a pager holds. The extensions
 //! are flattened: what a policy does not have answers as the method says. Cost: one virtual call each.
 
+use super::CyclicScans;
 use super::{
     Admission, AdmissionFilter, AdmissionThreshold, Bypass, CachedPages, GenerationSize, HitReport, Lists, Policy,
     ReclaimRequest, SortRule, Sorting,
@@ -46,9 +47,13 @@ pub trait DynPolicy<M: Memory> {
     fn active_inactive(&self) -> Option<[u64; 2]>;
     /// [`Bypass::admission_filter`]; `None`: every page comes in.
     fn admission_filter(&mut self) -> Option<AdmissionFilter>;
-    /// [`Bypass::bypassed`], and then [`Bypass::admission_threshold`]; without a filter, a threshold that lets every
-    /// page in.
+    /// [`Bypass::admission_threshold`]; without a filter, one that lets every page in.
+    fn admission_threshold(&mut self) -> AdmissionThreshold;
+    /// [`Bypass::bypassed`], and then [`Bypass::admission_threshold`]; without a filter, a threshold that lets every page
+    /// in.
     fn bypassed(&mut self, references: usize, memory: &mut M) -> AdmissionThreshold;
+    /// [`Policy::cyclic_scans`].
+    fn cyclic_scans(&self) -> Option<&CyclicScans>;
     /// [`CachedPages::pools`]; `None`: what is evicted is gone.
     fn cached_pools(&self) -> Option<FreePools>;
     /// [`CachedPages::reclaim_threshold`]; the limit itself for policies without a reserve.
@@ -111,6 +116,9 @@ impl<P: Policy, M: Memory> DynPolicy<M> for P {
     fn admission_filter(&mut self) -> Option<AdmissionFilter> {
         self.bypass().map(|bypass| bypass.admission_filter())
     }
+    fn admission_threshold(&mut self) -> AdmissionThreshold {
+        self.bypass().map_or_else(AdmissionThreshold::default, |bypass| bypass.admission_threshold())
+    }
     fn bypassed(&mut self, references: usize, memory: &mut M) -> AdmissionThreshold {
         match self.bypass() {
             Some(bypass) => {
@@ -119,6 +127,9 @@ impl<P: Policy, M: Memory> DynPolicy<M> for P {
             }
             None => AdmissionThreshold::default(),
         }
+    }
+    fn cyclic_scans(&self) -> Option<&CyclicScans> {
+        Policy::cyclic_scans(self)
     }
     fn cached_pools(&self) -> Option<FreePools> {
         self.cached_pages()?.pools()

@@ -9,10 +9,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{Admission, DynPolicy, HitReport, Policy};
+use super::{Admission, Cyclic, DynPolicy, HitReport, Policy, cyclic};
 use crate::memory::{Eviction, Memory, References};
 use crate::page::{PageId, PageType, Shadow};
-use crate::parameter::{Call, NoParameters, Parameter, ParameterError, Parameters, fill};
+use crate::parameter::{Call, NoParameters, Parameter, ParameterError, Parameters, fill, parse_switch};
 use crate::textbook::NextUse;
 use crate::{Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams, textbook};
 
@@ -116,6 +116,24 @@ impl PolicyEntry {
         self.facts.contains(&fact)
     }
 
+    /// Everything that can be set: its own parameters and those of the decorators that can be put around it.
+    pub fn all_parameters(&self) -> impl Iterator<Item = &'static Parameter> {
+        let decorators = if self.is(Fact::NeedsFuture) { &[] } else { cyclic::PARAMETERS };
+        self.parameters.iter().chain(decorators)
+    }
+
+    fn check(&self, call: &Call) -> Result<(), PolicyError> {
+        let wrong = |error| PolicyError::BadParameter(call.to_string(), error);
+        let own = if self.is(Fact::NeedsFuture) { call.clone() } else { own_parameters(call) };
+        (self.check)(&own).map_err(wrong)?;
+        match call.arguments.iter().find(|(key, _)| key == "cyclic") {
+            Some((key, value)) if parse_switch(value).is_none() => {
+                Err(wrong(ParameterError::invalid(key, value, cyclic::PARAMETERS)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Why a front-end cannot run it, as half a sentence that goes on "… cannot run it: "; `None`: it can.
     pub fn refusal(&self, front_end: FrontEnd) -> Option<&'static str> {
         match front_end {
@@ -165,7 +183,7 @@ impl PolicySpec {
         let mut call = Call::parse(text).map_err(PolicyError::Unreadable)?;
         let entry = entry(&call.name).ok_or_else(|| PolicyError::Unknown(call.name.clone()))?;
         call.name = entry.name.to_owned();
-        (entry.check)(&call).map_err(|error| PolicyError::BadParameter(call.to_string(), error))?;
+        entry.check(&call)?;
         Ok(PolicySpec { label: call.to_string(), entry, call })
     }
 
@@ -186,7 +204,11 @@ impl PolicySpec {
     pub fn check(&self, front_end: FrontEnd) -> Result<(), PolicyError> {
         let serves = matches!(front_end, FrontEnd::Replay | FrontEnd::Pager);
         let bypass = "bypass=yes needs a front-end that serves references to evicted pages: the replay or the pager";
-        let reason = self.entry.refusal(front_end).or((!serves && self.is_on("bypass")).then_some(bypass));
+        let groups = matches!(front_end, FrontEnd::Machine | FrontEnd::FreePool);
+        let cyclic = "cyclic=yes tells neither groups nor nodes apart";
+        let reason = self.entry.refusal(front_end);
+        let reason = reason.or((!serves && self.is_on("bypass")).then_some(bypass));
+        let reason = reason.or((groups && self.is_on("cyclic")).then_some(cyclic));
         match reason {
             None => Ok(()),
             Some(reason) => Err(PolicyError::Refused { policy: self.label.clone(), front_end, reason }),
@@ -210,7 +232,7 @@ impl PolicySpec {
     /// Whether a switch is on, by the arguments or, without one, by the parameter's default.
     pub fn is_on(&self, switch: &str) -> bool {
         let given = self.call.arguments.iter().find(|(key, _)| key == switch).map(|(_, value)| value.as_str());
-        let default = || self.entry.parameters.iter().find(|p| p.name == switch).map(|p| p.default);
+        let default = || self.entry.all_parameters().find(|p| p.name == switch).map(|p| p.default);
         given.or_else(default) == Some("yes")
     }
 
@@ -221,7 +243,7 @@ impl PolicySpec {
     pub fn with_default(mut self, key: &str, value: &str) -> Result<PolicySpec, PolicyError> {
         if self.call.arguments.iter().all(|(given, _)| given != key) {
             self.call.arguments.push((key.to_owned(), value.to_owned()));
-            (self.entry.check)(&self.call).map_err(|error| PolicyError::BadParameter(self.call.to_string(), error))?;
+            self.entry.check(&self.call)?;
         }
         Ok(self)
     }
@@ -356,14 +378,21 @@ macro_rules! policies {
             match spec.entry.name {
                 $($name => {
                     let $context = context;
-                    let $parameters: $type = fill($start, &spec.call).expect("invariant: a specification is checked");
+                    let own = own_parameters(&spec.call);
+                    let $parameters: $type = fill($start, &own).expect("invariant: a specification is checked");
                     let policy: $policy = $new;
-                    visitor.visit(policy)
+                    visitor.visit(Cyclic::new(policy, spec.is_on("cyclic")))
                 })*
                 _ => unreachable!("invariant: a specification's entry is one of POLICIES"),
             }
         }
     };
+}
+
+/// A call without the parameters of decorators.
+fn own_parameters(call: &Call) -> Call {
+    let arguments = call.arguments.iter().filter(|(key, _)| cyclic::PARAMETERS.iter().all(|p| p.name != key));
+    Call { name: call.name.clone(), arguments: arguments.cloned().collect() }
 }
 
 /// W-TinyLFU, hashing the trace's page numbers if they are known.
@@ -497,7 +526,7 @@ mod tests {
     fn defaults_are_what_the_lists_of_parameters_say() {
         for entry in POLICIES {
             // A default that depends on the policy or on another parameter is written in words.
-            for parameter in entry.parameters.iter().filter(|parameter| !parameter.default.contains(' ')) {
+            for parameter in entry.all_parameters().filter(|parameter| !parameter.default.contains(' ')) {
                 let text = format!("{}{{{}={}}}", entry.name, parameter.name, parameter.default);
                 assert!(PolicySpec::parse(&text).is_ok(), "{text}");
             }
@@ -513,6 +542,17 @@ mod tests {
         for front_end in FrontEnd::ALL {
             assert_eq!(PolicySpec::parse_for("opt", front_end).is_ok(), front_end == FrontEnd::Replay);
         }
+    }
+
+    #[test]
+    fn decorators_are_parameters_of_every_policy_that_can_have_them() {
+        for entry in POLICIES {
+            let spec = PolicySpec::parse(&format!("{}{{cyclic=yes}}", entry.name));
+            assert_eq!(spec.is_ok(), !entry.is(NeedsFuture), "{}", entry.name);
+        }
+        let refused = |text, front_end| PolicySpec::parse_for(text, front_end).is_err();
+        assert!(refused("mglru{cyclic=maybe}", FrontEnd::Replay) && refused("mglru{cyclic=yes}", FrontEnd::Machine));
+        assert!(refused("lrfu{bypass=yes}", FrontEnd::PageCache) && !refused("lrfu{bypass=yes}", FrontEnd::Pager));
     }
 
     #[test]

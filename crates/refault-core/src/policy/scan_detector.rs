@@ -1,0 +1,286 @@
+//! Ranges that are scanned again and again, found out from what comes back.
+//!
+//! A range that does not fit and is read from beginning to end, again and again, brings nearly all of its pages back in
+//! each pass, in order. Where that was seen in two passes in a row over the same range, of more pages than memory has, the
+//! range counts as cyclic until what comes back of it is out of order; then it must show itself twice as often before it
+//! is believed again.
+//!
+//! The detector is told page ids and knows nothing else. It follows [`TRACKERS`] sequences at once, so that other accesses
+//! in between do not disturb it; one that is not continued is forgotten for a new one.
+//!
+//! Invariants: no range is found from accesses in random order, because a pass must bring back [`DENSE`] of its pages in
+//! ascending order; nothing is allocated. Cost: some comparisons for each page that comes back.
+
+use crate::page::PageId;
+
+/// Sequences that are followed at once.
+const TRACKERS: usize = 8;
+/// Ranges that count as cyclic at once.
+const MAX_CYCLIC: usize = 4;
+/// Pages by which order may be violated: several threads bring pages in at once.
+const SLACK: PageId = 128;
+/// Pages that may be missing in a pass at one place at least: they stayed in memory. With larger memories, an eighth of it.
+const GAP: PageId = 256;
+/// Share of a pass that must come back, in eighths.
+const DENSE: u64 = 5;
+/// Passes at first, and at most, before a range is believed.
+const PASSES: (u32, u32) = (2, 64);
+/// A cyclic range is judged whenever so many of its pages have come back …
+const WINDOW: u32 = 64;
+/// … and goes on to be one if no more of them went backwards: it is 1 in a pass, and half of all in random order.
+const BACKWARDS: u32 = 8;
+
+/// One sequence.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tracker {
+    /// When it was last continued; 0: free.
+    used: u32,
+    low: PageId,
+    /// The page that came back last, or the highest of late.
+    position: PageId,
+    /// Pages that came back in this pass.
+    returned: u32,
+    /// Where the pass before ended.
+    high: PageId,
+    passes: u32,
+    /// The range from `low` to `high` counts as cyclic.
+    cyclic: bool,
+    window: u32,
+    backwards: u32,
+}
+
+impl Tracker {
+    fn starting(page: PageId, clock: u32) -> Tracker {
+        Tracker { used: clock, low: page, position: page, returned: 1, ..Tracker::default() }
+    }
+
+    fn holds(&self, page: PageId) -> bool {
+        self.cyclic && (self.low..=self.high).contains(&page)
+    }
+
+    fn is_followed_by(&self, page: PageId, gap: PageId) -> bool {
+        page.saturating_add(SLACK) >= self.position && page - self.position.min(page) <= gap
+    }
+
+    fn is_started_again_by(&self, page: PageId, gap: PageId) -> bool {
+        page.saturating_add(gap) >= self.low && page <= self.low.saturating_add(gap)
+    }
+
+    /// A pass is over. `budget`: pages that may be resident.
+    fn end_pass(&mut self, page: PageId, budget: u64) {
+        let span = u64::from(self.position - self.low) + 1;
+        let whole = span > budget && u64::from(self.returned) * 8 >= span * DENSE;
+        let same = self.passes == 0 || u64::from(self.position.abs_diff(self.high)) <= span / 16;
+        self.passes = if !whole {
+            0
+        } else if same {
+            self.passes + 1
+        } else {
+            1
+        };
+        self.high = if self.passes > 1 { self.high.max(self.position) } else { self.position };
+        self.low = if self.passes > 0 { self.low.min(page) } else { page };
+        (self.position, self.returned) = (page, 1);
+    }
+
+    /// Whether a page that came back leaves a cyclic range one.
+    fn stays_cyclic(&mut self, page: PageId) -> bool {
+        if page.saturating_add(SLACK) < self.position {
+            self.backwards += 1;
+            self.position = page;
+        } else {
+            self.position = self.position.max(page);
+        }
+        self.window += 1;
+        if self.window < WINDOW {
+            return true;
+        }
+        let stays = self.backwards <= BACKWARDS;
+        (self.window, self.backwards) = (0, 0);
+        stays
+    }
+}
+
+/// What a page that came back has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// A range counts as cyclic now.
+    Found,
+    /// One does not any more.
+    Lost,
+}
+
+/// The detector.
+#[derive(Clone, Debug)]
+pub(super) struct Detector {
+    trackers: [Tracker; TRACKERS],
+    clock: u32,
+    needed: u32,
+}
+
+impl Default for Detector {
+    fn default() -> Detector {
+        Detector { trackers: [Tracker::default(); TRACKERS], clock: 0, needed: PASSES.0 }
+    }
+}
+
+impl Detector {
+    /// A page came back after it was evicted. `budget`: pages that may be resident.
+    pub(super) fn returned(&mut self, page: PageId, budget: u64) -> Option<Change> {
+        self.clock = self.clock.wrapping_add(1).max(1);
+        let clock = self.clock;
+        if let Some(tracker) = self.trackers.iter_mut().find(|tracker| tracker.holds(page)) {
+            tracker.used = clock;
+            if tracker.stays_cyclic(page) {
+                return None;
+            }
+            *tracker = Tracker::default();
+            self.needed = (self.needed * 2).min(PASSES.1);
+            return Some(Change::Lost);
+        }
+        let gap = GAP.max(u32::try_from(budget / 8).unwrap_or(u32::MAX));
+        let followed = |tracker: &&mut Tracker| tracker.used != 0 && !tracker.cyclic;
+        if let Some(tracker) =
+            self.trackers.iter_mut().filter(followed).find(|tracker| tracker.is_followed_by(page, gap))
+        {
+            tracker.used = clock;
+            tracker.position = tracker.position.max(page);
+            // No more than there are: the same pages may come back over and over.
+            tracker.returned = (tracker.returned + 1).min(tracker.position - tracker.low + 1);
+            return None;
+        }
+        let cyclic = self.trackers.iter().filter(|tracker| tracker.cyclic).count();
+        if let Some(tracker) =
+            self.trackers.iter_mut().filter(followed).find(|tracker| tracker.is_started_again_by(page, gap))
+        {
+            tracker.used = clock;
+            tracker.end_pass(page, budget);
+            if tracker.passes >= self.needed && cyclic < MAX_CYCLIC {
+                tracker.cyclic = true;
+                return Some(Change::Found);
+            }
+            return None;
+        }
+        let oldest = self.trackers.iter_mut().filter(|tracker| !tracker.cyclic).min_by_key(|tracker| tracker.used);
+        *oldest.expect("invariant: fewer are cyclic than there are") = Tracker::starting(page, clock);
+        None
+    }
+
+    /// Pages that are given up. True if a cyclic range is among them.
+    pub(super) fn forget(&mut self, first: PageId, pages: u32) -> bool {
+        let mut changed = false;
+        for tracker in &mut self.trackers {
+            let end = if tracker.cyclic { tracker.high } else { tracker.position };
+            if tracker.used != 0 && tracker.low < first + pages && first <= end {
+                changed |= tracker.cyclic;
+                *tracker = Tracker::default();
+            }
+        }
+        changed
+    }
+
+    /// First page and the page after the last of the ranges that count as cyclic.
+    pub(super) fn cyclic(&self) -> impl Iterator<Item = (PageId, PageId)> {
+        self.trackers.iter().filter(|tracker| tracker.cyclic).map(|tracker| (tracker.low, tracker.high + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BUDGET: u64 = 1000;
+
+    fn tell(detector: &mut Detector, pages: impl IntoIterator<Item = PageId>) -> Vec<Change> {
+        pages.into_iter().filter_map(|page| detector.returned(page, BUDGET)).collect()
+    }
+
+    /// What comes back when all that comes back of `range` is this share of it, in each of some passes.
+    fn passes(range: std::ops::Range<PageId>, count: usize) -> impl Iterator<Item = PageId> {
+        (0..count).flat_map(move |_| range.clone())
+    }
+
+    #[test]
+    fn a_range_is_cyclic_after_two_passes() {
+        let mut detector = Detector::default();
+        assert_eq!(tell(&mut detector, passes(5000..6400, 2)), []);
+        assert_eq!(tell(&mut detector, [5000]), [Change::Found]);
+        assert_eq!(detector.cyclic().collect::<Vec<_>>(), [(5000, 6400)]);
+        // What does not fit comes back, in order, pass by pass.
+        assert_eq!(tell(&mut detector, passes(5600..6100, 200)), []);
+    }
+
+    #[test]
+    fn what_fits_is_not_cyclic_nor_is_one_pass_nor_are_backward_passes() {
+        assert_eq!(tell(&mut Detector::default(), passes(0..1000, 50)), []);
+        assert_eq!(tell(&mut Detector::default(), 0..100_000), []);
+        assert_eq!(tell(&mut Detector::default(), (0..20).flat_map(|_| (0..3000).rev())), []);
+    }
+
+    #[test]
+    fn other_order_ends_it_soon_and_it_must_show_itself_twice_as_often_then() {
+        let mut detector = Detector::default();
+        assert_eq!(tell(&mut detector, passes(0..2000, 3)), [Change::Found]);
+        let mut random = (0..).map(|n: u32| n.wrapping_mul(2_654_435_761) % 2000);
+        let until_lost = random.by_ref().take(2 * WINDOW as usize);
+        assert_eq!(tell(&mut detector, until_lost), [Change::Lost]);
+        assert_eq!(detector.cyclic().count(), 0);
+        assert_eq!(tell(&mut detector, random.take(10_000)), []);
+        assert_eq!(tell(&mut detector, passes(0..2000, 4)), []);
+        assert_eq!(tell(&mut detector, passes(0..2000, 2)), [Change::Found]);
+    }
+
+    #[test]
+    fn scans_side_by_side_are_told_apart_and_noise_does_not_disturb() {
+        let mut detector = Detector::default();
+        let noise = |n: u32| 1_000_000 + n.wrapping_mul(2_654_435_761) % 100_000;
+        let mixed = passes(0..1500, 4).zip(passes(10_000..12_000, 4)).zip(0u32..);
+        let mixed = mixed.flat_map(|((a, b), n)| [a, b, noise(n)]);
+        assert_eq!(tell(&mut detector, mixed), [Change::Found, Change::Found]);
+        let found: Vec<_> = detector.cyclic().collect();
+        assert!(found.contains(&(0, 1500)) && found.contains(&(10_000, 12_000)), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_given_up_is_forgotten() {
+        let mut detector = Detector::default();
+        tell(&mut detector, passes(0..2000, 3));
+        assert!(!detector.forget(2000, 500) && detector.cyclic().count() == 1);
+        assert!(detector.forget(1999, 1) && detector.cyclic().count() == 0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Passes in which some pages stayed in memory and neighbours came out of order are passes all the same.
+        #[test]
+        fn holes_and_small_disorder_are_tolerated(first in 0u32..1 << 20, pages in 1200u32..5000, holes in 4u32..20, shift in 0u32..60) {
+            let mut detector = Detector::default();
+            let pass = (0..pages).filter(|page| page % holes != 1).map(|page| {
+                // Pairs of threads bring in a little ahead and a little behind.
+                first + if page % 2 == 0 { (page + shift).min(pages - 1) } else { page }
+            });
+            let passes = (0..3).flat_map(|_| pass.clone());
+            prop_assert_eq!(tell(&mut detector, passes), vec![Change::Found]);
+        }
+
+        /// No accesses in random order are ever taken for a scan, however few pages there are.
+        #[test]
+        fn random_order_is_never_cyclic(pages in 2u32..20_000, seed: u64, skew in 0u32..4, run in 1u32..64) {
+            let mut detector = Detector::default();
+            let mut state = seed;
+            let mut next = move || {
+                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                (state >> 33) as f64 / (1u64 << 31) as f64
+            };
+            // Uniform, and more and more skewed to the first pages, each with short runs of neighbours.
+            for _ in 0..20_000 / run {
+                let start = (next().powi(1 << skew) * f64::from(pages)) as u32;
+                for page in start..start + run {
+                    prop_assert_eq!(detector.returned(page, BUDGET), None);
+                }
+            }
+        }
+    }
+}
