@@ -1,0 +1,166 @@
+//! The commands that README.md and docs/tutorial.md show, as they stand there, with the files that their text speaks of.
+//!
+//! README's first block is not among them: CI runs it, and it holds these tests.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{skipped, text};
+use tempfile::TempDir;
+
+/// What README's table calls `program`: uses some memory for a second.
+const PROGRAM: &str = "\
+#include <stdlib.h>
+#include <time.h>
+int main(void) {
+    size_t bytes = 24 << 20, sum = 0;
+    volatile char *memory = malloc(bytes);
+    for (time_t end = time(0) + 2; time(0) < end;)
+        for (size_t at = 0; at < bytes; at += 4096) sum += memory[at]++;
+    return sum == 1;
+}
+";
+
+/// The twelve lines with `<regex>` of README's compiler.
+const WORDS: &str = r#"#include <iostream>
+#include <map>
+#include <regex>
+#include <string>
+int main() {
+    std::map<std::string, int> counts;
+    std::regex word("[a-z]+", std::regex::icase);
+    for (std::string line; std::getline(std::cin, line);)
+        for (std::sregex_iterator at(line.begin(), line.end(), word), end; at != end; ++at)
+            ++counts[at->str()];
+    for (auto &[text, count] : counts) std::cout << text << ' ' << count << '\n';
+}
+"#;
+
+const MACHINE: &str = r#"[machine]
+memory = "4M"
+swap = "8M"
+duration = "50ms"
+[[task]]
+name = "reader"
+[[task.workload]]
+spec = "zipf:theta=0.9,pages=2000,accesses=20000,kind=anon"
+"#;
+
+/// The beginnings of commands that measure for minutes; these are only parsed, with `--help` behind them.
+const MEASURES: [&str; 3] = ["refault bench cache", "refault bench sim", "refault bench pager"];
+
+fn page(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The blocks of shell commands on a page.
+fn blocks(page: &str) -> Vec<&str> {
+    page.split("\n```sh\n").skip(1).map(|rest| rest.split("\n```").next().expect("a first part")).collect()
+}
+
+/// The commands in the table under `| to | run |`.
+fn table(page: &str) -> Vec<&str> {
+    let (_, rows) = page.split_once("\n| to | run |\n").expect("the table is there");
+    rows.lines()
+        .take_while(|line| line.starts_with('|'))
+        .flat_map(|row| row.split('`').skip(1).step_by(2))
+        .filter(|code| code.starts_with("refault "))
+        .collect()
+}
+
+/// A directory in which commands run, with `refault` and `program` on the path.
+struct Place {
+    directory: TempDir,
+    path: std::ffi::OsString,
+}
+
+impl Place {
+    fn new() -> Place {
+        let directory = TempDir::new().expect("a temporary directory");
+        let programs = directory.path().join("bin");
+        std::fs::create_dir(&programs).expect("creates");
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_refault"), programs.join("refault")).expect("links");
+        let inherited = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::iter::once(programs).chain(std::env::split_paths(&inherited));
+        let path = std::env::join_paths(all).expect("a path");
+        Place { directory, path }
+    }
+
+    fn write(&self, name: &str, contents: &str) -> PathBuf {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, contents).expect("writes");
+        path
+    }
+
+    /// Runs lines of shell; all must succeed. Returns what they wrote to standard output.
+    fn run(&self, lines: &str) -> String {
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", lines]).current_dir(self.directory.path()).env("PATH", &self.path);
+        let output = shell.output().expect("bash starts");
+        assert!(output.status.success(), "{lines}\n{}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    }
+}
+
+#[test]
+fn every_command_in_the_table_of_readme_runs() {
+    if skipped(&["bash", "gcc"]) {
+        return;
+    }
+    let readme = page("README.md");
+    let commands = table(&readme);
+    assert!(commands.len() >= 15, "only {commands:?}");
+    let place = Place::new();
+    place.write("machine.toml", MACHINE);
+    place.write("program.c", PROGRAM);
+    place.run("gcc -O1 -o bin/program program.c");
+    place.run("refault trace generate zipf:theta=1,pages=20000,accesses=200000 app.u64.zst");
+    place.run("refault trace generate zipf:theta=1,pages=200000,accesses=1000000 huge.rft");
+    for command in commands {
+        if MEASURES.iter().any(|slow| command.starts_with(slow)) {
+            place.run(&format!("{command} --help"));
+        } else {
+            place.run(command);
+        }
+    }
+    for made in ["run.jsonl", "app.rft", "app.html"] {
+        assert!(place.directory.path().join(made).metadata().is_ok_and(|file| file.len() > 0), "{made} was written");
+    }
+}
+
+#[test]
+fn readme_finds_out_what_a_compiler_needs() {
+    if skipped(&["bash", "g++"]) {
+        return;
+    }
+    let readme = page("README.md");
+    let blocks = blocks(&readme);
+    let [_, compiler] = blocks[..] else { panic!("README has other blocks now: {blocks:?}") };
+    let place = Place::new();
+    place.write("words.cpp", WORDS);
+    let said = place.run(compiler);
+    assert!(said.contains("misses beyond first touches") && said.contains("resident"), "{said}");
+}
+
+/// Valgrind takes more than a minute for it, so it runs where live tests are required: in CI.
+#[test]
+fn the_tutorial_runs() {
+    if std::env::var("REFAULT_REQUIRE").as_deref() != Ok("1") {
+        refault_testing::skip("takes more than a minute; REFAULT_REQUIRE=1 runs it");
+        return;
+    }
+    if skipped(&["bash", "gcc", "valgrind"]) {
+        return;
+    }
+    let tutorial = page("docs/tutorial.md");
+    let blocks = blocks(&tutorial);
+    let [commands] = blocks[..] else { panic!("the tutorial has other blocks now: {blocks:?}") };
+    let place = Place::new();
+    let said = place.run(commands);
+    // Other versions of the compiler touch other pages, so no figure of the page's.
+    assert!(said.contains("distinct pages") && said.contains("the knee is at") && said.contains(" mglru "), "{said}");
+    assert!(place.directory.path().join("cc1.html").exists());
+}
