@@ -16,6 +16,8 @@ use refault_sim::machine::costs::Costs;
 use refault_console::Failure;
 use refault_console::with_output;
 
+use crate::random::Random;
+
 /// Bytes of a page.
 const PAGE: usize = 4096;
 /// Records and table entries that are walked: more than any cache holds.
@@ -112,10 +114,9 @@ fn table_entry() -> u64 {
 /// A random order of `0..n`, the same every time.
 fn shuffled(n: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..n as u32).collect();
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    let mut random = Random::new(1);
     for i in (1..n).rev() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        order.swap(i, (state >> 33) as usize % (i + 1));
+        order.swap(i, random.below(i + 1));
     }
     order
 }

@@ -144,7 +144,7 @@ fn client(socket: &Path, plan: &Plan, seed: u64, warm: Instant, end: Instant) ->
     let stream = connect(socket)?;
     let mut writer = stream.try_clone().map_err(|error| broken(socket, &error))?;
     let mut reader = BufReader::with_capacity(64 << 10, stream);
-    let mut random = Random(seed + 1);
+    let mut random = Random::new(seed + 1);
     let latencies = Latencies::default();
     let (mut operations, mut all) = (0, 0u64);
     let mut line = String::new();
@@ -180,7 +180,7 @@ fn client(socket: &Path, plan: &Plan, seed: u64, warm: Instant, end: Instant) ->
 
 /// A value: half of it random, half shared, as in the array of the other rows.
 fn append_value(key: u64, into: &mut Vec<u8>) {
-    let mut random = Random(key);
+    let mut random = Random::new(key);
     let start = into.len();
     while into.len() < start + VALUE {
         into.extend_from_slice(&key.to_le_bytes());

@@ -1,14 +1,20 @@
 //! Seeded random numbers for loads, so that every variant does the same work. No tables: those would themselves be
 //! paged.
 
-/// SplitMix64.
-pub struct Random(pub u64);
+use refault_core::monitor::Random as Bits;
+
+/// A stream of numbers, the core's, drawn from in the ways that loads need.
+pub struct Random(Bits);
 
 impl Random {
+    /// The stream of a seed.
+    pub const fn new(seed: u64) -> Random {
+        Random(Bits::new(seed))
+    }
+
     /// The next number.
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.bits()
     }
 
     /// A number below a bound.
@@ -44,10 +50,7 @@ impl Random {
 
 /// Scatters the bits of a number.
 pub fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    Bits::new(value).bits()
 }
 
 #[cfg(test)]
@@ -56,7 +59,7 @@ mod tests {
 
     #[test]
     fn ranks_follow_zipf() {
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         let mut counts = [0u32; 1000];
         (0..200_000).for_each(|_| counts[random.zipf(1000)] += 1);
         assert!(counts[0] > counts[9] * 6 && counts[0] < counts[9] * 12, "{} {}", counts[0], counts[9]);
@@ -64,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_gaussian_lies_around_the_middle() {
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         let numbers: Vec<u64> = (0..20_000).map(|_| random.gaussian(6000, 1.0 / 6.0)).collect();
         let within = |deviations: u64| numbers.iter().filter(|n| n.abs_diff(3000) <= deviations * 1000).count();
         assert!((13_300..14_000).contains(&within(1)), "{}", within(1));

@@ -186,7 +186,7 @@ impl Turn<'_> {
     fn change_budget(&self, control: &Path, ended: &AtomicBool) {
         let mut state = self.seed;
         while !ended.load(Ordering::Relaxed) {
-            state = block::mix(state);
+            state = crate::random::mix(state);
             let bytes = self.bytes() / 6 + state as usize % (self.bytes() / 3);
             let new: PathBuf = control.with_extension("new");
             // Renamed, so that nobody reads half a number.

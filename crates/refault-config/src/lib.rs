@@ -11,7 +11,7 @@ mod json;
 mod module;
 mod scheme;
 mod tree;
-mod units;
+pub mod units;
 
 use std::ops::Range;
 

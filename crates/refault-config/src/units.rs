@@ -1,5 +1,8 @@
 //! Numbers as people write them (spec: tools §1.3): thousands commas, `min` and `max`, binary size units, times,
 //! percentages.
+//!
+//! The one parser of such numbers: configurations, scenarios and the command line read theirs with it. Errors go on after
+//! the name of what was read: "must start with a number".
 
 /// A number and the unit behind it. `max` is 2^64 - 1, `min` is 0, both without a unit.
 fn split(text: &str) -> Result<(&str, &str), &'static str> {
@@ -11,14 +14,24 @@ fn split(text: &str) -> Result<(&str, &str), &'static str> {
     Ok((&text[..end], text[end..].trim()))
 }
 
-/// `number` times `factor`, exactly for whole numbers.
+/// `number` times `factor`, exactly, rounded down.
 fn scale(number: &str, factor: u128) -> Result<u128, &'static str> {
     let digits: String = number.chars().filter(|&c| c != ',').collect();
-    if let Ok(whole) = digits.parse::<u128>() {
-        return whole.checked_mul(factor).ok_or("is too large");
+    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return Err("is not a number");
     }
-    let real: f64 = digits.parse().map_err(|_| "is not a number")?;
-    Ok((real * factor as f64) as u128)
+    // Below 10^15 times the largest factor nothing overflows.
+    if fraction.len() > 15 {
+        return Err("has more than 15 digits behind the point");
+    }
+    let parse = |digits: &str| match digits {
+        "" => Ok(0),
+        digits => digits.parse::<u128>().map_err(|_| "is not a number"),
+    };
+    let (whole, parts) = (parse(whole)?, parse(fraction)?);
+    let rest = parts * factor / 10u128.pow(fraction.len() as u32);
+    whole.checked_mul(factor).and_then(|product| product.checked_add(rest)).ok_or("is too large")
 }
 
 fn extreme(text: &str) -> Option<u64> {
@@ -54,8 +67,9 @@ pub fn size(text: &str) -> Result<u64, &'static str> {
         return u64::from_str_radix(hex, 16).map_err(|_| "is not a hexadecimal number");
     }
     let (number, unit) = split(text)?;
-    let letter = unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B')).unwrap_or(unit);
-    let power = match letter.to_ascii_uppercase().as_str() {
+    let unit = unit.to_ascii_uppercase();
+    let letter = unit.strip_suffix("IB").or_else(|| unit.strip_suffix('B')).unwrap_or(&unit);
+    let power = match letter {
         "" => 0,
         "K" => 1,
         "M" => 2,
@@ -111,8 +125,12 @@ mod tests {
         assert_eq!(size("1,024"), Ok(1024));
         assert_eq!(size("1.5K"), Ok(1536));
         assert_eq!(size("0x1000"), Ok(4096));
+        assert_eq!(size("8kib"), Ok(8192));
+        assert_eq!(size("9007199254740993.5"), Ok((1 << 53) + 1), "more digits than a float has");
+        assert_eq!(size("0.1G"), Ok(107_374_182));
         assert_eq!(size("max"), Ok(u64::MAX));
         assert!(size("4 pages").is_err() && size("").is_err() && size("16E").is_err() && size("-1").is_err());
+        assert!(size(".").is_err() && size("1.2.3").is_err() && size("1.0000000000000001").is_err());
         assert_eq!(time("5 ms", 1000), Ok(5000));
         assert_eq!(time("5000", 1000), Ok(5000));
         assert_eq!(time("2m", 1_000_000), Ok(120_000));

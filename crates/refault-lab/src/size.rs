@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use refault_config::units;
+
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
 /// The parts a percentage is kept in: ten-thousandths of a percent.
@@ -39,17 +41,16 @@ impl Size {
 
     fn parse(text: &str, grammar: &str) -> Result<Size, String> {
         let bad = || format!("'{text}' is not a size: {grammar}");
-        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let size = match unit.trim().to_ascii_lowercase().as_str() {
-            "%" => Size::Share(scaled(number, PERCENT_PARTS).ok_or_else(bad)?),
-            "p" => Size::Pages(number.parse().map_err(|_| bad())?),
-            "" | "b" => Size::Bytes(number.parse().map_err(|_| bad())?),
-            "k" | "kib" => Size::Bytes(scaled(number, 1 << 10).ok_or_else(bad)?),
-            "m" | "mib" => Size::Bytes(scaled(number, 1 << 20).ok_or_else(bad)?),
-            "g" | "gib" => Size::Bytes(scaled(number, 1 << 30).ok_or_else(bad)?),
-            "t" | "tib" => Size::Bytes(scaled(number, 1 << 40).ok_or_else(bad)?),
-            _ => return Err(bad()),
+        // No "max" and "min" here.
+        if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+            return Err(bad());
+        }
+        let size = if text.ends_with('%') {
+            Size::Share(units::share(text, 100 * u128::from(PERCENT_PARTS)).map_err(|_| bad())?)
+        } else if let Some(pages) = text.strip_suffix(['p', 'P']) {
+            Size::Pages(pages.trim_end().parse().map_err(|_| bad())?)
+        } else {
+            Size::Bytes(units::size(text).map_err(|_| bad())?)
         };
         match size {
             Size::Share(0) | Size::Pages(0) | Size::Bytes(0) => Err(format!("'{text}' is no memory at all: {grammar}")),
@@ -93,18 +94,6 @@ impl fmt::Display for Size {
             Size::Bytes(bytes) => f.write_str(&bytes_text(*bytes)),
         }
     }
-}
-
-/// A decimal number times `unit`, exactly, rounded down; `None` if it is not one or too large.
-fn scaled(number: &str, unit: u64) -> Option<u64> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() || fraction.len() > 15 {
-        return None;
-    }
-    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() };
-    let whole = u128::from(digits(whole)?) * u128::from(unit);
-    let fraction = u128::from(digits(fraction)?) * u128::from(unit) / 10u128.pow(fraction.len() as u32);
-    u64::try_from(whole + fraction).ok()
 }
 
 /// Bytes in the largest binary unit that keeps at least one digit before the point: `1.5 GiB`.

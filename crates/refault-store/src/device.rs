@@ -92,11 +92,6 @@ impl FileDevice {
     pub fn engine(&self) -> IoEngine {
         if self.uring.is_some() { IoEngine::Uring } else { IoEngine::Psync }
     }
-
-    /// Whether the kernel's page cache is bypassed.
-    pub fn is_direct(&self) -> bool {
-        self.direct
-    }
 }
 
 /// An unnamed file; where the file system has none, a named one that is unlinked before anything is written.

@@ -82,7 +82,6 @@ pub struct FileStore {
     cipher: Option<Aes256Gcm>,
     writes: AtomicU64,
     epoch: AtomicU32,
-    bad: AtomicU64,
     pages: AtomicU64,
 }
 
@@ -120,7 +119,6 @@ impl FileStore {
             cipher,
             writes: AtomicU64::new(0),
             epoch: AtomicU32::new(0),
-            bad: AtomicU64::new(0),
             pages: AtomicU64::new(0),
         })
     }
@@ -129,11 +127,6 @@ impl FileStore {
     pub fn describe(&self) -> String {
         let sealed = if self.cipher.is_some() { "AES-256-GCM" } else { "checksums" };
         format!("{}, {sealed}", self.device.describe())
-    }
-
-    /// Slots that failed to be written and will not be used again.
-    pub fn bad_slots(&self) -> u64 {
-        self.bad.load(Ordering::Relaxed)
     }
 
     fn seal(&self, number: u64) -> *mut Seal {
@@ -289,10 +282,9 @@ impl Store for FileStore {
                     slots[index] = Ok(Slot::new(Tier::File, numbers[index]));
                 }
                 Err(error) => {
+                    // A slot that could not be written is not used again.
                     if error == StoreError::Full(NAME) {
                         self.give_back(numbers[index]);
-                    } else {
-                        self.bad.fetch_add(1, Ordering::Relaxed);
                     }
                     slots[index] = Err(error);
                 }

@@ -90,7 +90,7 @@ pub fn measure(
     let reads: Vec<AtomicU64> = (0..args.threads.max(1)).map(|_| AtomicU64::new(0)).collect();
     let work = |number: usize| -> Result<Latencies, Failure> {
         let latencies = Latencies::default();
-        let mut random = Random(number as u64 + 1);
+        let mut random = Random::new(number as u64 + 1);
         let mut next = number * pages / args.threads.max(1);
         let step = odd_step(pages);
         let mut buffer = vec![0; PAGE];

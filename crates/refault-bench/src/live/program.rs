@@ -25,7 +25,7 @@ pub fn execute(args: &ProgramArgs) -> Result<(), Failure> {
     let trouble = |error: std::io::Error| Failure::write("standard output", &error);
     let pages = (args.mib << 8).max(16);
     let mut memory = vec![0u8; pages * 4096];
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     // Pages that compress to about half.
     for page in memory.chunks_exact_mut(4096) {
         page[..2048].chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));

@@ -115,7 +115,7 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn touch(&self, number: u64, first: usize, part: &mut [u64]) -> Done {
-        let mut random = Random(number + 1);
+        let mut random = Random::new(number + 1);
         let mut done = Done { operations: 0, latencies: Latencies::default() };
         let pages = part.len() / WORDS_A_PAGE;
         // Ranks are spread over the pages by a multiplication that visits each page once.

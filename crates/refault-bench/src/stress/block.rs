@@ -5,19 +5,13 @@
 
 use std::ptr;
 
+use crate::random::mix;
+
 /// Bytes of the unit in which contents are written and checked.
 pub const PAGE: usize = 4096;
 const WORDS: usize = PAGE / 8;
 /// Pages of a block: enough to be managed, and so few that the expectations stay below what the agent manages.
 pub const PAGES: std::ops::RangeInclusive<usize> = 33..=4096;
-
-/// Scatters the bits of a number (SplitMix64's step).
-pub fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// What a page holds: the contents of `serial` (0: zeros), but for the first word if `stamp` is not 0.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

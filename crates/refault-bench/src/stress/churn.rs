@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::block::{Block, Damage, PAGES, Source, mix};
+use super::block::{Block, Damage, PAGES, Source};
+use crate::random::{Random, mix};
 
 /// What the driver passes on.
 #[derive(Args, Debug, Clone)]
@@ -60,7 +61,7 @@ pub fn run(args: &ChurnArgs) {
 struct Churner<'a> {
     args: &'a ChurnArgs,
     number: u64,
-    state: u64,
+    random: Random,
     serial: u64,
     blocks: Vec<Block>,
     checks: u64,
@@ -69,13 +70,12 @@ struct Churner<'a> {
 
 impl<'a> Churner<'a> {
     fn new(args: &'a ChurnArgs, number: u64) -> Churner<'a> {
-        let state = mix(args.seed ^ mix(number));
-        Churner { args, number, state, serial: number << 56, blocks: Vec::new(), checks: 0, forks: 0 }
+        let random = Random::new(mix(args.seed ^ mix(number)));
+        Churner { args, number, random, serial: number << 56, blocks: Vec::new(), checks: 0, forks: 0 }
     }
 
     fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.state)
+        self.random.next()
     }
 
     fn below(&mut self, bound: usize) -> usize {

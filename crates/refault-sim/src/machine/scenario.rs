@@ -8,6 +8,7 @@ mod frames;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
+use refault_config::units;
 use refault_trace::{Kind, Options, Source, WorkloadSpec};
 
 use super::commands::{Command, Setting};
@@ -70,39 +71,30 @@ fn parse_size(text: &str) -> Result<u64, String> {
     if text == "max" {
         return Ok(UNLIMITED);
     }
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().map_err(|_| wrong())?;
-    let bytes = match text[end..].trim() {
-        "p" => return if number.fract() == 0.0 && number < 4.3e9 { Ok(number as u64) } else { Err(wrong()) },
-        "" => 1.0,
-        "K" | "KiB" => 1024.0,
-        "M" | "MiB" => 1048576.0,
-        "G" | "GiB" => 1073741824.0,
-        "T" | "TiB" => 1099511627776.0,
-        _ => return Err(wrong()),
-    };
-    if number * bytes >= 1.8e16 {
+    if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return Err(wrong());
+    }
+    if let Some(pages) = text.strip_suffix('p') {
+        return pages.trim_end().parse::<u32>().map(u64::from).map_err(|_| wrong());
+    }
+    let bytes = units::size(text).map_err(|_| wrong())?;
+    if bytes > 16 << 50 {
         return Err(format!("'{text}' is more than 16 PiB"));
     }
-    Ok((number * bytes) as u64 / 4096)
+    Ok(bytes / 4096)
 }
 
 fn parse_time(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no time: expected a number with ns, us, ms, s or m");
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().map_err(|_| wrong())?;
-    let unit = match text[end..].trim() {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        _ => return Err(wrong()),
-    };
-    if number * unit > 1e18 {
+    let wrong = || format!("'{text}' is no time: expected a number with ns, us, ms, s, m, h or d");
+    // A time needs its unit here.
+    if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.') || text.ends_with(|c: char| c.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let ns = units::time(text, 1).map_err(|_| wrong())?;
+    if ns > 1_000_000_000_000_000_000 {
         return Err(format!("'{text}' is more than 30 years"));
     }
-    Ok((number * unit) as u64)
+    Ok(ns)
 }
 
 #[derive(Deserialize)]
