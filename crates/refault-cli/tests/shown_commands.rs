@@ -41,6 +41,7 @@ int main() {
 const MACHINE: &str = r#"[machine]
 memory = "4M"
 swap = "8M"
+swap_device = "zram-lz4"
 duration = "50ms"
 [[task]]
 name = "reader"
@@ -131,9 +132,18 @@ fn every_command_in_the_table_of_readme_runs() {
     }
 }
 
+/// True, with a skip, where live tests are not required: what follows takes a minute or more, which only CI spends.
+fn too_long() -> bool {
+    let required = std::env::var("REFAULT_REQUIRE").is_ok_and(|value| value == "1");
+    if !required {
+        refault_testing::skip("takes a minute or more; REFAULT_REQUIRE=1 runs it");
+    }
+    !required
+}
+
 #[test]
 fn readme_finds_out_what_a_compiler_needs() {
-    if skipped(&["bash", "g++"]) {
+    if too_long() || skipped(&["bash", "g++"]) {
         return;
     }
     let readme = page("README.md");
@@ -145,14 +155,9 @@ fn readme_finds_out_what_a_compiler_needs() {
     assert!(said.contains("misses beyond first touches") && said.contains("resident"), "{said}");
 }
 
-/// Valgrind takes more than a minute for it, so it runs where live tests are required: in CI.
 #[test]
 fn the_tutorial_runs() {
-    if std::env::var("REFAULT_REQUIRE").as_deref() != Ok("1") {
-        refault_testing::skip("takes more than a minute; REFAULT_REQUIRE=1 runs it");
-        return;
-    }
-    if skipped(&["bash", "gcc", "valgrind"]) {
+    if too_long() || skipped(&["bash", "gcc", "valgrind"]) {
         return;
     }
     let tutorial = page("docs/tutorial.md");
