@@ -28,6 +28,7 @@ pub mod monitor;
 pub mod page;
 pub mod parameter;
 pub mod policy;
+pub mod pressure;
 pub mod queue;
 pub mod reclaim;
 pub mod schemes;

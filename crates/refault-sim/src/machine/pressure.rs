@@ -2,8 +2,7 @@
 //!
 //! For each CPU the *some* clock runs while at least one of its tasks is stalled, the *full* clock while one is stalled
 //! and none that is not stalled could run. Every two seconds the clocks of all CPUs are combined, weighted by how long
-//! each CPU was not idle, and folded into exponential averages over 10, 60 and 300 seconds with the fixed-point factors
-//! of the kernel.
+//! each CPU was not idle, and folded into the core's averages over 10, 60 and 300 seconds.
 //!
 //! Invariant: `full <= some <= elapsed time`. Cost: O(1) a change of a task's state, O(CPUs) every two seconds.
 //!
@@ -11,12 +10,8 @@
 
 use std::str::FromStr;
 
-/// Nanoseconds between two updates of the averages.
-pub const PERIOD: u64 = 2_000_000_000;
-/// One in the averages' fixed point.
-const FIXED_ONE: u64 = 2048;
-/// What remains of an average after a period, over 10, 60 and 300 s.
-const DECAY: [u64; 3] = [1677, 1981, 2034];
+pub use refault_core::pressure::PERIOD;
+use refault_core::pressure::PressureAverages;
 
 /// What a task is doing, as far as pressure cares: a set of bits.
 pub mod activity {
@@ -87,8 +82,8 @@ pub struct PressureLine {
 pub struct Pressure {
     cpus: Vec<CpuClocks>,
     folded_at: u64,
-    /// some, full; in 1/2048 of a percent.
-    averages: [[u64; 3]; 2],
+    /// some, full.
+    averages: [PressureAverages; 2],
     /// some, full; nanoseconds.
     totals: [u64; 2],
     /// The part of `totals` that the averages have not seen yet.
@@ -101,7 +96,7 @@ impl Pressure {
         Pressure {
             cpus: vec![CpuClocks::default(); cpus],
             folded_at: 0,
-            averages: [[0; 3]; 2],
+            averages: Default::default(),
             totals: [0; 2],
             since_fold: [0; 2],
         }
@@ -139,21 +134,9 @@ impl Pressure {
     pub fn fold(&mut self, now: u64) {
         self.collect(now);
         let period = now - self.folded_at;
-        if period == 0 {
-            return;
-        }
         self.folded_at = now;
-        for (kind, averages) in self.averages.iter_mut().enumerate() {
-            let time = std::mem::take(&mut self.since_fold[kind]);
-            let percent = (u128::from(time) * 100 * u128::from(FIXED_ONE) / u128::from(period)) as u64;
-            for (average, decay) in averages.iter_mut().zip(DECAY) {
-                let mut sum = *average * decay + percent * (FIXED_ONE - decay);
-                // Rising averages round up, so that they reach what they approach.
-                if percent >= *average {
-                    sum += FIXED_ONE - 1;
-                }
-                *average = sum / FIXED_ONE;
-            }
+        for (averages, stalled) in self.averages.iter_mut().zip(&mut self.since_fold) {
+            averages.fold(std::mem::take(stalled), period);
         }
     }
 
@@ -173,10 +156,7 @@ impl Pressure {
     }
 
     fn line(&self, kind: usize) -> PressureLine {
-        PressureLine {
-            averages: self.averages[kind].map(|a| a as f64 / FIXED_ONE as f64),
-            total_us: self.totals[kind] / 1000,
-        }
+        PressureLine { averages: self.averages[kind].percent(), total_us: self.totals[kind] / 1000 }
     }
 }
 
