@@ -1,6 +1,6 @@
 //! `refault bench frames`: the kernels' policies side by side over the same frames.
 //!
-//! Four workloads, five policies, and evicted pages that are gone, findable among the other free frames, or findable in
+//! Four workloads, five policies, and evicted pages that are gone, cached among the other free frames, or cached in
 //! a pool of their own. What is simulated is stated in `refault_lab::experiments::freepool`; the figures do not depend
 //! on this machine.
 

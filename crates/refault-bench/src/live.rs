@@ -1,7 +1,7 @@
 //! What the live comparisons share: programs that run under `refault run`, their work, and what their statistics say.
 //!
-//! The work is a phase-changing program (this binary's hidden `bench program`) or memcached with a client in this process.
-//! Runs of all variants are interleaved, so that what else the machine does falls on all of them alike.
+//! The work is a phase-changing program (this binary's hidden `bench program`) or memcached with a client in this
+//! process. Runs of all variants are interleaved, so that what else the machine does falls on all of them alike.
 
 pub mod program;
 

@@ -1,7 +1,7 @@
 //! Random memory calls beside the bare kernel.
 //!
-//! `REFAULT_FUZZ_SEED` and `REFAULT_FUZZ_SECONDS` change where it starts and how long it goes on; the seed is the day otherwise,
-//! so that every day tries something new and a failure can be had again.
+//! `REFAULT_FUZZ_SEED` and `REFAULT_FUZZ_SECONDS` change where it starts and how long it goes on; the seed is the day
+//! otherwise, so that every day tries something new and a failure can be had again.
 
 mod common;
 #[path = "common/known.rs"]

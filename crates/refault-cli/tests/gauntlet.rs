@@ -1,5 +1,5 @@
-//! Real programs under `refault run`: the same output and the same end as alone, memory within the budget, and a table of
-//! both and of time.
+//! Real programs under `refault run`: the same output and the same end as alone, memory within the budget, and a table
+//! of both and of time.
 //!
 //! `REFAULT_GAUNTLET=all` adds the programs that take long. Programs that are not installed are named.
 

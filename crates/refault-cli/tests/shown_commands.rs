@@ -1,4 +1,5 @@
-//! The commands that README.md and docs/tutorial.md show, as they stand there, with the files that their text speaks of.
+//! The commands that README.md and docs/tutorial.md show, as they stand there, with the files that their text speaks
+//! of.
 //!
 //! README's first block is not among them: CI runs it, and it holds these tests.
 

@@ -1,8 +1,8 @@
 //! Numbers as people write them (spec: tools §1.3): thousands commas, `min` and `max`, binary size units, times,
 //! percentages.
 //!
-//! The one parser of such numbers: configurations, scenarios and the command line read theirs with it. Errors go on after
-//! the name of what was read: "must start with a number".
+//! The one parser of such numbers: configurations, scenarios and the command line read theirs with it. Errors go on
+//! after the name of what was read: "must start with a number".
 
 /// A number and the unit behind it. `max` is 2^64 - 1, `min` is 0, both without a unit.
 fn split(text: &str) -> Result<(&str, &str), &'static str> {

@@ -149,8 +149,8 @@ pub trait Policy {
         None
     }
 
-    /// The page will be admitted or accessed soon: a chance to let cache misses overlap. Returns anything that depends on
-    /// what was read.
+    /// The page will be admitted or accessed soon: a chance to let cache misses overlap. Returns anything that depends
+    /// on what was read.
     #[doc(hidden)]
     #[inline]
     fn prefetch_hint(&self, page: PageId) -> u64 {

@@ -331,7 +331,7 @@ fn retiring_the_cache_pool_worked_example() {
     before.free(1);
     assert_eq!(blocks(&before)[3..], [(1, 0), (2, 12)]);
     assert_eq!(before.allocator().queue(FreePool::Default, 1).collect::<Vec<_>>(), [0], "the freed page's pool wins");
-    assert!(before.is_cached(0), "still findable in the default pool");
+    assert!(before.is_cached(0), "still cached in the default pool");
 
     let (mut after, next) = run(FreePools::TWO);
     assert_eq!(next, [0, 2, 4, 6]);

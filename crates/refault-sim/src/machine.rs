@@ -426,7 +426,7 @@ fn frames_of<P: Policy>(policy: &P, keeps: KeepsEvicted, managed: &[u64], page_i
     let pools = match keeps {
         KeepsEvicted::AsPolicy => policy.cached_pages().and_then(CachedPages::pools),
         KeepsEvicted::Nothing => None,
-        KeepsEvicted::Findable(pools) => Some(pools),
+        KeepsEvicted::Cached(pools) => Some(pools),
     };
     MachineFrames::new(managed, page_ids, pools)
 }

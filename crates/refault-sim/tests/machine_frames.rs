@@ -1,5 +1,5 @@
 //! The simulated machine with frames below it: nothing lost, nothing changed where it is not asked for, and what huge
-//! pages, buffers and findable pages do.
+//! pages, buffers and cached pages do.
 
 use refault_core::page::PageId;
 use refault_core::policy::Policy;
@@ -140,13 +140,13 @@ fn pages_frames_and_buffers_add_up_under_every_policy() {
 
 /// A page that comes back before its frame was reused is not read: fewer reads, and each saved one is counted.
 #[test]
-fn findable_pages_save_reads() {
+fn cached_pages_save_reads() {
     let text = |keep: &str| scenario(&format!("frames = true\nkeep_evicted = \"{keep}\""), "", "");
     let gone = run(&text("no"), Classic::new(ClassicParams::default())).counters;
-    let findable = run(&text("own-pool"), Classic::new(ClassicParams::default())).counters;
+    let cached = run(&text("own-pool"), Classic::new(ClassicParams::default())).counters;
     assert_eq!(gone.pages_reactivated, 0);
-    assert!(findable.pages_reactivated > 100, "{}", findable.pages_reactivated);
-    assert!(findable.file_reads < gone.file_reads, "{} against {}", findable.file_reads, gone.file_reads);
+    assert!(cached.pages_reactivated > 100, "{}", cached.pages_reactivated);
+    assert!(cached.file_reads < gone.file_reads, "{} against {}", cached.file_reads, gone.file_reads);
     let as_policy = scenario("frames = true", "", "");
     assert!(run(&as_policy, Freebsd::new(FreebsdParams::default())).counters.pages_cached > 0);
     assert_eq!(run(&as_policy, Classic::new(ClassicParams::default())).counters.pages_cached, 0);

@@ -1,5 +1,5 @@
-//! A program whose behaviour changes: reads and some writes, nine of ten in a hot quarter that moves every five seconds,
-//! the others anywhere. It says when it is set up, and at the end how many operations per second it did.
+//! A program whose behaviour changes: reads and some writes, nine of ten in a hot quarter that moves every five
+//! seconds, the others anywhere. It says when it is set up, and at the end how many operations per second it did.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

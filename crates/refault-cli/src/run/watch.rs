@@ -41,8 +41,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// Pictures.
 const REDRAW: Duration = Duration::from_millis(250);
 
-/// What a process may send us that is meant for the program, besides real-time signals. SIGKILL reaches it too (the agent asks
-/// for that); SIGSTOP cannot be caught.
+/// What a process may send us that is meant for the program, besides real-time signals. SIGKILL reaches it too (the
+/// agent asks for that); SIGSTOP cannot be caught.
 const PASSED_ON: [i32; 16] = [
     signal::SIGHUP,
     signal::SIGINT,
@@ -246,7 +246,8 @@ impl Shown {
     }
 }
 
-/// The area is given, so that nothing asks the terminal of another stream, or waits for an answer that the program reads.
+/// The area is given, so that nothing asks the terminal of another stream, or waits for an answer that the program
+/// reads.
 fn terminal(size: Rect) -> std::io::Result<Terminal<CrosstermBackend<BufWriter<Stderr>>>> {
     let backend = CrosstermBackend::new(BufWriter::new(std::io::stderr()));
     Terminal::with_options(backend, TerminalOptions { viewport: Viewport::Fixed(size) })

@@ -16,7 +16,7 @@ pub enum Version {
 pub struct FreebsdParams {
     /// Whose behaviour.
     pub version: Version,
-    /// Evicted clean pages stay findable until their frame is reused.
+    /// Evicted clean pages stay cached until their frame is reused.
     pub cached_pages: bool,
     /// Cached pages have free queues of their own: true before their retirement, false after.
     pub cache_pool: bool,

@@ -1,18 +1,18 @@
 //! Cyclic scans under any policy: what does not fit passes through, the rest stays.
 //!
-//! A range that is read from beginning to end, again and again, and is larger than memory defeats every policy that evicts
-//! what was used longest ago: each page is gone just before its turn. [`Cyclic`] wraps a policy. For ranges that the
-//! front-end says are scanned so ([`AccessPattern::Cyclic`]), and for those that show it (`scan_detector`), the pages
-//! that came in last, a little behind the scan, are evicted first, so that the rest of the range stays and only the part
-//! that does not fit passes through. That is evicting the most recently used, which is optimal for such scans.
+//! A range that is read from beginning to end, again and again, and is larger than memory defeats every policy that
+//! evicts what was used longest ago: each page is gone just before its turn. [`Cyclic`] wraps a policy. For ranges that
+//! the front-end says are scanned so ([`AccessPattern::Cyclic`]), and for those that show it (`scan_detector`), the
+//! pages that came in last, a little behind the scan, are evicted first, so that the rest of the range stays and only
+//! the part that does not fit passes through. That is evicting the most recently used, which is optimal for such scans.
 //!
-//! Every policy that the registry makes is wrapped, and the parameter `cyclic` says whether it does anything: the replay
-//! and the pager run this very type. Page ids must follow addresses within a range. Groups and nodes are not told apart, so a
-//! machine that has them refuses it.
+//! Every policy that the registry makes is wrapped, and the parameter `cyclic` says whether it does anything: the
+//! replay and the pager run this very type. Page ids must follow addresses within a range. Groups and nodes are not
+//! told apart, so a machine that has them refuses it.
 //!
-//! Invariants: the wrapped policy knows every resident page; a page that goes here is reported to it as freed. Nothing is
-//! allocated after [`Policy::grow`]. Cost: with `cyclic=no` a test of a pointer per call; otherwise O(1) per page that comes
-//! in, and a bit per page id.
+//! Invariants: the wrapped policy knows every resident page; a page that goes here is reported to it as freed. Nothing
+//! is allocated after [`Policy::grow`]. Cost: with `cyclic=no` a test of a pointer per call; otherwise O(1) per page
+//! that comes in, and a bit per page id.
 
 use std::collections::VecDeque;
 

@@ -49,8 +49,8 @@ pub trait DynPolicy<M: Memory> {
     fn admission_filter(&mut self) -> Option<AdmissionFilter>;
     /// [`Bypass::admission_threshold`]; without a filter, one that lets every page in.
     fn admission_threshold(&mut self) -> AdmissionThreshold;
-    /// [`Bypass::bypassed`], and then [`Bypass::admission_threshold`]; without a filter, a threshold that lets every page
-    /// in.
+    /// [`Bypass::bypassed`], and then [`Bypass::admission_threshold`]; without a filter, a threshold that lets every
+    /// page in.
     fn bypassed(&mut self, references: usize, memory: &mut M) -> AdmissionThreshold;
     /// [`Policy::cyclic_scans`].
     fn cyclic_scans(&self) -> Option<&CyclicScans>;

@@ -1,15 +1,15 @@
 //! Ranges that are scanned again and again, found out from what comes back.
 //!
 //! A range that does not fit and is read from beginning to end, again and again, brings nearly all of its pages back in
-//! each pass, in order. Where that was seen in two passes in a row over the same range, of more pages than memory has, the
-//! range counts as cyclic until what comes back of it is out of order; then it must show itself twice as often before it
-//! is believed again.
+//! each pass, in order. Where that was seen in two passes in a row over the same range, of more pages than memory has,
+//! the range counts as cyclic until what comes back of it is out of order; then it must show itself twice as often
+//! before it is believed again.
 //!
-//! The detector is told page ids and knows nothing else. It follows [`TRACKERS`] sequences at once, so that other accesses
-//! in between do not disturb it; one that is not continued is forgotten for a new one.
+//! The detector is told page ids and knows nothing else. It follows [`TRACKERS`] sequences at once, so that other
+//! accesses in between do not disturb it; one that is not continued is forgotten for a new one.
 //!
-//! Invariants: no range is found from accesses in random order, because a pass must bring back [`DENSE`] of its pages in
-//! ascending order; nothing is allocated. Cost: some comparisons for each page that comes back.
+//! Invariants: no range is found from accesses in random order, because a pass must bring back [`DENSE`] of its pages
+//! in ascending order; nothing is allocated. Cost: some comparisons for each page that comes back.
 
 use crate::page::PageId;
 
@@ -19,7 +19,8 @@ const TRACKERS: usize = 8;
 const MAX_CYCLIC: usize = 4;
 /// Pages by which order may be violated: several threads bring pages in at once.
 const SLACK: PageId = 128;
-/// Pages that may be missing in a pass at one place at least: they stayed in memory. With larger memories, an eighth of it.
+/// Pages that may be missing in a pass at one place at least: they stayed in memory. With larger memories, an eighth of
+/// it.
 const GAP: PageId = 256;
 /// Share of a pass that must come back, in eighths.
 const DENSE: u64 = 5;

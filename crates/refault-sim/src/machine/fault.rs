@@ -86,7 +86,7 @@ impl<P: Policy> Machine<P> {
         let mut missed = false;
         if !self.memory.has(page, state::RESIDENT) {
             missed = true;
-            if write || self.memory.findable_on(page).is_some() {
+            if write || self.memory.cached_on(page).is_some() {
                 let bring = Bring {
                     group: self.tasks[id].group,
                     in_fault: false,
@@ -157,7 +157,7 @@ impl<P: Policy> Machine<P> {
         outcome.cpu += self.memory.costs.fault;
         let most = self.config.readahead;
         let missed = !self.memory.has(page, state::RESIDENT);
-        if missed && self.memory.findable_on(page).is_some() {
+        if missed && self.memory.cached_on(page).is_some() {
             let group = self.tasks[id].group;
             let bring = Bring { group, in_fault: true, overwrites: false, speculative: false, bits: 0 };
             self.bring_in(id, page, bring, outcome)?;
@@ -259,7 +259,7 @@ impl<P: Policy> Machine<P> {
             let model = self.memory.swap_device.as_ref().expect("invariant: swapped out to a device").model();
             (model.synchronous, model.rotating)
         };
-        if synchronous || self.memory.findable_on(page).is_some() {
+        if synchronous || self.memory.cached_on(page).is_some() {
             if self.bring_in(id, page, bring, outcome)? {
                 return Ok(false);
             }
@@ -416,7 +416,7 @@ impl<P: Policy> Machine<P> {
     /// was evicted; otherwise they are the caller's business.
     fn bring_in(&mut self, id: usize, page: PageId, bring: Bring, outcome: &mut Outcome) -> Result<bool, Refused> {
         let node = self.charge(id, bring.group, bring.speculative, page, outcome)?;
-        let found = if bring.overwrites { None } else { self.memory.findable_on(page) };
+        let found = if bring.overwrites { None } else { self.memory.cached_on(page) };
         let node = found.unwrap_or(node);
         if let Some(frames) = &mut self.memory.frames {
             let again = found.is_none() && !bring.overwrites && self.memory.state[page as usize] & state::SEEN != 0;

@@ -1,11 +1,11 @@
 //! Frames below the machine's pages: a buddy allocator a node, if the configuration asks for it.
 //!
 //! Without it a node only counts its free frames. With it every resident page has a frame of its own, blocks of frames
-//! can be asked for ([`super::high_order`]), and evicted pages can stay findable until their frame is reused. The
+//! can be asked for ([`super::high_order`]), and evicted pages can stay cached until their frame is reused. The
 //! policy does not know: it chooses victims as always.
 //!
 //! Invariants: the free frames of a node are the allocator's; a resident page has exactly one frame, of the node it is
-//! charged to; a findable page is not resident. Cost: what `refault_core::frames` costs, a page brought in or let go;
+//! charged to; a cached page is not resident. Cost: what `refault_core::frames` costs, a page brought in or let go;
 //! nothing where it is off but the test whether it is on.
 //!
 //! Source: spec: freebsd §3.3, §3.4, §4, §8.
@@ -24,8 +24,8 @@ pub enum KeepsEvicted {
     AsPolicy,
     /// Nothing: what is evicted is gone.
     Nothing,
-    /// They stay findable, with the free pools given.
-    Findable(FreePools),
+    /// They stay cached, with the free pools given.
+    Cached(FreePools),
 }
 
 /// Frames of all nodes. See the module.
@@ -75,7 +75,7 @@ pub struct FramesSample {
 pub struct FramesReport {
     /// Free memory.
     pub last: FramesSample,
-    /// What became of evicted pages that stayed findable.
+    /// What became of evicted pages that stayed cached.
     pub evicted: CachedCounters,
     /// Time that buffers waited for reclaim, whether they were given or not.
     pub stalls: LatencySummary,
@@ -125,10 +125,10 @@ impl MachineFrames {
         }
     }
 
-    /// A resident page goes; `findable` if its contents are worth keeping until the frame is reused.
+    /// A resident page goes; `cached` if its contents are worth keeping until the frame is reused.
     #[inline]
-    pub(super) fn give_back(&mut self, node: usize, page: PageId, findable: bool) {
-        if findable && self.keeps_evicted {
+    pub(super) fn give_back(&mut self, node: usize, page: PageId, cached: bool) {
+        if cached && self.keeps_evicted {
             self.nodes[node].cache(page);
         } else {
             self.nodes[node].free(page);
@@ -137,7 +137,7 @@ impl MachineFrames {
 
     /// The node on which an evicted page's frame was not reused.
     #[inline]
-    pub(super) fn findable_on(&self, page: PageId) -> Option<usize> {
+    pub(super) fn cached_on(&self, page: PageId) -> Option<usize> {
         if !self.keeps_evicted {
             return None;
         }

@@ -280,15 +280,15 @@ impl MachineMemory {
 
     /// The node on which an evicted page's frame still holds its contents.
     #[inline]
-    pub fn findable_on(&self, page: PageId) -> Option<usize> {
-        self.frames.as_ref()?.findable_on(page)
+    pub fn cached_on(&self, page: PageId) -> Option<usize> {
+        self.frames.as_ref()?.cached_on(page)
     }
 
-    /// A page that is findable on its lruvec's node becomes resident in the frame it had; it must have been charged.
+    /// A page that is cached on its lruvec's node becomes resident in the frame it had; it must have been charged.
     pub fn reactivate(&mut self, page: PageId, lruvec: LruvecId, bits: u16) {
         let node = self.node_of(lruvec);
         let back = self.frames.as_mut().is_some_and(|frames| frames.reactivate(node, page));
-        debug_assert!(back, "page {page} is not findable on node {node}");
+        debug_assert!(back, "page {page} is not cached on node {node}");
         self.insert(page, lruvec, bits);
     }
 

@@ -18,7 +18,7 @@ const SCENARIO: &str = include_str!("../../../scenarios/high-order.toml");
 pub(super) fn figures<P: Policy>(policy: P, evicted: Evicted, seed: u64) -> Figures {
     let scenario = Scenario::parse(SCENARIO, "high-order.toml").expect("invariant: the scenario is tested");
     let mut config = scenario.config;
-    config.frames = Some(evicted.pools().map_or(KeepsEvicted::Nothing, KeepsEvicted::Findable));
+    config.frames = Some(evicted.pools().map_or(KeepsEvicted::Nothing, KeepsEvicted::Cached));
     for (number, phase) in config.tasks.iter_mut().flat_map(|task| &mut task.phases).enumerate() {
         if let Source::Workload(spec) = &mut phase.workload {
             spec.seed = spec.seed.wrapping_add(seed.wrapping_mul(1_000_003)).wrapping_add(number as u64);

@@ -2,7 +2,7 @@
 //!
 //! Three workloads of the free-pool experiment on its machine, each under FreeBSD's queues and under Linux's policies
 //! with FreeBSD's targets ([`super::reclaimer::Watermarked`]), and a fourth with huge pages and contiguous buffers on
-//! the simulated machine ([`super::high_order`]). Each with evicted pages gone, findable in shared pools, and findable
+//! the simulated machine ([`super::high_order`]). Each with evicted pages gone, cached in shared pools, and cached
 //! in a pool of their own.
 
 use refault_core::frames::FreePools;
@@ -54,9 +54,9 @@ impl Workload {
 pub enum Evicted {
     /// They are gone.
     Gone,
-    /// Findable until their frame is reused, among the other free frames.
+    /// Cached until their frame is reused, among the other free frames.
     SharedPools,
-    /// Findable, in a free pool of their own.
+    /// Cached, in a free pool of their own.
     OwnPool,
 }
 

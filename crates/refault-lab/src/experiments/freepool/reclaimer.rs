@@ -97,7 +97,7 @@ pub(super) struct Watermarked<P> {
 }
 
 impl<P: Policy> Watermarked<P> {
-    /// `keeps_evicted`: evicted pages stay findable.
+    /// `keeps_evicted`: evicted pages stay cached.
     pub fn new(policy: P, keeps_evicted: Option<FreePools>) -> Watermarked<P> {
         Watermarked { policy, keeps_evicted, targets: Targets::default(), capacity: 0, resident: 0, taken: 0 }
     }

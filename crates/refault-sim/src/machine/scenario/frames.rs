@@ -34,8 +34,8 @@ pub(super) fn add(config: &mut MachineConfig, document: &Document, place: &Place
         }
         config.frames = Some(match keep.get_ref().as_str() {
             "no" => KeepsEvicted::Nothing,
-            "shared-pools" => KeepsEvicted::Findable(FreePools::TWO),
-            "own-pool" => KeepsEvicted::Findable(FreePools::THREE),
+            "shared-pools" => KeepsEvicted::Cached(FreePools::TWO),
+            "own-pool" => KeepsEvicted::Cached(FreePools::THREE),
             other => return Err(error(format!("'{other}': expected no, shared-pools or own-pool"))),
         });
     }

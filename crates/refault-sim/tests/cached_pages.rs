@@ -1,4 +1,4 @@
-//! Evicted pages that stay findable, under a limit (policies `freebsd` and `freebsd-nocache`).
+//! Evicted pages that stay cached, under a limit (policies `freebsd` and `freebsd-nocache`).
 
 use proptest::prelude::*;
 use refault_core::{Freebsd, FreebsdParams};
@@ -28,7 +28,7 @@ fn scan_loop(pages: u64, rounds: u64) -> Vec<Entry> {
 }
 
 #[test]
-fn findable_pages_save_reads() {
+fn cached_pages_save_reads() {
     // 4000 frames of which the daemon keeps 77 to 127 free; the loop is longer than what can be resident by less.
     let entries = scan_loop(3960, 20);
     let with = replay(&entries, FreebsdParams::default(), 4000, 0).outcome();
@@ -41,7 +41,7 @@ fn findable_pages_save_reads() {
 }
 
 #[test]
-fn findable_anonymous_pages_need_no_swap_in() {
+fn cached_anonymous_pages_need_no_swap_in() {
     let entries: Vec<_> = (0..20).flat_map(|_| (0..3960).map(|page| Entry::new(page, Kind::Anon, true))).collect();
     let with = replay(&entries, FreebsdParams::default(), 4000, 1 << 20).outcome();
     let without = replay(&entries, FreebsdParams::no_cache(), 4000, 1 << 20).outcome();
