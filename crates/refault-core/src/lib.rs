@@ -16,6 +16,7 @@
 //! Pages are dense `u32` indices chosen by the front-end, lists are linked through arrays by index.
 #![forbid(unsafe_code)]
 
+pub mod adaptive;
 pub mod classic;
 pub mod counters;
 pub mod deque;
@@ -35,6 +36,7 @@ pub mod schemes;
 pub mod textbook;
 pub mod workingset;
 
+pub use adaptive::{Adaptive, AdaptiveMapped, AdaptiveParams};
 pub use classic::{Classic, ClassicParams};
 pub use counters::Counters;
 pub use freebsd::{Freebsd, FreebsdParams};

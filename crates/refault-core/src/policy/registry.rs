@@ -14,7 +14,7 @@ use crate::memory::{Eviction, Memory, References};
 use crate::page::{PageId, PageType, Shadow};
 use crate::parameter::{Call, NoParameters, Parameter, ParameterError, Parameters, fill, parse_switch};
 use crate::textbook::NextUse;
-use crate::{Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams, textbook};
+use crate::{Adaptive, AdaptiveMapped, AdaptiveParams, Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams, textbook};
 
 /// Where a policy can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub enum Family {
     Textbook,
     /// From a kernel.
     Kernel,
+    /// This project's.
+    Own,
     /// A bound that no program can reach, because it knows the future.
     Bound,
 }
@@ -65,6 +67,7 @@ impl Family {
         match self {
             Family::Textbook => "textbook",
             Family::Kernel => "kernel",
+            Family::Own => "own",
             Family::Bound => "bound",
         }
     }
@@ -434,6 +437,12 @@ policies! {
     "wtinylfu" ["w-tinylfu"] Textbook [HashesPages] "A small LRU window; its victims enter the main part only if a sketch has seen them more often.",
         "the reference simulator's: fixed window, no doorkeeper; the paper's is wtinylfu{variant=paper}",
         textbook::WTinyLfu, textbook::WTinyLfuParams = Default::default(), |parameters, context| wtinylfu(parameters, context);
+    "adaptive" [] Own [] "Follows recency, reuse distance or frequency, whichever misses least of late; bounds its loss to LRU.",
+        "told of each access; where only accessed bits are seen: adaptive-mapped",
+        Adaptive, AdaptiveParams = Default::default(), |parameters, _context| Adaptive::new(parameters);
+    "adaptive-mapped" [] Own [] "The same where only accessed bits are seen, which are looked at once an interval.",
+        "sees accessed bits only",
+        AdaptiveMapped, AdaptiveParams = Default::default(), |parameters, _context| AdaptiveMapped::new(parameters);
     "opt" ["belady", "min"] Bound [NeedsFuture] "Belady's bound: evicts the page that is needed again last. Knows the future.",
         "exact, on demand: the missed page is always brought in, as in the reference simulator",
         textbook::Opt, NoParameters = NoParameters, |_none, context| textbook::Opt::new(context.future());

@@ -1,0 +1,140 @@
+//! Who leads, and how far the leader may be followed.
+//!
+//! **Leader.** Each directory's misses are counted, older ones for less; the directory with the fewest leads. So a change
+//! of mind takes as many misses as the difference has to make up: few when one way suddenly misses everything.
+//!
+//! **Guard.** Following a leader means evicting pages that LRU would hold, each of which may have to be read back. They are
+//! a stake, and what may be staked is what the policy is ahead of LRU, a hundredth of LRU's misses, and half of what the
+//! leader is ahead of LRU. While there is no more to stake, victims are pages that LRU does not hold either, which cannot add
+//! to the loss. The stake is valued by how often such pages were in fact missed: twice that share, at most all of them.
+//!
+//! With *M* misses of its own, *L* of LRU, and *A* absent pages (LRU holds them, memory does not), no step under the guard
+//! raises *M − L + A*: if both miss, both numbers grow; if only the policy does, the page was absent and no longer is. So
+//! *M ≤ 1.01 L + ½ lead + memory*, for every sequence, and without the last term where absent pages are valued in full.
+//!
+//! Cost: O(1) per miss of any directory.
+
+use super::Way;
+
+/// References that some directory missed after which an earlier one counts for 1/e: in memory sizes, and at most.
+const RECENT_MEMORY_SIZES: f64 = 2.0;
+const MAX_RECENT: f64 = 50_000.0;
+/// Misses by which another directory must be better to lead: the odd page decides nothing.
+const MIN_LEAD: f64 = 4.0;
+/// Share of LRU's misses that may be lost to it.
+const TOLERATED_LOSS: f64 = 0.01;
+/// Share of what a leader is ahead of LRU that may be staked on its going on so.
+const STAKED_LEAD: f64 = 0.5;
+/// How many times as often as they have been, absent pages are expected to be missed.
+const CAUTION: f64 = 2.0;
+/// Absent pages taken to have been missed before there was any.
+const PRIOR: f64 = 2.0;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    pub leader: Way,
+    /// Who may lead.
+    candidates: [bool; 3],
+    guarded: bool,
+    /// Misses of each directory, older ones for less.
+    recent: [f64; 3],
+    /// What a miss counts for after the next one.
+    fading: f64,
+    /// Misses of each directory in all.
+    misses: [u64; 3],
+    /// The policy's own.
+    own_misses: u64,
+    /// Pages that recency holds and memory does not.
+    pub absent: u64,
+    /// Absent pages that were referenced, and those that recency let go first; recent ones.
+    missed: u64,
+    unmissed: u64,
+    memory: u64,
+    pub changes: u64,
+}
+
+impl Choice {
+    pub fn new(candidates: [bool; 3], guarded: bool) -> Choice {
+        let first = [Way::ReuseDistance, Way::Frequency, Way::Recency];
+        let leader = first.into_iter().find(|way| candidates[*way as usize]).unwrap_or(Way::Recency);
+        Choice {
+            leader,
+            candidates,
+            guarded,
+            recent: [0.0; 3],
+            fading: 0.0,
+            misses: [0; 3],
+            own_misses: 0,
+            absent: 0,
+            missed: 0,
+            unmissed: 0,
+            memory: 0,
+            changes: 0,
+        }
+    }
+
+    pub fn resize(&mut self, capacity: usize) {
+        self.memory = capacity as u64;
+        self.fading = 1.0 - 1.0 / (RECENT_MEMORY_SIZES * capacity as f64).clamp(1.0, MAX_RECENT);
+    }
+
+    /// A reference that some directories missed: counts it, and may change the leader.
+    pub fn directories_missed(&mut self, missed: [bool; 3]) {
+        for way in Way::ALL {
+            let miss = missed[way as usize];
+            self.misses[way as usize] += u64::from(miss);
+            self.recent[way as usize] = self.recent[way as usize] * self.fading + f64::from(u8::from(miss));
+        }
+        let mut best = self.leader;
+        for way in Way::ALL {
+            if self.candidates[way as usize] && self.recent[way as usize] < self.recent[best as usize] {
+                best = way;
+            }
+        }
+        if self.recent[best as usize] + MIN_LEAD < self.recent[self.leader as usize] {
+            self.leader = best;
+            self.changes += 1;
+        }
+    }
+
+    /// A reference to a page that was not in memory; `held` by recency, so it was absent.
+    pub fn missed(&mut self, held: bool) {
+        self.own_misses += 1;
+        if held {
+            self.missed += 1;
+            self.forget_old();
+        }
+    }
+
+    /// Recency let an absent page go that nobody had missed.
+    pub fn left_unmissed(&mut self) {
+        self.absent -= 1;
+        self.unmissed += 1;
+        self.forget_old();
+    }
+
+    /// Whose directory the next victim must not be in.
+    pub fn chooser(&self) -> Way {
+        if self.guarded && self.stake() > self.limit() { Way::Recency } else { self.leader }
+    }
+
+    fn stake(&self) -> f64 {
+        let (missed, known) = (self.missed as f64, (self.missed + self.unmissed) as f64);
+        let share = (CAUTION * (missed + PRIOR) / (known + PRIOR)).min(1.0);
+        // The next one included.
+        self.own_misses as f64 - self.misses[Way::Recency as usize] as f64 + share * self.absent as f64 + 1.0
+    }
+
+    fn limit(&self) -> f64 {
+        let recency = self.misses[Way::Recency as usize];
+        let lead = recency.saturating_sub(self.misses[self.leader as usize]);
+        TOLERATED_LOSS * recency as f64 + STAKED_LEAD * lead as f64
+    }
+
+    fn forget_old(&mut self) {
+        if self.missed + self.unmissed > self.memory {
+            (self.missed, self.unmissed) = (self.missed / 2, self.unmissed / 2);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The directory of frequency: pages whose references, halved as they age, are worth most.
+//!
+//! A page that comes in passes a window, a FIFO of a tenth of memory; then the page whose references are worth least goes. Each page has one
+//! reference at most in an *interval*, and the worth of pages that are not held is remembered, so neither a burst nor
+//! an absence decides. References age by pages that leave: what fits forgets nothing.
+//!
+//! Worth is kept as the time at which one reference would be worth as much (the *rank*), which does not change while time
+//! passes. A list holds the pages of a few ranks. A reference changes the rank only: a page that is found on a lower list than
+//! its rank's moves on when its turn comes, so a list is an upper bound of what its pages are worth to be let go.
+//!
+//! Invariants: a held page has an entry in the window or on a list not above its rank's; no list below `hand` has a page.
+//! Cost: nothing beyond the record, and 4 to 8 bytes per page in the window. A reference is O(1); a departure passes over the pages
+//! that gained rank since they were put on their list, each once for each gain.
+//! Source: Lee et al., *LRFU: A Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001; the
+//! window in front is Einziger, Friedman and Manes, *TinyLFU*, ACM ToS 13(4), 2017.
+
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+
+use super::record::{HELD, IN_WINDOW, ON_LIST, Table};
+use super::{Directory, Way};
+use crate::page::{NO_PAGE, PageId};
+
+const FLAG: u32 = HELD[Way::Frequency as usize];
+/// Steps of rank in which a reference loses half its worth.
+const HALF_LIFE_STEPS: u32 = 64;
+/// Memory sizes of departures in which a reference loses half its worth.
+const HALF_LIFE: u64 = 8;
+/// Steps of rank per list.
+const STEPS_PER_LIST: u32 = 4;
+/// Lists: a quarter for what lies behind the clock, the others for what lies before it.
+const LISTS: u32 = 256;
+/// One page in so many is in the window.
+const WINDOW_SHARE: usize = 10;
+/// Percent of memory that departs in an interval.
+const INTERVAL_PERCENT: u64 = 15;
+/// Parts in which an interval is counted.
+const PARTS: u16 = 16;
+/// Where the clock starts: no rank is below the lowest list then.
+const FIRST_CLOCK: u32 = 1 << 16;
+/// Where the clock is set back, together with all ranks.
+const LAST_CLOCK: u32 = 1 << 30;
+
+/// What a reference adds to a rank that so many steps away: worths are added, and ranks are their logarithms.
+static SUMS: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let sum = |distance: u32| {
+        let share = (-f64::from(distance) / f64::from(HALF_LIFE_STEPS)).exp2();
+        (share.ln_1p() / std::f64::consts::LN_2 * f64::from(HALF_LIFE_STEPS)).round() as u8
+    };
+    (0..).map(sum).take_while(|sum| *sum > 0).collect()
+});
+
+/// One list, oldest page first.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    first: PageId,
+    last: PageId,
+}
+
+const EMPTY: Ends = Ends { first: NO_PAGE, last: NO_PAGE };
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Frequency {
+    window: VecDeque<PageId>,
+    window_limit: usize,
+    lists: Vec<Ends>,
+    /// The lowest list, as a rank divided by [`STEPS_PER_LIST`].
+    bottom: u32,
+    hand: u32,
+    held: usize,
+    capacity: u64,
+    /// The rank of a single reference now.
+    clock: u32,
+    /// Departures that the clock does not show yet, in parts of a step.
+    behind: u64,
+    /// Parts of intervals so far.
+    part: u16,
+    /// Departures that `part` does not show yet, in parts of a part.
+    part_behind: u64,
+}
+
+impl Default for Frequency {
+    fn default() -> Frequency {
+        // Not when the first fault asks for it.
+        LazyLock::force(&SUMS);
+        let bottom = FIRST_CLOCK / STEPS_PER_LIST - LISTS / 4;
+        Frequency {
+            window: VecDeque::new(),
+            window_limit: 1,
+            lists: vec![EMPTY; LISTS as usize],
+            bottom,
+            hand: bottom,
+            held: 0,
+            capacity: 1,
+            clock: FIRST_CLOCK,
+            behind: 0,
+            part: PARTS,
+            part_behind: 0,
+        }
+    }
+}
+
+impl Frequency {
+    /// Counts a reference, unless the page had one less than an interval ago.
+    #[inline]
+    pub fn count(&self, page: PageId, table: &mut Table) {
+        if self.part.wrapping_sub(table.at(page).counted_at()) >= PARTS {
+            self.count_now(page, table);
+        }
+    }
+
+    fn count_now(&self, page: PageId, table: &mut Table) {
+        let worth = table.worth(page);
+        let more = SUMS.get(worth.rank.abs_diff(self.clock) as usize).copied().unwrap_or(0);
+        worth.rank = worth.rank.max(self.clock) + u32::from(more);
+        table.at_mut(page).set_counted_at(self.part);
+    }
+
+    fn list_of(&self, page: PageId, table: &mut Table) -> u32 {
+        (table.worth(page).rank / STEPS_PER_LIST).clamp(self.bottom, self.bottom + LISTS - 1)
+    }
+
+    fn push(&mut self, page: PageId, table: &mut Table) {
+        let list = self.list_of(page, table);
+        self.hand = self.hand.min(list);
+        let ends = &mut self.lists[(list % LISTS) as usize];
+        if ends.first == NO_PAGE {
+            ends.first = page;
+        } else {
+            table.worth(ends.last).next = page;
+        }
+        ends.last = page;
+        table.worth(page).next = NO_PAGE;
+        table.set(page, ON_LIST);
+    }
+
+    /// Takes the first page off the hand's list.
+    fn pop(&mut self, table: &mut Table) -> Option<PageId> {
+        let ends = &mut self.lists[(self.hand % LISTS) as usize];
+        let page = (ends.first != NO_PAGE).then_some(ends.first)?;
+        let next = table.worth(page).next;
+        *ends = if next == NO_PAGE { EMPTY } else { Ends { first: next, ..*ends } };
+        table.clear(page, ON_LIST);
+        Some(page)
+    }
+
+    /// The oldest page of the window that is still held goes to the list of its rank.
+    fn leave_window(&mut self, table: &mut Table) {
+        if let Some(page) = self.window.pop_front() {
+            table.clear(page, IN_WINDOW);
+            if table.at(page).is(FLAG) && !table.at(page).is(ON_LIST) {
+                self.push(page, table);
+            }
+        }
+    }
+
+    /// A page has left: references age.
+    fn age(&mut self, table: &mut Table) {
+        self.part_behind += 100 * u64::from(PARTS);
+        while self.part_behind >= INTERVAL_PERCENT * self.capacity {
+            self.part_behind -= INTERVAL_PERCENT * self.capacity;
+            self.part = self.part.wrapping_add(1);
+        }
+        self.behind += u64::from(HALF_LIFE_STEPS);
+        while self.behind >= HALF_LIFE * self.capacity {
+            self.behind -= HALF_LIFE * self.capacity;
+            self.clock += 1;
+        }
+        while self.bottom < self.clock / STEPS_PER_LIST - LISTS / 4 {
+            self.raise_bottom(table);
+        }
+        if self.clock >= LAST_CLOCK {
+            self.set_back(table);
+        }
+    }
+
+    /// The pages of the lowest list go before those of the next.
+    fn raise_bottom(&mut self, table: &mut Table) {
+        let low = std::mem::replace(&mut self.lists[(self.bottom % LISTS) as usize], EMPTY);
+        self.bottom += 1;
+        if low.first != NO_PAGE {
+            let next = &mut self.lists[(self.bottom % LISTS) as usize];
+            table.worth(low.last).next = next.first;
+            *next = Ends { first: low.first, last: if next.first == NO_PAGE { low.last } else { next.last } };
+        }
+        self.hand = self.hand.max(self.bottom);
+    }
+
+    /// Sets the clock back to where it started, with all ranks, in whole turns of the lists. O(page ids).
+    #[cold]
+    fn set_back(&mut self, table: &mut Table) {
+        let turn = LISTS * STEPS_PER_LIST;
+        let by = (self.clock - FIRST_CLOCK) / turn * turn;
+        for worth in &mut table.worths {
+            worth.rank = worth.rank.saturating_sub(by);
+        }
+        self.clock -= by;
+        self.bottom -= by / STEPS_PER_LIST;
+        self.hand -= by / STEPS_PER_LIST;
+    }
+
+    #[doc(hidden)]
+    pub fn start_clock_at(&mut self, clock: u32) {
+        self.clock = clock;
+        self.bottom = clock / STEPS_PER_LIST - LISTS / 4;
+        self.hand = self.bottom;
+    }
+}
+
+impl Directory for Frequency {
+    fn held(&self) -> usize {
+        self.held
+    }
+
+    fn refer(&mut self, page: PageId, _before: u32, table: &mut Table) {
+        if table.at(page).is(FLAG) {
+            return;
+        }
+        self.held += 1;
+        if table.worth(page).rank == 0 {
+            // A new page, which bears no time.
+            self.count_now(page, table);
+        }
+        if !table.at(page).is(IN_WINDOW) {
+            self.window.push_back(page);
+        }
+        table.set(page, FLAG | IN_WINDOW);
+        while self.window.len() > self.window_limit {
+            self.leave_window(table);
+        }
+    }
+
+    fn shed(&mut self, table: &mut Table) -> Option<PageId> {
+        while self.held > 0 {
+            if self.hand == self.bottom + LISTS {
+                // All are in the window.
+                self.hand = self.bottom;
+                self.leave_window(table);
+                continue;
+            }
+            let Some(page) = self.pop(table) else {
+                self.hand += 1;
+                continue;
+            };
+            // Gone, or back in the window: the entry was left over.
+            if !table.at(page).is(FLAG) || table.at(page).is(IN_WINDOW) {
+                continue;
+            }
+            if self.list_of(page, table) > self.hand {
+                self.push(page, table);
+                continue;
+            }
+            self.forget(page, table);
+            self.age(table);
+            return Some(page);
+        }
+        None
+    }
+
+    fn forget(&mut self, page: PageId, table: &mut Table) {
+        self.held -= usize::from(table.at(page).is(FLAG));
+        table.clear(page, FLAG);
+    }
+
+    fn resize(&mut self, capacity: usize, table: &mut Table) {
+        self.capacity = capacity as u64;
+        self.window_limit = (capacity / WINDOW_SHARE).max(1);
+        while self.window.len() > self.window_limit {
+            self.leave_window(table);
+        }
+    }
+
+    fn renumbered(&mut self, _table: &Table) {}
+
+    fn bytes(&self) -> usize {
+        self.window.capacity() * size_of::<PageId>() + self.lists.capacity() * size_of::<Ends>()
+    }
+}

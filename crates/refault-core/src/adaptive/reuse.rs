@@ -1,0 +1,151 @@
+//! The directory of reuse distance: what LIRS would hold, with a stack that is not bounded.
+//!
+//! Nearly all of memory belongs to pages whose last two references were close together (*low*, LIR in the paper), the rest
+//! to a queue of pages on *probation* (HIR). A page on probation, or one that is not held, which is referenced again
+//! at a shorter distance than the time since the last reference of some low page, takes that page's place. So of a loop larger than
+//! memory one part stays, and a scan passes through the queue.
+//!
+//! The paper's stack orders pages by their last reference down to the oldest low page; whether a page is in it follows from
+//! the two times alone, so there is no stack, and ghosts cost nothing but the time that every page has.
+//!
+//! Invariants: held pages are low or on probation; the low are at most the capacity without the probation share; each page
+//! on probation has one entry in the queue that bears the time of its last reference.
+//! Cost: 4 to 12 bytes per low page, 8 to 40 per page on probation.
+//! Source: Jiang and Zhang, *LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy*, SIGMETRICS 2002; that
+//! the stack need not be kept is ours.
+
+use std::collections::VecDeque;
+
+use super::oldest::Oldest;
+use super::record::{HELD, LOW, PROBATION, Table};
+use super::{Directory, Way};
+use crate::page::PageId;
+
+const FLAG: u32 = HELD[Way::ReuseDistance as usize];
+/// One page in so many is for pages on probation, at least one page: the paper's 1 %.
+const PROBATION_SHARE: usize = 100;
+/// Stale entries of the queue that are tolerated in any case.
+const MIN_SLACK: usize = 64;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Reuse {
+    low: Oldest,
+    low_pages: usize,
+    low_limit: usize,
+    /// Pages and the times of their last references, oldest first; an entry with another time is stale.
+    probation: VecDeque<(PageId, u32)>,
+    probation_pages: usize,
+}
+
+impl Default for Reuse {
+    fn default() -> Reuse {
+        let low = Oldest::new(LOW);
+        Reuse { low, low_pages: 0, low_limit: 0, probation: VecDeque::new(), probation_pages: 0 }
+    }
+}
+
+impl Reuse {
+    /// Whether a reference at `before` is later than the last one of some low page.
+    fn is_close(&mut self, before: u32, table: &Table) -> bool {
+        before > 0 && self.low.find(table).is_some_and(|oldest| before > table.at(oldest).used)
+    }
+
+    fn become_low(&mut self, page: PageId, table: &mut Table) {
+        self.probation_pages -= usize::from(table.at(page).is(PROBATION));
+        table.clear(page, PROBATION);
+        table.set(page, LOW);
+        self.low_pages += 1;
+        self.low.insert(page, self.low_pages, table);
+        while self.low_pages > self.low_limit {
+            self.demote(table);
+        }
+    }
+
+    /// The low page used longest ago goes to the end of the queue.
+    fn demote(&mut self, table: &mut Table) {
+        if let Some(page) = self.low.find(table) {
+            table.clear(page, LOW);
+            self.low_pages -= 1;
+            self.probation_pages += 1;
+            self.enqueue(page, table);
+        }
+    }
+
+    fn enqueue(&mut self, page: PageId, table: &mut Table) {
+        table.set(page, PROBATION);
+        self.probation.push_back((page, table.at(page).used));
+        if self.probation.len() > 4 * self.probation_pages + MIN_SLACK {
+            self.probation.retain(|entry| is_valid(*entry, table));
+        }
+    }
+}
+
+fn is_valid((page, used): (PageId, u32), table: &Table) -> bool {
+    let record = table.at(page);
+    record.is(PROBATION) && record.used == used
+}
+
+impl Directory for Reuse {
+    fn held(&self) -> usize {
+        self.low_pages + self.probation_pages
+    }
+
+    fn refer(&mut self, page: PageId, before: u32, table: &mut Table) {
+        if table.at(page).is(LOW) {
+            return;
+        }
+        let held = table.at(page).is(FLAG);
+        table.set(page, FLAG);
+        if !held && self.low_pages < self.low_limit || self.is_close(before, table) {
+            self.become_low(page, table);
+        } else {
+            self.probation_pages += usize::from(!held);
+            self.enqueue(page, table);
+        }
+    }
+
+    fn shed(&mut self, table: &mut Table) -> Option<PageId> {
+        if self.probation_pages == 0 {
+            self.demote(table);
+        }
+        while let Some(entry) = self.probation.pop_front() {
+            if is_valid(entry, table) {
+                self.forget(entry.0, table);
+                return Some(entry.0);
+            }
+        }
+        None
+    }
+
+    fn forget(&mut self, page: PageId, table: &mut Table) {
+        let record = table.at(page);
+        self.low_pages -= usize::from(record.is(LOW));
+        self.probation_pages -= usize::from(record.is(PROBATION));
+        table.clear(page, FLAG | LOW | PROBATION);
+    }
+
+    fn resize(&mut self, capacity: usize, table: &mut Table) {
+        self.low_limit = capacity - capacity.div_ceil(PROBATION_SHARE);
+        while self.low_pages > self.low_limit {
+            self.demote(table);
+        }
+    }
+
+    fn renumbered(&mut self, table: &Table) {
+        self.low.forget();
+        // Entries are of the times before, so which of two is the valid one no longer shows: the later.
+        let mut seen = std::collections::HashSet::new();
+        let mut queue: VecDeque<_> = VecDeque::new();
+        for (page, _) in self.probation.drain(..).rev() {
+            if table.at(page).is(PROBATION) && seen.insert(page) {
+                queue.push_front((page, table.at(page).used));
+            }
+        }
+        self.probation = queue;
+    }
+
+    fn bytes(&self) -> usize {
+        self.low.bytes() + self.probation.capacity() * size_of::<(PageId, u32)>()
+    }
+}
