@@ -34,12 +34,13 @@ pub fn run(args: &PoliciesArgs) -> Result<(), Failure> {
 }
 
 fn write_table(out: &mut dyn std::io::Write) -> std::io::Result<()> {
-    for family in [Family::Textbook, Family::Bound, Family::Kernel] {
+    for family in [Family::Own, Family::Textbook, Family::Bound, Family::Kernel] {
         let mut entries = POLICIES.iter().filter(|entry| entry.family == family).peekable();
         if entries.peek().is_none() {
             continue;
         }
         let heading = match family {
+            Family::Own => "This project's (finds out while it runs which way of choosing suits):",
             Family::Kernel => "As kernels do it (limits in pages of data; reclaim in batches):",
             Family::Bound => "A bound, to see what is left to gain (no program can run it):",
             Family::Textbook => "Textbook (one page is one unit; memory starts empty; a first access is a miss):",

@@ -1,33 +1,35 @@
-//! The project's own policy: finds out while it runs which way of choosing victims suits, and bounds what being wrong costs.
+//! The project's own policy: finds out while it runs which way of choosing victims suits, and bounds what being wrong
+//! costs.
 //!
-//! Three **directories** say what memory would hold if it were managed by recency (LRU), by reuse distance (LIRS, which also
-//! keeps a part of what is scanned in a loop) and by frequency (LFU with ageing). All see every reference. The one
-//! that missed least of late **leads**: a victim is a page that the leader does not hold. There always is one, since the leader
-//! holds no more than memory does and also holds the page that comes in; so memory comes to hold what the leader holds
-//! as pages come in, and a change of leader costs nothing at the moment it happens. A **guard** compares the policy with LRU and stops it from
-//! following the leader where more would be at stake than was won ([`choice`]).
+//! Three **directories** say what memory would hold if it were managed by recency (LRU), by reuse distance (LIRS, which
+//! also keeps a part of what is scanned in a loop) and by frequency (LFU with ageing). All see every reference. The one
+//! that missed least of late **leads**: a victim is a page that the leader does not hold. There always is one, since
+//! the leader holds no more than memory does and also holds the page that comes in; so memory comes to hold what the
+//! leader holds as pages come in, and a change of leader costs nothing at the moment it happens. A **guard** compares
+//! the policy with LRU and stops it from following the leader where more would be at stake than was won (module `choice`).
 //!
-//! All directories are exact and share one record per page ([`record`]): recency and reuse distance need nothing but the time of the
-//! last reference. Nothing is sampled and nothing is random.
+//! All directories are exact and share one record per page (module `record`): recency and reuse distance need nothing but
+//! the time of the last reference. Nothing is sampled and nothing is random.
 //!
-//! Two forms: [`Adaptive`] is told of each access (simulator, page cache). [`AdaptiveMapped`] sees accessed bits: a page
-//! that comes in is one reference, and so is each accessed bit that is found set, by a look at the page tables once an interval, a sixteenth
-//! at a time, or when the page was about to go.
+//! Two forms: [`Adaptive`] is told of each access (simulator, page cache). [`AdaptiveMapped`] sees accessed bits: a
+//! page that comes in is one reference, and so is each accessed bit that is found set, by a look at the page tables
+//! once an interval, a sixteenth at a time, or when the page was about to go.
 //!
 //! Invariants: every resident page that is not in a directory is queued as an outsider of that directory; a directory
 //! holds at most the capacity once a reference was dealt with.
-//! Cost: 16 bytes per page id; per page of memory 4 to 12 for each of recency and reuse distance, about 1 for the window of frequency, 0 to
-//! 12 for outsiders. A reference to a page that all hold is one read and one write of its record; others are amortised O(1)
-//! but for the sorting in [`oldest`].
-//! Source: the parts name theirs. Experts that are followed by their misses: Ari et al., *ACME*, 2002, Megiddo and Modha, *ARC*,
-//! FAST 2003; Vietri et al., *LeCaR*, HotStorage 2018; Rodriguez et al., *CACHEUS*, FAST 2021. The guard and its bound are ours.
+//! Cost: 16 bytes per page id; per page of memory 4 to 12 for each of recency and reuse distance, about 1 for the
+//! window of frequency, 0 to 12 for outsiders. A reference to a page that all hold is one read and one write of its
+//! record; others are amortised O(1) but for the sorting in `oldest`.
+//! Source: the parts name theirs. Experts that are followed by their misses: Ari et al., *ACME*, WDAS 2002. Others that
+//! choose among ways: Megiddo and Modha, *ARC*, FAST 2003; Vietri et al., *LeCaR*, HotStorage 2018; Rodriguez et al.,
+//! *CACHEUS*, FAST 2021. The guard and its bound are ours.
 
 mod choice;
 mod frequency;
 mod oldest;
 mod params;
-mod record;
 mod recency;
+mod record;
 mod reuse;
 
 use std::collections::VecDeque;
@@ -78,8 +80,8 @@ impl Way {
 trait Directory {
     /// Pages held.
     fn held(&self) -> usize;
-    /// A reference to a page whose record already bears its time; `before` is the time of the reference before, 0 for none.
-    /// The page is held from now on.
+    /// A reference to a page whose record already bears its time; `before` is the time of the reference before, 0 for
+    /// none. The page is held from now on.
     fn refer(&mut self, page: PageId, before: u32, table: &mut Table);
     /// Lets the next victim go; `None` if nothing is held.
     fn shed(&mut self, table: &mut Table) -> Option<PageId>;
@@ -116,8 +118,8 @@ pub struct Adaptive<const MAPPED: bool = false> {
 struct Common {
     table: Table,
     choice: Choice,
-    /// Resident pages that a directory does not hold, in the order in which it let them go. Entries of pages that it holds
-    /// again, or that are gone, are passed over.
+    /// Resident pages that a directory does not hold, in the order in which it let them go. Entries of pages that it
+    /// holds again, or that are gone, are passed over.
     outsiders: [VecDeque<PageId>; 3],
     capacity: usize,
 }
@@ -163,8 +165,8 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
         policy
     }
 
-    /// A policy that renumbers its times when they reach `last_time`, which must exceed the number of pages by two, and whose
-    /// clock of departures starts at `clock` (at least 2^16), for tests.
+    /// A policy that renumbers its times when they reach `last_time`, which must exceed the number of pages by two, and
+    /// whose clock of departures starts at `clock` (at least 2^16), for tests.
     #[doc(hidden)]
     pub fn renumbering_at(params: AdaptiveParams, last_time: u32, clock: u32) -> Self {
         let mut policy = Adaptive { last_time, ..Adaptive::new(params) };
@@ -177,7 +179,8 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
         self.common.choice.leader
     }
 
-    /// Which way of choosing the last victim was chosen by: the leader's, or recency where the guard held the policy back.
+    /// Which way of choosing the last victim was chosen by: the leader's, or recency where the guard held the policy
+    /// back.
     pub fn chosen_by(&self) -> Way {
         self.chosen_by
     }

@@ -17,6 +17,9 @@ use crate::layout::{Access, Layout};
 /// Frames that [`CachedFrames`] can name.
 const MAX_FRAMES: usize = (1 << 31) - 1;
 
+/// Accesses whose records are read together before they are reported one by one.
+const REPORT_AHEAD: usize = 16;
+
 /// Accesses looked at together before they are replayed: a bit each in a word.
 const LOOK_AHEAD: usize = 64;
 
@@ -98,11 +101,15 @@ impl<P: Policy> Replay<P> {
                     self.memory.map_old(a.page());
                 }
             }),
-            HitReport::EachAccess => block.iter().for_each(|a| {
-                if self.memory.is_resident(a.page()) {
-                    self.policy.accessed(a.page(), &mut self.memory);
-                } else {
-                    self.miss(*a);
+            HitReport::EachAccess => block.chunks(REPORT_AHEAD).for_each(|few| {
+                // Most policies read nothing here, and then nothing is done.
+                std::hint::black_box(few.iter().fold(0, |read, a| read ^ self.policy.prefetch_hint(a.page())));
+                for a in few {
+                    if self.memory.is_resident(a.page()) {
+                        self.policy.accessed(a.page(), &mut self.memory);
+                    } else {
+                        self.miss(*a);
+                    }
                 }
             }),
             HitReport::Never => block.iter().for_each(|a| {

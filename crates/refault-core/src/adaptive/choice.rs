@@ -1,16 +1,18 @@
 //! Who leads, and how far the leader may be followed.
 //!
-//! **Leader.** Each directory's misses are counted, older ones for less; the directory with the fewest leads. So a change
-//! of mind takes as many misses as the difference has to make up: few when one way suddenly misses everything.
+//! **Leader.** Each directory's misses are counted, older ones for less; the directory with the fewest leads. So a
+//! change of mind takes as many misses as the difference has to make up: few when one way suddenly misses everything.
 //!
-//! **Guard.** Following a leader means evicting pages that LRU would hold, each of which may have to be read back. They are
-//! a stake, and what may be staked is what the policy is ahead of LRU, a hundredth of LRU's misses, and half of what the
-//! leader is ahead of LRU. While there is no more to stake, victims are pages that LRU does not hold either, which cannot add
-//! to the loss. The stake is valued by how often such pages were in fact missed: twice that share, at most all of them.
+//! **Guard.** Following a leader means evicting pages that LRU would hold, each of which may have to be read back. They
+//! are a stake, and what may be staked is what the policy is ahead of LRU, a hundredth of LRU's misses, and half of
+//! what the leader is ahead of LRU. While there is no more to stake, victims are pages that LRU does not hold either,
+//! which cannot add to the loss. The stake is valued by how often such pages were in fact missed: twice that share, at
+//! most all of them.
 //!
-//! With *M* misses of its own, *L* of LRU, and *A* absent pages (LRU holds them, memory does not), no step under the guard
-//! raises *M − L + A*: if both miss, both numbers grow; if only the policy does, the page was absent and no longer is. So
-//! *M ≤ 1.01 L + ½ lead + memory*, for every sequence, and without the last term where absent pages are valued in full.
+//! With *M* misses of its own, *L* of LRU, and *A* absent pages (LRU holds them, memory does not), no step under the
+//! guard raises *M − L + A*: if both miss, both numbers grow; if only the policy does, the page was absent and no
+//! longer is. So *M ≤ 1.01 L + ½ lead + memory*, for every sequence, and without the last term where absent pages are
+//! valued in full.
 //!
 //! Cost: O(1) per miss of any directory.
 

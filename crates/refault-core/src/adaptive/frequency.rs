@@ -1,18 +1,20 @@
 //! The directory of frequency: pages whose references, halved as they age, are worth most.
 //!
-//! A page that comes in passes a window, a FIFO of a tenth of memory; then the page whose references are worth least goes. Each page has one
-//! reference at most in an *interval*, and the worth of pages that are not held is remembered, so neither a burst nor
-//! an absence decides. References age by pages that leave: what fits forgets nothing.
+//! A page that comes in passes a window, a FIFO of a tenth of memory; then the page whose references are worth least
+//! goes. Each page has one reference at most in an *interval*, and the worth of pages that are not held is remembered,
+//! so neither a burst nor an absence decides. References age by pages that leave: what fits forgets nothing.
 //!
-//! Worth is kept as the time at which one reference would be worth as much (the *rank*), which does not change while time
-//! passes. A list holds the pages of a few ranks. A reference changes the rank only: a page that is found on a lower list than
-//! its rank's moves on when its turn comes, so a list is an upper bound of what its pages are worth to be let go.
+//! Worth is kept as the time at which one reference would be worth as much (the *rank*), which does not change while
+//! time passes. A list holds the pages of a few ranks. A reference changes the rank only: a page that is found on a
+//! lower list than its rank's moves on when its turn comes, so a list is an upper bound of what its pages are worth to
+//! be let go.
 //!
-//! Invariants: a held page has an entry in the window or on a list not above its rank's; no list below `hand` has a page.
-//! Cost: nothing beyond the record, and 4 to 8 bytes per page in the window. A reference is O(1); a departure passes over the pages
-//! that gained rank since they were put on their list, each once for each gain.
-//! Source: Lee et al., *LRFU: A Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001; the
-//! window in front is Einziger, Friedman and Manes, *TinyLFU*, ACM ToS 13(4), 2017.
+//! Invariants: a held page has an entry in the window or on a list not above its rank's; no list below `hand` has a
+//! page.
+//! Cost: nothing beyond the record, and 4 to 8 bytes per page in the window. A reference is O(1); a departure passes
+//! over the pages that gained rank since they were put on their list, each once for each gain.
+//! Source: Lee et al., *LRFU: A Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001;
+//! the window in front is Einziger, Friedman and Manes, *TinyLFU*, ACM ToS 13(4), 2017.
 
 use std::collections::VecDeque;
 use std::sync::LazyLock;

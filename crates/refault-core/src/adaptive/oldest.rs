@@ -1,8 +1,8 @@
 //! The page used longest ago among those that bear a flag, without a list that each reference changes.
 //!
-//! Pages are sorted by the time of their last reference; one that was used after the sort is passed over, and any other is
-//! older than all of those. When the sorted pages are used up, those that bear the flag are sorted anew. The order is
-//! exactly a linked list's, while a reference only writes its time.
+//! Pages are sorted by the time of their last reference; one that was used after the sort is passed over, and any other
+//! is older than all of those. When the sorted pages are used up, those that bear the flag are sorted anew. The order
+//! is exactly a linked list's, while a reference only writes its time.
 //!
 //! Invariants: every page with the flag is in `pages`; those before `next` that
 //! are not in the rest of `group` are without the flag or were used after the sort.

@@ -13,8 +13,8 @@ pub struct AdaptiveParams {
     pub frequency: bool,
     /// Whether the loss to LRU is bounded.
     pub guard: bool,
-    /// Share of memory that is evicted between two looks at a page's accessed bit, above 0 and at most 1. Without meaning
-    /// where each access is reported.
+    /// Share of memory that is evicted between two looks at a page's accessed bit, above 0 and at most 1. Without
+    /// meaning where each access is reported.
     pub interval: f64,
 }
 
@@ -27,8 +27,18 @@ impl Default for AdaptiveParams {
 impl Parameters for AdaptiveParams {
     const LIST: &'static [Parameter] = &[
         Parameter { name: "recency", default: "yes", values: "yes or no", meaning: "whether recency (LRU) may lead" },
-        Parameter { name: "reuse", default: "yes", values: "yes or no", meaning: "whether reuse distance (LIRS) may lead" },
-        Parameter { name: "frequency", default: "yes", values: "yes or no", meaning: "whether frequency (LFU) may lead" },
+        Parameter {
+            name: "reuse",
+            default: "yes",
+            values: "yes or no",
+            meaning: "whether reuse distance (LIRS) may lead",
+        },
+        Parameter {
+            name: "frequency",
+            default: "yes",
+            values: "yes or no",
+            meaning: "whether frequency (LFU) may lead",
+        },
         Parameter {
             name: "guard",
             default: "yes",

@@ -1,18 +1,18 @@
 //! The directory of reuse distance: what LIRS would hold, with a stack that is not bounded.
 //!
-//! Nearly all of memory belongs to pages whose last two references were close together (*low*, LIR in the paper), the rest
-//! to a queue of pages on *probation* (HIR). A page on probation, or one that is not held, which is referenced again
-//! at a shorter distance than the time since the last reference of some low page, takes that page's place. So of a loop larger than
-//! memory one part stays, and a scan passes through the queue.
+//! Nearly all of memory belongs to pages whose last two references were close together (*low*, LIR in the paper), the
+//! rest to a queue of pages on *probation* (HIR). A page on probation, or one that is not held, which is referenced
+//! again at a shorter distance than the time since the last reference of some low page, takes that page's place. So of
+//! a loop larger than memory one part stays, and a scan passes through the queue.
 //!
-//! The paper's stack orders pages by their last reference down to the oldest low page; whether a page is in it follows from
-//! the two times alone, so there is no stack, and ghosts cost nothing but the time that every page has.
+//! The paper's stack orders pages by their last reference down to the oldest low page; whether a page is in it follows
+//! from the two times alone, so there is no stack, and ghosts cost nothing but the time that every page has.
 //!
-//! Invariants: held pages are low or on probation; the low are at most the capacity without the probation share; each page
-//! on probation has one entry in the queue that bears the time of its last reference.
+//! Invariants: held pages are low or on probation; the low are at most the capacity without the probation share; each
+//! page on probation has one entry in the queue that bears the time of its last reference.
 //! Cost: 4 to 12 bytes per low page, 8 to 40 per page on probation.
-//! Source: Jiang and Zhang, *LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy*, SIGMETRICS 2002; that
-//! the stack need not be kept is ours.
+//! Source: Jiang and Zhang, *LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy*, SIGMETRICS 2002;
+//! that the stack need not be kept is ours.
 
 use std::collections::VecDeque;
 

@@ -14,7 +14,10 @@ use crate::memory::{Eviction, Memory, References};
 use crate::page::{PageId, PageType, Shadow};
 use crate::parameter::{Call, NoParameters, Parameter, ParameterError, Parameters, fill, parse_switch};
 use crate::textbook::NextUse;
-use crate::{Adaptive, AdaptiveMapped, AdaptiveParams, Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams, textbook};
+use crate::{
+    Adaptive, AdaptiveMapped, AdaptiveParams, Classic, ClassicParams, Freebsd, FreebsdParams, Mglru, MglruParams,
+    textbook,
+};
 
 /// Where a policy can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
