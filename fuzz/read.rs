@@ -12,12 +12,15 @@ pub fn to_the_end(format: Option<Format>, bytes: &[u8]) {
     options.collapse = flags & 1 != 0;
     options.skip_instructions = flags & 2 != 0;
     options.block_bytes = (flags & 4 != 0).then_some(512);
+    options.objects_have_sizes = flags & 8 != 0;
     let result = open_bytes("t", bytes.to_vec(), &options).and_then(|mut reader| {
         let mut block = Vec::new();
         loop {
             let read = reader.read_block(&mut block)?;
             assert!(read == block.len() && read <= BLOCK_ENTRIES);
             assert!(block.iter().all(|entry| entry.kind().is_some()));
+            assert!(reader.block_bytes().is_none_or(|bytes| bytes.len() == read));
+            assert!(reader.block_times().is_none_or(|times| times.len() == read));
             if read == 0 {
                 return Ok(());
             }

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
-use crate::Kind;
 use crate::error::{Place, TraceError};
-use crate::reader::Limits;
+use crate::Format;
+use crate::reader::Options;
 use crate::rft::RftReader;
+use crate::{Kind, Limits};
 
 const BUFFER: usize = 256 << 10;
 /// How much of the start is looked at to tell the format.
@@ -22,11 +23,13 @@ const SNIFFED: usize = 4096;
 /// From here on [`Limits::expansion`] holds.
 const EXPANSION_FREE: u64 = 1 << 30;
 
-/// Bytes of an `.rft` trace that comes from a pipe or is packed again.
-const RFT_IN_MEMORY: usize = 1 << 28;
+/// Bytes of a trace that must be in memory as a whole: an `.rft` that comes from a pipe or is packed again, or JSON.
+const MAX_IN_MEMORY: usize = 1 << 28;
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const GZIP_MAGIC: [u8; 3] = [0x1F, 0x8B, 0x08];
+/// What spreadsheets put before a text in UTF-8.
+const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// A decompressed stream of bytes with its place.
 pub(crate) struct Input {
@@ -48,7 +51,7 @@ pub(crate) struct Input {
 
 impl Input {
     /// Opens a file and looks at its first bytes.
-    pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Input, TraceError> {
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Input, TraceError> {
         let open_error = |source| TraceError::Open { file: path.to_owned(), source };
         let metadata = std::fs::metadata(path).map_err(open_error)?;
         if metadata.is_dir() {
@@ -60,16 +63,16 @@ impl Input {
         }
         let plain = metadata.is_file().then(|| file.try_clone().map_err(open_error)).transpose()?;
         let file_bytes = metadata.is_file().then_some(metadata.len());
-        Self::from_reader(path, Box::new(file), plain, file_bytes, limits)
+        Self::from_reader(options.shown(path), Box::new(file), plain, file_bytes, options)
     }
 
     /// Bytes from memory, named `path` in errors.
-    pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>, limits: &Limits) -> Result<Input, TraceError> {
+    pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>, options: &Options) -> Result<Input, TraceError> {
         if bytes.is_empty() {
             return Err(TraceError::unsuitable(path, "is empty; a trace has at least one access"));
         }
         let length = bytes.len() as u64;
-        Self::from_reader(path, Box::new(io::Cursor::new(bytes)), None, Some(length), limits)
+        Self::from_reader(path, Box::new(io::Cursor::new(bytes)), None, Some(length), options)
     }
 
     fn from_reader(
@@ -77,7 +80,7 @@ impl Input {
         raw: Box<dyn Read + Send>,
         plain: Option<File>,
         file_bytes: Option<u64>,
-        limits: &Limits,
+        options: &Options,
     ) -> Result<Input, TraceError> {
         let consumed = Arc::new(AtomicU64::new(0));
         let counting = Counting { inner: raw, consumed: consumed.clone() };
@@ -86,26 +89,30 @@ impl Input {
         let head = raw.fill_buf().map_err(io_error)?;
         let zstd = head.starts_with(&ZSTD_MAGIC) || is_skippable_frame(head);
         let gzip = head.starts_with(&GZIP_MAGIC);
+        let zlib = is_zlib(head) && may_be_zlib(path, options.format);
         let source: Box<dyn Read + Send> = if zstd {
             Box::new(zstd::stream::read::Decoder::with_buffer(raw).map_err(io_error)?)
         } else if gzip {
             Box::new(MultiGzDecoder::new(raw))
+        } else if zlib {
+            Box::new(ZlibDecoder::new(raw))
         } else {
             Box::new(raw)
         };
+        let compressed = zstd || gzip || zlib;
         let mut input = Input {
             path: path.to_owned(),
             source,
-            plain: plain.filter(|_| !zstd && !gzip),
+            plain: plain.filter(|_| !compressed),
             buffer: vec![0; BUFFER],
             start: 0,
             end: 0,
             offset: 0,
             at_end: false,
-            compressed: zstd || gzip,
+            compressed,
             file_bytes,
             consumed,
-            limits: limits.clone(),
+            limits: options.limits.clone(),
         };
         if input.fill(1)?.is_empty() {
             return Err(TraceError::unsuitable(path, "is empty; a trace has at least one access"));
@@ -118,9 +125,9 @@ impl Input {
         &self.path
     }
 
-    /// The uncompressed regular file below, if it is one.
-    pub(crate) fn plain_file(&self) -> Option<&File> {
-        self.plain.as_ref()
+    /// The uncompressed regular file below, if it is one, with its length; it must be sought in before it is read.
+    pub(crate) fn take_plain_file(&mut self) -> Option<(File, u64)> {
+        Some((self.plain.take()?, self.file_bytes?))
     }
 
     /// Reads an `.rft` trace, which is sought in: from the file itself, else (packed again, or a pipe) from memory.
@@ -128,18 +135,23 @@ impl Input {
         if let Some(file) = self.plain {
             return RftReader::from_file(&self.path, file, kind);
         }
+        let bytes = self.rest("an .rft trace that is packed again")?;
+        RftReader::from_bytes(&self.path, bytes, kind)
+    }
+
+    /// All that is left, if that fits into 256 MiB; `what` is named if it does not.
+    pub(crate) fn rest(&mut self, what: &str) -> Result<Vec<u8>, TraceError> {
         let mut bytes = Vec::new();
         loop {
             let available = self.fill(1)?;
             if available.is_empty() {
-                return RftReader::from_bytes(&self.path, bytes, kind);
+                return Ok(bytes);
             }
             bytes.extend_from_slice(available);
             let taken = available.len();
             self.consume(taken);
-            if bytes.len() > RFT_IN_MEMORY {
-                let reason =
-                    format!("an .rft trace of more than {RFT_IN_MEMORY} bytes must be in a file, not packed again");
+            if bytes.len() > MAX_IN_MEMORY {
+                let reason = format!("{what} is read as a whole, and may have at most {MAX_IN_MEMORY} bytes");
                 return Err(TraceError::limit(&self.path, Place::Offset(self.offset), reason));
             }
         }
@@ -167,7 +179,8 @@ impl Input {
     /// The first bytes, up to 4096, without consuming them.
     pub(crate) fn head(&mut self) -> Result<&[u8], TraceError> {
         let head = self.fill(SNIFFED)?;
-        Ok(&head[..head.len().min(SNIFFED)])
+        let head = &head[..head.len().min(SNIFFED)];
+        Ok(head.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(head))
     }
 
     /// At least `wanted` bytes (at most 256 KiB), or fewer if the data ends; nothing is consumed.
@@ -226,6 +239,7 @@ impl Input {
         }
         self.consume(length + newline);
         let line = &self.buffer[start..start + length];
+        let line = if line_number == 1 { line.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(line) } else { line };
         Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
@@ -248,6 +262,19 @@ impl Input {
             return Err(TraceError::limit(&self.path, place, reason));
         }
         Ok(())
+    }
+}
+
+/// Whether the first two bytes are a header of zlib (RFC 1950): deflate with a window of 32 KiB, and a check sum.
+fn is_zlib(head: &[u8]) -> bool {
+    head.len() >= 2 && head[0] == 0x78 && u16::from_be_bytes([head[0], head[1]]).is_multiple_of(31)
+}
+
+/// Two bytes prove little: only DAMON records come packed like this, and those say nothing in their names.
+fn may_be_zlib(path: &Path, format: Option<Format>) -> bool {
+    match format {
+        Some(format) => format == Format::Damo,
+        None => Format::of_name(path).is_none_or(|format| format == Format::Damo),
     }
 }
 

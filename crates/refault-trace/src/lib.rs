@@ -21,26 +21,27 @@
 //! # Ok(())
 //! # }
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
+mod collapse;
 pub mod entry;
 pub mod error;
 mod formats;
 pub mod generate;
 pub mod heat_map;
 mod input;
-pub mod mapped;
 pub mod page_ids;
 pub mod reader;
 pub mod reuse;
 pub mod rft;
+pub mod select;
 pub mod shards;
 pub mod statistics;
 pub mod write;
 
 pub use entry::{Entry, Kind};
 pub use error::{Place, TraceError};
-pub use formats::{CsvColumns, Format, PAGE_BYTES};
+pub use formats::{CsvColumns, Format, FoundBy, PAGE_BYTES};
 pub use generate::{GeneratorReader, WorkloadSpec, workloads};
-pub use mapped::MappedTrace;
-pub use reader::{BLOCK_ENTRIES, Limits, Options, Source, TimeSpan, TraceReader, open, open_bytes};
+pub use reader::{BLOCK_ENTRIES, Details, Limits, Options, Source, TimeSpan, TraceReader, open, open_bytes};
+pub use select::Part;

@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::formats::{self, CsvColumns, Format};
+use crate::collapse::Collapsed;
+use crate::formats::{self, CsvColumns, Format, FoundBy};
 use crate::generate::{GeneratorReader, WorkloadSpec};
 use crate::input::Input;
-use crate::mapped::MappedTrace;
+use crate::select::{Part, PartReader};
 use crate::{Entry, Kind, TraceError};
 
 /// Entries of a block, at most: half a MiB, which stays in a second-level cache between decoding and use.
@@ -21,6 +22,9 @@ pub struct TimeSpan {
     /// Time of the block's last access.
     pub last_ns: u64,
 }
+
+/// How a trace was understood, beyond its format: what and how, for people, in the order to be shown.
+pub type Details = Vec<(&'static str, String)>;
 
 /// A trace being read, block by block, once.
 pub trait TraceReader: Send {
@@ -47,6 +51,22 @@ pub trait TraceReader: Send {
     /// When the block handed out last happened, if the trace says.
     fn block_time(&self) -> Option<TimeSpan> {
         None
+    }
+
+    /// The bytes that each access of the block handed out last stands for, if the trace says: the size of an object,
+    /// or the part of a request that lies in the page.
+    fn block_bytes(&self) -> Option<&[u64]> {
+        None
+    }
+
+    /// When each access of the block handed out last happened, in nanoseconds, if the trace says so exactly.
+    fn block_times(&self) -> Option<&[u64]> {
+        None
+    }
+
+    /// How the trace was understood; complete once the first block was handed out.
+    fn details(&self) -> Details {
+        Details::new()
     }
 }
 
@@ -81,15 +101,27 @@ pub struct Options {
     pub kind: Option<Kind>,
     /// Names of the columns of a CSV file.
     pub columns: CsvColumns,
-    /// Bytes of the unit in which `.lis` and oracleGeneral count. `None` takes each block or object as one page;
-    /// `Some(512)` folds 512-byte blocks into 4 KiB pages. From 1 to 4096.
+    /// Bytes of the unit in which `.lis`, oracleGeneral and a CSV column of block numbers count. `None` takes each block
+    /// or object as one page (and sectors as 512 bytes); `Some(512)` folds 512-byte blocks into 4 KiB pages. From 1 to
+    /// 4096.
     pub block_bytes: Option<u32>,
+    /// An object has as many pages of its own as its size needs, rather than one.
+    pub objects_have_sizes: bool,
+    /// What to call the trace in tables and errors; `None` is the file's name or path.
+    pub label: Option<String>,
     /// Skip the instruction fetches of a lackey trace.
     pub skip_instructions: bool,
-    /// Hand out successive lackey accesses to one page as one; it is a write if any of them is.
+    /// Hand out successive accesses to one page as one; it is a write if any of them is.
     pub collapse: bool,
     /// Bounds.
     pub limits: Limits,
+}
+
+impl Options {
+    /// What stands for a file in errors.
+    pub(crate) fn shown<'a>(&'a self, path: &'a Path) -> &'a Path {
+        self.label.as_deref().map_or(path, Path::new)
+    }
 }
 
 /// Opens a trace file for one pass.
@@ -97,18 +129,9 @@ pub struct Options {
 /// # Errors
 /// The file cannot be opened, is a directory or empty, or its format cannot be told.
 pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Box<dyn TraceReader>, TraceError> {
-    let path = path.as_ref();
-    let mut input = Input::open(path, &options.limits)?;
-    let format = match options.format {
-        Some(format) => format,
-        None => formats::detect(&mut input)?,
-    };
-    if format == Format::U64
-        && let Some(mapped) = MappedTrace::of_input(&input)?
-    {
-        return Ok(Box::new(mapped.into_reader(options.kind)));
-    }
-    formats::reader(format, input, options)
+    let mut input = Input::open(path.as_ref(), options)?;
+    let (format, _) = formats::detect(&mut input, path.as_ref(), options.format)?;
+    Ok(collapsed(formats::reader(format, input, options)?, options.collapse))
 }
 
 /// Opens a trace that lies in memory, in any format and compression; `name` stands for the file in errors and format
@@ -121,12 +144,13 @@ pub fn open_bytes(
     bytes: Vec<u8>,
     options: &Options,
 ) -> Result<Box<dyn TraceReader>, TraceError> {
-    let mut input = Input::from_bytes(name.as_ref(), bytes, &options.limits)?;
-    let format = match options.format {
-        Some(format) => format,
-        None => formats::detect(&mut input)?,
-    };
-    formats::reader(format, input, options)
+    let mut input = Input::from_bytes(name.as_ref(), bytes, options)?;
+    let (format, _) = formats::detect(&mut input, name.as_ref(), options.format)?;
+    Ok(collapsed(formats::reader(format, input, options)?, options.collapse))
+}
+
+fn collapsed(reader: Box<dyn TraceReader>, collapse: bool) -> Box<dyn TraceReader> {
+    if collapse { Box::new(Collapsed::new(reader)) } else { reader }
 }
 
 /// Where a trace comes from; can be opened any number of times, also from several threads.
@@ -141,6 +165,13 @@ pub enum Source {
     },
     /// A generated workload.
     Workload(WorkloadSpec),
+    /// A part of another source.
+    Part {
+        /// The whole.
+        whole: Box<Source>,
+        /// Which accesses of it, counted before they are collapsed.
+        part: Part,
+    },
 }
 
 impl Source {
@@ -162,38 +193,49 @@ impl Source {
         match self {
             Source::File { path, options } => open(path, options),
             Source::Workload(spec) => Ok(Box::new(GeneratorReader::new(spec)?)),
+            Source::Part { whole, part } => {
+                let (inner, collapse) = whole.open_uncollapsed()?;
+                Ok(collapsed(Box::new(PartReader::new(whole.name(), inner, *part)), collapse))
+            }
         }
     }
 
-    /// The whole trace as one slice, if it is an uncompressed `.u64` file and no kind is put in its entries' place.
+    /// A reader of the accesses as they stand in the trace, and whether they are to be collapsed.
+    fn open_uncollapsed(&self) -> Result<(Box<dyn TraceReader>, bool), TraceError> {
+        match self {
+            Source::File { path, options } => {
+                let whole = Options { collapse: false, ..options.clone() };
+                Ok((open(path, &whole)?, options.collapse))
+            }
+            other => Ok((other.open()?, false)),
+        }
+    }
+
+    /// The format of a file and how it was found; `None` for a workload. The file is opened to look at its first bytes.
     ///
     /// # Errors
-    /// As [`MappedTrace::open`].
-    pub fn map(&self) -> Result<Option<MappedTrace>, TraceError> {
-        let Source::File { path, options } = self else { return Ok(None) };
-        if options.kind.is_some_and(|kind| kind != Kind::Anon) {
-            return Ok(None);
+    /// As [`open`].
+    pub fn format(&self) -> Result<Option<(Format, FoundBy)>, TraceError> {
+        match self {
+            Source::File { path, options } => {
+                Ok(Some(formats::detect(&mut Input::open(path, options)?, path, options.format)?))
+            }
+            Source::Workload(_) => Ok(None),
+            Source::Part { whole, .. } => whole.format(),
         }
-        let mut input = Input::open(path, &options.limits)?;
-        let format = match options.format {
-            Some(format) => format,
-            None => formats::detect(&mut input)?,
-        };
-        if format != Format::U64 {
-            return Ok(None);
-        }
-        let mapped = MappedTrace::of_input(&input)?;
-        if let Some(mapped) = &mapped {
-            mapped.check()?;
-        }
-        Ok(mapped)
+    }
+
+    /// The part of this source that is asked for; itself if that is all.
+    pub fn part(self, part: Part) -> Source {
+        if part.is_all() { self } else { Source::Part { whole: Box::new(self), part } }
     }
 
     /// What to call it in a table: the file's name without format and compression, or the specification.
     pub fn name(&self) -> String {
         match self {
-            Source::File { path, .. } => formats::stem(path),
+            Source::File { path, options } => options.label.clone().unwrap_or_else(|| formats::stem(path)),
             Source::Workload(spec) => spec.to_string(),
+            Source::Part { whole, .. } => whole.name(),
         }
     }
 }

@@ -7,7 +7,7 @@
 use crate::error::TraceError;
 use crate::heat_map::{HeatMap, HeatMapBuilder};
 use crate::page_ids::{MAX_PAGES, PageIds};
-use crate::reader::Source;
+use crate::reader::{Details, Source, TimeSpan};
 use crate::reuse::{DistanceHistogram, ReuseDistances};
 use crate::{Entry, Kind};
 
@@ -67,6 +67,12 @@ pub struct TraceStatistics {
     pub footprint: Vec<FootprintPoint>,
     /// Where and when the accesses fall.
     pub heat_map: HeatMap,
+    /// Bytes that all accesses stand for together, if the trace says their sizes.
+    pub bytes: Option<u64>,
+    /// Time of the first and of the last access, if the trace says.
+    pub time: Option<TimeSpan>,
+    /// How the trace was understood.
+    pub details: Details,
 }
 
 impl TraceStatistics {
@@ -92,11 +98,20 @@ impl TraceStatistics {
         let mut builder = StatisticsBuilder::new(total.unwrap_or(0), resolution);
         let mut reader = source.open()?;
         loop {
-            let entries = reader.next_block(&mut block)?;
-            if entries.is_empty() {
-                return Ok(builder.finish());
+            if reader.read_block(&mut block)? == 0 {
+                let mut statistics = builder.finish();
+                statistics.details = reader.details();
+                return Ok(statistics);
             }
-            if !builder.observe(entries) {
+            let time = reader.block_time();
+            builder.time = match (builder.time, time) {
+                (Some(so_far), Some(time)) => Some(TimeSpan { last_ns: time.last_ns, ..so_far }),
+                (so_far, time) => so_far.or(time),
+            };
+            if let Some(bytes) = reader.block_bytes() {
+                *builder.bytes.get_or_insert(0) += bytes.iter().sum::<u64>();
+            }
+            if !builder.observe(&block) {
                 let reason = format!("has more than {MAX_PAGES} distinct pages, which is all this program can number");
                 return Err(TraceError::unsuitable(source.name().as_ref(), reason));
             }
@@ -133,6 +148,8 @@ pub struct StatisticsBuilder {
     heat_map: HeatMapBuilder,
     pages: Vec<u32>,
     distances: Vec<u32>,
+    bytes: Option<u64>,
+    time: Option<TimeSpan>,
 }
 
 impl StatisticsBuilder {
@@ -155,6 +172,8 @@ impl StatisticsBuilder {
             heat_map: HeatMapBuilder::new(resolution.columns),
             pages: Vec::new(),
             distances: Vec::new(),
+            bytes: None,
+            time: None,
         }
     }
 
@@ -206,6 +225,9 @@ impl StatisticsBuilder {
             reuse: self.histogram,
             footprint: self.footprint,
             heat_map: self.heat_map.finish(self.resolution.rows, self.accesses_per_column),
+            bytes: self.bytes,
+            time: self.time,
+            details: Details::new(),
         }
     }
 

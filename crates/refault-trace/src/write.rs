@@ -1,112 +1,144 @@
-//! Writing `.u64` traces, plain or compressed.
+//! Writing traces: `.rft`, `.u64`, CSV and oracleGeneral, the last three plain or compressed.
+//!
+//! What a format has no place for is lost, and [`OutputFormat::loses`] says what: `.u64` has no times, oracleGeneral
+//! neither kinds nor writes, and only CSV and oracleGeneral keep the sizes of accesses.
+
+mod csv;
+mod oracle_general;
+mod packed;
+mod u64;
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use flate2::write::GzEncoder;
+pub use csv::CsvWriter;
+pub use oracle_general::OracleGeneralWriter;
+pub use packed::Compression;
+pub use u64::U64Writer;
 
-use crate::Entry;
-use crate::error::{Place, TraceError};
+use crate::error::TraceError;
+use crate::reader::{TimeSpan, TraceReader};
+use crate::rft::RftWriter;
+use crate::{Entry, Format};
 
-/// How a `.u64` file is packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Compression {
-    /// Not at all: the only form that can be mapped.
-    #[default]
-    None,
-    /// zstd, level 3.
-    Zstd,
-    /// gzip, level 6.
-    Gzip,
+/// The formats that can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// Compact and seekable, with spans of time.
+    Rft,
+    /// Entries of 8 bytes.
+    U64,
+    /// A line per access: page, kind, write, and size and time if known.
+    Csv,
+    /// libCacheSim's records.
+    OracleGeneral,
 }
 
-impl Compression {
-    /// By the extension of a path: `.zst`, `.gz` or neither.
-    pub fn of_path(path: &Path) -> Compression {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some(extension) if extension.eq_ignore_ascii_case("zst") => Compression::Zstd,
-            Some(extension) if extension.eq_ignore_ascii_case("gz") => Compression::Gzip,
-            _ => Compression::None,
+impl OutputFormat {
+    /// By the name of a file: `.rft`, `.u64`, `.csv` or `.oracleGeneral`, the last three also with `.zst` or `.gz`.
+    pub fn of_path(path: &Path) -> Option<OutputFormat> {
+        Some(match Format::of_name(path)? {
+            Format::Rft if Compression::of_path(path) == Compression::None => OutputFormat::Rft,
+            Format::U64 => OutputFormat::U64,
+            Format::Csv => OutputFormat::Csv,
+            Format::OracleGeneral => OutputFormat::OracleGeneral,
+            _ => return None,
+        })
+    }
+
+    /// What of a trace the format has no place for, in words; empty if nothing that a trace may have.
+    pub const fn loses(self) -> &'static str {
+        match self {
+            OutputFormat::Rft => "sizes, and times within a block",
+            OutputFormat::U64 => "sizes and times",
+            OutputFormat::Csv => "",
+            OutputFormat::OracleGeneral => "kinds, writes, and parts of a second",
         }
     }
 }
 
-enum Sink {
-    Plain(BufWriter<File>),
-    Zstd(zstd::stream::write::Encoder<'static, BufWriter<File>>),
-    Gzip(GzEncoder<BufWriter<File>>),
+/// A block of accesses with what is known of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    /// The accesses.
+    pub entries: &'a [Entry],
+    /// The bytes each stands for, as many as entries.
+    pub bytes: Option<&'a [u64]>,
+    /// When each happened, in nanoseconds, as many as entries.
+    pub times: Option<&'a [u64]>,
+    /// When all of them happened.
+    pub time: Option<TimeSpan>,
 }
 
-/// Writes a `.u64` trace. Nothing is whole until [`U64Writer::finish`].
-pub struct U64Writer {
-    path: PathBuf,
-    sink: Sink,
-    bytes: Vec<u8>,
-    entries: u64,
+impl<'a> Block<'a> {
+    /// The block that a reader has put into `entries`.
+    pub fn of(reader: &'a dyn TraceReader, entries: &'a [Entry]) -> Block<'a> {
+        Block { entries, bytes: reader.block_bytes(), times: reader.block_times(), time: reader.block_time() }
+    }
 }
 
-impl U64Writer {
-    /// Creates the file, or empties the one that is there.
+/// Writes a trace in any format. Nothing is whole until [`TraceWriter::finish`].
+pub enum TraceWriter {
+    /// `.rft`.
+    Rft(Box<RftWriter>),
+    /// `.u64`.
+    U64(U64Writer),
+    /// CSV.
+    Csv(CsvWriter),
+    /// oracleGeneral.
+    OracleGeneral(Box<OracleGeneralWriter>),
+}
+
+impl TraceWriter {
+    /// Writes to a file that is open and empty; `path` says the compression and stands for the file in errors.
     ///
     /// # Errors
-    /// The file cannot be created.
-    pub fn create(path: impl AsRef<Path>, compression: Compression) -> Result<U64Writer, TraceError> {
-        let path = path.as_ref().to_owned();
-        let open = |source| TraceError::Open { file: path.clone(), source };
-        let file = BufWriter::with_capacity(1 << 18, File::create(&path).map_err(open)?);
-        let sink = match compression {
-            Compression::None => Sink::Plain(file),
-            Compression::Zstd => {
-                let mut encoder = zstd::stream::write::Encoder::new(file, 3).map_err(open)?;
-                encoder.include_checksum(true).map_err(open)?;
-                Sink::Zstd(encoder)
+    /// The file cannot be written.
+    pub fn new(file: File, path: &Path, format: OutputFormat) -> Result<TraceWriter, TraceError> {
+        let compression = Compression::of_path(path);
+        Ok(match format {
+            OutputFormat::Rft => TraceWriter::Rft(Box::new(RftWriter::new(file, path)?)),
+            OutputFormat::U64 => TraceWriter::U64(U64Writer::new(file, path, compression)?),
+            OutputFormat::Csv => TraceWriter::Csv(CsvWriter::new(file, path, compression)?),
+            OutputFormat::OracleGeneral => {
+                TraceWriter::OracleGeneral(Box::new(OracleGeneralWriter::new(file, path, compression)?))
             }
-            Compression::Gzip => Sink::Gzip(GzEncoder::new(file, flate2::Compression::default())),
-        };
-        Ok(U64Writer { path, sink, bytes: Vec::new(), entries: 0 })
+        })
     }
 
-    /// Appends entries.
+    /// Says something about the trace, where the format has a place for it.
+    pub fn add_metadata(&mut self, key: &str, value: &str) {
+        if let TraceWriter::Rft(writer) = self {
+            writer.add_metadata(key, value);
+        }
+    }
+
+    /// Appends a block.
     ///
     /// # Errors
     /// The device is full or failed.
-    pub fn write(&mut self, entries: &[Entry]) -> Result<(), TraceError> {
-        self.bytes.clear();
-        self.bytes.reserve(size_of_val(entries));
-        for entry in entries {
-            self.bytes.extend_from_slice(&entry.0.to_le_bytes());
+    pub fn write(&mut self, block: Block<'_>) -> Result<(), TraceError> {
+        match self {
+            TraceWriter::Rft(writer) => match block.time {
+                Some(time) => writer.write_timed(block.entries, time),
+                None => writer.write(block.entries),
+            },
+            TraceWriter::U64(writer) => writer.write(block.entries),
+            TraceWriter::Csv(writer) => writer.write(block),
+            TraceWriter::OracleGeneral(writer) => writer.write(block),
         }
-        let written = match &mut self.sink {
-            Sink::Plain(sink) => sink.write_all(&self.bytes),
-            Sink::Zstd(sink) => sink.write_all(&self.bytes),
-            Sink::Gzip(sink) => sink.write_all(&self.bytes),
-        };
-        written.map_err(|source| self.failed(source))?;
-        self.entries += entries.len() as u64;
-        Ok(())
     }
 
-    /// Ends the file and returns the number of entries written.
+    /// Ends the file and returns the number of accesses written.
     ///
     /// # Errors
-    /// As [`U64Writer::write`].
+    /// As [`TraceWriter::write`].
     pub fn finish(self) -> Result<u64, TraceError> {
-        let U64Writer { path, sink, entries, .. } = self;
-        let ended = match sink {
-            Sink::Plain(sink) => Ok(sink),
-            Sink::Zstd(sink) => sink.finish(),
-            Sink::Gzip(sink) => sink.finish(),
-        };
-        ended.and_then(|mut sink| sink.flush()).map_err(|source| {
-            let place = Place::Offset(entries * size_of::<Entry>() as u64);
-            TraceError::Io { file: path, place, source }
-        })?;
-        Ok(entries)
-    }
-
-    fn failed(&self, source: io::Error) -> TraceError {
-        let place = Place::Offset(self.entries * size_of::<Entry>() as u64);
-        TraceError::Io { file: self.path.clone(), place, source }
+        match self {
+            TraceWriter::Rft(writer) => writer.finish(),
+            TraceWriter::U64(writer) => writer.finish(),
+            TraceWriter::Csv(writer) => writer.finish(),
+            TraceWriter::OracleGeneral(writer) => writer.finish(),
+        }
     }
 }

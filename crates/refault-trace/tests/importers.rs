@@ -160,7 +160,7 @@ fn csv_columns_are_found_by_number_or_other_names() {
     let columns = CsvColumns { page: Some("frame".into()), ..CsvColumns::default() };
     let options = Options { columns, ..Options::default() };
     assert_eq!(read("t.csv", b"page,frame\n1,2\n", &options), Ok(reads(Kind::Anon, &[2])));
-    fails_with("t.csv", b"page\n1\n", &options, "line 1: no column is called 'frame'");
+    fails_with("t.csv", b"page\n1\n", &options, "line 1: no column is called 'frame'; there are: page");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn csv_errors_name_line_and_field() {
     fails(
         "t.csv",
         b"a,b\n1,2\n",
-        "line 1: no column is called page, address or offset; say which column is which, by name or by number",
+        "line 1: no column says where an access lies; there are: a, b; say which, such as --columns page=a",
     );
     fails("t.csv", b"page,op\n1,r\n-3,r\n", "line 3: page '-3' is negative");
     fails("t.csv", b"page,op\n1,x\n", "line 2: operation 'x' is neither a read (r, read, 0) nor a write (w, write, 1)");
@@ -203,7 +203,7 @@ fn oracle_general_objects_are_pages_or_blocks() {
 #[test]
 fn unknown_formats_are_named_with_what_there_is() {
     let names = Format::ALL.map(Format::name).join(", ");
-    let expected = format!("cannot tell its format from name or contents; name one of {names}");
+    let expected = format!("cannot tell its format from name or contents; name one by --trace-format: {names}");
     fails("t.dat", b"what is this?\n", &expected);
     fails("t.bin", &[0, 1, 2, 3], &expected);
 }
@@ -220,9 +220,10 @@ fn packed_text_is_text() {
 
 fn options() -> impl Strategy<Value = Options> {
     let format = prop::option::of(prop::sample::select(Format::ALL.to_vec()));
-    (format, prop::option::of(1..5000u32), any::<bool>(), any::<bool>()).prop_map(
-        |(format, block_bytes, skip_instructions, collapse)| {
-            let mut options = Options { format, block_bytes, skip_instructions, collapse, ..Options::default() };
+    (format, prop::option::of(1..5000u32), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(format, block_bytes, skip_instructions, collapse, objects_have_sizes)| {
+            let mut options =
+                Options { format, block_bytes, skip_instructions, collapse, objects_have_sizes, ..Options::default() };
             options.limits.request_bytes = 1 << 24;
             options
         },
@@ -237,6 +238,14 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
         Just(" L ".to_owned()),
         Just("I  ".to_owned()),
         Just(",Read,".to_owned()),
+        Just(",get,0\n".to_owned()),
+        Just("key,obj_id;lba\t".to_owned()),
+        Just("  8,0    3  1  0.000000000   697  Q   W ".to_owned()),
+        Just(" + 8 [a]\n".to_owned()),
+        Just("ls 1 [000] 1.5:  1 page-faults: ".to_owned()),
+        Just("# PID, TID, IP, ADDR, LOCAL WEIGHT, DSRC, SYMBOL\n".to_owned()),
+        Just("kdamond.0 1 [000] 8.3: damon:damon_aggregated: target_id=0 nr_regions=1 4096-8192: ".to_owned()),
+        Just("[{\"target_id\": 0, \"snapshots\": [{\"regions\": [{\"start\": 1, \"end\": ".to_owned()),
         Just("\n".to_owned()),
         Just(",".to_owned()),
         Just("\"".to_owned()),

@@ -179,3 +179,38 @@ fn version_one_stays_readable() {
     ];
     assert_eq!(read(pinned), Ok(expected));
 }
+
+#[test]
+fn bytes_that_belong_to_no_block_are_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let pages = |pages: u64, seed: u64| -> Vec<Entry> {
+        (0..3000u64).map(|i| Entry::new((i * i + seed) % pages, Kind::Anon, false)).collect()
+    };
+    let bytes = |entries: &[Entry]| std::fs::read(written(directory.path(), entries)).expect("ours");
+    let (one, other) = (bytes(&pages(100, 1)), bytes(&pages(100, 2)));
+    let error = read([one.clone(), other].concat()).expect_err("two files in one");
+    assert!(error.contains("bytes that belong to no block"), "{error}");
+    assert!(read(one.clone()).is_ok());
+    // Between the blocks of a longer trace, with an index that knows nothing of it.
+    let whole = bytes(&long_trace());
+    let path = written(directory.path(), &long_trace());
+    let footer = RftReader::open(&path).expect("whole").footer().clone();
+    let second = footer.blocks[1].offset as usize;
+    let frame_bytes = |offset: usize| u32::from_le_bytes(whole[offset..offset + 4].try_into().expect("four")) as usize;
+    assert_eq!(16 + 24 + frame_bytes(16), second, "blocks follow each other");
+    // A block of another trace of equal length in the place of the first: the index has other pages.
+    let mut alike = pages(100, 9);
+    let narrow = bytes(&alike);
+    alike.iter_mut().for_each(|entry| *entry = Entry::new(entry.page() + 1, Kind::Anon, false));
+    let shifted = bytes(&alike);
+    let (end, shifted_end) = (24 + 16 + frame_len(&narrow), 24 + 16 + frame_len(&shifted));
+    let grafted = [&shifted[..shifted_end], &narrow[end..]].concat();
+    let error = read(grafted).expect_err("a block of another trace");
+    let expected = if end == shifted_end { "not those of the index" } else { "the footer" };
+    assert!(error.contains(expected) || error.contains("belong to no block"), "{error}");
+}
+
+/// Packed bytes of the first block.
+fn frame_len(file: &[u8]) -> usize {
+    u32::from_le_bytes(file[16..20].try_into().expect("four")) as usize
+}

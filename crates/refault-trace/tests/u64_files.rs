@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use refault_trace::write::{Compression, U64Writer};
-use refault_trace::{Entry, Kind, Options, Source, open};
+use refault_trace::{Entry, Kind, Options, open};
 
 fn read_all(path: &Path, options: &Options) -> Result<Vec<Entry>, String> {
     let mut reader = open(path, options).map_err(|error| error.to_string())?;
@@ -81,21 +81,31 @@ fn many_frames_and_members_are_one_trace() {
 }
 
 #[test]
-fn plain_files_are_mapped_and_others_are_not() {
+fn a_kind_is_given_to_entries_that_do_not_say_theirs() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let entries = sample(100_000);
     let plain = file(&directory, "a.u64", &bytes_of(&entries));
-    let mapped = Source::file(&plain, Options::default()).map().expect("readable").expect("mappable");
-    assert_eq!(mapped.entries(), entries);
     let packed = file(&directory, "a.u64.zst", &zstd::encode_all(&bytes_of(&entries)[..], 1).expect("packed"));
-    assert!(Source::file(packed, Options::default()).map().expect("readable").is_none());
     let fd = Options { kind: Some(Kind::Fd), ..Options::default() };
-    assert!(Source::file(&plain, fd.clone()).map().expect("readable").is_none());
     let expected: Vec<_> = entries
         .iter()
         .map(|entry| if entry.kind() == Some(Kind::Anon) { entry.with_kind(Kind::Fd) } else { *entry })
         .collect();
-    assert_eq!(read_all(&plain, &fd), Ok(expected), "only entries that do not say their kind change");
+    assert_eq!(read_all(&plain, &fd).as_ref(), Ok(&expected));
+    assert_eq!(read_all(&packed, &fd), Ok(expected));
+}
+
+#[test]
+fn a_file_that_is_cut_short_while_it_is_read_is_an_error() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = file(&directory, "a.u64", &bytes_of(&sample(200_000)));
+    let mut reader = open(&path, &Options::default()).expect("whole");
+    let mut block = Vec::new();
+    assert_eq!(reader.read_block(&mut block).ok(), Some(refault_trace::BLOCK_ENTRIES));
+    let cut = std::fs::OpenOptions::new().write(true).open(&path).expect("ours");
+    cut.set_len(1000).expect("ours");
+    let error = reader.read_block(&mut block).expect_err("cut short").to_string();
+    assert!(error.contains("offset 524288: the file was cut short while it was read; it had 1600000 bytes"), "{error}");
 }
 
 #[test]

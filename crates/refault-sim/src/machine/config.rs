@@ -219,10 +219,16 @@ impl PhaseConfig {
 impl PhaseConfig {
     /// Whether the phase may access its file through a mapping.
     pub(super) fn maps_file(&self) -> bool {
-        match &self.workload {
-            Source::Workload(spec) => spec.kind == Kind::Mapped && self.file.is_some(),
-            Source::File { .. } => self.file.is_some(),
-        }
+        self.file.is_some() && may_map(&self.workload)
+    }
+}
+
+/// Whether a source may access pages through a mapping; what a file holds is not known before it is read.
+fn may_map(source: &Source) -> bool {
+    match source {
+        Source::Workload(spec) => spec.kind == Kind::Mapped,
+        Source::File { .. } => true,
+        Source::Part { whole, .. } => may_map(whole),
     }
 }
 

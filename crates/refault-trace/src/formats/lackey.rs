@@ -5,13 +5,14 @@
 //! program's output went to the same place: give Valgrind a `--log-file`.
 
 use super::numbers::{decimal, hexadecimal, pages_touched};
-use super::request::{LineFormat, Request};
+use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
 use crate::error::quote;
-use crate::reader::Options;
+use crate::reader::{Details, Options};
 
 pub(crate) struct Lackey {
     kind: Kind,
+    kind_asked: bool,
     skip_instructions: bool,
     limit: u64,
 }
@@ -40,6 +41,7 @@ impl Lackey {
     pub(crate) fn new(options: &Options) -> Lackey {
         Lackey {
             kind: options.kind.unwrap_or(Kind::Anon),
+            kind_asked: options.kind.is_some(),
             skip_instructions: options.skip_instructions,
             limit: options.limits.request_bytes,
         }
@@ -59,6 +61,11 @@ impl LineFormat for Lackey {
         }
         let (first_page, pages) = pages_touched(address, size, self.limit)?;
         let write = matches!(letter, b'S' | b'M');
-        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write, time: None }))
+        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write, time: None, weight: Weight::Unknown }))
+    }
+
+    fn details(&self) -> Details {
+        let fetches = if self.skip_instructions { "left out" } else { "taken as reads" };
+        vec![("instruction fetches", fetches.to_owned()), kind_detail(self.kind, self.kind_asked)]
     }
 }

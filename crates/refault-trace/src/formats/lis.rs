@@ -6,12 +6,13 @@
 
 use super::PAGE_BYTES;
 use super::numbers::{number, page, pages_touched, words};
-use super::request::{LineFormat, Request};
+use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
-use crate::reader::Options;
+use crate::reader::{Details, Options};
 
 pub(crate) struct Lis {
     kind: Kind,
+    kind_asked: bool,
     block_bytes: u64,
     limit: u64,
 }
@@ -20,6 +21,7 @@ impl Lis {
     pub(crate) fn new(options: &Options) -> Lis {
         Lis {
             kind: options.kind.unwrap_or(Kind::Fd),
+            kind_asked: options.kind.is_some(),
             block_bytes: options.block_bytes.map_or(PAGE_BYTES, u64::from),
             limit: options.limits.request_bytes,
         }
@@ -43,6 +45,20 @@ impl LineFormat for Lis {
         let size = count.checked_mul(self.block_bytes).ok_or_else(outside)?;
         let (first_page, pages) = pages_touched(offset, size, self.limit)?;
         page(first_page)?;
-        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write: false, time: None }))
+        let (kind, weight) = (self.kind, Weight::range(offset, size));
+        Ok((pages > 0).then_some(Request { first_page, pages, kind, write: false, time: None, weight }))
     }
+
+    fn details(&self) -> Details {
+        vec![block_detail(self.block_bytes), kind_detail(self.kind, self.kind_asked)]
+    }
+}
+
+/// The detail that says what block numbers count.
+pub(crate) fn block_detail(block_bytes: u64) -> (&'static str, String) {
+    let text = match block_bytes {
+        PAGE_BYTES => "a page each".to_owned(),
+        bytes => format!("of {bytes} bytes, folded into pages of {PAGE_BYTES}"),
+    };
+    ("blocks", text)
 }

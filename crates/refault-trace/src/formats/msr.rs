@@ -1,24 +1,24 @@
 //! The block traces of Microsoft Research Cambridge (Narayanan, Donnelly and Rowstron, FAST 2008): comma-separated
 //! timestamp (100 ns), host, disk, `Read` or `Write`, offset and size in bytes, latency.
 //!
-//! The first disk of a file keeps its page numbers; each further one gets a range of its own, 2^44 pages higher.
+//! The first disk of a file keeps its page numbers; each further one gets a range of its own, 2^44 pages (2^56 bytes)
+//! higher. Offsets beyond that are refused: they would lie in another disk's range.
 
-use super::numbers::{number, page, pages_touched};
-use super::request::{LineFormat, Request};
+use super::numbers::{number, pages_touched};
+use super::ranges::Ranges;
+use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
 use crate::error::quote;
-use crate::reader::Options;
+use crate::reader::{Details, Options};
 
-const DISK_SHIFT: u32 = 44;
-const MAX_DISKS: usize = 1 << (56 - DISK_SHIFT);
 const TICK_NS: u64 = 100;
 const FIELDS: usize = 7;
 
 pub(crate) struct Msr {
     kind: Kind,
+    kind_asked: bool,
     limit: u64,
-    /// Host and disk as they are written, in order of appearance.
-    disks: Vec<Vec<u8>>,
+    disks: Ranges,
 }
 
 /// Whether a line is of this format.
@@ -40,19 +40,8 @@ fn is_write(field: &[u8]) -> Option<bool> {
 
 impl Msr {
     pub(crate) fn new(options: &Options) -> Msr {
-        let kind = options.kind.unwrap_or(Kind::Fd);
-        Msr { kind, limit: options.limits.request_bytes, disks: Vec::new() }
-    }
-
-    fn disk(&mut self, name: &[u8]) -> Result<u64, String> {
-        if let Some(index) = self.disks.iter().position(|disk| disk == name) {
-            return Ok(index as u64);
-        }
-        if self.disks.len() == MAX_DISKS {
-            return Err(format!("more than {MAX_DISKS} disks"));
-        }
-        self.disks.push(name.to_owned());
-        Ok(self.disks.len() as u64 - 1)
+        let (kind, kind_asked) = (options.kind.unwrap_or(Kind::Fd), options.kind.is_some());
+        Msr { kind, kind_asked, limit: options.limits.request_bytes, disks: Ranges::new("disk") }
     }
 }
 
@@ -70,18 +59,17 @@ impl LineFormat for Msr {
         starts[FIELDS] = line.len() + 1;
         let field = |index: usize| &line[starts[index]..starts[index + 1] - 1];
         let time = number(field(0), "timestamp")?;
-        let disk = self.disk(&line[starts[1]..starts[3] - 1])?;
+        let disk = &line[starts[1]..starts[3] - 1];
         let write = is_write(field(3)).ok_or_else(|| format!("type {} is neither Read nor Write", quote(field(3))))?;
         let (offset, size) = (number(field(4), "offset")?, number(field(5), "size")?);
-        let (mut first_page, pages) = pages_touched(offset, size, self.limit)?;
-        if disk > 0 {
-            if first_page + pages > 1 << DISK_SHIFT {
-                return Err(format!("offset {offset} is beyond 2^56 bytes"));
-            }
-            first_page += disk << DISK_SHIFT;
-        }
-        page(first_page)?;
+        let (first_page, pages) = pages_touched(offset, size, self.limit)?;
+        let first_page = self.disks.place(disk, first_page, pages)?;
         let time = Some(time.saturating_mul(TICK_NS));
-        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write, time }))
+        let (kind, weight) = (self.kind, Weight::range(offset, size));
+        Ok((pages > 0).then_some(Request { first_page, pages, kind, write, time, weight }))
+    }
+
+    fn details(&self) -> Details {
+        vec![kind_detail(self.kind, self.kind_asked)]
     }
 }

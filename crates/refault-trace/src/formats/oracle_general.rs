@@ -1,80 +1,99 @@
 //! libCacheSim's `oracleGeneral`: packed little-endian records of 24 bytes: u32 time in seconds, u64 object, u32 size,
 //! i64 number of the next access to the object (-1 none; not used here).
 //!
-//! By default an object is a page, whatever its size. With a unit of block numbers, objects are blocks, and the bytes
-//! from there on, as many as the size says, become the 4 KiB pages they touch. Object numbers beyond 56 bits (hashes)
-//! are folded into 56: two of n objects fall together with a probability of about n²/2^57.
+//! Objects become pages as [`super::object`] says. With a unit of block numbers, objects are blocks, and the bytes from
+//! there on, as many as the size says, become the 4 KiB pages they touch.
 
+use super::lis::block_detail;
 use super::numbers::{page, pages_touched};
-use super::request::{Request, Requests};
+use super::object::{Objects, numbered};
+use super::request::{Request, Requests, Weight, kind_detail};
 use crate::error::Place;
 use crate::input::Input;
-use crate::reader::Options;
-use crate::{Entry, Kind, TraceError};
+use crate::reader::{Details, Options};
+use crate::{Kind, TraceError};
 
-const RECORD_BYTES: usize = 24;
+/// Bytes of a record.
+pub(crate) const RECORD_BYTES: usize = 24;
 const SECOND_NS: u64 = 1_000_000_000;
 /// The largest mark that is not a number of an access.
 const NEXT_UNKNOWN: i64 = -2;
 
 pub(crate) struct OracleGeneral {
     kind: Kind,
+    kind_asked: bool,
     block_bytes: Option<u64>,
+    objects: Objects,
     limit: u64,
 }
 
 impl OracleGeneral {
     pub(crate) fn new(options: &Options) -> OracleGeneral {
+        let limit = options.limits.request_bytes;
         OracleGeneral {
             kind: options.kind.unwrap_or(Kind::Fd),
+            kind_asked: options.kind.is_some(),
             block_bytes: options.block_bytes.map(u64::from),
-            limit: options.limits.request_bytes,
+            objects: Objects::new(options.objects_have_sizes, limit),
+            limit,
         }
     }
 
-    fn request(&self, record: &[u8; RECORD_BYTES]) -> Result<Request, String> {
+    fn request(&mut self, record: &[u8; RECORD_BYTES]) -> Result<Option<Request>, String> {
         let bytes4 = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| record[at + i]));
         let bytes8 = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| record[at + i]));
-        let (seconds, object, size, next) = (bytes4(0), bytes8(4), bytes4(12), bytes8(16) as i64);
+        let (seconds, object, size, next) = (bytes4(0), bytes8(4), u64::from(bytes4(12)), bytes8(16) as i64);
         if next < NEXT_UNKNOWN {
             return Err(format!("next access {next} is negative; is this an oracleGeneral trace?"));
         }
-        let time = Some(u64::from(seconds) * SECOND_NS);
-        let (first_page, pages) = match self.block_bytes {
-            None => (fold(object), 1),
+        let (first_page, pages, weight) = match self.block_bytes {
+            None => self.objects.pages(numbered(object), Some(size))?,
             Some(unit) => {
                 let outside = || format!("block {object} lies beyond 2^64 bytes");
                 let offset = object.checked_mul(unit).ok_or_else(outside)?;
-                pages_touched(offset, u64::from(size), self.limit)?
+                let (first_page, pages) = pages_touched(offset, size, self.limit)?;
+                (page(first_page)?, pages, Weight::range(offset, size))
             }
         };
-        page(first_page)?;
-        Ok(Request { first_page, pages, kind: self.kind, write: false, time })
+        let time = Some(u64::from(seconds) * SECOND_NS);
+        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write: false, time, weight }))
     }
-}
-
-fn fold(object: u64) -> u64 {
-    if object <= Entry::MAX_PAGE {
-        return object;
-    }
-    // The top bits of a product with an odd number depend on all bits of the other factor.
-    object.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - 56)
 }
 
 impl Requests for OracleGeneral {
     fn next(&mut self, input: &mut Input) -> Result<Option<Request>, TraceError> {
-        let offset = input.offset();
-        let available = input.fill(RECORD_BYTES)?;
-        let Some(record) = available.first_chunk::<RECORD_BYTES>() else {
-            if available.is_empty() {
-                return Ok(None);
+        while let Some(record) = record::<RECORD_BYTES>(input)? {
+            let request = self.request(&record).map_err(|reason| {
+                let place = Place::Offset(input.offset() - RECORD_BYTES as u64);
+                TraceError::malformed(input.path(), place, reason)
+            })?;
+            if request.is_some() {
+                return Ok(request);
             }
-            let reason = format!("truncated: {} bytes are left of a record of {RECORD_BYTES}", available.len());
-            return Err(TraceError::malformed(input.path(), Place::Offset(offset), reason));
-        };
-        let request = self.request(record);
-        let request = request.map_err(|reason| TraceError::malformed(input.path(), Place::Offset(offset), reason))?;
-        input.consume(RECORD_BYTES);
-        Ok(Some(request))
+        }
+        Ok(None)
     }
+
+    fn details(&self) -> Details {
+        let what = match self.block_bytes {
+            None => ("objects", self.objects.described()),
+            Some(unit) => block_detail(unit),
+        };
+        vec![what, kind_detail(self.kind, self.kind_asked)]
+    }
+}
+
+/// Consumes the next record of `N` bytes; `None` at the end of the data.
+pub(crate) fn record<const N: usize>(input: &mut Input) -> Result<Option<[u8; N]>, TraceError> {
+    let offset = input.offset();
+    let available = input.fill(N)?;
+    let Some(record) = available.first_chunk::<N>().copied() else {
+        if available.is_empty() {
+            return Ok(None);
+        }
+        let reason = format!("truncated: {} bytes are left of a record of {N}", available.len());
+        return Err(TraceError::malformed(input.path(), Place::Offset(offset), reason));
+    };
+    input.consume(N);
+    Ok(Some(record))
 }

@@ -1,12 +1,43 @@
 //! Requests and their expansion into page accesses.
 
+use super::PAGE_BYTES;
 use crate::error::Place;
 use crate::input::Input;
-use crate::reader::{BLOCK_ENTRIES, Options, TimeSpan, TraceReader};
+use crate::reader::{BLOCK_ENTRIES, Details, TimeSpan, TraceReader};
 use crate::{Entry, Kind, TraceError};
 
+/// How many bytes the accesses of a request stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// The format does not say, or bytes are no measure: accesses to memory.
+    Unknown,
+    /// So many by each page: objects.
+    Page(u64),
+    /// A range of bytes that starts in the first page and ends in the last: so many in the first, so many in all.
+    Range { first: u64, all: u64 },
+}
+
+impl Weight {
+    /// The weight of `size` bytes from `offset` on.
+    pub(crate) fn range(offset: u64, size: u64) -> Weight {
+        Weight::Range { first: size.min(PAGE_BYTES - offset % PAGE_BYTES), all: size }
+    }
+
+    /// Bytes of the next page, and the weight of the pages after it.
+    fn split(self) -> (u64, Weight) {
+        match self {
+            Weight::Unknown => (0, Weight::Unknown),
+            Weight::Page(bytes) => (bytes, self),
+            Weight::Range { first, all } => {
+                let rest = all - first;
+                (first, Weight::Range { first: rest.min(PAGE_BYTES), all: rest })
+            }
+        }
+    }
+}
+
 /// Successive pages accessed alike at one time.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) first_page: u64,
     pub(crate) pages: u64,
@@ -14,18 +45,25 @@ pub(crate) struct Request {
     pub(crate) write: bool,
     /// Nanoseconds.
     pub(crate) time: Option<u64>,
+    pub(crate) weight: Weight,
 }
 
 /// A format as a sequence of requests.
 pub(crate) trait Requests: Send {
     /// The next request, `None` at the end of the input.
     fn next(&mut self, input: &mut Input) -> Result<Option<Request>, TraceError>;
+
+    /// How the format was understood; complete after the first request.
+    fn details(&self) -> Details;
 }
 
 /// A format in which a line is a request or nothing.
 pub(crate) trait LineFormat: Send {
     /// The line's request, or what is wrong with it. A request's pages are at most [`Entry::MAX_PAGE`].
     fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String>;
+
+    /// As [`Requests::details`].
+    fn details(&self) -> Details;
 }
 
 /// The lines of a text.
@@ -52,6 +90,10 @@ impl<F: LineFormat> Requests for Lines<F> {
             }
         }
     }
+
+    fn details(&self) -> Details {
+        self.format.details()
+    }
 }
 
 /// Reads any format of requests as a trace.
@@ -60,38 +102,46 @@ pub(crate) struct RequestReader<R> {
     requests: R,
     /// What is left of the request being expanded.
     current: Option<Request>,
-    collapse: bool,
-    /// Held back to see whether the next access is to the same page.
-    held: Option<Entry>,
     any: bool,
     time: Option<TimeSpan>,
+    /// Of each access of the block, as long as every request has some.
+    bytes: Vec<u64>,
+    times: Vec<u64>,
+    block_length: usize,
 }
 
 impl<R: Requests> RequestReader<R> {
-    pub(crate) fn new(input: Input, requests: R, options: &Options) -> RequestReader<R> {
-        let collapse = options.collapse;
-        RequestReader { input, requests, current: None, collapse, held: None, any: false, time: None }
+    pub(crate) fn new(input: Input, requests: R) -> RequestReader<R> {
+        RequestReader {
+            input,
+            requests,
+            current: None,
+            any: false,
+            time: None,
+            bytes: Vec::new(),
+            times: Vec::new(),
+            block_length: 0,
+        }
     }
 
     fn expand(&mut self, request: Request, out: &mut Vec<Entry>) {
         let room = (BLOCK_ENTRIES - out.len()) as u64;
         let taken = request.pages.min(room);
         let pages = request.first_page..request.first_page + taken;
-        let entries = pages.map(|page| Entry::new(page, request.kind, request.write));
-        if self.collapse {
-            for entry in entries {
-                match &mut self.held {
-                    Some(held) if held.0 | Entry::WRITE == entry.0 | Entry::WRITE => held.0 |= entry.0,
-                    held => out.extend(held.replace(entry)),
-                }
-            }
-        } else {
-            out.extend(entries);
-        }
+        out.extend(pages.map(|page| Entry::new(page, request.kind, request.write)));
         if let Some(time) = request.time {
             self.time.get_or_insert(TimeSpan { first_ns: time, last_ns: time }).last_ns = time;
+            self.times.extend(std::iter::repeat_n(time, taken as usize));
         }
-        let rest = Request { first_page: request.first_page + taken, pages: request.pages - taken, ..request };
+        let mut weight = request.weight;
+        if weight != Weight::Unknown {
+            for _ in 0..taken {
+                let (bytes, rest) = weight.split();
+                self.bytes.push(bytes);
+                weight = rest;
+            }
+        }
+        let rest = Request { first_page: request.first_page + taken, pages: request.pages - taken, weight, ..request };
         self.current = (rest.pages > 0).then_some(rest);
     }
 }
@@ -99,6 +149,8 @@ impl<R: Requests> RequestReader<R> {
 impl<R: Requests> TraceReader for RequestReader<R> {
     fn read_block(&mut self, out: &mut Vec<Entry>) -> Result<usize, TraceError> {
         out.clear();
+        self.bytes.clear();
+        self.times.clear();
         self.time = None;
         while out.len() < BLOCK_ENTRIES {
             let next = match self.current.take() {
@@ -107,13 +159,11 @@ impl<R: Requests> TraceReader for RequestReader<R> {
             };
             match next {
                 Some(request) => self.expand(request, out),
-                None => {
-                    out.extend(self.held.take());
-                    break;
-                }
+                None => break,
             }
         }
         self.any |= !out.is_empty();
+        self.block_length = out.len();
         if !self.any {
             return Err(TraceError::unsuitable(self.input.path(), "has no accesses"));
         }
@@ -127,4 +177,22 @@ impl<R: Requests> TraceReader for RequestReader<R> {
     fn block_time(&self) -> Option<TimeSpan> {
         self.time
     }
+
+    fn block_bytes(&self) -> Option<&[u64]> {
+        (self.bytes.len() == self.block_length && self.block_length > 0).then_some(&self.bytes)
+    }
+
+    fn block_times(&self) -> Option<&[u64]> {
+        (self.times.len() == self.block_length && self.block_length > 0).then_some(&self.times)
+    }
+
+    fn details(&self) -> Details {
+        self.requests.details()
+    }
+}
+
+/// The detail that says what pages are taken for, where the format does not say.
+pub(crate) fn kind_detail(kind: Kind, asked: bool) -> (&'static str, String) {
+    let reason = if asked { "as asked for" } else { "assumed; --kind says otherwise" };
+    ("kind", format!("{} ({reason})", kind.name()))
 }

@@ -1,17 +1,18 @@
 //! One page number per line, decimal or `0x` hexadecimal. Empty lines and lines that start with `#` are skipped.
 
 use super::numbers::{number, page};
-use super::request::{LineFormat, Request};
+use super::request::{LineFormat, Request, Weight, kind_detail};
 use crate::Kind;
-use crate::reader::Options;
+use crate::reader::{Details, Options};
 
 pub(crate) struct Text {
     kind: Kind,
+    kind_asked: bool,
 }
 
 impl Text {
     pub(crate) fn new(options: &Options) -> Text {
-        Text { kind: options.kind.unwrap_or(Kind::Anon) }
+        Text { kind: options.kind.unwrap_or(Kind::Anon), kind_asked: options.kind.is_some() }
     }
 }
 
@@ -22,6 +23,10 @@ impl LineFormat for Text {
             return Ok(None);
         }
         let first_page = page(number(line, "page")?)?;
-        Ok(Some(Request { first_page, pages: 1, kind: self.kind, write: false, time: None }))
+        Ok(Some(Request { first_page, pages: 1, kind: self.kind, write: false, time: None, weight: Weight::Unknown }))
+    }
+
+    fn details(&self) -> Details {
+        vec![kind_detail(self.kind, self.kind_asked)]
     }
 }

@@ -9,9 +9,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::block;
 use super::layout::{self, FRAME_BYTES, Footer, Frame, HEADER_BYTES, MAGIC, MAX_FOOTER_BYTES, TRAILER_BYTES, VERSION};
 use crate::error::{Place, TraceError};
-use crate::mapped::apply_kind;
-use crate::reader::{TimeSpan, TraceReader};
+use crate::formats::apply_kinds;
+use crate::reader::{Details, TimeSpan, TraceReader};
 use crate::{Entry, Kind};
+
+/// What is wrong if blocks and footer do not follow each other without a gap.
+const STRAY: &str = "bytes that belong to no block follow it; are these several files in one?";
 
 trait Bytes: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Bytes for T {}
@@ -26,6 +29,8 @@ pub struct RftReader {
     packed: Vec<u8>,
     plain: Vec<u8>,
     next_block: usize,
+    /// Where the footer starts, which is where the last block ends.
+    footer_offset: u64,
     /// Entries of the next block to leave out.
     skip: usize,
     time: Option<TimeSpan>,
@@ -59,7 +64,7 @@ impl RftReader {
     fn new(path: &Path, mut bytes: Box<dyn Bytes>, kind: Option<Kind>) -> Result<RftReader, TraceError> {
         let decompressor = zstd::bulk::Decompressor::new();
         let decompressor = decompressor.map_err(|source| TraceError::Open { file: path.to_owned(), source })?;
-        let footer = read_footer(path, &mut *bytes)?;
+        let (footer, footer_offset) = read_footer(path, &mut *bytes)?;
         Ok(RftReader {
             path: path.to_owned(),
             bytes,
@@ -69,6 +74,7 @@ impl RftReader {
             packed: Vec::new(),
             plain: Vec::new(),
             next_block: 0,
+            footer_offset,
             skip: 0,
             time: None,
         })
@@ -100,13 +106,23 @@ impl RftReader {
         if frame.sum(&self.packed) != frame.checksum || frame.entries != index.entries {
             return Err(damaged(&self.path, "checksum does not match; the file is damaged"));
         }
+        let end = self.footer.blocks.get(number + 1).map_or(self.footer_offset, |next| next.offset);
+        if block_end(index.offset, frame) != end {
+            return Err(damaged(&self.path, STRAY));
+        }
         self.plain.resize(frame.plain_bytes as usize, 0);
         let unpacked = self.decompressor.decompress_to_buffer(&self.packed, &mut self.plain);
         if !unpacked.is_ok_and(|bytes| bytes == frame.plain_bytes as usize) {
             return Err(damaged(&self.path, "does not unpack to the length it says"));
         }
         let decoded = block::decode(&self.plain, frame.entries as usize, out);
-        decoded.map_err(|reason| damaged(&self.path, &reason))
+        decoded.map_err(|reason| damaged(&self.path, &reason))?;
+        let (min, max) =
+            out.iter().fold((u64::MAX, 0), |(min, max), entry| (min.min(entry.page()), max.max(entry.page())));
+        if (min, max) != (index.min_page, index.max_page) {
+            return Err(damaged(&self.path, "its pages are not those of the index; are these parts of two files?"));
+        }
+        Ok(())
     }
 }
 
@@ -121,9 +137,7 @@ impl TraceReader for RftReader {
         self.time = self.footer.blocks[self.next_block].time;
         self.next_block += 1;
         out.drain(..std::mem::take(&mut self.skip));
-        if let Some(kind) = self.kind {
-            out.iter_mut().for_each(|entry| *entry = apply_kind(*entry, kind));
-        }
+        apply_kinds(out, self.kind);
         Ok(out.len())
     }
 
@@ -138,9 +152,24 @@ impl TraceReader for RftReader {
     fn block_time(&self) -> Option<TimeSpan> {
         self.time
     }
+
+    fn details(&self) -> Details {
+        let others = self.kind.unwrap_or(Kind::Anon).name();
+        let kind = ("kind", format!("as each entry says; {others} where its kind bits are clear"));
+        let metadata = self.footer.metadata.iter().map(|(key, value)| {
+            let key = match key.as_str() {
+                "source" => "made from",
+                "writer" => "made by",
+                _ => "noted",
+            };
+            (key, crate::error::printable(value))
+        });
+        [kind].into_iter().chain(metadata).collect()
+    }
 }
 
-fn read_footer(path: &Path, bytes: &mut dyn Bytes) -> Result<Footer, TraceError> {
+/// The footer and where it starts.
+fn read_footer(path: &Path, bytes: &mut dyn Bytes) -> Result<(Footer, u64), TraceError> {
     let io = |source| TraceError::Io { file: path.to_owned(), place: Place::Offset(0), source };
     let length = bytes.seek(SeekFrom::End(0)).map_err(io)?;
     let malformed = |offset: u64, reason: &str| TraceError::malformed(path, Place::Offset(offset), reason);
@@ -179,10 +208,24 @@ fn read_footer(path: &Path, bytes: &mut dyn Bytes) -> Result<Footer, TraceError>
         return Err(malformed(footer_offset, "the footer's checksum does not match; the file is damaged"));
     }
     let footer = Footer::decode(&footer, footer_offset).map_err(|reason| malformed(footer_offset, &reason))?;
-    if footer.blocks.is_empty() {
+    let (Some(first), Some(last)) = (footer.blocks.first(), footer.blocks.last()) else {
         return Err(TraceError::unsuitable(path, "has no accesses"));
+    };
+    if first.offset != HEADER_BYTES as u64 {
+        return Err(malformed(HEADER_BYTES as u64, "bytes that belong to no block follow the header"));
     }
-    Ok(footer)
+    // The ends are looked at here, so that two files in one are refused at once; decoding looks at all blocks.
+    let mut frame = [0; FRAME_BYTES];
+    read_at(path, bytes, last.offset, &mut frame)?;
+    let frame = Frame::decode(&frame).map_err(|reason| malformed(last.offset, &reason))?;
+    if block_end(last.offset, frame) != footer_offset {
+        return Err(malformed(last.offset, STRAY));
+    }
+    Ok((footer, footer_offset))
+}
+
+fn block_end(offset: u64, frame: Frame) -> u64 {
+    offset + FRAME_BYTES as u64 + u64::from(frame.packed_bytes)
 }
 
 fn read_at(path: &Path, bytes: &mut dyn Bytes, offset: u64, out: &mut [u8]) -> Result<(), TraceError> {

@@ -31,9 +31,19 @@ impl RftWriter {
     /// # Errors
     /// The file cannot be created or written.
     pub fn create(path: impl AsRef<Path>) -> Result<RftWriter, TraceError> {
+        let path = path.as_ref();
+        let file = File::create(path).map_err(|source| TraceError::Open { file: path.to_owned(), source })?;
+        Self::new(file, path)
+    }
+
+    /// Writes to a file that is open and empty; `path` stands for it in errors.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn new(file: File, path: impl AsRef<Path>) -> Result<RftWriter, TraceError> {
         let path = path.as_ref().to_owned();
         let open = |source| TraceError::Open { file: path.clone(), source };
-        let mut file = BufWriter::with_capacity(1 << 18, File::create(&path).map_err(open)?);
+        let mut file = BufWriter::with_capacity(1 << 18, file);
         let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(open)?;
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&MAGIC);

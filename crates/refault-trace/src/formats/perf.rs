@@ -1,0 +1,130 @@
+//! Memory accesses sampled by Linux perf: what `perf script` prints of events with a data address, and what
+//! `perf mem report -D` prints of each sample.
+//!
+//! Of `perf script` a line is an event: `[command process [cpu]] [seconds:] [period] event: [address] …`, with the fields
+//! that `-F` chose; the address is the first field after the event (`-F +addr`), or `address=` of a tracepoint such
+//! as `exceptions:page_fault_user`. An event writes if its name says `store` or `write`, if its data source says
+//! `OP STORE`, or if the error code of its page fault has the write bit. `perf mem report -D` has columns; the address is
+//! `ADDR` and the operation that of `DSRC`. Samples without an address (0) and lines without an event (call chains) are
+//! left out: a trace of samples is a sample of the trace.
+
+use super::blkparse::seconds;
+use super::numbers::{decimal, hexadecimal, words};
+use super::request::{LineFormat, Request, Weight, kind_detail};
+use crate::error::quote;
+use crate::formats::PAGE_BYTES;
+use crate::reader::{Details, Options};
+use crate::{Entry, Kind};
+
+/// Bit of a page fault's error code: the access was a write.
+const FAULT_WRITE: u64 = 1 << 1;
+/// Bit of the operation in a data source (`PERF_MEM_OP_STORE`).
+const SOURCE_STORE: u64 = 1 << 2;
+
+pub(crate) struct Perf {
+    kind: Kind,
+    kind_asked: bool,
+    /// Columns of the address and the data source, if the text is of `perf mem report -D`.
+    columns: Option<(usize, Option<usize>)>,
+}
+
+struct Sample {
+    address: u64,
+    write: bool,
+    time: Option<u64>,
+}
+
+fn address_of(word: &[u8]) -> Option<u64> {
+    hexadecimal(word.strip_prefix(b"0x").unwrap_or(word))
+}
+
+/// Columns of a header of `perf mem report -D`.
+fn columns(line: &[u8]) -> Option<(usize, Option<usize>)> {
+    let names: Vec<&[u8]> = line.strip_prefix(b"#")?.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect();
+    let find = |name: &[u8]| names.iter().position(|column| *column == name);
+    find(b"PID").and(find(b"IP"))?;
+    Some((find(b"ADDR")?, find(b"DSRC")))
+}
+
+/// Time and the words from the event on, if a line has an event.
+fn event<'a>(fields: &[&'a [u8]]) -> Option<(Option<u64>, usize)> {
+    let time = fields.iter().position(|word| word.strip_suffix(b":").is_some_and(|word| seconds(word).is_some()));
+    let mut start = time.map_or(0, |time| time + 1);
+    if time.is_some() && fields.get(start).is_some_and(|word| decimal(word).is_some()) {
+        start += 1;
+    }
+    let is_name = |word: &&'a [u8]| word.len() > 1 && word.ends_with(b":") && !word[..word.len() - 1].is_empty();
+    let name = match time {
+        Some(_) => fields.get(start).filter(|word| is_name(word)).map(|_| start)?,
+        None => fields.iter().position(|word| is_name(word))?,
+    };
+    let time = time.and_then(|index| seconds(&fields[index][..fields[index].len() - 1]));
+    Some((time, name))
+}
+
+fn sample(line: &[u8]) -> Option<Sample> {
+    let fields: Vec<&[u8]> = words(line).collect();
+    let (time, name) = event(&fields)?;
+    let rest = &fields[name + 1..];
+    let value = |key: &[u8]| rest.iter().find_map(|word| word.strip_prefix(key)).and_then(address_of);
+    let address = match rest.first() {
+        Some(word) if word.contains(&b'=') => value(b"address=")?,
+        Some(word) => address_of(word)?,
+        None => return None,
+    };
+    let event = fields[name].to_ascii_lowercase();
+    let says = |text: &[u8], part: &str| memchr::memmem::find(text, part.as_bytes()).is_some();
+    let faulted_by_write = value(b"error_code=").is_some_and(|code| code & FAULT_WRITE != 0);
+    let write = faulted_by_write || says(&event, "store") || says(&event, "write") || says(line, "OP STORE");
+    Some(Sample { address, write, time })
+}
+
+/// Whether a line is of this format: an event with a time and an address, or the header of `perf mem report -D`.
+pub(crate) fn is_line(line: &[u8]) -> bool {
+    columns(line).is_some() || sample(line).is_some_and(|sample| sample.time.is_some())
+}
+
+impl Perf {
+    pub(crate) fn new(options: &Options) -> Perf {
+        let (kind, kind_asked) = (options.kind.unwrap_or(Kind::Anon), options.kind.is_some());
+        Perf { kind, kind_asked, columns: None }
+    }
+
+    fn reported(&self, line: &[u8], (address, source): (usize, Option<usize>)) -> Result<Sample, String> {
+        let separated: Vec<&[u8]> = if line.contains(&b',') {
+            line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect()
+        } else {
+            words(line).collect()
+        };
+        let field = |index: usize| separated.get(index).copied().and_then(address_of);
+        let address = field(address).ok_or_else(|| format!("{} has no address in its column", quote(line)))?;
+        let source = source.and_then(field).unwrap_or(0);
+        Ok(Sample { address, write: source & SOURCE_STORE != 0, time: None })
+    }
+}
+
+impl LineFormat for Perf {
+    fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, String> {
+        if let Some(columns) = columns(line) {
+            self.columns = Some(columns);
+            return Ok(None);
+        }
+        if line.trim_ascii().is_empty() || line.starts_with(b"#") {
+            return Ok(None);
+        }
+        let sample = match self.columns {
+            Some(columns) => Some(self.reported(line, columns)?),
+            None => sample(line),
+        };
+        let Some(sample) = sample.filter(|sample| sample.address != 0) else { return Ok(None) };
+        let first_page = sample.address / PAGE_BYTES;
+        debug_assert!(first_page <= Entry::MAX_PAGE);
+        let (kind, weight) = (self.kind, Weight::Unknown);
+        Ok(Some(Request { first_page, pages: 1, kind, write: sample.write, time: sample.time, weight }))
+    }
+
+    fn details(&self) -> Details {
+        let source = if self.columns.is_some() { "perf mem report -D" } else { "perf script" };
+        vec![("samples of", source.to_owned()), kind_detail(self.kind, self.kind_asked)]
+    }
+}
