@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use refault_console::{Failure, Format, Progress, Share, say, with_output};
 use clap::Args;
 use refault_cache::{CacheOptions, PageCache};
 use refault_core::policy::{FrontEnd, PolicySpec};
@@ -17,11 +18,7 @@ use serde_json::json;
 
 use self::load::{Figures, LoadArgs, PAGE, Pattern};
 use crate::pager::kernel::{Kernel, cgroup_obstacle};
-use refault_console::Failure;
-use refault_console::Progress;
-use refault_console::Share;
 use refault_console::text::{align_numbers, plain_table};
-use refault_console::{Format, with_output};
 
 /// Bytes that the cgroup gets on top, for the program that reads.
 const ALLOWANCE: u64 = 4 << 20;
@@ -139,7 +136,7 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
     }
     drop(progress);
     if let Some(Some(obstacle)) = kernel {
-        eprintln!("skipped: the kernel's side {obstacle}");
+        say(format_args!("skipped: the kernel's side {obstacle}"));
     }
     with_output(None, |out| match args.format {
         Format::Table => write_table(out, args, &rows),

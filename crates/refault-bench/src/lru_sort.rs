@@ -7,14 +7,13 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use refault_console::{Failure, ForceArgs, Format, Outputs, say, with_output};
 use refault_config::Config;
 use refault_core::monitor::Attributes;
 use serde_json::{Value, json};
 
 use super::live::{Measured, Setup, Work, middle, run as run_once};
-use refault_console::Failure;
 use refault_console::text::{align_numbers, grouped, plain_table};
-use refault_console::{Format, with_output};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -47,6 +46,8 @@ pub struct LruSortArgs {
     /// Write it to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 const VARIANTS: [&str; 3] = ["orig", "pulse", "sorted"];
@@ -62,6 +63,8 @@ struct Outcome {
 
 /// Runs the command.
 pub fn run(args: &LruSortArgs) -> Result<(), Failure> {
+    let mut outputs = Outputs::new(args.force);
+    let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
     refault_pager::check_policy(&args.policy)
         .map_err(|error| Failure::usage("not a policy for live memory", &args.policy, error))?;
     for scheme in refault_lab::experiments::lru_sort::radical_schemes() {
@@ -81,7 +84,7 @@ pub fn run(args: &LruSortArgs) -> Result<(), Failure> {
     for work in &args.work {
         outcomes.push(compare(args, *work, schemes.path())?);
     }
-    with_output(args.out.as_deref(), |out| match args.format {
+    with_output(out, |out| match args.format {
         Format::Table => write_table(out, args, &outcomes),
         Format::Csv => write_csv(out, &outcomes),
         Format::Json => {
@@ -100,7 +103,7 @@ fn compare(args: &LruSortArgs, work: Work, schemes: &Path) -> Result<Outcome, Fa
     let once = |flags: &[OsString], seconds: f64, pulse| {
         run_once(&Setup { work, mib: args.mib, seconds, flags, memory, pulse })
     };
-    eprintln!("refault: {}: finding its peak", work.name());
+    say(format_args!("{}: finding its peak", work.name()));
     let peak_bytes = once(&plain, 2.0, None)?.peak_bytes;
     let pulse = move |control: &Path, done: &dyn Fn() -> bool| {
         for (share, time) in [LOW, HIGH].into_iter().cycle() {
@@ -119,7 +122,7 @@ fn compare(args: &LruSortArgs, work: Work, schemes: &Path) -> Result<Outcome, Fa
         // Each variant goes first in turn.
         for step in 0..VARIANTS.len() {
             let variant = (step + round as usize) % VARIANTS.len();
-            eprintln!("refault: {}: {}, run {} of {}", work.name(), VARIANTS[variant], round + 1, args.runs);
+            say(format_args!("{}: {}, run {} of {}", work.name(), VARIANTS[variant], round + 1, args.runs));
             variants[variant].push(match variant {
                 0 => once(&plain, args.seconds, None)?,
                 1 => once(&plain, args.seconds, Some(&pulse))?,

@@ -4,11 +4,10 @@
 
 use std::ffi::OsString;
 
+use refault_console::{Failure, Format, say, with_output};
 use serde_json::json;
 
 use super::live::{Measured, Setup, Work, middle, run as run_once};
-use refault_console::Failure;
-use refault_console::{Format, with_output};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -44,7 +43,7 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     let mut with: Vec<Measured> = Vec::new();
     let mut without: Vec<Measured> = Vec::new();
     for round in 0..args.runs {
-        eprintln!("refault: run {} of {}", round + 1, args.runs);
+        say(format_args!("run {} of {}", round + 1, args.runs));
         if round % 2 == 0 {
             without.push(once(&[])?);
             with.push(once(&watching)?);

@@ -108,7 +108,7 @@ pub fn main() -> ExitCode {
     match drive(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => {
-            eprintln!("refault-stress: {line}");
+            refault_console::say_as("refault-stress", line);
             ExitCode::from(1)
         }
     }

@@ -6,9 +6,7 @@ use clap::Args;
 
 use crate::source::SourceArgs;
 use crate::tables;
-use refault_console::Failure;
-use refault_console::Progress;
-use refault_console::{Format, format_of, with_output};
+use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, format_of, say, with_output};
 use refault_lab::policies::{all_policies, parse_policies};
 use refault_lab::results::{write_csv, write_json};
 use refault_lab::size::Size;
@@ -57,6 +55,8 @@ pub struct CompareArgs {
     /// Threads; results do not depend on it [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// Swap as written on the command line.
@@ -74,19 +74,23 @@ impl std::str::FromStr for SwapSize {
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let built_in = args.source.is_empty();
     args.source.require_files()?;
-    let sources = if built_in { args.source.built_in()? } else { args.source.sources()? };
+    let mut outputs = Outputs::new(args.force);
+    let sources = args.source.sources(&mut outputs)?;
     let plan = sweep_of(args)?;
-    let report = args.report.clone().or_else(|| built_in.then(|| PathBuf::from(DEFAULT_REPORT)));
-    let results = run_all(&sources, &plan, &Progress::new("comparing"))?;
     let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
-    with_output(args.out.as_deref(), |out| match format {
+    let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
+    let report = args.report.clone().or_else(|| built_in.then(|| PathBuf::from(DEFAULT_REPORT)));
+    let report = outputs.claim("--report", report.as_deref(), Contents::Html)?;
+    let results = run_all(&sources, &plan, &Progress::new("comparing"))?;
+    with_output(out, |out| match format {
         Format::Table => tables::write_table(out, &results),
         Format::Csv => write_csv(out, &results),
         Format::Json => write_json(out, &results),
     })?;
-    if let Some(path) = report {
-        crate::report::write_comparison(&path, &results)?;
-        eprintln!("refault: report written to {}", path.display());
+    if let Some(report) = report {
+        let path = report.path().display().to_string();
+        crate::report::write_comparison(report, &results)?;
+        say(format_args!("report written to {path}"));
     }
     Ok(())
 }

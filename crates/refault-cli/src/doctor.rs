@@ -9,15 +9,14 @@ mod system;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use refault_console::{Failure, ForceArgs, Format, Outputs, with_output};
 use clap::Args;
 use refault_pager::pagemap::ScanMethod;
 use refault_pager::probe::Capabilities;
 use refault_pager::uffd::{Access, feature};
 use serde_json::{Value, json};
 
-use refault_console::Failure;
 use refault_console::text::plain_table;
-use refault_console::{Format, with_output};
 use system::Machine;
 
 #[derive(Args, Debug)]
@@ -37,6 +36,8 @@ pub struct DoctorArgs {
     /// Measure nothing
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// How well something is there.
@@ -89,9 +90,11 @@ impl Finding {
 
 /// Runs the command.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    let mut outputs = Outputs::new(args.force);
+    let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
     let findings = examine(&Machine::new(Path::new("/")), args.quick);
     let missing: Vec<&Finding> = findings.iter().filter(|finding| finding.status == Status::Missing).collect();
-    with_output(args.out.as_deref(), |out| match args.format {
+    with_output(out, |out| match args.format {
         Format::Table => write_table(out, &findings),
         Format::Csv => write_csv(out, &findings),
         Format::Json => {

@@ -10,6 +10,7 @@ pub mod live;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use refault_console::{Contents, Failure, ForceArgs, Format, Output, Outputs, Progress, Share, say, with_output};
 use clap::Args;
 use refault_core::Policy;
 use refault_core::monitor::Attributes;
@@ -26,11 +27,7 @@ use refault_trace::Entry;
 use serde_json::{Value, json};
 
 use crate::launch::MonitorOptions;
-use refault_console::Failure;
-use refault_console::Progress;
-use refault_console::Share;
 use refault_console::text::{align_numbers, grouped, plain_table};
-use refault_console::{Format, with_output};
 use refault_core::policy::registry::{BuildContext, Fact, FrontEnd, Visitor, visit};
 use refault_lab::policies::parse_policies_for;
 use refault_lab::size::{PAGE_BYTES, Size};
@@ -98,8 +95,10 @@ pub struct MonitorArgs {
     #[arg(long, value_enum, default_value = "refault")]
     source: Source,
     /// A program and its arguments, watched while it runs instead of a pattern
-    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["pattern", "max_regions", "picture"])]
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["pattern", "max_regions", "picture", "memory", "speed", "seed"])]
     program: Vec<OsString>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +120,10 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     }
     if args.source.kernel_too() {
         return Err(Failure::usage("nothing to watch", "--source kernel", "name a program after --"));
+    }
+    if args.report.is_some() {
+        let remedy = "name a program after --, or draw a pattern with --picture";
+        return Err(Failure::usage("an option without effect", "--report", remedy));
     }
     let config = args.monitor.read()?;
     let patterns = read_patterns(&args.pattern)?;
@@ -144,6 +147,23 @@ fn read_pattern(name: &str) -> Result<Pattern, Failure> {
     Pattern::parse(&text).map_err(|error| Failure::Usage(format!("bad pattern: {name}: {error}")))
 }
 
+/// The outputs of a pattern's run.
+fn claim(args: &MonitorArgs) -> Result<(Option<Output>, Option<Output>), Failure> {
+    let mut outputs = args.outputs();
+    let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
+    Ok((out, outputs.claim("--picture", args.picture.as_deref(), Contents::Svg)?))
+}
+
+impl MonitorArgs {
+    /// Outputs, kept apart from what is read.
+    fn outputs(&self) -> Outputs {
+        let mut outputs = Outputs::new(self.force);
+        self.pattern.iter().for_each(|pattern| outputs.reads(Path::new(pattern)));
+        self.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));
+        outputs
+    }
+}
+
 /// One row of the accuracy table.
 struct Measured {
     pattern: String,
@@ -152,6 +172,7 @@ struct Measured {
 }
 
 fn measure(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> Result<(), Failure> {
+    let (out, picture) = claim(args)?;
     if config.attributes.intervals_goal.is_some() {
         let remedy = "leave intervals_goal out: the truth is counted in fixed intervals";
         return Err(Failure::usage("cannot measure", "self-tuned intervals", remedy));
@@ -184,7 +205,7 @@ fn measure(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) 
         }
     }
     drop(progress);
-    with_output(args.out.as_deref(), |out| match args.format {
+    with_output(out, |out| match args.format {
         Format::Table => write_accuracy(out, &rows, patterns.len() == 1),
         Format::Csv => write_accuracy_csv(out, &rows),
         Format::Json => {
@@ -193,11 +214,12 @@ fn measure(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) 
             writeln!(out)
         }
     })?;
-    if let (Some(path), Some(last)) = (&args.picture, rows.last()) {
+    if let (Some(picture), Some(last)) = (picture, rows.last()) {
         let title = format!("{}, at most {} regions", last.pattern, last.max_nr_regions);
         let svg = svg_pair(&title, &last.found.truth.shrunk(PICTURE_ROWS), &last.found.found.shrunk(PICTURE_ROWS));
-        std::fs::write(path, svg).map_err(|error| Failure::write(path.display(), &error))?;
-        eprintln!("refault: picture written to {}", path.display());
+        let path = picture.path().display().to_string();
+        picture.write(|out| out.write_all(svg.as_bytes()))?;
+        say(format_args!("picture written to {path}"));
     }
     Ok(())
 }
@@ -301,6 +323,11 @@ struct Acted {
 }
 
 fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> Result<(), Failure> {
+    if args.picture.is_some() {
+        let remedy = "leave the schemes out: the picture is of what the monitor finds alone";
+        return Err(Failure::usage("an option without effect", "--picture", remedy));
+    }
+    let (out, _) = claim(args)?;
     if args.picture.is_some() || !args.max_regions.is_empty() {
         let remedy = "leave the schemes out, or set nr_regions.max in the configuration";
         return Err(Failure::usage("cannot measure accuracy", "--picture and --max-regions with schemes", remedy));
@@ -324,7 +351,7 @@ fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> R
         progress.set(results.len() as f64 / patterns.len() as f64);
     }
     drop(progress);
-    with_output(args.out.as_deref(), |out| match args.format {
+    with_output(out, |out| match args.format {
         Format::Table => write_acted(out, &results),
         Format::Csv => write_acted_csv(out, &results),
         Format::Json => {

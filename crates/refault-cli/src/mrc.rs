@@ -7,12 +7,11 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::source::SourceArgs;
-use refault_console::Failure;
-use refault_console::Progress;
-use refault_console::Share;
 use refault_console::text::number;
 use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
-use refault_console::{Format, format_of, with_output};
+use refault_console::{
+    Contents, Failure, ForceArgs, Format, Outputs, Progress, Share, format_of, say, with_output,
+};
 use refault_core::policy::registry::{Fact, PolicySpec};
 use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves};
 use refault_lab::policies::parse_policies;
@@ -69,6 +68,8 @@ pub struct MrcArgs {
     /// Threads; results do not depend on it [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// Runs the command.
@@ -77,24 +78,28 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
         let remedy = "name one with --trace FILE or --workload SPEC";
         return Err(Failure::usage("nothing to draw a curve of", "no trace and no workload", remedy));
     }
-    let sources = args.source.sources()?;
+    let mut outputs = Outputs::new(args.force);
+    let sources = args.source.sources(&mut outputs)?;
     let policies = parse_policies(&args.policies)?;
     if policies.iter().any(|spec| !spec.entry.is(Fact::Stack)) {
         args.source.require_files()?;
     }
+    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
+    let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
+    let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
     let mut traces = Vec::new();
     for source in &sources {
         traces.push(curves_of(source, &policies, args)?);
     }
-    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
-    with_output(args.out.as_deref(), |out| match format {
+    with_output(out, |out| match format {
         Format::Table => write_table(out, &traces, args),
         Format::Csv => write_csv(out, &traces, args),
         Format::Json => write_json(out, &traces, args),
     })?;
-    if let Some(path) = &args.report {
-        crate::report::write_curves(path, &traces, |trace| sizes_of(trace, args), &ratios(args))?;
-        eprintln!("refault: report written to {}", path.display());
+    if let Some(report) = report {
+        let path = report.path().display().to_string();
+        crate::report::write_curves(report, &traces, |trace| sizes_of(trace, args), &ratios(args))?;
+        say(format_args!("report written to {path}"));
     }
     Ok(())
 }

@@ -9,13 +9,14 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use refault_console::{Contents, Failure, ForceArgs, Outputs, say};
 use clap::Args;
 use refault_trace::rft::RftWriter;
+use refault_trace::write::OutputFormat;
 use refault_trace::{Entry, Kind, TimeSpan};
 
 use crate::inherited::Unnamed;
 use crate::launch::{self, Launch};
-use refault_console::Failure;
 use refault_console::text::grouped;
 
 /// First word of a piece of the agent's file.
@@ -46,6 +47,8 @@ pub struct RecordArgs {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// Runs the command; exits with the program's exit code.
@@ -53,7 +56,16 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let mut launch = Launch::new(&args.program, launch::machine_bytes())?;
     let pieces = Unnamed::new()?;
     // Fails now rather than after the program has run.
-    let mut writer = RftWriter::create(&args.out).map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut outputs = Outputs::new(args.force);
+    args.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));
+    if OutputFormat::of_path(&args.out).is_some_and(|format| format != OutputFormat::Rft) {
+        let remedy = "name it .rft; refault trace convert writes other formats";
+        return Err(Failure::usage("a recording is an .rft trace", args.out.display(), remedy));
+    }
+    let output = outputs.claim("--out", Some(&args.out), Contents::Trace(OutputFormat::Rft))?;
+    let output = output.expect("invariant: a path was given");
+    let file = output.file().try_clone().map_err(|error| Failure::write(args.out.display(), &error))?;
+    let mut writer = RftWriter::new(file, &args.out).map_err(|error| Failure::Failed(error.to_string()))?;
     launch.push("pool", "1099511627776");
     launch.output("record", pieces.path())?;
     launch.push("record-interval-ms", args.interval.to_string());
@@ -75,10 +87,10 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         return Err(trouble);
     }
     take(&mut file, &mut recording)?;
-    if recording.pieces == 0 {
+    if recording.pieces == 0 || recording.pages == 0 {
         let remedy = "it ended before the first interval was over, or executes a program that cannot be managed";
         if code != 0 {
-            eprintln!("refault: nothing was recorded: {command}: {remedy}");
+            say(format_args!("nothing was recorded: {command}: {remedy}"));
             return Err(Failure::Exit(code));
         }
         return Err(Failure::failed("nothing was recorded", command, remedy));
@@ -87,6 +99,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
         writer.add_metadata(key, &value);
     }
     let accesses = writer.finish().map_err(|error| Failure::Failed(error.to_string()))?;
+    output.commit()?;
     recording.tell(accesses, &args.out, args.interval);
     if code == 0 { Ok(()) } else { Err(Failure::Exit(code)) }
 }
@@ -169,20 +182,21 @@ impl Recording {
 
     fn tell(&self, accesses: u64, out: &Path, interval: u64) {
         let [looks, faults] = self.overhead();
-        eprintln!(
-            "refault: {} accesses in {} intervals of {interval} ms (the longest {:.0} ms) and {} process{} written to {}",
+        say(format_args!(
+            "{} accesses in {} intervals of {interval} ms (the longest {:.0} ms) and {} process{} written to {}",
             grouped(accesses),
             grouped(self.pieces),
             self.longest_ns as f64 / 1e6,
             self.processes.len(),
             if self.processes.len() == 1 { "" } else { "es" },
             out.display(),
-        );
-        eprintln!(
-            "refault: overhead: the looks took {:.2} % of one processor, their faults some {:.2} % (1.4 µs each)",
+        ));
+        say(format_args!(
+            "overhead: the looks took {:.2} % of one processor, their faults some {:.2} % (1.4 µs each); \
+             only reads are written: which accesses wrote is not seen",
             looks * 100.0,
             faults * 100.0,
-        );
+        ));
     }
 }
 

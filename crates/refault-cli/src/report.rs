@@ -12,11 +12,9 @@ mod monitor;
 mod scale;
 mod scenario;
 
-use std::path::Path;
-
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use refault_console::Failure;
+use refault_console::{Failure, Output};
 use refault_lab::size::PAGE_BYTES;
 
 pub use comparison::write_comparison;
@@ -27,8 +25,8 @@ pub use monitor::write_monitor;
 pub use scenario::write_scenario;
 
 /// Writes a document.
-fn write(path: &Path, document: Markup) -> Result<(), Failure> {
-    std::fs::write(path, document.into_string()).map_err(|error| Failure::write(path.display(), &error))
+fn write(output: Output, document: Markup) -> Result<(), Failure> {
+    output.write(|out| out.write_all(document.into_string().as_bytes()))
 }
 
 /// The page around a report's body. `series` is the highest number of series in one of its figures.

@@ -5,16 +5,14 @@
 
 use std::path::PathBuf;
 
+use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, say, with_output};
 use clap::Args;
 use refault_lab::Experiment;
 use refault_lab::experiment::{Row, Values};
 use refault_lab::experiments::{self, freepool, lru_sort};
 
-use refault_console::Failure;
-use refault_console::Progress;
 use refault_console::text::number;
 use refault_console::text::plain_table;
-use refault_console::{Format, with_output};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -43,6 +41,8 @@ pub struct ReproduceArgs {
     /// Where to write figures and pictures as one HTML file [default: refault-NAME.html]
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// How an experiment is to be run.
@@ -126,10 +126,14 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         let remedy = format!("choose from {}", known.join(", "));
         return Err(Failure::usage("unknown experiment", format!("'{}'", args.name), remedy));
     };
+    let mut outputs = Outputs::new(args.force);
+    let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
+    let report = args.report.clone().unwrap_or_else(|| PathBuf::from(format!("refault-{}.html", entry.name)));
+    let written = outputs.claim("--report", Some(&report), Contents::Html)?;
     let progress = Progress::part("simulating");
     let experiment = (entry.run)(&Request { full: args.full, seed: args.seed }, &|part| progress.set(part))?;
     drop(progress);
-    with_output(args.out.as_deref(), |out| match args.format {
+    with_output(out, |out| match args.format {
         Format::Table => write_table(out, &experiment),
         Format::Csv => write_csv(out, &experiment),
         Format::Json => {
@@ -137,9 +141,10 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             writeln!(out)
         }
     })?;
-    let report = args.report.clone().unwrap_or_else(|| PathBuf::from(format!("refault-{}.html", entry.name)));
-    crate::report::write_experiment(&report, &experiment, entry.about)?;
-    eprintln!("refault: report written to {}", report.display());
+    if let Some(written) = written {
+        crate::report::write_experiment(written, &experiment, entry.about)?;
+        say(format_args!("report written to {}", report.display()));
+    }
     Ok(())
 }
 

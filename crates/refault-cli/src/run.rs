@@ -13,14 +13,13 @@ use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
+use refault_console::{Contents, Failure, Outputs, Share, say};
 use clap::{Args, ValueEnum};
 
 use refault_pager::probe::Capabilities;
 use refault_pager::{AccessSource, Budget};
 
 use crate::launch::{self, Launch, MonitorOptions};
-use refault_console::Failure;
-use refault_console::Share;
 use refault_lab::size::Bytes;
 
 /// Runs a program in less memory than it asks for
@@ -191,7 +190,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let name = Path::new(&args.program[0]).display().to_string();
     let watching = args.watch && std::io::stderr().is_terminal();
     if args.watch && !watching {
-        eprintln!("refault: --watch needs a terminal at standard error and there is none: running without");
+        say("--watch needs a terminal at standard error and there is none: running without");
     }
     let mut launch = prepare(args)?;
     if watching {
@@ -267,7 +266,10 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
         }
         launch.push("in-place", "1");
     }
+    let mut outputs = Outputs::default();
+    args.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));
     if let Some(stats) = &args.stats {
+        outputs.check("--stats", stats, Contents::Json)?;
         // The program may change its directory before its children open the file.
         let path = std::path::absolute(stats).map_err(|error| Failure::write(stats.display(), &error))?;
         std::fs::File::create(&path).map_err(|error| Failure::write(stats.display(), &error))?;
@@ -297,8 +299,8 @@ fn say_access_source(wanted: &str) {
     let capabilities = Capabilities::probe();
     let used = capabilities.access_source(source);
     match &capabilities.scan {
-        Err(error) if used != source => eprintln!("refault: accesses: {}, because {error}", used.name()),
-        _ => eprintln!("refault: accesses: {}", used.name()),
+        Err(error) if used != source => say(format_args!("accesses: {}, because {error}", used.name())),
+        _ => say(format_args!("accesses: {}", used.name())),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use refault_console::{Contents, Failure, ForceArgs, Format, Output, Outputs, Progress, say, with_output};
 use clap::Args;
 use refault_core::Policy;
 use refault_sim::machine::device::PRESETS;
@@ -12,11 +13,8 @@ use refault_sim::machine::{End, Machine};
 use serde_json::{Map, Value, json};
 
 use crate::monitor::{SCHEME_COLUMNS, scheme_cells};
-use refault_console::Failure;
-use refault_console::Progress;
 use refault_console::text::number;
 use refault_console::text::{align_numbers, plain_table};
-use refault_console::{Format, with_output};
 use refault_core::policy::registry::{BuildContext, FrontEnd, PolicySpec, Visitor, visit};
 use refault_lab::policies::parse_policies_for;
 
@@ -47,6 +45,8 @@ pub struct ScenarioArgs {
     /// Write pictures of the counters over time as one HTML file (needs sample = "…" in the scenario)
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// A policy's run.
@@ -87,6 +87,11 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
         let remedy = "add sample = \"1s\" to [machine]";
         return Err(Failure::usage("nothing is sampled over time", args.file.display(), remedy));
     }
+    let mut outputs = Outputs::new(args.force);
+    outputs.reads(&args.file);
+    let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
+    let samples = outputs.claim("--samples", args.samples.as_deref(), Contents::Csv)?;
+    let written = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
     let progress = Progress::part("simulating");
     let mut runs = Vec::new();
     for (index, spec) in policies.iter().enumerate() {
@@ -95,17 +100,18 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
         progress.set((index + 1) as f64 / policies.len() as f64);
     }
     drop(progress);
-    with_output(args.out.as_deref(), |out| match args.format {
+    with_output(out, |out| match args.format {
         Format::Table => write_table(out, &runs),
         Format::Csv => write_csv(out, &runs),
         Format::Json => write_json(out, &runs),
     })?;
-    if let Some(path) = &args.samples {
-        write_samples(path, &runs)?;
+    if let Some(samples) = samples {
+        write_samples(samples, &runs)?;
     }
-    if let Some(path) = &args.report {
-        crate::report::write_scenario(path, &args.file.display().to_string(), &runs)?;
-        eprintln!("refault: report written to {}", path.display());
+    if let Some(written) = written {
+        let path = written.path().display().to_string();
+        crate::report::write_scenario(written, &args.file.display().to_string(), &runs)?;
+        say(format_args!("report written to {path}"));
     }
     match runs.iter().find(|run| run.report.end == End::OutOfMemory) {
         Some(run) => Err(out_of_memory(run)),
@@ -281,7 +287,7 @@ fn json_run(run: &PolicyRun) -> Value {
     Value::Object(object)
 }
 
-fn write_samples(path: &Path, runs: &[PolicyRun]) -> Result<(), Failure> {
+fn write_samples(output: Output, runs: &[PolicyRun]) -> Result<(), Failure> {
     let mut text = String::new();
     for (index, run) in runs.iter().enumerate() {
         for (line_number, line) in run.report.samples_csv().lines().enumerate() {
@@ -292,5 +298,5 @@ fn write_samples(path: &Path, runs: &[PolicyRun]) -> Result<(), Failure> {
             }
         }
     }
-    std::fs::write(path, text).map_err(|error| Failure::write(path.display(), &error))
+    output.write(|out| out.write_all(text.as_bytes()))
 }

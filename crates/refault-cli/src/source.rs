@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use refault_console::{Failure, Outputs};
 use clap::Args;
-use refault_console::Failure;
-use refault_trace::{CsvColumns, Format, Kind, Options, Source, WorkloadSpec};
+use refault_trace::{CsvColumns, Format, Kind, Options, Part, Source, WorkloadSpec};
 
 /// The workloads of a comparison that names none: small, each with one thing to show.
 pub const BUILT_IN: [&str; 6] = [
@@ -39,28 +39,46 @@ impl From<KindName> for Kind {
 
 /// What a trace file does not say about itself.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "How traces are read")]
 pub struct ReadArgs {
     /// What the pages of a trace that does not say are taken for [default: anonymous memory for memory traces, file pages
-    /// by read() for block traces]
-    #[arg(long, value_name = "KIND")]
+    /// by read() for block and object traces]
+    #[arg(long, value_name = "KIND", help_heading = READING)]
     pub kind: Option<KindName>,
     /// The format of the traces [default: by name and first bytes]
-    #[arg(long, value_name = "FORMAT", value_parser = trace_format)]
+    #[arg(long, value_name = "FORMAT", value_parser = trace_format, help_heading = READING)]
     trace_format: Option<Format>,
-    /// Bytes of the unit that .lis and oracleGeneral count in; 512 folds disk blocks into pages [default: a page each]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    /// CSV columns by name or number: page=, address=, offset=, block=, object=, size=, count=, operation=, kind=, time=;
+    /// size= alone reads none [default: the usual names]
+    #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',', value_parser = csv_column, help_heading = READING)]
+    columns: Vec<(CsvField, String)>,
+    /// An object has as many pages of its own as its size needs [default: one page each]
+    #[arg(long, help_heading = READING)]
+    objects_have_sizes: bool,
+    /// Bytes of the unit that block numbers count in; 512 folds disk blocks into pages [default: a page each]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = READING)]
     block_bytes: Option<u32>,
     /// Leave out the instruction fetches of a lackey trace
-    #[arg(long)]
+    #[arg(long, help_heading = READING)]
     skip_instructions: bool,
-    /// Take successive lackey accesses to one page as one
-    #[arg(long)]
+    /// Take successive accesses to one page as one
+    #[arg(long, help_heading = READING)]
     collapse: bool,
-    /// Names of CSV columns: page=, address=, offset=, size=, operation=, kind=, time= [default: the usual ones]
-    #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',', value_parser = csv_column)]
-    columns: Vec<(CsvField, String)>,
+    /// Leave out so many accesses at the start
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = PART)]
+    skip: u64,
+    /// Take at most so many accesses
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = PART)]
+    limit: Option<u64>,
+    /// Take accesses from so long after the first one on, such as 90s, 5m or 1h
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = PART)]
+    from: Option<u64>,
+    /// Take accesses until so long after the first one
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = PART)]
+    to: Option<u64>,
 }
+
+const READING: &str = "How traces are read";
+const PART: &str = "Part of a trace";
 
 /// A column of a CSV trace that can be named.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +86,10 @@ enum CsvField {
     Page,
     Address,
     Offset,
+    Block,
+    Object,
     Size,
+    Count,
     Operation,
     Kind,
     Time,
@@ -77,14 +98,18 @@ enum CsvField {
 /// Which accesses a command runs over.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SourceArgs {
-    /// A trace file; repeat for more (.u64, .rft, oracleGeneral, CSV, lackey, text, ARC .lis, MSR; .zst and .gz too)
+    /// Trace files; '-' is standard input. Formats: .u64, .rft, oracleGeneral, CSV, lackey, text, ARC .lis, MSR,
+    /// blkparse, perf, Twitter, vscsi, damo; .zst and .gz too
+    #[arg(value_name = "TRACE")]
+    positional: Vec<PathBuf>,
+    /// The same as an option; repeat for more
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,
     /// A generated workload such as zipf:theta=1.2,pages=262144; repeat for more; see 'refault workloads'
     #[arg(long = "workload", value_name = "SPEC")]
     workloads: Vec<String>,
     /// Seed of generated workloads that do not say theirs, and of samples
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     seed: Option<u64>,
     #[command(flatten)]
     read: ReadArgs,
@@ -99,6 +124,9 @@ impl ReadArgs {
                 CsvField::Page => &mut columns.page,
                 CsvField::Address => &mut columns.address,
                 CsvField::Offset => &mut columns.offset,
+                CsvField::Block => &mut columns.block,
+                CsvField::Object => &mut columns.object,
+                CsvField::Count => &mut columns.count,
                 CsvField::Size => &mut columns.size,
                 CsvField::Operation => &mut columns.operation,
                 CsvField::Kind => &mut columns.kind,
@@ -111,22 +139,96 @@ impl ReadArgs {
             kind: self.kind.map(Kind::from),
             columns,
             block_bytes: self.block_bytes,
+            objects_have_sizes: self.objects_have_sizes,
             skip_instructions: self.skip_instructions,
             collapse: self.collapse,
             ..Options::default()
         }
     }
+
+    /// Which accesses to take.
+    pub fn part(&self) -> Part {
+        Part { skip: self.skip, limit: self.limit, from_ns: self.from, to_ns: self.to }
+    }
+
+    /// A file, read as asked for; `-` is standard input, which is stored first if it is to be read `again`.
+    pub fn file(&self, path: &Path, again: bool) -> Result<Source, Failure> {
+        let mut options = self.options();
+        if path.as_os_str() != "-" {
+            return Ok(Source::file(path, options).part(self.part()));
+        }
+        options.name = Some("stdin".to_owned());
+        options.shown_as = Some(PathBuf::from("standard input"));
+        let path = if again { stored_input()? } else { PathBuf::from("/dev/stdin") };
+        Ok(Source::file(path, options).part(self.part()))
+    }
+
+    /// Fails if an option has no effect on any of the sources.
+    pub fn check_effect(&self, sources: &[Source]) -> Result<(), Failure> {
+        let mut formats = Vec::new();
+        let objects = [Format::OracleGeneral, Format::Csv, Format::Twitter];
+        let blocks = [Format::OracleGeneral, Format::Csv, Format::Lis];
+        let checks: [(&str, bool, &[Format]); 4] = [
+            ("--skip-instructions", self.skip_instructions, &[Format::Lackey]),
+            ("--columns", !self.columns.is_empty(), &[Format::Csv]),
+            ("--objects-have-sizes", self.objects_have_sizes, &objects),
+            ("--block-bytes", self.block_bytes.is_some(), &blocks),
+        ];
+        let given = [("--trace-format", self.trace_format.is_some()), ("--collapse", self.collapse)];
+        let none_given = checks.iter().all(|(_, given, _)| !given) && given.iter().all(|(_, given)| !given);
+        // Looking at a pipe would take from it.
+        if none_given || sources.iter().any(is_unknown_pipe) {
+            return Ok(());
+        }
+        for source in sources {
+            formats.extend(source.format()?.map(|(format, _)| format));
+        }
+        let idle = checks.iter().find(|(_, given, of)| *given && !formats.iter().any(|format| of.contains(format)));
+        let idle = idle.map(|(option, ..)| (*option, "no trace here is of a format that it is for"));
+        let unread = given.iter().find(|(_, given)| *given && formats.is_empty());
+        match idle.or(unread.map(|(option, _)| (*option, "no trace file is read"))) {
+            Some((option, why)) => Err(Failure::usage("an option without effect", option, format!("{why}; leave it out"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a source is no regular file and its format was not asked for.
+fn is_unknown_pipe(source: &Source) -> bool {
+    match source {
+        Source::File { path, options } => {
+            options.format.is_none() && std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
+        }
+        Source::Part { whole, .. } => is_unknown_pipe(whole),
+        Source::Workload(_) => false,
+    }
+}
+
+/// Standard input, stored in a file without a name that can be read again and again.
+fn stored_input() -> Result<PathBuf, Failure> {
+    use std::os::fd::IntoRawFd;
+    let stored = tempfile::tempfile().and_then(|mut file| {
+        std::io::copy(&mut std::io::stdin().lock(), &mut file)?;
+        Ok(file)
+    });
+    let file = stored.map_err(|error| Failure::failed("cannot store standard input", std::env::temp_dir().display(), error))?;
+    // Open until the program ends, because a source names its file by path.
+    Ok(PathBuf::from(format!("/proc/self/fd/{}", file.into_raw_fd())))
 }
 
 impl SourceArgs {
     /// Whether neither file nor workload is named.
     pub fn is_empty(&self) -> bool {
-        self.traces.is_empty() && self.workloads.is_empty()
+        self.files().next().is_none() && self.workloads.is_empty()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.positional.iter().chain(&self.traces)
     }
 
     /// Fails if a trace is a pipe or the like, for commands that read a trace more than once.
     pub fn require_files(&self) -> Result<(), Failure> {
-        self.traces.iter().try_for_each(|path| require_file(path))
+        self.files().try_for_each(|path| require_file(path))
     }
 
     /// The seed asked for.
@@ -134,19 +236,57 @@ impl SourceArgs {
         self.seed
     }
 
-    /// The files and workloads, files first.
-    pub fn sources(&self) -> Result<Vec<Source>, Failure> {
-        let options = self.read.options();
-        let mut sources: Vec<Source> = self.traces.iter().map(|path| Source::file(path, options.clone())).collect();
-        for text in &self.workloads {
-            sources.push(Source::workload(workload(text, self.read.kind, self.seed)?));
+    /// The files and workloads, files first, each under a name of its own. Outputs will be kept apart from the files.
+    pub fn sources(&self, outputs: &mut Outputs) -> Result<Vec<Source>, Failure> {
+        let files: Vec<&PathBuf> = self.files().collect();
+        if files.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Failure::usage("standard input can be read once only", "'-' twice", "name it once"));
         }
+        let mut sources = Vec::new();
+        for path in &files {
+            outputs.reads(path);
+            sources.push(self.read.file(path, true)?);
+        }
+        name_apart(&mut sources);
+        for text in &self.workloads {
+            let source = Source::workload(workload(text, self.read.kind, self.seed)?);
+            sources.push(source.part(self.read.part()));
+        }
+        if self.is_empty() {
+            sources = self.built_in()?;
+        }
+        self.read.check_effect(&sources)?;
         Ok(sources)
     }
 
     /// The built-in set, with this command line's seed.
-    pub fn built_in(&self) -> Result<Vec<Source>, Failure> {
-        BUILT_IN.iter().map(|text| Ok(Source::workload(workload(text, None, self.seed)?))).collect()
+    fn built_in(&self) -> Result<Vec<Source>, Failure> {
+        let source = |text: &&str| Ok(Source::workload(workload(text, None, self.seed)?).part(self.read.part()));
+        BUILT_IN.iter().map(source).collect()
+    }
+}
+
+/// Gives files of one name longer names, as long as that tells them apart: with the extension, then with the path.
+fn name_apart(sources: &mut [Source]) {
+    let longer: [fn(&Path) -> String; 2] = [
+        |path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+        |path| path.display().to_string(),
+    ];
+    for longer in longer {
+        let names: Vec<String> = sources.iter().map(Source::name).collect();
+        for (source, name) in sources.iter_mut().zip(&names) {
+            if names.iter().filter(|other| *other == name).count() > 1 {
+                rename(source, longer);
+            }
+        }
+    }
+}
+
+fn rename(source: &mut Source, longer: fn(&Path) -> String) {
+    match source {
+        Source::File { path, options } => options.name = Some(longer(path)),
+        Source::Part { whole, .. } => rename(whole, longer),
+        Source::Workload(_) => {}
     }
 }
 
@@ -154,11 +294,18 @@ impl SourceArgs {
 pub fn require_file(path: &Path) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
-            let remedy = "store it first: refault trace convert --trace-format FORMAT /dev/stdin trace.rft";
+            let remedy = "name it '-' if it is standard input, or store it first with refault trace convert";
             Err(Failure::usage("a trace is read more than once, and this is no file", path.display(), remedy))
         }
         _ => Ok(()),
     }
+}
+
+/// A time as 90s, 500ms, 5m or 1h, in nanoseconds; a bare number is seconds.
+fn duration(text: &str) -> Result<u64, String> {
+    let bare = text.ends_with(|last: char| last.is_ascii_digit());
+    let text = if bare { format!("{text}s") } else { text.to_owned() };
+    refault_config::units::time(&text, 1).map_err(str::to_owned)
 }
 
 fn trace_format(text: &str) -> Result<Format, String> {
@@ -169,16 +316,22 @@ fn trace_format(text: &str) -> Result<Format, String> {
 }
 
 fn csv_column(text: &str) -> Result<(CsvField, String), String> {
-    let (field, name) = text.split_once('=').ok_or("write COLUMN=NAME, such as page=lba")?;
+    let (field, name) = text.split_once('=').ok_or("write COLUMN=NAME, such as block=lba")?;
     let field = match field.trim() {
         "page" => CsvField::Page,
         "address" => CsvField::Address,
         "offset" => CsvField::Offset,
+        "block" => CsvField::Block,
+        "object" => CsvField::Object,
+        "count" => CsvField::Count,
         "size" => CsvField::Size,
         "operation" => CsvField::Operation,
         "kind" => CsvField::Kind,
         "time" => CsvField::Time,
-        _ => return Err("columns are page, address, offset, size, operation, kind and time".to_string()),
+        _ => {
+            let known = "page, address, offset, block, object, size, count, operation, kind and time";
+            return Err(format!("columns are {known}"));
+        }
     };
     Ok((field, name.to_string()))
 }

@@ -14,7 +14,7 @@ use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
 pub use follower::{Follower, View};
-use refault_console::Failure;
+use refault_console::{Failure, with_output};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -52,8 +52,7 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
         let Some(view) = follower.view() else {
             return Err(Failure::usage("no statistics yet", path.display(), "wait for its first line"));
         };
-        print!("{}", screen::text(&view, args.width));
-        return Ok(());
+        return with_output(None, |out| out.write_all(screen::text(&view, args.width).as_bytes()));
     }
     let mut terminal =
         ratatui::try_init().map_err(|error| Failure::failed("cannot use the terminal", "standard output", error))?;

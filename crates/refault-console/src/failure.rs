@@ -6,6 +6,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::say;
 use refault_core::policy::PolicyError;
 use refault_lab::LabError;
 use refault_trace::TraceError;
@@ -54,11 +55,11 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         match self {
             Failure::Usage(line) => {
-                eprintln!("refault: {}", one_line(line));
+                say(one_line(line));
                 ExitCode::from(2)
             }
             Failure::Failed(line) => {
-                eprintln!("refault: {}", one_line(line));
+                say(one_line(line));
                 ExitCode::from(1)
             }
             Failure::Exit(code) => ExitCode::from(*code),

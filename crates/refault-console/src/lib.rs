@@ -7,10 +7,12 @@
 mod failure;
 pub mod output;
 mod progress;
+mod say;
 mod share;
 pub mod text;
 
 pub use failure::Failure;
-pub use output::{Format, format_of, with_output};
+pub use output::{Contents, ForceArgs, Format, Output, Outputs, format_of, with_output};
 pub use progress::Progress;
+pub use say::{say, say_as, say_text};
 pub use share::Share;

@@ -107,8 +107,10 @@ pub struct Options {
     pub block_bytes: Option<u32>,
     /// An object has as many pages of its own as its size needs, rather than one.
     pub objects_have_sizes: bool,
-    /// What to call the trace in tables and errors; `None` is the file's name or path.
-    pub label: Option<String>,
+    /// What to call the trace in tables; `None` is the file's name without its extension.
+    pub name: Option<String>,
+    /// What stands for the file in errors; `None` is its path.
+    pub shown_as: Option<PathBuf>,
     /// Skip the instruction fetches of a lackey trace.
     pub skip_instructions: bool,
     /// Hand out successive accesses to one page as one; it is a write if any of them is.
@@ -120,7 +122,7 @@ pub struct Options {
 impl Options {
     /// What stands for a file in errors.
     pub(crate) fn shown<'a>(&'a self, path: &'a Path) -> &'a Path {
-        self.label.as_deref().map_or(path, Path::new)
+        self.shown_as.as_deref().unwrap_or(path)
     }
 }
 
@@ -211,12 +213,14 @@ impl Source {
         }
     }
 
-    /// The format of a file and how it was found; `None` for a workload. The file is opened to look at its first bytes.
+    /// The format of a file and how it was found; `None` for a workload. The file is opened to look at its first bytes,
+    /// unless the format was asked for.
     ///
     /// # Errors
     /// As [`open`].
     pub fn format(&self) -> Result<Option<(Format, FoundBy)>, TraceError> {
         match self {
+            Source::File { options: Options { format: Some(format), .. }, .. } => Ok(Some((*format, FoundBy::Asked))),
             Source::File { path, options } => {
                 Ok(Some(formats::detect(&mut Input::open(path, options)?, path, options.format)?))
             }
@@ -233,7 +237,7 @@ impl Source {
     /// What to call it in a table: the file's name without format and compression, or the specification.
     pub fn name(&self) -> String {
         match self {
-            Source::File { path, options } => options.label.clone().unwrap_or_else(|| formats::stem(path)),
+            Source::File { path, options } => options.name.clone().unwrap_or_else(|| formats::stem(path)),
             Source::Workload(spec) => spec.to_string(),
             Source::Part { whole, .. } => whole.name(),
         }

@@ -8,10 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use refault_console::{Failure, say};
 use refault_core::monitor::Attributes;
 
 use super::live::{Process, Seen, Snapshot};
-use refault_console::Failure;
 
 /// Where the kernel shows its monitors.
 pub const SYSFS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
@@ -109,7 +109,7 @@ impl Kernel {
         if self.process.pid == 0 {
             self.process.pid = u64::from(pid);
             if let Err(error) = self.start(pid, attributes) {
-                eprintln!("refault: the kernel's monitor does not start: {error}");
+                say(format_args!("the kernel's monitor does not start: {error}"));
                 return;
             }
             self.running = true;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+use refault_console::{Contents, Failure, Format, say, say_text};
 use refault_sim::monitoring::heat_map::{HeatMap, text_one};
 use serde_json::{Value, json};
 
@@ -15,9 +16,7 @@ use super::MonitorArgs;
 use super::kernel::Kernel;
 use crate::inherited::Unnamed;
 use crate::launch::{self, Launch};
-use refault_console::Failure;
 use refault_console::text::{align_numbers, grouped, plain_table};
-use refault_console::{Format, with_output};
 use refault_lab::size::{Size, bytes_text};
 
 /// Cells that addresses are divided into before they become columns.
@@ -198,6 +197,9 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
         Size::Share(_) => launch::machine_bytes(),
         size => size.pages(1).saturating_mul(refault_lab::size::PAGE_BYTES),
     };
+    let mut outputs = args.outputs();
+    let output = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
+    let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
     let mut launch = Launch::new(&args.program, memory)?;
     let found = Unnamed::new()?;
     launch.push("policy", &args.policy);
@@ -227,13 +229,18 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
             writeln!(out)
         }
     };
-    match args.out.as_deref() {
-        Some(path) => with_output(Some(path), write)?,
-        None => write(&mut std::io::stderr().lock()).map_err(|error| Failure::write("standard error", &error))?,
+    match output {
+        Some(output) => output.write(write)?,
+        None => {
+            let mut text = Vec::new();
+            write(&mut text).map_err(|error| Failure::write("memory", &error))?;
+            say_text(&text);
+        }
     }
-    if let Some(path) = &args.report {
-        crate::report::write_monitor(path, &command, process, kernel.as_ref())?;
-        eprintln!("refault: report written to {}", path.display());
+    if let Some(report) = report {
+        let path = report.path().display().to_string();
+        crate::report::write_monitor(report, &command, process, kernel.as_ref())?;
+        say(format_args!("report written to {path}"));
     }
     if code == 0 { Ok(()) } else { Err(Failure::Exit(code)) }
 }

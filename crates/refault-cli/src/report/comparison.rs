@@ -1,14 +1,13 @@
 //! The report of `refault compare`: for each trace the miss ratios by memory size, and for each size the misses and
 //! the generations over time.
 
-use std::path::Path;
 
 use maud::{Markup, html};
 
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{mib, name_parts, page, write};
-use refault_console::Failure;
+use refault_console::{Failure, Output};
 use refault_console::text::number;
 use refault_console::text::{grouped, percent_format};
 use refault_lab::results::{policies_of, sizes_of};
@@ -16,9 +15,9 @@ use refault_lab::size::pages_text;
 use refault_lab::sweep::{Run, TraceRuns};
 
 /// Writes the report of a comparison.
-pub fn write_comparison(path: &Path, results: &[TraceRuns]) -> Result<(), Failure> {
+pub fn write_comparison(output: Output, results: &[TraceRuns]) -> Result<(), Failure> {
     let series = results.iter().map(|trace| policies_of(trace).len()).max().unwrap_or(0);
-    write(path, page("refault: policies compared", series, body(results)))
+    write(output, page("refault: policies compared", series, body(results)))
 }
 
 fn body(results: &[TraceRuns]) -> Markup {

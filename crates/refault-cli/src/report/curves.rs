@@ -1,6 +1,5 @@
 //! The report of `refault mrc`: one picture a trace, with the answers in words above it.
 
-use std::path::Path;
 
 use maud::{Markup, html};
 
@@ -8,7 +7,7 @@ use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{mib, name_parts, page, write};
 use crate::mrc::{answer, sampling_text};
-use refault_console::Failure;
+use refault_console::{Failure, Output};
 use refault_console::text::grouped;
 use refault_console::text::number;
 use refault_lab::curve::TraceCurves;
@@ -19,7 +18,7 @@ const DRAWN: u64 = 120;
 
 /// Writes the report; `sizes` are the sizes shown for a trace, `ratios` those that memory is found for.
 pub fn write_curves(
-    path: &Path,
+    output: Output,
     traces: &[TraceCurves],
     sizes: impl Fn(&TraceCurves) -> Vec<u64>,
     ratios: &[f64],
@@ -44,7 +43,7 @@ pub fn write_curves(
             }
         }
     };
-    write(path, page("refault: miss-ratio curves", series, body))
+    write(output, page("refault: miss-ratio curves", series, body))
 }
 
 fn definitions() -> Markup {

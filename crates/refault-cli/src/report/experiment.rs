@@ -1,6 +1,5 @@
 //! The report of `refault reproduce`: the verdict, the figures, the pictures.
 
-use std::path::Path;
 
 use maud::{Markup, html};
 use refault_lab::Experiment;
@@ -10,11 +9,11 @@ use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{page, write};
 use crate::reproduce::cells;
-use refault_console::Failure;
+use refault_console::{Failure, Output};
 use refault_console::text::number;
 
 /// Writes the report.
-pub fn write_experiment(path: &Path, experiment: &Experiment, about: &str) -> Result<(), Failure> {
+pub fn write_experiment(output: Output, experiment: &Experiment, about: &str) -> Result<(), Failure> {
     let series = experiment.charts.iter().map(|chart| chart.series.len()).max().unwrap_or(0);
     let body = html! {
         h1 { (experiment.experiment) }
@@ -52,7 +51,7 @@ pub fn write_experiment(path: &Path, experiment: &Experiment, about: &str) -> Re
         }
         @for (index, chart) in experiment.charts.iter().enumerate() { (figure(index, chart).markup()) }
     };
-    write(path, page(&format!("refault: {}", experiment.experiment), series, body))
+    write(output, page(&format!("refault: {}", experiment.experiment), series, body))
 }
 
 /// A name that may be broken after its underscores.

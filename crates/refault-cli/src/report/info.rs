@@ -1,6 +1,5 @@
 //! The report of `refault trace info`: reuse distances, footprint and heat map of one trace.
 
-use std::path::Path;
 
 use maud::{Markup, html};
 use refault_trace::heat_map::{HeatMap, HeatRow};
@@ -10,7 +9,7 @@ use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{mib, page, write};
 use crate::trace::{bucket_range, heat_level};
-use refault_console::Failure;
+use refault_console::{Failure, Output};
 use refault_console::text::grouped;
 use refault_console::text::number;
 use refault_lab::size::pages_text;
@@ -21,7 +20,7 @@ const TABLE_COLUMNS: usize = 8;
 const SHADES: usize = 8;
 
 /// Writes the report of a trace.
-pub fn write_info(path: &Path, name: &str, statistics: &TraceStatistics) -> Result<(), Failure> {
+pub fn write_info(output: Output, name: &str, statistics: &TraceStatistics) -> Result<(), Failure> {
     let percent = |part: u64| format!("{:.2} %", 100.0 * part as f64 / statistics.accesses as f64);
     let body = html! {
         h1 { (name) }
@@ -34,7 +33,7 @@ pub fn write_info(path: &Path, name: &str, statistics: &TraceStatistics) -> Resu
         div.grid2 { (reuse_figure(statistics).markup()) (footprint_figure(statistics).markup()) }
         (heat_figure(&statistics.heat_map, statistics.accesses))
     };
-    write(path, page(&format!("refault: {name}"), 2, body))
+    write(output, page(&format!("refault: {name}"), 2, body))
 }
 
 fn reuse_figure(statistics: &TraceStatistics) -> Figure {

@@ -1,6 +1,5 @@
 //! The report of `refault monitor -- PROGRAM`: heat map over time, working set, hot and cold memory.
 
-use std::path::Path;
 
 use maud::{Markup, html};
 use refault_sim::monitoring::heat_map::{HeatMap, colour_of};
@@ -9,7 +8,7 @@ use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{page, write};
 use crate::monitor::live::{PERCENTILES, Process, percentile, seconds};
-use refault_console::Failure;
+use refault_console::{Failure, Output};
 use refault_console::text::grouped;
 use refault_console::text::number;
 use refault_lab::size::bytes_text;
@@ -18,7 +17,7 @@ use refault_lab::size::bytes_text;
 const REGIONS: usize = 40;
 
 /// Writes the report of a program that was monitored.
-pub fn write_monitor(path: &Path, command: &str, process: &Process, kernel: Option<&Process>) -> Result<(), Failure> {
+pub fn write_monitor(output: Output, command: &str, process: &Process, kernel: Option<&Process>) -> Result<(), Failure> {
     let cpu = process
         .monitor_cpu()
         .map_or(String::new(), |cpu| format!(" The monitor took {:.2} % of one processor.", cpu * 100.0));
@@ -33,7 +32,7 @@ pub fn write_monitor(path: &Path, command: &str, process: &Process, kernel: Opti
         div.grid2 { (working_set(process).markup()) (distribution(process)) }
         (regions(process))
     };
-    write(path, page(&format!("refault: {command}"), 1, body))
+    write(output, page(&format!("refault: {command}"), 1, body))
 }
 
 fn heat(title: &str, id: &str, process: &Process) -> Markup {

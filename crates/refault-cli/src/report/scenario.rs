@@ -1,6 +1,5 @@
 //! The report of `refault scenario`: counters over time, a group of pictures for each policy.
 
-use std::path::Path;
 
 use maud::html;
 use refault_core::frames::MAX_ORDER;
@@ -11,14 +10,14 @@ use refault_sim::machine::report::{Report, Sample};
 use super::experiment::figure;
 use super::{page, write};
 use crate::scenario::PolicyRun;
-use refault_console::Failure;
+use refault_console::{Failure, Output};
 use refault_console::text::number;
 
 /// Most generations there are at a time.
 const GENERATIONS: usize = 4;
 
 /// Writes the report.
-pub fn write_scenario(path: &Path, name: &str, runs: &[PolicyRun]) -> Result<(), Failure> {
+pub fn write_scenario(output: Output, name: &str, runs: &[PolicyRun]) -> Result<(), Failure> {
     let charts: Vec<Vec<Chart>> = runs.iter().map(|run| charts(&run.report)).collect();
     let series = charts.iter().flatten().map(|chart| chart.series.len()).max().unwrap_or(0);
     let fields: Vec<_> = runs.iter().map(|run| run.report.fields()).collect();
@@ -44,7 +43,7 @@ pub fn write_scenario(path: &Path, name: &str, runs: &[PolicyRun]) -> Result<(),
             }
         }
     };
-    write(path, page(&format!("refault: {name}"), series, body))
+    write(output, page(&format!("refault: {name}"), series, body))
 }
 
 fn charts(report: &Report) -> Vec<Chart> {

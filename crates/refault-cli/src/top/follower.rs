@@ -38,6 +38,8 @@ pub struct Follower {
     source: String,
     file: std::fs::File,
     pending: Vec<u8>,
+    /// Lines taken so far.
+    lines: u64,
     wanted: Option<u64>,
     processes: BTreeMap<u64, Process>,
 }
@@ -52,7 +54,7 @@ impl Follower {
             Failure::usage("cannot read", path.display(), format!("{error}; name the file of refault run --stats"))
         })?;
         let source = path.display().to_string();
-        Ok(Follower { path: path.to_owned(), source, file, pending: Vec::new(), wanted, processes: BTreeMap::new() })
+        Ok(Follower { path: path.to_owned(), source, file, pending: Vec::new(), lines: 0, wanted, processes: BTreeMap::new() })
     }
 
     /// Takes in what was appended.
@@ -63,12 +65,17 @@ impl Follower {
         self.file
             .read_to_end(&mut self.pending)
             .map_err(|error| Failure::usage("cannot read", self.path.display(), error))?;
-        while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.pending.drain(..=end).collect();
-            let parsed = serde_json::from_slice::<Value>(&line).ok().filter(|line| line["resident_bytes"].is_u64());
+        // Whole lines are taken where they lie, and what is left moves to the front once: linear in what was read.
+        let whole = self.pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let pending = std::mem::take(&mut self.pending);
+        self.pending.extend_from_slice(&pending[whole..]);
+        for line in pending[..whole].split_inclusive(|byte| *byte == b'\n') {
+            self.lines += 1;
+            let parsed = serde_json::from_slice::<Value>(line).ok().filter(|line| line["resident_bytes"].is_u64());
             let Some(line) = parsed else {
-                let remedy = "it holds a line that is no statistics; name the file of refault run --stats";
-                return Err(Failure::usage("cannot read", self.path.display(), remedy));
+                let place = format!("{}: line {}", self.path.display(), self.lines);
+                let remedy = "it is no statistics; name the file of refault run --stats";
+                return Err(Failure::usage("cannot read", place, remedy));
             };
             let pid = line["pid"].as_u64().unwrap_or(0);
             let process =

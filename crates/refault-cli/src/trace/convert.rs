@@ -1,21 +1,19 @@
-//! `refault trace convert` and `refault trace generate`: the formats that can be written are `.u64` and `.rft`.
+//! `refault trace convert` and `refault trace generate`.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use refault_trace::Entry;
-use refault_trace::rft::RftWriter;
-use refault_trace::write::{Compression, U64Writer};
+use refault_trace::write::{Block, OutputFormat, TraceWriter};
 
 use crate::source::{KindName, ReadArgs, workload};
-use refault_console::Failure;
-use refault_console::Progress;
 use refault_console::text::grouped;
+use refault_console::{Contents, Failure, ForceArgs, Outputs, Progress, say};
 use refault_trace::Source;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The output's name says its format: .rft (compact, seekable), .u64, .u64.zst or .u64.gz.
+The output's name says its format: .rft (compact, seekable), .u64, .csv or .oracleGeneral, the last three also with .zst
+or .gz. '-' reads standard input. Only .csv and .oracleGeneral keep the sizes of accesses.
 
 Examples:
   refault trace convert requests.csv app.rft
@@ -31,12 +29,14 @@ pub struct ConvertArgs {
     output: PathBuf,
     #[command(flatten)]
     read: ReadArgs,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The same specification gives the same accesses, on every machine. The output's name says its format: .rft, .u64,
-.u64.zst or .u64.gz.
+The same specification gives the same accesses, on every machine. The output's name says its format: .rft, .u64, .csv
+or .oracleGeneral, the last three also with .zst or .gz.
 
 Examples:
   refault trace generate zipf:theta=1.2,pages=256K,accesses=10M,kind=fd zipf.u64
@@ -55,100 +55,53 @@ pub struct GenerateArgs {
     /// The seed, if the workload does not say
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 /// Runs `refault trace convert`.
 pub fn run(args: &ConvertArgs) -> Result<(), Failure> {
-    if same_file(&args.input, &args.output) {
-        let remedy = "choose another name for the output";
-        return Err(Failure::usage("input and output are the same file", args.output.display(), remedy));
+    let mut outputs = Outputs::new(args.force);
+    outputs.reads(&args.input);
+    let source = args.read.file(&args.input, false)?;
+    if std::fs::metadata(&args.input).is_ok_and(|metadata| metadata.is_file()) {
+        args.read.check_effect(std::slice::from_ref(&source))?;
     }
-    copy(&Source::file(&args.input, args.read.options()), &args.output)
+    copy(&source, &args.output, &mut outputs)
 }
 
 /// Runs `refault trace generate`.
 pub fn run_generate(args: &GenerateArgs) -> Result<(), Failure> {
-    copy(&Source::workload(workload(&args.workload, args.kind, args.seed)?), &args.output)
+    let source = Source::workload(workload(&args.workload, args.kind, args.seed)?);
+    copy(&source, &args.output, &mut Outputs::new(args.force))
 }
 
-enum Writer {
-    U64(U64Writer),
-    Rft(Box<RftWriter>),
-}
-
-impl Writer {
-    fn create(path: &Path, origin: &str) -> Result<Writer, Failure> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        let compression = Compression::of_path(path);
-        let stem = name.trim_end_matches(".zst").trim_end_matches(".gz");
-        if name.ends_with(".rft") {
-            let mut writer = RftWriter::create(path).map_err(|error| written(&error))?;
-            writer.add_metadata("source", origin);
-            writer.add_metadata("writer", concat!("refault ", env!("CARGO_PKG_VERSION")));
-            Ok(Writer::Rft(Box::new(writer)))
-        } else if stem.ends_with(".u64") {
-            Ok(Writer::U64(U64Writer::create(path, compression).map_err(|error| written(&error))?))
-        } else {
-            let remedy = "name it .rft, .u64, .u64.zst or .u64.gz";
-            Err(Failure::usage("cannot tell the output's format", path.display(), remedy))
-        }
-    }
-
-    fn write(&mut self, entries: &[Entry]) -> Result<(), Failure> {
-        match self {
-            Writer::U64(writer) => writer.write(entries),
-            Writer::Rft(writer) => writer.write(entries),
-        }
-        .map_err(|error| written(&error))
-    }
-
-    fn finish(self) -> Result<u64, Failure> {
-        match self {
-            Writer::U64(writer) => writer.finish(),
-            Writer::Rft(writer) => writer.finish(),
-        }
-        .map_err(|error| written(&error))
-    }
-}
-
-fn written(error: &refault_trace::TraceError) -> Failure {
-    Failure::failed("cannot write", error, "choose another place or make room")
-}
-
-fn copy(source: &Source, output: &Path) -> Result<(), Failure> {
+fn copy(source: &Source, path: &Path, outputs: &mut Outputs) -> Result<(), Failure> {
+    let format = OutputFormat::of_path(path).ok_or_else(|| {
+        let remedy = "name it .rft, .u64, .csv or .oracleGeneral, the last three also with .zst or .gz";
+        Failure::usage("cannot tell the output's format", path.display(), remedy)
+    })?;
     let mut reader = source.open()?;
-    let mut writer = Writer::create(output, &source.name())?;
-    let result = copy_entries(reader.as_mut(), &mut writer).and_then(|()| writer.finish());
-    match result {
-        Ok(accesses) => {
-            eprintln!("refault: {} accesses written to {}", grouped(accesses), output.display());
-            Ok(())
-        }
-        Err(failure) => {
-            // Half a trace would be taken for a whole one.
-            let _ = std::fs::remove_file(output);
-            Err(failure)
-        }
-    }
-}
-
-fn copy_entries(reader: &mut dyn refault_trace::TraceReader, writer: &mut Writer) -> Result<(), Failure> {
+    let output = outputs.claim("the output", Some(path), Contents::Trace(format))?;
+    let output = output.expect("invariant: a path was given");
+    let file = output.file().try_clone().map_err(|error| Failure::write(path.display(), &error))?;
+    let mut writer = TraceWriter::new(file, path, format).map_err(|error| unwritten(&error))?;
+    writer.add_metadata("source", &source.name());
+    writer.add_metadata("writer", concat!("refault ", env!("CARGO_PKG_VERSION")));
     let progress = Progress::new("writing");
     progress.add(reader.total().unwrap_or(0));
-    let mut buffer = Vec::new();
-    loop {
-        let block = reader.next_block(&mut buffer)?;
-        if block.is_empty() {
-            return Ok(());
-        }
-        writer.write(block)?;
-        progress.advance(block.len() as u64);
+    let mut entries = Vec::new();
+    while reader.read_block(&mut entries)? > 0 {
+        writer.write(Block::of(&*reader, &entries)).map_err(|error| unwritten(&error))?;
+        progress.advance(entries.len() as u64);
     }
+    let accesses = writer.finish().map_err(|error| unwritten(&error))?;
+    drop(progress);
+    output.commit()?;
+    say(format_args!("{} accesses written to {}", grouped(accesses), path.display()));
+    Ok(())
 }
 
-fn same_file(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => false,
-    }
+fn unwritten(error: &refault_trace::TraceError) -> Failure {
+    Failure::failed("cannot write", error, "choose another place or make room")
 }

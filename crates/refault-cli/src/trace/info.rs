@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use refault_console::{Contents, Failure, ForceArgs, Outputs, Progress, say, with_output};
 use clap::Args;
 use refault_trace::Kind;
 use refault_trace::heat_map::HeatMap;
@@ -10,12 +11,9 @@ use refault_trace::statistics::{Resolution, TraceStatistics};
 use serde_json::{Value, json};
 
 use crate::source::{ReadArgs, require_file};
-use refault_console::Failure;
-use refault_console::Progress;
-use refault_console::text::{align_numbers, grouped, plain_table};
-use refault_console::with_output;
-use refault_lab::size::pages_text;
-use refault_trace::Source;
+use refault_console::text::{align_numbers, grouped, number, plain_table};
+use refault_lab::size::{bytes_text, pages_text};
+use refault_trace::{Format, FoundBy};
 
 /// Spans of time and regions of pages; a terminal shows half as many of each.
 const RESOLUTION: Resolution = Resolution { columns: 128, rows: 40 };
@@ -42,6 +40,8 @@ pub struct InfoArgs {
     /// Write pictures and tables as one HTML file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -55,7 +55,12 @@ enum InfoFormat {
 /// Runs the command.
 pub fn run(args: &InfoArgs) -> Result<(), Failure> {
     require_file(&args.file)?;
-    let source = Source::file(&args.file, args.read.options());
+    let mut outputs = Outputs::new(args.force);
+    outputs.reads(&args.file);
+    let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
+    let source = args.read.file(&args.file, true)?;
+    args.read.check_effect(std::slice::from_ref(&source))?;
+    let format = source.format()?;
     let progress = Progress::part("reading");
     let statistics = TraceStatistics::of(&source, RESOLUTION, |part| progress.set(part))?;
     drop(progress);
@@ -64,19 +69,38 @@ pub fn run(args: &InfoArgs) -> Result<(), Failure> {
     }
     let name = source.name();
     with_output(None, |out| match args.format {
-        InfoFormat::Table => write_text(out, &name, &statistics),
-        InfoFormat::Json => write_json(out, &name, &statistics),
+        InfoFormat::Table => write_text(out, &name, format, &statistics),
+        InfoFormat::Json => write_json(out, &name, format, &statistics),
     })?;
-    if let Some(path) = &args.report {
-        crate::report::write_info(path, &name, &statistics)?;
-        eprintln!("refault: report written to {}", path.display());
+    if let Some(report) = report {
+        let path = report.path().display().to_string();
+        crate::report::write_info(report, &name, &statistics)?;
+        say(format_args!("report written to {path}"));
     }
     Ok(())
 }
 
-fn write_text(out: &mut dyn Write, name: &str, statistics: &TraceStatistics) -> std::io::Result<()> {
+fn write_text(
+    out: &mut dyn Write,
+    name: &str,
+    format: Option<(Format, FoundBy)>,
+    statistics: &TraceStatistics,
+) -> std::io::Result<()> {
     let share = |part: u64| 100.0 * part as f64 / statistics.accesses as f64;
     writeln!(out, "{name}\n")?;
+    if let Some((format, found_by)) = format {
+        writeln!(out, "{:<15} {} ({})", "format", format.name(), found_by.words())?;
+    }
+    for (what, how) in &statistics.details {
+        writeln!(out, "{what:<15} {how}")?;
+    }
+    if let Some(time) = statistics.time {
+        let seconds = time.last_ns.saturating_sub(time.first_ns) as f64 / 1e9;
+        writeln!(out, "{:<15} {} s from the first access to the last", "time", number(seconds))?;
+    }
+    if let Some(bytes) = statistics.bytes {
+        writeln!(out, "{:<15} {} in all accesses", "bytes", bytes_text(bytes))?;
+    }
     writeln!(out, "accesses        {}", grouped(statistics.accesses))?;
     writeln!(
         out,
@@ -195,7 +219,14 @@ pub fn heat_level(count: u64, most: u64, levels: usize) -> usize {
     ((part * levels as f64).ceil() as usize).clamp(1, levels)
 }
 
-fn write_json(out: &mut dyn Write, name: &str, statistics: &TraceStatistics) -> std::io::Result<()> {
+fn write_json(
+    out: &mut dyn Write,
+    name: &str,
+    format: Option<(Format, FoundBy)>,
+    statistics: &TraceStatistics,
+) -> std::io::Result<()> {
+    let details: serde_json::Map<String, Value> =
+        statistics.details.iter().map(|(what, how)| (what.replace(' ', "_"), json!(how))).collect();
     let kinds: Vec<Value> = [Kind::Anon, Kind::Fd, Kind::Mapped]
         .into_iter()
         .map(|kind| {
@@ -235,6 +266,12 @@ fn write_json(out: &mut dyn Write, name: &str, statistics: &TraceStatistics) -> 
         .collect();
     let object = json!({
         "trace": name,
+        "format": format.map(|(format, _)| format.name()),
+        "format_found": format.map(|(_, found_by)| found_by.words()),
+        "read_as": details,
+        "first_access_ns": statistics.time.map(|time| time.first_ns),
+        "last_access_ns": statistics.time.map(|time| time.last_ns),
+        "bytes": statistics.bytes,
         "accesses": statistics.accesses,
         "distinct_pages": statistics.distinct_pages,
         "distinct_anon_pages": statistics.distinct_anon_pages,
