@@ -10,9 +10,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use refault_console::{Failure, Format, Progress, Share, say, with_output};
 use clap::Args;
 use refault_cache::{CacheOptions, PageCache};
+use refault_console::{Failure, Format, Progress, Share, say, with_output};
 use refault_core::policy::{FrontEnd, PolicySpec};
 use serde_json::json;
 

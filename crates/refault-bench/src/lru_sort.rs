@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use refault_console::{Failure, ForceArgs, Format, Outputs, say, with_output};
 use refault_config::Config;
+use refault_console::{Failure, ForceArgs, Format, Outputs, say, with_output};
 use refault_core::monitor::Attributes;
 use serde_json::{Value, json};
 

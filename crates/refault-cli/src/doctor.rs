@@ -9,8 +9,8 @@ mod system;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use refault_console::{Failure, ForceArgs, Format, Outputs, with_output};
 use clap::Args;
+use refault_console::{Failure, ForceArgs, Format, Outputs, with_output};
 use refault_pager::pagemap::ScanMethod;
 use refault_pager::probe::Capabilities;
 use refault_pager::uffd::{Access, feature};

@@ -10,8 +10,8 @@ pub mod live;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use refault_console::{Contents, Failure, ForceArgs, Format, Output, Outputs, Progress, Share, say, with_output};
 use clap::Args;
+use refault_console::{Contents, Failure, ForceArgs, Format, Output, Outputs, Progress, Share, say, with_output};
 use refault_core::Policy;
 use refault_core::monitor::Attributes;
 use refault_core::schemes::Scheme;

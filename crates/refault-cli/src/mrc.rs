@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 use crate::source::SourceArgs;
 use refault_console::text::number;
 use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
-use refault_console::{
-    Contents, Failure, ForceArgs, Format, Outputs, Progress, Share, format_of, say, with_output,
-};
+use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, Share, format_of, say, with_output};
 use refault_core::policy::registry::{Fact, PolicySpec};
 use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves};
 use refault_lab::policies::parse_policies;

@@ -9,8 +9,8 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use refault_console::{Contents, Failure, ForceArgs, Outputs, say};
 use clap::Args;
+use refault_console::{Contents, Failure, ForceArgs, Outputs, say};
 use refault_trace::rft::RftWriter;
 use refault_trace::write::OutputFormat;
 use refault_trace::{Entry, Kind, TimeSpan};

@@ -5,8 +5,8 @@
 
 use std::path::PathBuf;
 
-use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, say, with_output};
 use clap::Args;
+use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, say, with_output};
 use refault_lab::Experiment;
 use refault_lab::experiment::{Row, Values};
 use refault_lab::experiments::{self, freepool, lru_sort};

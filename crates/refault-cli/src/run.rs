@@ -13,8 +13,8 @@ use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
-use refault_console::{Contents, Failure, Outputs, Share, say};
 use clap::{Args, ValueEnum};
+use refault_console::{Contents, Failure, Outputs, Share, say};
 
 use refault_pager::probe::Capabilities;
 use refault_pager::{AccessSource, Budget};

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use refault_console::{Contents, Failure, ForceArgs, Format, Output, Outputs, Progress, say, with_output};
 use clap::Args;
+use refault_console::{Contents, Failure, ForceArgs, Format, Output, Outputs, Progress, say, with_output};
 use refault_core::Policy;
 use refault_sim::machine::device::PRESETS;
 use refault_sim::machine::report::{MonitorReport, Report};

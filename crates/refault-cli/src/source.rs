@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use refault_console::{Failure, Outputs};
 use clap::Args;
+use refault_console::{Failure, Outputs};
 use refault_trace::{CsvColumns, Format, Kind, Options, Part, Source, WorkloadSpec};
 
 /// The workloads of a comparison that names none: small, each with one thing to show.
@@ -187,7 +187,9 @@ impl ReadArgs {
         let idle = idle.map(|(option, ..)| (*option, "no trace here is of a format that it is for"));
         let unread = given.iter().find(|(_, given)| *given && formats.is_empty());
         match idle.or(unread.map(|(option, _)| (*option, "no trace file is read"))) {
-            Some((option, why)) => Err(Failure::usage("an option without effect", option, format!("{why}; leave it out"))),
+            Some((option, why)) => {
+                Err(Failure::usage("an option without effect", option, format!("{why}; leave it out")))
+            }
             None => Ok(()),
         }
     }
@@ -211,7 +213,8 @@ fn stored_input() -> Result<PathBuf, Failure> {
         std::io::copy(&mut std::io::stdin().lock(), &mut file)?;
         Ok(file)
     });
-    let file = stored.map_err(|error| Failure::failed("cannot store standard input", std::env::temp_dir().display(), error))?;
+    let file = stored
+        .map_err(|error| Failure::failed("cannot store standard input", std::env::temp_dir().display(), error))?;
     // Open until the program ends, because a source names its file by path.
     Ok(PathBuf::from(format!("/proc/self/fd/{}", file.into_raw_fd())))
 }

@@ -227,7 +227,9 @@ fn a_full_standard_output_is_an_error_and_a_broken_one_is_none() {
 fn options_without_effect_are_refused() {
     let directory = TempDir::new().expect("a temporary directory");
     let input = trace(&directory, "t.u64", [1, 2, 1]);
-    for option in [&["--skip-instructions"][..], &["--columns", "page=1"], &["--objects-have-sizes"], &["--block-bytes", "512"]] {
+    for option in
+        [&["--skip-instructions"][..], &["--columns", "page=1"], &["--objects-have-sizes"], &["--block-bytes", "512"]]
+    {
         refused(&[&["compare", &input][..], option].concat(), option[0]);
         refused(&[&["trace", "info", &input][..], option].concat(), "an option without effect");
     }

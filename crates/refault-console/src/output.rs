@@ -86,15 +86,12 @@ impl Outputs {
     ///
     /// # Errors
     /// As the module says: the path cannot be used (exit code 2) or nothing can be written there (1).
-    pub fn claim(
-        &mut self,
-        option: &str,
-        path: Option<&Path>,
-        contents: Contents,
-    ) -> Result<Option<Output>, Failure> {
+    pub fn claim(&mut self, option: &str, path: Option<&Path>, contents: Contents) -> Result<Option<Output>, Failure> {
         let Some(path) = path else { return Ok(None) };
         let place = match self.check(option, path, contents)? {
-            Some(target) => Place::Beside(Unnamed::beside(&target).map_err(|error| Failure::write(path.display(), &error))?, target),
+            Some(target) => {
+                Place::Beside(Unnamed::beside(&target).map_err(|error| Failure::write(path.display(), &error))?, target)
+            }
             None => {
                 let file = File::options().write(true).open(path);
                 Place::Itself(file.map_err(|error| Failure::write(path.display(), &error))?)

@@ -174,11 +174,7 @@ pub(crate) fn reader(format: Format, input: Input, options: &Options) -> Result<
 }
 
 /// Finds the format of an input.
-pub(crate) fn detect(
-    input: &mut Input,
-    path: &Path,
-    asked: Option<Format>,
-) -> Result<(Format, FoundBy), TraceError> {
+pub(crate) fn detect(input: &mut Input, path: &Path, asked: Option<Format>) -> Result<(Format, FoundBy), TraceError> {
     if let Some(format) = asked {
         return Ok((format, FoundBy::Asked));
     }
@@ -200,10 +196,8 @@ pub(crate) fn detect(
     }
     let format = sniffed.ok_or_else(|| {
         let names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
-        let reason = format!(
-            "cannot tell its format from name or contents; name one by --trace-format: {}",
-            names.join(", ")
-        );
+        let reason =
+            format!("cannot tell its format from name or contents; name one by --trace-format: {}", names.join(", "));
         TraceError::unsuitable(input.path(), reason)
     })?;
     Ok((format, FoundBy::Contents))

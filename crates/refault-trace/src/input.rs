@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
-use crate::error::{Place, TraceError};
 use crate::Format;
+use crate::error::{Place, TraceError};
 use crate::reader::Options;
 use crate::rft::RftReader;
 use crate::{Kind, Limits};

@@ -35,9 +35,8 @@ fn file(path: &Path) -> Source {
 /// Timed requests, more than a block of them.
 fn timed(directory: &Path) -> Source {
     let path = directory.join("timed.csv");
-    let lines: String = (0..150_000u64)
-        .map(|i| format!("{},{},{},{}\n", i * 1000, i * i % 5003 * 4096, 1 + i % 9000, i % 2))
-        .collect();
+    let lines: String =
+        (0..150_000u64).map(|i| format!("{},{},{},{}\n", i * 1000, i * i % 5003 * 4096, 1 + i % 9000, i % 2)).collect();
     std::fs::write(&path, format!("time_us,offset,size,write\n{lines}")).expect("ours");
     file(&path)
 }

@@ -57,8 +57,7 @@ ls 12345/12346 1236.0:     page-faults:     0
 ls 12345 [001] 1237.000001: exceptions:page_fault_user: address=0x5000 ip=0x401000 error_code=0x6
 ls 12345 [001] 1238.000001: exceptions:page_fault_user: address=0x6fff ip=0x401000 error_code=0x4
 ";
-    let expected =
-        entries(Kind::Anon, &[(0x7ffd_1234_5, false), (0x7ffd_1234_6, true), (5, true), (6, false)]);
+    let expected = entries(Kind::Anon, &[(0x7ffd_1234_5, false), (0x7ffd_1234_6, true), (5, true), (6, false)]);
     let time = TimeSpan { first_ns: 1_234_567_890_000, last_ns: 1_238_000_001_000 };
     for name in ["t.perf", "by its contents"] {
         assert_eq!(read(name, text), Ok((expected.clone(), Some(time))), "{name}");

@@ -1,15 +1,14 @@
 //! The report of `refault compare`: for each trace the miss ratios by memory size, and for each size the misses and
 //! the generations over time.
 
-
 use maud::{Markup, html};
 
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{mib, name_parts, page, write};
-use refault_console::{Failure, Output};
 use refault_console::text::number;
 use refault_console::text::{grouped, percent_format};
+use refault_console::{Failure, Output};
 use refault_lab::results::{policies_of, sizes_of};
 use refault_lab::size::pages_text;
 use refault_lab::sweep::{Run, TraceRuns};

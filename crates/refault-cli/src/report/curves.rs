@@ -1,15 +1,14 @@
 //! The report of `refault mrc`: one picture a trace, with the answers in words above it.
 
-
 use maud::{Markup, html};
 
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{mib, name_parts, page, write};
 use crate::mrc::{answer, sampling_text};
-use refault_console::{Failure, Output};
 use refault_console::text::grouped;
 use refault_console::text::number;
+use refault_console::{Failure, Output};
 use refault_lab::curve::TraceCurves;
 use refault_lab::size::pages_text;
 

@@ -1,6 +1,5 @@
 //! The report of `refault reproduce`: the verdict, the figures, the pictures.
 
-
 use maud::{Markup, html};
 use refault_lab::Experiment;
 use refault_lab::experiment::Chart;
@@ -9,8 +8,8 @@ use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{page, write};
 use crate::reproduce::cells;
-use refault_console::{Failure, Output};
 use refault_console::text::number;
+use refault_console::{Failure, Output};
 
 /// Writes the report.
 pub fn write_experiment(output: Output, experiment: &Experiment, about: &str) -> Result<(), Failure> {

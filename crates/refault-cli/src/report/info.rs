@@ -1,6 +1,5 @@
 //! The report of `refault trace info`: reuse distances, footprint and heat map of one trace.
 
-
 use maud::{Markup, html};
 use refault_trace::heat_map::{HeatMap, HeatRow};
 use refault_trace::statistics::TraceStatistics;
@@ -9,9 +8,9 @@ use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{mib, page, write};
 use crate::trace::{bucket_range, heat_level};
-use refault_console::{Failure, Output};
 use refault_console::text::grouped;
 use refault_console::text::number;
+use refault_console::{Failure, Output};
 use refault_lab::size::pages_text;
 
 /// Columns of the table behind the heat map.

@@ -1,6 +1,5 @@
 //! The report of `refault monitor -- PROGRAM`: heat map over time, working set, hot and cold memory.
 
-
 use maud::{Markup, html};
 use refault_sim::monitoring::heat_map::{HeatMap, colour_of};
 
@@ -8,16 +7,21 @@ use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{page, write};
 use crate::monitor::live::{PERCENTILES, Process, percentile, seconds};
-use refault_console::{Failure, Output};
 use refault_console::text::grouped;
 use refault_console::text::number;
+use refault_console::{Failure, Output};
 use refault_lab::size::bytes_text;
 
 /// Regions in the table.
 const REGIONS: usize = 40;
 
 /// Writes the report of a program that was monitored.
-pub fn write_monitor(output: Output, command: &str, process: &Process, kernel: Option<&Process>) -> Result<(), Failure> {
+pub fn write_monitor(
+    output: Output,
+    command: &str,
+    process: &Process,
+    kernel: Option<&Process>,
+) -> Result<(), Failure> {
     let cpu = process
         .monitor_cpu()
         .map_or(String::new(), |cpu| format!(" The monitor took {:.2} % of one processor.", cpu * 100.0));

@@ -1,6 +1,5 @@
 //! The report of `refault scenario`: counters over time, a group of pictures for each policy.
 
-
 use maud::html;
 use refault_core::frames::MAX_ORDER;
 use refault_core::policy::GenerationSize;
@@ -10,8 +9,8 @@ use refault_sim::machine::report::{Report, Sample};
 use super::experiment::figure;
 use super::{page, write};
 use crate::scenario::PolicyRun;
-use refault_console::{Failure, Output};
 use refault_console::text::number;
+use refault_console::{Failure, Output};
 
 /// Most generations there are at a time.
 const GENERATIONS: usize = 4;

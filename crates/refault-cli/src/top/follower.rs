@@ -54,7 +54,15 @@ impl Follower {
             Failure::usage("cannot read", path.display(), format!("{error}; name the file of refault run --stats"))
         })?;
         let source = path.display().to_string();
-        Ok(Follower { path: path.to_owned(), source, file, pending: Vec::new(), lines: 0, wanted, processes: BTreeMap::new() })
+        Ok(Follower {
+            path: path.to_owned(),
+            source,
+            file,
+            pending: Vec::new(),
+            lines: 0,
+            wanted,
+            processes: BTreeMap::new(),
+        })
     }
 
     /// Takes in what was appended.

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use refault_console::{Contents, Failure, ForceArgs, Outputs, Progress, say, with_output};
 use clap::Args;
+use refault_console::{Contents, Failure, ForceArgs, Outputs, Progress, say, with_output};
 use refault_trace::Kind;
 use refault_trace::heat_map::HeatMap;
 use refault_trace::statistics::{Resolution, TraceStatistics};

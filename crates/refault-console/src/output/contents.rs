@@ -65,7 +65,8 @@ impl Contents {
         }
         let is_text = std::str::from_utf8(head).is_ok_or_cut() && !head.contains(&0);
         let start = head.trim_ascii_start();
-        let starts = |text: &str| start.len() >= text.len() && start[..text.len()].eq_ignore_ascii_case(text.as_bytes());
+        let starts =
+            |text: &str| start.len() >= text.len() && start[..text.len()].eq_ignore_ascii_case(text.as_bytes());
         let is_markup = starts("<");
         let is_json = starts("{") || starts("[");
         let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();

@@ -177,8 +177,7 @@ impl CsvColumns {
             },
         );
         let operation = finder.find("operation", &self.operation, OPERATION_NAMES)?;
-        let (kind, time) =
-            (finder.find("kind", &self.kind, KIND_NAMES)?, finder.find("time", &self.time, TIME_NAMES)?);
+        let (kind, time) = (finder.find("kind", &self.kind, KIND_NAMES)?, finder.find("time", &self.time, TIME_NAMES)?);
         let time = time.map(|index| (index, time_unit(&first[index])));
         let is_header = finder.named || (!lone_number && !is_data(position, first));
         let described = finder.described.into_iter().map(|(_, text)| text).collect();

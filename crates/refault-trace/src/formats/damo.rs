@@ -165,8 +165,8 @@ impl Requests for Damo {
                     self.form = if json {
                         let bytes = input.rest("JSON")?;
                         let requests = events.of_json(&bytes);
-                        let requests = requests
-                            .map_err(|reason| TraceError::malformed(input.path(), Place::Offset(0), reason))?;
+                        let requests =
+                            requests.map_err(|reason| TraceError::malformed(input.path(), Place::Offset(0), reason))?;
                         Form::Json(requests.into_iter())
                     } else {
                         Form::Text(Box::new(Lines::new(events)))

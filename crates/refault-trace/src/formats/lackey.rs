@@ -61,7 +61,14 @@ impl LineFormat for Lackey {
         }
         let (first_page, pages) = pages_touched(address, size, self.limit)?;
         let write = matches!(letter, b'S' | b'M');
-        Ok((pages > 0).then_some(Request { first_page, pages, kind: self.kind, write, time: None, weight: Weight::Unknown }))
+        Ok((pages > 0).then_some(Request {
+            first_page,
+            pages,
+            kind: self.kind,
+            write,
+            time: None,
+            weight: Weight::Unknown,
+        }))
     }
 
     fn details(&self) -> Details {
