@@ -1,5 +1,6 @@
 //! `refault compare`: every policy at every memory size over every trace.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -7,10 +8,11 @@ use clap::Args;
 use crate::source::SourceArgs;
 use crate::tables;
 use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, format_of, say, with_output};
-use refault_lab::policies::{all_policies, parse_policies};
+use refault_lab::policies::{all_policies, names_best, parse_policies};
 use refault_lab::results::{write_csv, write_json};
 use refault_lab::size::Size;
-use refault_lab::sweep::{Sweep, jobs, memory_budget, run_all};
+use refault_lab::sweep::{Sweep, TraceRuns, WarmUp, jobs, memory_budget, run_all};
+use refault_lab::verdict::{Verdict, judge};
 
 /// Points over a run's time that the pictures show.
 const SAMPLES: u64 = 120;
@@ -24,7 +26,7 @@ const DEFAULT_SIZES: [&str; 4] = ["10%", "25%", "50%", "75%"];
 #[command(after_help = "\
 Examples:
   refault compare                                    the built-in set; writes refault-report.html
-  refault compare --trace app.u64.zst --memory 10%,25%,50%
+  refault compare app.u64.zst --memory 10%,25%,50%
   refault compare --trace app.u64 --policy lru,arc,mglru{tiers=1} --memory 256M --format csv
   refault compare --workload zipf:theta=1.2,pages=262144,accesses=10000000,kind=fd --report zipf.html
 
@@ -34,7 +36,8 @@ SIZE is 25% of the trace's distinct pages (rounded down, at least 1), 4096p page
 pub struct CompareArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Policies, separated by commas; parameters in braces: mglru{tiers=1}; see 'refault policies' [default: all]
+    /// Policies, separated by commas; parameters in braces: mglru{tiers=1}; or all, kernel, or best: those that miss least
+    /// at some size, the baseline and the bound; see 'refault policies' [default: all]
     #[arg(long = "policy", value_name = "P,P…")]
     policies: Vec<String>,
     /// Memory sizes, separated by commas [default: 10%,25%,50%,75%]
@@ -43,6 +46,15 @@ pub struct CompareArgs {
     /// Swap for anonymous pages, or 'none'; the device answers at once, like zram [default: ample]
     #[arg(long, value_name = "SIZE|none")]
     swap: Option<SwapSize>,
+    /// The policy that others are compared with in the verdict
+    #[arg(long, value_name = "POLICY", default_value = "lru")]
+    baseline: String,
+    /// Accesses, or a share such as 20%, that fill memory at the start and are not counted
+    #[arg(long, value_name = "N|SHARE", value_parser = warm_up, default_value = "0")]
+    warm_up: WarmUp,
+    /// Leave out wall_seconds and accesses_per_second, the only figures that differ from run to run
+    #[arg(long)]
+    no_timing: bool,
     /// How to write the results [default: by the name of --out, else table]
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -81,11 +93,18 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
     let report = args.report.clone().or_else(|| built_in.then(|| PathBuf::from(DEFAULT_REPORT)));
     let report = outputs.claim("--report", report.as_deref(), Contents::Html)?;
-    let results = run_all(&sources, &plan, &Progress::new("comparing"))?;
+    let mut results = run_all(&sources, &plan, &Progress::new("comparing"))?;
+    let verdict = judge(&results, &args.baseline);
+    if names_best(&args.policies) {
+        keep_best(&mut results, &verdict);
+    }
     with_output(out, |out| match format {
-        Format::Table => tables::write_table(out, &results),
-        Format::Csv => write_csv(out, &results),
-        Format::Json => write_json(out, &results),
+        Format::Table => {
+            tables::write_table(out, &results, !args.no_timing)?;
+            tables::write_verdict(out, &verdict, results.len())
+        }
+        Format::Csv => write_csv(out, &results, !args.no_timing),
+        Format::Json => write_json(out, &results, &verdict.to_json(), !args.no_timing),
     })?;
     if let Some(report) = report {
         let path = report.path().display().to_string();
@@ -95,8 +114,30 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Leaves the policies that miss least at some size of some trace, the baseline, and those that know the future.
+fn keep_best(results: &mut [TraceRuns], verdict: &Verdict) {
+    let best: HashSet<&str> = verdict.best.iter().flat_map(|best| &best.policies).map(String::as_str).collect();
+    for trace in results {
+        trace.runs.retain(|run| {
+            run.needs_future || run.policy == verdict.baseline || best.contains(run.policy.as_str())
+        });
+    }
+}
+
+fn warm_up(text: &str) -> Result<WarmUp, String> {
+    match text.strip_suffix('%') {
+        Some(percent) => match percent.trim().parse::<f64>() {
+            Ok(percent) if (0.0..100.0).contains(&percent) => Ok(WarmUp::Share(percent / 100.0)),
+            _ => Err("a share is from 0 % to less than 100 %".to_owned()),
+        },
+        None => refault_config::units::size(text).map(WarmUp::Accesses).map_err(str::to_owned),
+    }
+}
+
 fn sweep_of(args: &CompareArgs) -> Result<Sweep, Failure> {
     let policies = if args.policies.is_empty() { all_policies() } else { parse_policies(&args.policies)? };
+    // A mistyped baseline must not be a verdict without one.
+    parse_policies(std::slice::from_ref(&args.baseline))?;
     let sizes = if args.memory.is_empty() {
         DEFAULT_SIZES.iter().map(|text| text.parse().expect("invariant: the default sizes are sizes")).collect()
     } else {
@@ -110,5 +151,6 @@ fn sweep_of(args: &CompareArgs) -> Result<Sweep, Failure> {
         jobs: jobs(args.jobs),
         samples: SAMPLES,
         memory_budget: memory_budget(),
+        warm_up: args.warm_up,
     })
 }

@@ -26,8 +26,8 @@ mod workloads;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use refault_console::Failure;
 
@@ -39,7 +39,7 @@ use refault_console::Failure;
     after_help = "\
 Examples:
   refault compare                        built-in workloads, all policies; a table and refault-report.html
-  refault compare --trace app.u64.zst --memory 10%,25%,50%
+  refault compare app.u64.zst --memory 10%,25%,50%
   refault policies                       what can be compared
   refault COMMAND --help                 examples for each command"
 )]
@@ -113,8 +113,34 @@ fn usage(error: &clap::Error) -> ExitCode {
             let mut lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
             let first = lines.next().unwrap_or("").trim_start_matches("error: ").to_string();
             let rest: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
-            let what = if rest.is_empty() { first } else { format!("{first} {}", rest.join(" ")) };
-            Failure::usage("wrong usage", what, "see 'refault --help'").report()
+            let what = if rest.is_empty() { first } else { format!("{first}; {}", rest.join("; ")) };
+            let what = match stray_argument(error) {
+                Some(argument) => format!("{what}; a trace is named by --trace {argument}, or alone before other options"),
+                None => what,
+            };
+            Failure::usage("wrong usage", what, format!("see 'refault {}--help'", command_named())).report()
         }
     }
+}
+
+/// An argument that is a file which nobody asked for.
+fn stray_argument(error: &clap::Error) -> Option<String> {
+    let argument = match (error.kind(), error.get(ContextKind::InvalidArg)?) {
+        (ErrorKind::UnknownArgument, ContextValue::String(argument)) => argument,
+        _ => return None,
+    };
+    std::path::Path::new(argument).is_file().then(|| argument.clone())
+}
+
+/// The commands on the command line, each with a space behind it: `trace info `.
+fn command_named() -> String {
+    let root = Cli::command();
+    let (mut command, mut names) = (&root, String::new());
+    for argument in std::env::args().skip(1) {
+        let Some(found) = command.find_subcommand(&argument) else { break };
+        names.push_str(found.get_name());
+        names.push(' ');
+        command = found;
+    }
+    names
 }

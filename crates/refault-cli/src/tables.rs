@@ -7,9 +7,13 @@ use refault_console::text::{align_numbers, grouped, percent_format, plain_table}
 use refault_lab::results::{policies_of, sizes_of};
 use refault_lab::size::pages_text;
 use refault_lab::sweep::{Run, TraceRuns};
+use refault_lab::verdict::{Best, Overall, Verdict};
+
+/// Equally good policies named in a sentence, at most.
+const MAX_NAMED: usize = 4;
 
 /// Writes a table a trace: miss ratios by policy and size, or, where only one size was asked for, the counters.
-pub fn write_table(out: &mut dyn Write, results: &[TraceRuns]) -> std::io::Result<()> {
+pub fn write_table(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> std::io::Result<()> {
     for (index, trace) in results.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
@@ -23,9 +27,15 @@ pub fn write_table(out: &mut dyn Write, results: &[TraceRuns]) -> std::io::Resul
             grouped(trace.distinct_pages),
             pages_text(trace.distinct_pages)
         )?;
-        let table = if sizes.len() > 1 { ratio_table(trace, &sizes) } else { counter_table(trace) };
+        let table = if sizes.len() > 1 { figure_table(trace, &sizes, Run::miss_ratio, true) } else { counter_table(trace, timing) };
         for line in table.lines() {
             writeln!(out, "{}", line.trim_end())?;
+        }
+        if sizes.len() > 1 && trace.runs.iter().any(|run| run.bytes.is_some()) {
+            writeln!(out, "by bytes:")?;
+            for line in figure_table(trace, &sizes, byte_ratio, false).lines() {
+                writeln!(out, "{}", line.trim_end())?;
+            }
         }
     }
     let many = results.iter().any(|trace| sizes_of(trace).len() > 1);
@@ -38,7 +48,13 @@ pub fn write_table(out: &mut dyn Write, results: &[TraceRuns]) -> std::io::Resul
     writeln!(out, "\n{legend}")
 }
 
-fn ratio_table(trace: &TraceRuns, sizes: &[u64]) -> Table {
+/// The part of the bytes accessed that missed; 0 if the trace does not say.
+fn byte_ratio(run: &Run) -> f64 {
+    run.bytes.map_or(0.0, |bytes| bytes.miss_ratio())
+}
+
+/// A figure from 0 to 1 of each run, by policy and size; `mark` puts a star at the fewest misses.
+fn figure_table(trace: &TraceRuns, sizes: &[u64], figure: fn(&Run) -> f64, mark: bool) -> Table {
     let mut table = plain_table();
     let mut header = vec!["policy".to_string()];
     header.extend(sizes.iter().map(|pages| pages_text(*pages)));
@@ -47,14 +63,16 @@ fn ratio_table(trace: &TraceRuns, sizes: &[u64]) -> Table {
         let runs = trace.runs.iter().filter(|run| run.memory_pages == pages && !run.needs_future);
         runs.map(|run| run.outcome.misses).min()
     };
-    let percent = percent_format(trace.runs.iter().map(Run::miss_ratio));
-    for policy in policies_of(trace) {
+    let policies = policies_of(trace);
+    let mark = mark && trace.runs.iter().filter(|run| !run.needs_future).any(|run| run.policy != policies[0]);
+    let percent = percent_format(trace.runs.iter().map(figure));
+    for policy in policies {
         let mut row = vec![policy.to_string()];
         for pages in sizes {
             let run = trace.runs.iter().find(|run| run.policy == policy && run.memory_pages == *pages);
             let run = run.expect("invariant: a sweep runs every policy at every size");
-            let best = !run.needs_future && fewest(*pages) == Some(run.outcome.misses);
-            row.push(format!("{}{}", percent(run.miss_ratio()), if best { '*' } else { ' ' }));
+            let best = mark && !run.needs_future && fewest(*pages) == Some(run.outcome.misses);
+            row.push(format!("{}{}", percent(figure(run)), if best { '*' } else { ' ' }));
         }
         table.add_row(row);
     }
@@ -62,37 +80,75 @@ fn ratio_table(trace: &TraceRuns, sizes: &[u64]) -> Table {
     table
 }
 
-fn counter_table(trace: &TraceRuns) -> Table {
+fn counter_table(trace: &TraceRuns, timing: bool) -> Table {
     let mut table = plain_table();
-    let header = [
-        "policy",
-        "memory",
-        "misses",
-        "miss %",
-        "refaults",
-        "pgscan",
-        "pgsteal",
-        "pgactivate",
-        "pgdeactivate",
-        "M accesses/s",
-    ];
-    table.set_header(header);
+    let sized = trace.runs.iter().any(|run| run.bytes.is_some());
+    let columns = ["policy", "memory", "misses", "miss %"].into_iter().chain(sized.then_some("byte miss %"));
+    let counters = ["refaults", "pgscan", "pgsteal", "pgactivate", "pgdeactivate"];
+    table.set_header(columns.chain(counters).chain(timing.then_some("M accesses/s")));
     let percent = percent_format(trace.runs.iter().map(Run::miss_ratio));
     for run in &trace.runs {
         let counters = &run.outcome.counters;
-        table.add_row([
+        let bytes = sized.then(|| run.bytes.map_or(String::new(), |bytes| percent(bytes.miss_ratio())));
+        let misses = [
             run.policy.clone(),
             pages_text(run.memory_pages),
             grouped(run.outcome.misses),
             percent(run.miss_ratio()),
+        ];
+        let counted = [
             grouped(counters.workingset_refault_anon + counters.workingset_refault_file),
             grouped(counters.pgscan),
             grouped(counters.pgsteal),
             grouped(counters.pgactivate),
             grouped(counters.pgdeactivate),
-            format!("{:.1}", run.accesses_per_second() / 1e6),
-        ]);
+        ];
+        let speed = timing.then(|| format!("{:.1}", run.accesses_per_second() / 1e6));
+        table.add_row(misses.into_iter().chain(bytes).chain(counted).chain(speed));
     }
     align_numbers(&mut table);
     table
+}
+
+/// Writes what a comparison of so many `traces` comes to: a sentence per trace and size, and over several traces a table.
+pub fn write_verdict(out: &mut dyn Write, verdict: &Verdict, traces: usize) -> std::io::Result<()> {
+    writeln!(out, "\nVerdict, without knowing the future:")?;
+    for best in &verdict.best {
+        let place = if traces > 1 { format!("{}, ", best.trace) } else { String::new() };
+        writeln!(out, "  {place}{}: {}", pages_text(best.memory_pages), sentence(best, &verdict.baseline))?;
+    }
+    if verdict.overall.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nOver {traces} traces, misses less than {}'s (negative: more):", verdict.baseline)?;
+    let mut table = plain_table();
+    table.set_header(["policy", "mean %", "worst %", "mean rank", "worst at"]);
+    for Overall { policy, mean_reduction, worst: (worst, trace, pages), mean_rank } in &verdict.overall {
+        table.add_row([
+            policy.clone(),
+            format!("{:.1}", mean_reduction * 100.0),
+            format!("{:.1}", worst * 100.0),
+            format!("{mean_rank:.1}"),
+            format!("{} of {trace}", pages_text(*pages)),
+        ]);
+    }
+    align_numbers(&mut table);
+    for line in table.lines() {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// "lirs misses least, 40.1 % fewer misses than lru".
+fn sentence(best: &Best, baseline: &str) -> String {
+    let names = match best.policies.as_slice() {
+        [one] => format!("{one} misses least"),
+        [some @ .., last] if best.policies.len() <= MAX_NAMED => format!("{} and {last} miss least", some.join(", ")),
+        many => format!("{} policies miss least, {} among them", many.len(), many[0]),
+    };
+    match best.reduction {
+        _ if best.policies.iter().any(|policy| policy == baseline) => names,
+        None => names,
+        Some(reduction) => format!("{names}, {:.1} % fewer misses than {baseline}", reduction * 100.0),
+    }
 }

@@ -190,3 +190,110 @@ fn the_name_of_the_output_chooses_its_format() {
         assert!(written.starts_with(start), "{written}");
     }
 }
+
+#[test]
+fn results_without_times_are_identical_byte_for_byte() {
+    let run = |format: &str, jobs: &str| {
+        let common = ["--workload", "zipf:pages=2048,accesses=300000", "--policy", "opt,arc,mglru", "--memory", "10%,50%"];
+        let rest = ["--format", format, "--no-timing", "--jobs", jobs];
+        stdout(&[&["compare"][..], &common, &rest].concat())
+    };
+    for format in ["csv", "json", "table"] {
+        assert_eq!(run(format, "1"), run(format, "2"), "{format}");
+        assert!(!run(format, "1").contains("wall_seconds"));
+    }
+}
+
+#[test]
+fn the_verdict_is_what_the_figures_say() {
+    let directory = TempDir::new().expect("a temporary directory");
+    // Belady's anomaly: FIFO misses 9 of 12 with three frames, 10 with four; LRU 10 and 8.
+    let path = trace(&directory, "belady.u64", [1, 2, 3, 4, 1, 2, 5, 1, 2, 3, 4, 5]);
+    let common = ["--policy", "fifo,lru,opt", "--memory", "3p,4p"];
+    let table = stdout(&[&["compare", &path][..], &common].concat());
+    assert!(table.contains("12 KiB: fifo misses least, 10.0 % fewer misses than lru"), "{table}");
+    assert!(table.contains("16 KiB: lru misses least\n"), "{table}");
+    let both = ["compare", &path, "--workload", "cyclic:pages=10,accesses=100"];
+    let json = stdout(&[&both[..], &common, &["--format", "json", "--baseline", "fifo"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let overall = &json["verdict"]["overall"];
+    assert_eq!(overall.as_array().map(Vec::len), Some(1), "lru alone: opt knows the future, fifo is the baseline");
+    // 9 to 10 misses, 10 to 8, and twice the same number on a cycle that does not fit.
+    let mean = (-1.0 / 9.0 + 0.2) / 4.0;
+    assert!((overall[0]["mean_reduction"].as_f64().expect("a mean") - mean).abs() < 1e-12, "{overall}");
+    assert!((overall[0]["worst_reduction"].as_f64().expect("a worst") + 1.0 / 9.0).abs() < 1e-12);
+    assert_eq!((&overall[0]["worst_trace"], &overall[0]["mean_rank"]), (&"belady".into(), &1.5.into()));
+    let best = stdout(&["compare", &path, "--policy", "best", "--memory", "3p", "--format", "csv"]);
+    let named: Vec<String> = rows(&best)[1..].iter().map(|row| row[1].clone()).collect();
+    assert!(named.contains(&"lru".into()) && named.contains(&"opt".into()) && named.len() < 12, "{named:?}");
+}
+
+#[test]
+fn object_traces_have_a_byte_miss_ratio() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("r.csv");
+    // With one page, every access misses but the second to a; of 100 + 100 + 3000 bytes, 3100 miss.
+    std::fs::write(&path, "key,size\na,100\na,100\nb,3000\n").expect("ours");
+    let path = path.to_str().expect("its path is UTF-8");
+    for policy in ["lru", "mglru", "classic", "fifo"] {
+        let run = ["compare", path, "--policy", policy, "--memory", "1p", "--format", "csv", "--no-timing"];
+        let rows = rows(&stdout(&run));
+        let width = rows[0].len();
+        assert_eq!(rows[0][width - 3..], ["bytes", "byte_misses", "byte_miss_ratio"]);
+        assert_eq!(rows[1][width - 3..], ["3200", "3100", "0.96875"], "{policy}");
+    }
+    assert!(stdout(&["compare", path, "--policy", "lru,fifo", "--memory", "1p,2p"]).contains("by bytes:"));
+}
+
+#[test]
+fn warm_up_is_not_counted() {
+    let arguments = |warm_up: &str| {
+        let common = ["compare", "--workload", "cyclic:pages=100,accesses=1000", "--policy", "lru,mglru"];
+        rows(&stdout(&[&common[..], &["--memory", "100%", "--format", "csv", "--warm-up", warm_up]].concat()))
+    };
+    for warm_up in ["100", "10%"] {
+        let rows = arguments(warm_up);
+        assert_eq!((rows[1][3].as_str(), rows[1][6].as_str()), ("900", "0"), "{warm_up}");
+        assert_eq!(rows[2][6], "0");
+    }
+    let output = refault(&["compare", "--workload", "cyclic:pages=9,accesses=10", "--warm-up", "10"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("nothing is left after the warm-up"));
+}
+
+#[test]
+fn traces_are_named_apart_taken_in_part_and_read_from_standard_input() {
+    let directory = TempDir::new().expect("a temporary directory");
+    std::fs::create_dir(directory.path().join("a")).expect("ours");
+    std::fs::create_dir(directory.path().join("b")).expect("ours");
+    let paths = ["a/app.text", "b/app.csv", "b/app.text"].map(|name| directory.path().join(name));
+    std::fs::write(&paths[0], "1\n2\n").expect("ours");
+    std::fs::write(&paths[1], "page\n1\n").expect("ours");
+    std::fs::write(&paths[2], "1\n2\n3\n").expect("ours");
+    let paths = paths.map(|path| path.to_str().expect("its path is UTF-8").to_string());
+    let run = ["--policy", "lru", "--memory", "1p", "--format", "csv"];
+    let all = rows(&stdout(&[&["compare", &paths[0], &paths[1], &paths[2]][..], &run].concat()));
+    let names: Vec<&str> = all[1..].iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(names, [&paths[0], "app.csv", &paths[2]]);
+    let part = rows(&stdout(&[&["compare", &paths[2]][..], &run, &["--skip", "1", "--limit", "1"]].concat()));
+    assert_eq!(part[1][3], "1");
+    for command in ["compare", "mrc"] {
+        let mut refault = Command::cargo_bin("refault").expect("the binary is built");
+        let output = refault.args([command, "-"]).args(run).write_stdin("1\n2\n1\n").output().expect("it starts");
+        assert_eq!(rows(&text(&output.stdout))[1][0], "stdin", "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn wrong_usage_leads_to_the_right_page() {
+    let line = |arguments: &[&str]| {
+        let output = refault(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        text(&output.stderr)
+    };
+    assert!(line(&["compare", "--polcy", "lru"]).contains("see 'refault compare --help'"));
+    assert!(line(&["trace", "info", "--bogus"]).contains("see 'refault trace info --help'"));
+    assert!(line(&["comapre"]).contains("see 'refault --help'"));
+    assert!(line(&["compare", "--policy", "mrglu"]).contains("did you mean 'mglru'?"));
+    assert!(!line(&["compare", "nope.csv"]).contains("--trace-format"));
+}

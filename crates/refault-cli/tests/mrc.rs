@@ -63,10 +63,32 @@ fn the_table_answers_how_much_memory_is_enough() {
     let pages = (0..200).map(|i| i % 2).chain((0..16).map(|i| i % 8));
     let path = trace(&directory, "small.u64", pages);
     let table = stdout(&["mrc", "--trace", &path, "--misses", "10%,1%"]);
-    let answer = table.lines().last().expect("a last line");
-    let expected = "lru: 8 KiB gives ≤ 10 % misses; 32 KiB gives ≤ 1 % misses beyond first touches; \
-                    the knee is at 8 KiB (7.41 % misses).";
-    assert_eq!(answer, expected);
+    let expected = "\
+Memory for so many misses beyond first touches, which are 3.70 %:
+  lru: 8 KiB gives ≤ 10 %
+       32 KiB gives ≤ 1 %
+       the knee is at 8 KiB (7.41 % misses in all)
+";
+    assert!(table.ends_with(expected), "{table}");
+}
+
+#[test]
+fn a_looser_goal_never_needs_more_memory() {
+    // First touches of 10 %, between the goals.
+    let arguments = ["mrc", "--workload", "zipf:theta=0.8,pages=4096,accesses=30000", "--format", "json"];
+    let json: Value = serde_json::from_str(&stdout(&arguments)).expect("JSON");
+    let enough = json["curves"][0]["enough"].as_array().expect("answers");
+    let memory: Vec<u64> = enough.iter().filter_map(|answer| answer["memory_pages"].as_u64()).collect();
+    assert!(memory.len() >= 3 && memory.is_sorted_by(|tighter, looser| tighter >= looser), "{memory:?}");
+    let beyond: Vec<&Value> = enough.iter().map(|answer| &answer["beyond_first_touches"]).collect();
+    assert!(beyond.windows(2).all(|pair| pair[0] == pair[1]), "{beyond:?}");
+}
+
+#[test]
+fn a_sample_that_would_be_slower_is_exact() {
+    let exact = stdout(&["mrc", "--workload", WORKLOAD, "--memory", SIZES, "--format", "csv"]);
+    let sampled = ["mrc", "--workload", WORKLOAD, "--memory", SIZES, "--format", "csv", "--sample", "50%"];
+    assert_eq!(stdout(&sampled), exact);
 }
 
 #[test]

@@ -72,9 +72,13 @@ impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Failure {
         match &error {
             TraceError::Workload { .. } => Failure::usage("cannot use workload", error, "see 'refault workloads'"),
-            _ => {
-                Failure::usage("cannot read trace", error, "see 'refault trace --help'; --trace-format names a format")
+            TraceError::Open { .. } | TraceError::Io { .. } => {
+                Failure::usage("cannot read trace", error, "name a file that can be read")
             }
+            TraceError::Unsuitable { .. } | TraceError::Limit { .. } => {
+                Failure::Usage(format!("cannot read trace: {error}"))
+            }
+            _ => Failure::usage("cannot read trace", error, "'refault trace info --help' says how traces are read"),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! How far a long command is: a bar on standard error, drawn only if that is a terminal.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 /// Steps of a bar for a part done.
 const PARTS: u64 = 1000;
@@ -8,17 +10,23 @@ const PARTS: u64 = 1000;
 /// Counts accesses, whose total grows as traces are opened, or shows a part of something done.
 pub struct Progress {
     bar: ProgressBar,
+    total: AtomicU64,
 }
 
 impl Progress {
     /// A bar headed by what is being done.
     pub fn new(doing: &'static str) -> Progress {
-        let bar = ProgressBar::new(0);
+        // Without a length nothing is drawn as done; the first traces that are opened set it.
+        let bar = ProgressBar::no_length();
         let style =
-            ProgressStyle::with_template("{msg} {wide_bar} {percent}% {human_pos} accesses, {per_sec}, {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            ProgressStyle::with_template("{msg} {wide_bar} {percent}% {human_pos} accesses, {speed}, {eta} left");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style.with_key("speed", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            // What cannot be drawn is not drawn.
+            let _ = write!(out, "{:.1} M/s", state.per_sec() / 1e6);
+        }));
         bar.set_message(doing);
-        Progress { bar }
+        Progress { bar, total: AtomicU64::new(0) }
     }
 
     /// A bar for a part done, from 0 to 1.
@@ -27,7 +35,7 @@ impl Progress {
         let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}%, {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(doing);
-        Progress { bar }
+        Progress { bar, total: AtomicU64::new(0) }
     }
 
     /// The part done.
@@ -37,7 +45,9 @@ impl Progress {
 
     /// More to do.
     pub fn add(&self, accesses: u64) {
-        self.bar.inc_length(accesses);
+        // A bar without a length keeps none when it is increased.
+        let total = self.total.fetch_add(accesses, Ordering::Relaxed) + accesses;
+        self.bar.set_length(total);
     }
 
     /// Something is done.

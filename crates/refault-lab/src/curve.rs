@@ -38,6 +38,9 @@ pub struct Sampling {
     pub seed: u64,
 }
 
+/// The highest rate at which sampling LRU is faster than its exact curve.
+pub const MAX_LRU_RATE: f64 = 0.05;
+
 /// Samples drawn, whose spread gives the standard error.
 pub const SAMPLES: u64 = 4;
 
@@ -133,14 +136,17 @@ pub fn curves(
     sizes: impl Fn(u64) -> Vec<u64>,
     progress: &dyn Progress,
 ) -> Result<TraceCurves, LabError> {
-    let mut curves = match plan.sampling {
+    // Four samples with a look-up for each access cost more than the exact curve above this rate.
+    let sampled_lru = plan.sampling.filter(|sampling| sampling.rate <= MAX_LRU_RATE);
+    let plan_sampling = plan.sampling.filter(|sampling| sampling.rate * (SAMPLES as f64) < 1.0);
+    let mut curves = match sampled_lru {
         None => lru_curve(source, progress)?,
         Some(sampling) => sampled_lru_curve(source, sampling, &sizes, progress)?,
     };
     let simulated: Vec<PolicySpec> = plan.policies.iter().filter(|spec| !spec.entry.is(Fact::Stack)).cloned().collect();
     if !simulated.is_empty() {
         let sizes = sizes(curves.distinct_pages);
-        let scaled = |pages: u64| match plan.sampling {
+        let scaled = |pages: u64| match plan_sampling {
             None => pages,
             Some(sampling) => ((pages as f64 * sampling.rate).round() as u64).max(1),
         };
@@ -149,7 +155,8 @@ pub fn curves(
             memory_budget: plan.memory_budget,
             ..Sweep::new(simulated, sizes.iter().map(|pages| Size::Pages(scaled(*pages))).collect())
         };
-        let simulated = match plan.sampling {
+        curves.sampling = curves.sampling.or(plan_sampling);
+        let simulated = match plan_sampling {
             None => simulated_curves(&run_all(std::slice::from_ref(source), &sweep, progress)?[0]),
             Some(sampling) => {
                 let sample = |index| PageSample::new(sampling.rate, sampling.seed, index);

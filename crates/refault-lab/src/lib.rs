@@ -31,6 +31,7 @@ pub mod results;
 pub mod size;
 pub mod source;
 pub mod sweep;
+pub mod verdict;
 
 pub use error::LabError;
 pub use experiment::Experiment;

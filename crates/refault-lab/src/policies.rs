@@ -2,7 +2,7 @@
 //! ([`refault_core::policy::registry`]).
 
 use refault_core::parameter::split_list;
-use refault_core::policy::registry::{self, FrontEnd, PolicySpec};
+use refault_core::policy::registry::{self, Family, FrontEnd, POLICIES, PolicySpec};
 
 use crate::error::LabError;
 
@@ -13,9 +13,14 @@ use crate::error::LabError;
 pub fn parse_policies_for(lists: &[String], front_end: FrontEnd) -> Result<Vec<PolicySpec>, LabError> {
     let mut specs: Vec<PolicySpec> = Vec::new();
     for text in lists.iter().flat_map(|list| split_list(list)) {
-        let spec = PolicySpec::parse_for(text, front_end)?;
-        if specs.iter().all(|other| other.label != spec.label) {
-            specs.push(spec);
+        let named = match group(text, front_end) {
+            Some(group) => group,
+            None => vec![PolicySpec::parse_for(&known_name(text)?, front_end)?],
+        };
+        for spec in named {
+            if specs.iter().all(|other| other.label != spec.label) {
+                specs.push(spec);
+            }
         }
     }
     if specs.is_empty() {
@@ -23,6 +28,48 @@ pub fn parse_policies_for(lists: &[String], front_end: FrontEnd) -> Result<Vec<P
         return Err(LabError::request("no policy named", "--policy", format!("name some of {names}")));
     }
     Ok(specs)
+}
+
+/// The policies that a word stands for: `all`, `kernel` (those of kernels), `best` (all: which are best is known only when
+/// all have run; see [`names_best`]).
+fn group(word: &str, front_end: FrontEnd) -> Option<Vec<PolicySpec>> {
+    match word.trim().to_ascii_lowercase().as_str() {
+        "all" | "best" => Some(registry::all(front_end).collect()),
+        "kernel" => Some(registry::all(front_end).filter(|spec| spec.entry.family == Family::Kernel).collect()),
+        _ => None,
+    }
+}
+
+/// Whether a list names `best`: run all policies, and show those that miss least at some size.
+pub fn names_best(lists: &[String]) -> bool {
+    lists.iter().flat_map(|list| split_list(list)).any(|word| word.trim().eq_ignore_ascii_case("best"))
+}
+
+/// The policy with its name in lower case.
+///
+/// # Errors
+/// There is none of this name; the most similar one is suggested.
+fn known_name(text: &str) -> Result<String, LabError> {
+    let end = text.find('{').unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    let name = name.trim().to_ascii_lowercase();
+    let known = || POLICIES.iter().flat_map(|entry| entry.aliases.iter().copied().chain([entry.name]));
+    if name.is_empty() || known().any(|other| other == name) {
+        return Ok(format!("{name}{rest}"));
+    }
+    let remedy = match most_similar(&name, known().chain(["all", "best", "kernel"])) {
+        Some(similar) => format!("did you mean '{similar}'? 'refault policies' lists them"),
+        None => format!("there are all, best, kernel, {}", registry::names(FrontEnd::Replay)),
+    };
+    Err(LabError::request("unknown policy", format!("'{name}'"), remedy))
+}
+
+/// The name most like `word`, if one is like it at all.
+pub fn most_similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const LIKE: f64 = 0.6;
+    let scored = names.map(|name| (strsim::normalized_damerau_levenshtein(word, name), name));
+    let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    (best.0 >= LIKE).then_some(best.1)
 }
 
 /// The same for replays, which can run every policy.
@@ -46,6 +93,18 @@ mod tests {
     fn unknown_names_list_the_known() {
         let line = parse_policies(&["nope".into()]).unwrap_err().to_string();
         assert!(line.contains("'nope'") && line.contains("fifo"), "{line}");
+    }
+
+    #[test]
+    fn a_wrong_name_is_met_with_the_one_that_was_meant() {
+        for (wrong, meant) in [("mrglu", "'mglru'"), ("s3-fifo", "'s3fifo'"), ("kernels", "'kernel'")] {
+            let line = parse_policies(&[wrong.into()]).unwrap_err().to_string();
+            assert!(line.contains(&format!("did you mean {meant}?")), "{line}");
+        }
+        assert_eq!(parse_policies(&["LRU,lru".into()]).expect("known").len(), 1);
+        let kernels = parse_policies(&["kernel".into()]).expect("known");
+        assert!(kernels.iter().any(|spec| spec.label == "mglru") && kernels.iter().all(|spec| spec.label != "lru"));
+        assert_eq!(parse_policies(&["all".into()]).expect("known").len(), all_policies().len());
     }
 
     #[test]

@@ -10,13 +10,18 @@ use crate::sweep::{Run, TraceRuns};
 /// The fields before the counters, in order.
 pub const LEADING_FIELDS: [&str; 8] =
     ["trace", "policy", "memory_pages", "accesses", "distinct_pages", "hits", "misses", "miss_ratio"];
-/// The fields after the counters, in order.
+/// The fields between the counters and the times, if any trace says how many bytes its accesses stand for.
+pub const BYTE_FIELDS: [&str; 3] = ["bytes", "byte_misses", "byte_miss_ratio"];
+/// The fields after the counters, in order: the only ones that differ between two runs of one command.
 pub const TRAILING_FIELDS: [&str; 2] = ["wall_seconds", "accesses_per_second"];
 
-/// Writes all runs as CSV.
-pub fn write_csv(out: &mut dyn Write, results: &[TraceRuns]) -> std::io::Result<()> {
+/// Writes all runs as CSV; `timing` adds [`TRAILING_FIELDS`].
+pub fn write_csv(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(LEADING_FIELDS.iter().chain(Counters::NAMES).chain(&TRAILING_FIELDS))?;
+    let sized = rows(results).any(|(_, run)| run.bytes.is_some());
+    let bytes = BYTE_FIELDS.iter().filter(|_| sized);
+    let times = TRAILING_FIELDS.iter().filter(|_| timing);
+    csv.write_record(LEADING_FIELDS.iter().chain(Counters::NAMES).chain(bytes).chain(times))?;
     for (trace, run) in rows(results) {
         let mut record = vec![
             trace.trace.clone(),
@@ -29,21 +34,35 @@ pub fn write_csv(out: &mut dyn Write, results: &[TraceRuns]) -> std::io::Result<
             run.miss_ratio().to_string(),
         ];
         record.extend(run.outcome.counters.values().iter().map(u64::to_string));
-        record.push(format!("{:.6}", run.wall.as_secs_f64()));
-        record.push(format!("{:.0}", run.accesses_per_second()));
+        match (sized, run.bytes) {
+            (false, _) => {}
+            (true, None) => record.extend(BYTE_FIELDS.map(|_| String::new())),
+            (true, Some(bytes)) => {
+                record.extend([bytes.all.to_string(), bytes.missed.to_string(), bytes.miss_ratio().to_string()]);
+            }
+        }
+        if timing {
+            record.push(format!("{:.6}", run.wall.as_secs_f64()));
+            record.push(format!("{:.0}", run.accesses_per_second()));
+        }
         csv.write_record(&record)?;
     }
     csv.flush()
 }
 
-/// Writes all runs as `{"runs":[{…}]}`.
-pub fn write_json(out: &mut dyn Write, results: &[TraceRuns]) -> std::io::Result<()> {
-    let runs: Vec<Value> = rows(results).map(|(trace, run)| Value::Object(json_run(trace, run))).collect();
-    serde_json::to_writer(&mut *out, &json!({ "runs": runs }))?;
+/// Writes all runs as `{"runs":[{…}],"verdict":…}`; `timing` adds [`TRAILING_FIELDS`].
+pub fn write_json(
+    out: &mut dyn Write,
+    results: &[TraceRuns],
+    verdict: &Value,
+    timing: bool,
+) -> std::io::Result<()> {
+    let runs: Vec<Value> = rows(results).map(|(trace, run)| Value::Object(json_run(trace, run, timing))).collect();
+    serde_json::to_writer(&mut *out, &json!({ "runs": runs, "verdict": verdict }))?;
     writeln!(out)
 }
 
-fn json_run(trace: &TraceRuns, run: &Run) -> Map<String, Value> {
+fn json_run(trace: &TraceRuns, run: &Run, timing: bool) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |key: &str, value: Value| object.insert(key.to_string(), value);
     put("trace", json!(trace.trace));
@@ -57,8 +76,15 @@ fn json_run(trace: &TraceRuns, run: &Run) -> Map<String, Value> {
     for (name, value) in Counters::NAMES.iter().zip(run.outcome.counters.values()) {
         put(name, json!(value));
     }
-    put("wall_seconds", json!(run.wall.as_secs_f64()));
-    put("accesses_per_second", json!(run.accesses_per_second().round()));
+    if let Some(bytes) = run.bytes {
+        put("bytes", json!(bytes.all));
+        put("byte_misses", json!(bytes.missed));
+        put("byte_miss_ratio", json!(bytes.miss_ratio()));
+    }
+    if timing {
+        put("wall_seconds", json!(run.wall.as_secs_f64()));
+        put("accesses_per_second", json!(run.accesses_per_second().round()));
+    }
     object
 }
 

@@ -47,6 +47,26 @@ pub struct Sweep {
     pub samples: u64,
     /// Bytes that simulations of one group may need together.
     pub memory_budget: u64,
+    /// Accesses at the start that fill the memories and are not counted.
+    pub warm_up: WarmUp,
+}
+
+/// The start of a trace, as a number of accesses or as a share of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WarmUp {
+    /// So many accesses.
+    Accesses(u64),
+    /// This part of all accesses, from 0 to less than 1.
+    Share(f64),
+}
+
+impl WarmUp {
+    fn accesses(self, of: u64) -> u64 {
+        match self {
+            WarmUp::Accesses(accesses) => accesses,
+            WarmUp::Share(share) => (of as f64 * share) as u64,
+        }
+    }
 }
 
 /// The state of a run at some point in time.
@@ -69,14 +89,32 @@ pub struct Run {
     pub needs_future: bool,
     /// Pages that could be resident.
     pub memory_pages: u64,
-    /// The counts.
+    /// The counts, without those of the warm-up.
     pub outcome: Outcome,
+    /// Bytes of the accesses counted, and of those that missed, if the trace says how many each stands for.
+    pub bytes: Option<ByteCounts>,
     /// Bytes of metadata the policy and the simulated memory held at the end.
     pub metadata_bytes: usize,
     /// Time spent in the simulation alone.
     pub wall: Duration,
     /// The state over time.
     pub samples: Vec<Sample>,
+}
+
+/// Bytes that accesses stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByteCounts {
+    /// Of all accesses.
+    pub all: u64,
+    /// Of those that missed.
+    pub missed: u64,
+}
+
+impl ByteCounts {
+    /// Bytes missed in bytes accessed, 0 to 1.
+    pub fn miss_ratio(&self) -> f64 {
+        if self.all == 0 { 0.0 } else { self.missed as f64 / self.all as f64 }
+    }
 }
 
 impl Run {
@@ -111,7 +149,7 @@ impl Sweep {
     /// available.
     pub fn new(policies: Vec<PolicySpec>, sizes: Vec<Size>) -> Sweep {
         let swap = Some(Size::Pages(u64::from(u32::MAX)));
-        Sweep { policies, sizes, swap, jobs: jobs(None), samples: 0, memory_budget: memory_budget() }
+        Sweep { policies, sizes, swap, jobs: jobs(None), samples: 0, memory_budget: memory_budget(), warm_up: WarmUp::Accesses(0) }
     }
 }
 
@@ -170,6 +208,11 @@ pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> R
         next_use: future(source, sweep, &layout)?,
         page_numbers: hashes_pages.then(|| layout.page_numbers().into()),
     };
+    let warm_up = sweep.warm_up.accesses(layout.accesses());
+    if warm_up >= layout.accesses() {
+        let what = format!("{} has {} accesses", source.name(), layout.accesses());
+        return Err(LabError::request("nothing is left after the warm-up", what, "warm up with fewer"));
+    }
     let mut simulations = plan(sweep, &layout);
     progress.add(layout.accesses() * simulations.len() as u64);
     let bytes_each = (layout.ids() as u64 * BYTES_PER_PAGE).max(1);
@@ -224,15 +267,15 @@ fn future(source: &dyn Accesses, sweep: &Sweep, layout: &Layout) -> Result<Optio
         let what = format!("{} (needs {})", source.name(), bytes_text(layout.accesses().saturating_mul(8)));
         return Err(LabError::request("not enough memory for opt to look ahead", what, remedy));
     }
-    let mut decoder = Decoder { reader: source.open()?, buffer: Vec::new() };
-    let mut block = Vec::new();
+    let mut decoder = Decoder { reader: source.open()?, buffer: Vec::new(), accesses: 0 };
+    let mut block = Block::default();
     let mut pages = Vec::with_capacity(layout.accesses() as usize);
     loop {
         decoder.fill(layout, &mut block)?;
-        if block.is_empty() {
+        if block.accesses.is_empty() {
             break;
         }
-        pages.extend(block.iter().map(|access| access.page()));
+        pages.extend(block.accesses.iter().map(|access| access.page()));
     }
     let next_use = NextUse::new(pages).map_err(|error| LabError::request("trace too long", error, remedy))?;
     Ok(Some(Arc::new(next_use)))
@@ -245,11 +288,11 @@ fn feed(
     running: &mut [Running],
     progress: &dyn Progress,
 ) -> Result<(), LabError> {
-    let mut decoder = Decoder { reader: source.open()?, buffer: Vec::new() };
-    let mut block = Vec::new();
-    let mut next = Vec::new();
+    let mut decoder = Decoder { reader: source.open()?, buffer: Vec::new(), accesses: 0 };
+    let mut block = Block::default();
+    let mut next = Block::default();
     decoder.fill(layout, &mut block)?;
-    while !block.is_empty() {
+    while !block.accesses.is_empty() {
         let (decoded, ()) = rayon::join(
             || decoder.fill(layout, &mut next),
             || running.par_iter_mut().with_max_len(1).for_each(|run| run.advance(&block)),
@@ -258,27 +301,48 @@ fn feed(
         if progress.is_cancelled() {
             return Err(LabError::Cancelled);
         }
-        progress.advance(block.len() as u64 * running.len() as u64);
+        progress.advance(block.accesses.len() as u64 * running.len() as u64);
         std::mem::swap(&mut block, &mut next);
     }
     Ok(())
 }
 
+/// Accesses that the simulations get at a time.
+#[derive(Default)]
+struct Block {
+    accesses: Vec<Access>,
+    /// What each stands for; empty if the trace does not say.
+    bytes: Vec<u64>,
+}
+
 struct Decoder {
     reader: Box<dyn TraceReader>,
     buffer: Vec<refault_trace::Entry>,
+    /// Handed out so far.
+    accesses: u64,
 }
 
 impl Decoder {
     /// Replaces `block` by the next accesses; empty at the end.
-    fn fill(&mut self, layout: &Layout, block: &mut Vec<Access>) -> Result<(), LabError> {
-        block.clear();
-        while block.len() < BLOCK_ACCESSES {
-            let entries = self.reader.next_block(&mut self.buffer)?;
-            if entries.is_empty() {
+    fn fill(&mut self, layout: &Layout, block: &mut Block) -> Result<(), LabError> {
+        block.accesses.clear();
+        block.bytes.clear();
+        while block.accesses.len() < BLOCK_ACCESSES {
+            let read = self.reader.read_block(&mut self.buffer)?;
+            self.accesses += read as u64;
+            if (read == 0 && self.accesses != layout.accesses()) || self.accesses > layout.accesses() {
+                // Pages that the first pass has not seen have no ids.
+                let remedy = "leave it alone meanwhile, or compare a copy";
+                return Err(LabError::request("a trace has changed", "while it was read", remedy));
+            }
+            if read == 0 {
                 break;
             }
-            layout.translate(entries, block);
+            layout.translate(&self.buffer, &mut block.accesses);
+            block.bytes.extend_from_slice(self.reader.block_bytes().unwrap_or_default());
+        }
+        if block.bytes.len() < block.accesses.len() {
+            block.bytes.clear();
         }
         Ok(())
     }
@@ -290,6 +354,7 @@ struct Planned<'a> {
     memory_pages: u64,
     swap: Swap,
     sample_every: u64,
+    warm_up: u64,
 }
 
 fn plan<'a>(sweep: &'a Sweep, layout: &Layout) -> Vec<Planned<'a>> {
@@ -299,8 +364,9 @@ fn plan<'a>(sweep: &'a Sweep, layout: &Layout) -> Vec<Planned<'a>> {
         Some(size) => Swap { pages: size.pages(distinct), synchronous: true },
     };
     let sample_every = if sweep.samples == 0 { u64::MAX } else { layout.accesses().div_ceil(sweep.samples) };
+    let warm_up = sweep.warm_up.accesses(layout.accesses());
     let runs = sweep.policies.iter().flat_map(|spec| sweep.sizes.iter().map(move |size| (spec, size)));
-    runs.map(|(spec, size)| Planned { spec, memory_pages: size.pages(distinct), swap, sample_every }).collect()
+    runs.map(|(spec, size)| Planned { spec, memory_pages: size.pages(distinct), swap, sample_every, warm_up }).collect()
 }
 
 impl Planned<'_> {
@@ -316,6 +382,9 @@ impl Planned<'_> {
             sample_every: self.sample_every,
             until_sample: self.sample_every,
             samples: Vec::new(),
+            until_warm: self.warm_up,
+            cold: None,
+            bytes: Some(ByteCounts::default()),
         }
     }
 }
@@ -335,6 +404,7 @@ impl Visitor for Start<'_> {
 /// A replay whose policy is forgotten: one call per block, inside which everything is compiled for that policy.
 trait Simulation: Send {
     fn run(&mut self, block: &[Access]);
+    fn run_weighed(&mut self, block: &[Access], bytes: &[u64]) -> u64;
     fn outcome(&self) -> Outcome;
     fn generations(&self) -> Vec<GenerationSize>;
     fn metadata_bytes(&self) -> usize;
@@ -343,6 +413,10 @@ trait Simulation: Send {
 impl<P: Policy + Send> Simulation for Replay<P> {
     fn run(&mut self, block: &[Access]) {
         Replay::run(self, block);
+    }
+
+    fn run_weighed(&mut self, block: &[Access], bytes: &[u64]) -> u64 {
+        Replay::run_weighed(self, block, bytes)
     }
 
     fn outcome(&self) -> Outcome {
@@ -368,22 +442,44 @@ struct Running {
     sample_every: u64,
     until_sample: u64,
     samples: Vec<Sample>,
+    /// Accesses of the warm-up still to come.
+    until_warm: u64,
+    /// The outcome at the end of the warm-up, if there is one.
+    cold: Option<Outcome>,
+    /// Since the warm-up; `None` once accesses have come that do not say.
+    bytes: Option<ByteCounts>,
 }
 
 impl Running {
-    fn advance(&mut self, mut block: &[Access]) {
-        while !block.is_empty() {
-            let length = self.until_sample.min(block.len() as u64);
-            let (now, later) = block.split_at(length as usize);
+    fn advance(&mut self, block: &Block) {
+        let (mut at, accesses) = (0, block.accesses.len());
+        while at < accesses {
+            let warm = if self.until_warm > 0 { self.until_warm } else { u64::MAX };
+            let length = self.until_sample.min(warm).min((accesses - at) as u64) as usize;
+            let now = &block.accesses[at..at + length];
             let start = Instant::now();
-            self.simulation.run(now);
+            if block.bytes.is_empty() {
+                self.simulation.run(now);
+                self.bytes = None;
+            } else {
+                let bytes = &block.bytes[at..at + length];
+                let missed = self.simulation.run_weighed(now, bytes);
+                if let Some(counts) = self.bytes.as_mut().filter(|_| self.until_warm == 0) {
+                    counts.all += bytes.iter().sum::<u64>();
+                    counts.missed += missed;
+                }
+            }
             self.wall += start.elapsed();
-            self.until_sample -= length;
+            self.until_sample -= length as u64;
             if self.until_sample == 0 {
                 self.sample();
                 self.until_sample = self.sample_every;
             }
-            block = later;
+            if self.until_warm > 0 {
+                self.until_warm -= length as u64;
+                self.cold = Some(self.simulation.outcome()).filter(|_| self.until_warm == 0);
+            }
+            at += length;
         }
     }
 
@@ -399,7 +495,18 @@ impl Running {
         if self.sample_every != u64::MAX && sampled_until < outcome.accesses {
             self.sample();
         }
+        let outcome = match self.cold {
+            None => outcome,
+            Some(cold) => Outcome {
+                accesses: outcome.accesses - cold.accesses,
+                hits: outcome.hits - cold.hits,
+                misses: outcome.misses - cold.misses,
+                counters: outcome.counters.since(&cold.counters),
+                resident: outcome.resident,
+            },
+        };
         Run {
+            bytes: self.bytes,
             policy: self.policy,
             needs_future: self.needs_future,
             memory_pages: self.memory_pages,

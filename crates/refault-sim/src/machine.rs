@@ -194,7 +194,7 @@ impl<P: Policy> Machine<P> {
             config.swap_pages,
             config.costs.clone(),
         );
-        let too_many = || "the files and tasks together have more pages than can be numbered (2^32)".to_string();
+        let too_many = || format!("the files and tasks together have more than {} pages", memory::MAX_PAGES);
         let mut files = Vec::new();
         for file in &config.files {
             let segment = memory.add_segment(file.pages, true).ok_or_else(too_many)?;

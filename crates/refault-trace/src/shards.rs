@@ -77,6 +77,9 @@ pub struct Shards {
     rate: f64,
     accesses: u64,
     samples: Vec<Sample>,
+    /// Ids of the accesses of a block that are in a sample, and their distances.
+    kept: Vec<u32>,
+    distances: Vec<u32>,
 }
 
 impl Shards {
@@ -90,7 +93,8 @@ impl Shards {
             reuse: ReuseDistances::new(0),
             histogram: DistanceHistogram::new(),
         };
-        Shards { rate, accesses: 0, samples: (0..samples.max(1) as u64).map(sample).collect() }
+        let samples = (0..samples.max(1) as u64).map(sample).collect();
+        Shards { rate, accesses: 0, samples, kept: Vec::new(), distances: Vec::new() }
     }
 
     /// Looks at the next accesses. Pages of a sample beyond [`MAX_PAGES`] count as one.
@@ -101,10 +105,12 @@ impl Shards {
                 let key = page_key(*entry);
                 if sample.pages.keeps(key) {
                     let next = sample.ids.len().min(MAX_PAGES as usize - 1) as u32;
-                    let id = *sample.ids.entry(key).or_insert(next);
-                    sample.histogram.record(sample.reuse.access(id));
+                    self.kept.push(*sample.ids.entry(key).or_insert(next));
                 }
             }
+            sample.reuse.access_all(&self.kept, &mut self.distances);
+            self.distances.iter().for_each(|distance| sample.histogram.record(*distance));
+            self.kept.clear();
         }
     }
 

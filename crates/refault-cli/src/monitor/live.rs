@@ -108,10 +108,17 @@ impl Process {
         regions.map(|region| u128::from(region.size()) * u128::from(region.nr_accesses)).sum()
     }
 
-    /// Where anything was ever accessed: ranges of addresses, in order.
+    /// The aggregations from the second on, if there are some: in the first, regions are those of the address space, and
+    /// one access makes gigabytes that were only reserved look used.
+    fn settled(&self) -> &[Snapshot] {
+        if self.snapshots.len() > 2 { &self.snapshots[1..] } else { &self.snapshots }
+    }
+
+    /// The regions in which some access was found: ranges of addresses, in order. An estimate: a check looks at one page
+    /// of a region, and its neighbours are taken to be alike.
     pub fn places(&self) -> Vec<std::ops::Range<u64>> {
         let mut ranges: Vec<_> = self
-            .snapshots
+            .settled()
             .iter()
             .flat_map(|snapshot| &snapshot.regions)
             .filter(|region| region.nr_accesses > 0)
@@ -144,6 +151,9 @@ impl Process {
             let mut counts = vec![0; CELLS];
             for region in snapshot.regions.iter().filter(|region| region.nr_accesses > 0) {
                 let (from, to) = (offset(&places, region.start), offset(&places, region.end));
+                if from == to {
+                    continue;
+                }
                 let cell = |offset: u64| (u128::from(offset) * CELLS as u128 / u128::from(total.max(1))) as usize;
                 let (from, to) = (cell(from).min(CELLS - 1), cell(to).clamp(1, CELLS));
                 counts[from..to.max(from + 1)].iter_mut().for_each(|count| *count = (*count).max(region.nr_accesses));
@@ -157,7 +167,7 @@ impl Process {
     pub fn working_sets(&self) -> Vec<u64> {
         let used =
             |snapshot: &Snapshot| snapshot.regions.iter().filter(|region| region.nr_accesses > 0).map(Seen::size).sum();
-        let mut sizes: Vec<u64> = self.snapshots.iter().map(used).collect();
+        let mut sizes: Vec<u64> = self.settled().iter().map(used).collect();
         sizes.sort_unstable();
         sizes
     }
@@ -251,6 +261,9 @@ pub fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(index).copied().unwrap_or(0)
 }
 
+/// Aggregations after which regions have usually settled: fewer are said to be too few.
+const MIN_AGGREGATIONS: usize = 20;
+
 /// Percentiles that are shown of the working set.
 pub const PERCENTILES: [usize; 7] = [0, 10, 25, 50, 75, 90, 100];
 
@@ -274,8 +287,8 @@ fn write_table(
     let places: u64 = process.places().iter().map(|place| place.end - place.start).sum();
     writeln!(
         out,
-        "Time downwards, {:.1} s; across the {} that were ever accessed, in order of address. 9: accessed in every check,\n\
-         '.': never.\n",
+        "Time downwards, {:.1} s; across the regions in which some access was found, {} in all, in order of address.\n\
+         That is an estimate: a check looks at one page of a region. 9: accessed in every check, '.': in none.\n",
         seconds(process),
         bytes_text(places)
     )?;
@@ -287,6 +300,10 @@ fn write_table(
     }
     align_numbers(&mut table);
     writeln!(out, "{}\n", table.trim_fmt())?;
+    if process.snapshots.len() < MIN_AGGREGATIONS {
+        let seen = process.snapshots.len();
+        writeln!(out, "Too short to tell: {seen} aggregations, and regions need some {MIN_AGGREGATIONS} to settle.\n")?;
+    }
     let (snapshot, regions) = process.hot_and_cold();
     if let Some(snapshot) = snapshot {
         write_regions(out, snapshot, &regions)?;

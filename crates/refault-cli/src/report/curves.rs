@@ -5,11 +5,11 @@ use maud::{Markup, html};
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{mib, name_parts, page, write};
-use crate::mrc::{answer, sampling_text};
+use crate::mrc::{answer, goal_text, sampling_text};
 use refault_console::text::grouped;
 use refault_console::text::number;
 use refault_console::{Failure, Output};
-use refault_lab::curve::TraceCurves;
+use refault_lab::curve::{Curve, TraceCurves};
 use refault_lab::size::pages_text;
 
 /// Points of a complete curve that are drawn, evenly over the footprint.
@@ -37,7 +37,8 @@ pub fn write_curves(
                     " % of accesses are first touches."
                 }
                 @if let Some(sampling) = trace.sampling { p.note { (sampling_text(sampling)) } }
-                ul { @for curve in &trace.curves { li { (answer(trace, curve, ratios)) } } }
+                p { "Memory for " (goal_text(trace, ratios)) ":" }
+                ul { @for curve in &trace.curves { li { (curve.policy) ": " (answer(trace, curve, ratios).join("; ")) } } }
                 (figure(index, trace, &sizes(trace), ratios).markup())
             }
         }
@@ -94,7 +95,7 @@ fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> F
     Figure {
         id: format!("curve-{index}"),
         title: "Miss ratio by memory size".into(),
-        description: trace.curves.iter().map(|curve| answer(trace, curve, ratios)).collect::<Vec<_>>().join(" "),
+        description: described(trace, ratios),
         definition: match trace.sampling {
             None => "Misses in 100 accesses, first touches included, by memory limit.".into(),
             Some(_) => format!(
@@ -110,4 +111,11 @@ fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> F
         shape: Shape::Lines,
         marks: knee.into_iter().collect(),
     }
+}
+
+/// The answers in one text, for those who do not see the picture.
+fn described(trace: &TraceCurves, ratios: &[f64]) -> String {
+    let curve = |curve: &Curve| format!("{}: {}.", curve.policy, answer(trace, curve, ratios).join("; "));
+    let curves: Vec<String> = trace.curves.iter().map(curve).collect();
+    format!("Memory for {}. {}", goal_text(trace, ratios), curves.join(" "))
 }

@@ -29,6 +29,10 @@ use super::frames::MachineFrames;
 use super::group::{GroupId, Groups};
 use super::node::Node;
 
+/// Pages that files and tasks may have together: 1 TiB, which costs the host some 2 GiB. More would be found out by an
+/// allocation that fails.
+pub const MAX_PAGES: usize = 1 << 28;
+
 /// Pages of a 2 MiB region.
 pub const REGION_PAGES: usize = 512;
 
@@ -184,11 +188,11 @@ impl MachineMemory {
         }
     }
 
-    /// Adds a segment of `pages` and returns its index. Ids are exhausted near 2^32: `None`.
+    /// Adds a segment of `pages` and returns its index; `None` if there would be more than [`MAX_PAGES`].
     pub fn add_segment(&mut self, pages: u32, file: bool) -> Option<usize> {
         let first = self.segment_of.len() * REGION_PAGES;
         let regions = (pages as usize).div_ceil(REGION_PAGES);
-        if first + regions * REGION_PAGES > u32::MAX as usize - REGION_PAGES {
+        if first + regions * REGION_PAGES > MAX_PAGES {
             return None;
         }
         let index = self.segments.len();

@@ -399,8 +399,21 @@ impl Report {
     }
 }
 
+/// States kept over time, some 40 MiB of them.
+const MAX_SAMPLES: usize = 1 << 16;
+
 impl<P: Policy> Machine<P> {
+    /// Notes the state. Beyond [`MAX_SAMPLES`], every second one is dropped and the interval doubles, so that a machine
+    /// may run for any time.
     pub(super) fn take_sample(&mut self) {
+        if self.samples.len() == MAX_SAMPLES {
+            let mut index = 0;
+            self.samples.retain(|_| {
+                index += 1;
+                index % 2 == 0
+            });
+            self.config.sample_interval *= 2;
+        }
         self.pressure.collect(self.now);
         let lruvecs = self.memory.groups.len() * self.memory.nodes.len();
         self.samples.push(Sample {

@@ -10,6 +10,8 @@ use refault_trace::{Entry, Kind};
 
 /// Accesses for which a picked pattern holds.
 const BATCH: u64 = 256;
+/// All phases together, in ms: at the default speed, some minutes of work.
+const MAX_MILLISECONDS: u64 = 4 * 3_600_000;
 const PAGE: u64 = 4096;
 
 /// Why a description is refused: line and reason.
@@ -113,9 +115,15 @@ impl Pattern {
             areas.push(Area { name, first_page: page, bytes });
             page += bytes.div_ceil(PAGE);
         }
-        let mut phases = Vec::new();
+        let (mut phases, mut milliseconds) = (Vec::new(), 0u64);
         for paragraph in paragraphs {
-            phases.push(parse_phase(&paragraph, &areas)?);
+            let phase = parse_phase(&paragraph, &areas)?;
+            milliseconds = milliseconds.saturating_add(phase.milliseconds);
+            if milliseconds > MAX_MILLISECONDS {
+                let hours = MAX_MILLISECONDS / 3_600_000;
+                return Err(refuse(paragraph[0].0, &format!("the phases take more than {hours} hours up to here")));
+            }
+            phases.push(phase);
         }
         if phases.is_empty() {
             return Err(refuse(text.lines().count().max(1), "there are no phases"));
