@@ -118,9 +118,9 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
 fn keep_best(results: &mut [TraceRuns], verdict: &Verdict) {
     let best: HashSet<&str> = verdict.best.iter().flat_map(|best| &best.policies).map(String::as_str).collect();
     for trace in results {
-        trace.runs.retain(|run| {
-            run.needs_future || run.policy == verdict.baseline || best.contains(run.policy.as_str())
-        });
+        trace
+            .runs
+            .retain(|run| run.needs_future || run.policy == verdict.baseline || best.contains(run.policy.as_str()));
     }
 }
 

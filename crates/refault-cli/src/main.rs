@@ -26,7 +26,7 @@ mod workloads;
 
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use refault_console::Failure;
@@ -114,22 +114,9 @@ fn usage(error: &clap::Error) -> ExitCode {
             let first = lines.next().unwrap_or("").trim_start_matches("error: ").to_string();
             let rest: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
             let what = if rest.is_empty() { first } else { format!("{first}; {}", rest.join("; ")) };
-            let what = match stray_argument(error) {
-                Some(argument) => format!("{what}; a trace is named by --trace {argument}, or alone before other options"),
-                None => what,
-            };
             Failure::usage("wrong usage", what, format!("see 'refault {}--help'", command_named())).report()
         }
     }
-}
-
-/// An argument that is a file which nobody asked for.
-fn stray_argument(error: &clap::Error) -> Option<String> {
-    let argument = match (error.kind(), error.get(ContextKind::InvalidArg)?) {
-        (ErrorKind::UnknownArgument, ContextValue::String(argument)) => argument,
-        _ => return None,
-    };
-    std::path::Path::new(argument).is_file().then(|| argument.clone())
 }
 
 /// The commands on the command line, each with a space behind it: `trace info `.

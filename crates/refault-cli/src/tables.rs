@@ -27,7 +27,11 @@ pub fn write_table(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> 
             grouped(trace.distinct_pages),
             pages_text(trace.distinct_pages)
         )?;
-        let table = if sizes.len() > 1 { figure_table(trace, &sizes, Run::miss_ratio, true) } else { counter_table(trace, timing) };
+        let table = if sizes.len() > 1 {
+            figure_table(trace, &sizes, Run::miss_ratio, true)
+        } else {
+            counter_table(trace, timing)
+        };
         for line in table.lines() {
             writeln!(out, "{}", line.trim_end())?;
         }
@@ -90,12 +94,8 @@ fn counter_table(trace: &TraceRuns, timing: bool) -> Table {
     for run in &trace.runs {
         let counters = &run.outcome.counters;
         let bytes = sized.then(|| run.bytes.map_or(String::new(), |bytes| percent(bytes.miss_ratio())));
-        let misses = [
-            run.policy.clone(),
-            pages_text(run.memory_pages),
-            grouped(run.outcome.misses),
-            percent(run.miss_ratio()),
-        ];
+        let misses =
+            [run.policy.clone(), pages_text(run.memory_pages), grouped(run.outcome.misses), percent(run.miss_ratio())];
         let counted = [
             grouped(counters.workingset_refault_anon + counters.workingset_refault_file),
             grouped(counters.pgscan),

@@ -194,7 +194,8 @@ fn the_name_of_the_output_chooses_its_format() {
 #[test]
 fn results_without_times_are_identical_byte_for_byte() {
     let run = |format: &str, jobs: &str| {
-        let common = ["--workload", "zipf:pages=2048,accesses=300000", "--policy", "opt,arc,mglru", "--memory", "10%,50%"];
+        let common =
+            ["--workload", "zipf:pages=2048,accesses=300000", "--policy", "opt,arc,mglru", "--memory", "10%,50%"];
         let rest = ["--format", format, "--no-timing", "--jobs", jobs];
         stdout(&[&["compare"][..], &common, &rest].concat())
     };

@@ -51,12 +51,7 @@ pub fn write_csv(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> st
 }
 
 /// Writes all runs as `{"runs":[{…}],"verdict":…}`; `timing` adds [`TRAILING_FIELDS`].
-pub fn write_json(
-    out: &mut dyn Write,
-    results: &[TraceRuns],
-    verdict: &Value,
-    timing: bool,
-) -> std::io::Result<()> {
+pub fn write_json(out: &mut dyn Write, results: &[TraceRuns], verdict: &Value, timing: bool) -> std::io::Result<()> {
     let runs: Vec<Value> = rows(results).map(|(trace, run)| Value::Object(json_run(trace, run, timing))).collect();
     serde_json::to_writer(&mut *out, &json!({ "runs": runs, "verdict": verdict }))?;
     writeln!(out)

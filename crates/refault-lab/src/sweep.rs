@@ -149,7 +149,15 @@ impl Sweep {
     /// available.
     pub fn new(policies: Vec<PolicySpec>, sizes: Vec<Size>) -> Sweep {
         let swap = Some(Size::Pages(u64::from(u32::MAX)));
-        Sweep { policies, sizes, swap, jobs: jobs(None), samples: 0, memory_budget: memory_budget(), warm_up: WarmUp::Accesses(0) }
+        Sweep {
+            policies,
+            sizes,
+            swap,
+            jobs: jobs(None),
+            samples: 0,
+            memory_budget: memory_budget(),
+            warm_up: WarmUp::Accesses(0),
+        }
     }
 }
 

@@ -101,7 +101,12 @@ fn overall(results: &[TraceRuns], policy: &str, baseline: &str) -> Option<Overal
         }
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    Some(Overall { policy: policy.to_owned(), mean_reduction: mean(&reductions), worst: worst?, mean_rank: mean(&ranks) })
+    Some(Overall {
+        policy: policy.to_owned(),
+        mean_reduction: mean(&reductions),
+        worst: worst?,
+        mean_rank: mean(&ranks),
+    })
 }
 
 /// One more than the policies with fewer misses, and half of those with as many.
