@@ -59,7 +59,7 @@ fn known_name(text: &str) -> Result<String, LabError> {
     }
     let remedy = match most_similar(&name, known().chain(["all", "best", "kernel"])) {
         Some(similar) => format!("did you mean '{similar}'? 'refault policies' lists them"),
-        None => format!("there are all, best, kernel, {}", registry::names(FrontEnd::Replay)),
+        None => format!("choose from all, best, kernel, {}", registry::names(FrontEnd::Replay)),
     };
     Err(LabError::request("unknown policy", format!("'{name}'"), remedy))
 }
