@@ -66,7 +66,7 @@ fn an_output_is_no_input_whatever_it_is_called() {
 }
 
 const SCENARIO: &str = "[machine]\nmemory = \"16M\"\nsample = \"1s\"\nfile_device = \"nvme\"\n\n[[task]]\nname = \"t\"\n\
-                        workload = \"uniform:pages=100,accesses=2000,kind=anon\"\n";
+                        [[task.workload]]\nspec = \"uniform:pages=100,accesses=2000,kind=anon\"\n";
 
 #[test]
 fn a_file_of_another_kind_needs_force() {

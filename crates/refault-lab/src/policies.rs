@@ -13,7 +13,8 @@ use crate::error::LabError;
 pub fn parse_policies_for(lists: &[String], front_end: FrontEnd) -> Result<Vec<PolicySpec>, LabError> {
     let mut specs: Vec<PolicySpec> = Vec::new();
     for text in lists.iter().flat_map(|list| split_list(list)) {
-        let named = match group(text, front_end) {
+        // A machine or a program has one policy, or some that are named.
+        let named = match group(text, front_end).filter(|_| front_end == FrontEnd::Replay) {
             Some(group) => group,
             None => vec![PolicySpec::parse_for(&known_name(text)?, front_end)?],
         };

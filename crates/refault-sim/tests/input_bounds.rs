@@ -26,7 +26,7 @@ fn a_scenario_names_at_most_a_tebibyte() {
     let text = |pages: u64| {
         format!(
             "[machine]\nmemory = \"16M\"\nfile_device = \"nvme\"\n\n[[task]]\nname = \"t\"\n\
-             workload = \"uniform:pages={pages},accesses=1000,kind=anon\"\n"
+             [[task.workload]]\nspec = \"uniform:pages={pages},accesses=1000,kind=anon\"\n"
         )
     };
     assert!(machine(&text(100)).is_ok());
@@ -38,7 +38,7 @@ fn a_scenario_names_at_most_a_tebibyte() {
 fn a_machine_that_runs_for_long_keeps_a_bounded_number_of_samples() {
     // A second of CPU time per access: a million samples if each millisecond's state were kept.
     let text = "[machine]\nmemory = \"16M\"\nsample = \"1ms\"\nfile_device = \"nvme\"\n\n[[task]]\nname = \"t\"\ncpu = \"1s\"\n\
-                workload = \"uniform:pages=100,accesses=1000,kind=anon\"\n";
+                [[task.workload]]\nspec = \"uniform:pages=100,accesses=1000,kind=anon\"\n";
     let report = machine(text).expect("a machine").run().expect("no trace to read");
     let lines = report.samples_csv().lines().count();
     assert!((1 << 15..=(1 << 16) + 1).contains(&lines), "{lines}");
