@@ -156,6 +156,7 @@ fn collapsed(reader: Box<dyn TraceReader>, collapse: bool) -> Box<dyn TraceReade
 }
 
 /// Where a trace comes from; can be opened any number of times, also from several threads.
+#[allow(clippy::large_enum_variant)] // A command has a handful of sources.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A file in any known format.

@@ -57,7 +57,7 @@ ls 12345/12346 1236.0:     page-faults:     0
 ls 12345 [001] 1237.000001: exceptions:page_fault_user: address=0x5000 ip=0x401000 error_code=0x6
 ls 12345 [001] 1238.000001: exceptions:page_fault_user: address=0x6fff ip=0x401000 error_code=0x4
 ";
-    let expected = entries(Kind::Anon, &[(0x7ffd_1234_5, false), (0x7ffd_1234_6, true), (5, true), (6, false)]);
+    let expected = entries(Kind::Anon, &[(0x0007_ffd1_2345, false), (0x0007_ffd1_2346, true), (5, true), (6, false)]);
     let time = TimeSpan { first_ns: 1_234_567_890_000, last_ns: 1_238_000_001_000 };
     for name in ["t.perf", "by its contents"] {
         assert_eq!(read(name, text), Ok((expected.clone(), Some(time))), "{name}");
@@ -71,7 +71,7 @@ fn perf_mem_reports_are_samples() {
  77 77 0x401000 0x7f0000001008 12 0x5080021 /bin/ls:main
  77 77 0x401000 0x7f0000002008 0 0x5080044 /bin/ls:main
 ";
-    let expected = entries(Kind::Anon, &[(0x7f_0000_001, false), (0x7f_0000_002, true)]);
+    let expected = entries(Kind::Anon, &[(0x0007_f000_0001, false), (0x0007_f000_0002, true)]);
     for name in ["t.perf", "by its contents"] {
         assert_eq!(read(name, text), Ok((expected.clone(), None)), "{name}");
     }

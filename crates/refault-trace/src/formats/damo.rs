@@ -111,7 +111,7 @@ fn is_positive(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_f64().is_some_and(|number| number > 0.0),
         Value::String(text) => {
-            let number = text.split(|c: char| c == ' ' || c == '%').next().unwrap_or("").replace(',', "");
+            let number = text.split([' ', '%']).next().unwrap_or("").replace(',', "");
             number.parse::<f64>().is_ok_and(|number| number > 0.0)
         }
         _ => false,

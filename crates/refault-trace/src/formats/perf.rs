@@ -56,7 +56,7 @@ fn event<'a>(fields: &[&'a [u8]]) -> Option<(Option<u64>, usize)> {
     let is_name = |word: &&'a [u8]| word.len() > 1 && word.ends_with(b":") && !word[..word.len() - 1].is_empty();
     let name = match time {
         Some(_) => fields.get(start).filter(|word| is_name(word)).map(|_| start)?,
-        None => fields.iter().position(|word| is_name(word))?,
+        None => fields.iter().position(is_name)?,
     };
     let time = time.and_then(|index| seconds(&fields[index][..fields[index].len() - 1]));
     Some((time, name))

@@ -29,7 +29,9 @@ enum Operation {
 }
 
 /// Time, key, and the fields behind it.
-fn fields(line: &[u8]) -> Option<(&[u8], &[u8], [&[u8]; BEHIND_KEY])> {
+type Fields<'a> = (&'a [u8], &'a [u8], [&'a [u8]; BEHIND_KEY]);
+
+fn fields(line: &[u8]) -> Option<Fields<'_>> {
     let first = memchr::memchr(b',', line)?;
     let (time, mut rest) = (&line[..first], &line[first + 1..]);
     let mut behind = [&line[..0]; BEHIND_KEY];
