@@ -57,6 +57,22 @@ impl Inherited {
         File::options().read(true).write(true).open(path).and_then(Inherited::new).ok()
     }
 
+    /// Memory that the processes of a tree share: `bytes` of zeros, the first word of which is `word`.
+    ///
+    /// # Errors
+    /// There is no memory or no descriptor for it.
+    pub fn segment(name: &str, bytes: u64, word: u64) -> std::io::Result<Inherited> {
+        let file = File::from(rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?);
+        file.set_len(bytes)?;
+        std::os::unix::fs::FileExt::write_all_at(&file, &word.to_ne_bytes(), 0)?;
+        Inherited::new(file)
+    }
+
+    /// Its number.
+    pub fn number(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
     fn new(file: File) -> std::io::Result<Inherited> {
         let inherited = rustix::io::fcntl_dupfd_cloexec(&file, FROM).unwrap_or_else(|_| OwnedFd::from(file));
         rustix::io::fcntl_setfd(&inherited, FdFlags::empty())?;

@@ -78,13 +78,7 @@ impl Launch {
     /// # Errors
     /// Says which obstacle there is, and what to do about it.
     pub fn new(program: &[OsString], memory: u64) -> Result<Launch, Failure> {
-        let name = Path::new(&program[0]);
-        let path = program::find(name).ok_or_else(|| {
-            Failure::usage("no such program", name.display(), "give a path, or a name that is found in PATH")
-        })?;
-        if let Some(obstacle) = program::obstacle(&path) {
-            return Err(Failure::failed("cannot be managed", path.display(), remedy(&obstacle)));
-        }
+        check_program(program)?;
         if let Err(error) = Capabilities::probe().userfaultfd {
             let remedy = "run as root or with CAP_SYS_PTRACE, or set vm.unprivileged_userfaultfd=1, or give this user access to \
                           /dev/userfaultfd; 'refault doctor' says more";
@@ -105,6 +99,26 @@ impl Launch {
             launch.give("userfaultfd", file, device);
         }
         Ok(launch)
+    }
+
+    /// The same with memory taken at the system call: needs no privilege.
+    ///
+    /// # Errors
+    /// As [`Launch::new`].
+    pub fn at_system_call(program: &[OsString], memory: u64) -> Result<Launch, Failure> {
+        check_program(program)?;
+        let library = program::boundary_library().ok_or_else(|| {
+            let remedy = "put it beside this binary or into ../lib/refault";
+            Failure::failed("the agent is missing", program::BOUNDARY, remedy)
+        })?;
+        let settings = OsString::from(format!("memory={memory}"));
+        Ok(Launch { program: program.to_vec(), library, settings, inherited: Vec::new() })
+    }
+
+    /// Lets the program and what it executes inherit an open file, and tells the agent its number.
+    pub fn give_number(&mut self, key: &str, file: Inherited) {
+        self.push(key, file.number().to_string());
+        self.inherited.push(file);
     }
 
     /// Adds a setting.
@@ -224,6 +238,18 @@ impl Drop for IgnoredInterrupts {
         if let Some(registered) = self.0 {
             signal_hook::low_level::unregister(registered);
         }
+    }
+}
+
+/// Whether there is such a program and a library can be preloaded into it.
+fn check_program(program: &[OsString]) -> Result<(), Failure> {
+    let name = Path::new(&program[0]);
+    let path = program::find(name).ok_or_else(|| {
+        Failure::usage("no such program", name.display(), "give a path, or a name that is found in PATH")
+    })?;
+    match program::obstacle(&path) {
+        Some(obstacle) => Err(Failure::failed("cannot be managed", path.display(), remedy(&obstacle))),
+        None => Ok(()),
     }
 }
 

@@ -35,15 +35,26 @@ pub fn find(name: &Path) -> Option<PathBuf> {
 /// The agent's library: named in the environment, beside the binary (the newest of what a build leaves there), or
 /// installed.
 pub fn agent_library() -> Option<PathBuf> {
-    const NAME: &str = "librefault_agent.so";
     if let Some(named) = std::env::var_os("REFAULT_AGENT_LIBRARY") {
         return Some(PathBuf::from(named)).filter(|path| path.is_file());
     }
+    library("librefault_agent.so")
+}
+
+/// The library that takes memory at the system call: beside the binary or installed.
+pub fn boundary_library() -> Option<PathBuf> {
+    library(BOUNDARY)
+}
+
+/// What [`boundary_library`] is called.
+pub const BOUNDARY: &str = "librefault_boundary.so";
+
+fn library(name: &str) -> Option<PathBuf> {
     let binary = std::env::current_exe().ok()?;
     let directory = binary.parent()?;
-    let built = [directory.join(NAME), directory.join("deps").join(NAME)];
+    let built = [directory.join(name), directory.join("deps").join(name)];
     let newest = built.into_iter().filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path))).max();
-    let installed = directory.join("../lib/refault").join(NAME);
+    let installed = directory.join("../lib/refault").join(name);
     newest.map(|(_, path)| path).or_else(|| installed.is_file().then_some(installed))
 }
 

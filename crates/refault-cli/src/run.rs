@@ -4,6 +4,7 @@
 //! becomes the program, with the agent preloaded: exit status, signals, terminal and output are the program's own. With
 //! `--watch` it stays beside the program and shows it ([`watch`]).
 
+mod boundary;
 #[allow(unsafe_code)] // System calls on signals, each with its reason.
 mod realtime;
 mod watch;
@@ -32,6 +33,7 @@ Examples:
   refault run --memory 1G --store pool=2G,file=/var/tmp --encrypt-swap -- sort big.txt
   refault run --memory 2G --store pool,file=/var/tmp --demote-after 5 --hint cyclic -- ./solver
   refault run --memory 1G --scheme sorting.toml -- memcached -m 2048
+  refault run --memory 200M --at-system-call -- node server.js
 
 The heap and large anonymous mappings of the program are managed: what does not fit is compressed, then written
 to the file. Code, files, stacks and the compressed pool itself are not counted. Forked children and, unless
@@ -48,8 +50,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "POLICY", default_value = refault_pager::DEFAULT_POLICY)]
     policy: String,
     /// Where evicted pages go, in this order: pool or pool=SIZE (compressed memory), file=DIR or file=DIR:SIZE
-    #[arg(long, value_name = "STORES", default_value = "pool")]
-    store: String,
+    #[arg(long, value_name = "STORES")]
+    store: Option<String>,
     /// Codec of the compressed pool
     #[arg(long, value_enum, default_value = "lz4")]
     codec: CodecName,
@@ -115,6 +117,8 @@ pub struct RunArgs {
     /// Whether programs that the program executes are managed too
     #[arg(long, value_enum, default_value = "managed")]
     children: Children,
+    #[command(flatten)]
+    boundary: boundary::BoundaryOptions,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -188,6 +192,12 @@ enum Children {
 /// Runs the command; returns only if the program could not be started.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let name = Path::new(&args.program[0]).display().to_string();
+    if args.boundary.at_system_call {
+        launch::check_policy(&args.policy)?;
+        check_memory(args.memory.0)?;
+        let store = args.store.as_deref();
+        return Err(boundary::run(&args.program, args.memory.0, &args.policy, store, args.boundary.budget));
+    }
     let watching = args.watch && std::io::stderr().is_terminal();
     if args.watch && !watching {
         say("--watch needs a terminal at standard error and there is none: running without");
@@ -205,14 +215,19 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     Err(Failure::failed("cannot execute", name, error))
 }
 
-/// Checks everything that can be checked beforehand.
-fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
-    launch::check_policy(&args.policy)?;
-    let stores = stores(&args.store)?;
-    let memory = args.memory.0;
+fn check_memory(memory: u64) -> Result<(), Failure> {
     if memory < Budget::LEAST_OF_A_PROGRAM {
         return Err(Failure::usage("too little", "--memory", "give at least 1M: with less a program may never get on"));
     }
+    Ok(())
+}
+
+/// Checks everything that can be checked beforehand.
+fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
+    launch::check_policy(&args.policy)?;
+    let stores = stores(args.store.as_deref().unwrap_or("pool"))?;
+    let memory = args.memory.0;
+    check_memory(memory)?;
     if args.encrypt_swap && !stores.iter().any(|(key, _)| *key == "file") {
         return Err(Failure::usage(
             "nothing to encrypt",

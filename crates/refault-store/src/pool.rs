@@ -96,6 +96,14 @@ impl CompressedPool {
     /// Compresses a page with the given codec and stores it.
     pub fn put(&self, page: &Page, codec: Codec, scratch: &mut Scratch) -> Result<Slot, StoreError> {
         let (codec, bytes) = scratch.compress(page, codec);
+        self.put_compressed(codec, bytes)
+    }
+
+    /// Stores a page that [`Scratch::compress`] has compressed.
+    ///
+    /// # Errors
+    /// The pool is full.
+    pub fn put_compressed(&self, codec: Codec, bytes: &[u8]) -> Result<Slot, StoreError> {
         let class = (HEADER + bytes.len()).div_ceil(STEP) - 1;
         let (block, index) = self.take(class).ok_or(StoreError::Full(NAME))?;
         let header = u64::from(checksum(bytes)) | (bytes.len() as u64) << 32 | (codec as u64) << 48;

@@ -1,0 +1,353 @@
+//! The table of system calls: what each needs of managed memory, what is done before and after.
+//!
+//! A call's buffers are brought in before it is made and held until it has returned, so the kernel never meets a
+//! missing page, a call that consumes is never repeated, and a call that waits (a futex, a `read`) finds its memory
+//! where it was. Calls that are not in the table have one page held at each argument that is a managed address; one
+//! that says EFAULT all the same is made again with more.
+
+use refault_paging::sys;
+
+use crate::entry;
+use crate::frame::{self, Context, Frame, register};
+use crate::memory_calls::{self as memory, is_managed, most_held};
+use crate::thread::Thread;
+use crate::{clone, descriptors, signals};
+
+const EFAULT: isize = -14;
+const ENOSYS: isize = -38;
+const EBADF: isize = -9;
+/// Bytes held at an argument of which nothing is known.
+const UNKNOWN: usize = 4096;
+/// Bytes held when that was not enough.
+const MORE: usize = 1 << 20;
+
+/// A call of the program's has come.
+pub(crate) fn enter(thread: &mut Thread, context: &mut Context) {
+    use register::{R8, R9, R10, RAX, RDI, RDX, RSI};
+    let number = context.registers[RAX] as usize;
+    let arguments = [RDI, RSI, RDX, R10, R8, R9].map(|index| context.registers[index] as usize);
+    if number == 15 {
+        if !signals::resume(thread, context) {
+            crate::report::end(format_args!("a signal handler returned to a frame that is not there"));
+        }
+        return;
+    }
+    let result = serve(thread, context, number, arguments);
+    context.registers[RAX] = result as u64;
+}
+
+fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
+    let [a, b, c, ..] = arguments;
+    match number {
+        13 => signals::set_action(thread, arguments),
+        14 => signals::set_mask(thread, context, arguments),
+        131 => signals::set_alternate(thread, context.registers[register::RSP] as usize, arguments),
+        9 => memory::map(arguments),
+        10 | 329 => memory::protect(number, arguments),
+        11 => memory::unmap(arguments),
+        12 => memory::set_break(arguments),
+        25 => memory::remap(arguments),
+        28 => memory::advise(arguments),
+        149 | 150 | 325 => memory::lock(number, arguments),
+        151 => memory::lock_all(arguments),
+        // rseq, set_robust_list, set_tid_address
+        334 => {
+            hold_for_good(a, b.min(4096));
+            plain(number, arguments)
+        }
+        273 => {
+            hold_for_good(a, b.min(4096));
+            plain(number, arguments)
+        }
+        218 => {
+            hold_for_good(a, 4);
+            plain(number, arguments)
+        }
+        56 | 57 | 58 | 435 => {
+            hold_thread_words(number, arguments);
+            hold_unknown(thread, arguments, UNKNOWN);
+            let pid = clone::serve(thread, context, number, arguments);
+            entry::release(thread);
+            pid
+        }
+        59 | 322 => {
+            let error = clone::execute(thread, context, number, arguments);
+            entry::release(thread);
+            error
+        }
+        60 if !thread.is_vm_child => clone::end_thread(thread, a),
+        60 => plain(231, arguments),
+        231 => {
+            if !thread.is_vm_child {
+                crate::start::finish();
+            }
+            plain(number, arguments)
+        }
+        // Buffers that the kernel fills later: not here.
+        206 | 425 => ENOSYS,
+        3 if descriptors::is_own(a) => EBADF,
+        32 | 72 if descriptors::is_own(a) => EBADF,
+        33 | 292 if descriptors::is_own(a) || descriptors::is_own(b) => EBADF,
+        436 => descriptors::close_range(a, b, c),
+        // PTRACE_TRACEME: from here on every signal stops this process for its tracer, ours too. It is about to
+        // execute.
+        101 if a == 0 => {
+            entry::dispatch_off();
+            plain(number, arguments)
+        }
+        // Another user of what the agent stands on.
+        157 if a == 59 => -22,
+        // The filter may forbid what the agent needs: from here on the program has its memory as the kernel gives it.
+        157 if a == 22 => give_up(number, arguments),
+        317 if a < 2 => give_up(number, arguments),
+        // Neither waits nor touches memory.
+        3 | 8 | 24 | 39 | 102 | 104 | 107 | 108 | 110 | 111 | 112 | 186 => plain(number, arguments),
+        _ => waiting(thread, context, number, arguments),
+    }
+}
+
+fn plain(number: usize, arguments: [usize; 6]) -> isize {
+    // SAFETY: the program's own call.
+    unsafe { sys::call(number, arguments) }
+}
+
+/// Makes a call that may wait, with its memory held and the program's signals open.
+fn waiting(thread: &mut Thread, context: &mut Context, number: usize, mut arguments: [usize; 6]) -> isize {
+    if let Some(result) = in_pieces(thread, context, number, arguments) {
+        return result;
+    }
+    let mut own = OwnMemory::default();
+    hold_arguments(thread, number, &mut arguments, &mut own);
+    let mut result = make(thread, context, number, &arguments);
+    if result == EFAULT && !consumes(number) {
+        let before = brought_in();
+        hold_unknown(thread, arguments, MORE);
+        if brought_in() != before {
+            result = make(thread, context, number, &arguments);
+        }
+    }
+    entry::release(thread);
+    result
+}
+
+/// Calls that may have taken something before they say EFAULT: not to be made twice. All their memory is in the table.
+fn consumes(number: usize) -> bool {
+    matches!(number, 0 | 19 | 43 | 45 | 47 | 61 | 70 | 128 | 243 | 247 | 288 | 299)
+}
+
+/// Pages brought in so far.
+fn brought_in() -> u64 {
+    let paging = entry::paging();
+    paging.statistics.first_touches + paging.statistics.rescued + paging.statistics.read_back
+}
+
+/// Makes a call after which nothing is managed.
+fn give_up(number: usize, arguments: [usize; 6]) -> isize {
+    let given_up = entry::paging().give_up();
+    if let Err(why) = given_up {
+        crate::report::say(format_args!("a system-call filter is refused: {why}"));
+        return -12;
+    }
+    entry::dispatch_off();
+    plain(number, arguments)
+}
+
+/// Words that the kernel writes to by itself, later: they stay where they are for good.
+fn hold_for_good(start: usize, bytes: usize) {
+    if start != 0 {
+        let mut paging = entry::paging();
+        if paging.manages(start, bytes) {
+            paging.hold(start, bytes, true);
+        }
+    }
+}
+
+/// What the kernel writes when a thread begins and ends.
+fn hold_thread_words(number: usize, [a, _, c, d, ..]: [usize; 6]) {
+    if number == 56 {
+        hold_for_good(c, 4);
+        hold_for_good(d, 4);
+    } else if number == 435
+        && let Some(words) = frame::read::<[usize; 8]>(a)
+    {
+        hold_for_good(words[1], 4);
+        hold_for_good(words[2], 4);
+        hold_for_good(words[3], 4);
+    }
+}
+
+fn make(thread: &mut Thread, context: &mut Context, number: usize, arguments: &[usize; 6]) -> isize {
+    let place = std::ptr::from_mut(context) as usize - std::mem::offset_of!(Frame, context);
+    let thread = std::ptr::from_mut(thread);
+    // SAFETY: the program's own call. A signal that comes meanwhile reads what is written here and leaves through it,
+    // which the compiler cannot know: the pointer is handed to the call, so that nothing may be moved across it.
+    unsafe {
+        std::ptr::write_volatile(&raw mut (*thread).waiting, place as *mut Frame);
+        let result = frame::refault_waiting_call(number, arguments, &context.mask, &signals::ALL, thread.cast());
+        std::ptr::write_volatile(&raw mut (*thread).waiting, std::ptr::null_mut());
+        (*thread).waiting_mask = None;
+        result
+    }
+}
+
+/// Reads and writes of files that are larger than what may be held at once, in pieces. `None`: not such a call.
+fn in_pieces(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> Option<isize> {
+    let [descriptor, buffer, bytes, offset, ..] = arguments;
+    if !matches!(number, 0 | 1 | 17 | 18) || bytes <= 64 << 10 || !is_managed(buffer, bytes) {
+        return None;
+    }
+    let most = most_held();
+    if bytes <= most {
+        return None;
+    }
+    let mut status = [0u64; 18];
+    // SAFETY: fstat writes 144 bytes.
+    let regular = unsafe { sys::call(5, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0
+        && status[3] as u32 & 0o170_000 == 0o100_000;
+    let mut done = 0;
+    while done < bytes {
+        let piece = (bytes - done).min(most);
+        entry::hold(thread, buffer + done, piece, matches!(number, 0 | 17));
+        let part = [descriptor, buffer + done, piece, offset.wrapping_add(if number >= 17 { done } else { 0 }), 0, 0];
+        let result = if regular { plain(number, part) } else { make(thread, context, number, &part) };
+        entry::release(thread);
+        if result <= 0 {
+            return Some(if done > 0 { done as isize } else { result });
+        }
+        done += result as usize;
+        if (result as usize) < piece || !regular {
+            break;
+        }
+    }
+    Some(done as isize)
+}
+
+/// Copies that replace what the program has passed.
+#[derive(Default)]
+struct OwnMemory {
+    mask: u64,
+    pair: [usize; 2],
+}
+
+fn hold_unknown(thread: &mut Thread, arguments: [usize; 6], bytes: usize) {
+    let mut paging = entry::paging();
+    for address in arguments {
+        if (4096..1 << 47).contains(&address) && paging.manages(address, 1) {
+            let end = paging.range(address).map_or(address, |(_, end, _)| end);
+            let held = bytes.min(end - address);
+            paging.hold(address, held, true);
+            thread.holds.push((address, held));
+        } else if (4096..1 << 47).contains(&address) && paging.manages(address, UNKNOWN) {
+            paging.hold(address, UNKNOWN, true);
+            thread.holds.push((address, UNKNOWN));
+        }
+    }
+}
+
+/// Holds what a call reads and writes, and replaces what it must not be given.
+fn hold_arguments(thread: &mut Thread, number: usize, arguments: &mut [usize; 6], own: &mut OwnMemory) {
+    let [a, b, c, d, e, f] = *arguments;
+    hold_unknown(thread, *arguments, UNKNOWN);
+    match number {
+        // read, pread64, recvfrom, getdents, getdents64, readlink, msgrcv, mq_timedreceive
+        0 | 17 | 45 | 78 | 217 | 89 | 70 | 243 => entry::hold(thread, b, c, true),
+        // write, pwrite64, sendto, msgsnd, mq_timedsend
+        1 | 18 | 44 | 69 | 242 => entry::hold(thread, b, c, false),
+        // getcwd, getrandom
+        79 | 318 => entry::hold(thread, a, b, true),
+        // readlinkat
+        267 => entry::hold(thread, c, d, true),
+        // getxattr and its kin
+        188..=193 => entry::hold(thread, c, d, true),
+        194..=196 => entry::hold(thread, b, c, true),
+        // readv, writev, preadv, pwritev, preadv2, pwritev2, vmsplice
+        19 | 20 | 295 | 296 | 327 | 328 | 278 => hold_vectors(thread, b, c, matches!(number, 19 | 295 | 327)),
+        // process_vm_readv, process_vm_writev
+        310 | 311 => {
+            hold_vectors(thread, b, c, true);
+            hold_vectors(thread, d, e, true);
+        }
+        // sendmsg, recvmsg
+        46 | 47 => hold_message(thread, b),
+        // sendmmsg, recvmmsg
+        307 | 299 => {
+            entry::hold(thread, b, c.min(1024) * 64, true);
+            for index in 0..c.min(1024) {
+                hold_message(thread, b + index * 64);
+            }
+        }
+        // poll
+        7 => entry::hold(thread, a, b.min(1 << 20) * 8, true),
+        // ppoll
+        271 => {
+            entry::hold(thread, a, b.min(1 << 20) * 8, true);
+            replace_mask(thread, &mut arguments[3], &mut own.mask);
+        }
+        // epoll_wait
+        232 => entry::hold(thread, b, c.min(1 << 20) * 12, true),
+        // epoll_pwait, epoll_pwait2
+        281 | 441 => {
+            entry::hold(thread, b, c.min(1 << 20) * 12, true);
+            replace_mask(thread, &mut arguments[4], &mut own.mask);
+        }
+        // rt_sigsuspend
+        130 => replace_mask(thread, &mut arguments[0], &mut own.mask),
+        // pselect6
+        270 => {
+            if let Some(pair) = frame::read::<[usize; 2]>(f) {
+                own.pair = pair;
+                replace_mask(thread, &mut own.pair[0], &mut own.mask);
+                arguments[5] = own.pair.as_ptr() as usize;
+            }
+        }
+        // futex_waitv
+        449 => {
+            entry::hold(thread, a, b.min(128) * 24, false);
+            for index in 0..b.min(128) {
+                if let Some(waiter) = frame::read::<[usize; 3]>(a + index * 24) {
+                    entry::hold(thread, waiter[1], 4, true);
+                }
+            }
+        }
+        // move_pages
+        279 => {
+            entry::hold(thread, c, b * 8, false);
+            entry::hold(thread, d, b * 4, false);
+            entry::hold(thread, e, b * 4, true);
+        }
+        // mincore
+        27 => entry::hold(thread, c, b / 4096 + 1, true),
+        _ => {}
+    }
+}
+
+/// A mask that a call sets while it waits must leave the agent's signals open.
+fn replace_mask(thread: &mut Thread, argument: &mut usize, own: &mut u64) {
+    if *argument == 0 {
+        return;
+    }
+    if let Some(mask) = frame::read::<u64>(*argument) {
+        *own = mask & !signals::ALWAYS_OPEN;
+        thread.waiting_mask = Some(mask);
+        *argument = std::ptr::from_ref(own) as usize;
+    }
+}
+
+fn hold_vectors(thread: &mut Thread, vectors: usize, count: usize, write: bool) {
+    let count = count.min(1024);
+    entry::hold(thread, vectors, count * 16, false);
+    for index in 0..count {
+        let Some([start, bytes]) = frame::read::<[usize; 2]>(vectors + index * 16) else { return };
+        entry::hold(thread, start, bytes.min(1 << 40), write);
+    }
+}
+
+fn hold_message(thread: &mut Thread, message: usize) {
+    entry::hold(thread, message, 56, true);
+    let Some([name, name_bytes, vectors, count, control, control_bytes, _]) = frame::read::<[usize; 7]>(message) else {
+        return;
+    };
+    entry::hold(thread, name, name_bytes & 0xffff_ffff, true);
+    hold_vectors(thread, vectors, count, true);
+    entry::hold(thread, control, control_bytes.min(1 << 24), true);
+}

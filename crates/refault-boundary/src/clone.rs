@@ -1,0 +1,300 @@
+//! Processes and threads: `fork`, `vfork`, `clone`, `clone3`, and their ends.
+//!
+//! A child that shares memory begins on a stack of the agent's, where a copy of its parent's frame lies, and goes on
+//! from there with its own stack pointer; so neither side relies on what the other does with the program's stack. A
+//! child with memory of its own returns from the handler as the parent does, with a userfaultfd of its own.
+
+use std::mem::size_of;
+
+use refault_paging::sys;
+use refault_paging::uffd::Uffd;
+
+use crate::entry::{dispatch_on, paging};
+use crate::frame::{self, Context, Frame, register};
+use crate::thread::Thread;
+use crate::{heap, report, signals};
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_SIGHAND: u64 = 0x800;
+const SIGCHLD: u64 = 17;
+
+/// `clone3`'s arguments, as far as they are known here.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct CloneArguments {
+    words: [u64; 11],
+}
+
+/// Serves one of the four calls. Returns what the parent, or a child with memory of its own, is to see.
+pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
+    match number {
+        56 => {
+            let [flags, stack, parent, child, tls, _] = arguments;
+            start(thread, context, Kind::Clone { flags: flags as u64, stack, rest: [parent, child, tls] })
+        }
+        435 => {
+            let bytes = arguments[1];
+            if !(64..=size_of::<CloneArguments>()).contains(&bytes) {
+                // SAFETY: the kernel says what is wrong with it.
+                return if bytes < 64 { -22 } else { unsafe { sys::call(435, arguments) } };
+            }
+            let mut copy = CloneArguments { words: [0; 11] };
+            if !frame::copy(copy.words.as_mut_ptr() as usize, arguments[0], bytes) {
+                return -14;
+            }
+            start(thread, context, Kind::Clone3 { arguments: copy, bytes })
+        }
+        58 => start(thread, context, Kind::Clone { flags: CLONE_VM | CLONE_VFORK | SIGCHLD, stack: 0, rest: [0; 3] }),
+        _ => start(thread, context, Kind::Clone { flags: SIGCHLD, stack: 0, rest: [0; 3] }),
+    }
+}
+
+enum Kind {
+    Clone { flags: u64, stack: usize, rest: [usize; 3] },
+    Clone3 { arguments: CloneArguments, bytes: usize },
+}
+
+impl Kind {
+    fn flags(&self) -> u64 {
+        match self {
+            Kind::Clone { flags, .. } => *flags,
+            Kind::Clone3 { arguments, .. } => arguments.words[0],
+        }
+    }
+
+    /// The child's stack pointer, if it has another.
+    fn stack(&self) -> Option<usize> {
+        match self {
+            Kind::Clone { stack, .. } => (*stack != 0).then_some(*stack),
+            Kind::Clone3 { arguments, .. } => {
+                (arguments.words[5] != 0).then(|| (arguments.words[5] + arguments.words[6]) as usize)
+            }
+        }
+    }
+
+    /// Makes the call; a child that shares memory begins on the agent's `stack`.
+    fn call(&mut self, stack: usize, child: usize) -> isize {
+        match self {
+            Kind::Clone { flags, rest: [parent, tid, tls], .. } => {
+                // SAFETY: a child on a stack of its own, or with memory of its own.
+                unsafe { frame::refault_clone(56, *flags as usize, stack, *parent, *tid, *tls, child) }
+            }
+            Kind::Clone3 { arguments, bytes } => {
+                arguments.words[5] = if stack == 0 { 0 } else { (stack - 4096) as u64 };
+                arguments.words[6] = if stack == 0 { 0 } else { 4096 };
+                let at = arguments.words.as_ptr() as usize;
+                // SAFETY: as above.
+                unsafe { frame::refault_clone(435, at, *bytes, 0, 0, 0, child) }
+            }
+        }
+    }
+}
+
+fn start(thread: &mut Thread, context: &mut Context, mut kind: Kind) -> isize {
+    if kind.flags() & CLONE_VM == 0 { fork(thread, context, kind) } else { share(thread, context, &mut kind) }
+}
+
+/// A child with memory of its own.
+fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
+    let mut paging = paging();
+    paging.before_fork();
+    let blocks = Thread::stand_still();
+    let heap = heap::stand_still();
+    let child = match &kind {
+        Kind::Clone { flags, rest: [parent, tid, tls], .. } => {
+            // SAFETY: the child has memory of its own and goes on here.
+            unsafe { sys::call(56, [*flags as usize, 0, *parent, *tid, *tls, 0]) }
+        }
+        Kind::Clone3 { arguments, bytes } => {
+            let mut copy = *arguments;
+            (copy.words[5], copy.words[6]) = (0, 0);
+            // SAFETY: as above.
+            unsafe { sys::call(435, [copy.words.as_ptr() as usize, *bytes, 0, 0, 0, 0]) }
+        }
+    };
+    drop(heap);
+    drop(blocks);
+    if child != 0 {
+        return child;
+    }
+    let old = paging.uffd().descriptor();
+    let ready = open_in_child(old).map_err(|_| "userfaultfd is refused").and_then(|uffd| paging.after_fork(uffd));
+    if let Err(why) = ready {
+        report::end(format_args!("a forked child cannot be managed: {why}"));
+    }
+    drop(paging);
+    thread.only();
+    dispatch_on();
+    if let Some(stack) = kind.stack() {
+        context.registers[register::RSP] = stack as u64;
+    }
+    0
+}
+
+/// A userfaultfd for a forked child, in the place of its parent's if that can be, and whatever the limit of
+/// descriptors.
+fn open_in_child(old: i32) -> Result<Uffd, isize> {
+    let new = Uffd::open().or_else(|_| {
+        let mut limit = [0u64; 2];
+        // SAFETY: getrlimit and setrlimit read and write two words; the limit is put back.
+        unsafe {
+            sys::call(97, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]);
+            let raised = [limit[1], limit[1]];
+            sys::call(160, [7, raised.as_ptr() as usize, 0, 0, 0, 0]);
+            let new = Uffd::open();
+            sys::call(160, [7, limit.as_ptr() as usize, 0, 0, 0, 0]);
+            new
+        }
+    })?;
+    // SAFETY: the parent's descriptor is replaced by the child's.
+    if unsafe { sys::call(sys::nr::DUP3, [new.descriptor() as usize, old as usize, 0o2_000_000, 0, 0, 0]) } >= 0 {
+        new.close();
+        return Ok(Uffd::from_descriptor(old));
+    }
+    // Above the limit: another number, and the parent's is not ours any more.
+    Uffd::from_descriptor(old).close();
+    crate::descriptors::closed(old);
+    crate::descriptors::keep(new.descriptor());
+    Ok(new)
+}
+
+/// What a child that shares memory needs to begin.
+pub(crate) struct Birth {
+    thread: *mut Thread,
+    context: *mut Context,
+}
+
+/// A thread, or a child that borrows the memory until it executes.
+fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
+    let flags = kind.flags();
+    let is_thread = flags & CLONE_THREAD != 0;
+    let actions =
+        if flags & CLONE_SIGHAND != 0 { thread.actions } else { Box::into_raw(Box::new(thread.actions().clone())) };
+    let Some(child) = Thread::new(actions) else { return -11 };
+    child.is_vm_child = !is_thread;
+    child.hidden = thread.hidden;
+    if flags & CLONE_VFORK != 0 {
+        child.alternate = thread.alternate;
+    }
+    // The child's frame, on its own block: the parent's with another result and stack.
+    let (start, bytes) = child.stack();
+    let vector_bytes = context.vector_bytes();
+    let vectors = (start + bytes - 256 - vector_bytes) & !63;
+    let place = (vectors - size_of::<Frame>() - size_of::<Birth>() - 64) & !63;
+    let frame_at = (place + size_of::<Birth>()).next_multiple_of(16) + 8;
+    let copy = (frame_at + 8) as *mut Context;
+    // SAFETY: the block is the child's and nobody runs on it.
+    unsafe {
+        std::ptr::copy_nonoverlapping(context.vectors as *const u8, vectors as *mut u8, vector_bytes);
+        *copy = *context;
+        (*copy).vectors = if vector_bytes == 0 { 0 } else { vectors };
+        (*copy).registers[register::RAX] = 0;
+        if let Some(stack) = kind.stack() {
+            (*copy).registers[register::RSP] = stack as u64;
+        }
+        (*copy).stack = frame::AlternateStack { start, flags: 0, unused: 0, bytes };
+        *(place as *mut Birth) = Birth { thread: child, context: copy };
+    }
+    let pid = kind.call(place - 64, place);
+    if pid < 0 || flags & CLONE_VFORK != 0 {
+        // It never was, or has left this memory.
+        child.end();
+        if flags & CLONE_SIGHAND == 0 {
+            // SAFETY: made above; the child does not use it any more.
+            drop(unsafe { Box::from_raw(actions) });
+        }
+    }
+    pid
+}
+
+/// Where a child that shares memory begins, with all signals blocked.
+pub(crate) extern "C" fn child(birth: *const Birth) -> ! {
+    // SAFETY: written by `share` before the child was.
+    unsafe {
+        (*(*birth).thread).install_stack();
+        dispatch_on();
+        frame::refault_resume((*birth).context)
+    }
+}
+
+/// `exit`: this thread ends, and its block is free.
+pub(crate) fn end_thread(thread: &mut Thread, status: usize) -> ! {
+    thread.holds = Vec::new();
+    // The kernel walks the list of robust mutexes; it must be there.
+    let mut head = [0usize; 2];
+    // SAFETY: get_robust_list writes two words.
+    unsafe { sys::call(274, [0, &raw mut head[0] as usize, &raw mut head[1] as usize, 0, 0, 0]) };
+    if head[0] != 0 {
+        crate::entry::hold(thread, head[0], 24, true);
+        let mut at = frame::read::<usize>(head[0]).unwrap_or(head[0]);
+        for _ in 0..2048 {
+            if at & !1 == head[0] || at == 0 {
+                break;
+            }
+            crate::entry::hold(thread, (at & !1).saturating_sub(64), 128, true);
+            at = frame::read::<usize>(at & !1).unwrap_or(head[0]);
+        }
+        crate::entry::release(thread);
+    }
+    thread.holds = Vec::new();
+    // SAFETY: the block is not used after its first word is cleared.
+    unsafe { frame::refault_end_thread(thread.used.as_ptr(), status) }
+}
+
+/// `execve` and `execveat`, with the program's signals as they are.
+pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
+    let (path, vectors) = if number == 59 {
+        (arguments[0], [arguments[1], arguments[2]])
+    } else {
+        (arguments[1], [arguments[2], arguments[3]])
+    };
+    hold_text(thread, path);
+    for vector in vectors {
+        let mut at = vector;
+        while at != 0 {
+            if at == vector || at.is_multiple_of(4096) {
+                crate::entry::hold(thread, at & !4095, 4096, false);
+            }
+            let Some(text) = frame::read::<usize>(at) else { break };
+            if text == 0 {
+                break;
+            }
+            hold_text(thread, text);
+            at += 8;
+        }
+    }
+    let mask = context.mask | thread.hidden;
+    if !thread.is_vm_child {
+        let mut paging = paging();
+        let statistics = std::mem::take(&mut paging.statistics);
+        paging.account().leave(&statistics);
+    }
+    // SAFETY: the program's own call; on success nothing of this process is left.
+    let error = unsafe {
+        frame::refault_waiting_call(number, &arguments, &mask, &signals::ALL, std::ptr::from_mut(thread).cast())
+    };
+    if !thread.is_vm_child {
+        paging().account().enter_again();
+    }
+    error
+}
+
+/// Holds a text of the program's, wherever it ends.
+fn hold_text(thread: &mut Thread, text: usize) {
+    let mut page = text & !4095;
+    if text == 0 {
+        return;
+    }
+    for _ in 0..64 {
+        crate::entry::hold(thread, page, 4096, false);
+        let from = page.max(text);
+        let mut bytes = [0u8; 4096];
+        let length = page + 4096 - from;
+        if !frame::copy(bytes.as_mut_ptr() as usize, from, length) || bytes[..length].contains(&0) {
+            return;
+        }
+        page += 4096;
+    }
+}

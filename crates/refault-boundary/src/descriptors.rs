@@ -1,0 +1,75 @@
+//! The agent's own descriptors: high numbers, close-on-exec but for the segment, and not the program's to close or
+//! replace.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use refault_paging::sys::{self, nr};
+
+/// At most so many.
+const MANY: usize = 64;
+static OWN: [AtomicI32; MANY] = [const { AtomicI32::new(-1) }; MANY];
+
+/// Moves a descriptor to a high number and keeps it from the program. Returns the new number, or the old one if there
+/// is none.
+pub(crate) fn adopt(descriptor: i32, inherited: bool) -> i32 {
+    let mut limit = [0u64; 2];
+    // SAFETY: getrlimit writes two words.
+    unsafe { sys::call(97, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let from = limit[0].min(1024).saturating_sub(MANY as u64 + 8) as usize;
+    let duplicate = if inherited { 0 } else { 1030 };
+    // SAFETY: makes a descriptor, and closes one that is ours.
+    let high = unsafe { sys::call(nr::FCNTL, [descriptor as usize, duplicate, from, 0, 0, 0]) };
+    let kept = if high < 0 { descriptor } else { high as i32 };
+    if kept != descriptor && descriptor > 2 {
+        // SAFETY: as above.
+        unsafe { sys::call(nr::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
+    }
+    keep(kept);
+    kept
+}
+
+/// Keeps a number from the program.
+pub(crate) fn keep(descriptor: i32) {
+    if !is_own(descriptor as usize)
+        && let Some(free) = OWN.iter().find(|own| own.load(Ordering::Relaxed) < 0)
+    {
+        free.store(descriptor, Ordering::Relaxed);
+    }
+}
+
+/// A number is closed: the program may have it.
+pub(crate) fn closed(descriptor: i32) {
+    OWN.iter().filter(|own| own.load(Ordering::Relaxed) == descriptor).for_each(|own| own.store(-1, Ordering::Relaxed));
+}
+
+/// Whether a number is the agent's.
+pub(crate) fn is_own(descriptor: usize) -> bool {
+    OWN.iter().any(|own| {
+        own.load(Ordering::Relaxed) as u32 as usize == descriptor & 0xffff_ffff && own.load(Ordering::Relaxed) >= 0
+    })
+}
+
+/// `close_range`, which leaves the agent's descriptors open.
+pub(crate) fn close_range(first: usize, last: usize, flags: usize) -> isize {
+    let (first, last) = (first & 0xffff_ffff, last & 0xffff_ffff);
+    if first > last {
+        return -22;
+    }
+    let mut own: [usize; MANY] = std::array::from_fn(|index| OWN[index].load(Ordering::Relaxed) as u32 as usize);
+    own.sort_unstable();
+    let mut from = first;
+    let close = |from: usize, to: usize| -> isize {
+        // SAFETY: the program's descriptors.
+        if from > to { 0 } else { unsafe { sys::call(436, [from, to, flags, 0, 0, 0]) } }
+    };
+    for descriptor in own.into_iter().filter(|own| *own != u32::MAX as usize) {
+        if (from..=last).contains(&descriptor) {
+            let error = if descriptor > from { close(from, descriptor - 1) } else { 0 };
+            if error < 0 {
+                return error;
+            }
+            from = descriptor + 1;
+        }
+    }
+    close(from, last)
+}

@@ -1,0 +1,142 @@
+//! Where the kernel enters the agent: one handler for every signal.
+//!
+//! SIGSYS brings a system call of the program, SIGBUS a page that is missing, everything else is the program's. The
+//! handler runs on the agent's stack of the thread, with all signals blocked that the agent's own work cannot raise.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use refault_paging::lock::{Held, Lock};
+use refault_paging::{Engine, Outcome, sys};
+
+use crate::frame::{self, Context, Info, register};
+use crate::signals::{self, SIGBUS, SIGSEGV, SIGSYS};
+use crate::thread::Thread;
+
+/// `si_code` of a call that was dispatched to us.
+const USER_DISPATCH: i32 = 2;
+/// Faults in a row at one address that find the page there, before something is wrong.
+const MAX_SPURIOUS: u32 = 100_000;
+
+static ENGINE: Lock<Option<Engine>> = Lock::new(None);
+/// The agent's own code.
+static CODE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+/// The engine, locked.
+pub(crate) struct Paging(Held<'static, Option<Engine>>);
+
+impl std::ops::Deref for Paging {
+    type Target = Engine;
+    fn deref(&self) -> &Engine {
+        self.0.as_ref().expect("invariant: set at the start")
+    }
+}
+
+impl std::ops::DerefMut for Paging {
+    fn deref_mut(&mut self) -> &mut Engine {
+        self.0.as_mut().expect("invariant: set at the start")
+    }
+}
+
+/// Locks the engine.
+pub(crate) fn paging() -> Paging {
+    Paging(ENGINE.lock())
+}
+
+/// Sets the engine.
+pub(crate) fn begin(engine: Engine) {
+    *ENGINE.lock() = Some(engine);
+}
+
+/// The agent's code, from which calls are the agent's own.
+pub(crate) fn set_code(start: usize, end: usize) {
+    CODE[0].store(start, Ordering::Relaxed);
+    CODE[1].store(end, Ordering::Relaxed);
+}
+
+/// Whether an address is in the agent's code.
+pub(crate) fn is_own_code(address: usize) -> bool {
+    (CODE[0].load(Ordering::Relaxed)..CODE[1].load(Ordering::Relaxed)).contains(&address)
+}
+
+/// From now on every system call of this thread comes to the agent, except those made from its code.
+pub(crate) fn dispatch_on() -> isize {
+    let (start, end) = (CODE[0].load(Ordering::Relaxed), CODE[1].load(Ordering::Relaxed));
+    // SAFETY: changes how this thread's calls are made.
+    unsafe { sys::call(157, [59, 1, start, end - start, 0, 0]) }
+}
+
+/// This thread's calls go to the kernel unseen.
+pub(crate) fn dispatch_off() {
+    // SAFETY: changes how this thread's calls are made.
+    unsafe { sys::call(157, [59, 0, 0, 0, 0, 0]) };
+}
+
+/// Brings the managed part of a range in for the call in progress, and keeps it there until [`release`].
+pub(crate) fn hold(thread: &mut Thread, start: usize, bytes: usize, write: bool) {
+    if bytes == 0 {
+        return;
+    }
+    let mut paging = paging();
+    if paging.manages(start, bytes) {
+        paging.hold(start, bytes, write);
+        thread.holds.push((start, bytes));
+    }
+}
+
+/// The call in progress needs nothing any more.
+pub(crate) fn release(thread: &mut Thread) {
+    if thread.holds.is_empty() {
+        return;
+    }
+    let mut paging = paging();
+    while let Some((start, bytes)) = thread.holds.pop() {
+        paging.release(start, bytes);
+    }
+}
+
+/// The handler of every signal.
+pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut Context) {
+    let thread = Thread::of(context as usize);
+    // SAFETY: the kernel passes its frame.
+    let (info, context) = unsafe { (&*info, &mut *context) };
+    let rip = context.registers[register::RIP] as usize;
+    match signal {
+        SIGSYS if info.code == USER_DISPATCH => return crate::calls::enter(thread, context),
+        SIGBUS if info.code > 0 => {
+            let write = context.registers[register::ERROR] & 2 != 0;
+            if serve(thread, info.address, write) {
+                return;
+            }
+        }
+        _ => {}
+    }
+    let copying = frame::refault_safe_copy as *const () as usize..frame::refault_safe_copy_end as *const () as usize;
+    if (signal == SIGBUS || signal == SIGSEGV) && info.code > 0 && copying.contains(&rip) {
+        context.registers[register::RIP] = frame::refault_safe_copy_failed as *const () as u64;
+        return;
+    }
+    signals::arrive(thread, info, context);
+}
+
+/// Serves a fault. False if it is not ours.
+fn serve(thread: &mut Thread, address: usize, write: bool) -> bool {
+    let mut paging = paging();
+    let before = paging.statistics.first_touches + paging.statistics.rescued + paging.statistics.read_back;
+    let outcome = paging.fault(address, write);
+    let after = paging.statistics.first_touches + paging.statistics.rescued + paging.statistics.read_back;
+    let why = paging.last_error;
+    drop(paging);
+    if before == after && outcome == Outcome::Served {
+        let (at, times) = thread.spurious;
+        thread.spurious = if at == address { (at, times + 1) } else { (address, 0) };
+        if times == MAX_SPURIOUS {
+            crate::report::end(format_args!(
+                "the page at {address:#x} is missing although nobody took it: it was discarded behind the agent's back"
+            ));
+        }
+    }
+    if outcome == Outcome::Lost {
+        crate::report::say(format_args!("a page at {address:#x} is lost: its contents cannot be brought back ({why})"));
+    }
+    outcome == Outcome::Served
+}

@@ -1,0 +1,227 @@
+//! What the kernel leaves on the stack of a signal handler, and the few instructions that cannot be written in Rust.
+//!
+//! Source: the x86-64 kernel's signal frame and system-call convention.
+
+use std::arch::global_asm;
+
+/// Places of registers in [`Context::registers`].
+pub(crate) mod register {
+    pub(crate) const R8: usize = 0;
+    pub(crate) const R9: usize = 1;
+    pub(crate) const R10: usize = 2;
+    pub(crate) const R12: usize = 4;
+    pub(crate) const RDI: usize = 8;
+    pub(crate) const RSI: usize = 9;
+    pub(crate) const RDX: usize = 12;
+    pub(crate) const RAX: usize = 13;
+    pub(crate) const RSP: usize = 15;
+    pub(crate) const RIP: usize = 16;
+    pub(crate) const FLAGS: usize = 17;
+    pub(crate) const ERROR: usize = 19;
+}
+
+/// An alternate stack, as `sigaltstack` has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AlternateStack {
+    pub(crate) start: usize,
+    pub(crate) flags: u32,
+    pub(crate) unused: u32,
+    pub(crate) bytes: usize,
+}
+
+/// The interrupted thread.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Context {
+    pub(crate) flags: u64,
+    pub(crate) link: u64,
+    pub(crate) stack: AlternateStack,
+    pub(crate) registers: [u64; 23],
+    /// Floating-point and vector state, somewhere above.
+    pub(crate) vectors: usize,
+    pub(crate) reserved: [u64; 8],
+    pub(crate) mask: u64,
+}
+
+/// What the signal says.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Info {
+    pub(crate) signal: i32,
+    pub(crate) error: i32,
+    pub(crate) code: i32,
+    pub(crate) pad: i32,
+    pub(crate) address: usize,
+    pub(crate) rest: [u64; 13],
+}
+
+/// The whole, as it lies on the stack.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Frame {
+    pub(crate) restorer: usize,
+    pub(crate) context: Context,
+    pub(crate) info: Info,
+}
+
+const _: () = assert!(size_of::<Context>() == 304 && size_of::<Info>() == 128 && size_of::<Frame>() == 440);
+
+impl Context {
+    /// Bytes of the vector state, as the kernel says in it.
+    pub(crate) fn vector_bytes(&self) -> usize {
+        if self.vectors == 0 {
+            return 0;
+        }
+        // SAFETY: the kernel wrote at least 512 bytes there, of which the last 48 are for software.
+        let (magic, bytes) =
+            unsafe { ((self.vectors as *const u32).add(116).read(), (self.vectors as *const u32).add(117).read()) };
+        if magic == 0x4650_5853 { (bytes as usize).clamp(512, 64 << 10) } else { 512 }
+    }
+
+    /// The vector state is that of a fresh thread.
+    pub(crate) fn clear_vectors(&mut self) {
+        if self.vector_bytes() > 512 {
+            // SAFETY: the header of the extended state follows the first 512 bytes; MXCSR is at byte 24, the x87
+            // control word at 0.
+            unsafe {
+                (self.vectors as *mut u64).add(64).write(0);
+                (self.vectors as *mut u32).add(6).write(0x1f80);
+            }
+        }
+    }
+}
+
+global_asm!(
+    ".text",
+    ".globl refault_restorer, refault_resume, refault_waiting_call, refault_window_call, refault_window_after, refault_window_end",
+    ".globl refault_clone, refault_safe_copy, refault_safe_copy_end, refault_safe_copy_failed, refault_end_thread",
+    ".hidden refault_restorer, refault_resume, refault_waiting_call, refault_window_call, refault_window_after, refault_window_end",
+    ".hidden refault_clone, refault_safe_copy, refault_safe_copy_end, refault_safe_copy_failed, refault_end_thread",
+    // Return from a handler.
+    "refault_restorer:",
+    "  mov $15, %eax",
+    "  syscall",
+    "  ud2",
+    // refault_resume(context): leave everything here and go on as the context says.
+    "refault_resume:",
+    "  mov %rdi, %rsp",
+    "  mov $15, %eax",
+    "  syscall",
+    "  ud2",
+    // refault_waiting_call(number, &arguments, &mask, &all): makes a call with the program's signals open.
+    "refault_waiting_call:",
+    "  push %rbx",
+    "  push %r12",
+    "  push %r13",
+    "  mov %rdi, %rbx",
+    "  mov %rsi, %r12",
+    "  mov %rcx, %r13",
+    "  mov %rdx, %rsi",
+    "  mov $2, %edi",
+    "  xor %edx, %edx",
+    "  mov $8, %r10d",
+    "  mov $14, %eax",
+    "  syscall",
+    "  mov 0(%r12), %rdi",
+    "  mov 8(%r12), %rsi",
+    "  mov 16(%r12), %rdx",
+    "  mov 24(%r12), %r10",
+    "  mov 32(%r12), %r8",
+    "  mov 40(%r12), %r9",
+    "  mov %rbx, %rax",
+    "refault_window_call:",
+    "  syscall",
+    "refault_window_after:",
+    "  mov %rax, %r12",
+    "  mov %r13, %rsi",
+    "  mov $2, %edi",
+    "  xor %edx, %edx",
+    "  mov $8, %r10d",
+    "  mov $14, %eax",
+    "  syscall",
+    "refault_window_end:",
+    "  mov %r12, %rax",
+    "  pop %r13",
+    "  pop %r12",
+    "  pop %rbx",
+    "  ret",
+    // refault_clone(number, a, b, c, d, e, child, child_stack): the child begins in refault_child(child) on its stack.
+    "refault_clone:",
+    "  push %r12",
+    "  push %r13",
+    "  mov 24(%rsp), %r12",
+    "  mov %rdi, %rax",
+    "  mov %rsi, %rdi",
+    "  mov %rdx, %rsi",
+    "  mov %rcx, %rdx",
+    "  mov %r8, %r10",
+    "  mov %r9, %r8",
+    "  syscall",
+    "  test %rax, %rax",
+    "  jz 1f",
+    "  pop %r13",
+    "  pop %r12",
+    "  ret",
+    "1: mov %r12, %rdi",
+    "  xor %ebp, %ebp",
+    "  call {child}",
+    "  ud2",
+    // refault_safe_copy(to, from, bytes): 0, or 1 if part of the memory is not there.
+    "refault_safe_copy:",
+    "  mov %rdx, %rcx",
+    "  rep movsb",
+    "refault_safe_copy_end:",
+    "  xor %eax, %eax",
+    "  ret",
+    "refault_safe_copy_failed:",
+    "  mov $1, %eax",
+    "  ret",
+    // refault_end_thread(&state, status): the stack may be somebody else's at once.
+    "refault_end_thread:",
+    "  mov %rdi, %rcx",
+    "  mov %rsi, %rdi",
+    "  movl $0, (%rcx)",
+    "  mov $60, %eax",
+    "  syscall",
+    "  ud2",
+    child = sym crate::clone::child,
+    options(att_syntax)
+);
+
+unsafe extern "C" {
+    pub(crate) fn refault_restorer();
+    pub(crate) fn refault_resume(context: *const Context) -> !;
+    pub(crate) fn refault_waiting_call(
+        number: usize,
+        arguments: *const [usize; 6],
+        mask: *const u64,
+        all: *const u64,
+        thread: *mut u8,
+    ) -> isize;
+    pub(crate) fn refault_window_after();
+    pub(crate) fn refault_clone(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, child: usize)
+    -> isize;
+    pub(crate) fn refault_safe_copy(to: usize, from: usize, bytes: usize) -> i32;
+    pub(crate) fn refault_safe_copy_end();
+    pub(crate) fn refault_safe_copy_failed();
+    pub(crate) fn refault_end_thread(state: *const u32, status: usize) -> !;
+}
+
+/// Copies to or from the program's memory. False if part of it is not there.
+pub(crate) fn copy(to: usize, from: usize, bytes: usize) -> bool {
+    // SAFETY: a fault in the copy is found out by the signal handler and ends it.
+    unsafe { refault_safe_copy(to, from, bytes) == 0 }
+}
+
+/// Reads a value of the program's.
+pub(crate) fn read<T: Copy>(from: usize) -> Option<T> {
+    let mut value = std::mem::MaybeUninit::<T>::uninit();
+    // SAFETY: the types read are plain words, and all bytes were copied.
+    copy(value.as_mut_ptr() as usize, from, size_of::<T>()).then(|| unsafe { value.assume_init() })
+}
+
+/// Writes a value to the program's memory.
+pub(crate) fn write<T: Copy>(to: usize, value: &T) -> bool {
+    copy(to, std::ptr::from_ref(value) as usize, size_of::<T>())
+}

@@ -1,0 +1,42 @@
+//! The preloaded agent: takes a program's memory at the system call.
+//!
+//! Every system call of the program comes here (Syscall User Dispatch), whoever makes it: libc, an allocator that a
+//! program brings, a runtime that generates code. Private anonymous memory is registered with a userfaultfd whose
+//! faults are served in the thread that faults. The program's allocator, libc's `fork`, threads and locks are its own:
+//! nothing of theirs is replaced or known here.
+//!
+//! Invariants: whatever runs in a handler uses no libc, no thread-locals and no lock that the program's code may hold;
+//! it runs on stacks of its own; the kernel is never given memory that may be missing.
+
+#![allow(unsafe_code)]
+
+mod calls;
+mod clone;
+mod descriptors;
+mod entry;
+mod frame;
+mod heap;
+mod memory_calls;
+mod report;
+mod settings;
+mod signals;
+mod start;
+mod thread;
+
+#[global_allocator]
+static HEAP: heap::AgentHeap = heap::AgentHeap;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = loaded;
+
+extern "C" fn loaded() {
+    let Some(text) = std::env::var_os("REFAULT_AGENT") else { return };
+    let settings = match settings::Settings::parse(&text.to_string_lossy()) {
+        Ok(settings) => settings,
+        Err(why) => report::end(format_args!("REFAULT_AGENT is not understood: {why}; it is written by `refault run`")),
+    };
+    if let Err(why) = start::begin(&settings) {
+        report::end(format_args!("the program cannot be managed: {why}"));
+    }
+}

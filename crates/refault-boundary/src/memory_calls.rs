@@ -1,0 +1,260 @@
+//! The calls that change the program's address space, and what becomes of managed memory by them.
+//!
+//! Managed are private anonymous mappings that are neither stacks nor executable nor huge. Every call is made by the
+//! kernel too; it and the engine's table change under one lock.
+
+use refault_paging::{Attributes, PAGE, sys};
+
+use crate::entry::{Paging, paging};
+
+const MAP_SHARED: usize = 1;
+const MAP_FIXED: usize = 0x10;
+const MAP_ANONYMOUS: usize = 0x20;
+const MAP_GROWSDOWN: usize = 0x100;
+const MAP_LOCKED: usize = 0x2000;
+const MAP_STACK: usize = 0x2_0000;
+const MAP_HUGETLB: usize = 0x4_0000;
+const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+const PROT_EXEC: usize = 4;
+/// Mappings smaller than this are left alone.
+const LEAST: usize = 16 << 10;
+
+fn make(number: usize, arguments: [usize; 6]) -> isize {
+    // SAFETY: the program's own call.
+    unsafe { sys::call(number, arguments) }
+}
+
+fn pages(bytes: usize) -> usize {
+    bytes.saturating_add(PAGE - 1) & !(PAGE - 1)
+}
+
+/// `mmap`.
+pub(crate) fn map(arguments: [usize; 6]) -> isize {
+    let [_, bytes, protection, flags, ..] = arguments;
+    let mut paging = paging();
+    let at = make(9, arguments);
+    if at < 0 {
+        return at;
+    }
+    let (at, bytes) = (at as usize, pages(bytes));
+    if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
+        paging.forget(at, bytes);
+    }
+    let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED;
+    if flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && protection & PROT_EXEC == 0 && bytes >= LEAST {
+        paging.manage(at, bytes, Attributes { protection: protection as u8 & 7, ..Attributes::default() });
+    }
+    at as isize
+}
+
+/// `munmap`.
+pub(crate) fn unmap(arguments: [usize; 6]) -> isize {
+    let mut paging = paging();
+    let error = make(11, arguments);
+    if error == 0 {
+        paging.forget(arguments[0], pages(arguments[1]));
+    }
+    error
+}
+
+/// `brk`. What grows is managed.
+pub(crate) fn set_break(arguments: [usize; 6]) -> isize {
+    let mut paging = paging();
+    let before = make(12, [0; 6]) as usize;
+    let after = make(12, arguments) as usize;
+    let (old, new) = (pages(before), pages(after));
+    if new > old {
+        paging.manage(old, new - old, Attributes { protection: 3, ..Attributes::default() });
+    } else if new < old {
+        paging.forget(new, old - new);
+    }
+    after as isize
+}
+
+/// `mprotect` and `pkey_mprotect`.
+pub(crate) fn protect(number: usize, arguments: [usize; 6]) -> isize {
+    let [start, bytes, protection, ..] = arguments;
+    let mut paging = paging();
+    let error = make(number, arguments);
+    if error == 0 {
+        paging.change(start, pages(bytes), |attributes| attributes.protection = protection as u8 & 7);
+    }
+    error
+}
+
+/// `mremap`.
+pub(crate) fn remap(arguments: [usize; 6]) -> isize {
+    let [old, old_bytes, new_bytes, flags, new, _] = arguments;
+    let (old_bytes, new_bytes) = (pages(old_bytes), pages(new_bytes));
+    let mut paging = paging();
+    let range = paging.range(old);
+    let at = make(25, arguments);
+    if at < 0 {
+        return at;
+    }
+    let at = at as usize;
+    if flags & 2 != 0 {
+        // At a given place: what was there is gone.
+        paging.forget(new, new_bytes);
+    }
+    let kept = old_bytes.min(new_bytes);
+    let attributes = range.map(|(.., attributes)| attributes);
+    if at != old {
+        paging.relocate(old, at, kept);
+        paging.forget(old, old_bytes);
+        // MREMAP_DONTUNMAP leaves the old range there, empty.
+        if flags & 4 != 0
+            && let Some(attributes) = attributes
+        {
+            paging.manage(old, old_bytes, attributes);
+        }
+    } else if new_bytes < old_bytes {
+        paging.forget(old + new_bytes, old_bytes - new_bytes);
+    }
+    if new_bytes > kept
+        && let Some(attributes) = attributes
+    {
+        paging.manage(at + kept, new_bytes - kept, attributes);
+    }
+    at as isize
+}
+
+/// `madvise`.
+pub(crate) fn advise(arguments: [usize; 6]) -> isize {
+    const DONTNEED: usize = 4;
+    const FREE: usize = 8;
+    const REMOVE: usize = 9;
+    const DONTFORK: usize = 10;
+    const DOFORK: usize = 11;
+    const WIPEONFORK: usize = 18;
+    const KEEPONFORK: usize = 19;
+    const COLD: usize = 20;
+    const PAGEOUT: usize = 21;
+    const POPULATE_READ: usize = 22;
+    const POPULATE_WRITE: usize = 23;
+    const DONTNEED_LOCKED: usize = 24;
+    const GUARD_INSTALL: usize = 102;
+    const GUARD_REMOVE: usize = 103;
+    let [start, bytes, advice, ..] = arguments;
+    let mut paging = paging();
+    let length = pages(bytes);
+    if !paging.manages(start, length) || !start.is_multiple_of(PAGE) {
+        return make(28, arguments);
+    }
+    match advice {
+        DONTNEED | FREE | DONTNEED_LOCKED | REMOVE => {
+            // Freed lazily is freed now: that is allowed, and the memory is wanted.
+            let advice = if advice == FREE { DONTNEED } else { advice };
+            let error = make(28, [start, bytes, advice, 0, 0, 0]);
+            if error == 0 || error == -12 {
+                paging.discard(start, length);
+            }
+            error
+        }
+        DONTFORK | DOFORK => {
+            let error = make(28, arguments);
+            if error == 0 {
+                paging.change(start, length, |attributes| attributes.not_in_children = advice == DONTFORK);
+            }
+            error
+        }
+        WIPEONFORK | KEEPONFORK => {
+            let error = make(28, arguments);
+            if error == 0 {
+                paging.change(start, length, |attributes| attributes.zeros_in_children = advice == WIPEONFORK);
+            }
+            error
+        }
+        POPULATE_READ | POPULATE_WRITE => populate(paging, start, length, advice == POPULATE_WRITE, arguments),
+        // What is cold the policy finds out; the kernel only looks whether the range is there.
+        PAGEOUT => make(28, [start, bytes, COLD, 0, 0, 0]),
+        GUARD_INSTALL | GUARD_REMOVE => {
+            let error = make(28, arguments);
+            // With holes in the range, the rest of it has guards all the same.
+            if error == 0 || error == -12 {
+                if advice == GUARD_INSTALL {
+                    paging.discard(start, length);
+                }
+                paging.change(start, length, |attributes| attributes.guard = advice == GUARD_INSTALL);
+            }
+            error
+        }
+        _ => make(28, arguments),
+    }
+}
+
+/// Brings everything in, a piece at a time, then lets the kernel look at it.
+fn populate(mut paging: Paging, start: usize, bytes: usize, write: bool, arguments: [usize; 6]) -> isize {
+    for at in (start..start + bytes).step_by(1 << 20) {
+        let piece = (start + bytes - at).min(1 << 20);
+        paging.hold(at, piece, write);
+        let error = make(28, [at, piece, arguments[2], 0, 0, 0]);
+        paging.release(at, piece);
+        if error < 0 {
+            return error;
+        }
+    }
+    0
+}
+
+/// `mlock`, `mlock2` and `munlock`: what is locked is brought in and stays.
+pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
+    let [start, bytes, ..] = arguments;
+    let (first, last) = (start & !(PAGE - 1), pages(start.saturating_add(bytes)));
+    let mut paging = paging();
+    let locks = number != 150;
+    if !paging.manages(first, last - first) {
+        return make(number, arguments);
+    }
+    let limit = lock_limit();
+    if locks && last - first > limit {
+        return make(number, arguments);
+    }
+    if locks {
+        paging.hold(first, last - first, true);
+    }
+    let error = make(number, arguments);
+    if locks && error < 0 {
+        paging.release(first, last - first);
+    } else if error == 0 {
+        let was: Vec<_> = paging.parts(first, last - first);
+        for (from, to, attributes) in was {
+            if attributes.locked {
+                // Held by the lock before this one.
+                paging.release(from, to - from);
+            }
+        }
+        paging.change(first, last - first, |attributes| attributes.locked = locks);
+    }
+    error
+}
+
+fn lock_limit() -> usize {
+    let mut limit = [0usize; 2];
+    // SAFETY: getrlimit writes two words.
+    unsafe { sys::call(97, [8, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    limit[0].min(1 << 40)
+}
+
+/// `mlockall`: the kernel would fault on what is missing, so everything managed is brought in first.
+pub(crate) fn lock_all(arguments: [usize; 6]) -> isize {
+    if arguments[0] & 1 != 0 {
+        let mut paging = paging();
+        let all = paging.parts(0, usize::MAX);
+        for (from, to, _) in &all {
+            paging.hold(*from, to - from, false);
+        }
+    }
+    make(151, arguments)
+}
+
+/// A buffer that may be as large as the budget: how much of it is brought in at once.
+pub(crate) fn most_held() -> usize {
+    let limit = paging().account().tree_limit() as usize * PAGE;
+    (limit / 4).clamp(64 << 10, 16 << 20) & !(PAGE - 1)
+}
+
+/// Whether any of the program's memory there is managed.
+pub(crate) fn is_managed(start: usize, bytes: usize) -> bool {
+    paging().manages(start, bytes)
+}

@@ -1,0 +1,49 @@
+//! What the agent says: on the standard error that the program was started with, whatever becomes of descriptor 2.
+
+use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use refault_paging::sys;
+
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(2);
+
+/// Says everything on this descriptor from now on.
+pub(crate) fn use_descriptor(descriptor: i32) {
+    DESCRIPTOR.store(descriptor, Ordering::Relaxed);
+}
+
+/// The descriptor.
+pub(crate) fn descriptor() -> i32 {
+    DESCRIPTOR.load(Ordering::Relaxed)
+}
+
+struct Line {
+    text: [u8; 400],
+    len: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let bytes = text.as_bytes();
+        let room = bytes.len().min(self.text.len() - self.len);
+        self.text[self.len..self.len + room].copy_from_slice(&bytes[..room]);
+        self.len += room;
+        Ok(())
+    }
+}
+
+/// Says one line.
+pub(crate) fn say(what: fmt::Arguments<'_>) {
+    let mut line = Line { text: [0; 400], len: 0 };
+    let _ = writeln!(line, "refault: {what}");
+    sys::write(descriptor(), &line.text[..line.len]);
+}
+
+/// Says why, and ends the process: going on would be a lie.
+pub(crate) fn end(what: fmt::Arguments<'_>) -> ! {
+    say(what);
+    loop {
+        // SAFETY: ends the process.
+        unsafe { sys::call(sys::nr::EXIT_GROUP, [1, 0, 0, 0, 0, 0]) };
+    }
+}

@@ -1,0 +1,342 @@
+//! The program's signals.
+//!
+//! The kernel delivers every signal that the program handles to the agent, on the agent's stack; the agent then makes
+//! the frame that the kernel would have made, on the stack where the program wants it, after bringing that stack in. So
+//! a stack may be evicted, and may be as small as the program likes.
+//!
+//! Invariants: SIGSYS, SIGBUS and SIGSEGV are never blocked and always come to the agent; the program sees the actions,
+//! masks and alternate stacks that it has set; a signal that comes while a call waits ends it as it would have ended
+//! the program's own.
+
+use refault_paging::sys;
+
+use crate::frame::{self, AlternateStack, Context, Frame, Info, register};
+use crate::thread::Thread;
+
+pub(crate) const SIGBUS: i32 = 7;
+pub(crate) const SIGSEGV: i32 = 11;
+pub(crate) const SIGSYS: i32 = 31;
+const SIGKILL: i32 = 9;
+const SIGSTOP: i32 = 19;
+
+/// The signals that stay open: a bit each.
+pub(crate) const ALWAYS_OPEN: u64 = bit(SIGSYS) | bit(SIGBUS) | bit(SIGSEGV);
+/// What is blocked while the agent works: all but what the agent's own faults raise.
+pub(crate) const ALL: u64 = !(bit(SIGBUS) | bit(SIGSEGV));
+
+const ONSTACK: u64 = 0x0800_0000;
+const RESTART: u64 = 0x1000_0000;
+const NODEFER: u64 = 0x4000_0000;
+const RESETHAND: u64 = 0x8000_0000;
+const SIGINFO: u64 = 4;
+const RESTORER: u64 = 0x0400_0000;
+/// Of a signal's flags, those that the kernel is to know.
+const KERNEL_FLAGS: u64 = 1 | 2 | RESTART;
+const AUTODISARM: u32 = 1 << 31;
+
+pub(crate) const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// An action, as the kernel has it.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Action {
+    pub(crate) handler: usize,
+    pub(crate) flags: u64,
+    pub(crate) restorer: usize,
+    pub(crate) mask: u64,
+}
+
+/// The program's actions by signal.
+#[derive(Clone)]
+pub(crate) struct Actions(pub(crate) [Action; 65]);
+
+fn set_kernel_action(signal: i32, action: &Action) -> isize {
+    // SAFETY: the action is either none or the agent's handler.
+    unsafe { sys::call(13, [signal as usize, std::ptr::from_ref(action) as usize, 0, 8, 0, 0]) }
+}
+
+fn agent_action(flags: u64) -> Action {
+    let flags = flags & KERNEL_FLAGS | SIGINFO | ONSTACK | RESTORER | NODEFER;
+    Action {
+        handler: crate::entry::on_signal as *const () as usize,
+        flags,
+        restorer: frame::refault_restorer as *const () as usize,
+        mask: ALL,
+    }
+}
+
+/// Takes over the signals that are the agent's.
+pub(crate) fn install(actions: &mut Actions) {
+    for signal in 1..65 {
+        let at = &raw mut actions.0[signal];
+        // SAFETY: reads the present action.
+        unsafe { sys::call(13, [signal, 0, at as usize, 8, 0, 0]) };
+        if actions.0[signal].handler > 1 {
+            set_kernel_action(signal as i32, &agent_action(actions.0[signal].flags));
+        }
+    }
+    for signal in [SIGSYS, SIGBUS, SIGSEGV] {
+        set_kernel_action(signal, &agent_action(0));
+    }
+}
+
+/// `rt_sigaction`.
+pub(crate) fn set_action(thread: &mut Thread, [signal, new, old, bytes, ..]: [usize; 6]) -> isize {
+    if bytes != 8 || !(1..65).contains(&signal) {
+        return -22;
+    }
+    let before = thread.actions().0[signal];
+    if new != 0 {
+        let Some(action) = frame::read::<Action>(new) else { return -14 };
+        if [SIGKILL, SIGSTOP].contains(&(signal as i32)) {
+            return -22;
+        }
+        if ALWAYS_OPEN & bit(signal as i32) == 0 {
+            let kernel = if action.handler > 1 {
+                agent_action(action.flags)
+            } else {
+                Action {
+                    flags: action.flags & KERNEL_FLAGS | RESTORER,
+                    restorer: frame::refault_restorer as *const () as usize,
+                    ..action
+                }
+            };
+            thread.actions().0[signal] = action;
+            let error = set_kernel_action(signal as i32, &kernel);
+            if error != 0 {
+                thread.actions().0[signal] = before;
+                return error;
+            }
+        } else {
+            thread.actions().0[signal] = action;
+        }
+    }
+    if old != 0 && !frame::write(old, &before) {
+        return -14;
+    }
+    0
+}
+
+/// `rt_sigprocmask`: the mask is the one that the thread goes on with.
+pub(crate) fn set_mask(thread: &mut Thread, context: &mut Context, [how, new, old, bytes, ..]: [usize; 6]) -> isize {
+    if bytes != 8 {
+        return -22;
+    }
+    let before = context.mask | thread.hidden;
+    if new != 0 {
+        let Some(set) = frame::read::<u64>(new) else { return -14 };
+        let mask = match how {
+            0 => before | set,
+            1 => before & !set,
+            2 => set,
+            _ => return -22,
+        } & !(bit(SIGKILL) | bit(SIGSTOP));
+        thread.hidden = mask & ALWAYS_OPEN;
+        context.mask = mask & !ALWAYS_OPEN;
+    }
+    if old != 0 && !frame::write(old, &before) {
+        return -14;
+    }
+    0
+}
+
+/// `sigaltstack`, of a thread whose stack pointer is `at`.
+pub(crate) fn set_alternate(thread: &mut Thread, at: usize, [new, old, ..]: [usize; 6]) -> isize {
+    let mut before = thread.alternate;
+    if before.flags & 2 == 0 && is_on(&before, at) {
+        before.flags |= 1;
+    }
+    if new != 0 {
+        let Some(stack) = frame::read::<AlternateStack>(new) else { return -14 };
+        if before.flags & 1 != 0 && before.flags & AUTODISARM == 0 {
+            return -1;
+        }
+        match stack.flags & !AUTODISARM {
+            2 => thread.alternate = AlternateStack { flags: 2, ..AlternateStack::default() },
+            0 | 1 if stack.bytes < 2048 => return -12,
+            0 | 1 => thread.alternate = AlternateStack { flags: stack.flags & AUTODISARM, ..stack },
+            _ => return -22,
+        }
+    }
+    if old != 0 && !frame::write(old, &before) {
+        return -14;
+    }
+    0
+}
+
+fn is_on(stack: &AlternateStack, at: usize) -> bool {
+    at > stack.start && at - stack.start <= stack.bytes
+}
+
+/// A signal for the program has come; `context` is what it interrupted: the program, or a call that waits for it.
+/// Does not return in the second case.
+pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
+    let signal = info.signal;
+    let rip = context.registers[register::RIP] as usize;
+    let inside = crate::entry::is_own_code(rip);
+    if !inside {
+        deliver(thread, info, context);
+        return;
+    }
+    // SAFETY: written by the call that was interrupted.
+    let waiting = unsafe { std::ptr::read_volatile(&raw const thread.waiting) };
+    if waiting.is_null() {
+        // Raised by somebody else while the agent works, and open because the agent's faults raise it too: later.
+        // SAFETY: sends this thread what it was sent.
+        unsafe {
+            sys::call(
+                297,
+                [
+                    sys::process_id() as usize,
+                    sys::call(186, [0; 6]) as usize,
+                    signal as usize,
+                    std::ptr::from_ref(info) as usize,
+                    0,
+                    0,
+                ],
+            )
+        };
+        context.mask |= bit(signal);
+        return;
+    }
+    // SAFETY: the frame lies further up on this stack.
+    let outer = unsafe { &mut *waiting };
+    thread.waiting = std::ptr::null_mut();
+    let after = frame::refault_window_after as *const () as usize;
+    let result = match rip {
+        _ if rip < after => None,
+        _ if rip == after => Some(context.registers[register::RAX]),
+        _ => Some(context.registers[register::R12]),
+    };
+    crate::entry::release(thread);
+    match result.map(|result| result as i64) {
+        // Not made yet, to be made again, or a page was missing: the program is before its instruction again.
+        None | Some(-14) => outer.context.registers[register::RIP] -= 2,
+        Some(result) => outer.context.registers[register::RAX] = result as u64,
+    }
+    deliver(thread, info, &mut outer.context);
+    // SAFETY: the frame is whole; nothing below it is needed.
+    unsafe { frame::refault_resume(&outer.context) }
+}
+
+/// Lets the program's handler run when `context` is resumed.
+fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
+    let signal = info.signal;
+    let action = thread.actions().0[signal as usize];
+    let caused = info.code > 0 && ALWAYS_OPEN & bit(signal) != 0;
+    let blocked = thread.hidden & bit(signal) != 0;
+    if action.handler <= 1 || (caused && blocked) {
+        if action.handler == 1 && !caused {
+            return;
+        }
+        end_by(signal, info);
+        return;
+    }
+    if action.flags & RESETHAND != 0 {
+        thread.actions().0[signal as usize] = Action::default();
+        if ALWAYS_OPEN & bit(signal) == 0 {
+            set_kernel_action(signal, &Action::default());
+        }
+    }
+    let saved_mask = context.mask | thread.hidden;
+    let during = thread.waiting_mask.take().unwrap_or(saved_mask);
+    let at = context.registers[register::RSP] as usize;
+    let alternate = thread.alternate;
+    let switches = action.flags & ONSTACK != 0 && alternate.flags & 2 == 0 && !is_on(&alternate, at);
+    let top = if switches { alternate.start + alternate.bytes } else { at - 128 };
+    let bytes = context.vector_bytes();
+    let vectors = (top - bytes) & !63;
+    let place = ((vectors - size_of::<Frame>()) & !15) - 8;
+    let mut shown = alternate;
+    if is_on(&alternate, at) && alternate.flags & 2 == 0 {
+        shown.flags |= 1;
+    }
+    let mut made = Frame { restorer: action.restorer, context: *context, info: *info };
+    made.context.link = 0;
+    made.context.stack = shown;
+    made.context.vectors = if bytes == 0 { 0 } else { vectors };
+    made.context.mask = saved_mask;
+    crate::entry::hold(thread, place, top - place, true);
+    let written = frame::write(place, &made) && (bytes == 0 || frame::copy(vectors, context.vectors, bytes));
+    crate::entry::release(thread);
+    if !written {
+        end_by(SIGSEGV, &Info { signal: SIGSEGV, ..*info });
+        return;
+    }
+    if alternate.flags & AUTODISARM != 0 {
+        thread.alternate = AlternateStack { flags: 2, ..AlternateStack::default() };
+    }
+    let mut mask = during | action.mask;
+    if action.flags & NODEFER == 0 {
+        mask |= bit(signal);
+    }
+    mask &= !(bit(SIGKILL) | bit(SIGSTOP));
+    thread.hidden = mask & ALWAYS_OPEN;
+    context.mask = mask & !ALWAYS_OPEN;
+    let registers = &mut context.registers;
+    registers[register::RIP] = action.handler as u64;
+    registers[register::RSP] = place as u64;
+    registers[register::RDI] = signal as u64;
+    registers[register::RSI] = (place + std::mem::offset_of!(Frame, info)) as u64;
+    registers[register::RDX] = (place + std::mem::offset_of!(Frame, context)) as u64;
+    registers[register::RAX] = 0;
+    // Direction, resume and trap flags.
+    registers[register::FLAGS] &= !(0x400 | 0x1_0000 | 0x100);
+    context.clear_vectors();
+}
+
+/// The signal does what it does without a handler: as soon as the handler returns, or the instruction is tried again.
+fn end_by(signal: i32, info: &Info) {
+    set_kernel_action(signal, &Action::default());
+    if info.code <= 0 || info.signal != signal {
+        // SAFETY: sends this thread a signal that ends it.
+        unsafe {
+            sys::call(
+                297,
+                [
+                    sys::process_id() as usize,
+                    sys::call(186, [0; 6]) as usize,
+                    signal as usize,
+                    std::ptr::from_ref(info) as usize,
+                    0,
+                    0,
+                ],
+            )
+        };
+    }
+}
+
+/// `rt_sigreturn`: `context` becomes what the frame under the program's stack pointer says. False if it is not there.
+pub(crate) fn resume(thread: &mut Thread, context: &mut Context) -> bool {
+    let at = context.registers[register::RSP] as usize;
+    let Some(saved) = frame::read::<Context>(at) else { return false };
+    let (own, room) = (context.vectors, context.vector_bytes());
+    let bytes = saved.vector_bytes_of_program().min(room);
+    let copied = saved.vectors != 0 && bytes > 0 && frame::copy(own, saved.vectors, bytes);
+    *context = Context { stack: context.stack, vectors: own, flags: context.flags, ..saved };
+    if !copied {
+        context.clear_vectors();
+    }
+    thread.hidden = saved.mask & ALWAYS_OPEN;
+    context.mask = saved.mask & !ALWAYS_OPEN;
+    if saved.stack.flags & 2 != 0 || saved.stack.bytes >= 2048 {
+        thread.alternate = AlternateStack { flags: saved.stack.flags & !1, ..saved.stack };
+    }
+    true
+}
+
+impl Context {
+    /// [`Context::vector_bytes`] of a frame that lies in the program's memory.
+    fn vector_bytes_of_program(&self) -> usize {
+        if self.vectors == 0 {
+            return 0;
+        }
+        match (frame::read::<u32>(self.vectors + 464), frame::read::<u32>(self.vectors + 468)) {
+            (Some(0x4650_5853), Some(bytes)) => (bytes as usize).clamp(512, 64 << 10),
+            (Some(_), _) => 512,
+            _ => 0,
+        }
+    }
+}

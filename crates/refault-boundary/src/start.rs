@@ -1,0 +1,140 @@
+//! How the agent starts in a program, and how it ends with it.
+
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use refault_paging::stores::{Files, Stores};
+use refault_paging::uffd::Uffd;
+use refault_paging::{Account, Engine, EngineOptions, Shared, sys};
+
+use crate::settings::Settings;
+use crate::signals::Actions;
+use crate::thread::Thread;
+use crate::{descriptors, entry, heap, report, signals};
+
+/// Takes the program over. Called by the loader, before the program's own code.
+pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
+    if is_traced() {
+        report::say(format_args!("process {} is traced (by a debugger): it is not managed", sys::process_id()));
+        return Ok(());
+    }
+    let (start, end) = own_code().ok_or("the agent's code is not found")?;
+    entry::set_code(start, end);
+    FIRST.store(settings.first, Ordering::Relaxed);
+    report::use_descriptor(descriptors::adopt(2, false));
+    let uffd = Uffd::open().map_err(|_| "userfaultfd is refused: the system-call filter of this container must allow `userfaultfd`, or the kernel is older than 6.8")?;
+    let uffd = Uffd::from_descriptor(descriptors::adopt(uffd.descriptor(), false));
+    let shared = segment(settings)?;
+    // SAFETY: the segment stays mapped.
+    let account = unsafe { Account::join(shared, settings.own.then_some(settings.memory / 4096)) };
+    let maker =
+        settings.file.as_deref().and_then(Directory::open).map(|directory| Box::new(directory) as Box<dyn Files>);
+    let pool = (settings.memory * 8).max(1 << 30);
+    let store = Stores::new(pool, maker, (settings.memory * 16).clamp(4 << 30, 256 << 30))
+        .map_err(|_| "no addresses are left for the compressed pool")?;
+    let options = EngineOptions { policy: settings.policy.clone(), store, account };
+    entry::begin(Engine::new(uffd, options, heap::bytes)?);
+    let actions = Box::leak(Box::new(Actions([crate::signals::Action::default(); 65])));
+    let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
+    thread.install_stack();
+    signals::install(actions);
+    if entry::dispatch_on() != 0 {
+        return Err("this kernel has no system-call dispatch to user space (5.11 and later have)");
+    }
+    Ok(())
+}
+
+/// Where the files are made: open from the start, so that a program may change its user or root.
+struct Directory(i32);
+
+impl Directory {
+    fn open(path: &str) -> Option<Directory> {
+        let path = std::ffi::CString::new(path).ok()?;
+        // SAFETY: opens a directory: O_PATH | O_DIRECTORY | O_CLOEXEC.
+        let descriptor = unsafe { sys::call(2, [path.as_ptr() as usize, 0o12_200_000, 0, 0, 0, 0]) };
+        (descriptor >= 0).then(|| Directory(descriptors::adopt(descriptor as i32, false)))
+    }
+}
+
+impl Files for Directory {
+    fn close(&mut self, descriptor: i32) {
+        descriptors::closed(descriptor);
+        // SAFETY: it was made here and is used no more.
+        unsafe { sys::call(sys::nr::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
+    }
+
+    fn create(&mut self) -> Option<i32> {
+        // With direct I/O, so that no page of it stays in memory: O_TMPFILE | O_DIRECT | O_CLOEXEC | O_RDWR; without,
+        // where there is none.
+        [0o22_240_002, 0o22_200_002].into_iter().find_map(|flags| {
+            // SAFETY: makes an unnamed file.
+            let descriptor = unsafe { sys::call(257, [self.0 as usize, c".".as_ptr() as usize, flags, 0o600, 0, 0]) };
+            (descriptor >= 0).then(|| descriptors::adopt(descriptor as i32, false))
+        })
+    }
+}
+
+/// The segment that the tree shares, or one of this process alone.
+fn segment(settings: &Settings) -> Result<*const Shared, &'static str> {
+    let bytes = size_of::<Shared>().next_multiple_of(4096);
+    if let Some(descriptor) = settings.segment {
+        descriptors::keep(descriptor);
+        // SAFETY: a fresh shared mapping.
+        let at = unsafe { sys::call(sys::nr::MMAP, [0, bytes, 3, 1, descriptor as usize, 0]) };
+        if at > 0 {
+            return Ok(at as *const Shared);
+        }
+    }
+    // Forked children share it.
+    // SAFETY: a fresh shared anonymous mapping.
+    let at = unsafe { sys::call(sys::nr::MMAP, [0, bytes, 3, 0x21, usize::MAX, 0]) };
+    if at <= 0 {
+        return Err("no addresses are left");
+    }
+    let shared = at as *const Shared;
+    // SAFETY: zeros are a good start.
+    unsafe { (*shared).limit.store(settings.memory / 4096, Ordering::Relaxed) };
+    Ok(shared)
+}
+
+/// The process that says at its end what happened.
+static FIRST: AtomicI32 = AtomicI32::new(0);
+
+/// The program ends.
+pub(crate) fn finish() {
+    let mut paging = entry::paging();
+    let statistics = paging.statistics;
+    paging.account().leave(&statistics);
+    if FIRST.load(Ordering::Relaxed) != sys::process_id() {
+        return;
+    }
+    let shared = paging.account().shared();
+    let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let peak = shared.peak.load(Ordering::Relaxed).max(0) as u64 * 4096;
+    report::say(format_args!(
+        "peak {} MiB of {} MiB, {} faults, {} pages stored and {} brought back, {:.2} s waited",
+        peak >> 20,
+        (total(&shared.limit) * 4096) >> 20,
+        total(&shared.faults),
+        total(&shared.stored),
+        total(&shared.read_back),
+        total(&shared.waited) as f64 / 1e9
+    ));
+}
+
+/// Whether somebody traces this process: each of the agent's signals would stop it.
+fn is_traced() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix("TracerPid:")).is_some_and(|pid| pid.trim() != "0")
+}
+
+/// The executable segment of this library.
+fn own_code() -> Option<(usize, usize)> {
+    let here = own_code as *const () as usize;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        let (range, _) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+        (start..end).contains(&here).then_some((start, end))
+    })
+}

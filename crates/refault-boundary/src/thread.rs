@@ -1,0 +1,146 @@
+//! What the agent has for each thread of the program: a stack for its handlers, and at its top what it knows of the
+//! thread.
+//!
+//! The stack is the thread's alternate signal stack as far as the kernel is concerned, so a handler finds its thread
+//! from its own stack pointer: no thread-locals. What the program believes to be its alternate stack is kept here.
+//!
+//! Invariants: a block belongs to one thread from its clone to its end; blocks are aligned to their size; the lowest
+//! page of a block is no memory. Cost: 256 KiB of addresses a thread, some 12 KiB of memory.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use refault_paging::lock::Lock;
+use refault_paging::sys;
+
+use crate::frame::{AlternateStack, Frame};
+use crate::signals::Actions;
+
+/// Bytes of a block.
+pub(crate) const BLOCK: usize = 256 << 10;
+/// Blocks that are mapped at once.
+const GROUP: usize = 16;
+
+/// See the module.
+#[repr(C)]
+pub(crate) struct Thread {
+    /// 1 while a thread has the block. First, because the last instructions of a thread clear it.
+    pub(crate) used: AtomicU32,
+    /// The alternate stack that the program has asked for.
+    pub(crate) alternate: AlternateStack,
+    /// While a call waits with the program's signals open: the frame of the interrupted program.
+    pub(crate) waiting: *mut Frame,
+    /// The mask with which it waits, where the call brings one.
+    pub(crate) waiting_mask: Option<u64>,
+    /// Signals that the program has blocked and that stay open for the agent.
+    pub(crate) hidden: u64,
+    /// Ranges that the call in progress needs.
+    pub(crate) holds: Vec<(usize, usize)>,
+    /// The program's signal actions: shared by all threads but a child that shares memory only.
+    pub(crate) actions: *mut Actions,
+    /// It shares the memory of its parent and is no thread of it.
+    pub(crate) is_vm_child: bool,
+    /// The faults in a row that found their page there.
+    pub(crate) spurious: (usize, u32),
+}
+
+static BLOCKS: Lock<Vec<usize>> = Lock::new(Vec::new());
+/// Blocks in use, at least.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+impl Thread {
+    /// The thread on whose agent's stack an address lies.
+    pub(crate) fn of(address: usize) -> &'static mut Thread {
+        let block = address & !(BLOCK - 1);
+        // SAFETY: handlers run on blocks only, and each thread uses its own.
+        unsafe { &mut *Thread::top(block) }
+    }
+
+    fn top(block: usize) -> *mut Thread {
+        (block + BLOCK - size_of::<Thread>().next_multiple_of(64)) as *mut Thread
+    }
+
+    /// A block for a new thread; `None` without memory.
+    pub(crate) fn new(actions: *mut Actions) -> Option<&'static mut Thread> {
+        let mut blocks = BLOCKS.lock();
+        for block in blocks.iter() {
+            // SAFETY: blocks are never unmapped, and their state is an atomic.
+            let used = unsafe { &(*Thread::top(*block)).used };
+            if used.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                // SAFETY: it is ours now; what its last holder had is whole.
+                let thread = unsafe { &mut *Thread::top(*block) };
+                thread.begin(actions);
+                return Some(thread);
+            }
+        }
+        let at = sys::map((GROUP + 1) * BLOCK);
+        if at == 0 {
+            return None;
+        }
+        let first = at.next_multiple_of(BLOCK);
+        for block in (first..first + GROUP * BLOCK).step_by(BLOCK) {
+            // SAFETY: the lowest page of a block that nobody uses.
+            unsafe { sys::call(sys::nr::MPROTECT, [block, 4096, 0, 0, 0, 0]) };
+            blocks.push(block);
+        }
+        drop(blocks);
+        Thread::new(actions)
+    }
+
+    fn begin(&mut self, actions: *mut Actions) {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        self.alternate = AlternateStack { flags: 2, ..AlternateStack::default() };
+        self.waiting = std::ptr::null_mut();
+        self.waiting_mask = None;
+        self.hidden = 0;
+        // SAFETY: a block that was never used is zeros, which is no vector: write without dropping what is there. One
+        // that was used left an empty vector or one whose memory is few bytes.
+        unsafe { std::ptr::write(&raw mut self.holds, Vec::new()) };
+        self.actions = actions;
+        self.is_vm_child = false;
+        self.spurious = (0, 0);
+    }
+
+    /// The stack: start and bytes.
+    pub(crate) fn stack(&self) -> (usize, usize) {
+        let top = std::ptr::from_ref(self) as usize;
+        let block = top & !(BLOCK - 1);
+        (block + 4096, top - block - 4096)
+    }
+
+    /// Gives the block to others. The thread is not on it any more.
+    pub(crate) fn end(&mut self) {
+        self.holds = Vec::new();
+        self.used.store(0, Ordering::Release);
+    }
+
+    /// In a forked child only this thread is left.
+    pub(crate) fn only(&self) {
+        for block in BLOCKS.lock().iter() {
+            let top = Thread::top(*block);
+            if !std::ptr::eq(top, self) {
+                // SAFETY: blocks are never unmapped; its thread does not exist here.
+                unsafe { (*top).used.store(0, Ordering::Relaxed) };
+            }
+        }
+    }
+
+    /// Nobody takes or gives blocks while the result lives: for the moment of a fork.
+    pub(crate) fn stand_still() -> refault_paging::lock::Held<'static, Vec<usize>> {
+        BLOCKS.lock()
+    }
+
+    /// Makes the block's stack the alternate stack of the thread that calls.
+    pub(crate) fn install_stack(&self) {
+        let (start, bytes) = self.stack();
+        let stack = AlternateStack { start, flags: 0, unused: 0, bytes };
+        // SAFETY: the stack is this thread's own.
+        unsafe { sys::call(131, [&raw const stack as usize, 0, 0, 0, 0, 0]) };
+    }
+
+    /// The signal actions of the program.
+    pub(crate) fn actions(&mut self) -> &mut Actions {
+        // SAFETY: actions live as long as the process; concurrent changes are made by whole words, as they would be in
+        // the kernel.
+        unsafe { &mut *self.actions }
+    }
+}

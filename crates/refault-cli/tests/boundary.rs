@@ -1,0 +1,173 @@
+//! Programs under `refault run --at-system-call`: memory, signals, stacks, forks and files are as they are without it.
+
+#[path = "common/c_program.rs"]
+mod c_program;
+mod common;
+
+use std::process::Command;
+
+use c_program::Program;
+use common::{skipped, text};
+use refault_testing::skip;
+
+const FLAGS: &[&str] = &["--at-system-call"];
+
+/// Does not compress, so the file is needed; the kernel says what is resident.
+#[test]
+fn what_does_not_fit_goes_out_and_comes_back() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static long resident_kib(void) {
+            char line[256]; long kib = 0; FILE *f = fopen("/proc/self/status", "r");
+            while (fgets(line, sizeof line, f)) sscanf(line, "RssAnon: %ld", &kib);
+            fclose(f); return kib;
+        }
+        int main(void) {
+            unsigned char *p = map(32 * MIB); fill(p, 32 * MIB);
+            long kib = resident_kib(); if (kib > 10 * 1024) { printf("%ld KiB are resident\n", kib); return 1; }
+            CHECK(whole(p, 32 * MIB)); CHECK(whole(p, 32 * MIB)); puts("done"); return 0;
+        }"#,
+    );
+    let said = program.comes_through("8M", FLAGS);
+    assert!(said.contains("refault: peak ") && said.contains("pages stored"), "{said}");
+}
+
+#[test]
+fn forked_children_have_what_their_parent_had_and_no_more() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        int main(void) {
+            unsigned char *p = map(16 * MIB); fill(p, 16 * MIB);
+            for (int i = 0; i < 4; i++) {
+                pid_t pid = fork(); CHECK(pid >= 0);
+                if (pid == 0) { int good = whole(p, 16 * MIB); memset(p, i, 16 * MIB); for (long k = 0; k < 16 * MIB; k += 4096) good &= p[k] == i; _exit(!good); }
+                CHECK(whole(p, 8 * MIB)); int s; CHECK(waitpid(pid, &s, 0) == pid && !s); CHECK(whole(p, 16 * MIB));
+            }
+            CHECK(!system("exit 0")); puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("6M", FLAGS);
+}
+
+/// A condition's words are in memory that would be evicted; signals restart the call that waits for them.
+#[test]
+fn waits_in_managed_memory_survive_eviction_and_signals() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        #include <semaphore.h>
+        static sem_t *sem; static volatile int handled, passed;
+        static void on(int s) { handled++; }
+        static void *waits(void *x) { CHECK(!sem_wait(sem)); passed = 1; return 0; }
+        int main(void) {
+            sem = (sem_t *)map(MIB); CHECK(!sem_init(sem, 0, 0)); struct sigaction a = {.sa_handler = on, .sa_flags = SA_RESTART}; sigaction(SIGUSR1, &a, 0);
+            pthread_t t; CHECK(!pthread_create(&t, 0, waits, 0)); unsigned char *p = map(16 * MIB);
+            for (int i = 0; i < 3; i++) { usleep(30000); fill(p, 16 * MIB); int before = handled; pthread_kill(t, SIGUSR1); for (int k = 0; k < 1000 && handled == before; k++) usleep(1000); CHECK(handled == before + 1); }
+            CHECK(!passed); CHECK(!sem_post(sem)); CHECK(!pthread_join(t, 0)); CHECK(passed); CHECK(whole(p, 16 * MIB)); puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("4M", FLAGS);
+}
+
+#[test]
+fn small_alternate_stacks_are_not_overrun() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static unsigned char *p, *area; static volatile int good;
+        static void on(int s) { good = whole(p, 16 * MIB); }
+        int main(void) {
+            area = map(MIB); memset(area, 0x5a, MIB); stack_t st = {.ss_sp = area + MIB / 2, .ss_size = 8192}; CHECK(!sigaltstack(&st, 0));
+            stack_t now; CHECK(!sigaltstack(0, &now) && now.ss_sp == st.ss_sp && now.ss_size == 8192);
+            struct sigaction a = {.sa_handler = on, .sa_flags = SA_ONSTACK}; sigaction(SIGUSR1, &a, 0);
+            p = map(16 * MIB); fill(p, 16 * MIB); raise(SIGUSR1); CHECK(good);
+            for (long k = 0; k < MIB / 2; k++) if (area[k] != 0x5a) { printf("%ld bytes below the stack were overwritten\n", MIB / 2 - k); return 1; }
+            puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("4M", FLAGS);
+}
+
+#[test]
+fn unmapped_memory_is_gone_and_new_memory_is_zero() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static sigjmp_buf back; static void on(int s) { siglongjmp(back, 1); }
+        static int faults(unsigned char *p) { if (sigsetjmp(back, 1)) return 1; (void)*(volatile unsigned char *)p; return 0; }
+        int main(void) {
+            signal(SIGSEGV, on);
+            for (int i = 0; i < 20; i++) {
+                unsigned char *p = map(4 * MIB); CHECK(zero(p, 4 * MIB)); fill(p, 4 * MIB);
+                unsigned char *q = map(4 * MIB); fill(q, 4 * MIB); CHECK(!munmap(q, 4 * MIB)); CHECK(faults(q) && faults(q + 2 * MIB));
+                CHECK(!madvise(p, 2 * MIB, MADV_DONTNEED)); CHECK(zero(p, 2 * MIB));
+                p = mremap(p, 4 * MIB, 8 * MIB, MREMAP_MAYMOVE); CHECK(p != MAP_FAILED && zero(p, 2 * MIB) && zero(p + 4 * MIB, 4 * MIB));
+                for (long k = 2 * MIB; k < 4 * MIB; k += 8) CHECK(*(unsigned long *)(p + k) == k * 0x9e3779b97f4a7c15ul + 1);
+                CHECK(!mprotect(p, 4096, PROT_NONE) && faults(p)); CHECK(!munmap(p, 8 * MIB));
+            }
+            puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("2M", FLAGS);
+}
+
+#[test]
+fn needs_no_privilege() {
+    if skipped(&["setpriv", "sort", "seq"]) {
+        return;
+    }
+    let refault = env!("CARGO_BIN_EXE_refault");
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]);
+        command.args(arguments).current_dir("/").output().expect("setpriv starts")
+    };
+    let reached = as_nobody(&[refault, "--version"]);
+    if !reached.status.success() {
+        skip(format_args!("another user cannot execute this build: {}", text(&reached.stderr).trim()));
+        return;
+    }
+    let output = as_nobody(&[
+        refault,
+        "run",
+        "--memory",
+        "2M",
+        "--at-system-call",
+        "--",
+        "sh",
+        "-c",
+        "seq 1 200000 | sort -r | sort -n | tail -1",
+    ]);
+    assert_eq!(
+        (text(&output.stdout).as_str(), output.status.code()),
+        ("200000\n", Some(0)),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+/// What libc keeps for itself the agent does not know.
+#[test]
+fn the_agent_names_nothing_private_of_libc() {
+    let directory = std::path::Path::new(env!("CARGO_BIN_EXE_refault")).parent().expect("a directory");
+    let built = ["librefault_boundary.so", "deps/librefault_boundary.so"].map(|name| directory.join(name));
+    let library = built.iter().find(|path| path.is_file()).expect("it is built with the binary");
+    let bytes = std::fs::read(library).expect("it can be read");
+    for name in
+        ["_rtld_global", "__nptl_", "_thread_db_", "__libc_single_threaded\0_IO_", "__libc_malloc", "_dl_find_dso"]
+    {
+        assert!(!bytes.windows(name.len()).any(|window| window == name.as_bytes()), "{name} is in the library");
+    }
+}

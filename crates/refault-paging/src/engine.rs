@@ -1,0 +1,377 @@
+//! The engine: the ranges of a process, what is known of their pages, and the calls that change them.
+//!
+//! Invariants: the table says [`State::Resident`] of each managed page that has an entry in the page tables, and of no
+//! other; a page is the policy's exactly as long as it is resident. All methods are called under one lock.
+
+use refault_core::policy::Admission;
+use refault_core::{PageId, PageType, Shadow};
+use refault_store::{Page, Scratch};
+
+use crate::account::Account;
+use crate::policies::{self, PagingPolicy, Victims};
+use crate::ranges::{Attributes, Ranges};
+use crate::staging::Staging;
+use crate::stores::{Stored, Stores};
+use crate::table::{State, Table};
+use crate::uffd::Uffd;
+use crate::{PAGE, sys};
+
+/// Pages that are brought in at once at most.
+pub(crate) const MAX_WINDOW: usize = 32;
+/// Sequences of faults that are followed at once.
+pub(crate) const STREAMS: usize = 8;
+
+/// What an engine is made of.
+pub struct EngineOptions {
+    /// Name of the policy.
+    pub policy: String,
+    /// Where evicted pages go.
+    pub store: Stores,
+    /// What may be used.
+    pub account: Account,
+}
+
+/// What became of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The page is there.
+    Served,
+    /// The address is not managed.
+    NotManaged,
+    /// The page is lost: its store could not give it back.
+    Lost,
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    /// Faults served.
+    pub faults: u64,
+    /// Pages that were touched for the first time.
+    pub first_touches: u64,
+    /// Pages moved back from the staging area.
+    pub rescued: u64,
+    /// Pages read back from a store.
+    pub read_back: u64,
+    /// Pages parked.
+    pub parked: u64,
+    /// Pages stored.
+    pub stored: u64,
+    /// Pages that could not be moved: pinned, or not writable.
+    pub unmovable: u64,
+    /// Pages whose contents could not be brought back.
+    pub lost: u64,
+    /// Nanoseconds that threads waited for pages.
+    pub waited: u64,
+}
+
+/// A sequence of faults.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Stream {
+    pub(crate) next: usize,
+    pub(crate) window: usize,
+}
+
+/// See the module.
+pub struct Engine {
+    pub(crate) uffd: Uffd,
+    pub(crate) ranges: Ranges,
+    pub(crate) table: Table,
+    pub(crate) policy: PagingPolicy,
+    pub(crate) staging: Staging,
+    pub(crate) store: Stores,
+    pub(crate) scratch: Scratch,
+    pub(crate) account: Account,
+    pub(crate) resident: usize,
+    pub(crate) chosen: Vec<(PageId, Shadow)>,
+    pub(crate) buffer: Vec<Page>,
+    pub(crate) streams: [Stream; STREAMS],
+    pub(crate) next_stream: usize,
+    pub(crate) capacity: usize,
+    /// Page ids that the policy knows of.
+    pub(crate) known_pages: usize,
+    /// Bytes of the agent's heap and the like.
+    pub(crate) own_bytes: fn() -> usize,
+    /// See [`Engine::give_up`].
+    pub(crate) given_up: bool,
+    /// Why the last page was lost: the kernel's number, 0 for contents that are not what was stored.
+    pub last_error: isize,
+    /// See [`Statistics`].
+    pub statistics: Statistics,
+}
+
+impl Engine {
+    /// An engine without ranges.
+    ///
+    /// # Errors
+    /// Says what is not to be had.
+    pub fn new(uffd: Uffd, options: EngineOptions, own_bytes: fn() -> usize) -> Result<Engine, &'static str> {
+        let limit = options.account.tree_limit() as usize;
+        let staging = Staging::new((limit / 2).clamp(256, 1 << 20)).ok_or("no addresses are left")?;
+        let mut engine = Engine {
+            uffd,
+            ranges: Ranges::default(),
+            table: Table::default(),
+            policy: policies::make(&options.policy).map_err(|_| "there is no such policy for live memory")?,
+            staging,
+            store: options.store,
+            scratch: Scratch::new(),
+            account: options.account,
+            resident: 0,
+            chosen: Vec::with_capacity(256),
+            buffer: vec![Page::ZERO; MAX_WINDOW],
+            streams: [Stream::default(); STREAMS],
+            next_stream: 0,
+            capacity: 0,
+            known_pages: 0,
+            own_bytes,
+            given_up: false,
+            last_error: 0,
+            statistics: Statistics::default(),
+        };
+        engine.arm_staging()?;
+        Ok(engine)
+    }
+
+    fn arm_staging(&mut self) -> Result<(), &'static str> {
+        let (start, bytes) = self.staging.range();
+        if self.uffd.register(start, bytes) == 0 { Ok(()) } else { Err("the staging area cannot be registered") }
+    }
+
+    /// What may be used, and by whom.
+    pub fn account(&mut self) -> &mut Account {
+        &mut self.account
+    }
+
+    /// Whether any part of the range is managed.
+    pub fn manages(&self, start: usize, bytes: usize) -> bool {
+        self.ranges.any(start, start.saturating_add(bytes))
+    }
+
+    /// The managed range that an address lies in.
+    pub fn range(&self, address: usize) -> Option<(usize, usize, Attributes)> {
+        self.ranges.find(address)
+    }
+
+    /// Managed parts of a range.
+    pub fn parts(&self, start: usize, bytes: usize) -> Vec<(usize, usize, Attributes)> {
+        self.ranges.within(start, start.saturating_add(bytes))
+    }
+
+    /// Bytes under management.
+    pub fn managed_bytes(&self) -> usize {
+        self.ranges.bytes()
+    }
+
+    /// The userfaultfd.
+    pub fn uffd(&self) -> Uffd {
+        self.uffd
+    }
+
+    /// Manages a mapping without contents. False if the kernel does not let us.
+    pub fn manage(&mut self, start: usize, bytes: usize, attributes: Attributes) -> bool {
+        if bytes == 0 || self.given_up || self.uffd.register(start, bytes) != 0 {
+            return false;
+        }
+        self.ranges.insert(start, start + bytes, attributes);
+        true
+    }
+
+    /// Nothing is managed any more: everything is brought in, whatever the budget says, and stays.
+    ///
+    /// # Errors
+    /// A page cannot be brought in; what was brought in stays managed.
+    pub fn give_up(&mut self) -> Result<(), &'static str> {
+        let all: Vec<_> = self.ranges.all().collect();
+        for (start, end, _) in &all {
+            let mut at = *start;
+            while let Some(known) = self.table.next_known(at, *end) {
+                let chunk_end = (known + 1).next_multiple_of(crate::table::CHUNK_PAGES * PAGE).min(*end);
+                for address in (known..chunk_end).step_by(PAGE) {
+                    if !matches!(self.table.state(address), State::Untouched | State::Resident)
+                        && !self.hold(address, 1, false)
+                    {
+                        return Err("a page cannot be brought back");
+                    }
+                }
+                at = chunk_end;
+            }
+        }
+        for (start, end, _) in all {
+            self.uffd.unregister(start, end - start);
+            self.forget(start, end - start);
+        }
+        self.given_up = true;
+        Ok(())
+    }
+
+    /// A range is not there any more, or is somebody else's.
+    pub fn forget(&mut self, start: usize, bytes: usize) {
+        for (from, to, _) in self.ranges.remove(start, start + bytes) {
+            self.drop_contents(from, to);
+        }
+        self.settle();
+    }
+
+    /// The pages of a range are zeros from now on, and have no entries.
+    pub fn discard(&mut self, start: usize, bytes: usize) {
+        for (from, to, _) in self.ranges.within(start, start + bytes) {
+            self.drop_contents(from, to);
+        }
+        self.settle();
+    }
+
+    /// The program has said something about a range.
+    pub fn change(&mut self, start: usize, bytes: usize, change: impl Fn(&mut Attributes)) {
+        self.ranges.change(start, start + bytes, change);
+    }
+
+    fn drop_contents(&mut self, start: usize, end: usize) {
+        let mut at = start;
+        while let Some(known) = self.table.next_known(at, end) {
+            let chunk_end = (known + 1).next_multiple_of(crate::table::CHUNK_PAGES * PAGE).min(end);
+            for address in (known..chunk_end).step_by(PAGE) {
+                if let Some((page, entry)) = self.table.find(address) {
+                    self.drop_page(page, entry.state());
+                }
+            }
+            self.table.drop_if_empty(known);
+            at = chunk_end;
+        }
+    }
+
+    fn drop_page(&mut self, page: PageId, state: State) {
+        match state {
+            State::Untouched => return,
+            State::Resident => {
+                self.policy.freed(page);
+                self.resident -= 1;
+            }
+            State::Parked(place) => self.unpark_for_good(place),
+            State::Stored(slot) => self.store.release(slot),
+        }
+        self.table.set(page, State::Untouched, Shadow::NONE);
+    }
+
+    fn unpark_for_good(&mut self, place: u32) {
+        // SAFETY: the place is in the staging area and its page is nobody's any more.
+        unsafe { sys::discard(self.staging.address(place), PAGE) };
+        self.staging.leave(place);
+    }
+
+    /// A mapping was moved by the kernel, with what is resident of it; both are of `bytes`. What is parked or stored
+    /// goes along.
+    pub fn relocate(&mut self, from: usize, to: usize, bytes: usize) {
+        let parts = self.ranges.remove(from, from + bytes);
+        for (start, end, attributes) in parts {
+            let shift = |address: usize| address.wrapping_sub(from).wrapping_add(to);
+            self.uffd.register(shift(start), end - start);
+            self.ranges.insert(shift(start), shift(end), attributes);
+            let mut at = start;
+            while let Some(known) = self.table.next_known(at, end) {
+                let chunk_end = (known + 1).next_multiple_of(crate::table::CHUNK_PAGES * PAGE).min(end);
+                for address in (known..chunk_end).step_by(PAGE) {
+                    if let Some((page, entry)) = self.table.find(address) {
+                        self.relocate_page(page, entry.state(), entry.shadow(), shift(address));
+                    }
+                }
+                self.table.drop_if_empty(known);
+                at = chunk_end;
+            }
+        }
+        self.settle();
+    }
+
+    fn relocate_page(&mut self, page: PageId, state: State, shadow: Shadow, to: usize) {
+        if state == State::Untouched {
+            return;
+        }
+        let new = self.page_id(to);
+        match state {
+            State::Resident => {
+                self.policy.freed(page);
+                self.resident -= 1;
+                self.admit(new, None);
+            }
+            State::Parked(place) => {
+                self.staging.leave(place);
+                self.staging.reown(place, to);
+                self.table.set(new, state, shadow);
+            }
+            _ => self.table.set(new, state, shadow),
+        }
+        self.table.set(page, State::Untouched, Shadow::NONE);
+    }
+
+    /// The id of the page at an address; the policy knows of it afterwards.
+    pub(crate) fn page_id(&mut self, address: usize) -> PageId {
+        let (page, grown) = self.table.make(address);
+        if let Some(pages) = grown
+            && pages > self.known_pages
+        {
+            // Ahead, so that the policy's tables are not copied for each chunk.
+            self.known_pages = pages + pages / 4;
+            self.policy.grow(self.known_pages);
+        }
+        page
+    }
+
+    /// A page is resident now.
+    pub(crate) fn admit(&mut self, page: PageId, shadow: Option<Shadow>) {
+        self.table.set(page, State::Resident, Shadow::NONE);
+        self.resident += 1;
+        let shadow = shadow.filter(|shadow| *shadow != Shadow::NONE);
+        let admission = Admission::fault(PageType::Anon).with_shadow(shadow);
+        self.policy.admit(page, &admission, &mut Victims { table: &self.table, chosen: &mut self.chosen });
+    }
+
+    /// Pages that this process costs the machine now.
+    pub fn charge(&self) -> u64 {
+        let own = (self.own_bytes)() + self.store.pool_bytes() as usize;
+        (self.resident + self.staging.live() + own / PAGE) as u64
+    }
+
+    /// Makes the charge known.
+    pub(crate) fn settle(&mut self) {
+        let charge = self.charge();
+        self.account.charge(charge);
+    }
+
+    /// Pages resident and parked, and what is stored.
+    pub fn usage(&self) -> (usize, usize, Stored) {
+        (self.resident, self.staging.live(), self.store.stored())
+    }
+
+    /// Right before a fork.
+    pub fn before_fork(&mut self) {
+        self.store.freeze();
+    }
+
+    /// In a forked child, before the program goes on: the same contents under a userfaultfd of its own.
+    ///
+    /// # Errors
+    /// Says what is not to be had.
+    pub fn after_fork(&mut self, uffd: Uffd) -> Result<(), &'static str> {
+        self.uffd = uffd;
+        self.account.after_fork();
+        self.store.after_fork();
+        self.statistics = Statistics::default();
+        self.arm_staging()?;
+        let all: Vec<_> = self.ranges.all().collect();
+        for (start, end, attributes) in all {
+            if attributes.not_in_children {
+                self.ranges.remove(start, end);
+                self.drop_contents(start, end);
+                continue;
+            }
+            if attributes.zeros_in_children {
+                self.drop_contents(start, end);
+            }
+            if self.uffd.register(start, end - start) != 0 {
+                return Err("a range cannot be registered in the child");
+            }
+        }
+        self.settle();
+        Ok(())
+    }
+}

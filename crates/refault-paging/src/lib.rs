@@ -1,0 +1,38 @@
+//! Private anonymous memory under a budget, in the process that uses it.
+//!
+//! A range that is managed is registered with a userfaultfd; a page that is missing raises SIGBUS in the thread that
+//! touches it, and [`Engine::fault`] brings it in there. What has to go is moved out of reach whole ([`staging`]), and
+//! stored if nobody asked for it in time. A policy of [`refault_core`] decides what goes.
+//!
+//! ```text
+//! thread ── SIGBUS ──▶ fault ──▶ table ──▶ store ──▶ copy in
+//!                        │                              ▲
+//!                        ▼ room                         │ touched meanwhile: moved back
+//!                     reclaim ──▶ policy ──▶ staging ───┤
+//!                                               └──▶ compress, store
+//! ```
+//!
+//! Invariants: no write is lost; pages that others hold (calls in progress, direct I/O) stay where they are; nothing
+//! here uses libc, so it may run in a signal handler that interrupted anything, under [`lock::Lock`].
+
+#![allow(unsafe_code)]
+
+pub mod account;
+pub mod engine;
+mod fault;
+pub mod lock;
+mod policies;
+mod ranges;
+mod reclaim;
+mod staging;
+pub mod stores;
+pub mod sys;
+mod table;
+pub mod uffd;
+
+pub use account::{Account, Shared};
+pub use engine::{Engine, EngineOptions, Outcome, Statistics};
+pub use ranges::Attributes;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;

@@ -1,0 +1,66 @@
+//! The policy of a process, by name, behind one object: what the engine asks, and what the policy may ask back.
+
+use refault_core::memory::{Eviction, References};
+use refault_core::policy::registry::{BuildContext, FrontEnd, PolicySpec, Visitor, visit};
+use refault_core::policy::{Policy, PolicyError};
+use refault_core::{DynPolicy, LruvecId, Memory, PageId, Shadow};
+
+use crate::table::{State, Table};
+
+/// What a policy sees of memory: nothing but who may not go. What was accessed it learns from what comes back.
+pub(crate) struct Victims<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) chosen: &'a mut Vec<(PageId, Shadow)>,
+}
+
+impl Memory for Victims<'_> {
+    fn take_references(&mut self, _page: PageId) -> References {
+        References::default()
+    }
+
+    fn is_mapped(&self, _page: PageId) -> bool {
+        true
+    }
+
+    fn is_resident(&self, page: PageId) -> bool {
+        self.table.entry(page).state() == State::Resident
+    }
+
+    fn needs_write(&self, _page: PageId) -> bool {
+        true
+    }
+
+    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
+        let entry = self.table.entry(page);
+        debug_assert_eq!(entry.state(), State::Resident);
+        if entry.holds() > 0 {
+            return Eviction::Kept;
+        }
+        self.chosen.push((page, shadow));
+        Eviction::Freed { pages_written: 1 }
+    }
+
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        u64::MAX / 4
+    }
+
+    fn now(&self) -> u64 {
+        crate::sys::now()
+    }
+}
+
+/// A policy over the engine's memory.
+pub(crate) type PagingPolicy = Box<dyn for<'a> DynPolicy<Victims<'a>> + Send>;
+
+/// The policy that `name{key=value,…}` stands for.
+pub(crate) fn make(policy: &str) -> Result<PagingPolicy, PolicyError> {
+    struct IntoBox;
+    impl Visitor for IntoBox {
+        type Output = PagingPolicy;
+        fn visit<P: Policy + Send + 'static>(self, policy: P) -> PagingPolicy {
+            Box::new(policy)
+        }
+    }
+    let spec = PolicySpec::parse_for(policy, FrontEnd::Pager)?;
+    Ok(visit(&spec, &BuildContext::default(), IntoBox))
+}

@@ -1,0 +1,212 @@
+//! Making room: pages leave for the staging area, and from there for the stores.
+//!
+//! Invariants: a page that cannot be moved (pinned, shared with a child and not writable, locked) stays resident and is
+//! the policy's again; pages are stored in the order in which they were parked. Cost: one `UFFDIO_MOVE` a run of
+//! neighbours, one compression a page, one `madvise` a batch.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use refault_core::policy::ReclaimRequest;
+use refault_core::{PageId, Shadow};
+use refault_store::{Page, Slot};
+
+use crate::PAGE;
+use crate::engine::Engine;
+use crate::table::{State, Table};
+use crate::uffd::EBUSY;
+
+/// Pages that are stored at once.
+const BATCH: usize = 32;
+/// Compressed pages take at most the budget divided by this.
+const MAX_POOL_SHARE: u64 = 2;
+/// Rounds without progress after which the budget is exceeded.
+const MAX_IDLE_ROUNDS: u32 = 4;
+
+impl Engine {
+    /// Sees to it that so many more pages fit. What cannot be had is exceeded.
+    pub(crate) fn make_room(&mut self, pages: usize) {
+        let mut idle = 0;
+        loop {
+            let (charge, limit) = (self.charge(), self.account.limit());
+            if charge + pages as u64 <= limit {
+                return;
+            }
+            self.set_capacity(limit);
+            if !self.demote() && self.reclaim() == 0 {
+                self.account.bury();
+                idle += 1;
+                if idle == MAX_IDLE_ROUNDS {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn set_capacity(&mut self, limit: u64) {
+        let pages =
+            (limit as usize).saturating_sub(self.charge() as usize - self.resident - self.staging.live()).max(64);
+        if pages.abs_diff(self.capacity) > self.capacity / 16 {
+            self.capacity = pages;
+            self.policy.set_capacity(pages);
+        }
+    }
+
+    /// Keeps compressed pages to their part of the budget. Returns whether any went to the file.
+    fn demote(&mut self) -> bool {
+        let limit = self.account.limit() * PAGE as u64 / MAX_POOL_SHARE;
+        let (table, store, scratch) = (&mut self.table, &mut self.store, &mut self.scratch);
+        let holds = |table: &Table, address, slot| table.state(address) == State::Stored(slot);
+        let mut moved = [(0, Slot::from_bits(0)); BATCH];
+        let mut many = 0;
+        store.tidy(|address, slot| holds(table, address, slot));
+        let done = store.demote(
+            limit,
+            scratch,
+            |address, slot| holds(table, address, slot),
+            |address, slot| {
+                moved[many] = (address, slot);
+                many += 1;
+            },
+        );
+        for (address, slot) in &moved[..many] {
+            let (page, entry) = table.find(*address).expect("invariant: a stored page is known");
+            table.set(page, State::Stored(*slot), entry.shadow());
+        }
+        done
+    }
+
+    /// One step: parks pages, stores those parked longest. Returns the pages that left memory.
+    pub(crate) fn reclaim(&mut self) -> usize {
+        let target = (self.resident + self.staging.live()) / 8;
+        let mut parked = 0;
+        if self.staging.live() < target.max(BATCH) {
+            parked = self.park();
+        }
+        let stored = self.store_oldest();
+        if stored == 0 && parked == 0 { self.park() } else { stored }
+    }
+
+    /// Moves pages that the policy gives up into the staging area. Returns how many.
+    fn park(&mut self) -> usize {
+        let mut chosen = core::mem::take(&mut self.chosen);
+        chosen.clear();
+        let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_batch().max(BATCH as u32), incoming: None };
+        self.policy.reclaim(&request, &mut crate::policies::Victims { table: &self.table, chosen: &mut chosen });
+        chosen.sort_unstable_by_key(|(page, _)| self.table.address(*page));
+        let (mut at, mut parked) = (0, 0);
+        while at < chosen.len() {
+            let start = self.table.address(chosen[at].0);
+            let run = chosen[at..]
+                .iter()
+                .enumerate()
+                .take_while(|(i, (page, _))| self.table.address(*page) == start + i * PAGE)
+                .count();
+            let (place, room) = self.staging.room(run);
+            if room == 0 {
+                chosen[at..].iter().for_each(|(page, _)| self.stays(*page));
+                break;
+            }
+            // SAFETY: resident managed pages go to places that are empty.
+            let moved = unsafe { self.uffd.relocate(self.staging.address(place), start, room * PAGE) };
+            let moved = match moved {
+                // Neighbours that are not one mapping for the kernel.
+                error if error < 0 && room > 1 => self.move_one(start, place),
+                error if error < 0 => self.move_shared(start, place, error),
+                moved => moved as usize / PAGE,
+            };
+            for (page, shadow) in &chosen[at..at + moved] {
+                self.parks(*page, *shadow);
+            }
+            parked += moved;
+            at += moved;
+            if moved == 0 {
+                self.stays(chosen[at].0);
+                self.statistics.unmovable += 1;
+                at += 1;
+            }
+        }
+        self.chosen = chosen;
+        self.statistics.parked += parked as u64;
+        parked
+    }
+
+    /// Moves the first page of a run that cannot be moved whole.
+    fn move_one(&mut self, address: usize, place: u32) -> usize {
+        // SAFETY: as in `park`.
+        let moved = unsafe { self.uffd.relocate(self.staging.address(place), address, PAGE) };
+        if moved > 0 { 1 } else { self.move_shared(address, place, moved) }
+    }
+
+    /// A page that was shared with a child or parent at a fork must be written to before it can be moved. Returns 1 if
+    /// it was.
+    fn move_shared(&mut self, address: usize, place: u32, error: isize) -> usize {
+        if error != EBUSY || !self.ranges.find(address).is_some_and(|(.., attributes)| attributes.can_be_evicted()) {
+            return 0;
+        }
+        // SAFETY: the page is resident and writable; adding nothing changes nothing, whoever writes at the same time.
+        unsafe { AtomicU8::from_ptr(address as *mut u8) }.fetch_add(0, Ordering::Relaxed);
+        // SAFETY: as in `park`.
+        usize::from(unsafe { self.uffd.relocate(self.staging.address(place), address, PAGE) } == PAGE as isize)
+    }
+
+    fn parks(&mut self, page: PageId, shadow: Shadow) {
+        let place = self.staging.fill(self.table.address(page));
+        self.table.set(page, State::Parked(place), shadow);
+        self.resident -= 1;
+    }
+
+    /// A chosen page stays: the policy thinks it gone.
+    fn stays(&mut self, page: PageId) {
+        self.resident -= 1;
+        self.admit(page, None);
+    }
+
+    /// Stores what was parked longest and gives its memory back. Returns the pages that left memory.
+    fn store_oldest(&mut self) -> usize {
+        let (first, places) = self.staging.oldest(BATCH);
+        let mut emptied = 0;
+        let mut stored = 0;
+        while emptied < places {
+            let run = (first + emptied as u32..first + places as u32)
+                .take_while(|place| self.staging.owner(*place) != 0)
+                .count();
+            if run == 0 {
+                emptied += 1;
+                continue;
+            }
+            let done = self.store_run(first + emptied as u32, run);
+            emptied += done;
+            stored += done;
+            if done < run {
+                break;
+            }
+        }
+        if emptied > 0 {
+            // SAFETY: the pages of these places are stored or were moved away.
+            unsafe { crate::sys::discard(self.staging.address(first), emptied * PAGE) };
+            self.staging.take_back(emptied);
+        }
+        self.statistics.stored += stored as u64;
+        stored
+    }
+
+    /// Stores the pages of neighbouring places. Returns how many, from the front.
+    fn store_run(&mut self, first: u32, places: usize) -> usize {
+        let mut pages: [&Page; BATCH] = [&Page::ZERO; BATCH];
+        let mut slots = [Slot::from_bits(0); BATCH];
+        let mut owners = [0; BATCH];
+        for (index, page) in pages[..places].iter_mut().enumerate() {
+            let place = first + index as u32;
+            owners[index] = self.staging.owner(place);
+            // SAFETY: the place holds a page, which nobody but the engine can reach.
+            *page = unsafe { &*(self.staging.address(place) as *const Page) };
+        }
+        let done = self.store.write(&pages[..places], &owners[..places], &mut self.scratch, &mut slots[..places]);
+        for (index, slot) in slots[..done].iter().enumerate() {
+            let (page, entry) = self.table.find(owners[index]).expect("invariant: a parked page is known");
+            self.table.set(page, State::Stored(*slot), entry.shadow());
+            self.staging.leave(first + index as u32);
+        }
+        done
+    }
+}

@@ -1,0 +1,103 @@
+//! System calls by number, without libc: no `errno`, no thread-locals, no cancellation.
+//!
+//! What is served in a signal handler may interrupt any code of the program, libc's own included, so nothing here may
+//! use what that code may hold. Every call returns what the kernel returns: a negative error number or a result.
+//! Source: the x86-64 system-call convention.
+
+use core::arch::asm;
+
+/// Numbers of the calls made here (x86-64).
+pub mod nr {
+    #![allow(missing_docs)]
+    pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
+    pub const CLOSE: usize = 3;
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const IOCTL: usize = 16;
+    pub const MINCORE: usize = 27;
+    pub const MADVISE: usize = 28;
+    pub const GETPID: usize = 39;
+    pub const FCNTL: usize = 72;
+    pub const GETTID: usize = 186;
+    pub const FUTEX: usize = 202;
+    pub const CLOCK_GETTIME: usize = 228;
+    pub const EXIT_GROUP: usize = 231;
+    pub const DUP3: usize = 292;
+    pub const USERFAULTFD: usize = 323;
+}
+
+/// Makes a system call.
+///
+/// # Safety
+/// What the call does to memory must be right for everybody who uses that memory.
+#[inline(always)]
+pub unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = arguments;
+    let result: isize;
+    // SAFETY: the convention's registers; memory is the caller's promise.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
+            in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// A private anonymous mapping of `bytes`, readable and writable, without a reservation of swap; 0 if there is none.
+pub fn map(bytes: usize) -> usize {
+    // SAFETY: a fresh mapping at an address that the kernel chooses overlaps nothing.
+    let at = unsafe { call(nr::MMAP, [0, bytes, 3, 0x4022, usize::MAX, 0]) };
+    if at < 0 { 0 } else { at as usize }
+}
+
+/// Gives a mapping up.
+///
+/// # Safety
+/// Nobody uses the range any more.
+pub unsafe fn unmap(start: usize, bytes: usize) {
+    // SAFETY: promised by the caller.
+    unsafe { call(nr::MUNMAP, [start, bytes, 0, 0, 0, 0]) };
+}
+
+/// Gives the memory of a range back; it reads as zeros afterwards. Returns the kernel's answer.
+///
+/// # Safety
+/// The contents are not needed any more.
+pub unsafe fn discard(start: usize, bytes: usize) -> isize {
+    // SAFETY: promised by the caller.
+    unsafe { call(nr::MADVISE, [start, bytes, 4, 0, 0, 0]) }
+}
+
+/// Nanoseconds of the monotonic clock. Cost: a system call.
+pub fn now() -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: writes the two words.
+    unsafe { call(nr::CLOCK_GETTIME, [1, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    time[0] * 1_000_000_000 + time[1]
+}
+
+/// Writes a message to a descriptor; nothing is done about a failure.
+pub fn write(descriptor: i32, text: &[u8]) {
+    // SAFETY: only reads `text`.
+    unsafe { call(nr::WRITE, [descriptor as usize, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
+}
+
+/// This process.
+pub fn process_id() -> i32 {
+    // SAFETY: touches no memory.
+    unsafe { call(nr::GETPID, [0; 6]) as i32 }
+}
+
+/// Waits until `word` is no longer `value`, is woken, or for no reason.
+pub fn wait(word: &core::sync::atomic::AtomicU32, value: u32) {
+    // SAFETY: reads one word that is borrowed.
+    unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 128, value as usize, 0, 0, 0]) };
+}
+
+/// Wakes one that waits for `word`.
+pub fn wake(word: &core::sync::atomic::AtomicU32) {
+    // SAFETY: touches no memory.
+    unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 129, 1, 0, 0, 0]) };
+}

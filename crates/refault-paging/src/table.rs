@@ -1,0 +1,205 @@
+//! What is known of each page of managed memory, found by its address.
+//!
+//! Memory is known in chunks of 2 MiB, made when one of its pages is first touched and given back when none has
+//! contents. A chunk's number and a page's place in it make the page's id for the policy, so ids are dense although
+//! addresses are not.
+//!
+//! Invariants: a chunk lives as long as one of its entries says that the page has contents; entries of addresses
+//! without a chunk are [`State::Untouched`]. Cost: two loads a look-up; 16 bytes a page of touched chunks.
+
+use refault_core::{PageId, Shadow};
+use refault_store::Slot;
+
+use crate::PAGE;
+
+/// Pages of a chunk.
+pub const CHUNK_PAGES: usize = 512;
+const CHUNK_BYTES: usize = CHUNK_PAGES * PAGE;
+/// Chunks below one node of the first level: 16 GiB of addresses.
+const NODE_CHUNKS: usize = 1 << 13;
+/// Addresses that programs have: 47 bits.
+const NODES: usize = 1 << (47 - 21 - 13);
+
+/// Where the contents of a page are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It never had any, or gave them up: zeros.
+    Untouched,
+    /// In memory, where it belongs.
+    Resident,
+    /// In memory, in this page of the staging area.
+    Parked(u32),
+    /// In a store.
+    Stored(Slot),
+}
+
+/// What is known of a page. A resident page has holds instead of a shadow.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    word: u64,
+    extra: u64,
+}
+
+impl Entry {
+    const EMPTY: Entry = Entry { word: 0, extra: 0 };
+
+    /// Where its contents are.
+    pub fn state(self) -> State {
+        match self.word & 7 {
+            0 => State::Untouched,
+            1 => State::Resident,
+            2 => State::Parked((self.word >> 3) as u32),
+            _ => State::Stored(Slot::from_bits(self.word >> 3)),
+        }
+    }
+
+    fn word(state: State) -> u64 {
+        match state {
+            State::Untouched => 0,
+            State::Resident => 1,
+            State::Parked(place) => 2 | u64::from(place) << 3,
+            State::Stored(slot) => 3 | slot.bits() << 3,
+        }
+    }
+
+    /// What the policy left with a page that is not resident.
+    pub fn shadow(self) -> Shadow {
+        Shadow(self.extra)
+    }
+
+    /// Calls in progress that need a resident page where it is.
+    pub fn holds(self) -> u64 {
+        self.extra
+    }
+}
+
+/// A chunk's pages.
+pub struct Chunk {
+    first: usize,
+    with_contents: u32,
+    entries: [Entry; CHUNK_PAGES],
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Table {
+    nodes: Vec<Option<Box<[u32; NODE_CHUNKS]>>>,
+    chunks: Vec<Option<Box<Chunk>>>,
+    free: Vec<u32>,
+}
+
+impl Table {
+    fn chunk_number(&self, address: usize) -> Option<usize> {
+        let chunk = address / CHUNK_BYTES;
+        let node = self.nodes.get(chunk / NODE_CHUNKS)?.as_ref()?;
+        (node[chunk % NODE_CHUNKS] as usize).checked_sub(1)
+    }
+
+    /// What is known of the page at an address, and its id.
+    pub fn find(&self, address: usize) -> Option<(PageId, Entry)> {
+        let number = self.chunk_number(address)?;
+        let index = address / PAGE % CHUNK_PAGES;
+        let chunk = self.chunks[number].as_ref().expect("invariant: a numbered chunk is there");
+        Some(((number * CHUNK_PAGES + index) as PageId, chunk.entries[index]))
+    }
+
+    /// Where the contents of the page at an address are.
+    pub fn state(&self, address: usize) -> State {
+        self.find(address).map_or(State::Untouched, |(_, entry)| entry.state())
+    }
+
+    /// The id of the page at an address; makes its chunk. The second value is the number of ids there are, if it grew.
+    pub fn make(&mut self, address: usize) -> (PageId, Option<usize>) {
+        let index = address / PAGE % CHUNK_PAGES;
+        if let Some(number) = self.chunk_number(address) {
+            return ((number * CHUNK_PAGES + index) as PageId, None);
+        }
+        let first = address / CHUNK_BYTES * CHUNK_BYTES;
+        let chunk = Box::new(Chunk { first, with_contents: 0, entries: [Entry::EMPTY; CHUNK_PAGES] });
+        let (number, grown) = match self.free.pop() {
+            Some(number) => {
+                self.chunks[number as usize] = Some(chunk);
+                (number as usize, None)
+            }
+            None => {
+                self.chunks.push(Some(chunk));
+                (self.chunks.len() - 1, Some(self.chunks.len() * CHUNK_PAGES))
+            }
+        };
+        let place = address / CHUNK_BYTES;
+        if self.nodes.is_empty() {
+            self.nodes.resize_with(NODES, || None);
+        }
+        let node = self.nodes[place / NODE_CHUNKS].get_or_insert_with(|| Box::new([0; NODE_CHUNKS]));
+        node[place % NODE_CHUNKS] = number as u32 + 1;
+        ((number * CHUNK_PAGES + index) as PageId, grown)
+    }
+
+    /// The entry of a page.
+    pub fn entry(&self, page: PageId) -> Entry {
+        let chunk = self.chunks[page as usize / CHUNK_PAGES]
+            .as_ref()
+            .expect("invariant: the policy knows only pages of chunks");
+        chunk.entries[page as usize % CHUNK_PAGES]
+    }
+
+    /// The address of a page.
+    pub fn address(&self, page: PageId) -> usize {
+        let chunk = self.chunks[page as usize / CHUNK_PAGES]
+            .as_ref()
+            .expect("invariant: the policy knows only pages of chunks");
+        chunk.first + page as usize % CHUNK_PAGES * PAGE
+    }
+
+    fn entry_mut(&mut self, page: PageId) -> (&mut u32, &mut Entry) {
+        let chunk = self.chunks[page as usize / CHUNK_PAGES]
+            .as_mut()
+            .expect("invariant: the policy knows only pages of chunks");
+        (&mut chunk.with_contents, &mut chunk.entries[page as usize % CHUNK_PAGES])
+    }
+
+    /// Puts a page into a state, with what the policy left, or without holds.
+    pub fn set(&mut self, page: PageId, state: State, shadow: Shadow) {
+        let (with_contents, entry) = self.entry_mut(page);
+        let had = entry.word & 7 != 0;
+        *entry = Entry { word: Entry::word(state), extra: shadow.0 };
+        *with_contents = *with_contents + u32::from(state != State::Untouched) - u32::from(had);
+    }
+
+    /// Changes the holds of a resident page.
+    pub fn hold(&mut self, page: PageId, by: i64) {
+        let (_, entry) = self.entry_mut(page);
+        debug_assert_eq!(entry.state(), State::Resident);
+        entry.extra = entry.extra.saturating_add_signed(by);
+    }
+
+    /// Gives the chunk at an address back if none of its pages has contents.
+    pub fn drop_if_empty(&mut self, address: usize) {
+        let Some(number) = self.chunk_number(address) else { return };
+        if self.chunks[number].as_ref().is_some_and(|chunk| chunk.with_contents == 0) {
+            self.chunks[number] = None;
+            self.free.push(number as u32);
+            let place = address / CHUNK_BYTES;
+            if let Some(node) = &mut self.nodes[place / NODE_CHUNKS] {
+                node[place % NODE_CHUNKS] = 0;
+            }
+        }
+    }
+
+    /// The next address from `start` on, before `end`, whose chunk is there: parts without chunks are passed over.
+    pub fn next_known(&self, start: usize, end: usize) -> Option<usize> {
+        let mut at = start;
+        while at < end {
+            let chunk = at / CHUNK_BYTES;
+            let Some(node) = self.nodes.get(chunk / NODE_CHUNKS)?.as_ref() else {
+                at = (chunk / NODE_CHUNKS + 1) * NODE_CHUNKS * CHUNK_BYTES;
+                continue;
+            };
+            if node[chunk % NODE_CHUNKS] != 0 {
+                return Some(at);
+            }
+            at = (chunk + 1) * CHUNK_BYTES;
+        }
+        None
+    }
+}

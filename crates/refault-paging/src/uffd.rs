@@ -1,0 +1,150 @@
+//! The userfaultfd of a process: user-mode faults only, delivered as SIGBUS in the thread that faults. Needs no
+//! privilege.
+//!
+//! Invariants: errors are the kernel's numbers, negative; a call that says "try again" is repeated a bounded number of
+//! times. Source: the kernel's documentation of userfaultfd.
+
+use crate::PAGE;
+use crate::sys::{self, nr};
+
+const API: usize = 0xc018_aa3f;
+const REGISTER: usize = 0xc020_aa00;
+const UNREGISTER: usize = 0x8010_aa01;
+const COPY: usize = 0xc028_aa03;
+const ZEROPAGE: usize = 0xc020_aa04;
+const MOVE: usize = 0xc028_aa05;
+
+const FEATURE_SIGBUS: u64 = 1 << 7;
+const FEATURE_MOVE: u64 = 1 << 16;
+const CLOEXEC_USER_MODE_ONLY: usize = 0o2_000_000 | 1;
+
+/// Error numbers, as the kernel returns them.
+pub const EAGAIN: isize = -11;
+/// See [`EAGAIN`].
+pub const EEXIST: isize = -17;
+/// See [`EAGAIN`].
+pub const EBUSY: isize = -16;
+/// See [`EAGAIN`].
+pub const ENOMEM: isize = -12;
+
+/// Times that "try again" is believed.
+const RETRIES: u32 = 64;
+
+/// See the module. The descriptor is not closed on drop: only its owner knows whose number it is then.
+#[derive(Clone, Copy, Debug)]
+pub struct Uffd(i32);
+
+impl Uffd {
+    /// Opens one.
+    ///
+    /// # Errors
+    /// The kernel's number: not permitted by a filter, or a kernel without `UFFDIO_MOVE` (before 6.8).
+    pub fn open() -> Result<Uffd, isize> {
+        // SAFETY: makes a descriptor.
+        let fd = unsafe { sys::call(nr::USERFAULTFD, [CLOEXEC_USER_MODE_ONLY, 0, 0, 0, 0, 0]) };
+        if fd < 0 {
+            return Err(fd);
+        }
+        let uffd = Uffd(fd as i32);
+        let mut api = [0xaau64, FEATURE_SIGBUS | FEATURE_MOVE, 0];
+        match uffd.ioctl(API, api.as_mut_ptr()) {
+            0 => Ok(uffd),
+            error => {
+                uffd.close();
+                Err(error)
+            }
+        }
+    }
+
+    /// The descriptor.
+    pub fn descriptor(self) -> i32 {
+        self.0
+    }
+
+    /// The same context under another number.
+    pub fn from_descriptor(descriptor: i32) -> Uffd {
+        Uffd(descriptor)
+    }
+
+    /// Closes the descriptor.
+    pub fn close(self) {
+        // SAFETY: the descriptor is this value's.
+        unsafe { sys::call(nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]) };
+    }
+
+    fn ioctl(self, request: usize, argument: *mut u64) -> isize {
+        // SAFETY: each request below passes the structure it asks for; the memory that the request is about is the
+        // caller's.
+        unsafe { sys::call(nr::IOCTL, [self.0 as usize, request, argument as usize, 0, 0, 0]) }
+    }
+
+    /// From now on missing pages of the range raise SIGBUS.
+    pub fn register(self, start: usize, bytes: usize) -> isize {
+        let mut range = [start as u64, bytes as u64, 1, 0];
+        self.ioctl(REGISTER, range.as_mut_ptr())
+    }
+
+    /// Missing pages of the range are zeros again.
+    pub fn unregister(self, start: usize, bytes: usize) -> isize {
+        let mut range = [start as u64, bytes as u64];
+        self.ioctl(UNREGISTER, range.as_mut_ptr())
+    }
+
+    /// Fills missing pages with copies. Returns the bytes that are there now, or an error if none.
+    ///
+    /// # Safety
+    /// `from` holds `bytes` bytes.
+    pub unsafe fn copy(self, to: usize, from: *const u8, bytes: usize) -> isize {
+        self.repeat(|done| {
+            let mut argument = [(to + done) as u64, from as u64 + done as u64, (bytes - done) as u64, 0, 0];
+            let error = self.ioctl(COPY, argument.as_mut_ptr());
+            (error, argument[4] as i64 as isize, bytes)
+        })
+    }
+
+    /// Fills missing pages with zeros. Returns the bytes that are there now, or an error if none.
+    pub fn zero(self, start: usize, bytes: usize) -> isize {
+        self.repeat(|done| {
+            let mut argument = [(start + done) as u64, (bytes - done) as u64, 0, 0];
+            let error = self.ioctl(ZEROPAGE, argument.as_mut_ptr());
+            (error, argument[3] as i64 as isize, bytes)
+        })
+    }
+
+    /// Moves pages to where none are. Returns the bytes moved, from the front, or an error if none. Pages that others
+    /// hold (pinned, shared with a child) are `EBUSY`.
+    ///
+    /// # Safety
+    /// Both ranges are mappings whose contents the caller may move.
+    pub unsafe fn relocate(self, to: usize, from: usize, bytes: usize) -> isize {
+        self.repeat(|done| {
+            let mut argument = [(to + done) as u64, (from + done) as u64, (bytes - done) as u64, 0, 0];
+            let error = self.ioctl(MOVE, argument.as_mut_ptr());
+            (error, argument[4] as i64 as isize, bytes)
+        })
+    }
+
+    /// Repeats a call that did part of its work or says "try again".
+    fn repeat(self, mut attempt: impl FnMut(usize) -> (isize, isize, usize)) -> isize {
+        let (mut done, mut tries) = (0, 0);
+        loop {
+            let (error, moved, bytes) = attempt(done);
+            if error == 0 {
+                return bytes as isize;
+            }
+            if moved > 0 {
+                done += moved as usize;
+                debug_assert!(done.is_multiple_of(PAGE));
+                if done >= bytes {
+                    return bytes as isize;
+                }
+                continue;
+            }
+            if error != EAGAIN || tries == RETRIES {
+                return if done > 0 { done as isize } else { error };
+            }
+            tries += 1;
+            core::hint::spin_loop();
+        }
+    }
+}
