@@ -1,7 +1,7 @@
 //! `refault reproduce`: published experiments, run again.
 //!
 //! [`EXPERIMENTS`] is the one list of them; adding one is one entry. Each answers with an
-//! [`Experiment`]: published figures and ours side by side.
+//! [`Experiment`]: published figures, ours and the null's side by side.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use clap::Args;
 use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, say, with_output};
 use refault_lab::Experiment;
 use refault_lab::experiment::{Row, Values};
-use refault_lab::experiments::{self, freepool, lru_sort};
+use refault_lab::experiments::{self, Size, freepool, lru_sort};
 
 use refault_console::text::number;
 use refault_console::text::plain_table;
@@ -20,16 +20,21 @@ Examples:
   refault reproduce list                       what there is
   refault reproduce freepool                   a table, and refault-freepool.html
   refault reproduce freepool --format json --seed 7
+  refault reproduce freepool --null            what a mechanism that does nothing would score
   refault reproduce freepool --full            at a larger scale; takes long")]
 /// Run a published experiment again, and print its figures beside ours
 pub struct ReproduceArgs {
     /// The experiment; 'list' lists them
     #[arg(value_name = "NAME")]
     name: String,
-    /// Run at a larger scale instead of one that ends within two minutes
+    /// Run at a larger scale instead of one that ends within a few minutes
     #[arg(long)]
     full: bool,
-    /// Seed of all random choices; the same seed gives the same figures
+    /// Put the null, the run with the mechanism under test switched off, in the place of ours, with seeds of its own:
+    /// what agrees then is no evidence
+    #[arg(long)]
+    null: bool,
+    /// The first of the seeds of all random choices; the same seed gives the same figures
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// How to write the rows
@@ -48,6 +53,7 @@ pub struct ReproduceArgs {
 /// How an experiment is to be run.
 struct Request {
     full: bool,
+    null: bool,
     seed: u64,
 }
 
@@ -86,7 +92,7 @@ const EXPERIMENTS: &[Entry] = &[
         about: "FreeBSD 2015: evicted pages lose their own free pool; fewer are reactivated, free blocks are larger",
         run: |request, progress| {
             let options = if request.full { freepool::Options::full() } else { freepool::Options::default() };
-            Ok(freepool::run(&freepool::Options { seed: request.seed, ..options }, progress))
+            Ok(freepool::run(&freepool::Options { seed: request.seed, null: request.null, ..options }, progress))
         },
     },
     Entry {
@@ -98,7 +104,7 @@ const EXPERIMENTS: &[Entry] = &[
             } else {
                 lru_sort::Options::quick(request.seed)
             };
-            lru_sort::run(&options, progress)
+            lru_sort::run(&lru_sort::Options { null: request.null, ..options }, progress)
                 .map_err(|error| Failure::failed("lru-sort", error.to_string(), "report it: the schemes are built in"))
         },
     },
@@ -106,7 +112,8 @@ const EXPERIMENTS: &[Entry] = &[
 
 impl Request {
     fn options(&self) -> experiments::Options {
-        experiments::Options { full: self.full, seed: self.seed }
+        let size = if self.full { Size::Full } else { Size::Quick };
+        experiments::Options { null: self.null, ..experiments::Options::new(size, self.seed) }
     }
 }
 
@@ -131,7 +138,8 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let report = args.report.clone().unwrap_or_else(|| PathBuf::from(format!("refault-{}.html", entry.name)));
     let written = outputs.claim("--report", Some(&report), Contents::Html)?;
     let progress = Progress::part("simulating");
-    let experiment = (entry.run)(&Request { full: args.full, seed: args.seed }, &|part| progress.set(part))?;
+    let experiment =
+        (entry.run)(&Request { full: args.full, null: args.null, seed: args.seed }, &|part| progress.set(part))?;
     drop(progress);
     with_output(out, |out| match args.format {
         Format::Table => write_table(out, &experiment),
@@ -150,60 +158,57 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
 
 fn write_table(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::Result<()> {
     let mut table = plain_table();
-    table.set_header(["workload", "figure", "unit", "published", "", "ratio", "ours", "", "ratio", "agrees"]);
+    table.set_header(HEADINGS);
     for row in &experiment.rows {
         table.add_row(cells(row));
     }
-    for column in 3..=8 {
+    for column in 3..HEADINGS.len() - 1 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
         }
     }
-    writeln!(out, "{}: scale {}, seed {}\n", experiment.experiment, number(experiment.scale), experiment.seed)?;
+    writeln!(out, "{}: scale {}, first seed {}\n", experiment.experiment, number(experiment.scale), experiment.seed)?;
     writeln!(out, "{}\n", table.trim_fmt())?;
-    writeln!(out, "Two figures are before and after the change; ratio is after over before.")?;
+    writeln!(out, "{EXPLANATION}")?;
     for remark in &experiment.remarks {
         writeln!(out, "{remark}")?;
     }
     writeln!(out, "\n{}", experiment.verdict)
 }
 
-/// A row as text: workload, figure, unit, published before, after and ratio, ours, agreement.
+/// What the cells of a row are.
+pub const HEADINGS: [&str; 12] =
+    ["workload", "figure", "unit", "published", "", "ratio", "ours", "", "ratio", "spread", "null", "agrees"];
+
+/// How to read a table of [`HEADINGS`].
+pub const EXPLANATION: &str = "Two figures are before and after the change; ratio is after over before. Ours are means \
+    over seeds, spread the standard deviation of the ratio. Null is the ratio with the mechanism under test switched off. \
+    'null too': the null agrees as well, or might; 'chance': our seeds lie on both sides; neither is yes or no. \
+    'fitted': an input was set so that it comes out.";
+
+/// A row as text: workload, figure, unit, published before, after and ratio, ours, spread, the null's ratio, agreement.
 pub fn cells(row: &Row) -> Vec<String> {
-    let values = |v: &Values| [v.before, v.after, v.ratio].map(|v| v.map_or("–".to_string(), number));
+    let text = |value: Option<f64>| value.map_or("–".to_string(), number);
+    let values = |v: &Values| [v.before, v.after, v.ratio].map(text);
     let mut cells = vec![row.name.clone(), row.metric.clone(), row.unit.clone()];
     cells.extend(values(&row.published));
     cells.extend(values(&row.ours));
-    cells.push(agreement(row).to_string());
+    cells.push(row.spread.map_or("–".to_string(), |spread| format!("{:.1} %", 100.0 * spread)));
+    // A level has no ratio: the null's level then.
+    cells.push(text(row.null.ratio.or(row.null.after)));
+    cells.push(row.judgement.text().to_string());
     cells
-}
-
-fn agreement(row: &Row) -> &'static str {
-    match row.agrees {
-        Some(true) => "yes",
-        Some(false) => "NO",
-        None => "–",
-    }
 }
 
 fn write_csv(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record([
-        "experiment",
-        "seed",
-        "scale",
-        "name",
-        "metric",
-        "unit",
-        "published_before",
-        "published_after",
-        "published_ratio",
-        "ours_before",
-        "ours_after",
-        "ours_ratio",
-        "agrees",
-    ])?;
+    let mut header = vec!["experiment", "seed", "scale", "name", "metric", "unit"];
+    header.extend(["published_before", "published_after", "published_ratio"]);
+    header.extend(["ours_before", "ours_after", "ours_ratio", "null_before", "null_after", "null_ratio"]);
+    header.extend(["spread", "agrees", "judgement"]);
+    csv.write_record(header)?;
     for row in &experiment.rows {
+        let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         let mut record = vec![
             experiment.experiment.clone(),
             experiment.seed.to_string(),
@@ -212,12 +217,12 @@ fn write_csv(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::
             row.metric.clone(),
             row.unit.clone(),
         ];
-        for values in [&row.published, &row.ours] {
-            record.extend(
-                [values.before, values.after, values.ratio].map(|v| v.map_or(String::new(), |v| v.to_string())),
-            );
+        for values in [&row.published, &row.ours, &row.null] {
+            record.extend([values.before, values.after, values.ratio].map(text));
         }
+        record.push(text(row.spread));
         record.push(row.agrees.map_or(String::new(), |agrees| agrees.to_string()));
+        record.push(row.judgement.name().to_string());
         csv.write_record(record)?;
     }
     csv.flush()

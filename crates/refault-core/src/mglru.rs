@@ -25,7 +25,7 @@ mod references;
 mod tier;
 mod walk;
 
-pub use params::{MglruParams, RefaultDistance, Version};
+pub use params::{Ageing, MglruParams, RefaultDistance, Version};
 
 use crate::counters::Counters;
 use crate::memory::Memory;

@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use refault_core::classic::RefaultRule;
-use refault_core::mglru::{RefaultDistance, Version};
+use refault_core::mglru::{Ageing, RefaultDistance, Version};
 use refault_core::policy::{GenerationSize, Lists};
 use refault_core::{Classic, ClassicParams, Counters, LruvecId, Mglru, MglruParams, PageType};
 
@@ -86,9 +86,11 @@ fn mglru_params() -> impl Strategy<Value = MglruParams> {
         prop::bool::weighted(0.8),
         any::<[bool; 2]>(),
         prop::bool::weighted(0.8),
+        [prop::bool::weighted(0.8), prop::bool::weighted(0.8), prop::bool::weighted(0.8)],
     )
         .prop_map(
-            |(rules, swappiness, tiers, batch, walks, [region_bits, reads_start_oldest], protects_frequent)| {
+            |(rules, swappiness, tiers, batch, walks, [region_bits, reads_start_oldest], protects_frequent, later)| {
+                let [by_sizes, filters, look_around] = later;
                 let (version, refault) = rules;
                 MglruParams {
                     version,
@@ -98,6 +100,9 @@ fn mglru_params() -> impl Strategy<Value = MglruParams> {
                     batch,
                     walks,
                     region_bits,
+                    ageing: if by_sizes { Ageing::Sizes } else { Ageing::Exhausted },
+                    filters,
+                    look_around,
                     reads_start_oldest,
                     protects_frequent,
                 }
@@ -107,7 +112,8 @@ fn mglru_params() -> impl Strategy<Value = MglruParams> {
 
 fn classic_params() -> impl Strategy<Value = ClassicParams> {
     let swappiness = prop_oneof![Just(0u16), Just(60), Just(100), Just(200), 0..=200u16];
-    let rule = prop_oneof![Just(RefaultRule::Mainline), Just(RefaultRule::ShadowLru)];
+    let rule =
+        prop_oneof![4 => Just(RefaultRule::Mainline), 4 => Just(RefaultRule::ShadowLru), 1 => Just(RefaultRule::Never)];
     let batch = prop_oneof![Just(0usize), Just(31), Just(15)];
     (rule, swappiness, batch, prop_oneof![3 => Just(0u32), 1 => 1..4u32], any::<bool>(), any::<bool>()).prop_map(
         |(rule, swappiness, batch, bucket_order, per_type_age, plain_costs)| ClassicParams {

@@ -1,26 +1,36 @@
-//! What a re-run of a published experiment produces: one row a published figure, ours beside it.
+//! What a re-run of a published experiment produces: one row a published figure, ours and the null's beside it.
 //!
 //! Every experiment of `refault reproduce` answers with an [`Experiment`]. Its JSON is a contract: `experiment`,
-//! `seed`, `scale` and `rows`, each row with `name`, `metric`, `unit`, `published`, `ours` and `agrees`; values that do
-//! not exist are null. What only people read (the verdict, remarks, pictures) is not part of it.
+//! `seed`, `scale` and `rows`, each row with `name`, `metric`, `unit`, `published`, `ours`, `null`, `spread`, `agrees`
+//! and `judgement`; values that do not exist are null. What only people read (the verdict, remarks, pictures) is not
+//! part of it.
+//!
+//! An experiment measures [`Figure`]s, each once a seed and each time in three ways: before, after, and *null*, which
+//! is "after" with the mechanism under test switched off. [`rule`] holds how figures become yes, no or neither.
 //!
 //! Invariant: `ratio` is `after / before` where both exist and `before` is not zero, unless the document gave only the
 //! ratio; it is never made up.
 
+pub mod rule;
+mod seeds;
+
 use serde::{Deserialize, Serialize};
+
+pub use rule::{Direction, Judgement, Rule, Trial};
+pub use seeds::{Study, over_seeds};
 
 /// The result of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
     /// The name it is called by on the command line.
     pub experiment: String,
-    /// Seed of every random choice in it.
+    /// The first seed of every random choice in it.
     pub seed: u64,
     /// Simulated size over published size (memory and everything that scales with it): 1 is the published machine.
     pub scale: f64,
     /// One row for each published figure, and for figures of our own that belong beside them.
     pub rows: Vec<Row>,
-    /// One sentence: do direction and size agree?
+    /// Do direction and size agree? A few sentences.
     #[serde(skip)]
     pub verdict: String,
     /// Inputs that differ from the published ones, and which assumption decides where the result differs.
@@ -29,6 +39,77 @@ pub struct Experiment {
     /// Pictures for the report.
     #[serde(skip)]
     pub charts: Vec<Chart>,
+}
+
+/// How many rows came to what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Score {
+    /// Rows that agree where the null does not.
+    pub agree: usize,
+    /// Rows that were judged: they agree or differ.
+    pub judged: usize,
+    /// Rows with a published figure that cannot be told from the null or from chance.
+    pub indistinguishable: usize,
+    /// Rows that rest on a fitted input.
+    pub fitted: usize,
+}
+
+impl std::fmt::Display for Score {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} of {} judged rows agree; {} rows are not distinguishable from the null or from chance",
+            self.agree, self.judged, self.indistinguishable
+        )?;
+        if self.fitted > 0 {
+            write!(f, ", {} are fitted", self.fitted)?;
+        }
+        Ok(())
+    }
+}
+
+impl Experiment {
+    /// How many rows agree, of how many.
+    pub fn score(&self) -> Score {
+        score(&self.rows)
+    }
+
+    /// The same experiment with the null in the place of ours: `figures` are measured with seeds that took no part in
+    /// deciding which rows can be judged. Only rows that were judged are judged again.
+    pub fn of_the_null(mut self, figures: &[Figure]) -> Experiment {
+        for (row, figure) in self.rows.iter_mut().zip(figures) {
+            debug_assert_eq!((&row.name, &row.metric), (&figure.name, &figure.metric));
+            row.ours = figure.null_values();
+            row.null = Values::NONE;
+            if row.judgement.agrees().is_some() {
+                row.judgement = match figure.rule.null_says(&figure.published, &figure.trials) {
+                    Some(true) => Judgement::Agrees,
+                    Some(false) => Judgement::Differs,
+                    None => Judgement::WithinChance,
+                };
+                row.agrees = row.judgement.agrees();
+            }
+        }
+        let score = self.score();
+        self.verdict = format!(
+            "the null itself, with other seeds, agrees in {} of the {} rows that are judged; a mechanism that does \
+             nothing should agree in none",
+            score.agree,
+            score.judged + self.rows.iter().filter(|row| row.judgement == Judgement::WithinChance).count()
+        );
+        self
+    }
+}
+
+/// How many of these rows agree, of how many.
+pub fn score(rows: &[Row]) -> Score {
+    let count = |which: fn(Judgement) -> bool| rows.iter().filter(|row| which(row.judgement)).count();
+    Score {
+        agree: count(|judgement| judgement == Judgement::Agrees),
+        judged: count(|judgement| judgement.agrees().is_some()),
+        indistinguishable: count(Judgement::is_indistinguishable),
+        fitted: count(|judgement| judgement == Judgement::Fitted),
+    }
 }
 
 /// One figure, published and measured.
@@ -42,10 +123,16 @@ pub struct Row {
     pub unit: String,
     /// What the document says.
     pub published: Values,
-    /// What this run measured.
+    /// What this run measured: means over seeds.
     pub ours: Values,
-    /// Whether the two agree (see [`Agreement`]); null where there is nothing to compare.
+    /// The same with the mechanism under test switched off.
+    pub null: Values,
+    /// Standard deviation over seeds of our ratio, relative; of `after` where there is no ratio.
+    pub spread: Option<f64>,
+    /// Whether published and ours agree; null where there is nothing to compare or it cannot be told.
     pub agrees: Option<bool>,
+    /// The same with its reason.
+    pub judgement: Judgement,
 }
 
 /// A figure without and with the change under test.
@@ -73,60 +160,88 @@ impl Values {
         Values { ratio: Some(ratio), ..Values::NONE }
     }
 
-    /// Neither figure is known to be other than zero.
-    fn is_zero(&self) -> bool {
-        self.before == Some(0.0) && self.after == Some(0.0)
+    /// Only the figure without the change is known.
+    pub fn before_only(before: f64) -> Values {
+        Values { before: Some(before), ..Values::NONE }
+    }
+
+    /// Only the figure with the change is known.
+    pub fn after_only(after: f64) -> Values {
+        Values { after: Some(after), ..Values::NONE }
     }
 }
 
-/// When two changes are said to agree. The rule is stated with the row's experiment, before its result is known.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Agreement {
-    /// A ratio within this fraction of 1 is "no change": the spread of the published or of our own repeats.
-    pub unchanged_within: f64,
-    /// The logarithms of the two ratios differ at most by this factor. [`Agreement::DIRECTION`] ignores the size.
-    pub size_within: f64,
+/// A published figure with its rule, and what each seed measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// The workload.
+    pub name: String,
+    /// What is measured.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// What the document says.
+    pub published: Values,
+    /// How it is judged.
+    pub rule: Rule,
+    /// One for each seed.
+    pub trials: Vec<Trial>,
+    /// The figure is a level: there is no `before`.
+    pub is_level: bool,
 }
 
-impl Agreement {
-    /// Only the direction counts; less than 2 % is no change.
-    pub const DIRECTION: Agreement = Agreement { unchanged_within: 0.02, size_within: f64::INFINITY };
-
-    /// Direction, and the size of the change up to a factor of three; less than 2 % is no change.
-    pub const SIZE: Agreement = Agreement { unchanged_within: 0.02, size_within: 3.0 };
-
-    /// Whether the changes agree; `None` if either is unknown. Two rows of zeros agree.
-    pub fn judge(&self, published: &Values, ours: &Values) -> Option<bool> {
-        if published.is_zero() && ours.before.is_some() && ours.after.is_some() {
-            return Some(ours.is_zero());
-        }
-        let (published, ours) = (published.ratio?, ours.ratio?);
-        let (direction, our_direction) = (self.direction(published), self.direction(ours));
-        if direction != our_direction {
-            return Some(false);
-        }
-        if direction == 0 || self.size_within.is_infinite() {
-            return Some(true);
-        }
-        let factor = ours.ln() / published.ln();
-        Some(factor <= self.size_within && factor >= 1.0 / self.size_within)
-    }
-
-    fn direction(&self, ratio: f64) -> i8 {
-        i8::from(ratio > 1.0 + self.unchanged_within) - i8::from(ratio < 1.0 - self.unchanged_within)
-    }
-}
-
-impl Row {
-    /// A row judged by `agreement`.
-    pub fn judged(name: &str, metric: &str, unit: &str, published: Values, ours: Values, agreement: Agreement) -> Row {
-        let agrees = agreement.judge(&published, &ours);
-        Row { name: name.into(), metric: metric.into(), unit: unit.into(), published, ours, agrees }
+impl Figure {
+    /// A figure as one seed measured it.
+    pub fn new(name: &str, metric: &str, unit: &str, published: Values, rule: Rule, trial: Trial) -> Figure {
+        let is_level = matches!(rule, Rule::Level { .. });
+        let [name, metric, unit] = [name, metric, unit].map(str::to_string);
+        Figure { name, metric, unit, published, rule, trials: vec![trial], is_level }
     }
 
     /// A figure of our own, without a published one.
-    pub fn unpublished(name: &str, metric: &str, unit: &str, ours: Values) -> Row {
-        Row { name: name.into(), metric: metric.into(), unit: unit.into(), published: Values::NONE, ours, agrees: None }
+    pub fn unpublished(name: &str, metric: &str, unit: &str, trial: Trial) -> Figure {
+        Figure::new(name, metric, unit, Values::NONE, Rule::Unjudged, trial)
+    }
+
+    /// Means over seeds. The ratio is that of the means, so that the three numbers of a row fit together.
+    fn mean(&self, after: impl Fn(&Trial) -> f64) -> Values {
+        let n = self.trials.len().max(1) as f64;
+        let after = self.trials.iter().map(after).sum::<f64>() / n;
+        if self.is_level {
+            return Values::after_only(after);
+        }
+        Values::of(self.trials.iter().map(|trial| trial.before).sum::<f64>() / n, after)
+    }
+
+    fn null_values(&self) -> Values {
+        if self.trials.iter().any(|trial| trial.null.is_none()) {
+            return Values::NONE;
+        }
+        self.mean(|trial| trial.null.unwrap_or(f64::NAN))
+    }
+
+    fn spread(&self) -> Option<f64> {
+        let has_ratio = !self.is_level && self.trials.iter().all(|trial| trial.before != 0.0);
+        let value = |trial: &Trial| if has_ratio { trial.after / trial.before } else { trial.after };
+        let values: Vec<f64> = self.trials.iter().map(value).collect();
+        let (mean, deviation) = rule::mean_and_deviation(&values)?;
+        (mean != 0.0).then(|| deviation / mean)
+    }
+
+    /// The row.
+    pub fn row(&self) -> Row {
+        let judgement = self.rule.judge(&self.published, &self.trials);
+        Row {
+            name: self.name.clone(),
+            metric: self.metric.clone(),
+            unit: self.unit.clone(),
+            published: self.published,
+            ours: self.mean(|trial| trial.after),
+            null: self.null_values(),
+            spread: self.spread(),
+            agrees: judgement.agrees(),
+            judgement,
+        }
     }
 }
 
@@ -158,14 +273,24 @@ pub struct Series {
 mod tests {
     use super::*;
 
+    fn figure(after: f64, null: f64) -> Figure {
+        let trial = |seed: f64| Trial { before: 8.0, after: after + 0.001 * seed, null: Some(null - 0.001 * seed) };
+        let mut figure = Figure::new("w", "m", "pages", Values::of(4.0, 2.0), Rule::CHANGE, trial(0.0));
+        figure.trials.extend([trial(1.0), trial(2.0)]);
+        figure
+    }
+
     #[test]
     fn json_has_exactly_the_contracted_fields() {
-        let row = Row::judged("w", "m", "pages", Values::of(4.0, 2.0), Values::of(8.0, 2.0), Agreement::SIZE);
+        let trial = Trial { before: 8.0, after: 4.0, null: Some(8.0) };
+        let mut judged = Figure::new("w", "m", "pages", Values::of(4.0, 2.0), Rule::CHANGE, trial);
+        judged.trials.push(trial);
+        let own = Figure::unpublished("w", "n", "s", Trial { before: 0.0, after: 1.0, null: None });
         let experiment = Experiment {
             experiment: "e".into(),
             seed: 7,
             scale: 0.5,
-            rows: vec![row, Row::unpublished("w", "n", "s", Values::of(0.0, 1.0))],
+            rows: vec![judged.row(), own.row()],
             verdict: "for people".into(),
             remarks: vec!["for people".into()],
             charts: vec![Chart::default()],
@@ -173,23 +298,28 @@ mod tests {
         let json = serde_json::to_string(&experiment).unwrap();
         assert_eq!(
             json,
-            r#"{"experiment":"e","seed":7,"scale":0.5,"rows":[{"name":"w","metric":"m","unit":"pages","published":{"before":4.0,"after":2.0,"ratio":0.5},"ours":{"before":8.0,"after":2.0,"ratio":0.25},"agrees":true},{"name":"w","metric":"n","unit":"s","published":{"before":null,"after":null,"ratio":null},"ours":{"before":0.0,"after":1.0,"ratio":null},"agrees":null}]}"#
+            r#"{"experiment":"e","seed":7,"scale":0.5,"rows":[{"name":"w","metric":"m","unit":"pages","published":{"before":4.0,"after":2.0,"ratio":0.5},"ours":{"before":8.0,"after":4.0,"ratio":0.5},"null":{"before":8.0,"after":8.0,"ratio":1.0},"spread":0.0,"agrees":true,"judgement":"agrees"},{"name":"w","metric":"n","unit":"s","published":{"before":null,"after":null,"ratio":null},"ours":{"before":0.0,"after":1.0,"ratio":null},"null":{"before":null,"after":null,"ratio":null},"spread":null,"agrees":null,"judgement":"unjudged"}]}"#
         );
     }
 
     #[test]
-    fn agreement_needs_direction_and_size() {
-        let judge = |published: f64, ours: f64| {
-            Agreement::SIZE.judge(&Values::ratio_only(published), &Values::ratio_only(ours))
+    fn the_null_in_the_place_of_ours_is_judged_where_ours_was() {
+        let rows = [figure(4.0, 8.0), figure(4.0, 4.0)].map(|figure| figure.row()).to_vec();
+        assert_eq!([rows[0].judgement, rows[1].judgement], [Judgement::Agrees, Judgement::NullAgrees]);
+        let experiment = Experiment {
+            experiment: "e".into(),
+            seed: 1,
+            scale: 1.0,
+            rows,
+            verdict: String::new(),
+            remarks: Vec::new(),
+            charts: Vec::new(),
         };
-        assert_eq!(judge(1.05, 1.10), Some(true));
-        assert_eq!(judge(1.05, 1.40), Some(false), "seven times the change");
-        assert_eq!(judge(1.05, 0.90), Some(false), "other direction");
-        assert_eq!(judge(1.001, 0.999), Some(true), "both are no change");
-        assert_eq!(judge(1.001, 1.05), Some(false), "a change where there was none");
-        assert_eq!(Agreement::DIRECTION.judge(&Values::ratio_only(1.05), &Values::ratio_only(3.0)), Some(true));
-        assert_eq!(Agreement::SIZE.judge(&Values::NONE, &Values::of(1.0, 2.0)), None);
-        assert_eq!(Agreement::SIZE.judge(&Values::of(0.0, 0.0), &Values::of(0.0, 0.0)), Some(true));
-        assert_eq!(Agreement::SIZE.judge(&Values::of(0.0, 0.0), &Values::of(0.0, 3.0)), Some(false));
+        assert_eq!(experiment.score(), Score { agree: 1, judged: 1, indistinguishable: 1, fitted: 0 });
+        let dead = experiment.clone().of_the_null(&[figure(4.0, 8.0), figure(4.0, 4.0)]);
+        assert_eq!((dead.score().agree, dead.score().judged), (0, 1));
+        // A null that other seeds show to agree after all is found out.
+        let alive = experiment.of_the_null(&[figure(4.0, 4.0), figure(4.0, 4.0)]);
+        assert_eq!((alive.score().agree, alive.score().judged), (1, 1));
     }
 }

@@ -7,7 +7,7 @@ use refault_lab::experiment::Chart;
 use super::chart::{Figure, Series, Shape};
 use super::scale::Axis;
 use super::{page, write};
-use crate::reproduce::cells;
+use crate::reproduce::{EXPLANATION, cells};
 use refault_console::text::number;
 use refault_console::{Failure, Output};
 
@@ -17,19 +17,19 @@ pub fn write_experiment(output: Output, experiment: &Experiment, about: &str) ->
     let body = html! {
         h1 { (experiment.experiment) }
         p.lead {
-            "refault " (env!("CARGO_PKG_VERSION")) ": " (about) ". Scale " (number(experiment.scale)) ", seed "
+            "refault " (env!("CARGO_PKG_VERSION")) ": " (about) ". Scale " (number(experiment.scale)) ", first seed "
             (experiment.seed) "."
         }
         p { (experiment.verdict) }
         ul { @for remark in &experiment.remarks { li { (remark) } } }
         div.scroll tabindex="0" {
             table {
-                caption { "Published figures and ours, before and after the change; ratio is after over before." }
+                caption { (EXPLANATION) }
                 thead {
                     tr {
                         @for heading in [
                             "workload", "figure", "unit", "published before", "published after", "published ratio",
-                            "ours before", "ours after", "our ratio", "agrees",
+                            "ours before", "ours after", "our ratio", "spread", "null's ratio", "agrees",
                         ] { th scope="col" { (heading) } }
                     }
                 }

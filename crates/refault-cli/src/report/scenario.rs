@@ -96,7 +96,7 @@ fn charts(report: &Report) -> Vec<Chart> {
             .iter()
             .enumerate()
             .map(|(who, name)| {
-                let mut series = rate(name, &|s| s.reclaim_cpu[who]);
+                let mut series = rate(name, &|s| s.ledgers[who].total());
                 series.points.iter_mut().for_each(|point| point.1 /= 1e9);
                 series
             })

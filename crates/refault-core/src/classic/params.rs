@@ -10,6 +10,8 @@ pub enum RefaultRule {
     Mainline,
     /// Position in an imaginary list of evicted pages (spec: workingset §5, profile S).
     ShadowLru,
+    /// No refault is close: what the rules add, taken away. Not a kernel's; a control for experiments.
+    Never,
 }
 
 /// Parameters of [`super::Classic`].
@@ -43,6 +45,11 @@ impl Default for ClassicParams {
 }
 
 impl ClassicParams {
+    /// The defaults without activation on refault.
+    pub fn without_refault_activation() -> ClassicParams {
+        ClassicParams { rule: RefaultRule::Never, ..ClassicParams::default() }
+    }
+
     /// The defaults with the Shadow LRU rule.
     pub fn shadow_lru() -> ClassicParams {
         ClassicParams { rule: RefaultRule::ShadowLru, ..ClassicParams::default() }

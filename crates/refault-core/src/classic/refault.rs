@@ -91,6 +91,7 @@ impl Classic {
         match (self.params.rule, page_type) {
             (RefaultRule::Mainline, PageType::File) => distance <= active_file + active_anon + inactive_anon,
             (RefaultRule::Mainline, PageType::Anon) => distance <= active_file + inactive_file + active_anon,
+            (RefaultRule::Never, _) => false,
             (RefaultRule::ShadowLru, _) => distance < (active_file + active_anon).min(inactive_file + inactive_anon),
         }
     }

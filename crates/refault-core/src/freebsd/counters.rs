@@ -44,26 +44,16 @@ vm_counters! {
     vnode_pageins = "vnode pager pageins",
     /// Pages of those.
     vnode_pages_in = "vnode pager pages paged in",
-    /// Write operations of files by the pager; writes by the buffer cache do not count.
-    vnode_pageouts = "vnode pager pageouts",
-    /// Pages of those.
-    vnode_pages_out = "vnode pager pages paged out",
     /// Times the page daemon was woken, and passes after the first.
     page_daemon_wakeups = "page daemon wakeups",
     /// Pages the page daemon looked at on either queue.
     page_daemon_pages = "pages examined by the page daemon",
-    /// Pages the daemon freed, not cached.
-    daemon_freed = "pages freed by daemon",
-    /// Pages freed otherwise than by the daemon.
+    /// Pages freed.
     pages_freed = "pages freed",
     /// Faults of any kind.
     faults = "total VM faults taken",
     /// Faults that called a pager.
     hard_faults = "page ins",
-    /// Faults that waited for a page in transit.
-    in_transit = "intransit blocking page faults",
     /// Pages filled with zeros.
     zero_fills = "zero fill pages zeroed",
-    /// Pages copied on write.
-    copies_on_write = "copy-on-write faults",
 }

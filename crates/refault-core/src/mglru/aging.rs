@@ -4,8 +4,8 @@
 //! `mm/vmscan.c`.
 
 use crate::memory::Memory;
-use crate::mglru::Mglru;
 use crate::mglru::generation::{MAX_GENERATIONS, MIN_GENERATIONS, slot};
+use crate::mglru::{Ageing, Mglru};
 use crate::page::{LruvecId, PageId, PageType};
 use crate::reclaim::record::{RECLAIM, REFERENCED, REFS_MASK, WORKINGSET};
 
@@ -17,6 +17,7 @@ impl Mglru {
         if min_seq + MIN_GENERATIONS > lruvec.max_seq {
             return (true, 0);
         }
+        let by_sizes = self.params.ageing == Ageing::Sizes;
         let (mut total, mut young, mut old) = (0, 0, 0);
         for page_type in usable(can_anon) {
             for seq in lruvec.min_seq[page_type.index()]..=lruvec.max_seq {
@@ -31,7 +32,8 @@ impl Mglru {
         }
         // Four generations are plenty; otherwise the youngest should not outgrow half, the oldest not fall below a
         // quarter.
-        let needed = min_seq + MIN_GENERATIONS == lruvec.max_seq
+        let needed = by_sizes
+            && min_seq + MIN_GENERATIONS == lruvec.max_seq
             && (young * MIN_GENERATIONS > total || old * (MIN_GENERATIONS + 2) < total);
         (needed, total)
     }

@@ -25,6 +25,16 @@ pub enum RefaultDistance {
     Unified,
 }
 
+/// When eviction waits for a new generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ageing {
+    /// When no cold generation is left, or the sizes of three are out of proportion (spec: mglru §6.3). 7.2 has a test
+    /// of its own, whatever is set here.
+    Sizes,
+    /// Only when no cold generation is left, as first posted in 2021 (spec: mglru §17).
+    Exhausted,
+}
+
 /// Parameters of [`super::Mglru`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MglruParams {
@@ -42,6 +52,12 @@ pub struct MglruParams {
     pub walks: bool,
     /// Walks skip 2 MiB regions whose second-level accessed bit is clear (bit 0x4 of `lru_gen/enabled`).
     pub region_bits: bool,
+    /// What makes eviction wait for a new generation.
+    pub ageing: Ageing,
+    /// Walks skip regions that the last one, or a look-around, did not find worth it; not so before 2022.
+    pub filters: bool,
+    /// A reference check looks at the neighbours of a young entry; not so before 2022.
+    pub look_around: bool,
     /// Pages read through descriptors always start in the oldest generation, as before December 2023; since then in the
     /// second oldest where there are four (spec: mglru §4). 6.12 rules only.
     pub reads_start_oldest: bool,
@@ -60,6 +76,9 @@ impl Default for MglruParams {
             batch: KERNEL_BATCH,
             walks: true,
             region_bits: true,
+            ageing: Ageing::Sizes,
+            filters: true,
+            look_around: true,
             reads_start_oldest: false,
             protects_frequent: true,
         }
@@ -70,6 +89,26 @@ impl MglruParams {
     /// The defaults with protection by refault distance.
     pub fn with_refault_distance() -> MglruParams {
         MglruParams { refault: RefaultDistance::Evictions, ..MglruParams::default() }
+    }
+
+    /// As first posted in March 2021, as far as 6.12's rules can be set to it: no tiers, reads start in the oldest
+    /// generation, no filters, no look-around, its own ageing test (spec: mglru §17). What remains of 6.12 are four
+    /// generations, the order of groups, and that kswapd does not age ahead of need.
+    pub fn first_posting() -> MglruParams {
+        MglruParams {
+            tiers: 1,
+            reads_start_oldest: true,
+            protects_frequent: false,
+            ageing: Ageing::Exhausted,
+            filters: false,
+            look_around: false,
+            ..MglruParams::default()
+        }
+    }
+
+    /// As released before December 2023: without the two corrections for file pages that were evicted too early.
+    pub fn before_2024() -> MglruParams {
+        MglruParams { reads_start_oldest: true, protects_frequent: false, ..MglruParams::default() }
     }
 }
 
@@ -118,6 +157,24 @@ impl Parameters for MglruParams {
             meaning: "walks skip 2 MiB regions that were not accessed (bit 0x4 of lru_gen/enabled)",
         },
         Parameter {
+            name: "ageing",
+            default: "sizes",
+            values: "sizes or exhausted",
+            meaning: "a new generation is made when sizes are out of proportion, or only when no cold one is left (2021)",
+        },
+        Parameter {
+            name: "filters",
+            default: "yes",
+            values: "yes or no",
+            meaning: "walks skip regions that were not worth it last time",
+        },
+        Parameter {
+            name: "look_around",
+            default: "yes",
+            values: "yes or no",
+            meaning: "reference checks look at the neighbours of a young entry",
+        },
+        Parameter {
             name: "reads_start_oldest",
             default: "no",
             values: "yes or no",
@@ -154,6 +211,15 @@ impl Parameters for MglruParams {
             "batch" => self.batch = parse_whole(value, 0, 255).ok_or_else(invalid)? as usize,
             "walks" => self.walks = parse_switch(value).ok_or_else(invalid)?,
             "region_bits" => self.region_bits = parse_switch(value).ok_or_else(invalid)?,
+            "ageing" => {
+                self.ageing = match value {
+                    "sizes" => Ageing::Sizes,
+                    "exhausted" => Ageing::Exhausted,
+                    _ => return Err(invalid()),
+                }
+            }
+            "filters" => self.filters = parse_switch(value).ok_or_else(invalid)?,
+            "look_around" => self.look_around = parse_switch(value).ok_or_else(invalid)?,
             "protects_frequent" => self.protects_frequent = parse_switch(value).ok_or_else(invalid)?,
             "reads_start_oldest" => self.reads_start_oldest = parse_switch(value).ok_or_else(invalid)?,
             _ => return Err(ParameterError::unknown(name, Self::LIST)),

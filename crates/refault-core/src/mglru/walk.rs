@@ -76,6 +76,7 @@ impl Mglru {
             id,
             can_anon,
             region_bits: self.params.region_bits,
+            filtered: self.params.filters,
             seven,
             started: false,
             entries: 0,
@@ -90,6 +91,9 @@ impl Mglru {
     /// Checks the neighbours of a page whose entry was young. A caller with a walk to account promotions to promotes
     /// them; limit and direct reclaim, which have none before they age, activate them (spec: mglru §8).
     pub(super) fn look_around<M: Memory>(&mut self, page: PageId, memory: &mut M) {
+        if !self.params.look_around {
+            return;
+        }
         let record = &self.records[page as usize];
         let (id, anon) = (record.lruvec, record.page_type() == PageType::Anon);
         let seven = self.is_7_2();
@@ -157,6 +161,7 @@ struct Walker<'a> {
     id: LruvecId,
     can_anon: bool,
     region_bits: bool,
+    filtered: bool,
     seven: bool,
     /// The filter for the next walk was cleared.
     started: bool,
@@ -166,7 +171,7 @@ struct Walker<'a> {
 
 impl Walk for Walker<'_> {
     fn starts(&mut self) {
-        if !std::mem::replace(&mut self.started, true) {
+        if self.filtered && !std::mem::replace(&mut self.started, true) {
             self.lruvec.filters[filter_of(self.lruvec.max_seq + 1)].get_or_insert_with(Filter::new).clear();
         }
     }

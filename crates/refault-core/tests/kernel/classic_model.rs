@@ -212,6 +212,7 @@ impl ClassicModel {
         let close = match (self.params.rule, page_type) {
             (RefaultRule::Mainline, FILE) => distance <= size(FILE, ACTIVE) + anon(ACTIVE) + anon(INACTIVE),
             (RefaultRule::Mainline, _) => distance <= size(FILE, ACTIVE) + size(FILE, INACTIVE) + anon(ACTIVE),
+            (RefaultRule::Never, _) => false,
             (RefaultRule::ShadowLru, _) => {
                 let active = size(FILE, ACTIVE) + anon(ACTIVE);
                 let inactive = size(FILE, INACTIVE) + anon(INACTIVE);

@@ -1,9 +1,10 @@
 //! `refault reproduce lru-sort`: proactive sorting of LRU lists under a pulsing limit, over 24 workloads.
 //!
-//! Three variants of each workload: `orig` (the relaxed limit all the time), `mprs` (75 % of the resident size for 1 s,
+//! Four variants of each workload: `orig` (the relaxed limit all the time), `mprs` (75 % of the resident size for 1 s,
 //! 200 % for 10 s, repeated) and `plrus` (the same with the radically tuned schemes: prioritise from 20 % of the checks
-//! on, deprioritise after 5 s without one, 20 ms per second each). The programs are laws of access ([`workloads`]); the
-//! lists are the classic policy's; the monitor and the schemes are those of every other front-end.
+//! on, deprioritise after 5 s without one, 20 ms per second each); and `null`, the same monitor without schemes: it samples
+//! and never acts. The programs are laws of access ([`workloads`]); the
+//! lists are the classic policy's; the monitor and the schemes are the ones everybody else uses.
 //!
 //! Default: each run is simulated for some cycles and extrapolated by its progress; `full` runs longer on finer pages.
 //! Cost: see [`host`].
@@ -48,8 +49,12 @@ pub struct Options {
     pub profile: Profile,
     /// What things cost.
     pub costs: Costs,
+    /// Tries after which whoever lowers the limit gives up.
+    pub writer_tries: u32,
     /// Threads.
     pub jobs: usize,
+    /// Measure the null with further seeds and put it in the place of ours.
+    pub null: bool,
 }
 
 impl Options {
@@ -57,22 +62,29 @@ impl Options {
     pub fn quick(seed: u64) -> Options {
         Options {
             seed,
-            repeats: 25,
+            repeats: 10,
             pages: 4096,
             wall_limit: 110.0,
             profile: Profile::Seed,
             costs: Costs::default(),
+            writer_tries: host::WRITER_TRIES,
+            null: false,
             jobs: std::thread::available_parallelism().map_or(1, |n| n.get()),
         }
     }
 
     /// Larger: finer pages and ten cycles of the limit.
     pub fn full(seed: u64) -> Options {
-        Options { pages: 8192, wall_limit: 330.0, ..Options::quick(seed) }
+        Options { pages: 8192, wall_limit: 330.0, repeats: 25, ..Options::quick(seed) }
+    }
+
+    /// For tests: seconds.
+    pub fn small(seed: u64) -> Options {
+        Options { pages: 256, wall_limit: 13.0, repeats: 3, ..Options::quick(seed) }
     }
 }
 
-/// The three variants.
+/// The variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// No pressure.
@@ -81,7 +93,15 @@ pub enum Variant {
     Mprs,
     /// Pulsing limit and sorting.
     Plrus,
+    /// Pulsing limit and a monitor that never acts.
+    Null,
 }
+
+/// All of them, in the order of [`Outcomes`].
+pub const VARIANTS: [Variant; 4] = [Variant::Orig, Variant::Mprs, Variant::Plrus, Variant::Null];
+
+/// What a sensitivity row needs.
+const PRESSURE: [Variant; 2] = [Variant::Orig, Variant::Mprs];
 
 /// The cycle of the document.
 pub const CYCLE: LimitCycle = LimitCycle { tight: 0.75, tight_seconds: 1.0, relaxed: 2.0, relaxed_seconds: 10.0 };
@@ -129,12 +149,18 @@ pub fn run_one(
     let seed = options.seed.wrapping_mul(0x9e37_79b9).wrapping_add(repeat);
     let fill = 0.5 + row.rss_kib as f64 / (1 << 20) as f64;
     let schemes = radical_schemes();
+    let monitor = match variant {
+        Variant::Orig | Variant::Mprs => None,
+        Variant::Plrus => Some((options.profile, &schemes[..])),
+        Variant::Null => Some((options.profile, &schemes[..0])),
+    };
     let setup = Setup {
         factor,
         resident_size: pages,
         length: (row.runtime[0] * 1e9) as u64,
         cycle: (variant != Variant::Orig).then_some(CYCLE),
-        monitor: (variant == Variant::Plrus).then_some((options.profile, &schemes[..])),
+        monitor,
+        writer_tries: options.writer_tries,
         costs: options.costs,
         wall_limit: options.wall_limit,
         seed: seed ^ 0x5eed,
@@ -143,17 +169,21 @@ pub fn run_one(
     Host::new(Program::new(pages, fill, workload.phases, seed), setup).run()
 }
 
-/// All outcomes: workload, variant, repeat.
-pub type Outcomes = Vec<[Vec<Outcome>; 3]>;
+/// All outcomes: workload, variant in the order of [`VARIANTS`], repeat. A variant that was not run has none.
+pub type Outcomes = Vec<[Vec<Outcome>; 4]>;
 
-/// Runs everything. `progress` is told how many of how many runs are done.
+/// Runs everything. `progress` is told how many runs are done.
 ///
 /// # Errors
 /// If the profile refuses the schemes.
-pub fn simulate(options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> Result<Outcomes, SchemeError> {
-    const VARIANTS: [Variant; 3] = [Variant::Orig, Variant::Mprs, Variant::Plrus];
+pub fn simulate(
+    options: &Options,
+    variants: &[Variant],
+    progress: &(dyn Fn(usize) + Sync),
+) -> Result<Outcomes, SchemeError> {
     let repeats = options.repeats as usize;
-    let total = WORKLOADS.len() * VARIANTS.len() * repeats;
+    let a_workload = variants.len() * repeats;
+    let total = WORKLOADS.len() * a_workload;
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     let results = Mutex::new(vec![Outcome::default(); total]);
@@ -166,8 +196,8 @@ pub fn simulate(options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> 
                     if index >= total {
                         return;
                     }
-                    let (workload, rest) = (index / (3 * repeats), index % (3 * repeats));
-                    let (variant, repeat) = (VARIANTS[rest / repeats], (rest % repeats) as u64);
+                    let (workload, rest) = (index / a_workload, index % a_workload);
+                    let (variant, repeat) = (variants[rest / repeats], (rest % repeats) as u64);
                     match run_one(&WORKLOADS[workload], &TABLE[workload], variant, repeat, options) {
                         Ok(outcome) => results.lock().expect("invariant: no panic with the lock held")[index] = outcome,
                         Err(error) => {
@@ -175,7 +205,7 @@ pub fn simulate(options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> 
                             return;
                         }
                     }
-                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, total);
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1);
                 }
             });
         }
@@ -185,24 +215,32 @@ pub fn simulate(options: &Options, progress: &(dyn Fn(usize, usize) + Sync)) -> 
     }
     let results = results.into_inner().expect("invariant: no panic with the lock held");
     let by_variant = |chunk: &[Outcome]| {
-        let mut variants = chunk.chunks(repeats).map(<[Outcome]>::to_vec);
-        std::array::from_fn(|_| variants.next().unwrap_or_default())
+        let at = |variant: Variant| variants.iter().position(|run| *run == variant);
+        VARIANTS.map(|variant| at(variant).map_or(Vec::new(), |at| chunk[at * repeats..][..repeats].to_vec()))
     };
-    Ok(results.chunks(3 * repeats).map(by_variant).collect())
+    Ok(results.chunks(a_workload).map(by_variant).collect())
 }
 
-/// The experiment: runs, the sensitivity to the costs of a fault, rows. `progress` is told the share that is done.
+/// The experiment: runs, the sensitivity to what decides the slow-down, rows. `progress` is told the share that is done.
 ///
 /// # Errors
 /// If the profile refuses the schemes.
 pub fn run(options: &Options, progress: &(dyn Fn(f64) + Sync)) -> Result<Experiment, SchemeError> {
-    let sensitivity = Options { costs: Costs::primitives(), repeats: options.repeats.div_ceil(5), ..options.clone() };
-    let runs = |repeats: u64| WORKLOADS.len() * 3 * repeats as usize;
-    let total = runs(options.repeats) + runs(sensitivity.repeats);
-    let share = |done: usize| progress(done as f64 / total as f64);
-    let primitives = simulate(&sensitivity, &|done, _| share(done))?;
-    let outcomes = simulate(options, &|done, _| share(runs(sensitivity.repeats) + done))?;
-    Ok(summarise(options, &outcomes, &primitives))
+    let few = Options { repeats: options.repeats.div_ceil(5).max(2), ..options.clone() };
+    let primitives = Options { costs: Costs::primitives(), ..few.clone() };
+    let stubborn = Options { writer_tries: summary::STUBBORN_TRIES, ..few.clone() };
+    let (all, part) = (WORKLOADS.len() * 4 * options.repeats as usize, WORKLOADS.len() * 2 * few.repeats as usize);
+    let total = (all * (1 + usize::from(options.null)) + 2 * part) as f64;
+    let primitives = simulate(&primitives, &PRESSURE, &|done| progress(done as f64 / total))?;
+    let stubborn = simulate(&stubborn, &PRESSURE, &|done| progress((part + done) as f64 / total))?;
+    let outcomes = simulate(options, &VARIANTS, &|done| progress((2 * part + done) as f64 / total))?;
+    let experiment = summarise(options, &outcomes, [&primitives, &stubborn]);
+    if !options.null {
+        return Ok(experiment);
+    }
+    let others = Options { seed: super::other_seed(options.seed), ..options.clone() };
+    let outcomes = simulate(&others, &VARIANTS, &|done| progress((2 * part + all + done) as f64 / total))?;
+    Ok(experiment.of_the_null(&summary::figures(&others, &outcomes, [&primitives, &stubborn])))
 }
 
 #[cfg(test)]

@@ -148,7 +148,9 @@ impl<P: Policy> Machine<P> {
         self.memory.groups.compute_protection(0);
         let freed = u64::from(reclaim_nodes(&mut self.policy, &roots, Some(incoming), &mut self.memory));
         let cost = self.book_reclaim(Reclaimer::Direct);
-        self.latencies.direct.record(cost);
+        if self.now >= self.config.latencies_from {
+            self.latencies.direct.record(cost);
+        }
         self.after_reclaim(freed);
         outcome.stall += cost;
         freed
@@ -170,7 +172,9 @@ impl<P: Policy> Machine<P> {
         }
         self.memory.reference_scope = None;
         let cost = self.book_reclaim(Reclaimer::Limit);
-        self.latencies.limit.record(cost);
+        if self.now >= self.config.latencies_from {
+            self.latencies.limit.record(cost);
+        }
         self.after_reclaim(freed);
         outcome.stall += cost;
         freed

@@ -64,6 +64,8 @@ pub struct MachineConfig {
     pub events: Vec<(u64, Command)>,
     /// Time between two samples of all counters; 0 for none.
     pub sample_interval: u64,
+    /// Latencies of reclaim before this time, a warm-up's, are left out of the report.
+    pub latencies_from: u64,
     /// The run ends here even if tasks would go on.
     pub duration: Option<u64>,
     /// A user-space killer ends the task that has not run for longest whenever this trigger fires, as phones and
@@ -104,6 +106,7 @@ impl Default for MachineConfig {
             tasks: Vec::new(),
             events: Vec::new(),
             sample_interval: 0,
+            latencies_from: 0,
             duration: None,
             kill_trigger: None,
             monitor: None,

@@ -95,6 +95,23 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// What was counted after `start`.
+    pub fn since(&self, start: &Statistics) -> Statistics {
+        let pair = |now: [u64; 2], then: [u64; 2]| [now[0] - then[0], now[1] - then[1]];
+        Statistics {
+            allocstall: self.allocstall - start.allocstall,
+            direct_throttles: self.direct_throttles - start.direct_throttles,
+            oom_kills: self.oom_kills - start.oom_kills,
+            pgfault: self.pgfault - start.pgfault,
+            pgscan: pair(self.pgscan, start.pgscan),
+            pgsteal: pair(self.pgsteal, start.pgsteal),
+            pageoutrun: self.pageoutrun - start.pageoutrun,
+            kswapd_low_wmark_hit_quickly: self.kswapd_low_wmark_hit_quickly - start.kswapd_low_wmark_hit_quickly,
+            kswapd_high_wmark_hit_quickly: self.kswapd_high_wmark_hit_quickly - start.kswapd_high_wmark_hit_quickly,
+            written_back: self.written_back - start.written_back,
+        }
+    }
+
     /// Names and values, in a fixed order.
     pub fn fields(&self) -> [(&'static str, u64); 12] {
         [
@@ -161,8 +178,12 @@ pub struct Sample {
     pub some: PressureLine,
     /// Memory pressure, *full*, as of the last fold.
     pub full: PressureLine,
-    /// CPU time in kswapd, direct and limit reclaim since the start, nanoseconds.
-    pub reclaim_cpu: [u64; 3],
+    /// Work of kswapd, direct and limit reclaim since the start, nanoseconds by kind.
+    pub ledgers: [Ledger; 3],
+    /// How often tasks began their first phase.
+    pub starts: u64,
+    /// CPU time of all tasks since the start, nanoseconds.
+    pub task_cpu: u64,
     /// Usage of each group, the root first.
     pub usage: Vec<u64>,
     /// Generations of each lruvec, oldest first; empty for policies without.
@@ -246,9 +267,9 @@ pub struct Report {
     pub ledgers: [Ledger; 3],
     /// CPU time of all kswapds, nanoseconds.
     pub kswapd_cpu: u64,
-    /// Direct reclaim.
+    /// Direct reclaim after the configuration's `latencies_from`.
     pub direct: LatencySummary,
-    /// Limit reclaim.
+    /// Limit reclaim after the same time.
     pub limit: LatencySummary,
     /// Memory pressure, *some*.
     pub some: PressureLine,
@@ -378,8 +399,8 @@ impl Report {
                 sample.full.averages[0],
                 sample.full.total_us
             );
-            let rest = sample
-                .reclaim_cpu
+            let reclaim_cpu = sample.ledgers.map(|ledger| ledger.total());
+            let rest = reclaim_cpu
                 .iter()
                 .chain(&sample.counters.values())
                 .chain(&sample.statistics.fields().map(|(_, value)| value))
@@ -428,7 +449,9 @@ impl<P: Policy> Machine<P> {
             swap_used: self.memory.swap.used,
             some: self.pressure.some(),
             full: self.pressure.full(),
-            reclaim_cpu: self.ledgers.map(|ledger| ledger.total()),
+            ledgers: self.ledgers,
+            starts: self.tasks.iter().map(|task| task.starts).sum(),
+            task_cpu: self.threads[..self.tasks.len()].iter().map(|thread| thread.cpu_time).sum(),
             usage: self.memory.groups.iter().map(|group| group.usage).collect(),
             generations: (0..lruvecs).map(|lruvec| generations(&self.policy, lruvec as u16)).collect(),
             frames: self.memory.frames.as_ref().map(|frames| frames.sample()),

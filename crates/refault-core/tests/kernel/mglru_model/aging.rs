@@ -2,6 +2,7 @@
 
 use super::walk::Walker;
 use super::*;
+use refault_core::mglru::Ageing;
 
 impl MglruModel {
     pub(super) fn fold_averages(&mut self, lruvec: LruvecId, t: usize) {
@@ -101,7 +102,8 @@ impl MglruModel {
         let first = usable.iter().map(|t| l.min_seq[*t]).min().unwrap();
         let total: u64 = (first..=l.max_seq).map(pages_of).sum();
         let (young, old) = (pages_of(l.max_seq), pages_of(l.max_seq - 2));
-        (m + 2 == l.max_seq && (young * 2 > total || old * 4 < total), total)
+        let out_of_proportion = young * 2 > total || old * 4 < total;
+        (self.params.ageing == Ageing::Sizes && m + 2 == l.max_seq && out_of_proportion, total)
     }
 
     pub(super) fn try_new_generation<M: Memory>(&mut self, lruvec: LruvecId, can_anon: bool, memory: &mut M) -> bool {

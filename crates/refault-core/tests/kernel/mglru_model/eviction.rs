@@ -332,6 +332,9 @@ impl MglruModel {
     }
 
     pub(super) fn look_around<M: Memory>(&mut self, id: PageId, memory: &mut M) {
+        if !self.params.look_around {
+            return;
+        }
         let lruvec = self.pages[&id].lruvec;
         let with_anon = self.pages[&id].page_type == ANON;
         let mut looker = Looker { model: self, lruvec, with_anon };

@@ -11,7 +11,7 @@ pub(super) struct Walker<'a> {
 
 impl Walk for Walker<'_> {
     fn starts(&mut self) {
-        if !std::mem::replace(&mut self.took_one, true) {
+        if self.model.params.filters && !std::mem::replace(&mut self.took_one, true) {
             let l = self.model.lruvec(self.lruvec);
             l.filters[((l.max_seq + 1) % 2) as usize] = Some(BTreeSet::new());
         }

@@ -155,7 +155,6 @@ fn without_cached_pages_the_daemon_frees() {
     let (with, without) = (with.counters(), without.counters());
     assert!(with.pages_cached > 0 && with.pages_freed == 0);
     assert!(without.pages_cached == 0 && without.pages_freed > 0);
-    assert_eq!((with.daemon_freed, without.daemon_freed), (0, 0), "only invalid pages count, and there are none");
     for counters in [with, without] {
         assert!(counters.page_daemon_wakeups > 0);
         assert!(counters.page_daemon_pages >= counters.pages_cached + counters.pages_freed);
@@ -176,7 +175,7 @@ fn swap_counts_requests_and_their_pages() {
     let counters = machine.counters();
     assert!(counters.swap_pageouts > 0);
     assert!((1..=16).contains(&(counters.swap_pages_out / counters.swap_pageouts)));
-    assert_eq!((counters.swap_pageins, counters.vnode_pageins, counters.vnode_pageouts), (0, 0, 0));
+    assert_eq!((counters.swap_pageins, counters.vnode_pageins), (0, 0));
     let first = machine.store.object(memory).first;
     let away = (0..2 * FRAMES).find(|index| {
         let page = first + index;

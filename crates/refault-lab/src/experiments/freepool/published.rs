@@ -9,7 +9,6 @@ pub(super) const SWAP_PAGEOUTS: [f64; 2] = [722.0, 714.0];
 pub(super) const SWAP_PAGES_OUT: [f64; 2] = [3660.0, 3755.0];
 pub(super) const VNODE_PAGEINS: [f64; 2] = [71_410.0, 80_427.0];
 pub(super) const VNODE_PAGES_IN: [f64; 2] = [327_242.0, 344_011.0];
-pub(super) const VNODE_PAGEOUTS: [f64; 2] = [0.0, 0.0];
 
 /// One line of `time`: user, system and elapsed seconds, block input and output operations, major faults.
 pub(super) type TimeLine = [f64; 6];

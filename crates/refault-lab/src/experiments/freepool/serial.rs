@@ -11,8 +11,7 @@ const ITERATIONS: usize = 6;
 
 /// What the readings after the first came to.
 pub(super) struct SerialRun {
-    /// Disk reads of a reading.
-    pub disk_reads: f64,
+    /// Pages read from the disk in a reading.
     pub pages_read: f64,
     pub refaults: f64,
     pub reactivated: f64,
@@ -24,19 +23,24 @@ pub(super) struct SerialRun {
     pub samples: Vec<Sample>,
 }
 
+/// Pages of the file.
+pub(super) fn pages(frames: u32) -> f64 {
+    (f64::from(frames) * FILE).floor()
+}
+
 /// Runs the readings.
 pub(super) fn run<R: Reclaimer>(frames: u32, policy: R) -> SerialRun {
     let mut machine = Machine::new(frames, policy, 0.0);
     let mut sampler = Sampler::new(1_000_000_000);
-    let pages = (f64::from(frames) * FILE) as u32;
+    let pages = pages(frames) as u32;
     let file = machine.add_object(pages, false);
     let mut burst = Burst::default();
-    let mut first = [0; 7];
+    let mut first = [0; 6];
     let so_far = |machine: &Machine<R>, burst: &Burst| {
         let disk = &machine.store.disk;
         let reactivated = machine.store.frames.counters().reactivated;
         let examined = machine.policy.examined();
-        [disk.reads, disk.pages_read, machine.refaults(), reactivated, examined, burst.at as Nanos, burst.waited]
+        [disk.pages_read, machine.refaults(), reactivated, examined, burst.at as Nanos, burst.waited]
     };
     for iteration in 0..ITERATIONS {
         let mut mapping = machine.map(file, 0);
@@ -53,13 +57,12 @@ pub(super) fn run<R: Reclaimer>(frames: u32, policy: R) -> SerialRun {
     let last = so_far(&machine, &burst);
     let mean = |at: usize| (last[at] - first[at]) as f64 / (ITERATIONS - 1) as f64;
     SerialRun {
-        disk_reads: mean(0),
-        pages_read: mean(1),
-        refaults: mean(2),
-        reactivated: mean(3),
-        examined: mean(4),
-        elapsed: mean(5),
-        waited: mean(6),
+        pages_read: mean(0),
+        refaults: mean(1),
+        reactivated: mean(2),
+        examined: mean(3),
+        elapsed: mean(4),
+        waited: mean(5),
         samples: sampler.samples,
     }
 }

@@ -2,7 +2,7 @@
 //! going up and down, and a monitor of physical memory beside it.
 //!
 //! A simulated page stands for `factor` pages of 4 KiB (a power of two), and every cost of a page counts so often. The
-//! limit follows cgroup v1: lowering it evicts until the usage fits or several tries in a row free nothing; only
+//! limit follows cgroup v1: lowering it evicts until the usage fits or a try frees nothing; only
 //! then the new limit is in force. That happens on another CPU while the program goes on, and is not counted as its
 //! stall. Physical memory is mostly free; the program's frames lie in chunks of it and are reused in stack order.
 //!
@@ -26,8 +26,11 @@ pub const RAM: u64 = 130 << 30;
 const SWAP: u64 = 4 << 30;
 /// Contiguous physical memory that a filling program gets at a time.
 const CHUNK: u64 = 64 << 20;
-/// Tries without a freed page after which the lowering of a limit gives up.
-const LIMIT_RETRIES: u32 = 5;
+/// Tries without a freed page after which the writer of a cgroup-v1 limit gives up: the first, in the kernel of the
+/// experiment (`mem_cgroup_resize_max` in `mm/memcontrol.c`, 5.18).
+pub const WRITER_TRIES: u32 = 1;
+/// Tries without a freed page after which a charge beyond the limit gives up (`MAX_RECLAIM_RETRIES`).
+const MAX_CHARGE_RETRIES: u32 = 16;
 const SECOND: u64 = 1_000_000_000;
 const NOWHERE: u32 = u32::MAX;
 
@@ -57,6 +60,8 @@ pub struct Setup<'a> {
     pub cycle: Option<LimitCycle>,
     /// Rules and schemes of the monitor; `None`: no monitor.
     pub monitor: Option<(Profile, &'a [SchemeSettings])>,
+    /// Tries without a freed page after which the lowering of the limit gives up.
+    pub writer_tries: u32,
     /// What things cost.
     pub costs: Costs,
     /// Wall time in s after which the rest is extrapolated.
@@ -302,7 +307,7 @@ impl<'a> Host<'a> {
     fn fault(&mut self, page: u32) {
         if self.memory.resident >= self.limit {
             let mut fruitless = 0;
-            while self.memory.resident >= self.limit && fruitless < LIMIT_RETRIES {
+            while self.memory.resident >= self.limit && fruitless < MAX_CHARGE_RETRIES {
                 let (freed, cost) = self.reclaim();
                 self.wall += cost;
                 self.stall += cost;
@@ -365,7 +370,7 @@ impl<'a> Host<'a> {
             self.limit = tight;
             return Stage::Tight { until: self.wall + seconds(cycle.tight_seconds) };
         }
-        if fruitless >= LIMIT_RETRIES {
+        if fruitless >= self.setup.writer_tries {
             // Given up: the script sleeps all the same.
             return Stage::Tight { until: self.wall + seconds(cycle.tight_seconds) };
         }

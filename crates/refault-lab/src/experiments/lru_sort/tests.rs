@@ -1,6 +1,7 @@
 //! The experiment's parts together, on a small scale.
 
 use super::*;
+use crate::experiment::Judgement;
 
 fn small(pages: u64) -> Options {
     Options { pages, wall_limit: 24.0, repeats: 1, ..Options::quick(3) }
@@ -52,29 +53,43 @@ fn the_monitor_stays_within_its_budget_and_sorts() {
 #[test]
 fn a_seed_names_a_run_and_threads_do_not_matter() {
     let options = Options { repeats: 2, pages: 256, wall_limit: 13.0, jobs: 1, ..Options::quick(9) };
-    let alone = simulate(&options, &|_, _| {}).unwrap();
-    let together = simulate(&Options { jobs: 3, ..options.clone() }, &|_, _| {}).unwrap();
+    let alone = simulate(&options, &VARIANTS, &|_| {}).unwrap();
+    let together = simulate(&Options { jobs: 3, ..options.clone() }, &VARIANTS, &|_| {}).unwrap();
     assert_eq!(alone, together);
-    let other = simulate(&Options { seed: 10, ..options }, &|_, _| {}).unwrap();
+    let other = simulate(&Options { seed: 10, ..options }, &VARIANTS, &|_| {}).unwrap();
     assert_ne!(alone, other);
 }
 
 #[test]
 fn the_experiment_has_the_published_rows_and_a_verdict() {
-    let options = Options { repeats: 2, pages: 256, wall_limit: 13.0, ..Options::quick(1) };
-    let experiment = run(&options, &|share| assert!(share <= 1.0)).unwrap();
+    let experiment = run(&Options::small(1), &|share| assert!(share <= 1.0)).unwrap();
     let row = |name: &str, metric: &str| {
         experiment.rows.iter().find(|row| row.name == name && row.metric == metric).expect("a row")
     };
     let average = row("average", "runtime_seconds");
     assert_eq!((average.published.before, average.published.after), (Some(292.83), Some(281.87)));
-    assert!(average.ours.ratio.is_some() && average.agrees.is_some());
+    // The published gain lies within the spread between published campaigns: no run of ours can be a yes or a no.
+    assert_eq!((average.agrees, average.judgement), (None, Judgement::NullAgrees));
     assert_eq!(row("average", "monitor_cpu").published.after, Some(2.61));
+    assert!(row("average", "monitor_cpu").null.after < row("average", "monitor_cpu").ours.after);
     for workload in &WORKLOADS {
         assert!(row(workload.name, "runtime_seconds").ours.ratio.unwrap() > 0.0);
     }
     assert!(experiment.verdict.contains("carries it") && !experiment.verdict.contains("NaN"), "{}", experiment.verdict);
     assert_eq!(experiment.charts[0].series[1].points.len(), 24);
+    let null = run(&Options { null: true, ..Options::small(1) }, &|_| {}).unwrap();
+    assert!(10 * null.score().agree <= experiment.score().judged, "{:?} {:?}", null.score(), experiment.score());
+}
+
+#[test]
+fn the_null_samples_as_often_and_sorts_nothing() {
+    let options = Options { pages: 1024, wall_limit: 24.0, repeats: 1, ..Options::quick(3) };
+    let null = outcome("splash2x/barnes", Variant::Null, &options);
+    let sorted = outcome("splash2x/barnes", Variant::Plrus, &options);
+    assert_eq!(null.sorted_bytes, [0.0, 0.0]);
+    assert!(null.worker_share > 0.0 && null.worker_share < sorted.worker_share, "{null:?} {sorted:?}");
+    let without = outcome("splash2x/barnes", Variant::Mprs, &options);
+    assert!((null.major_faults - without.major_faults).abs() <= 0.02 * without.major_faults.max(1.0));
 }
 
 #[test]
