@@ -182,8 +182,8 @@ pub const HEADINGS: [&str; 12] =
 
 /// How to read a table of [`HEADINGS`].
 pub const EXPLANATION: &str = "Two figures are before and after the change; ratio is after over before. Ours are means \
-    over seeds, spread the standard deviation of the ratio. Null is the ratio with the mechanism under test switched off. \
-    'null too': the null agrees as well, or might; 'chance': our seeds lie on both sides; neither is yes or no. \
+    over seeds, spread the standard deviation of the ratio. Null is the ratio with the mechanism under test switched \
+    off. 'null too': the null agrees as well, or might; 'chance': our seeds lie on both sides; neither is yes or no. \
     'fitted': an input was set so that it comes out.";
 
 /// A row as text: workload, figure, unit, published before, after and ratio, ours, spread, the null's ratio, agreement.

@@ -1,9 +1,9 @@
 //! Published experiments, run again on the simulated machine.
 //!
-//! Each room holds one document's experiments: the workloads with what they rest on, the published figures, and how ours
-//! are taken. Sizes are scaled: memory and everything that must keep its proportion to it shrink by the same factor,
-//! times and costs do not. Every figure is taken after a warm-up, over the rest of the run, and with several seeds, each
-//! in three ways: before, after, and with the mechanism under test switched off inside "after" (the null).
+//! Each room holds one document's experiments: the workloads with what they rest on, the published figures, and how
+//! ours are taken. Sizes are scaled: memory and everything that must keep its proportion to it shrink by the same
+//! factor, times and costs do not. Every figure is taken after a warm-up, over the rest of the run, and with several
+//! seeds, each in three ways: before, after, and with the mechanism under test switched off inside "after" (the null).
 
 pub mod freepool;
 pub mod lru_sort;
@@ -234,8 +234,8 @@ pub(crate) fn fio_jobs(config: &mut MachineConfig, group: usize, jobs: u64, page
         let spec = format!("{distribution},pages={pages},accesses={ENDLESS},kind=fd,seed={}", seed * 1000 + job);
         let phase = PhaseConfig { random: true, ..PhaseConfig::new(workload(&spec), Some(index)) };
         let task = endless(format!("fio.{job}"), group, phase);
-        // With a read that hits this makes the 8 / 5137.5 k seconds of CPU that the published hosts take (spec: numbers §1,
-        // fio 1, where everything fits).
+        // With a read that hits this makes the 8 / 5137.5 k seconds of CPU that the published hosts take (spec: numbers
+        // §1, fio 1, where everything fits).
         config.tasks.push(TaskConfig { cpu_per_access: 1_000, ..task });
     }
 }

@@ -160,7 +160,7 @@ impl Parameters for MglruParams {
             name: "ageing",
             default: "sizes",
             values: "sizes or exhausted",
-            meaning: "a new generation is made when sizes are out of proportion, or only when no cold one is left (2021)",
+            meaning: "a generation is made when sizes are out of proportion, or only when no cold one is left (2021)",
         },
         Parameter {
             name: "filters",

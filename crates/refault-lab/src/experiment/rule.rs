@@ -71,8 +71,8 @@ impl Rule {
     /// twenty-fifth.
     pub const BUILDS: Rule = Rule::Change { noise: 0.04, factor: SIZE_FACTOR };
 
-    /// Shares of a profile: a sampled profile's larger entries differ by some percent from run to run, and a share moves
-    /// with all others; under a tenth is no change.
+    /// Shares of a profile: a sampled profile's larger entries differ by some percent from run to run, and a share
+    /// moves with all others; under a tenth is no change.
     pub const SHARE: Rule = Rule::Change { noise: 0.10, factor: SIZE_FACTOR };
 
     /// The CPU time of a monitor: within a factor of two, because checks of other machines cost up to twice as much.

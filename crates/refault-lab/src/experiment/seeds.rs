@@ -14,8 +14,8 @@ pub struct Study {
     pub charts: Vec<Chart>,
 }
 
-/// Runs a study with each seed, several at a time, and puts the trials of each figure together. The result does not depend
-/// on the number of threads. `progress` is told the share that is done.
+/// Runs a study with each seed, several at a time, and puts the trials of each figure together. The result does not
+/// depend on the number of threads. `progress` is told the share that is done.
 ///
 /// # Errors
 /// The first failure of a study.

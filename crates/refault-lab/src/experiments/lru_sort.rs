@@ -2,9 +2,9 @@
 //!
 //! Four variants of each workload: `orig` (the relaxed limit all the time), `mprs` (75 % of the resident size for 1 s,
 //! 200 % for 10 s, repeated) and `plrus` (the same with the radically tuned schemes: prioritise from 20 % of the checks
-//! on, deprioritise after 5 s without one, 20 ms per second each); and `null`, the same monitor without schemes: it samples
-//! and never acts. The programs are laws of access ([`workloads`]); the
-//! lists are the classic policy's; the monitor and the schemes are the ones everybody else uses.
+//! on, deprioritise after 5 s without one, 20 ms per second each); and `null`, the same monitor without schemes: it
+//! samples and never acts. The programs are laws of access ([`workloads`]); the lists are the classic policy's; the
+//! monitor and the schemes are the ones everybody else uses.
 //!
 //! Default: each run is simulated for some cycles and extrapolated by its progress; `full` runs longer on finer pages.
 //! Cost: see [`host`].
@@ -221,7 +221,8 @@ pub fn simulate(
     Ok(results.chunks(a_workload).map(by_variant).collect())
 }
 
-/// The experiment: runs, the sensitivity to what decides the slow-down, rows. `progress` is told the share that is done.
+/// The experiment: runs, the sensitivity to what decides the slow-down, rows. `progress` is told the share that is
+/// done.
 ///
 /// # Errors
 /// If the profile refuses the schemes.

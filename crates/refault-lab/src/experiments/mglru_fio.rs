@@ -1,10 +1,10 @@
 //! The profile comparison of the multi-gen LRU's second posting (2021): uniform random reads by descriptor.
 //!
 //! Every page is equal, so activating on the second access and deactivating before eviction is work for nothing. Shares
-//! of CPU are taken from the machine's ledger of work; the functions of the profile map to kinds of work as the rows say.
-//! What a function did under one policy is compared with whatever does its work under the other: moving pages between
-//! lists is one kind of work, whether it shrinks an active list or sorts into generations. The null is the classic
-//! lists with other random choices.
+//! of CPU are taken from the machine's ledger of work; the functions of the profile map to kinds of work as the rows
+//! say. What a function did under one policy is compared with whatever does its work under the other: moving pages
+//! between lists is one kind of work, whether it shrinks an active list or sorts into generations. The null is the
+//! classic lists with other random choices.
 //!
 //! Source: the v2 thread of April 2021; spec: numbers §4.
 
@@ -32,17 +32,18 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
 }
 
 const REMARKS: [&str; 6] = [
-    "Policies: classic (Linux 6.12) before, mglru (Linux 6.12) after; set three times memory. Memory of the published host \
-     is not stated; the scale is taken against 8 GiB.",
-    "pgactivate and pgdeactivate are zero under the multi-gen LRU by construction: no read through a descriptor activates a \
-     page there. They are shown and not judged.",
-    "Moving pages between lists is active-list shrinking before and sorting into generations after. The published profile has \
-     no entry for the latter; it prints 4.35 % for keeping the sizes of generations, which the model does not charge.",
-    "Costs of operations are estimates; the rows with a third and three times the cost of moving a page say how far the \
-     conclusion hangs on the one that decides it.",
+    "Policies: classic (Linux 6.12) before, mglru (Linux 6.12) after; set three times memory. Memory of the published \
+     host is not stated; the scale is taken against 8 GiB.",
+    "pgactivate and pgdeactivate are zero under the multi-gen LRU by construction: no read through a descriptor \
+     activates a page there. They are shown and not judged.",
+    "Moving pages between lists is active-list shrinking before and sorting into generations after. The published \
+     profile has no entry for the latter; it prints 4.35 % for keeping the sizes of generations, which the model does \
+     not charge.",
+    "Costs of operations are estimates; the rows with a third and three times the cost of moving a page say how far \
+     the conclusion hangs on the one that decides it.",
     "The published kernel's shares include lock contention and tree walks that the cost model folds into 'batch'.",
-    "Page allocation: the published 12 and 9 % are mostly allocations that stalled in reclaim of their own; here kswapd \
-     keeps up (allocstall 0), so that the share is that of the allocation alone.",
+    "Page allocation: the published 12 and 9 % are mostly allocations that stalled in reclaim of their own; here \
+     kswapd keeps up (allocstall 0), so that the share is that of the allocation alone.",
 ];
 
 /// Random reads of three times memory.

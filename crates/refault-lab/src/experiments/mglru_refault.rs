@@ -2,8 +2,8 @@
 //! memory. Four policies in the order in which the discussion prints them: the unpatched multi-gen LRU, the redesign,
 //! the competing fix, and the multi-gen LRU switched off.
 //!
-//! The redesign was posted on the unpatched multi-gen LRU, against the fix: so it runs here without either part of the fix.
-//! The null is "before" with other random choices: for each row, the change not made.
+//! The redesign was posted on the unpatched multi-gen LRU, against the fix: so it runs here without either part of the
+//! fix. The null is "before" with other random choices: for each row, the change not made.
 //!
 //! Source: the cover letter of September 2023 and the discussion that followed it; spec: numbers §2, §3, §8 (R2, R5).
 
@@ -19,16 +19,16 @@ use refault_sim::machine::config::{MachineConfig, PhaseConfig, TaskConfig};
 use refault_sim::machine::device::DeviceModel;
 
 /// What a miss costs there beyond allocation, reclaim and the copy, in nanoseconds: 8 CPUs and 6548 MiB/s are 4.8 us an
-/// operation, of which a hit takes 1.6 us (the uniform run of the same author that fits in memory). The share of misses that
-/// the sum needs is our own, so that absolute throughput is fitted; changes of throughput are measured with two other
-/// costs as well.
+/// operation, of which a hit takes 1.6 us (the uniform run of the same author that fits in memory). The share of misses
+/// that the sum needs is our own, so that absolute throughput is fitted; changes of throughput are measured with two
+/// other costs as well.
 const MISS: u64 = 5_300;
 
 /// The other costs of a miss, from a third to three times as much.
 const OTHER_MISSES: [(u64, &str); 2] = [(MISS / 3, "a third"), (MISS * 3, "three times")];
 
-/// Reads of each page of the fio files, warm-up included. The published runs read each page about that often before they
-/// measure (five minutes at 1.6 M reads/s): after a few reads the lists are still far from where they end.
+/// Reads of each page of the fio files, warm-up included. The published runs read each page about that often before
+/// they measure (five minutes at 1.6 M reads/s): after a few reads the lists are still far from where they end.
 const READS_PER_PAGE: u64 = 150;
 
 /// The redesign, the fix and the classic lists, each against the unpatched multi-gen LRU.
@@ -58,20 +58,21 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
 const REMARKS: [&str; 8] = [
     "Policies, in the order printed: mglru{reads_start_oldest=yes,protects_frequent=no}; the same with \
      refault=evictions, which is what the redesign was posted on; mglru, which has both parts of the fix; classic.",
-    "The redesign's last patch was not retrievable; refault=evictions is the form its author ships (spec: workingset §6).",
-    "Hit ratios are judged by the direction of the published throughput: a hit saves a read, and nothing else in the model \
-     depends on the policy by as much.",
-    "Throughput rests on what a miss costs, which was set from the published baseline: fitted. Rows with a third and with \
-     three times that cost say how far a conclusion hangs on it.",
+    "The redesign's last patch was not retrievable; refault=evictions is the form its author ships (spec: workingset \
+     §6).",
+    "Hit ratios are judged by the direction of the published throughput: a hit saves a read, and nothing else in the \
+     model depends on the policy by as much.",
+    "Throughput rests on what a miss costs, which was set from the published baseline: fitted. Rows with a third and \
+     with three times that cost say how far a conclusion hangs on it.",
     "The store rows stand in for MongoDB replicas under TPC-C STOCK_LEVEL on a machine without limits, which kswapd \
-     reclaims: idle anonymous memory of half of memory, file reads over twice memory. Only the direction is judged: the \
-     published factor is that of a database that collapsed.",
-    "Uniform reads: every order of eviction hits a third here, as it must; the published 2 to 5 percent between policies \
-     are costs of locks and lists that the model does not have.",
-    "Multi-gen LRU off, zipf 0.5: published equal to unpatched; the unpatched form is a single queue here, and a kernel's \
-     readers also map and age pages of their own.",
-    "Refaults of the redesign against the fix: published in equal time at unequal speed; ours are per operation, so that \
-     speed does not enter. The published pair is divided by its own rates (1862 k and 1830 k reads/s).",
+     reclaims: idle anonymous memory of half of memory, file reads over twice memory. Only the direction is judged: \
+     the published factor is that of a database that collapsed.",
+    "Uniform reads: every order of eviction hits a third here, as it must; the published 2 to 5 percent between \
+     policies are costs of locks and lists that the model does not have.",
+    "Multi-gen LRU off, zipf 0.5: published equal to unpatched; the unpatched form is a single queue here, and a \
+     kernel's readers also map and age pages of their own.",
+    "Refaults of the redesign against the fix: published in equal time at unequal speed; ours are per operation, so \
+     that speed does not enter. The published pair is divided by its own rates (1862 k and 1830 k reads/s).",
 ];
 
 fn verdict(experiment: &Experiment) -> String {

@@ -1,9 +1,10 @@
-//! The multi-gen LRU's first posting (2021): scanning, page-table walks, CPU, pressure and kills under anonymous memory.
+//! The multi-gen LRU's first posting (2021): scanning, page-table walks, CPU, pressure and kills under anonymous
+//! memory.
 //!
-//! Tabs: a browser with many tabs that are visited in turn, and a busy process beside them. Phone: apps launched in turn,
-//! more than memory and swap hold. Both swap to compressed memory and have a killer in user space that ends what has not
-//! run for longest when memory pressure gets high. Server: several groups with their own limits on one machine. The null
-//! is the classic lists with other random choices.
+//! Tabs: a browser with many tabs that are visited in turn, and a busy process beside them. Phone: apps launched in
+//! turn, more than memory and swap hold. Both swap to compressed memory and have a killer in user space that ends what
+//! has not run for longest when memory pressure gets high. Server: several groups with their own limits on one machine.
+//! The null is the classic lists with other random choices.
 //!
 //! Source: the cover letter of 13 March 2021; spec: numbers §5, mglru §17. The letter gives no memory sizes and no
 //! command lines.
@@ -36,13 +37,13 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
 
 const REMARKS: [&str; 8] = [
     "Policies: classic (Linux 6.12) before; after, the posting as far as 6.12's rules can be set to it: \
-     mglru{tiers=1,reads_start_oldest=yes,ageing=exhausted,filters=no,look_around=no}. Its number of generations is not \
-     known, 4 here; kswapd does not age ahead of need. Classic has improved since v5.11 (anonymous pages start inactive \
-     since 5.9).",
-    "Memory sizes are not published; the scale is taken against 4 GiB. Anonymous memory of the tabs is 2.2 times memory, \
-     compressed swap is large enough for it and takes no memory itself.",
-    "Kills: whenever tasks stall for 70 ms within a second (some; the default of Android's low-memory killer), the tab or \
-     app that has not run for longest is killed, and starts cold at its next visit.",
+     mglru{tiers=1,reads_start_oldest=yes,ageing=exhausted,filters=no,look_around=no}. Its number of generations is \
+     not known, 4 here; kswapd does not age ahead of need. Classic has improved since v5.11 (anonymous pages start \
+     inactive since 5.9).",
+    "Memory sizes are not published; the scale is taken against 4 GiB. Anonymous memory of the tabs is 2.2 times \
+     memory, compressed swap is large enough for it and takes no memory itself.",
+    "Kills: whenever tasks stall for 70 ms within a second (some; the default of Android's low-memory killer), the tab \
+     or app that has not run for longest is killed, and starts cold at its next visit.",
     "The phone has 4 GiB at full size, because stalls are measured against the killer's fixed times: 30 apps of 5 % of \
      memory each, swap for half of memory.",
     "pgscan / pgsteal of about 7 is an average over a fleet of which neither loads nor kernels are published, and a \
@@ -61,8 +62,8 @@ fn verdict(experiment: &Experiment) -> String {
         100.0 * (row.and_then(|row| row.ours.ratio).unwrap_or(1.0) - 1.0)
     };
     format!(
-        "{}; kswapd CPU of the tabs changes by {:+.0} % (published −51 %), by {:+.0} % if a reverse-map walk costs a third \
-         and by {:+.0} % if a table entry costs three times as much.",
+        "{}; kswapd CPU of the tabs changes by {:+.0} % (published −51 %), by {:+.0} % if a reverse-map walk costs a \
+         third and by {:+.0} % if a table entry costs three times as much.",
         experiment.score(),
         change(TABS),
         change(CHEAP_MAP),

@@ -1,9 +1,9 @@
 //! The refault-distance posting of 2023 ("Shadow LRU"): five workloads, mainline's rule against the redesign's.
 //!
-//! The posting's throughputs cannot be a result here: the CPU time of an operation is set so that they come out, and on a
-//! RAM disk a read costs so little beside it that no rule could move them by more than a percent. What a rule does move is
-//! how many pages have to be read in an operation. The null is the redesign with its rule switched off: evictions are
-//! remembered, and no page that comes back is activated.
+//! The posting's throughputs cannot be a result here: the CPU time of an operation is set so that they come out, and on
+//! a RAM disk a read costs so little beside it that no rule could move them by more than a percent. What a rule does
+//! move is how many pages have to be read in an operation. The null is the redesign with its rule switched off:
+//! evictions are remembered, and no page that comes back is activated.
 //!
 //! Source: the Shadow LRU posting (2023); spec: numbers §1, §8 (R3b).
 
@@ -52,12 +52,12 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
 }
 
 const REMARKS: [&str; 6] = [
-    "Policies: classic (Linux 6.12, mainline refault distance) before, classic-shadow after; the null is classic-shadow \
-     that activates no page which comes back.",
-    "Compared are pages read in an operation, which the posting says change by as little as its throughputs did: by 0.1 to \
-     0.5 %; under 1 % is no change.",
-    "The percentages that the posting prints (+2.3, +1.3, +4.8, +0.5, +2.0 %) are ten times what its own values give, but for \
-     mysql; they are not compared with anything.",
+    "Policies: classic (Linux 6.12, mainline refault distance) before, classic-shadow after; the null is \
+     classic-shadow that activates no page which comes back.",
+    "Compared are pages read in an operation, which the posting says change by as little as its throughputs did: by \
+     0.1 to 0.5 %; under 1 % is no change.",
+    "The percentages that the posting prints (+2.3, +1.3, +4.8, +0.5, +2.0 %) are ten times what its own values give, \
+     but for mysql; they are not compared with anything.",
     "Throughput and elapsed time rest on CPU times of an operation that were set so that the published values come out \
      without reclaim on 8 CPUs: fitted.",
     "Cache size of the fio rows is not published; assumed set / cache = 1.0 and 1.2.",
@@ -68,8 +68,8 @@ fn verdict(experiment: &Experiment) -> String {
     let row = |metric: &str| experiment.rows.iter().find(|row| row.name == HOT_THEN_LOOP && row.metric == metric);
     let hits = |of: fn(&Row) -> Option<f64>| row("hit ratio").and_then(of).unwrap_or(0.0);
     format!(
-        "{}; in the loop after a hot set the hit ratio is {:.2} under mainline's rule, {:.2} under the redesign's and {:.2} \
-         without activation on refault.",
+        "{}; in the loop after a hot set the hit ratio is {:.2} under mainline's rule, {:.2} under the redesign's and \
+         {:.2} without activation on refault.",
         experiment.score(),
         hits(|row| row.ours.before),
         hits(|row| row.ours.after),
@@ -215,7 +215,8 @@ fn memcached(shrink: u64, options: &Options) -> Case {
     }
 }
 
-/// Read-only OLTP over a buffer pool of 12 GiB in a group of 10 GiB. One operation is one transaction of 100 page reads.
+/// Read-only OLTP over a buffer pool of 12 GiB in a group of 10 GiB. One operation is one transaction of 100 page
+/// reads.
 fn mysql(shrink: u64, options: &Options) -> Case {
     let (limit, pool, threads) = (10 * GIB / shrink, 12 * GIB / shrink, 12);
     let mut config = host(14 * GIB / shrink);

@@ -130,7 +130,8 @@ fn build_figures(build: &[Vec<BuildRun>; 3]) -> Vec<Figure> {
             i.counters.hard_faults as f64
         }),
         // What a process reads through the buffer cache: the published count grew by 327 an iteration while the vnode
-        // pager's page-ins alone grew by 1288, so those are not in it. That was found after the row had differed: not judged.
+        // pager's page-ins alone grew by 1288, so those are not in it. That was found after the row had differed: not
+        // judged.
         per_iteration("block_input", requests, line(|l| l[3]), Rule::Unjudged, |i| i.buffered_reads() as f64),
         per_iteration("disk_reads", requests, Values::NONE, Rule::Unjudged, |i| i.disk_reads as f64),
         per_iteration("block_output", requests, line(|l| l[4]), Rule::BUILDS, |i| i.disk_writes as f64),
@@ -263,19 +264,20 @@ fn verdict(experiment: &Experiment) -> String {
 fn decides(name: &str, metric: &str) -> Option<&'static str> {
     Some(match (name, metric) {
         ("database", _) => {
-            "nothing but the database ever ran: afterwards a third of the free frames lie in blocks that no request reaches and \
-             never hold a cached page. By experiment neither its buffers, its processes, readahead, the length of the run nor \
-             a late daemon change that; where the kernel once took what was free (database-after-shortage) the loss is gone"
+            "nothing but the database ever ran: afterwards a third of the free frames lie in blocks that no request \
+             reaches and never hold a cached page. By experiment neither its buffers, its processes, readahead, the \
+             length of the run nor a late daemon change that; where the kernel once took what was free \
+             (database-after-shortage) the loss is gone"
         }
         (_, "reactivated_share" | "pages_reactivated") => "how soon evicted files are read again",
         (_, "pages_cached") => "how far the build's working set exceeds memory, which varies with the order of jobs",
         (_, "vnode_pageins" | "vnode_pages_in" | "major_faults" | "block_input") => {
-            "how large the sources are, and so how soon a file is read again: by experiment, sources of 0.16 instead of \
-             0.24 of memory take the growth of page-ins from 8 to 20 %, of 0.32 to 4 %"
+            "how large the sources are, and so how soon a file is read again: by experiment, sources of 0.16 instead \
+             of 0.24 of memory take the growth of page-ins from 8 to 20 %, of 0.32 to 4 %"
         }
         (_, metric) if metric.starts_with("swap") => {
-            "none that was varied: with eight repeats ours are 1.008 ± 0.041 and 1.055 ± 0.031, not distinguishable from no \
-             change, and the published 103 and 82 page-ins are 1.5 standard deviations of such counts apart"
+            "none that was varied: with eight repeats ours are 1.008 ± 0.041 and 1.055 ± 0.031, not distinguishable \
+             from no change, and the published 103 and 82 page-ins are 1.5 standard deviations of such counts apart"
         }
         (_, "elapsed" | "system_time" | "cpu" | "cpu_time") => "the disk's speed and the cost of a fault",
         (_, "block_output") => "how many pages of objects share a request",
@@ -286,24 +288,26 @@ fn decides(name: &str, metric: &str) -> Option<&'static str> {
 fn remarks(options: &Options, frames: u32) -> Vec<String> {
     vec![
         format!(
-            "Memory is {frames} pages, the published machine's is 629591; counts are means of {} run(s) of seven iterations \
-             and scale with memory; times do not, because a page stands for as many of the published machine.",
+            "Memory is {frames} pages, the published machine's is 629591; counts are means of {} run(s) of seven \
+             iterations and scale with memory; times do not, because a page stands for as many of the published \
+             machine.",
             options.repeats
         ),
-        "The build is a model: sizes of sources, headers, objects and processes are shares of memory, chosen so that about \
-         as many pages are cached an iteration for each page of memory as was published; nothing else is fitted."
+        "The build is a model: sizes of sources, headers, objects and processes are shares of memory, chosen so that \
+         about as many pages are cached an iteration for each page of memory as was published; nothing else is \
+         fitted."
             .into(),
-        "User time is an input. Elapsed time follows from six processors, one disk (4 ms and 31.5 µs a page) and the costs \
-         of faults."
+        "User time is an input. Elapsed time follows from six processors, one disk (4 ms and 31.5 µs a page) and the \
+         costs of faults."
             .into(),
         "Superpage reservations are not modelled: every allocation is a single page.".into(),
-        "User time is most of the processors' time, so that elapsed and CPU time follow from it: fitted. Of twelve variations \
-         of the database that were tried, the one in which nothing is lost is shown and not judged; block_input was defined \
-         after its row had differed, and is not judged either."
+        "User time is most of the processors' time, so that elapsed and CPU time follow from it: fitted. Of twelve \
+         variations of the database that were tried, the one in which nothing is lost is shown and not judged; \
+         block_input was defined after its row had differed, and is not judged either."
             .into(),
-        "Under 4 % is no change: the published iterations' major faults vary by a tenth, a mean of seven by that. Sizes agree \
-         within a factor of three of the logarithm. Fragmentation and the serial reader have no published figures: agreement \
-         there means that the review's sentence holds."
+        "Under 4 % is no change: the published iterations' major faults vary by a tenth, a mean of seven by that. \
+         Sizes agree within a factor of three of the logarithm. Fragmentation and the serial reader have no published \
+         figures: agreement there means that the review's sentence holds."
             .into(),
     ]
 }

@@ -1,7 +1,7 @@
 //! Rows, verdict and remarks from the outcomes.
 //!
-//! A repeat is a trial: `mprs` before, `plrus` after, `null` (the monitor that never acts) as the null. Where the change is
-//! the pressure itself, `orig` is before, `mprs` after, and the null is `orig` with other random choices.
+//! A repeat is a trial: `mprs` before, `plrus` after, `null` (the monitor that never acts) as the null. Where the
+//! change is the pressure itself, `orig` is before, `mprs` after, and the null is `orig` with other random choices.
 
 use super::Options;
 use super::Outcomes;
@@ -118,8 +118,8 @@ fn campaign_spread(outcomes: &Outcomes, repeats: u64) -> (f64, f64) {
     (mean, (ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0)).sqrt())
 }
 
-/// The experiment's result. `others`: pressure alone with the costs of the primitives, and with a limit's writer that gives
-/// up late.
+/// The experiment's result. `others`: pressure alone with the costs of the primitives, and with a limit's writer that
+/// gives up late.
 pub fn summarise(options: &Options, outcomes: &Outcomes, others: [&Outcomes; 2]) -> Experiment {
     let rows = figures(options, outcomes, others).iter().map(Figure::row).collect();
     let mut experiment = Experiment {
@@ -282,10 +282,11 @@ fn verdict(options: &Options, outcomes: &Outcomes, [primitives, _]: [&Outcomes; 
     let beyond = if distinct { "beyond" } else { "within" };
     let [cheap_orig, cheap_mprs, _] = means(primitives, runtime);
     format!(
-        "pressure slows the programs down {:.2}-fold (published 1.54; {:.2} if a fault costs only its primitives) and the monitor takes {:.2} % of a CPU (2.61); \
-         sorting changes the mean run time by {:+.1} % (published -3.7 %), {beyond} the chance of our repeats, but as in the \
-         document one workload carries it ({largest} here, streamcluster there): without it the ratio is {:.3} (published \
-         1.010), and {unchanged} of 24 workloads change by less than 2 %",
+        "pressure slows the programs down {:.2}-fold (published 1.54; {:.2} if a fault costs only its primitives) and \
+         the monitor takes {:.2} % of a CPU (2.61); sorting changes the mean run time by {:+.1} % (published -3.7 %), \
+         {beyond} the chance of our repeats, but as in the document one workload carries it ({largest} here, \
+         streamcluster there): without it the ratio is {:.3} (published 1.010), and {unchanged} of 24 workloads change \
+         by less than 2 %",
         mprs / orig,
         cheap_mprs / cheap_orig,
         means(outcomes, worker_percent)[2],
@@ -298,25 +299,29 @@ fn remarks(options: &Options) -> Vec<String> {
     let mut remarks = vec![
         format!(
             "programs are laws of access of our own (swept, random and cold shares of the published sizes), runs are \
-             simulated for {:.0} s of wall time and extrapolated by their progress, {} repeats, at most {} simulated pages each",
+             simulated for {:.0} s of wall time and extrapolated by their progress, {} repeats, at most {} simulated \
+             pages each",
             options.wall_limit, options.repeats, options.pages
         ),
-        "before is mprs, after is plrus, null is a monitor that samples and never acts, unless the metric says mprs over orig: there null is orig again".into(),
-        "a fault on compressed swap costs what was measured on a virtual machine, 22 us with its eviction, of which the \
-         primitives explain a third; with the primitives alone (rows 'primitive costs') pressure slows down far less"
+        "before is mprs, after is plrus, null is a monitor that samples and never acts, unless the metric says mprs over \
+         orig: there null is orig again"
+            .into(),
+        "a fault on compressed swap costs what was measured on a virtual machine, 22 us with its eviction, of which \
+         the primitives explain a third; with the primitives alone (rows 'primitive costs') pressure slows down far \
+         less"
             .into(),
         "lowering a cgroup-v1 limit evicts until the usage fits: a program that touches its memory faster than that \
          keeps it from ending, or not, by a little; that is what slows the sweeping programs and canneal down most"
             .into(),
-        "memory that is touched evenly has no order to sort, so streamcluster's published gain of 1.6 standard errors has \
-         no mechanism here; a sweep slower than the monitor can see (ocean_ncp, 3 s) is taken for cold and \
+        "memory that is touched evenly has no order to sort, so streamcluster's published gain of 1.6 standard errors \
+         has no mechanism here; a sweep slower than the monitor can see (ocean_ncp, 3 s) is taken for cold and \
          deprioritised, which tips the lowering of the limit over into ending"
             .into(),
-        "the published loss of about 1 % on 22 workloads is not reproduced: only cleared accessed bits cost the program \
-         here, not locks, caches and memory bandwidth shared with the monitor"
+        "the published loss of about 1 % on 22 workloads is not reproduced: only cleared accessed bits cost the \
+         program here, not locks, caches and memory bandwidth shared with the monitor"
             .into(),
-        "stall is time in the program's own reclaim and in reading its working set from swap (the read alone, not the fault \
-         around it); the task that lowers the limit is not counted"
+        "stall is time in the program's own reclaim and in reading its working set from swap (the read alone, not the \
+         fault around it); the task that lowers the limit is not counted"
             .into(),
     ];
     remarks.extend(WORKLOADS.iter().map(|workload| format!("{}: {}", workload.name, workload.basis)));
