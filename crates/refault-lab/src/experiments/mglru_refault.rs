@@ -58,8 +58,8 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
 const REMARKS: [&str; 8] = [
     "Policies, in the order printed: mglru{reads_start_oldest=yes,protects_frequent=no}; the same with \
      refault=evictions, which is what the redesign was posted on; mglru, which has both parts of the fix; classic.",
-    "The redesign's last patch was not retrievable; refault=evictions is the form its author ships (spec: workingset \
-     §6).",
+    "The redesign's last patch was not retrievable; refault=evictions is the form its author ships \
+     (spec: workingset §6).",
     "Hit ratios are judged by the direction of the published throughput: a hit saves a read, and nothing else in the \
      model depends on the policy by as much.",
     "Throughput rests on what a miss costs, which was set from the published baseline: fitted. Rows with a third and \
