@@ -92,8 +92,13 @@ pub type RegionKey = u64;
 
 /// Called by [`PageTables::walk`] for what a page-table walk meets.
 pub trait Walk {
-    /// An address space is about to be walked. Spaces that did not run since the last walk are passed over.
+    /// An address space is about to be walked. Spaces that did not run since the last walk are passed over
+    /// unless the walk is [`Walk::forced`].
     fn starts(&mut self);
+    /// Nothing is to be passed over: neither address spaces that did not run nor regions that do not look worth it.
+    fn forced(&self) -> bool {
+        false
+    }
     /// Whether to look at the entries of this region. `region_accessed` is the accessed bit of the second-level entry,
     /// which the memory clears when it is asked for (`None`: the machine has no such bit); `forced` means that the
     /// address space joined after the last complete walk.
@@ -134,6 +139,14 @@ pub struct Neighbourhood {
 pub trait Memory {
     /// Tests and clears the accessed bit of every mapping of `page`. Mappings without recency never count.
     fn take_references(&mut self, page: PageId) -> References;
+
+    /// The same, but the walk over the mappings stops at the `limit`-th whose accessed bit is set: bits that it does
+    /// not reach stay set, and the next walk starts behind it (spec: freebsd §3.1). By default all mappings are reached
+    /// and the rest does not count, as is right where a page has one.
+    fn take_references_up_to(&mut self, page: PageId, limit: u32) -> References {
+        let references = self.take_references(page);
+        References { mappings: references.mappings.min(limit), ..references }
+    }
 
     /// Unmaps, writes if necessary and frees the page, leaving `shadow` in its slot.
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction;

@@ -296,7 +296,7 @@ impl ReclaimEngine for Mglru {
     }
 
     fn age_node<M: Memory>(&mut self, control: &mut ScanControl, min_ttl: u64, memory: &mut M) -> bool {
-        self.set_initial_priority(control);
+        self.set_initial_priority(control, memory);
         min_ttl > 0 && self.is_starved(control, min_ttl, memory)
     }
 }

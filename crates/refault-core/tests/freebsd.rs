@@ -38,6 +38,12 @@ impl Memory for Pages {
     fn take_references(&mut self, page: PageId) -> References {
         References { mappings: std::mem::take(&mut self.state[page as usize].young), ..References::default() }
     }
+    fn take_references_up_to(&mut self, page: PageId, limit: u32) -> References {
+        let young = &mut self.state[page as usize].young;
+        let mappings = (*young).min(limit);
+        *young -= mappings;
+        References { mappings, ..References::default() }
+    }
     fn io_state(&self, page: PageId) -> IoState {
         let state = self.state[page as usize];
         let bit = |set: bool, bit: IoState| if set { bit } else { IoState::CLEAN };
@@ -132,7 +138,14 @@ impl Model {
     fn references(&mut self, page: PageId, pages: &mut Pages) -> i64 {
         let mut refs = i64::from(std::mem::take(&mut self.referenced[page as usize]));
         if !pages.state[page as usize].unused_object {
-            refs += i64::from(std::mem::take(&mut pages.state[page as usize].young).min(5));
+            // freebsd §3.1: one reference for each mapping whose bit is set, until five; bits not reached stay set.
+            let young = &mut pages.state[page as usize].young;
+            for _ in 0..5 {
+                if *young > 0 {
+                    *young -= 1;
+                    refs += 1;
+                }
+            }
         }
         refs
     }

@@ -56,6 +56,10 @@ impl<M: Memory> Memory for KeepEvicted<'_, M> {
         self.memory.take_references(page)
     }
 
+    fn take_references_up_to(&mut self, page: PageId, limit: u32) -> References {
+        self.memory.take_references_up_to(page, limit)
+    }
+
     #[inline]
     fn is_resident(&self, page: PageId) -> bool {
         self.memory.is_resident(page)

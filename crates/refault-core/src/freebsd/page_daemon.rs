@@ -201,11 +201,12 @@ impl Freebsd {
         progress
     }
 
-    /// References since the last look, cleared: at most one of its own and [`MAX_REFERENCES`] of mappings.
+    /// References since the last look: at most one of its own and [`MAX_REFERENCES`] of mappings. Those are cleared;
+    /// what the walk over the mappings did not reach counts at the next look.
     fn take_references<M: Memory>(&mut self, page: PageId, in_use: bool, memory: &mut M) -> u16 {
         self.counters.reference_checks += 1;
         let own = u16::from(std::mem::take(&mut self.queues.record_mut(page).referenced));
-        let mapped = if in_use { memory.take_references(page).mappings.min(MAX_REFERENCES) } else { 0 };
+        let mapped = if in_use { memory.take_references_up_to(page, MAX_REFERENCES).mappings } else { 0 };
         own + mapped as u16
     }
 

@@ -38,15 +38,21 @@ impl Mglru {
         (needed, total)
     }
 
-    /// Makes a new generation, after a walk that promotes what was accessed since the last one. False if it was made
-    /// already.
-    pub(super) fn try_new_generation<M: Memory>(&mut self, id: LruvecId, can_anon: bool, memory: &mut M) -> bool {
+    /// Makes a new generation, after a walk that promotes what was accessed since the last one; `force`: all that was
+    /// accessed, in every address space and region (spec: mglru §6.2, §7). False if it was made already.
+    pub(super) fn try_new_generation<M: Memory>(
+        &mut self,
+        id: LruvecId,
+        can_anon: bool,
+        force: bool,
+        memory: &mut M,
+    ) -> bool {
         let lruvec = &self.lruvecs[id as usize];
         if lruvec.max_seq <= lruvec.walk_seq {
             return false;
         }
         if self.params.walks {
-            self.walk_context |= self.walk_page_tables(id, can_anon, memory);
+            self.walk_context |= self.walk_page_tables(id, can_anon, force, memory);
         }
         self.lruvecs[id as usize].walk_seq += 1;
         self.new_generation(id, can_anon, memory.now());

@@ -17,17 +17,18 @@ impl Mglru {
     ) -> Result<(), GenerationError> {
         let lruvec = &self.lruvecs[request.lruvec as usize];
         if request.seq < lruvec.max_seq {
-            return Ok(());
+            // 6.12 takes a generation that is there for success (spec: mglru §15, §16.12).
+            return if self.is_7_2() { Err(GenerationError::Exists) } else { Ok(()) };
         }
         if request.seq > lruvec.max_seq {
             return Err(GenerationError::Seq);
         }
-        if !request.force && lruvec.generations(governing(request.can_anon)) == MAX_GENERATIONS {
+        if !self.is_7_2() && !request.force && lruvec.generations(governing(request.can_anon)) == MAX_GENERATIONS {
             return Err(GenerationError::Full);
         }
         self.drain_batches();
         self.walk_context = true;
-        self.try_new_generation(request.lruvec, request.can_anon, memory);
+        self.try_new_generation(request.lruvec, request.can_anon, request.force, memory);
         self.walk_context = false;
         Ok(())
     }
@@ -55,5 +56,70 @@ impl Mglru {
         }
         self.walk_context = false;
         Ok(control.reclaimed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Eviction, PageTables, References, RegionKey, Walk};
+    use crate::mglru::{MglruParams, Version};
+    use crate::page::{LruvecId, PageId, Shadow};
+
+    const REGION: RegionKey = 7;
+
+    /// One address space with one region that was not accessed; notes whether it was looked into.
+    struct Idle {
+        looked_into: bool,
+    }
+
+    impl Memory for Idle {
+        fn take_references(&mut self, _: PageId) -> References {
+            References::default()
+        }
+        fn evict(&mut self, _: PageId, _: Shadow) -> Eviction {
+            Eviction::Kept
+        }
+        fn is_resident(&self, _: PageId) -> bool {
+            true
+        }
+        fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+            Some(self)
+        }
+    }
+
+    impl PageTables for Idle {
+        fn walk<V: Walk>(&mut self, _: LruvecId, visitor: &mut V) -> bool {
+            visitor.starts();
+            self.looked_into = visitor.forced() && visitor.enters(REGION, Some(false), false);
+            true
+        }
+    }
+
+    fn request(seq: u64, force: bool) -> NewGeneration {
+        NewGeneration { lruvec: 0, seq, can_anon: true, force }
+    }
+
+    #[test]
+    fn a_forced_generation_looks_everywhere_and_another_does_not() {
+        for force in [true, false] {
+            // 7.2 refuses no command for the number of generations, so that both can be asked for.
+            let mut mglru = Mglru::new(MglruParams { version: Version::V7_2, ..MglruParams::default() });
+            let (mut memory, youngest) = (Idle { looked_into: !force }, mglru.lruvecs[0].max_seq);
+            mglru.command_new_generation(&request(youngest, force), &mut memory).unwrap();
+            assert_eq!((memory.looked_into, mglru.lruvecs[0].max_seq), (force, youngest + 1));
+        }
+    }
+
+    #[test]
+    fn a_generation_that_is_there_is_success_in_6_12_and_an_error_in_7_2() {
+        for (version, expected) in [(Version::V6_12, Ok(())), (Version::V7_2, Err(GenerationError::Exists))] {
+            let mut mglru = Mglru::new(MglruParams { version, ..MglruParams::default() });
+            let (mut memory, youngest) = (Idle { looked_into: false }, mglru.lruvecs[0].max_seq);
+            assert_eq!(mglru.command_new_generation(&request(youngest - 1, true), &mut memory), expected);
+            // Four generations: 6.12 does not merge two of them unless it is forced to.
+            let full = if version == Version::V7_2 { Ok(()) } else { Err(GenerationError::Full) };
+            assert_eq!(mglru.command_new_generation(&request(youngest, false), &mut memory), full);
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::memory::{IoState, Memory};
 use crate::mglru::Mglru;
 use crate::mglru::aging::{governing, usable};
 use crate::mglru::generation::{MAX_BATCH, MAX_GENERATIONS, MIN_BATCH, MIN_GENERATIONS};
+use crate::mglru::node::is_below_min;
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Verdict};
 use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};
@@ -32,7 +33,8 @@ impl Mglru {
         u64::from(control.swappiness.unwrap_or(self.params.swappiness))
     }
 
-    /// The budget is looked at anew before each step, with the sizes of the moment; it is spent by pages looked at.
+    /// The budget is looked at anew before each step, with the sizes of the moment; it is spent by pages looked at. A
+    /// group that has come down to its `min` is left there, and its turn is over (spec: mglru §11).
     fn shrink_6_12<M: Memory>(
         &mut self,
         id: LruvecId,
@@ -43,11 +45,14 @@ impl Mglru {
         let can_anon = swappiness != 0;
         let mut done = 0;
         loop {
+            if is_below_min(id, control, memory) {
+                return true;
+            }
             let (needs_ageing, total) = self.should_age(id, can_anon);
             let budget = if !needs_ageing || control.priority == DEFAULT_PRIORITY {
                 total >> control.priority
             } else {
-                return self.try_new_generation(id, can_anon, memory);
+                return self.try_new_generation(id, can_anon, false, memory);
             };
             if budget == 0 {
                 return false;
@@ -77,9 +82,12 @@ impl Mglru {
         let mut left = total >> control.priority;
         let mut aged = false;
         while left > 0 {
+            if is_below_min(id, control, memory) {
+                return true;
+            }
             let ages = self.should_age_7_2(id, can_anon, control.priority);
             if ages {
-                aged |= self.try_new_generation(id, can_anon, memory);
+                aged |= self.try_new_generation(id, can_anon, false, memory);
             }
             let scanned = self.evict_step(id, swappiness, left.min(MIN_BATCH), control, memory);
             let enough = control.reclaimed >= control.goal || self.should_abort(control, memory);

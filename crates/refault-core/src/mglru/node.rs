@@ -125,15 +125,17 @@ impl Mglru {
         }
     }
 
-    /// Background reclaim with much to do starts harder (spec: mglru §12).
-    pub(super) fn set_initial_priority(&self, control: &mut ScanControl) {
+    /// Background reclaim with much to do starts harder (spec: mglru §12). Anonymous pages count if there is swap for
+    /// them.
+    pub(super) fn set_initial_priority<M: Memory>(&self, control: &mut ScanControl, memory: &M) {
         if control.priority != DEFAULT_PRIORITY || control.goal < 64 {
             return;
         }
+        let types: &[PageType] = if memory.free_swap(control.target) > 0 { &PageType::ALL } else { &[PageType::File] };
         let inactive: u64 = (self.hierarchy.subtree(control.target).iter())
             .map(|id| {
                 let lruvec = &self.lruvecs[*id as usize];
-                PageType::ALL.iter().map(|t| lruvec.total(*t) - lruvec.active(*t)).sum::<u64>()
+                types.iter().map(|t| lruvec.total(*t) - lruvec.active(*t)).sum::<u64>()
             })
             .sum();
         let fls = |value: u64| 64 - value.leading_zeros();
@@ -221,17 +223,27 @@ impl Mglru {
     /// Whether no group of the node has a generation that is older than `min_ttl` (spec: mglru §13).
     pub(super) fn is_starved<M: Memory>(&self, control: &ScanControl, min_ttl: u64, memory: &M) -> bool {
         !self.hierarchy.subtree(control.target).iter().any(|&id| {
-            let below_min = protection(memory, id).is_some_and(|p| id != control.target && p.usage <= p.min);
             let lruvec = &self.lruvecs[id as usize];
             let birth = lruvec.birth[slot(lruvec.min_seq[PageType::File.index()])];
-            !below_min && self.evictable(id, memory) >> control.priority != 0 && birth + min_ttl < memory.now()
+            !is_below_min(id, control, memory)
+                && self.evictable(id, memory) >> control.priority != 0
+                && birth + min_ttl < memory.now()
         })
     }
+}
+
+/// Whether a group below the target has come down to what is never reclaimed from it.
+pub(super) fn is_below_min<M: Memory>(id: LruvecId, control: &ScanControl, memory: &M) -> bool {
+    id != control.target && protection(memory, id).is_some_and(|protection| protection.usage <= protection.min)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::{Eviction, Groups, NodeFrames, Protection, References};
+    use crate::mglru::{MglruParams, Version};
+    use crate::page::{PageId, Shadow};
+    use crate::policy::{Admission, NodeReclaim, Policy};
 
     #[test]
     fn a_round_visits_every_group_once() {
@@ -255,5 +267,85 @@ mod tests {
         assert_eq!((node.seq, node.segment(8)), (0, Segment::Tail));
         node.rotate(8, Move::Young);
         assert_eq!(node.segment(8), Segment::Default);
+    }
+
+    /// A memory with or without swap, whose group 1 may not come below `min` and is charged what is resident.
+    struct Guarded {
+        swap: u64,
+        min: u64,
+        resident: u64,
+    }
+
+    impl Memory for Guarded {
+        fn take_references(&mut self, _: PageId) -> References {
+            References::default()
+        }
+        fn evict(&mut self, _: PageId, _: Shadow) -> Eviction {
+            self.resident -= 1;
+            Eviction::Freed { pages_written: 0 }
+        }
+        fn is_resident(&self, _: PageId) -> bool {
+            true
+        }
+        fn free_swap(&self, _: LruvecId) -> u64 {
+            self.swap
+        }
+        fn groups(&self) -> Option<&impl Groups> {
+            Some(self)
+        }
+    }
+
+    impl Groups for Guarded {
+        fn protection(&self, lruvec: LruvecId) -> Option<Protection> {
+            (lruvec == 1).then_some(Protection { usage: self.resident, min: self.min, low: self.min })
+        }
+        fn node_frames(&self, _: LruvecId) -> NodeFrames {
+            NodeFrames::default()
+        }
+    }
+
+    /// A root and a group below it that has read this many pages.
+    fn group_with(version: Version, pages: u32, memory: &mut Guarded) -> Mglru {
+        let mut mglru = Mglru::new(MglruParams { batch: 0, version, ..MglruParams::default() });
+        mglru.add_lruvec(Some(0));
+        mglru.grow(pages as usize);
+        for page in 0..pages {
+            memory.resident += 1;
+            let admission = Admission { lruvec: 1, ..Admission::read(PageType::File) };
+            mglru.admit(page, &admission, memory);
+        }
+        mglru
+    }
+
+    #[test]
+    fn a_visit_stops_where_the_group_has_come_down_to_its_min() {
+        for version in [Version::V6_12, Version::V7_2] {
+            let mut memory = Guarded { swap: 0, min: 900, resident: 0 };
+            let mut mglru = group_with(version, 1000, &mut memory);
+            // A budget of 500 for each visit.
+            let mut control = ScanControl::for_limit(0, 1 << 20);
+            control.priority = 1;
+            for _ in 0..4 {
+                mglru.shrink(1, &mut control, &mut memory);
+            }
+            // A step of 64 may begin above it, none may begin below.
+            assert!((900 - 64..=900).contains(&memory.resident), "{version:?}: {} are left", memory.resident);
+        }
+    }
+
+    #[test]
+    fn anonymous_pages_that_cannot_be_swapped_do_not_make_reclaim_start_gently() {
+        let priority = |swap: u64| {
+            let memory = Guarded { swap, min: 0, resident: 0 };
+            let mut mglru = Mglru::new(MglruParams::default());
+            mglru.add_lruvec(Some(0));
+            let oldest = mglru.lruvecs[1].oldest(PageType::Anon);
+            mglru.lruvecs[1].size[oldest][PageType::Anon.index()] = 400_000;
+            let mut control = ScanControl::for_limit(0, 64);
+            mglru.set_initial_priority(&mut control, &memory);
+            control.priority
+        };
+        // 400 000 pages for a goal of 64: 19 - 1 - 6; without swap there is nothing to reclaim (spec: mglru §12).
+        assert_eq!((priority(1000), priority(0)), (12, 6));
     }
 }

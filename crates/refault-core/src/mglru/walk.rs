@@ -67,7 +67,13 @@ fn is_worth_it(entries: u32, young: u32) -> bool {
 
 impl Mglru {
     /// Walks the page tables of the lruvec's group, promoting what was accessed. False where there are none to walk.
-    pub(super) fn walk_page_tables<M: Memory>(&mut self, id: LruvecId, can_anon: bool, memory: &mut M) -> bool {
+    pub(super) fn walk_page_tables<M: Memory>(
+        &mut self,
+        id: LruvecId,
+        can_anon: bool,
+        force: bool,
+        memory: &mut M,
+    ) -> bool {
         let seven = self.is_7_2();
         let lruvec = &mut self.lruvecs[id as usize];
         let mut walker = Walker {
@@ -75,6 +81,7 @@ impl Mglru {
             lruvec,
             id,
             can_anon,
+            force,
             region_bits: self.params.region_bits,
             filtered: self.params.filters,
             seven,
@@ -160,6 +167,8 @@ struct Walker<'a> {
     lruvec: &'a mut Lruvec,
     id: LruvecId,
     can_anon: bool,
+    /// Neither filters nor second-level accessed bits are asked.
+    force: bool,
     region_bits: bool,
     filtered: bool,
     seven: bool,
@@ -176,8 +185,12 @@ impl Walk for Walker<'_> {
         }
     }
 
+    fn forced(&self) -> bool {
+        self.force
+    }
+
     fn enters(&mut self, region: RegionKey, region_accessed: Option<bool>, forced: bool) -> bool {
-        if forced {
+        if forced || self.force {
             return true;
         }
         if self.region_bits && region_accessed == Some(false) {

@@ -80,6 +80,8 @@ pub enum GenerationError {
     Seq,
     /// There are as many generations as there can be (`ERANGE`).
     Full,
+    /// The generation was made already (`EEXIST`, 7.2).
+    Exists,
 }
 
 impl fmt::Display for GenerationError {
@@ -87,6 +89,7 @@ impl fmt::Display for GenerationError {
         f.write_str(match self {
             GenerationError::Unsupported => "the policy has no generations",
             GenerationError::Seq => "the sequence number is out of the range that the command takes",
+            GenerationError::Exists => "the generation was made already: list the generations for the youngest",
             GenerationError::Full => "there are as many generations as there can be; force it to merge the oldest two",
         })
     }

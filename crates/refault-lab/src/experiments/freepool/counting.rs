@@ -2,6 +2,8 @@
 
 use refault_core::freebsd::{Freebsd, FreebsdParams, Version, VmCounters};
 
+use refault_core::memory::Memory;
+
 use super::machine::{Burst, Machine};
 
 const FRAMES: u32 = 8000;
@@ -203,4 +205,23 @@ fn the_daemon_is_woken_at_the_threshold() {
     assert_eq!(machine.counters().page_daemon_wakeups, 0);
     machine.touch(&mut mapping, FRAMES - threshold, true, &mut burst);
     assert!(machine.counters().page_daemon_wakeups > 0);
+}
+
+/// The worked example of spec: freebsd §3.1: of seven mappings whose accessed bits are set one look finds five, the
+/// next two.
+#[test]
+fn a_look_finds_five_references_and_leaves_the_others() {
+    let mut machine = machine(FreebsdParams::default());
+    let text = machine.add_object(1, false);
+    let page = machine.store.object(text).first;
+    machine.store.young[page as usize] = 0b111_1111;
+    let looks = [0; 3].map(|_| machine.store.take_references_up_to(page, 5).mappings);
+    assert_eq!(looks, [5, 2, 0]);
+    // The walk goes on behind the last one that it reached: whoever is touched again does not hide the others.
+    machine.store.young[page as usize] = 0b111_1111;
+    assert_eq!(machine.store.take_references_up_to(page, 5).mappings, 5);
+    let left = machine.store.young[page as usize];
+    machine.store.young[page as usize] |= !left & 0b111_1111;
+    assert_eq!(machine.store.take_references_up_to(page, 2).mappings, 2);
+    assert_eq!(machine.store.young[page as usize] & left, 0, "the two that were left come first");
 }

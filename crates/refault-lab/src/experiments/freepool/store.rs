@@ -96,6 +96,8 @@ pub(super) struct Store {
     pub mapped: Vec<u8>,
     /// Accessed bits of those mappings.
     pub young: Vec<u8>,
+    /// The mapping at which the next walk over a page's mappings starts.
+    next_mapping: Vec<u8>,
     object_of: Vec<u32>,
     shadows: Vec<u64>,
     /// A complete walk has visited all address spaces.
@@ -118,6 +120,7 @@ impl Store {
             flags: Vec::new(),
             mapped: Vec::new(),
             young: Vec::new(),
+            next_mapping: Vec::new(),
             object_of: Vec::new(),
             shadows: Vec::new(),
             walked: false,
@@ -139,6 +142,7 @@ impl Store {
         self.flags.resize(end, if anon { bits::ANON } else { 0 });
         self.mapped.resize(end, 0);
         self.young.resize(end, 0);
+        self.next_mapping.resize(end, 0);
         self.object_of.resize(end, number as u32);
         self.shadows.resize(end, 0);
         self.frames.grow(end);
@@ -235,6 +239,20 @@ impl Store {
 impl Memory for Store {
     fn take_references(&mut self, page: PageId) -> References {
         let mappings = std::mem::take(&mut self.young[page as usize]).count_ones();
+        References { mappings, ..References::default() }
+    }
+
+    fn take_references_up_to(&mut self, page: PageId, limit: u32) -> References {
+        let start = self.next_mapping[page as usize];
+        let young = &mut self.young[page as usize];
+        let mut mappings = 0;
+        for slot in (0..8).map(|at| (start + at) % 8) {
+            if mappings < limit && *young >> slot & 1 != 0 {
+                *young &= !(1 << slot);
+                mappings += 1;
+                self.next_mapping[page as usize] = (slot + 1) % 8;
+            }
+        }
         References { mappings, ..References::default() }
     }
 

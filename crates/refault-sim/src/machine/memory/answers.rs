@@ -206,7 +206,7 @@ impl PageTables for MachineMemory {
             }
             let forced = address_space.joined > seen;
             if !forced {
-                if address_space.used & node_bit == 0 {
+                if address_space.used & node_bit == 0 && !visitor.forced() {
                     continue;
                 }
                 address_space.used &= !node_bit;
