@@ -142,10 +142,20 @@ pub(crate) fn advise(arguments: [usize; 6]) -> isize {
         return make(28, arguments);
     }
     match advice {
-        DONTNEED | FREE | DONTNEED_LOCKED | REMOVE => {
-            // Freed lazily is freed now: that is allowed, and the memory is wanted.
-            let advice = if advice == FREE { DONTNEED } else { advice };
-            let error = make(28, [start, bytes, advice, 0, 0, 0]);
+        FREE => {
+            // What is managed and freed lazily is freed now: that is allowed, and the memory is wanted. The rest of
+            // the range, and whether it can be freed at all, is the kernel's.
+            let error = make(28, arguments);
+            if error == 0 || error == -12 {
+                for (from, to, _) in paging.parts(start, length) {
+                    make(28, [from, to - from, DONTNEED, 0, 0, 0]);
+                }
+                paging.discard(start, length);
+            }
+            error
+        }
+        DONTNEED | DONTNEED_LOCKED | REMOVE => {
+            let error = make(28, arguments);
             if error == 0 || error == -12 {
                 paging.discard(start, length);
             }

@@ -116,6 +116,9 @@ fn unmapped_memory_is_gone_and_new_memory_is_zero() {
                 p = mremap(p, 4 * MIB, 8 * MIB, MREMAP_MAYMOVE); CHECK(p != MAP_FAILED && zero(p, 2 * MIB) && zero(p + 4 * MIB, 4 * MIB));
                 for (long k = 2 * MIB; k < 4 * MIB; k += 8) CHECK(*(unsigned long *)(p + k) == k * 0x9e3779b97f4a7c15ul + 1);
                 CHECK(!mprotect(p, 4096, PROT_NONE) && faults(p)); CHECK(!munmap(p, 8 * MIB));
+                p = map(MIB); int f = memfd_create("f", 0); CHECK(!ftruncate(f, 4096)); fill(p, MIB);
+                CHECK(mmap(p + MIB / 2, 4096, 3, MAP_PRIVATE | MAP_FIXED, f, 0) == p + MIB / 2); p[MIB / 2] = 7;
+                CHECK(madvise(p, MIB, MADV_FREE) && errno == EINVAL && p[MIB / 2] == 7); close(f); CHECK(!munmap(p, MIB));
             }
             puts("done"); return 0;
         }"#,
