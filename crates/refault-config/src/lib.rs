@@ -6,6 +6,16 @@
 //! or text with a unit (`"5 ms"`, `"4 KiB"`, `"20 %"`, `"max"`).
 //!
 //! Invariant: a [`Config`] has been checked; building a worker from it cannot fail for what it says.
+//!
+//! ```
+//! use refault_config::Config;
+//!
+//! let config = Config::parse("[intervals]\nsample_us = 5000\naggr_us = 100000\n", "monitor.toml")?;
+//! assert_eq!(config.attributes.sample_interval, 5000);
+//! let error = Config::parse("nonsense = 1", "monitor.toml").unwrap_err();
+//! assert!(error.to_string().contains("monitor.toml"));
+//! # Ok::<(), refault_config::ConfigError>(())
+//! ```
 
 mod json;
 mod module;

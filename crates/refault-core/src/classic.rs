@@ -10,6 +10,18 @@
 //! Kernel: `folio_mark_accessed`, `folio_activate`, `folio_deactivate`, `folio_rotate_reclaimable` in `mm/swap.c`;
 //! `shrink_lruvec`, `kswapd_age_node` in `mm/vmscan.c`.
 //! Source: spec: classic (profile C), workingset §3–§5 (profiles W and S), normative version 6.12.
+//!
+//! ```
+//! use refault_core::policy::{Admission, FrontEnd, registry::build};
+//! use refault_core::{Classic, ClassicParams, Policy};
+//!
+//! let mut policy = Classic::new(ClassicParams::default());
+//! policy.grow(1000);
+//! policy.set_capacity(100);
+//! assert!(policy.metadata_bytes() > 0);
+//! // By name, with the Shadow LRU redesign of the refault distance:
+//! assert!(refault_core::policy::PolicySpec::parse("classic-shadow{per_type_age=yes}").is_ok());
+//! ```
 
 mod balance;
 mod lruvec;

@@ -1,6 +1,16 @@
 //! Counters under the names of `/proc/vmstat`, counted when spec: overview §6 says.
 //!
 //! Kernel: `enum vm_event_item` in `include/linux/vm_event_item.h`; `vmstat_text` in `mm/vmstat.c`.
+//!
+//! ```
+//! use refault_core::Counters;
+//!
+//! let mut counters = Counters { pgscan: 64, pgsteal: 32, ..Counters::default() };
+//! let earlier = counters;
+//! counters.add(&Counters { pgsteal: 8, ..Counters::default() });
+//! assert_eq!(counters.since(&earlier).pgsteal, 8);
+//! assert!(Counters::NAMES.contains(&"workingset_refault_anon"));
+//! ```
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {

@@ -9,6 +9,16 @@
 //! remembers the page, so that a page that returns before its frame was reused needs no I/O (spec: freebsd §3.3, §3.4).
 //!
 //! [`Fragmentation`] says how usable the free frames are for large requests (spec: freebsd §8).
+//!
+//! ```
+//! use refault_core::frames::{CachedFrames, FreePools};
+//!
+//! let mut frames = CachedFrames::new(16, FreePools::THREE);
+//! frames.grow(100);
+//! let frame = frames.allocate(7).expect("16 frames are free");
+//! frames.cache(7); // evicted, but still findable
+//! assert_eq!(frames.reactivate(7), Some(frame)); // back without I/O
+//! ```
 
 mod buddy;
 mod cached;

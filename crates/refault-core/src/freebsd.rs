@@ -25,6 +25,15 @@
 //! Cost: 16 bytes a page id. Everything is O(1) but the scans, which are as long as FreeBSD's.
 //!
 //! Kernel: `vm_page_activate`, `vm_page_deactivate` in `sys/vm/vm_page.c`; `vm_pageout_scan` in `sys/vm/vm_pageout.c`.
+//!
+//! ```
+//! use refault_core::{Freebsd, FreebsdParams, Policy};
+//!
+//! let mut policy = Freebsd::new(FreebsdParams::no_cache());
+//! policy.grow(1000);
+//! policy.set_capacity(100);
+//! assert_eq!(policy.counters().pgsteal, 0);
+//! ```
 
 mod advice;
 mod counters;

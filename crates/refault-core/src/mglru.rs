@@ -13,6 +13,16 @@
 //! Kernel: `lru_gen_shrink_lruvec`, `try_to_shrink_lruvec` in `mm/vmscan.c`; `folio_mark_accessed` in `mm/swap.c`;
 //! `lru_gen_add_folio`, `lru_gen_del_folio` in `include/linux/mm_inline.h`.
 //! Source: spec: mglru (profile M = 6.12), mglru §16 (the 7.2 variant), workingset §6, §7 (profile MK, shadow entries).
+//!
+//! ```
+//! use refault_core::policy::generations::generations;
+//! use refault_core::{Mglru, MglruParams, Policy};
+//!
+//! let mut policy = Mglru::new(MglruParams::default());
+//! policy.grow(1000);
+//! policy.set_capacity(100);
+//! assert!(!generations(&policy, 0).is_empty());
+//! ```
 
 mod aging;
 mod command;

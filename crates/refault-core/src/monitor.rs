@@ -17,6 +17,26 @@
 //! Kernel: `struct damon_ctx`, `struct damon_operations` in `include/linux/damon.h`; `kdamond_fn` in `mm/damon/core.c`.
 //! Source: spec: damon; Park et al., "Profiling Dynamic Data Access Patterns with Controlled Overhead and Quality",
 //! Middleware 2019 (industry track).
+//!
+//! ```
+//! use refault_core::monitor::{AccessSampler, Attributes, Monitor, Profile, Target};
+//!
+//! /// Memory whose first MiB is always accessed.
+//! struct Program;
+//! impl AccessSampler for Program {
+//!     fn prepare(&mut self, _target: usize, _address: u64) {}
+//!     fn accessed(&mut self, _target: usize, address: u64) -> bool {
+//!         address < 1 << 20
+//!     }
+//! }
+//!
+//! let target = Target::over(0..16 << 20, 4096)?;
+//! let mut monitor = Monitor::new(Profile::default(), Attributes::default(), vec![target], 1)?;
+//! monitor.prepare(&mut Program);
+//! monitor.check(&mut Program);
+//! assert!(monitor.targets()[0].regions().len() >= Attributes::default().min_nr_regions as usize);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod accuracy;
 mod adaptation;

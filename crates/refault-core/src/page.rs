@@ -1,4 +1,12 @@
 //! The words that policies and front-ends exchange about a page.
+//!
+//! ```
+//! use refault_core::{PageType, Shadow};
+//!
+//! assert_eq!(PageType::Anon.other(), PageType::File);
+//! assert_eq!([0; 2][PageType::File.index()], 0);
+//! assert_ne!(Shadow::NONE, Shadow(1));
+//! ```
 
 /// Dense index of a page, chosen by the front-end: `0..pages`. It names the *slot* (a file offset or a virtual
 /// page with its swap slot), so a page that is evicted and brought back has the same id.

@@ -2,6 +2,16 @@
 //!
 //! A [`Call`] is what was written; the policy's own parameter struct knows its keys, their defaults and what is wrong
 //! with a value.
+//!
+//! ```
+//! use refault_core::parameter::{Call, parse_share, split_list};
+//!
+//! let call = Call::parse("mglru{tiers=1}")?;
+//! assert_eq!((call.name.as_str(), call.arguments.len()), ("mglru", 1));
+//! assert_eq!(split_list("mglru{tiers=1,swappiness=10},lru"), ["mglru{tiers=1,swappiness=10}", "lru"]);
+//! assert_eq!(parse_share("25%"), Some(0.25));
+//! # Ok::<(), String>(())
+//! ```
 
 use std::fmt;
 

@@ -12,6 +12,14 @@
 //!
 //! Kernel: `struct damos` in `include/linux/damon.h`; `kdamond_apply_schemes` in `mm/damon/core.c`.
 //! Source: spec: damos, spec: lru_sort.
+//!
+//! ```
+//! use refault_core::schemes::{Action, SchemeSettings};
+//!
+//! let mut scheme = SchemeSettings::new(Action::Pageout); // on everything, without limits
+//! scheme.pattern.nr_accesses.max = 0; // on what is never accessed
+//! assert_eq!(scheme.action.name(), "pageout");
+//! ```
 
 mod action;
 mod actor;

@@ -5,6 +5,16 @@
 //!
 //! A page that [`Memory::evict`] does not let go moves to the head of its list; in one call of
 //! [`crate::Policy::reclaim`] pages are offered a bounded number of times, so a memory that refuses everything ends it.
+//!
+//! ```
+//! use refault_core::Policy;
+//! use refault_core::textbook::Lru;
+//!
+//! let mut policy = Lru::default();
+//! policy.grow(100);
+//! policy.set_capacity(10);
+//! assert_eq!(policy.counters().pgsteal, 0);
+//! ```
 
 pub mod arc;
 pub mod clock;

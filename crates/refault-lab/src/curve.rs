@@ -4,6 +4,17 @@
 //! sizes asked for. The *knee* is where more memory stops paying: with memory in parts of the footprint and the miss
 //! ratio scaled so that no memory is 1 and the whole footprint is 0, the point of the curve farthest below the straight
 //! line between those two ends (Satopää et al., *Finding a "Kneedle" in a Haystack*, ICDCS Workshops 2011).
+//!
+//! ```
+//! use refault_lab::curve::lru_curve;
+//! use refault_trace::Source;
+//!
+//! let source = Source::workload("cyclic:pages=100,accesses=1000".parse()?);
+//! let curves = lru_curve(&source, &())?;
+//! assert_eq!(curves.curves[0].at(99), 1.0); // a loop over 100 pages: 99 never help
+//! assert_eq!(curves.curves[0].at(100), 0.1);
+//! # Ok::<(), refault_lab::LabError>(())
+//! ```
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,18 @@
 //! Runs as rows: the fields of CSV and JSON, a contract with scripts.
+//!
+//! ```
+//! use refault_lab::policies::parse_policies;
+//! use refault_lab::results::write_csv;
+//! use refault_lab::sweep::{Sweep, sweep};
+//! use refault_trace::Source;
+//!
+//! let source = Source::workload("cyclic:pages=100,accesses=1000".parse()?);
+//! let result = sweep(&source, &Sweep::new(parse_policies(&["lru".into()])?, vec!["50%".parse()?]), &())?;
+//! let mut csv = Vec::new();
+//! write_csv(&mut csv, &[result])?;
+//! assert!(String::from_utf8(csv)?.starts_with("trace,policy,memory_pages,"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::io::Write;
 

@@ -1,4 +1,13 @@
 //! Amounts of memory as people write them: `25%`, `4096p`, `64M`.
+//!
+//! ```
+//! use refault_lab::size::{Size, bytes_text};
+//!
+//! assert_eq!("25%".parse::<Size>()?.pages(1000), 250);
+//! assert_eq!("64M".parse::<Size>()?.pages(1000), 16_384);
+//! assert_eq!(bytes_text(1536 << 20), "1.50 GiB");
+//! # Ok::<(), String>(())
+//! ```
 
 use std::fmt;
 use std::str::FromStr;

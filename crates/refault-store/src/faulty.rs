@@ -2,6 +2,13 @@
 //!
 //! Invariants: with the same plan and the same calls the same faults happen; a fault that the device does not report
 //! (a torn write, a flipped bit) damages only what that call touched.
+//!
+//! ```
+//! use refault_store::FaultPlan;
+//!
+//! let plan = FaultPlan::default(); // nothing fails until the plan says so
+//! assert_eq!(format!("{plan:?}"), format!("{:?}", FaultPlan::default()));
+//! ```
 
 use std::io;
 use std::sync::Mutex;

@@ -8,6 +8,22 @@
 //! the bytes that were written or an error, never zeros and never older bytes (everything is under a checksum or an
 //! authentication tag that is kept in memory, apart from the data); nothing here allocates after construction; no lock
 //! is held across compression or across a read of the file.
+//!
+//! ```
+//! use refault_store::codec::Codec;
+//! use refault_store::{Page, Scratch, Store, TieredStore, TieredStoreOptions};
+//!
+//! let store = TieredStore::new(&TieredStoreOptions { pool_limit: 1 << 20, codec: Codec::Lz4, file: None })?;
+//! let mut page = Page::ZERO;
+//! page.0[..5].copy_from_slice(b"hello");
+//! let mut scratch = Scratch::new();
+//! let slot = store.write(&page, &mut scratch)?;
+//! let mut back = Page::ZERO;
+//! store.read(slot, &mut back, &mut scratch)?;
+//! assert_eq!(back.0, page.0);
+//! store.release(slot);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod codec;
 pub mod device;

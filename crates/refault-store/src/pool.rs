@@ -9,6 +9,18 @@
 //! (one a class, one for free blocks) is held only while links are changed, never while compressing. Nothing is
 //! allocated after construction: tables are reserved for the limit and take memory only where blocks are in use. Cost:
 //! O(1) per page besides the codec. Source: size-class allocators for compressed memory, zsmalloc among them.
+//!
+//! ```
+//! use refault_store::codec::Codec;
+//! use refault_store::{CompressedPool, Page, Scratch};
+//!
+//! let pool = CompressedPool::new(1 << 20)?;
+//! let mut page = Page::ZERO;
+//! page.0[0] = 1;
+//! pool.put(&page, Codec::Lz4, &mut Scratch::new()).expect("there is room");
+//! assert!(pool.bytes() < 4096);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};

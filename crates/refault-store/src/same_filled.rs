@@ -4,6 +4,15 @@
 //! 52-bit number, a word whose low 12 bits are zero (floating point numbers), and a 32-bit word twice. Other patterns
 //! go on to the compressed pool, where they take some 40 bytes. Cost: one comparison of the page with itself, which
 //! ends at the first difference.
+//!
+//! ```
+//! use refault_store::{Page, same_filled};
+//!
+//! let slot = same_filled::detect(&Page([0xaa; 4096])).expect("filled with one value");
+//! let mut page = Page::ZERO;
+//! same_filled::fill(slot, &mut page);
+//! assert_eq!(page.0, [0xaa; 4096]);
+//! ```
 
 use crate::{PAGE_SIZE, Page, Slot, Tier};
 

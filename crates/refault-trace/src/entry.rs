@@ -1,4 +1,11 @@
 //! One access, as every format is decoded to and as the `.u64` format stores it.
+//!
+//! ```
+//! use refault_trace::{Entry, Kind};
+//!
+//! let entry = Entry::new(42, Kind::Anon, true);
+//! assert_eq!((entry.page(), entry.kind(), entry.write()), (42, Some(Kind::Anon), true));
+//! ```
 
 /// What kind of page an access touches and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

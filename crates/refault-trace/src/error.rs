@@ -1,4 +1,11 @@
 //! What can be wrong with a trace: which file, where in it, and why, in one line.
+//!
+//! ```
+//! use refault_trace::{Options, Source};
+//!
+//! let Err(error) = Source::file("no-such-trace.u64", Options::default()).open() else { panic!("there is no such file") };
+//! assert!(error.to_string().contains("no-such-trace.u64"));
+//! ```
 
 use std::fmt;
 use std::io;

@@ -2,6 +2,16 @@
 //!
 //! [`spec`] is what can be asked for, [`workload`] lists it with explanations, [`stream`] are the random numbers,
 //! [`zipf`] the skewed ones, [`reader`] turns a specification into blocks of entries.
+//!
+//! ```
+//! use refault_trace::{Source, WorkloadSpec};
+//!
+//! let spec: WorkloadSpec = "cyclic:pages=100,accesses=1000".parse()?;
+//! let mut reader = Source::workload(spec).open()?;
+//! let mut buffer = Vec::new();
+//! assert_eq!(reader.next_block(&mut buffer)?.len(), 1000);
+//! # Ok::<(), refault_trace::TraceError>(())
+//! ```
 
 mod fill;
 mod reader;

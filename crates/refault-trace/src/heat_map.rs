@@ -5,6 +5,17 @@
 //! and file pages never share a row.
 //!
 //! Cost: one addition per access; 12 bytes per page and 8 bytes per cell of the finest matrix.
+//!
+//! ```
+//! use refault_trace::Source;
+//! use refault_trace::statistics::{Resolution, TraceStatistics};
+//!
+//! let source = Source::workload("cyclic:pages=64,accesses=640".parse()?);
+//! let heat = TraceStatistics::of(&source, Resolution::default(), |_part_done| {})?.heat_map;
+//! let accesses: u64 = heat.rows.iter().flat_map(|row| &row.counts).sum();
+//! assert_eq!(accesses, 640);
+//! # Ok::<(), refault_trace::TraceError>(())
+//! ```
 
 use std::collections::HashMap;
 

@@ -2,6 +2,16 @@
 //!
 //! Anonymous and file pages of one number are different pages. Cost: low page numbers index a table (4 bytes per number
 //! up to the highest seen), others are looked up in a hash map (some 16 bytes per page).
+//!
+//! ```
+//! use refault_trace::page_ids::PageIds;
+//! use refault_trace::{Entry, Kind};
+//!
+//! let mut ids = PageIds::new();
+//! let first = ids.id(Entry::new(1 << 40, Kind::Anon, false));
+//! assert_eq!(first, Some(0)); // dense, in the order of first accesses
+//! assert_eq!(ids.len(), 1);
+//! ```
 
 use std::collections::HashMap;
 

@@ -1,6 +1,18 @@
 //! How traces are read: sources that can be opened again, readers that hand out blocks.
 //!
 //! Invariant: every entry a reader hands out is valid ([`Entry::kind`] is `Some`).
+//!
+//! ```
+//! use refault_trace::{Format, Options, open_bytes};
+//!
+//! let bytes = [3_u64, 4, 3].map(u64::to_le_bytes).concat();
+//! let options = Options { format: Some(Format::U64), ..Options::default() };
+//! let mut reader = open_bytes("memory", bytes, &options)?;
+//! let mut buffer = Vec::new();
+//! let pages: Vec<u64> = reader.next_block(&mut buffer)?.iter().map(|entry| entry.page()).collect();
+//! assert_eq!(pages, [3, 4, 3]);
+//! # Ok::<(), refault_trace::TraceError>(())
+//! ```
 
 use std::path::{Path, PathBuf};
 

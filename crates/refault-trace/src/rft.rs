@@ -5,6 +5,19 @@
 //!
 //! Invariants: a block decodes alone; whatever is read was checked by a checksum first, and lengths are bounded before
 //! anything is allocated. Cost: one block of memory; see the module [`block`] for time.
+//!
+//! ```
+//! use refault_trace::rft::{RftReader, RftWriter};
+//! use refault_trace::{Entry, Kind, TraceReader};
+//!
+//! let path = std::env::temp_dir().join(format!("refault-doc-{}.rft", std::process::id()));
+//! let mut writer = RftWriter::create(&path)?;
+//! writer.write(&[Entry::new(5, Kind::Fd, false)])?;
+//! writer.finish()?;
+//! assert_eq!(RftReader::open(&path)?.footer().accesses(), 1);
+//! # std::fs::remove_file(&path).expect("it was written");
+//! # Ok::<(), refault_trace::TraceError>(())
+//! ```
 
 pub mod block;
 pub mod layout;

@@ -3,6 +3,16 @@
 //! Spans of time count from the trace's first access. Formats that say the time of each access are cut exactly; in
 //! `.rft`, where a block has one span, a block belongs to the part if it begins in it. Cost: what lies before the part
 //! is read and thrown away.
+//!
+//! ```
+//! use refault_trace::{Part, Source};
+//!
+//! let part = Part { skip: 100, limit: Some(50), ..Part::default() };
+//! let source = Source::workload("cyclic:pages=10,accesses=1000".parse()?).part(part);
+//! let mut buffer = Vec::new();
+//! assert_eq!(source.open()?.next_block(&mut buffer)?.len(), 50);
+//! # Ok::<(), refault_trace::TraceError>(())
+//! ```
 
 use crate::error::TraceError;
 use crate::reader::{Details, TimeSpan, TraceReader};

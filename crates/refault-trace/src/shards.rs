@@ -10,6 +10,15 @@
 //!
 //! Cost: a hash per access and sample; the exact engine's cost for each sampled access; memory in proportion to the
 //! rate.
+//!
+//! ```
+//! use refault_trace::shards::PageSample;
+//! use refault_trace::{Entry, Kind};
+//!
+//! let sample = PageSample::new(0.1, 1, 0);
+//! let taken = (0..10_000).filter(|page| sample.contains(Entry::new(*page, Kind::Anon, false))).count();
+//! assert!((800..1200).contains(&taken));
+//! ```
 
 use std::collections::HashMap;
 

@@ -3,6 +3,16 @@
 //!
 //! Cost: a pass of some 50 to 100 nanoseconds an access (a second, much faster one before it where the length is not
 //! known), and some 40 bytes per page.
+//!
+//! ```
+//! use refault_trace::Source;
+//! use refault_trace::statistics::{Resolution, TraceStatistics};
+//!
+//! let source = Source::workload("zipf:theta=1,pages=100,accesses=5000".parse()?);
+//! let statistics = TraceStatistics::of(&source, Resolution::default(), |_part_done| {})?;
+//! assert_eq!(statistics.reads() + statistics.writes(), 5000);
+//! # Ok::<(), refault_trace::TraceError>(())
+//! ```
 
 use crate::error::TraceError;
 use crate::heat_map::{HeatMap, HeatMapBuilder};

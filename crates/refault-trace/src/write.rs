@@ -2,6 +2,13 @@
 //!
 //! What a format has no place for is lost, and [`OutputFormat::loses`] says what: `.u64` has no times, oracleGeneral
 //! neither kinds nor writes, and only CSV and oracleGeneral keep the sizes of accesses.
+//!
+//! ```
+//! use refault_trace::write::OutputFormat;
+//!
+//! assert_eq!(OutputFormat::of_path("a/trace.rft".as_ref()), Some(OutputFormat::Rft));
+//! assert_eq!(OutputFormat::of_path("a/trace".as_ref()), None);
+//! ```
 
 mod csv;
 mod oracle_general;

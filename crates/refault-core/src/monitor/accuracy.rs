@@ -3,6 +3,18 @@
 //!
 //! Truth of a page in one aggregation: in how many of its sampling intervals the page was accessed at least once,
 //! which is what the monitor estimates. Cost: one counter a page; a comparison is linear in pages.
+//!
+//! ```
+//! use refault_core::monitor::Region;
+//! use refault_core::monitor::accuracy::ExactHistory;
+//!
+//! let mut truth = ExactHistory::new(0..16 * 4096, 4096);
+//! truth.access(4096);
+//! truth.next_interval();
+//! assert_eq!(truth.counts()[1], 1);
+//! let accuracy = truth.compare(&[Region::new(0, 16 * 4096)], 1, 1);
+//! assert_eq!(accuracy.events_found(), Some(0.0)); // the region says that nothing was accessed
+//! ```
 
 use std::ops::Range;
 

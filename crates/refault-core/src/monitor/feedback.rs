@@ -1,6 +1,14 @@
 //! The controller that quotas and intervals share (spec: damos §7.3).
 //!
 //! Kernel: `damon_feed_loop_next_input` in `mm/damon/core.c`.
+//!
+//! ```
+//! use refault_core::monitor::feedback::feed;
+//!
+//! let aim = 10_000;
+//! assert!(feed(100_000, aim / 2) > 100_000); // half of the goal: more
+//! assert!(feed(100_000, aim * 2) < 100_000); // twice the goal: less
+//! ```
 
 /// A score of exactly the goal, and the smallest value the controller gives.
 pub const GOAL: u64 = 10_000;

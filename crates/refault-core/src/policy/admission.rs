@@ -1,4 +1,14 @@
 //! How a page comes in.
+//!
+//! ```
+//! use refault_core::policy::Admission;
+//! use refault_core::{PageType, Shadow};
+//!
+//! let refault = Admission::fault(PageType::Anon).with_shadow(Some(Shadow(1)));
+//! assert!(refault.in_fault && refault.shadow.is_some());
+//! let written_over = Admission::overwrite(PageType::File).with_shadow(Some(Shadow(1)));
+//! assert!(written_over.shadow.is_none());
+//! ```
 
 use crate::page::{LruvecId, PageType, Shadow};
 

@@ -4,6 +4,19 @@
 //! reads `name{key=value,…}`; [`visit`] makes the policy and hands it to a [`Visitor`] with its own type, so that what the
 //! visitor does (a replay, a machine) is compiled for that policy alone; [`build`] makes a [`DynPolicy`]. Adding a policy
 //! is one entry in the macro call below.
+//!
+//! ```
+//! use refault_core::policy::FrontEnd;
+//! use refault_core::policy::registry::{POLICIES, names};
+//! use refault_core::policy::PolicySpec;
+//!
+//! assert!(POLICIES.iter().any(|entry| entry.name == "mglru"));
+//! assert_eq!(PolicySpec::parse("lru_gen")?.label, "mglru"); // an alias
+//! let refused = PolicySpec::parse_for("opt", FrontEnd::PageCache).unwrap_err();
+//! assert!(refused.to_string().contains("accesses to come"), "{refused}");
+//! assert!(names(FrontEnd::Pager).contains("clock"));
+//! # Ok::<(), refault_core::policy::PolicyError>(())
+//! ```
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -3,6 +3,15 @@
 //!
 //! Each module is a struct of parameters under the kernels' names with the kernels' defaults, from which it makes
 //! attributes and schemes; statistics come back under the kernels' names.
+//!
+//! ```
+//! use refault_core::monitor::Profile;
+//! use refault_core::schemes::modules::lru_sort::LruSort;
+//!
+//! let (attributes, [hot, cold]) = LruSort::default().build(Profile::default()).expect("defaults are legal");
+//! assert!(attributes.check(Profile::default()).is_ok());
+//! assert_ne!(hot.settings().action, cold.settings().action);
+//! ```
 
 pub mod lru_sort;
 pub mod reclaim;
