@@ -146,7 +146,7 @@ fn needs_no_privilege() {
         refault,
         "run",
         "--memory",
-        "2M",
+        "8M",
         "--at-system-call",
         "--",
         "sh",
