@@ -15,7 +15,7 @@
 //! The capacity a front-end sets is the daemon's number of managed pages: all targets follow from it
 //! ([`Targets::for_frames`]), and resident pages plus available frames always make up the capacity. Where there is no
 //! time (a replay), the daemon runs inside [`Policy::reclaim`], woken when the frames available fall below the wakeup
-//! threshold ([`Policy::reclaim_threshold`]), each time at pass 1, and again with the next pass while the minimum is not
+//! threshold ([`crate::policy::CachedPages::reclaim_threshold`]), each time at pass 1, and again with the next pass while the minimum is not
 //! reached; the idle pass that looks at 1/600 of the active queue each second does not happen, and a page is written
 //! and let go in one step.
 //!
