@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_wrong_name_is_met_with_the_one_that_was_meant() {
-        for (wrong, meant) in [("mrglu", "'mglru'"), ("s3-fifo", "'s3fifo'"), ("kernels", "'kernel'")] {
+        for (wrong, meant) in [("mrglu", "'mglru'"), ("s3fio", "'s3fifo'"), ("kernels", "'kernel'")] {
             let line = parse_policies(&[wrong.into()]).unwrap_err().to_string();
             assert!(line.contains(&format!("did you mean {meant}?")), "{line}");
         }
