@@ -9,7 +9,7 @@
 //! let source = Source::workload("cyclic:pages=100,accesses=1000".parse()?);
 //! let result = sweep(&source, &Sweep::new(parse_policies(&["lru".into()])?, vec!["50%".parse()?]), &())?;
 //! let mut csv = Vec::new();
-//! write_csv(&mut csv, &[result])?;
+//! write_csv(&mut csv, &[result], false)?; // without the time it took
 //! assert!(String::from_utf8(csv)?.starts_with("trace,policy,memory_pages,"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -11,13 +11,15 @@
 //!
 //! ```
 //! use refault_store::codec::Codec;
-//! use refault_store::{Page, Scratch, Store, TieredStore, TieredStoreOptions};
+//! use refault_store::{Page, Scratch, Store, StoreError, TieredStore, TieredStoreOptions};
 //!
 //! let store = TieredStore::new(&TieredStoreOptions { pool_limit: 1 << 20, codec: Codec::Lz4, file: None })?;
 //! let mut page = Page::ZERO;
 //! page.0[..5].copy_from_slice(b"hello");
 //! let mut scratch = Scratch::new();
-//! let slot = store.write(&page, &mut scratch)?;
+//! let mut slots = [Err(StoreError::Full("pool"))];
+//! store.write(&[&page], &mut scratch, &mut slots); // pages in batches
+//! let slot = slots[0]?;
 //! let mut back = Page::ZERO;
 //! store.read(slot, &mut back, &mut scratch)?;
 //! assert_eq!(back.0, page.0);
