@@ -478,7 +478,7 @@ mod tests {
         write_table(&mut out, &processes[0], Some(&processes[1]), "prog", 2, &["stat"]).expect("writes");
         let table = String::from_utf8(out).expect("text");
         for part in
-            ["prog: process 7, 3 aggregations; 1 processes more", "kernel (DAMON)", "working set", "0x100000", "0.50 %"]
+            ["prog: process 7, 4 aggregations; 1 processes more", "kernel (DAMON)", "working set", "0x100000", "0.50 %"]
         {
             assert!(table.contains(part), "{part}\n{table}");
         }
