@@ -8,13 +8,11 @@ use refault_paging::{Attributes, PAGE, sys};
 use crate::entry::{Paging, paging};
 
 const MAP_SHARED: usize = 1;
-const MAP_FIXED: usize = 0x10;
 const MAP_ANONYMOUS: usize = 0x20;
 const MAP_GROWSDOWN: usize = 0x100;
 const MAP_LOCKED: usize = 0x2000;
 const MAP_STACK: usize = 0x2_0000;
 const MAP_HUGETLB: usize = 0x4_0000;
-const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 const PROT_EXEC: usize = 4;
 /// Mappings smaller than this are left alone.
 const LEAST: usize = 16 << 10;
@@ -37,9 +35,8 @@ pub(crate) fn map(arguments: [usize; 6]) -> isize {
         return at;
     }
     let (at, bytes) = (at as usize, pages(bytes));
-    if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
-        paging.forget(at, bytes);
-    }
+    // Whatever was known of these addresses is of a mapping that is gone.
+    paging.forget(at, bytes);
     let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED;
     if flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && protection & PROT_EXEC == 0 && bytes >= LEAST {
         paging.manage(at, bytes, Attributes { protection: protection as u8 & 7, ..Attributes::default() });
@@ -76,8 +73,12 @@ pub(crate) fn protect(number: usize, arguments: [usize; 6]) -> isize {
     let [start, bytes, protection, ..] = arguments;
     let mut paging = paging();
     let error = make(number, arguments);
+    let new = protection as u8 & 7;
     if error == 0 {
-        paging.change(start, pages(bytes), |attributes| attributes.protection = protection as u8 & 7);
+        paging.change(start, pages(bytes), |attributes| attributes.protection = new);
+    } else if start.is_multiple_of(PAGE) {
+        // What lies before a hole has changed, the rest has not: what is sure is what both allow.
+        paging.change(start, pages(bytes), |attributes| attributes.protection &= new);
     }
     error
 }

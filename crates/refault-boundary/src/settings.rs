@@ -10,16 +10,13 @@ pub(crate) struct Settings {
     pub(crate) policy: String,
     /// The directory of the file, if there may be one.
     pub(crate) file: Option<String>,
-    /// The process that says at its end what happened.
-    pub(crate) first: i32,
     /// The descriptor of the segment that the tree shares.
     pub(crate) segment: Option<i32>,
 }
 
 impl Settings {
     pub(crate) fn parse(text: &str) -> Result<Settings, String> {
-        let mut settings =
-            Settings { memory: 0, own: false, policy: "mglru".to_owned(), file: None, first: 0, segment: None };
+        let mut settings = Settings { memory: 0, own: false, policy: "mglru".to_owned(), file: None, segment: None };
         for pair in text.split('\u{1f}') {
             let (key, value) = pair.split_once('=').ok_or("a pair without `=`")?;
             let number = || value.parse::<u64>().map_err(|_| format!("`{value}` is not a number"));
@@ -28,7 +25,8 @@ impl Settings {
                 "own" => settings.own = value == "1",
                 "policy" => settings.policy = value.to_owned(),
                 "file" => settings.file = Some(value.to_owned()),
-                "first" => settings.first = number()? as i32,
+                // For `refault top`, which looks at the environment of processes.
+                "stats" => {}
                 "segment" => settings.segment = Some(number()? as i32),
                 _ => return Err(format!("`{key}` is no setting")),
             }

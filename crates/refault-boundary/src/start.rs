@@ -1,6 +1,6 @@
 //! How the agent starts in a program, and how it ends with it.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use refault_paging::stores::{Files, Stores};
 use refault_paging::uffd::Uffd;
@@ -19,7 +19,6 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
     }
     let (start, end) = own_code().ok_or("the agent's code is not found")?;
     entry::set_code(start, end);
-    FIRST.store(settings.first, Ordering::Relaxed);
     report::use_descriptor(descriptors::adopt(2, false));
     let uffd = Uffd::open().map_err(|_| "userfaultfd is refused: the system-call filter of this container must allow `userfaultfd`, or the kernel is older than 6.8")?;
     let uffd = Uffd::from_descriptor(descriptors::adopt(uffd.descriptor(), false));
@@ -73,20 +72,16 @@ impl Files for Directory {
     }
 }
 
-/// The segment that the tree shares, or one of this process alone.
+/// The segment that the tree shares, or one of this process and its forked children alone.
 fn segment(settings: &Settings) -> Result<*const Shared, &'static str> {
-    let bytes = size_of::<Shared>().next_multiple_of(4096);
     if let Some(descriptor) = settings.segment {
         descriptors::keep(descriptor);
-        // SAFETY: a fresh shared mapping.
-        let at = unsafe { sys::call(sys::nr::MMAP, [0, bytes, 3, 1, descriptor as usize, 0]) };
-        if at > 0 {
-            return Ok(at as *const Shared);
+        if let Ok(shared) = Shared::map(descriptor) {
+            return Ok(shared);
         }
     }
-    // Forked children share it.
     // SAFETY: a fresh shared anonymous mapping.
-    let at = unsafe { sys::call(sys::nr::MMAP, [0, bytes, 3, 0x21, usize::MAX, 0]) };
+    let at = unsafe { sys::call(sys::nr::MMAP, [0, Shared::BYTES, 3, 0x21, usize::MAX, 0]) };
     if at <= 0 {
         return Err("no addresses are left");
     }
@@ -96,29 +91,12 @@ fn segment(settings: &Settings) -> Result<*const Shared, &'static str> {
     Ok(shared)
 }
 
-/// The process that says at its end what happened.
-static FIRST: AtomicI32 = AtomicI32::new(0);
-
-/// The program ends.
+/// The program ends: what it counted stays in the segment.
 pub(crate) fn finish() {
     let mut paging = entry::paging();
+    paging.publish();
     let statistics = paging.statistics;
     paging.account().leave(&statistics);
-    if FIRST.load(Ordering::Relaxed) != sys::process_id() {
-        return;
-    }
-    let shared = paging.account().shared();
-    let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let peak = shared.peak.load(Ordering::Relaxed).max(0) as u64 * 4096;
-    report::say(format_args!(
-        "peak {} MiB of {} MiB, {} faults, {} pages stored and {} brought back, {:.2} s waited",
-        peak >> 20,
-        (total(&shared.limit) * 4096) >> 20,
-        total(&shared.faults),
-        total(&shared.stored),
-        total(&shared.read_back),
-        total(&shared.waited) as f64 / 1e9
-    ));
 }
 
 /// Whether somebody traces this process: each of the agent's signals would stop it.

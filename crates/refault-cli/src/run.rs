@@ -4,9 +4,10 @@
 //! becomes the program, with the agent preloaded: exit status, signals, terminal and output are the program's own. With
 //! `--watch` it stays beside the program and shows it ([`watch`]).
 
-mod boundary;
-#[allow(unsafe_code)] // System calls on signals, each with its reason.
-mod realtime;
+#[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
+mod child;
+pub mod summary;
+pub mod tree;
 mod watch;
 
 use std::ffi::OsString;
@@ -118,7 +119,7 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value = "managed")]
     children: Children,
     #[command(flatten)]
-    boundary: boundary::BoundaryOptions,
+    tree: tree::TreeOptions,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -192,11 +193,17 @@ enum Children {
 /// Runs the command; returns only if the program could not be started.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let name = Path::new(&args.program[0]).display().to_string();
-    if args.boundary.at_system_call {
+    if args.tree.at_system_call {
         launch::check_policy(&args.policy)?;
         check_memory(args.memory.0)?;
-        let store = args.store.as_deref();
-        return Err(boundary::run(&args.program, args.memory.0, &args.policy, store, args.boundary.budget));
+        let tree = tree::Tree {
+            program: &args.program,
+            memory: args.memory.0,
+            policy: &args.policy,
+            store: args.store.as_deref(),
+            budget: args.tree.budget,
+        };
+        return tree::run(&tree, &args.tree);
     }
     let watching = args.watch && std::io::stderr().is_terminal();
     if args.watch && !watching {

@@ -4,6 +4,7 @@
 mod c_program;
 mod common;
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use c_program::Program;
@@ -154,6 +155,118 @@ fn needs_no_privilege() {
         "seq 1 40000 | sort -r | sort -n | tail -1",
     ]);
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("40000\n", Some(0)), "{}", text(&output.stderr));
+}
+
+/// The line at the end and the summary, however the program ends: by returning, by its last thread, by a signal.
+#[test]
+fn what_happened_is_said_at_every_end() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static void *last(void *x) { usleep(50000); syscall(SYS_exit, 0); return 0; }
+        int main(int n, char **v) {
+            unsigned char *p = map(16 * MIB); fill(p, 16 * MIB); CHECK(whole(p, 16 * MIB)); int how = atoi(getenv("HOW"));
+            if (how == 1) { pthread_t t; pthread_create(&t, 0, last, 0); syscall(SYS_exit, 0); }
+            if (how == 2) kill(getpid(), SIGKILL);
+            if (how == 3) abort();
+            if (how == 4) { pid_t pid = fork(); if (!pid) { fill(p, 16 * MIB); kill(getpid(), SIGKILL); } waitpid(pid, 0, 0); return 7; }
+            return 0;
+        }"#,
+    );
+    for (how, code, signal) in
+        [(0, Some(0), None), (1, Some(0), None), (2, None, Some(9)), (3, None, Some(6)), (4, Some(7), None)]
+    {
+        let summary = program.directory.path().join("summary.json");
+        let output = Command::new(env!("CARGO_BIN_EXE_refault"))
+            .args(["run", "--memory", "6M", "--at-system-call", "--summary"])
+            .arg(&summary)
+            .arg("--")
+            .arg(&program.path)
+            .env("HOW", how.to_string())
+            .current_dir(program.directory.path())
+            .output()
+            .expect("refault starts");
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), output.status.signal()), (code, signal), "{how}: {said}");
+        assert!(said.starts_with("refault: peak ") && said.contains(" brought back, "), "{how}: {said}");
+        let summary = std::fs::read_to_string(&summary).expect("a summary");
+        let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
+        let number = |key: &str| summary[key].as_u64().unwrap_or_else(|| panic!("{key}: {summary}"));
+        assert_eq!(
+            (summary["exit_code"].as_i64(), summary["signal"].as_i64()),
+            (code.map(i64::from), signal.map(i64::from))
+        );
+        // 10 MiB of 16 cannot be resident, and all of it was looked at again; the child wrote to all of it.
+        let passes = if how == 4 { 2 } else { 1 };
+        assert!(number("stored") >= passes * 2560 && number("read_back") >= 2560, "{how}: {summary}");
+        assert!(
+            number("first_touches") >= 4096 && number("fault_p99_ns") >= number("fault_p50_ns"),
+            "{how}: {summary}"
+        );
+        assert_eq!(
+            (number("lost"), number("budget_bytes"), number("left_running")),
+            (0, 6 << 20, 0),
+            "{how}: {summary}"
+        );
+        assert!(number("peak_bytes") > 5 << 20, "{how}: {summary}");
+    }
+    let quiet = program.run("32M", &["--at-system-call", "--quiet"]);
+    assert_eq!(text(&quiet.stderr), "");
+}
+
+/// A process between the program and its caller changes neither signals nor stops.
+#[test]
+fn signals_and_stops_reach_the_program() {
+    if skipped(&["bash"]) {
+        return;
+    }
+    let mut child = Command::new(env!("CARGO_BIN_EXE_refault"))
+        .args(["run", "--memory", "32M", "--at-system-call", "--", "bash", "-c"])
+        .arg("trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("refault starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("a pipe")));
+    let mut next = || lines.next().expect("a line").expect("text");
+    let send = |signal| rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).expect("sent");
+    assert_eq!(next(), "ready");
+    send(rustix::process::Signal::USR1);
+    assert_eq!(next(), "usr1");
+    send(rustix::process::Signal::USR1);
+    assert_eq!(next(), "usr1");
+    send(rustix::process::Signal::TERM);
+    assert_eq!(next(), "term");
+    assert_eq!(child.wait().expect("it ends").code(), Some(5));
+    // If we are killed, so is the program: nobody else would do it.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_refault"))
+        .args([
+            "run",
+            "--memory",
+            "32M",
+            "--at-system-call",
+            "--",
+            "bash",
+            "-c",
+            "echo $$; while :; do sleep 0.05; done",
+        ])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("refault starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("a pipe")));
+    let pid = lines.next().expect("a line").expect("text");
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    let gone = || !std::path::Path::new("/proc").join(&pid).exists();
+    assert!(
+        (0..200).any(|_| gone() || {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            false
+        }),
+        "{pid} goes on"
+    );
 }
 
 /// What libc keeps for itself the agent does not know.

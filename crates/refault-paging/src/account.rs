@@ -8,7 +8,10 @@
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use crate::engine::Statistics;
+use refault_core::Counters;
+use refault_core::policy::GenerationSize;
+
+use crate::figures::{Ended, Published, Statistics, Times, Usage};
 use crate::sys;
 
 /// Processes that can be in a tree at once; more are charged to nobody.
@@ -21,13 +24,13 @@ pub const MIN_PAGES: u64 = 128;
 pub struct Slot {
     /// 0: free.
     pub process: AtomicI32,
-    /// Something of this process is unmanaged and worth a line.
-    pub flags: AtomicU32,
+    /// Processes that had the slot: tells one from the next.
+    pub turn: AtomicU32,
     /// Pages charged.
     pub charged: AtomicI64,
 }
 
-/// The segment. All zeros but the limit is a good start.
+/// The segment. All zeros but the limit is a good start. Of its slots only those in use take memory.
 #[repr(C)]
 pub struct Shared {
     /// Pages that all may use together.
@@ -36,20 +39,14 @@ pub struct Shared {
     pub total: AtomicI64,
     /// The most that `total` was.
     pub peak: AtomicI64,
-    /// Faults served.
-    pub faults: AtomicU64,
-    /// Pages stored.
-    pub stored: AtomicU64,
-    /// Pages read back.
-    pub read_back: AtomicU64,
-    /// Nanoseconds that threads waited for faults.
-    pub waited: AtomicU64,
+    /// What processes counted that have ended.
+    pub ended: Ended,
     /// Last time somebody looked for dead processes, in nanoseconds.
     pub looked: AtomicU64,
-    /// Bytes of mappings that could not be managed: by reason.
-    pub escaped: [AtomicI64; 8],
     /// See [`Slot`].
     pub slots: [Slot; SLOTS],
+    /// What the process of each slot counts. Apart from the slots, so that those not in use are never touched.
+    figures: [Published; SLOTS],
 }
 
 /// A process's part in it.
@@ -85,11 +82,36 @@ impl Account {
 
     fn enter(&mut self) {
         let me = sys::process_id();
-        self.slot = self
-            .shared()
-            .slots
-            .iter()
-            .position(|slot| slot.process.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok());
+        let slots = &self.shared().slots;
+        let free = |slot: &Slot| slot.process.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let slot = slots.iter().position(free);
+        if let Some(slot) = slot {
+            slots[slot].turn.fetch_add(1, Ordering::Relaxed);
+        }
+        self.slot = slot;
+    }
+
+    /// Makes the counts known.
+    pub fn publish(&self, statistics: &Statistics) {
+        if let Some(slot) = self.slot {
+            self.shared().figures[slot].statistics.store(statistics);
+        }
+    }
+
+    /// Makes known where memory is and what the policy says.
+    pub fn publish_state(&self, usage: &Usage, counters: &Counters, generations: &[GenerationSize]) {
+        if let Some(slot) = self.slot {
+            let figures = &self.shared().figures[slot];
+            figures.usage.store(usage);
+            figures.store_policy(counters, generations);
+        }
+    }
+
+    /// A fault took so long.
+    pub fn took(&self, nanoseconds: u64) {
+        if let Some(slot) = self.slot {
+            self.shared().figures[slot].times.count(nanoseconds);
+        }
     }
 
     /// In a forked child: what it inherited stays charged to the parent until the child has pages of its own.
@@ -132,14 +154,12 @@ impl Account {
 
     /// The process ends, or becomes another program.
     pub fn leave(&mut self, statistics: &Statistics) {
-        let shared = self.shared();
-        shared.faults.fetch_add(statistics.faults, Ordering::Relaxed);
-        shared.stored.fetch_add(statistics.stored, Ordering::Relaxed);
-        shared.read_back.fetch_add(statistics.read_back, Ordering::Relaxed);
-        shared.waited.fetch_add(statistics.waited, Ordering::Relaxed);
+        self.publish(statistics);
         self.charge(self.inherited as u64);
         if let Some(slot) = self.slot.take() {
-            self.shared().slots[slot].process.store(0, Ordering::Release);
+            let shared = self.shared();
+            shared.figures[slot].end(&shared.ended);
+            shared.slots[slot].process.store(0, Ordering::Release);
         }
     }
 
@@ -157,22 +177,69 @@ impl Account {
         {
             return;
         }
-        bury(shared);
+        shared.bury(is_gone);
     }
 }
 
-/// Gives back what processes had that are dead.
-pub fn bury(shared: &Shared) {
-    for slot in &shared.slots {
-        let process = slot.process.load(Ordering::Acquire);
-        // SAFETY: signal 0 asks only.
-        if process != 0 && unsafe { sys::call(62, [process as usize, 0, 0, 0, 0, 0]) } == -3 {
-            let charged = slot.charged.load(Ordering::Relaxed);
-            if slot.process.compare_exchange(process, -1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                slot.charged.store(0, Ordering::Relaxed);
-                shared.total.fetch_sub(charged, Ordering::Relaxed);
+/// Whether there is no such process. One that has ended and was not waited for is there.
+fn is_gone(process: i32) -> bool {
+    // SAFETY: signal 0 asks only.
+    unsafe { sys::call(62, [process as usize, 0, 0, 0, 0, 0]) == -3 }
+}
+
+impl Shared {
+    /// Gives back what processes had that are gone, and keeps what they counted.
+    pub fn bury(&self, is_gone: impl Fn(i32) -> bool) {
+        for (slot, figures) in self.slots.iter().zip(&self.figures) {
+            let process = slot.process.load(Ordering::Acquire);
+            if process > 0
+                && is_gone(process)
+                && slot.process.compare_exchange(process, -1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                let charged = slot.charged.swap(0, Ordering::Relaxed);
+                self.total.fetch_sub(charged, Ordering::Relaxed);
+                figures.end(&self.ended);
                 slot.process.store(0, Ordering::Release);
             }
         }
     }
+
+    /// The processes that are in the tree now.
+    pub fn living(&self) -> impl Iterator<Item = (&Slot, &Published)> {
+        self.slots.iter().zip(&self.figures).filter(|(slot, _)| slot.process.load(Ordering::Acquire) > 0)
+    }
+
+    /// What all processes counted, those that have ended included.
+    pub fn statistics(&self) -> Statistics {
+        let mut sum = self.ended.statistics.load();
+        self.living().for_each(|(_, figures)| sum.add(&figures.statistics.load()));
+        sum
+    }
+
+    /// How long the faults of all processes took.
+    pub fn times(&self) -> Times {
+        let sum = Times::default();
+        self.ended.times.add_to(&sum);
+        self.living().for_each(|(_, figures)| figures.times.add_to(&sum));
+        sum
+    }
+
+    /// Bytes that the tree may use.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed) * crate::PAGE as u64
+    }
+
+    /// Maps a segment that was made with [`Shared::BYTES`] bytes of zeros, for as long as this process lives.
+    ///
+    /// # Errors
+    /// There are no addresses, or the descriptor is none of a segment.
+    pub fn map(descriptor: i32) -> Result<&'static Shared, i32> {
+        // SAFETY: a fresh shared mapping.
+        let at = unsafe { sys::call(sys::nr::MMAP, [0, Shared::BYTES, 3, 1, descriptor as usize, 0]) };
+        // SAFETY: atomics for which zeros are values; nothing unmaps it.
+        if at > 0 { Ok(unsafe { &*(at as *const Shared) }) } else { Err(-at as i32) }
+    }
+
+    /// Bytes of a segment.
+    pub const BYTES: usize = size_of::<Shared>().next_multiple_of(crate::PAGE);
 }

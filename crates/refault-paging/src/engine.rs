@@ -8,10 +8,11 @@ use refault_core::{PageId, PageType, Shadow};
 use refault_store::{Page, Scratch};
 
 use crate::account::Account;
+use crate::figures::{Statistics, Usage};
 use crate::policies::{self, PagingPolicy, Victims};
 use crate::ranges::{Attributes, Ranges};
 use crate::staging::Staging;
-use crate::stores::{Stored, Stores};
+use crate::stores::Stores;
 use crate::table::{State, Table};
 use crate::uffd::Uffd;
 use crate::{PAGE, sys};
@@ -40,29 +41,6 @@ pub enum Outcome {
     NotManaged,
     /// The page is lost: its store could not give it back.
     Lost,
-}
-
-/// What happened so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Statistics {
-    /// Faults served.
-    pub faults: u64,
-    /// Pages that were touched for the first time.
-    pub first_touches: u64,
-    /// Pages moved back from the staging area.
-    pub rescued: u64,
-    /// Pages read back from a store.
-    pub read_back: u64,
-    /// Pages parked.
-    pub parked: u64,
-    /// Pages stored.
-    pub stored: u64,
-    /// Pages that could not be moved: pinned, or not writable.
-    pub unmovable: u64,
-    /// Pages whose contents could not be brought back.
-    pub lost: u64,
-    /// Nanoseconds that threads waited for pages.
-    pub waited: u64,
 }
 
 /// A sequence of faults.
@@ -94,6 +72,8 @@ pub struct Engine {
     pub(crate) own_bytes: fn() -> usize,
     /// See [`Engine::give_up`].
     pub(crate) given_up: bool,
+    /// When the fault path last called [`Engine::publish`], in nanoseconds.
+    pub(crate) published: u64,
     /// Why the last page was lost: the kernel's number, 0 for contents that are not what was stored.
     pub last_error: isize,
     /// See [`Statistics`].
@@ -126,6 +106,7 @@ impl Engine {
             known_pages: 0,
             own_bytes,
             given_up: false,
+            published: 0,
             last_error: 0,
             statistics: Statistics::default(),
         };
@@ -183,6 +164,8 @@ impl Engine {
     /// A page cannot be brought in; what was brought in stays managed.
     pub fn give_up(&mut self) -> Result<(), &'static str> {
         let all: Vec<_> = self.ranges.all().collect();
+        // No room is made from here on: what went out would only have to come back.
+        self.given_up = true;
         for (start, end, _) in &all {
             let mut at = *start;
             while let Some(known) = self.table.next_known(at, *end) {
@@ -191,6 +174,7 @@ impl Engine {
                     if !matches!(self.table.state(address), State::Untouched | State::Resident)
                         && !self.hold(address, 1, false)
                     {
+                        self.given_up = false;
                         return Err("a page cannot be brought back");
                     }
                 }
@@ -201,7 +185,6 @@ impl Engine {
             self.uffd.unregister(start, end - start);
             self.forget(start, end - start);
         }
-        self.given_up = true;
         Ok(())
     }
 
@@ -331,20 +314,62 @@ impl Engine {
         (self.resident + self.staging.live() + own / PAGE) as u64
     }
 
-    /// Makes the charge known.
+    /// Makes the charge and the counts known.
     pub(crate) fn settle(&mut self) {
         let charge = self.charge();
         self.account.charge(charge);
+        self.account.publish(&self.statistics);
     }
 
-    /// Pages resident and parked, and what is stored.
-    pub fn usage(&self) -> (usize, usize, Stored) {
-        (self.resident, self.staging.live(), self.store.stored())
+    /// Makes everything known that takes longer to find out.
+    pub fn publish(&mut self) {
+        let (counters, generations) = (self.policy.counters(), self.policy.generations(0));
+        let usage = self.usage();
+        self.account.publish(&self.statistics);
+        self.account.publish_state(&usage, &counters, &generations);
+    }
+
+    /// Where memory is.
+    pub fn usage(&self) -> Usage {
+        let stored = self.store.stored();
+        Usage {
+            managed_bytes: self.ranges.bytes() as u64,
+            resident_pages: self.resident as u64,
+            parked_pages: self.staging.live() as u64,
+            same_filled_pages: stored.same_filled,
+            pool_pages: stored.compressed,
+            pool_bytes: stored.pool_bytes,
+            file_pages: stored.in_files,
+            own_bytes: (self.own_bytes)() as u64,
+            policy_bytes: self.policy.metadata_bytes() as u64,
+        }
     }
 
     /// Right before a fork.
     pub fn before_fork(&mut self) {
         self.store.freeze();
+    }
+
+    /// Registers a range whose parts may be gone: a call that changed several mappings may have stopped in the middle.
+    /// Those parts are not managed any more.
+    fn register_what_is_there(&mut self, start: usize, end: usize) -> Result<(), &'static str> {
+        if self.uffd.register(start, end - start) == 0 {
+            return Ok(());
+        }
+        if end - start > PAGE {
+            let middle = start + (end - start) / 2 / PAGE * PAGE;
+            self.register_what_is_there(start, middle)?;
+            return self.register_what_is_there(middle, end);
+        }
+        let mut there = 0u8;
+        // SAFETY: mincore writes one byte.
+        let gone = unsafe { sys::call(sys::nr::MINCORE, [start, PAGE, &raw mut there as usize, 0, 0, 0]) } < 0;
+        if gone || self.table.state(start) == State::Untouched {
+            self.ranges.remove(start, end);
+            self.drop_contents(start, end);
+            return Ok(());
+        }
+        Err("a page cannot be registered in the child")
     }
 
     /// In a forked child, before the program goes on: the same contents under a userfaultfd of its own.
@@ -367,9 +392,7 @@ impl Engine {
             if attributes.zeros_in_children {
                 self.drop_contents(start, end);
             }
-            if self.uffd.register(start, end - start) != 0 {
-                return Err("a range cannot be registered in the child");
-            }
+            self.register_what_is_there(start, end)?;
         }
         self.settle();
         Ok(())

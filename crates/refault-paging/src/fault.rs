@@ -11,6 +11,8 @@ use crate::table::State;
 use crate::uffd::{EEXIST, ENOMEM};
 
 static ZEROS: [Page; MAX_WINDOW] = [Page::ZERO; MAX_WINDOW];
+/// Nanoseconds between two looks at what takes longer to find out.
+const PUBLISH_EVERY: u64 = 50_000_000;
 /// Times that memory for a page is waited for.
 const PATIENCE: u32 = 1000;
 
@@ -24,9 +26,19 @@ impl Engine {
         }
         self.statistics.faults += 1;
         let begun = crate::sys::now();
+        let was_there = self.table.state(address) != State::Untouched;
         let outcome = self.bring_in(address, end, write);
+        let now = crate::sys::now();
+        self.statistics.waited += now - begun;
+        if was_there {
+            self.statistics.waited_again += now - begun;
+        }
+        self.account.took(now - begun);
         self.settle();
-        self.statistics.waited += crate::sys::now() - begun;
+        if now - self.published >= PUBLISH_EVERY {
+            self.published = now;
+            self.publish();
+        }
         outcome
     }
 
@@ -132,6 +144,7 @@ impl Engine {
             self.admit(page, None);
         }
         self.statistics.first_touches += pages as u64;
+        self.statistics.prefetched += pages as u64 - 1;
         self.went_to(address, address + pages * PAGE);
         Outcome::Served
     }
@@ -194,6 +207,7 @@ impl Engine {
             self.admit(page, Some(entry.shadow()));
         }
         self.statistics.read_back += done as u64;
+        self.statistics.prefetched += done as u64 - 1;
         self.went_to(address, address + done * PAGE);
         Outcome::Served
     }

@@ -20,6 +20,7 @@
 pub mod account;
 pub mod engine;
 mod fault;
+pub mod figures;
 pub mod lock;
 mod policies;
 mod ranges;
@@ -31,7 +32,8 @@ mod table;
 pub mod uffd;
 
 pub use account::{Account, Shared};
-pub use engine::{Engine, EngineOptions, Outcome, Statistics};
+pub use engine::{Engine, EngineOptions, Outcome};
+pub use figures::{Statistics, Usage};
 pub use ranges::Attributes;
 
 /// Bytes of a page.

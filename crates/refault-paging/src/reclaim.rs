@@ -25,6 +25,9 @@ const MAX_IDLE_ROUNDS: u32 = 4;
 impl Engine {
     /// Sees to it that so many more pages fit. What cannot be had is exceeded.
     pub(crate) fn make_room(&mut self, pages: usize) {
+        if self.given_up {
+            return;
+        }
         let mut idle = 0;
         loop {
             let (charge, limit) = (self.charge(), self.account.limit());

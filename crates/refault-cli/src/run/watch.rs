@@ -1,9 +1,7 @@
 //! `refault run --watch`: the view of `refault top` on the terminal of standard error, while the program runs.
 //!
-//! The program is a child here, so everything that must be as without the view is passed on: its exit status becomes
-//! ours, a signal that ended it ends us, signals that a process sends us are sent to it, a stop from the keyboard stops
-//! both, and if we are killed it is killed too. Standard input stays the program's, so the view reads no keys; only the
-//! echo of typed characters is off while it is shown.
+//! Standard input stays the program's, so the view reads no keys; only the echo of typed characters is off while it is
+//! shown.
 //!
 //! What the program writes to this very terminal would tear the picture: those of its streams go to a file without a
 //! name, in the order of writing, which is copied to the terminal when the view has closed.
@@ -12,9 +10,8 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, Stderr, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use ratatui::backend::CrosstermBackend;
@@ -23,44 +20,17 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
-use rustix::process::{Pid, Signal};
 use rustix::termios::{self, LocalModes, OptionalActions};
-use signal_hook::consts::signal;
-use signal_hook::iterator::SignalsInfo;
-use signal_hook::iterator::exfiltrator::WithOrigin;
 
-use super::realtime::RealTime;
+use super::child::{Child, News};
 use crate::inherited::Unnamed;
 use crate::launch::Launch;
 use crate::top::{Follower, View, screen};
 use refault_console::Failure;
 use refault_lab::size::bytes_text;
 
-/// Looks at the program and at signals.
-const TICK: Duration = Duration::from_millis(20);
 /// Pictures.
 const REDRAW: Duration = Duration::from_millis(250);
-
-/// What a process may send us that is meant for the program, besides real-time signals. SIGKILL reaches it too (the
-/// agent asks for that); SIGSTOP cannot be caught.
-const PASSED_ON: [i32; 16] = [
-    signal::SIGHUP,
-    signal::SIGINT,
-    signal::SIGQUIT,
-    signal::SIGABRT,
-    signal::SIGUSR1,
-    signal::SIGUSR2,
-    signal::SIGPIPE,
-    signal::SIGALRM,
-    signal::SIGTERM,
-    signal::SIGCONT,
-    signal::SIGTSTP,
-    signal::SIGVTALRM,
-    signal::SIGPROF,
-    signal::SIGXCPU,
-    signal::SIGIO,
-    signal::SIGURG,
-];
 
 /// The statistics that the view follows: the user's file, or one without a name.
 pub struct Statistics {
@@ -106,35 +76,25 @@ pub fn run(launch: &Launch, name: &str, statistics: &Statistics) -> Result<(), F
     if is_same_terminal(&std::io::stdout()) {
         command.stdout(hold()?);
     }
-    let mut signals = SignalsInfo::<WithOrigin>::new(PASSED_ON).map_err(failed)?;
-    let real_time = RealTime::hold().map_err(failed)?;
-    real_time.release_in(&mut command);
-    let mut child = command.spawn().map_err(failed)?;
+    let child = Child::spawn(command).map_err(failed)?;
     let mut view = Picture { shown: None, drawn: None };
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            break status;
-        }
-        for origin in signals.pending() {
-            // What the terminal sends goes to the program by itself, as a member of the group.
-            if origin.process.is_some() {
-                pass_on(&child, origin.signal);
-            }
-            if origin.signal == signal::SIGTSTP {
+    let end = loop {
+        match child.attend(Some(REDRAW)).map_err(failed)? {
+            News::Ended(end) => break end,
+            News::Stopped => {
                 view.close();
-                let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+                child.stop_along();
             }
+            News::Runs => {}
         }
-        real_time.pass_on(child.id());
         if view.is_due() {
             let held_bytes = held.metadata().map_or(0, |metadata| metadata.len());
             view.draw(&mut follower, name, held_bytes);
         }
-        std::thread::sleep(TICK);
     };
     view.close();
     show(held);
-    end_as(status, &real_time)
+    child.end_as(end.status)
 }
 
 /// Whether a stream is the terminal that standard error is.
@@ -146,29 +106,10 @@ fn is_same_terminal(stream: &impl AsFd) -> bool {
     termios::isatty(stream) && device(stream.as_fd()).is_some_and(|it| Some(it) == device(std::io::stderr().as_fd()))
 }
 
-fn pass_on(child: &Child, number: i32) {
-    if let (Some(pid), Some(signal)) = (Pid::from_raw(child.id() as i32), Signal::from_named_raw(number)) {
-        let _ = rustix::process::kill_process(pid, signal);
-    }
-}
-
 /// Copies what was held to the terminal.
 fn show(mut held: File) {
     let _ = held.rewind();
     let _ = std::io::copy(&mut held, &mut std::io::stderr());
-}
-
-/// Ends this process as the program ended.
-fn end_as(status: ExitStatus, real_time: &RealTime) -> Result<(), Failure> {
-    if let Some(number) = status.signal() {
-        // The program's core is written; ours would be of no use.
-        let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
-        let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
-        let _ = signal_hook::low_level::emulate_default_handler(number);
-        real_time.end_by(number);
-    }
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    if code == 0 { Ok(()) } else { Err(Failure::Exit(code as u8)) }
 }
 
 /// The view, while it may be shown: only the group that the terminal belongs to at the moment may paint on it.

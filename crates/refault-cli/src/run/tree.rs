@@ -1,0 +1,182 @@
+//! `refault run --at-system-call`: memory is taken where the kernel is asked for it, under one budget for the program
+//! and its children.
+//!
+//! The command makes the segment in which the processes of the tree count what they use, finds a directory for the
+//! file, starts the program as its child and waits for it. As it outlives all of them it can say at the end what
+//! happened, however they ended.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use refault_console::{Contents, Failure, Outputs, say};
+use refault_paging::Shared;
+
+use super::child::{Child, News};
+use super::summary::Summary;
+use crate::inherited::Inherited;
+use crate::launch::Launch;
+
+/// Looks for processes that were killed.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Options that have a meaning only here.
+#[derive(clap::Args, Debug)]
+pub struct TreeOptions {
+    /// Take memory at the system call instead of at libc's functions: one budget for the program and its children that
+    /// counts compressed memory too, no privilege, any allocator and runtime. Takes no other options but --memory,
+    /// --policy, --store, --budget, --summary and --quiet yet
+    #[arg(long, conflicts_with_all = ["codec", "encrypt_swap", "demote_after", "access_source", "hint", "cycles", "on_full",
+        "stats", "stats_interval", "watch", "memory_control", "scheme", "set", "monitor_cpu", "keep_evicted", "keep_clean",
+        "in_place", "handlers", "in_thread", "children"])]
+    pub at_system_call: bool,
+    /// Whether the program's children share its budget or have one each (with --at-system-call)
+    #[arg(long, value_enum, default_value = "shared", requires = "at_system_call")]
+    pub budget: Budgets,
+    /// Write what happened to this file as JSON when the program has ended (with --at-system-call)
+    #[arg(long, value_name = "FILE", requires = "at_system_call")]
+    pub summary: Option<PathBuf>,
+    /// Say nothing at the end (with --at-system-call)
+    #[arg(long, requires = "at_system_call")]
+    pub quiet: bool,
+}
+
+/// Whose the budget is.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budgets {
+    /// One for all
+    Shared,
+    /// One each
+    Own,
+}
+
+/// A program that is about to run under a budget.
+pub struct Tree<'a> {
+    /// The program and its arguments.
+    pub program: &'a [OsString],
+    /// Bytes that it and its children may use.
+    pub memory: u64,
+    /// The policy.
+    pub policy: &'a str,
+    /// `--store`.
+    pub store: Option<&'a str>,
+    /// Whose the budget is.
+    pub budget: Budgets,
+}
+
+/// Runs the program; ends as it ended.
+///
+/// # Errors
+/// It could not be started, or its exit code.
+pub fn run(tree: &Tree<'_>, options: &TreeOptions) -> Result<(), Failure> {
+    let mut outputs = Outputs::default();
+    tree.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));
+    let output = outputs.claim("--summary", options.summary.as_deref(), Contents::Json)?;
+    let (child, end, summary) = tree.run()?;
+    if !options.quiet {
+        say(summary.line());
+    }
+    if let Some(output) = output {
+        output.write(|out| {
+            serde_json::to_writer_pretty(&mut *out, &summary)?;
+            out.write_all(b"\n")
+        })?;
+    }
+    child.end_as(end.status)
+}
+
+impl Tree<'_> {
+    /// Starts the program and waits for its end.
+    fn run(&self) -> Result<(Child, super::child::End, Summary), Failure> {
+        let (launch, shared) = self.prepare()?;
+        let failed = |error| Failure::failed("cannot execute", Path::new(&self.program[0]).display(), error);
+        let begun = Instant::now();
+        let child = Child::spawn(launch.command()).map_err(failed)?;
+        let end = loop {
+            match child.attend(Some(TICK)).map_err(failed)? {
+                News::Ended(end) => break end,
+                News::Stopped => child.stop_along(),
+                News::Runs => shared.bury(is_gone),
+            }
+        };
+        let ran = begun.elapsed();
+        shared.bury(is_gone);
+        let summary = Summary::of(self.program, &end, ran, shared);
+        Ok((child, end, summary))
+    }
+
+    fn prepare(&self) -> Result<(Launch, &'static Shared), Failure> {
+        let mut launch = Launch::at_system_call(self.program, self.memory)?;
+        launch.push("policy", self.policy);
+        if let Some(directory) = directory(self.store)? {
+            launch.push("file", directory);
+        }
+        if self.budget == Budgets::Own {
+            launch.push("own", "1");
+        }
+        let no_segment = |error| Failure::failed("cannot make", "the segment that counts the budget", error);
+        let segment =
+            Inherited::segment("refault-budget", Shared::BYTES as u64, self.memory / PAGE).map_err(no_segment)?;
+        let shared =
+            Shared::map(segment.number()).map_err(|number| no_segment(std::io::Error::from_raw_os_error(number)))?;
+        launch.give_number("segment", segment);
+        Ok((launch, shared))
+    }
+}
+
+/// Whether a process has ended, waited for or not.
+fn is_gone(process: i32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{process}/stat")) {
+        // The name may hold anything, parentheses included.
+        Ok(stat) => {
+            stat.rsplit_once(')').is_some_and(|(_, rest)| matches!(rest.trim_start().as_bytes(), [b'Z' | b'X', ..]))
+        }
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+const PAGE: u64 = 4096;
+
+/// Where the file may be: as `--store` says, or the first directory that is on a disk.
+fn directory(store: Option<&str>) -> Result<Option<PathBuf>, Failure> {
+    let wrong = |store: &str| {
+        let remedy =
+            "with --at-system-call write pool (compressed memory alone) or file=DIR (compressed memory, then a file)";
+        Failure::usage("not a store", store, remedy)
+    };
+    match store {
+        None => {
+            let places = [
+                Some(PathBuf::from("/var/tmp")),
+                std::env::var_os("HOME").map(PathBuf::from),
+                std::env::current_dir().ok(),
+            ];
+            Ok(places.into_iter().flatten().find(|place| is_on_disk(place) && tempfile::tempfile_in(place).is_ok()))
+        }
+        Some("pool") => Ok(None),
+        Some(store) => {
+            let place = store.trim_start_matches("pool,").strip_prefix("file=").ok_or_else(|| wrong(store))?;
+            if !Path::new(place).is_dir() {
+                return Err(Failure::usage("not a directory", place, "--store file=DIR needs one"));
+            }
+            if !is_on_disk(Path::new(place)) {
+                return Err(Failure::usage(
+                    "memory, not a disk",
+                    place,
+                    "--store file=DIR needs a directory on a disk",
+                ));
+            }
+            std::path::absolute(place)
+                .map(Some)
+                .map_err(|error| Failure::failed("not a directory", OsStr::new(place).display(), error))
+        }
+    }
+}
+
+/// Whether files there take no memory.
+fn is_on_disk(place: &Path) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    rustix::fs::statfs(place).is_ok_and(|system| ![TMPFS, RAMFS].contains(&system.f_type))
+}

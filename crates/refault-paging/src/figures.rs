@@ -1,0 +1,288 @@
+//! What a process counts, and how others read it while it runs: one set of figures from the fault path to `refault top`.
+//!
+//! The engine counts in plain words ([`Statistics`], [`Usage`]) and copies them into its slot of the segment that the
+//! tree shares ([`Published`]); whoever maps the segment reads them there, also after the process was killed.
+//!
+//! Invariants: only the process whose slot it is writes to it; a reader sees each figure whole, but not all of one
+//! moment. Cost: one store a figure.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use refault_core::Counters;
+use refault_core::policy::GenerationSize;
+
+macro_rules! figures {
+    ($(#[$outer:meta])* $name:ident, $published:ident { $($(#[$doc:meta])* $figure:ident,)* }) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name { $($(#[$doc])* pub $figure: u64,)* }
+
+        impl $name {
+            /// The names, in the order of [`Self::values`].
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($figure)),*];
+
+            /// The values, in the order of [`Self::NAMES`].
+            pub fn values(&self) -> [u64; Self::NAMES.len()] { [$(self.$figure),*] }
+
+            /// Adds `other` to each figure.
+            pub fn add(&mut self, other: &$name) { $(self.$figure += other.$figure;)* }
+        }
+
+        /// The same where others can read it.
+        #[repr(C)]
+        #[derive(Default)]
+        pub struct $published { $($figure: AtomicU64,)* }
+
+        impl $published {
+            /// Makes the figures known.
+            pub fn store(&self, figures: &$name) { $(self.$figure.store(figures.$figure, Ordering::Relaxed);)* }
+
+            /// The figures.
+            pub fn load(&self) -> $name { $name { $($figure: self.$figure.load(Ordering::Relaxed),)* } }
+
+            /// Adds figures to these.
+            pub fn add(&self, figures: &$name) { $(self.$figure.fetch_add(figures.$figure, Ordering::Relaxed);)* }
+        }
+    };
+}
+
+figures! {
+    /// What happened so far. Pages unless said otherwise.
+    Statistics, PublishedStatistics {
+        /// Faults served: times, not pages.
+        faults,
+        /// Pages that were touched for the first time.
+        first_touches,
+        /// Pages moved back from the staging area.
+        rescued,
+        /// Pages read back from a store.
+        read_back,
+        /// Of those and of first touches, pages that were brought in ahead of a sequence of faults.
+        prefetched,
+        /// Pages parked.
+        parked,
+        /// Pages stored.
+        stored,
+        /// Pages that could not be moved: pinned, or not writable.
+        unmovable,
+        /// Pages whose contents could not be brought back.
+        lost,
+        /// Nanoseconds that threads waited for pages.
+        waited,
+        /// Nanoseconds of those in which the page had been there before: not for first touches.
+        waited_again,
+    }
+}
+
+figures! {
+    /// Where the memory of a process is now.
+    Usage, PublishedUsage {
+        /// Bytes under management, touched or not.
+        managed_bytes,
+        /// Pages in memory, where they belong.
+        resident_pages,
+        /// Pages in the staging area.
+        parked_pages,
+        /// Pages stored as the value that fills them.
+        same_filled_pages,
+        /// Pages in the compressed pool.
+        pool_pages,
+        /// Bytes of memory of the pool.
+        pool_bytes,
+        /// Pages in the file.
+        file_pages,
+        /// Bytes of the agent's own heap.
+        own_bytes,
+        /// Bytes of it that are the policy's.
+        policy_bytes,
+    }
+}
+
+/// Steps of an octave: a quantile is exact to an eighth.
+const STEPS: usize = 8;
+const BUCKETS: usize = 36 * STEPS;
+
+/// How long something took, by magnitude, in nanoseconds.
+#[repr(C)]
+pub struct Times {
+    buckets: [AtomicU32; BUCKETS],
+    most: AtomicU64,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times { buckets: std::array::from_fn(|_| AtomicU32::new(0)), most: AtomicU64::new(0) }
+    }
+}
+
+fn bucket(value: u64) -> usize {
+    let octave = value.max(STEPS as u64).ilog2() as usize;
+    let step = (value.max(STEPS as u64) >> (octave - 3)) as usize - STEPS;
+    ((octave - 3) * STEPS + step).min(BUCKETS - 1)
+}
+
+/// The largest value of a bucket.
+fn upper_bound(bucket: usize) -> u64 {
+    ((STEPS + bucket % STEPS + 1) as u64) << (bucket / STEPS)
+}
+
+impl Times {
+    /// Counts one. Only the owner of the slot does.
+    pub fn count(&self, nanoseconds: u64) {
+        let bucket = &self.buckets[bucket(nanoseconds)];
+        bucket.store(bucket.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        if nanoseconds > self.most.load(Ordering::Relaxed) {
+            self.most.store(nanoseconds, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds these counts to others, which many add to.
+    pub(crate) fn add_to(&self, others: &Times) {
+        for (from, to) in self.buckets.iter().zip(&others.buckets) {
+            let count = from.load(Ordering::Relaxed);
+            if count > 0 {
+                to.fetch_add(count, Ordering::Relaxed);
+            }
+        }
+        others.most.fetch_max(self.most.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    fn clear(&self) {
+        self.buckets.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        self.most.store(0, Ordering::Relaxed);
+    }
+
+    /// The longest.
+    pub fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// The time that a share (0 to 1) of all did not exceed, rounded up by an eighth at most; 0 if there are none.
+    pub fn quantile(&self, share: f64) -> u64 {
+        let counts: Vec<u64> = self.buckets.iter().map(|count| count.load(Ordering::Relaxed).into()).collect();
+        let total: u64 = counts.iter().sum();
+        let wanted = ((total as f64 * share).ceil() as u64).clamp(1, total.max(1));
+        let mut seen = 0;
+        for (index, count) in counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return upper_bound(index).min(self.most());
+            }
+        }
+        0
+    }
+}
+
+/// Generations that are shown.
+pub const MAX_GENERATIONS: usize = 8;
+
+/// A process's figures where others can read them.
+#[repr(C)]
+#[derive(Default)]
+pub struct Published {
+    /// See [`Statistics`].
+    pub statistics: PublishedStatistics,
+    /// See [`Usage`].
+    pub usage: PublishedUsage,
+    /// How long faults took.
+    pub times: Times,
+    /// The policy's counters, in the order of [`Counters::NAMES`].
+    counters: [AtomicU64; Counters::NAMES.len()],
+    /// Sequence number, time of birth on the monotonic clock in nanoseconds, pages; no pages and no birth: none.
+    generations: [[AtomicU64; 3]; MAX_GENERATIONS],
+}
+
+impl Published {
+    /// Makes known what the policy says.
+    pub fn store_policy(&self, counters: &Counters, generations: &[GenerationSize]) {
+        for (to, value) in self.counters.iter().zip(counters.values()) {
+            to.store(value, Ordering::Relaxed);
+        }
+        let youngest = &generations[generations.len().saturating_sub(MAX_GENERATIONS)..];
+        for (index, [seq, birth, pages]) in self.generations.iter().enumerate() {
+            let generation = youngest.get(index);
+            seq.store(generation.map_or(0, |generation| generation.seq), Ordering::Relaxed);
+            birth.store(generation.map_or(0, |generation| generation.birth), Ordering::Relaxed);
+            pages.store(generation.map_or(0, |generation| generation.pages.iter().sum()), Ordering::Relaxed);
+        }
+    }
+
+    /// The policy's counters, in the order of [`Counters::NAMES`].
+    pub fn counters(&self) -> [u64; Counters::NAMES.len()] {
+        std::array::from_fn(|index| self.counters[index].load(Ordering::Relaxed))
+    }
+
+    /// The policy's generations, oldest first: sequence number, time of birth, pages.
+    pub fn generations(&self) -> impl Iterator<Item = [u64; 3]> + '_ {
+        let all = self.generations.iter().map(|words| words.each_ref().map(|word| word.load(Ordering::Relaxed)));
+        all.filter(|[_, birth, pages]| *birth > 0 || *pages > 0)
+    }
+
+    /// The process is gone: what it counted is added to `ended`, and the place is empty.
+    pub(crate) fn end(&self, ended: &Ended) {
+        ended.statistics.add(&self.statistics.load());
+        self.times.add_to(&ended.times);
+        self.statistics.store(&Statistics::default());
+        self.usage.store(&Usage::default());
+        self.times.clear();
+        self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+        self.generations.iter().flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}
+
+/// The figures of all processes that have ended.
+#[repr(C)]
+#[derive(Default)]
+pub struct Ended {
+    /// See [`Statistics`].
+    pub statistics: PublishedStatistics,
+    /// How long their faults took.
+    pub times: Times,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_exact_to_an_eighth() {
+        let times = Times::default();
+        assert_eq!((times.quantile(0.5), times.most()), (0, 0));
+        for value in 1..=100_000u64 {
+            times.count(value);
+        }
+        for (share, exact) in [(0.01, 1000.0), (0.5, 50_000.0), (0.99, 99_000.0)] {
+            let found = times.quantile(share) as f64;
+            assert!((exact..=exact * 1.126).contains(&found), "{share}: {found}");
+        }
+        assert_eq!((times.quantile(1.0), times.most()), (100_000, 100_000));
+        times.count(u64::MAX);
+        assert_eq!(times.most(), u64::MAX);
+    }
+
+    #[test]
+    fn what_a_process_counted_outlives_it_once() {
+        let (slot, ended) = (Published::default(), Ended::default());
+        slot.statistics.store(&Statistics { faults: 3, waited: 50, ..Statistics::default() });
+        slot.times.count(50);
+        slot.end(&ended);
+        slot.end(&ended);
+        let sum = ended.statistics.load();
+        assert_eq!(
+            (sum.faults, sum.waited, ended.times.most(), slot.statistics.load()),
+            (3, 50, 50, Statistics::default())
+        );
+    }
+
+    #[test]
+    fn generations_are_the_youngest_and_none_is_made_up() {
+        let slot = Published::default();
+        assert_eq!(slot.generations().count(), 0);
+        let all: Vec<_> = (1..=10).map(|seq| GenerationSize { seq, birth: seq * 7, pages: [seq, 1] }).collect();
+        slot.store_policy(&Counters { pgscan: 9, ..Counters::default() }, &all);
+        assert_eq!(slot.generations().next(), Some([3, 21, 4]));
+        assert_eq!(slot.generations().last(), Some([10, 70, 11]));
+        let scans = Counters::NAMES.iter().position(|name| *name == "pgscan").expect("a counter");
+        assert_eq!(slot.counters()[scans], 9);
+    }
+}
