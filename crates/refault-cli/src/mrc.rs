@@ -11,15 +11,11 @@ use refault_console::text::number;
 use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
 use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, Share, format_of, say, with_output};
 use refault_core::policy::registry::{Fact, PolicySpec};
-use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves};
+use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves, default_sizes};
 use refault_lab::policies::parse_policies;
 use refault_lab::size::{PAGE_BYTES, Size, pages_text};
 use refault_lab::sweep::{jobs, memory_budget};
 use refault_trace::Source;
-
-/// Sizes of a curve if none are named: from 1/128 of the footprint to all of it, in equal factors.
-const SIZES: u32 = 32;
-const SMALLEST_SHARE: f64 = 1.0 / 128.0;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -123,12 +119,10 @@ fn sizes_of(trace: &TraceCurves, args: &MrcArgs) -> Vec<u64> {
 }
 
 fn sizes_for(footprint: u64, args: &MrcArgs) -> Vec<u64> {
-    let mut sizes: Vec<u64> = if args.memory.is_empty() {
-        let factor = |step: u32| SMALLEST_SHARE.powf(f64::from(SIZES - 1 - step) / f64::from(SIZES - 1));
-        (0..SIZES).map(|step| ((footprint as f64 * factor(step)).round() as u64).max(1)).collect()
-    } else {
-        args.memory.iter().map(|size| size.pages(footprint)).collect()
-    };
+    if args.memory.is_empty() {
+        return default_sizes(footprint);
+    }
+    let mut sizes: Vec<u64> = args.memory.iter().map(|size| size.pages(footprint)).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes

@@ -202,7 +202,7 @@ fn is_unknown_pipe(source: &Source) -> bool {
             options.format.is_none() && std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
         }
         Source::Part { whole, .. } => is_unknown_pipe(whole),
-        Source::Workload(_) => false,
+        Source::Workload(_) | Source::Custom(_) => false,
     }
 }
 
@@ -289,7 +289,7 @@ fn rename(source: &mut Source, longer: fn(&Path) -> String) {
     match source {
         Source::File { path, options } => options.name = Some(longer(path)),
         Source::Part { whole, .. } => rename(whole, longer),
-        Source::Workload(_) => {}
+        Source::Workload(_) | Source::Custom(_) => {}
     }
 }
 

@@ -52,6 +52,19 @@ pub struct Sampling {
 /// The highest rate at which sampling LRU is faster than its exact curve.
 pub const MAX_LRU_RATE: f64 = 0.05;
 
+/// Sizes of a curve if none are named, see [`default_sizes`].
+const SIZES: u32 = 32;
+const SMALLEST_SHARE: f64 = 1.0 / 128.0;
+
+/// The sizes of a curve if none are named, in pages, ascending: from 1/128 of the footprint to all of it, in equal factors.
+pub fn default_sizes(footprint: u64) -> Vec<u64> {
+    let factor = |step: u32| SMALLEST_SHARE.powf(f64::from(SIZES - 1 - step) / f64::from(SIZES - 1));
+    let mut sizes: Vec<u64> =
+        (0..SIZES).map(|step| ((footprint as f64 * factor(step)).round() as u64).max(1)).collect();
+    sizes.dedup();
+    sizes
+}
+
 /// Samples drawn, whose spread gives the standard error.
 pub const SAMPLES: u64 = 4;
 

@@ -43,5 +43,5 @@ pub use entry::{Entry, Kind};
 pub use error::{Place, TraceError};
 pub use formats::{CsvColumns, Format, FoundBy, PAGE_BYTES};
 pub use generate::{GeneratorReader, WorkloadSpec, workloads};
-pub use reader::{BLOCK_ENTRIES, Details, Limits, Options, Source, TimeSpan, TraceReader, open, open_bytes};
+pub use reader::{BLOCK_ENTRIES, Details, Limits, OpenTrace, Options, Source, TimeSpan, TraceReader, open, open_bytes};
 pub use select::Part;

@@ -14,7 +14,9 @@
 //! # Ok::<(), refault_trace::TraceError>(())
 //! ```
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::collapse::Collapsed;
 use crate::formats::{self, CsvColumns, Format, FoundBy};
@@ -167,6 +169,52 @@ fn collapsed(reader: Box<dyn TraceReader>, collapse: bool) -> Box<dyn TraceReade
     if collapse { Box::new(Collapsed::new(reader)) } else { reader }
 }
 
+/// Accesses that are neither in a file nor generated, for [`Source::Custom`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use refault_trace::{Entry, Kind, OpenTrace, Source, TraceError, TraceReader};
+///
+/// #[derive(Debug)]
+/// struct Thrice(u64);
+///
+/// impl OpenTrace for Thrice {
+///     fn name(&self) -> String {
+///         "thrice".to_owned()
+///     }
+///     fn open(&self) -> Result<Box<dyn TraceReader>, TraceError> {
+///         Ok(Box::new(Left { page: self.0, left: 3 }))
+///     }
+/// }
+///
+/// struct Left {
+///     page: u64,
+///     left: usize,
+/// }
+///
+/// impl TraceReader for Left {
+///     fn read_block(&mut self, out: &mut Vec<Entry>) -> Result<usize, TraceError> {
+///         out.clear();
+///         out.resize(std::mem::take(&mut self.left), Entry::new(self.page, Kind::Anon, false));
+///         Ok(out.len())
+///     }
+/// }
+///
+/// let source = Source::Custom(Arc::new(Thrice(7)));
+/// assert_eq!(source.open()?.read_block(&mut Vec::new())?, 3);
+/// # Ok::<(), TraceError>(())
+/// ```
+pub trait OpenTrace: fmt::Debug + Send + Sync {
+    /// What to call it in a table.
+    fn name(&self) -> String;
+
+    /// Starts a pass from the beginning.
+    ///
+    /// # Errors
+    /// The source's own.
+    fn open(&self) -> Result<Box<dyn TraceReader>, TraceError>;
+}
+
 /// Where a trace comes from; can be opened any number of times, also from several threads.
 #[allow(clippy::large_enum_variant)] // A command has a handful of sources.
 #[derive(Clone, Debug)]
@@ -180,6 +228,8 @@ pub enum Source {
     },
     /// A generated workload.
     Workload(WorkloadSpec),
+    /// Whatever else can be read from the beginning again and again: an array in memory, say.
+    Custom(Arc<dyn OpenTrace>),
     /// A part of another source.
     Part {
         /// The whole.
@@ -208,6 +258,7 @@ impl Source {
         match self {
             Source::File { path, options } => open(path, options),
             Source::Workload(spec) => Ok(Box::new(GeneratorReader::new(spec)?)),
+            Source::Custom(custom) => custom.open(),
             Source::Part { whole, part } => {
                 let (inner, collapse) = whole.open_uncollapsed()?;
                 Ok(collapsed(Box::new(PartReader::new(whole.name(), inner, *part)), collapse))
@@ -226,7 +277,7 @@ impl Source {
         }
     }
 
-    /// The format of a file and how it was found; `None` for a workload. The file is opened to look at its first bytes,
+    /// The format of a file and how it was found; `None` for what is not a file. The file is opened to look at its first bytes,
     /// unless the format was asked for.
     ///
     /// # Errors
@@ -237,7 +288,7 @@ impl Source {
             Source::File { path, options } => {
                 Ok(Some(formats::detect(&mut Input::open(path, options)?, path, options.format)?))
             }
-            Source::Workload(_) => Ok(None),
+            Source::Workload(_) | Source::Custom(_) => Ok(None),
             Source::Part { whole, .. } => whole.format(),
         }
     }
@@ -252,6 +303,7 @@ impl Source {
         match self {
             Source::File { path, options } => options.name.clone().unwrap_or_else(|| formats::stem(path)),
             Source::Workload(spec) => spec.to_string(),
+            Source::Custom(custom) => custom.name(),
             Source::Part { whole, .. } => whole.name(),
         }
     }

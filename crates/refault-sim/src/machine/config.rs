@@ -230,7 +230,7 @@ impl PhaseConfig {
 fn may_map(source: &Source) -> bool {
     match source {
         Source::Workload(spec) => spec.kind == Kind::Mapped,
-        Source::File { .. } => true,
+        Source::File { .. } | Source::Custom(_) => true,
         Source::Part { whole, .. } => may_map(whole),
     }
 }

@@ -1,0 +1,51 @@
+"""Linux-grade page reclaim for Python.
+
+Three things, each usable alone:
+
+* the lab: :func:`compare` policies over :class:`Trace`\\ s, draw miss-ratio curves with :func:`mrc`, look at one
+  :class:`Policy` step by step;
+* arrays that page themselves: :func:`zeros`, :func:`array_like`, :func:`from_file`, and :func:`budget`, which puts
+  NumPy's own allocations under one;
+* cached files: :func:`open`, and an fsspec file system in :mod:`refault.fs`.
+
+Sizes are texts as on the command line (``"25%"`` of a trace's distinct pages, ``"4096p"`` pages of 4 KiB, ``"64M"``)
+or whole numbers of bytes. Figures are those of the command ``refault``, made by the same code.
+
+>>> import numpy as np, refault
+>>> loop = np.tile(np.arange(100, dtype=np.uint64), 10)
+>>> result = refault.compare(refault.Trace(loop, name="loop"), ["lru", "opt"], "50%")
+>>> [(row["policy"], row["misses"]) for row in result.rows]
+[('lru', 1000), ('opt', 559)]
+"""
+
+from ._refault import VERSION as __version__
+from .arrays import Budget, array_like, budget, empty, from_file, full, prefetch, zeros
+from .files import Cache, CachedFile, open
+from .lab import Policy, PythonPolicy, compare, mrc, policies
+from .results import Comparison, Curves
+from .sweep import sweep
+from .traces import Trace
+
+__all__ = [
+    "Budget",
+    "Cache",
+    "CachedFile",
+    "Comparison",
+    "Curves",
+    "Policy",
+    "PythonPolicy",
+    "Trace",
+    "__version__",
+    "array_like",
+    "budget",
+    "compare",
+    "empty",
+    "from_file",
+    "full",
+    "mrc",
+    "open",
+    "policies",
+    "prefetch",
+    "sweep",
+    "zeros",
+]

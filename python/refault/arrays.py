@@ -1,0 +1,201 @@
+"""Arrays that page themselves: real NumPy arrays in memory that stays within a budget.
+
+What does not fit is compressed; a page that is touched comes back. Nothing in the code that uses the arrays changes: they
+are ``numpy.ndarray``, their memory is given back with the last view. Needs userfaultfd, which ``refault doctor`` explains.
+
+After ``fork`` (and so in ``multiprocessing``) a child has the arrays as they were, in a budget of its own of the same size.
+Pickling copies: an unpickled array is an ordinary one.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from . import _refault
+
+#: Addresses that the arrays of a budget may take together, in bytes.
+ADDRESS_SPACE = 1 << 36
+
+_budgets: weakref.WeakSet[Budget] = weakref.WeakSet()
+_forking: list[Budget] = []
+
+Shape = int | Sequence[int]
+Size = str | int
+
+
+class Budget:
+    """Memory that several arrays share: at most `size` bytes of them are resident.
+
+    Parameters
+    ----------
+    size : bytes, or a text such as ``"2G"``
+    policy : as on the command line; any that needs only accessed bits (``refault policies``). The default suits most.
+    address_space : bytes that all arrays of the budget may have together, resident or not; 64 GiB by default
+
+    Raises
+    ------
+    OSError
+        The kernel does not give a userfaultfd; the sentence says what permits it.
+    ValueError
+        The size or the policy is none.
+    """
+
+    def __init__(self, size: Size, *, policy: str | None = None, address_space: int = ADDRESS_SPACE) -> None:
+        self._native = _refault.Budget(_bytes(size), policy, address_space)
+        _budgets.add(self)
+
+    @property
+    def size(self) -> int:
+        """Bytes that may be resident."""
+        return self._native.bytes
+
+    def resize(self, size: Size) -> None:
+        """Another size; returns when no more than that is resident, or raises RuntimeError after a minute."""
+        self._native.resize(_bytes(size))
+
+    def stats(self) -> dict[str, int]:
+        """``budget_bytes``, ``resident_bytes``, ``stored_bytes`` (compressed, or in a file), ``metadata_bytes``;
+        since the start ``first_touches``, ``faults`` (accesses to evicted pages), ``pages_in``, ``pages_out``."""
+        return self._native.stats()
+
+    def __repr__(self) -> str:
+        stats = self.stats()
+        mebibytes = {name: stats[name] / 2**20 for name in ("budget_bytes", "resident_bytes", "stored_bytes")}
+        return (
+            f"Budget({mebibytes['budget_bytes']:.1f} MiB: {mebibytes['resident_bytes']:.1f} resident, "
+            f"{mebibytes['stored_bytes']:.1f} stored)"
+        )
+
+
+def zeros(shape: Shape, dtype: DTypeLike = float, *, budget: Size | Budget, order: str = "C") -> NDArray[Any]:
+    """An array of zeros like ``numpy.zeros``, within `budget`: a size of its own, or a :class:`Budget` to share."""
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise ValueError("arrays of Python objects cannot page: the objects lie elsewhere")
+    extent = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if any(length < 0 for length in extent):
+        raise ValueError(f"negative dimensions are not allowed: {extent}")
+    count = 1
+    for length in extent:
+        count *= int(length)
+    memory = _budget(budget)._native.allocate(count * kind.itemsize)
+    flat = np.asarray(memory)[: count * kind.itemsize].view(kind)
+    return flat.reshape(extent, order=order)  # type: ignore[call-overload, no-any-return]
+
+
+def empty(shape: Shape, dtype: DTypeLike = float, *, budget: Size | Budget, order: str = "C") -> NDArray[Any]:
+    """The same as :func:`zeros`: fresh pages are zeros, and take no memory before they are touched."""
+    return zeros(shape, dtype, budget=budget, order=order)
+
+
+def full(
+    shape: Shape, value: Any, dtype: DTypeLike | None = None, *, budget: Size | Budget, order: str = "C"
+) -> NDArray[Any]:
+    """An array of one value like ``numpy.full``, within `budget`."""
+    array = zeros(shape, np.asarray(value).dtype if dtype is None else dtype, budget=budget, order=order)
+    array[...] = value
+    return array
+
+
+def array_like(array: ArrayLike, *, budget: Size | Budget) -> NDArray[Any]:
+    """A copy of `array` within `budget`."""
+    original = np.asarray(array)
+    order = "F" if original.flags.f_contiguous and not original.flags.c_contiguous else "C"
+    copy = zeros(original.shape, original.dtype, budget=budget, order=order)
+    copy[...] = original
+    return copy
+
+
+def from_file(
+    path: str | PathLike[str], dtype: DTypeLike = np.uint8, shape: Shape | None = None, *, budget: Size | Budget
+) -> NDArray[Any]:
+    """A file's bytes as an array, read when they are touched. Writes stay in memory; the file is not changed.
+
+    Raises ValueError if the file does not hold a whole number of elements, or not as many as `shape` says.
+    """
+    kind = np.dtype(dtype)
+    memory = _budget(budget)._native.file(path)
+    size = os.stat(path).st_size
+    if size % kind.itemsize:
+        raise ValueError(f"{os.fspath(path)}: {size} bytes are no whole number of elements of {kind.itemsize} bytes")
+    array = np.asarray(memory)[:size].view(kind)
+    return array if shape is None else array.reshape(shape)
+
+
+def prefetch(array: NDArray[Any]) -> int:
+    """Brings an array of this module in as far as its budget has room. Returns the bytes that are resident then."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if not isinstance(base, _refault.Memory):
+        raise ValueError("this array is not one of refault's")
+    # NumPy 2 moved it.
+    byte_bounds: Any = np.lib.array_utils.byte_bounds if hasattr(np.lib, "array_utils") else getattr(np, "byte_bounds")
+    lowest, beyond = byte_bounds(array)
+    address = base.__array_interface__["data"][0]
+    return base.prefetch(lowest - address, beyond - address)
+
+
+@contextmanager
+def budget(size: Size | Budget, *, allocate_all: bool = True, threshold: Size = "1M") -> Iterator[Budget]:
+    """While it lasts, NumPy's own allocations of at least `threshold` bytes lie within the budget (NEP 49), in this thread
+    or task. Arrays made meanwhile stay there when it is over. ``allocate_all=False`` only makes the budget.
+
+    >>> with budget("64M") as shared:  # doctest: +SKIP
+    ...     squares = np.arange(100_000_000) ** 2
+    """
+    shared = _budget(size)
+    if not allocate_all:
+        yield shared
+        return
+    before = _refault.route_numpy(shared._native, _bytes(threshold))
+    try:
+        yield shared
+    finally:
+        _refault.unroute_numpy(before)
+
+
+def _budget(size: Size | Budget) -> Budget:
+    return size if isinstance(size, Budget) else Budget(size)
+
+
+def _bytes(size: Size) -> int:
+    if isinstance(size, str):
+        return _refault.parse_size(size)
+    if int(size) < 4096:
+        raise ValueError(f"{size} bytes are less than a page of 4096 bytes")
+    return int(size)
+
+
+def _before_fork() -> None:
+    for known in list(_budgets):
+        try:
+            known._native.before_fork()
+        except OSError as error:
+            warnings.warn(f"refault's arrays will not be there in a forked child: {error}", stacklevel=2)
+        else:
+            _forking.append(known)
+
+
+def _after_fork_in_parent() -> None:
+    while _forking:
+        _forking.pop()._native.after_fork(False)
+
+
+def _after_fork_in_child() -> None:
+    while _forking:
+        _forking.pop()._native.after_fork(True)
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)

@@ -1,0 +1,175 @@
+"""Files behind a page cache of one's own, with a policy and a size of one's own."""
+
+from __future__ import annotations
+
+import io
+import os
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from . import _refault
+from .arrays import Size, _bytes
+
+
+class Cache:
+    """A page cache that several files share.
+
+    Parameters
+    ----------
+    memory : bytes of file contents at most, at least 256 KiB; or a text such as ``"1G"``
+    policy : as on the command line; any that does not need to know the future
+    """
+
+    def __init__(self, memory: Size = "64M", policy: str | None = None) -> None:
+        self._native = _refault.Cache(_bytes(memory), policy)
+
+    def open(self, path: str | PathLike[str], mode: str = "rb") -> CachedFile:
+        """Opens a file, which must exist. See :func:`refault.open`."""
+        return CachedFile(self, path, mode)
+
+    def stats(self) -> dict[str, int | float]:
+        """``memory_bytes``, ``resident_bytes``, ``metadata_bytes``; pages since the start: ``hits``, ``misses``,
+        ``read_ahead``, ``written``; and ``hit_ratio`` (0 to 1)."""
+        return self._native.stats()
+
+
+class CachedFile(io.RawIOBase):
+    """A binary file whose pages lie in a :class:`Cache`. Threads may read and write it at once.
+
+    While it is open only this cache should write to the file. It needs a file system that does direct I/O (ext4, xfs,
+    btrfs; not tmpfs).
+    """
+
+    def __init__(self, cache: Cache, path: str | PathLike[str], mode: str = "rb") -> None:
+        if mode not in ("rb", "r+b", "rb+"):
+            raise ValueError(f"mode {mode!r}: choose from 'rb' and 'r+b'; a cached file is binary and must exist")
+        self._cache = cache
+        self._path = os.fspath(path)
+        self._mode = "rb" if mode == "rb" else "r+b"
+        self._at = 0
+        self._native = cache._native.open(path)
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self._path
+
+    @property
+    def mode(self) -> str:
+        """``"rb"`` or ``"r+b"``."""
+        return self._mode
+
+    def stats(self) -> dict[str, int | float]:
+        """See :meth:`Cache.stats`; the figures are of all files of the cache."""
+        return self._cache.stats()
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def writable(self) -> bool:
+        """Whether it was opened for writing."""
+        return self._mode == "r+b"
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._native.size()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Moves to `offset` from the beginning, the position, or the end; returns the new position."""
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size()}
+        if whence not in starts:
+            raise ValueError(f"invalid whence ({whence}, should be 0, 1 or 2)")
+        to = starts[whence] + offset
+        if to < 0:
+            raise ValueError(f"negative seek position {to}")
+        self._at = to
+        return to
+
+    def tell(self) -> int:
+        """The position."""
+        self.size()  # complains if it is closed
+        return self._at
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset` on, fewer only at the end. Does not move the position."""
+        if offset < 0 or length < 0:
+            raise ValueError(f"offset and length are not negative: {offset}, {length}")
+        return self._native.read_at(offset, length)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fills a buffer from the position on; the bytes read."""
+        view = np.frombuffer(memoryview(buffer).cast("B"), np.uint8)
+        count = self._native.read_into(self._at, view)
+        self._at += count
+        return count
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Up to `size` bytes from the position on; without a size, all to the end."""
+        if size is None or size < 0:
+            size = max(self.size() - self._at, 0)
+        found = self._native.read_at(self._at, size)
+        self._at += len(found)
+        return found
+
+    def readall(self) -> bytes:
+        """All bytes from the position to the end."""
+        return self.read(-1)
+
+    def write_at(self, offset: int, data: Any) -> int:
+        """Writes bytes at `offset` to the file, which may grow. Does not move the position."""
+        if not self.writable():
+            raise io.UnsupportedOperation("the file was opened for reading only: open it with mode 'r+b'")
+        if offset < 0:
+            raise ValueError(f"offset is not negative: {offset}")
+        return self._native.write_at(offset, bytes(data))
+
+    def write(self, data: Any, /) -> int:
+        """Writes bytes at the position."""
+        count = self.write_at(self._at, data)
+        self._at += count
+        return count
+
+    def flush(self) -> None:
+        """Makes what was written durable."""
+        if not self.closed and self.writable():
+            self._native.sync()
+
+    def close(self) -> None:
+        """Makes what was written durable, and ends the use of the file."""
+        if not self.closed:
+            try:
+                super().close()
+            finally:
+                self._native.close()
+
+    def __repr__(self) -> str:
+        return f"<refault.CachedFile {self._path!r}>"
+
+
+def open(
+    path: str | PathLike[str],
+    mode: str = "rb",
+    *,
+    memory: Size = "64M",
+    policy: str | None = None,
+    cache: Cache | None = None,
+) -> CachedFile:
+    """Opens a file behind a page cache: one of its own of `memory` bytes with `policy`, or a `cache` that others share.
+
+    Raises
+    ------
+    OSError
+        There is no such file, or its file system does not do direct I/O.
+    ValueError
+        The mode, the size or the policy is none.
+    """
+    if cache is not None and policy is not None:
+        raise ValueError("a cache that is shared has its policy already")
+    return CachedFile(cache or Cache(memory, policy), path, mode)

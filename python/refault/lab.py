@@ -1,0 +1,272 @@
+"""The lab: comparisons, curves, and policies step by step."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from . import _refault
+from .results import Comparison, Curves
+from .traces import native_traces
+
+log = logging.getLogger("refault")
+
+DEFAULT_MEMORY = ("10%", "25%", "50%", "75%")
+
+
+def policies() -> list[dict[str, Any]]:
+    """Every policy there is: name, aliases, family, description, variant, parameters with defaults, bytes of metadata per
+    page, and which front-end can run it (``runs``: a refusal is None or the reason)."""
+    return cast("list[dict[str, Any]]", json.loads(_refault.policies()))
+
+
+def compare(
+    traces: Any,
+    policies: str | PythonPolicy | Iterable[str | PythonPolicy] = "all",
+    memory: str | int | Iterable[str | int] = DEFAULT_MEMORY,
+    *,
+    baseline: str = "lru",
+    swap: str | None = None,
+    warm_up: float = 0,
+    jobs: int | None = None,
+    progress: bool | None = None,
+) -> Comparison:
+    """Runs policies over traces at several sizes of memory, and counts misses and the kernel's events.
+
+    Parameters
+    ----------
+    traces : Trace, path, array, or several of them
+    policies : names as on the command line, such as ``"lru"`` or ``"mglru{tiers=1}"``; ``"all"``, ``"kernel"``; or a
+        :class:`PythonPolicy`, which is some hundred times slower than the built-in ones
+    memory : sizes: ``"25%"`` of each trace's distinct pages, ``"4096p"`` pages, ``"64M"`` or a number of bytes
+    baseline : the policy that others are compared with in :attr:`Comparison.verdict`
+    swap : space for anonymous pages, a size or ``"none"``; ample by default
+    warm_up : accesses at the start that are not counted: a number, or a share below 1
+    jobs : threads; one per core by default. Results do not depend on it.
+    progress : a bar by tqdm; by default if standard error is a terminal and tqdm is installed
+
+    Raises
+    ------
+    ValueError
+        A name, a size or a trace is wrong; the sentence says which and what to do.
+    OSError
+        A trace cannot be read.
+    """
+    named, own = _split(policies)
+    sizes = _sizes(memory)
+    natives = native_traces(traces)
+    found: dict[str, Any] = {"runs": [], "verdict": None}
+    if named or not own:
+        with _bar(progress, "comparing") as tell:
+            text = _refault.compare(natives, named, sizes, swap, warm_up, baseline, jobs, True, tell)
+        found = json.loads(text)
+    for native in natives if own else ():
+        found["runs"].extend(_run_own(native, own, sizes, warm_up))
+    log.debug("%d runs over %d traces", len(found["runs"]), len(natives))
+    return Comparison(found["runs"], found["verdict"])
+
+
+def mrc(
+    traces: Any,
+    policies: str | Iterable[str] = "lru",
+    memory: str | int | Iterable[str | int] = (),
+    *,
+    sample: float | None = None,
+    seed: int = 1,
+    jobs: int | None = None,
+    progress: bool | None = None,
+) -> Curves:
+    """Draws miss-ratio curves: LRU's is exact at every size, from one pass; others are simulated at the sizes in `memory`,
+    by default 32 from 1/128 of the distinct pages to all of them. With `sample`, a share of the pages such as 0.01, curves
+    are estimates with a standard error."""
+    named, own = _split(policies)
+    if own:
+        raise ValueError("curves of policies written in Python are not drawn: use refault.compare at several sizes")
+    with _bar(progress, "drawing curves") as tell:
+        text = _refault.mrc(native_traces(traces), named, _sizes(memory), sample, seed, jobs, tell)
+    return Curves(json.loads(text))
+
+
+class Policy:
+    """One policy over a memory of a few pages, step by step.
+
+    >>> lru = Policy("lru", memory_pages=2, pages=10)
+    >>> [lru.access(page) for page in (1, 2, 1, 3)]
+    [False, False, True, False]
+    >>> lru.resident(), lru.next_victims()
+    ([1, 3], [1])
+
+    Parameters
+    ----------
+    name : as on the command line
+    memory_pages : pages that may be resident
+    pages : pages there are; they are numbered from 0
+    kind : what is accessed, see :class:`Trace`. Of ``"anon"`` and ``"mapped"`` pages the kernel's policies see accessed
+        bits only; of ``"fd"``, each access.
+    """
+
+    def __init__(self, name: str, memory_pages: int, pages: int = 1024, kind: str = "fd") -> None:
+        self._native = _refault.Policy(name, memory_pages, pages, kind)
+
+    @property
+    def name(self) -> str:
+        """The policy with its parameters."""
+        return self._native.name
+
+    def access(self, page: int, write: bool = False) -> bool:
+        """Accesses a page. True if it was in memory."""
+        return self._native.access(page, write)
+
+    def resident(self) -> list[int]:
+        """The pages in memory, ascending."""
+        return self._native.resident()
+
+    def next_victims(self) -> list[int]:
+        """The pages that would leave if a page came in that was never seen; nothing changes. Costs a replay of all
+        accesses so far."""
+        return self._native.next_victims()
+
+    def counters(self) -> dict[str, int]:
+        """Accesses, hits and misses, and the policy's counters under their names in ``/proc/vmstat``."""
+        return dict(self._native.counters())
+
+    def __repr__(self) -> str:
+        return f"Policy({self.name!r})"
+
+
+class PythonPolicy:
+    """The base of policies written in Python, which :func:`compare` runs beside the built-in ones.
+
+    A subclass says what leaves; who is resident is kept for it. One object is made per run.
+
+    >>> class Mru(PythonPolicy):
+    ...     def start(self, memory_pages): self.order = {}
+    ...     def hit(self, page): self.order[page] = self.order.pop(page)
+    ...     def admit(self, page): self.order[page] = None
+    ...     def evict(self): return self.order.popitem()[0]
+    """
+
+    #: What it is called in tables; the name of the class by default.
+    name: str | None = None
+
+    def start(self, memory_pages: int) -> None:
+        """An empty memory of so many pages."""
+
+    def hit(self, page: int) -> None:
+        """A resident page is accessed."""
+
+    def admit(self, page: int) -> None:
+        """A page comes in."""
+
+    def evict(self) -> int:
+        """A page must go: which? It must be resident."""
+        raise NotImplementedError
+
+
+def _run_own(
+    native: _refault.Trace, own: Sequence[PythonPolicy], sizes: Sequence[str], warm_up: float
+) -> Iterator[dict[str, Any]]:
+    pages = native.read()[0]
+    distinct = len(set(pages.tolist()))
+    skipped = int(len(pages) * warm_up) if 0 < warm_up < 1 else int(warm_up)
+    if skipped >= len(pages):
+        raise ValueError(f"nothing is left after the warm-up: {native.name} has {len(pages)} accesses")
+    for policy in own:
+        name = policy.name or type(policy).__name__
+        for size in sizes:
+            memory_pages = _pages_of(size, distinct)
+            began = time.perf_counter()
+            misses = _replay(policy, pages.tolist(), memory_pages, skipped)
+            wall = time.perf_counter() - began
+            accesses = len(pages) - skipped
+            yield {
+                "trace": native.name,
+                "policy": name,
+                "memory_pages": memory_pages,
+                "accesses": accesses,
+                "distinct_pages": distinct,
+                "hits": accesses - misses,
+                "misses": misses,
+                "miss_ratio": misses / accesses,
+                "wall_seconds": wall,
+                "accesses_per_second": round(len(pages) / max(wall, 1e-9)),
+            }
+
+
+def _replay(policy: PythonPolicy, pages: list[int], memory_pages: int, skipped: int) -> int:
+    policy.start(memory_pages)
+    resident: set[int] = set()
+    misses = 0
+    for index, page in enumerate(pages):
+        if page in resident:
+            policy.hit(page)
+            continue
+        misses += index >= skipped
+        if len(resident) >= memory_pages:
+            victim = policy.evict()
+            if victim not in resident:
+                name = policy.name or type(policy).__name__
+                raise ValueError(f"policy {name!r} evicts page {victim!r}, which is not resident")
+            resident.discard(victim)
+        policy.admit(page)
+        resident.add(page)
+    return misses
+
+
+def _pages_of(size: str, distinct: int) -> int:
+    if size.endswith("%"):
+        # Rounded down, as the command does, without the error of a binary fraction.
+        return max(int(round(float(size[:-1]) * 10_000)) * distinct // 1_000_000, 1)
+    return max(_refault.parse_size(size) // 4096, 1)
+
+
+def _split(policies: Any) -> tuple[list[str], list[PythonPolicy]]:
+    if isinstance(policies, (str, PythonPolicy)) or isinstance(policies, type):
+        policies = [policies]
+    named: list[str] = []
+    own: list[PythonPolicy] = []
+    for policy in policies:
+        if isinstance(policy, str):
+            named.append(policy)
+        elif isinstance(policy, PythonPolicy):
+            own.append(policy)
+        elif isinstance(policy, type) and issubclass(policy, PythonPolicy):
+            own.append(policy())
+        else:
+            raise TypeError(f"a policy is a name or a refault.PythonPolicy, not {type(policy).__name__}")
+    if not named and not own:
+        raise ValueError("no policy named: refault.policies() lists them")
+    return named, own
+
+
+def _sizes(memory: Any) -> list[str]:
+    if isinstance(memory, (str, int)):
+        memory = [memory]
+    return [part for size in memory for part in (str(size).split(",") if isinstance(size, str) else [str(int(size))])]
+
+
+@contextmanager
+def _bar(asked: bool | None, what: str) -> Iterator[Callable[[int, int], object] | None]:
+    """A callback for a progress bar, if there is to be one."""
+    if asked is False or (asked is None and not sys.stderr.isatty()):
+        yield None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        if asked:
+            raise
+        yield None
+        return
+    with tqdm(desc=what, unit=" accesses", unit_scale=True) as bar:
+
+        def tell(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield tell

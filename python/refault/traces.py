@@ -1,0 +1,129 @@
+"""Traces: who accessed which page, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _refault
+
+KINDS = ("anon", "fd", "mapped")
+
+
+class Trace:
+    """A trace, from an array, a file, or a generated workload (:meth:`workload`). It can be used any number of times.
+
+    Parameters
+    ----------
+    source : array of integers of shape (accesses,), or a path
+        Page numbers from 0 to 2**56 - 1, one per access; an array of ``uint64`` is used without a copy and must not change
+        while the trace is used. A path names a file in any format that the command reads.
+    kind : {"anon", "fd", "mapped"}, optional
+        What is accessed: anonymous memory, a file by ``read()`` and ``write()``, or a file through a mapping. Arrays are
+        ``"anon"`` unless said otherwise; of a file, the kind of accesses that do not say theirs.
+    writes : array of bool of shape (accesses,), optional
+        Which accesses write. Only with an array.
+    name : str, optional
+        What the trace is called in tables; the file's name, or ``"array"``.
+    format, block_bytes, objects_have_sizes, collapse : optional
+        As ``--format``, ``--block-bytes``, ``--objects-have-sizes`` and ``--collapse`` of the command. Only with a path.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    ValueError
+        It is no trace, it is empty, or the array holds what is no page number.
+    """
+
+    def __init__(
+        self,
+        source: ArrayLike | str | PathLike[str],
+        *,
+        kind: str | None = None,
+        writes: ArrayLike | None = None,
+        name: str | None = None,
+        format: str | None = None,
+        block_bytes: int | None = None,
+        objects_have_sizes: bool = False,
+        collapse: bool = False,
+    ) -> None:
+        if isinstance(source, (str, PathLike)):
+            if writes is not None:
+                raise ValueError("writes belong to an array: a file says itself which accesses write")
+            self._native = _refault.Trace.from_file(
+                source, format, kind, name, block_bytes, objects_have_sizes, collapse
+            )
+            return
+        if format is not None or block_bytes is not None or objects_have_sizes or collapse:
+            raise ValueError("format, block_bytes, objects_have_sizes and collapse are for files, not for arrays")
+        written = None if writes is None else np.ascontiguousarray(writes, dtype=np.bool_)
+        self._native = _refault.Trace.from_array(_page_numbers(source), written, kind or "anon", name or "array")
+
+    @classmethod
+    def _of(cls, native: _refault.Trace) -> Trace:
+        trace = cls.__new__(cls)
+        trace._native = native
+        return trace
+
+    @classmethod
+    def workload(cls, spec: str) -> Trace:
+        """A generated workload, as ``--workload`` of the command: ``"zipf:theta=1,pages=1000,accesses=20000"``."""
+        return cls._of(_refault.Trace.workload(spec))
+
+    @property
+    def name(self) -> str:
+        """What the trace is called in tables."""
+        return self._native.name
+
+    def part(self, skip: int = 0, limit: int | None = None) -> Trace:
+        """At most `limit` accesses after the first `skip`."""
+        return Trace._of(self._native.part(skip, limit))
+
+    def counts(self) -> dict[str, int]:
+        """Accesses, distinct pages, distinct anonymous pages, writes. Reads the whole trace."""
+        names = ("accesses", "distinct_pages", "distinct_anon", "writes")
+        return dict(zip(names, self._native.counts(), strict=True))
+
+    def pages(self) -> NDArray[np.uint64]:
+        """The page number of each access, shape (accesses,). Reads the whole trace; 8 bytes per access."""
+        return self._native.read()[0]
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """``pages`` (uint64), ``writes`` (bool) and ``kinds`` (uint8: 0 anon, 1 fd, 2 mapped), each of shape (accesses,)."""
+        pages, writes, kinds = self._native.read()
+        return {"pages": pages, "writes": writes, "kinds": kinds}
+
+    def __repr__(self) -> str:
+        return f"Trace({self.name!r})"
+
+
+def _page_numbers(source: ArrayLike) -> NDArray[np.uint64]:
+    array = np.asarray(source)
+    if array.ndim != 1:
+        raise ValueError(f"an array of accesses has one dimension, not {array.ndim}: shape {array.shape}")
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"page numbers are integers, not {array.dtype}")
+    if array.dtype.kind == "i" and array.size and array.min() < 0:
+        raise ValueError("page numbers are not negative")
+    return np.ascontiguousarray(array, dtype=np.uint64)
+
+
+def native_traces(traces: Any) -> list[_refault.Trace]:
+    """One trace or many, of whatever a :class:`Trace` can be made, with names of their own."""
+    if isinstance(traces, (Trace, str, PathLike, np.ndarray)):
+        traces = [traces]
+    if not isinstance(traces, (Sequence, Iterable)):
+        raise TypeError(f"traces are a Trace, a path, an array, or several of them; not {type(traces).__name__}")
+    known = [trace if isinstance(trace, Trace) else Trace(trace) for trace in traces]
+    if not known:
+        raise ValueError("no traces: name at least one")
+    names = [trace.name for trace in known]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ValueError(f"several traces are called {sorted(twice)[0]!r}: give each a name of its own, Trace(…, name=…)")
+    return [trace._native for trace in known]

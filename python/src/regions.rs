@@ -1,0 +1,144 @@
+//! Memory under a budget, for arrays.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use refault::region::{Budget as Pages, ForkTicket, Pager, PagerError, PagerOptions, Region};
+
+use crate::errors::os_error;
+
+/// How long a smaller budget may take to come true.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A pager with its budget, shared by any number of arrays.
+#[pyclass(frozen, module = "refault._refault")]
+pub struct Budget {
+    pub pager: Arc<Pager>,
+    ticket: Mutex<Option<ForkTicket>>,
+}
+
+/// What the pager says, as Python says it.
+pub fn pager_error(error: PagerError) -> PyErr {
+    match &error {
+        PagerError::NotPermitted(source) | PagerError::File { error: source, .. } => {
+            os_error(source, error.to_string())
+        }
+        PagerError::NoAddresses(_) => PyMemoryError::new_err(error.to_string()),
+        PagerError::Policy(_) => PyValueError::new_err(error.to_string()),
+        PagerError::MissingFeature(_) => PyOSError::new_err(error.to_string()),
+        _ => PyRuntimeError::new_err(error.to_string()),
+    }
+}
+
+#[pymethods]
+impl Budget {
+    #[new]
+    fn new(bytes: u64, policy: Option<String>, address_space: u64) -> PyResult<Budget> {
+        let defaults = PagerOptions::default();
+        let options =
+            PagerOptions { policy: policy.unwrap_or(defaults.policy), address_space, ..PagerOptions::default() };
+        let pager = Pager::new(Pages::new(bytes), options).map_err(pager_error)?;
+        Ok(Budget { pager: Arc::new(pager), ticket: Mutex::default() })
+    }
+
+    /// Zeros.
+    fn allocate(&self, py: Python<'_>, bytes: usize) -> PyResult<Memory> {
+        let region = py.detach(|| self.pager.region(bytes.max(1))).map_err(pager_error)?;
+        Ok(Memory::new(region))
+    }
+
+    /// A file's contents; writes stay in memory.
+    fn file(&self, py: Python<'_>, path: PathBuf) -> PyResult<Memory> {
+        let region = py.detach(|| self.pager.file_region(&path)).map_err(pager_error)?;
+        Ok(Memory::new(region))
+    }
+
+    /// Bytes that may be resident.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.pager.budget().maximum_bytes()
+    }
+
+    /// Another number of bytes; returns when it is true.
+    fn resize(&self, py: Python<'_>, bytes: u64) -> PyResult<()> {
+        py.detach(|| self.pager.resize(bytes, PATIENCE)).map_err(pager_error)
+    }
+
+    /// Counts since the start, and bytes now.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let report = py.detach(|| self.pager.report());
+        let stats = PyDict::new(py);
+        stats.set_item("budget_bytes", report.budget_bytes)?;
+        stats.set_item("resident_bytes", report.resident_bytes)?;
+        stats.set_item("stored_bytes", report.store.pool_bytes + report.store.file_bytes)?;
+        stats.set_item("metadata_bytes", report.metadata_bytes)?;
+        stats.set_item("first_touches", report.zero_fills)?;
+        stats.set_item("faults", report.counters.pgmajfault)?;
+        stats.set_item("pages_in", report.counters.pswpin)?;
+        stats.set_item("pages_out", report.counters.pswpout)?;
+        Ok(stats)
+    }
+
+    fn before_fork(&self) -> PyResult<()> {
+        let ticket = self.pager.before_fork(0).map_err(|error| os_error(&error, format!("cannot fork: {error}")))?;
+        *self.ticket.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(ticket);
+        Ok(())
+    }
+
+    fn after_fork(&self, in_child: bool) -> PyResult<()> {
+        let ticket = self.ticket.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        match ticket {
+            None => Ok(()),
+            Some(ticket) if in_child => self
+                .pager
+                .after_fork_in_child(ticket)
+                .map_err(|error| os_error(&error, format!("arrays are lost in a forked child: {error}"))),
+            Some(ticket) => {
+                self.pager.after_fork_in_parent(ticket);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A run of bytes that an array lies in; given back with the last array over it.
+#[pyclass(frozen, module = "refault._refault")]
+pub struct Memory {
+    address: usize,
+    bytes: usize,
+    region: Region,
+}
+
+impl Memory {
+    fn new(mut region: Region) -> Memory {
+        Memory { address: region.as_mut_ptr() as usize, bytes: region.len(), region }
+    }
+}
+
+#[pymethods]
+impl Memory {
+    /// NumPy's protocol (version 3): an array over this memory keeps this object alive.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", "|u1")?;
+        interface.set_item("shape", (self.bytes,))?;
+        interface.set_item("data", (self.address, false))?;
+        Ok(interface)
+    }
+
+    /// Brings bytes in as far as there is room; the bytes that are resident then.
+    fn prefetch(&self, py: Python<'_>, start: usize, end: usize) -> usize {
+        py.detach(|| self.region.prefetch(start..end))
+    }
+
+    /// Writes all bytes to a file and waits for the disk.
+    fn sync(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.region.sync(&path)).map_err(pager_error)
+    }
+}

@@ -1,0 +1,136 @@
+"""Arrays that page themselves."""
+
+import gc
+import multiprocessing
+import os
+import pickle
+
+import numpy as np
+import pytest
+import refault
+
+BUDGET = 4 << 20
+
+
+@pytest.fixture
+def budget():
+    try:
+        return refault.Budget(BUDGET)
+    except OSError as error:
+        if os.environ.get("REFAULT_REQUIRE"):
+            raise
+        pytest.skip(str(error))
+
+
+def test_an_array_larger_than_its_budget_holds_what_was_written(budget):
+    array = refault.zeros((3000, 1000), np.int64, budget=budget)
+    assert isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.writeable
+    array[...] = np.arange(array.size).reshape(array.shape)
+    assert array.nbytes > 5 * BUDGET
+    stats = budget.stats()
+    assert stats["resident_bytes"] <= BUDGET and stats["pages_out"] > 0
+    assert (array.sum(axis=1) == np.arange(array.size).reshape(array.shape).sum(axis=1)).all()
+    assert budget.stats()["faults"] > 0
+
+
+def test_memory_is_given_back_with_the_last_view(budget):
+    array = refault.full((1 << 20,), 7, budget=budget)
+    view = array[10:20].reshape(2, 5)
+    del array
+    gc.collect()
+    assert (view == 7).all() and budget.stats()["resident_bytes"] > 0
+    del view
+    gc.collect()
+    assert budget.stats()["resident_bytes"] == 0
+
+
+def test_several_arrays_share_a_budget_that_can_change(budget):
+    arrays = [refault.full(1 << 18, value, np.int64, budget=budget) for value in range(8)]
+    budget.resize("1M")
+    assert budget.size == 1 << 20 and budget.stats()["resident_bytes"] <= 1 << 20
+    assert [int(array.sum()) for array in arrays] == [value << 18 for value in range(8)]
+
+
+def test_a_file_as_an_array_is_not_changed(tmp_path, budget):
+    path = tmp_path / "numbers"
+    numbers = np.arange(2_000_000)
+    numbers.tofile(path)
+    array = refault.from_file(path, np.int64, (1000, 2000), budget=budget)
+    assert (array.ravel() == numbers).all()
+    array[0, 0] = -1
+    assert np.fromfile(path, np.int64)[0] == 0
+    path.write_bytes(b"12345")
+    with pytest.raises(ValueError, match="whole number"):
+        refault.from_file(path, np.int64, budget=budget)
+
+
+def test_unmodified_code_allocates_in_the_budget(budget):
+    with refault.budget(budget) as shared:
+        squares = np.arange(3_000_000) ** 2
+        assert shared.stats()["first_touches"] * 4096 >= squares.nbytes
+        small = np.arange(10)
+    outside = np.arange(3_000_000)
+    before = budget.stats()["first_touches"]
+    assert (squares == outside**2).all() and small.sum() == 45
+    assert budget.stats()["first_touches"] - before < 100  # what is made outside lies outside
+    squares.resize(4_000_000, refcheck=False)
+    assert squares[2_999_999] == 2_999_999**2 and squares[-1] == 0
+    del squares
+    gc.collect()
+    assert budget.stats()["resident_bytes"] < 1 << 20
+
+
+def test_pandas_and_sorting_work_on_it(budget):
+    import pandas
+
+    random = np.random.default_rng(1)
+    keys = refault.array_like(random.integers(0, 1000, 1_000_000), budget=budget)
+    values = refault.array_like(random.random(1_000_000), budget=budget)
+    frame = pandas.DataFrame({"key": keys, "value": values}, copy=False)
+    expected = pandas.DataFrame({"key": np.array(keys), "value": np.array(values)}).groupby("key")["value"].sum()
+    assert frame.groupby("key")["value"].sum().equals(expected)
+    keys.sort()
+    assert (np.diff(keys) >= 0).all()
+
+
+def test_pickling_copies(budget):
+    array = refault.full(100_000, 3, budget=budget)
+    copy = pickle.loads(pickle.dumps(array))
+    copy[0] = 4
+    assert array[0] == 3 and (copy[1:] == 3).all()
+
+
+def child(array, total, queue):
+    array[0] = -1
+    queue.put(int(array[1:].sum()) == total)
+
+
+def test_a_forked_child_has_the_arrays_as_they_were(budget):
+    array = refault.full(2_000_000, 5, np.int64, budget=budget)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=child, args=(array, 5 * (array.size - 1), queue))
+    process.start()
+    assert queue.get(timeout=60) is True
+    process.join(60)
+    assert process.exitcode == 0 and (array == 5).all()
+
+
+def test_prefetch(budget):
+    array = refault.full(1 << 17, 1, np.int64, budget=budget)
+    assert refault.prefetch(array) == array.nbytes
+    with pytest.raises(ValueError, match="not one of refault"):
+        refault.prefetch(np.zeros(10))
+
+
+def test_wrong_requests_are_refused_in_words(budget):
+    with pytest.raises(ValueError, match="Python objects"):
+        refault.zeros(10, object, budget=budget)
+    with pytest.raises(ValueError, match="negative"):
+        refault.zeros(-1, budget=budget)
+    with pytest.raises(ValueError, match="is not a size"):
+        refault.Budget("lots")
+    with pytest.raises(ValueError, match="accesses to mapped memory"):
+        refault.Budget("4M", policy="lru")
+    with pytest.raises(MemoryError):
+        refault.zeros(1 << 45, np.uint8, budget=budget)

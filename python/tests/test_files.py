@@ -1,0 +1,119 @@
+"""Cached files."""
+
+import io
+import os
+import sqlite3
+
+import numpy as np
+import pytest
+import refault
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(np.random.default_rng(1).bytes(3_000_001))
+    try:
+        refault.open(path, memory="1M").close()
+    except OSError as error:
+        if os.environ.get("REFAULT_REQUIRE"):
+            raise
+        pytest.skip(str(error))
+    return path
+
+
+def test_it_reads_as_a_plain_file_does(path):
+    random = np.random.default_rng(2)
+    with refault.open(path, memory="1M", policy="s3fifo") as ours, open(path, "rb") as plain:
+        for _ in range(300):
+            offset, length = int(random.integers(0, 3_100_000)), int(random.integers(0, 50_000))
+            assert ours.seek(offset) == plain.seek(offset)
+            assert ours.read(length) == plain.read(length)
+            assert ours.tell() == plain.tell()
+            assert ours.read_at(offset, 10) == os.pread(plain.fileno(), 10, offset)
+        assert ours.seek(-5, os.SEEK_END) == 2_999_996 and len(ours.read()) == 5
+        stats = ours.stats()
+        assert stats["hits"] > 0 and stats["misses"] > 0 and 0 < stats["hit_ratio"] < 1
+        assert stats["resident_bytes"] <= 1 << 20
+
+
+def test_readinto_fills_any_buffer(path):
+    with refault.open(path) as file:
+        buffer = bytearray(10_000)
+        assert file.readinto(buffer) == 10_000 and bytes(buffer) == path.read_bytes()[:10_000]
+        array = np.zeros(100, np.uint32)
+        assert file.readinto(array) == 400
+        with pytest.raises((ValueError, TypeError)):
+            file.readinto(b"constant")
+
+
+def test_buffered_readers_and_writers_stand_on_it(path):
+    lines = [b"line %d\n" % number for number in range(1000)]
+    path.write_bytes(b"".join(lines))
+    assert io.BufferedReader(refault.open(path)).readlines() == lines
+
+
+def test_writes_are_there_after_close(path):
+    with refault.open(path, "r+b", memory="1M") as file:
+        file.write_at(1_000_000, b"refault")
+        file.seek(0, os.SEEK_END)
+        file.write(b"the end")
+        assert file.read_at(1_000_000, 7) == b"refault"
+    assert path.read_bytes()[1_000_000:1_000_007] == b"refault" and path.read_bytes().endswith(b"the end")
+
+
+def test_files_share_a_cache(path, tmp_path):
+    cache = refault.Cache("1M", "lru")
+    other = tmp_path / "other"
+    other.write_bytes(b"x" * 100_000)
+    with cache.open(path) as one, cache.open(other) as two:
+        one.read(100_000)
+        two.read(100_000)
+        assert cache.stats()["resident_bytes"] >= 196_608
+    assert cache.stats()["resident_bytes"] == 0
+
+
+def test_wrong_use_is_refused_in_words(path, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        refault.open(tmp_path / "none")
+    with pytest.raises(ValueError, match="must exist"):
+        refault.open(path, "w")
+    with pytest.raises(ValueError, match="too little"):
+        refault.open(path, memory="64K")
+    with pytest.raises(ValueError, match="accesses to come"):
+        refault.open(path, policy="opt")
+    file = refault.open(path)
+    with pytest.raises(io.UnsupportedOperation):
+        file.write(b"x")
+    with pytest.raises(ValueError):
+        file.seek(-1)
+    file.close()
+    file.close()
+    with pytest.raises(ValueError, match="closed"):
+        file.read(1)
+
+
+def test_parquet_through_fsspec(tmp_path, path):
+    fsspec = pytest.importorskip("fsspec")
+    import pandas
+    import pyarrow.parquet
+
+    frame = pandas.DataFrame({"a": range(10_000), "b": np.random.default_rng(1).random(10_000)})
+    table = tmp_path / "table.parquet"
+    frame.to_parquet(table, row_group_size=1000)
+    with fsspec.open(f"refault://{table}", memory="1M") as file:
+        assert pyarrow.parquet.ParquetFile(file).read_row_group(3).to_pandas()["a"].tolist() == list(range(3000, 4000))
+    with refault.open(table) as file:
+        assert pandas.read_parquet(file).equals(frame)
+
+
+def test_a_database_file_is_read_as_bytes(tmp_path, path):
+    database = tmp_path / "base.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("create table t(a)")
+        connection.executemany("insert into t values(?)", [(number,) for number in range(10_000)])
+    connection.close()
+    with refault.open(database) as file:
+        copy = sqlite3.connect(":memory:")
+        copy.deserialize(file.read())
+        assert copy.execute("select count(*), sum(a) from t").fetchone() == (10_000, 49_995_000)

@@ -1,0 +1,199 @@
+"""The lab: the command's figures, and errors in its words."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import refault
+
+SPEC = "zipf:theta=1,pages=2000,accesses=40000"
+
+
+def loop(pages=100, times=10, name="loop"):
+    return refault.Trace(np.tile(np.arange(pages, dtype=np.uint64), times), name=name)
+
+
+def misses(result):
+    return {(row["policy"], row["memory_pages"]): row["misses"] for row in result.rows}
+
+
+def test_a_loop_beyond_memory_always_misses_under_lru_and_not_under_opt():
+    found = misses(refault.compare(loop(), ["lru", "opt"], ["50%", "100p"]))
+    assert found[("lru", 50)] == 1000 and found[("lru", 100)] == 100
+    # The bound keeps 49 of 100 pages through each of nine repetitions.
+    assert found[("opt", 50)] == 100 + 9 * 51
+
+
+def test_arrays_workloads_and_files_give_the_same(tmp_path):
+    workload = refault.Trace.workload(SPEC)
+    arrays = workload.to_arrays()
+    path = tmp_path / "trace.u64"
+    arrays["pages"].tofile(path)
+    kind = ("anon", "fd", "mapped")[int(arrays["kinds"][0])]
+    from_array = refault.Trace(arrays["pages"], kind=kind, writes=arrays["writes"], name="array")
+    policies = ["lru", "mglru", "s3fifo", "classic"]
+    expected = misses(refault.compare(workload, policies, "10%,50%"))
+    assert misses(refault.compare(from_array, policies, "10%,50%")) == expected
+    if kind == "anon" and not arrays["writes"].any():
+        assert misses(refault.compare(path, policies, "10%,50%")) == expected
+
+
+@pytest.mark.skipif("REFAULT" not in os.environ, reason="REFAULT does not name the command")
+def test_the_command_says_the_same_to_the_last_digit():
+    command = [os.environ["REFAULT"], "compare", "--workload", SPEC, "--policy", "all", "--memory", "10%,50%"]
+    text = subprocess.run([*command, "--format", "json", "--no-timing"], capture_output=True, check=True).stdout
+    ours = refault.compare(refault.Trace.workload(SPEC), "all", ["10%", "50%"])
+    for row in ours.rows:
+        del row["wall_seconds"], row["accesses_per_second"]
+    assert json.loads(text)["runs"] == ours.rows
+    assert json.loads(text)["verdict"] == ours.verdict
+
+
+def test_wrong_requests_are_value_errors_in_words():
+    with pytest.raises(ValueError, match="did you mean 'mglru'"):
+        refault.compare(loop(), "mrglu")
+    with pytest.raises(ValueError, match="is not a size"):
+        refault.compare(loop(), "lru", "10 apples")
+    with pytest.raises(ValueError, match="not negative"):
+        refault.Trace([1, -2])
+    with pytest.raises(ValueError, match="below 2\\^56"):
+        refault.compare(refault.Trace(np.array([2**60], dtype=np.uint64)), "lru", "1p")
+    with pytest.raises(ValueError, match="one dimension"):
+        refault.Trace(np.zeros((2, 2), np.uint64))
+    with pytest.raises(ValueError, match="integers"):
+        refault.Trace([1.5])
+    with pytest.raises(ValueError, match="empty"):
+        refault.Trace([])
+    with pytest.raises(ValueError, match="as many"):
+        refault.Trace([1, 2], writes=[True])
+    with pytest.raises(ValueError, match="name of its own"):
+        refault.compare([loop(), loop()], "lru")
+    with pytest.raises(FileNotFoundError) as missing:
+        refault.Trace("/no/such/trace.u64")
+    assert missing.value.errno == 2
+
+
+def test_curves_agree_with_comparisons():
+    trace = refault.Trace.workload(SPEC)
+    curves = refault.mrc(trace, ["lru", "mglru"], ["10%", "50%"])
+    for row in refault.compare(trace, ["lru", "mglru"], ["10%", "50%"]).rows:
+        assert curves.at(row["memory_pages"], row["policy"]) == row["miss_ratio"]
+    enough = curves.memory_for(0.3)
+    assert curves.at(enough) <= 0.3 < curves.at(enough - 1)
+
+
+def test_results_in_every_form():
+    result = refault.compare(loop(), ["lru", "opt"], "50%")
+    assert list(result.to_pandas()["misses"]) == [1000, 559]
+    assert result.to_polars()["policy"].to_list() == ["lru", "opt"]
+    assert result.to_arrow().num_rows == 2
+    import polars
+
+    assert polars.DataFrame(result).height == 2  # by Arrow's C interface
+    import matplotlib
+
+    matplotlib.use("Agg")
+    page = result._repr_html_()
+    assert "<svg" in page and "1,000" in page
+    assert result.plot().get_xlabel() == "memory, MiB"
+    assert "loop" in repr(result)
+
+
+def test_step_by_step():
+    lru = refault.Policy("lru", memory_pages=3, pages=10)
+    assert [lru.access(page) for page in (1, 2, 3, 1, 4)] == [False, False, False, True, False]
+    assert lru.resident() == [1, 3, 4]
+    assert lru.next_victims() == [3]
+    assert lru.resident() == [1, 3, 4]  # looking changes nothing
+    assert lru.counters()["misses"] == 4
+    with pytest.raises(IndexError):
+        lru.access(10)
+    with pytest.raises(ValueError, match="all accesses to come"):
+        refault.Policy("opt", 3)
+
+
+def test_a_step_by_step_policy_counts_as_a_comparison_does():
+    pages = refault.Trace.workload(SPEC).pages()
+    for name in ("mglru", "arc", "s3fifo", "classic"):
+        policy = refault.Policy(name, memory_pages=200, pages=2000)
+        hits = sum(policy.access(int(page)) for page in pages)
+        whole = refault.compare(refault.Trace(pages, kind="fd"), name, "200p").rows[0]
+        assert hits == whole["hits"], name
+
+
+class PythonLru(refault.PythonPolicy):
+    name = "python-lru"
+
+    def start(self, memory_pages):
+        self.order = {}
+
+    def hit(self, page):
+        self.order[page] = self.order.pop(page)
+
+    def admit(self, page):
+        self.order[page] = None
+
+    def evict(self):
+        page = next(iter(self.order))
+        del self.order[page]
+        return page
+
+
+def test_a_policy_in_python_stands_beside_the_built_in_ones():
+    trace = refault.Trace.workload(SPEC)
+    found = misses(refault.compare(trace, ["lru", PythonLru], ["10%", "25%"]))
+    sizes = {pages for _, pages in found}
+    assert len(sizes) == 2
+    assert all(found[("lru", pages)] == found[("python-lru", pages)] for pages in sizes)
+
+
+def test_a_policy_in_python_that_evicts_what_is_not_there_is_named():
+    class Wrong(PythonLru):
+        def evict(self):
+            return -1
+
+    with pytest.raises(ValueError, match="not resident"):
+        refault.compare(loop(), Wrong, "10%")
+
+
+def test_ctrl_c_ends_a_comparison_at_once():
+    trace = refault.Trace.workload("zipf:theta=1,pages=1000000,accesses=400000000")
+    pressed = []
+
+    def press():
+        pressed.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(1.0, press)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        refault.compare(trace, "all", "10%,20%,30%,40%,50%")
+    # 0.2 s on a quiet machine; what is tested is that it does not wait for the work, which takes minutes.
+    assert time.monotonic() - pressed[0] < 2
+
+
+def test_the_interpreter_goes_on_meanwhile():
+    ticks = []
+    stop = threading.Event()
+
+    def tick():
+        while not stop.wait(0.01):
+            ticks.append(1)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    refault.compare(refault.Trace.workload("zipf:theta=1,pages=100000,accesses=5000000"), ["mglru", "lirs"], "50%")
+    stop.set()
+    thread.join()
+    assert len(ticks) > 5
+
+
+def test_importing_it_is_cheap_and_pulls_in_nothing():
+    code = "import sys, refault; print([name for name in ('pandas','polars','pyarrow','dask') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
