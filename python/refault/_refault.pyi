@@ -101,3 +101,19 @@ def mrc(
 ) -> str: ...
 def route_numpy(budget: Budget, threshold: int) -> object: ...
 def unroute_numpy(before: object) -> None: ...
+
+__all__ = [
+    "VERSION",
+    "Budget",
+    "Cache",
+    "File",
+    "Memory",
+    "Policy",
+    "Trace",
+    "compare",
+    "mrc",
+    "parse_size",
+    "policies",
+    "route_numpy",
+    "unroute_numpy",
+]

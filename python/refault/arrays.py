@@ -64,7 +64,8 @@ class Budget:
 
     def stats(self) -> dict[str, int]:
         """``budget_bytes``, ``resident_bytes``, ``stored_bytes`` (compressed, or in a file), ``metadata_bytes``;
-        since the start ``first_touches``, ``faults`` (accesses to evicted pages), ``pages_in``, ``pages_out``."""
+        since the start ``first_touches`` (faults on pages that nobody had touched; others may come along), ``faults``
+        (accesses to evicted pages), ``pages_in``, ``pages_out``."""
         return self._native.stats()
 
     def __repr__(self) -> str:

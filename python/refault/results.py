@@ -173,11 +173,20 @@ class Curves:
             [
                 (
                     trace["trace"],
-                    [(curve["policy"], curve["memory_pages"], curve["miss_ratio"]) for curve in trace["curves"]],
+                    [
+                        # To the right end, where all pages fit.
+                        (
+                            curve["policy"],
+                            [*curve["memory_pages"], trace["distinct_pages"]],
+                            [*curve["miss_ratio"], curve["miss_ratio"][-1]],
+                        )
+                        for curve in trace["curves"]
+                    ],
                 )
                 for trace in self.traces
             ],
             ax,
+            steps=True,
         )
 
     def __repr__(self) -> str:
@@ -207,7 +216,9 @@ def _points(runs: Sequence[Row]) -> tuple[list[int], list[float]]:
     return [run["memory_pages"] for run in ordered], [run["miss_ratio"] for run in ordered]
 
 
-def _plot(traces: Sequence[tuple[str, Sequence[tuple[str, Sequence[int], Sequence[float]]]]], ax: Any) -> Any:
+def _plot(
+    traces: Sequence[tuple[str, Sequence[tuple[str, Sequence[int], Sequence[float]]]]], ax: Any, steps: bool = False
+) -> Any:
     import matplotlib.pyplot as plt
 
     if ax is None:
@@ -220,7 +231,9 @@ def _plot(traces: Sequence[tuple[str, Sequence[tuple[str, Sequence[int], Sequenc
     for axis, (trace, lines) in zip(axes, traces, strict=True):
         for policy, pages, ratios in lines:
             mebibytes = [count * 4096 / 2**20 for count in pages]
-            axis.plot(mebibytes, [100 * ratio for ratio in ratios], marker="." if len(pages) < 50 else None, label=policy)
+            style = "steps-post" if steps else "default"
+            marker = "." if len(pages) < 50 and not steps else None
+            axis.plot(mebibytes, [100 * ratio for ratio in ratios], marker=marker, drawstyle=style, label=policy)
         axis.set_title(trace)
         axis.set_xlabel("memory, MiB")
         axis.set_ylabel("misses, % of accesses")
