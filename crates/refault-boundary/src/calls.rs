@@ -32,6 +32,7 @@ pub(crate) fn enter(thread: &mut Thread, context: &mut Context) {
         }
         return;
     }
+    entry::follow_the_budget();
     let result = serve(thread, context, number, arguments);
     context.registers[RAX] = result as u64;
 }

@@ -119,6 +119,7 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
     if child != 0 {
         return child;
     }
+    crate::start::owns_memory();
     let old = paging.uffd().descriptor();
     let ready = open_in_child(old).map_err(|_| "userfaultfd is refused").and_then(|uffd| paging.after_fork(uffd));
     if let Err(why) = ready {

@@ -3,10 +3,11 @@
 //! SIGSYS brings a system call of the program, SIGBUS a page that is missing, everything else is the program's. The
 //! handler runs on the agent's stack of the thread, with all signals blocked that the agent's own work cannot raise.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use refault_paging::account::MAKE_ROOM;
 use refault_paging::lock::{Held, Lock};
-use refault_paging::{Engine, Outcome, sys};
+use refault_paging::{Engine, Outcome, Shared, sys};
 
 use crate::frame::{self, Context, Info, register};
 use crate::signals::{self, SIGBUS, SIGSEGV, SIGSYS};
@@ -14,10 +15,17 @@ use crate::thread::Thread;
 
 /// `si_code` of a call that was dispatched to us.
 const USER_DISPATCH: i32 = 2;
+/// `si_code` of a signal with a value.
+const QUEUED: i32 = -1;
+const EINTR: i64 = -4;
 /// Faults in a row at one address that find the page there, before something is wrong.
 const MAX_SPURIOUS: u32 = 100_000;
 
 static ENGINE: Lock<Option<Engine>> = Lock::new(None);
+/// The segment of the tree.
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
+/// The budget when it was last looked at, in pages.
+static SEEN_LIMIT: AtomicU64 = AtomicU64::new(0);
 /// The agent's own code.
 static CODE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
@@ -43,8 +51,20 @@ pub(crate) fn paging() -> Paging {
 }
 
 /// Sets the engine.
-pub(crate) fn begin(engine: Engine) {
+pub(crate) fn begin(mut engine: Engine) {
+    let shared = std::ptr::from_ref(engine.account().shared());
+    SHARED.store(shared.cast_mut(), Ordering::Relaxed);
     *ENGINE.lock() = Some(engine);
+}
+
+/// Makes room once if the budget has changed.
+pub(crate) fn follow_the_budget() {
+    // SAFETY: the segment stays mapped.
+    let Some(shared) = (unsafe { SHARED.load(Ordering::Relaxed).as_ref() }) else { return };
+    let limit = shared.limit.load(Ordering::Relaxed);
+    if SEEN_LIMIT.load(Ordering::Relaxed) != limit && SEEN_LIMIT.swap(limit, Ordering::Relaxed) != limit {
+        paging().give_room();
+    }
 }
 
 /// The agent's code, from which calls are the agent's own.
@@ -102,6 +122,7 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     let rip = context.registers[register::RIP] as usize;
     match signal {
         SIGSYS if info.code == USER_DISPATCH => return crate::calls::enter(thread, context),
+        SIGSYS if info.code == QUEUED && info.rest[0] as usize == MAKE_ROOM => return make_room(context),
         SIGBUS if info.code > 0 => {
             let write = context.registers[register::ERROR] & 2 != 0;
             if serve(thread, info.address, write) {
@@ -116,6 +137,17 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
         return;
     }
     signals::arrive(thread, info, context);
+}
+
+/// The budget has shrunk, and this thread is the one that was seen running: it makes room. A call that it had begun
+/// meanwhile and that the signal has ended is made again, so that the program sees nothing of it.
+fn make_room(context: &mut Context) {
+    paging().give_room();
+    let after = frame::refault_window_after as *const () as u64;
+    if context.registers[register::RIP] == after && context.registers[register::RAX] as i64 == EINTR {
+        context.registers[register::RIP] = frame::refault_window_call as *const () as u64;
+        context.registers[register::RAX] = context.registers[register::RBX];
+    }
 }
 
 /// Serves a fault. False if it is not ours.

@@ -12,6 +12,7 @@ pub(crate) mod register {
     pub(crate) const R12: usize = 4;
     pub(crate) const RDI: usize = 8;
     pub(crate) const RSI: usize = 9;
+    pub(crate) const RBX: usize = 11;
     pub(crate) const RDX: usize = 12;
     pub(crate) const RAX: usize = 13;
     pub(crate) const RSP: usize = 15;
@@ -199,6 +200,7 @@ unsafe extern "C" {
         all: *const u64,
         thread: *mut u8,
     ) -> isize;
+    pub(crate) fn refault_window_call();
     pub(crate) fn refault_window_after();
     pub(crate) fn refault_clone(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, child: usize)
     -> isize;

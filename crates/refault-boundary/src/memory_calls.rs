@@ -14,8 +14,6 @@ const MAP_LOCKED: usize = 0x2000;
 const MAP_STACK: usize = 0x2_0000;
 const MAP_HUGETLB: usize = 0x4_0000;
 const PROT_EXEC: usize = 4;
-/// Mappings smaller than this are left alone.
-const LEAST: usize = 16 << 10;
 
 fn make(number: usize, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call.
@@ -38,7 +36,7 @@ pub(crate) fn map(arguments: [usize; 6]) -> isize {
     // Whatever was known of these addresses is of a mapping that is gone.
     paging.forget(at, bytes);
     let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED;
-    if flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && protection & PROT_EXEC == 0 && bytes >= LEAST {
+    if flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && protection & PROT_EXEC == 0 {
         paging.manage(at, bytes, Attributes { protection: protection as u8 & 7, ..Attributes::default() });
     }
     at as isize

@@ -78,7 +78,7 @@ pub(crate) fn install(actions: &mut Actions) {
         }
     }
     for signal in [SIGSYS, SIGBUS, SIGSEGV] {
-        set_kernel_action(signal, &agent_action(0));
+        set_kernel_action(signal, &agent_action(RESTART));
     }
 }
 

@@ -1,6 +1,6 @@
 //! How the agent starts in a program, and how it ends with it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use refault_paging::stores::{Files, Stores};
 use refault_paging::uffd::Uffd;
@@ -17,6 +17,8 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
         report::say(format_args!("process {} is traced (by a debugger): it is not managed", sys::process_id()));
         return Ok(());
     }
+    // A panic's own way of speaking goes through libc, whose calls would come back to the agent.
+    std::panic::set_hook(Box::new(|panic| report::end(format_args!("a fault of the agent's own: {panic}"))));
     let (start, end) = own_code().ok_or("the agent's code is not found")?;
     entry::set_code(start, end);
     report::use_descriptor(descriptors::adopt(2, false));
@@ -32,6 +34,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
         .map_err(|_| "no addresses are left for the compressed pool")?;
     let options = EngineOptions { policy: settings.policy.clone(), store, account };
     entry::begin(Engine::new(uffd, options, heap::bytes)?);
+    owns_memory();
     let actions = Box::leak(Box::new(Actions([crate::signals::Action::default(); 65])));
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
     thread.install_stack();
@@ -40,6 +43,14 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
         return Err("this kernel has no system-call dispatch to user space (5.11 and later have)");
     }
     Ok(())
+}
+
+/// The process whose memory this is.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+/// A forked child has memory of its own.
+pub(crate) fn owns_memory() {
+    OWNER.store(sys::process_id(), Ordering::Relaxed);
 }
 
 /// Where the files are made: open from the start, so that a program may change its user or root.
@@ -62,6 +73,10 @@ impl Files for Directory {
     }
 
     fn create(&mut self) -> Option<i32> {
+        // A child that shares memory has descriptors of its own: what it opens, its parent has not.
+        if sys::process_id() != OWNER.load(Ordering::Relaxed) {
+            return None;
+        }
         // With direct I/O, so that no page of it stays in memory: O_TMPFILE | O_DIRECT | O_CLOEXEC | O_RDWR; without,
         // where there is none.
         [0o22_240_002, 0o22_200_002].into_iter().find_map(|flags| {

@@ -6,6 +6,8 @@
 
 #[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
 mod child;
+mod control;
+mod statistics;
 pub mod summary;
 pub mod tree;
 mod watch;
@@ -196,14 +198,24 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if args.tree.at_system_call {
         launch::check_policy(&args.policy)?;
         check_memory(args.memory.0)?;
+        let watch = args.watch && std::io::stderr().is_terminal();
+        if args.watch && !watch {
+            say("--watch needs a terminal at standard error and there is none: running without");
+        }
         let tree = tree::Tree {
             program: &args.program,
             memory: args.memory.0,
             policy: &args.policy,
             store: args.store.as_deref(),
             budget: args.tree.budget,
+            stats: args.stats.as_deref(),
+            stats_interval: args.stats_interval,
+            control: args.memory_control.as_deref(),
+            watch,
+            summary: args.tree.summary.as_deref(),
+            quiet: args.tree.quiet,
         };
-        return tree::run(&tree, &args.tree);
+        return tree.run();
     }
     let watching = args.watch && std::io::stderr().is_terminal();
     if args.watch && !watching {

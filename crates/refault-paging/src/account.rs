@@ -19,10 +19,15 @@ pub const SLOTS: usize = 2048;
 /// Pages that a process may use whatever the others do: with less it does not get on.
 pub const MIN_PAGES: u64 = 128;
 
+/// The value of a queued SIGSYS that asks a thread to make room: a word that no program queues by chance.
+pub const MAKE_ROOM: usize = usize::from_le_bytes(*b"refault!");
+/// See [`Slot::process`].
+const TAKEN: i32 = i32::MIN;
+
 /// One process.
 #[repr(C)]
 pub struct Slot {
-    /// 0: free.
+    /// 0: free; negative: of a process that has ended, whose figures are still there; [`TAKEN`]: changing hands.
     pub process: AtomicI32,
     /// Processes that had the slot: tells one from the next.
     pub turn: AtomicU32,
@@ -43,6 +48,8 @@ pub struct Shared {
     pub ended: Ended,
     /// Last time somebody looked for dead processes, in nanoseconds.
     pub looked: AtomicU64,
+    /// Not 0: somebody collects the figures of each process that has ended, with [`Shared::collect`].
+    pub collects: AtomicU32,
     /// See [`Slot`].
     pub slots: [Slot; SLOTS],
     /// What the process of each slot counts. Apart from the slots, so that those not in use are never touched.
@@ -84,7 +91,11 @@ impl Account {
         let me = sys::process_id();
         let slots = &self.shared().slots;
         let free = |slot: &Slot| slot.process.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        let slot = slots.iter().position(free);
+        let slot = slots.iter().position(free).or_else(|| {
+            // Nobody has come yet for the figures of those that have ended.
+            self.shared().collect(|_, _, _| {});
+            slots.iter().position(free)
+        });
         if let Some(slot) = slot {
             slots[slot].turn.fetch_add(1, Ordering::Relaxed);
         }
@@ -98,12 +109,33 @@ impl Account {
         }
     }
 
+    /// Makes known what is in memory: pages where they belong, pages in the staging area, bytes of the pool.
+    pub fn publish_memory(&self, resident: u64, parked: u64, pool: u64) {
+        if let Some(slot) = self.slot {
+            self.shared().figures[slot].usage.store_memory(resident, parked, pool);
+        }
+    }
+
     /// Makes known where memory is and what the policy says.
     pub fn publish_state(&self, usage: &Usage, counters: &Counters, generations: &[GenerationSize]) {
         if let Some(slot) = self.slot {
             let figures = &self.shared().figures[slot];
             figures.usage.store(usage);
             figures.store_policy(counters, generations);
+        }
+    }
+
+    /// A thread waits for a page that was there before, or does no longer.
+    pub fn stalls(&self, stalls: bool) {
+        if let Some(slot) = self.slot {
+            self.shared().figures[slot].stalled.store(u32::from(stalls), Ordering::Relaxed);
+        }
+    }
+
+    /// A page has come back after so many others were stored.
+    pub fn came_back(&self, distance: u64) {
+        if let Some(slot) = self.slot {
+            self.shared().figures[slot].distances.count(distance);
         }
     }
 
@@ -157,9 +189,7 @@ impl Account {
         self.publish(statistics);
         self.charge(self.inherited as u64);
         if let Some(slot) = self.slot.take() {
-            let shared = self.shared();
-            shared.figures[slot].end(&shared.ended);
-            shared.slots[slot].process.store(0, Ordering::Release);
+            self.shared().end(slot, sys::process_id());
         }
     }
 
@@ -188,16 +218,41 @@ fn is_gone(process: i32) -> bool {
 }
 
 impl Shared {
+    /// The process of a slot is no more. What it counted is kept for whoever collects, or added up.
+    fn end(&self, slot: usize, process: i32) {
+        let (slot, figures) = (&self.slots[slot], &self.figures[slot]);
+        if self.collects.load(Ordering::Relaxed) != 0 {
+            slot.process.store(-process, Ordering::Release);
+        } else {
+            figures.end(&self.ended);
+            slot.process.store(0, Ordering::Release);
+        }
+    }
+
     /// Gives back what processes had that are gone, and keeps what they counted.
     pub fn bury(&self, is_gone: impl Fn(i32) -> bool) {
-        for (slot, figures) in self.slots.iter().zip(&self.figures) {
+        for (index, slot) in self.slots.iter().enumerate() {
             let process = slot.process.load(Ordering::Acquire);
             if process > 0
                 && is_gone(process)
-                && slot.process.compare_exchange(process, -1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                && slot.process.compare_exchange(process, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             {
                 let charged = slot.charged.swap(0, Ordering::Relaxed);
                 self.total.fetch_sub(charged, Ordering::Relaxed);
+                self.end(index, process);
+            }
+        }
+    }
+
+    /// Hands over what processes counted that have ended: process, turn of its slot, figures.
+    pub fn collect(&self, mut take: impl FnMut(i32, u32, &Published)) {
+        for (slot, figures) in self.slots.iter().zip(&self.figures) {
+            let process = slot.process.load(Ordering::Acquire);
+            if process < 0
+                && process != TAKEN
+                && slot.process.compare_exchange(process, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                take(-process, slot.turn.load(Ordering::Relaxed), figures);
                 figures.end(&self.ended);
                 slot.process.store(0, Ordering::Release);
             }
@@ -209,10 +264,15 @@ impl Shared {
         self.slots.iter().zip(&self.figures).filter(|(slot, _)| slot.process.load(Ordering::Acquire) > 0)
     }
 
+    /// Slots whose figures are not among those of the ended.
+    fn not_added(&self) -> impl Iterator<Item = (&Slot, &Published)> {
+        self.slots.iter().zip(&self.figures).filter(|(slot, _)| slot.process.load(Ordering::Acquire) != 0)
+    }
+
     /// What all processes counted, those that have ended included.
     pub fn statistics(&self) -> Statistics {
         let mut sum = self.ended.statistics.load();
-        self.living().for_each(|(_, figures)| sum.add(&figures.statistics.load()));
+        self.not_added().for_each(|(_, figures)| sum.add(&figures.statistics.load()));
         sum
     }
 
@@ -220,8 +280,19 @@ impl Shared {
     pub fn times(&self) -> Times {
         let sum = Times::default();
         self.ended.times.add_to(&sum);
-        self.living().for_each(|(_, figures)| figures.times.add_to(&sum));
+        self.not_added().for_each(|(_, figures)| figures.times.add_to(&sum));
         sum
+    }
+
+    /// Whether the tree uses more than it may.
+    pub fn is_over(&self) -> bool {
+        self.total.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed) as i64
+    }
+
+    /// Changes what the tree may use. Processes make room when they enter the kernel, fault, or are asked to with
+    /// [`MAKE_ROOM`].
+    pub fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes / crate::PAGE as u64, Ordering::Relaxed);
     }
 
     /// Bytes that the tree may use.

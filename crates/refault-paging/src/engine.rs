@@ -3,6 +3,8 @@
 //! Invariants: the table says [`State::Resident`] of each managed page that has an entry in the page tables, and of no
 //! other; a page is the policy's exactly as long as it is resident. All methods are called under one lock.
 
+use std::collections::BTreeMap;
+
 use refault_core::policy::Admission;
 use refault_core::{PageId, PageType, Shadow};
 use refault_store::{Page, Scratch};
@@ -72,6 +74,8 @@ pub struct Engine {
     pub(crate) own_bytes: fn() -> usize,
     /// See [`Engine::give_up`].
     pub(crate) given_up: bool,
+    /// Addresses of stored pages, one in 32, and how many had been stored then.
+    pub(crate) followed: BTreeMap<usize, u64>,
     /// When the fault path last called [`Engine::publish`], in nanoseconds.
     pub(crate) published: u64,
     /// Why the last page was lost: the kernel's number, 0 for contents that are not what was stored.
@@ -106,6 +110,7 @@ impl Engine {
             known_pages: 0,
             own_bytes,
             given_up: false,
+            followed: BTreeMap::new(),
             published: 0,
             last_error: 0,
             statistics: Statistics::default(),
@@ -319,6 +324,8 @@ impl Engine {
         let charge = self.charge();
         self.account.charge(charge);
         self.account.publish(&self.statistics);
+        let (resident, parked) = (self.resident as u64, self.staging.live() as u64);
+        self.account.publish_memory(resident, parked, self.store.pool_bytes());
     }
 
     /// Makes everything known that takes longer to find out.
@@ -381,6 +388,7 @@ impl Engine {
         self.account.after_fork();
         self.store.after_fork();
         self.statistics = Statistics::default();
+        self.followed.clear();
         self.arm_staging()?;
         let all: Vec<_> = self.ranges.all().collect();
         for (start, end, attributes) in all {

@@ -13,6 +13,8 @@ use crate::uffd::{EEXIST, ENOMEM};
 static ZEROS: [Page; MAX_WINDOW] = [Page::ZERO; MAX_WINDOW];
 /// Nanoseconds between two looks at what takes longer to find out.
 const PUBLISH_EVERY: u64 = 50_000_000;
+/// Pages whose return is waited for at once: more than of 8 GiB that are stored.
+const MAX_FOLLOWED: usize = 1 << 16;
 /// Times that memory for a page is waited for.
 const PATIENCE: u32 = 1000;
 
@@ -27,7 +29,9 @@ impl Engine {
         self.statistics.faults += 1;
         let begun = crate::sys::now();
         let was_there = self.table.state(address) != State::Untouched;
+        self.account.stalls(was_there);
         let outcome = self.bring_in(address, end, write);
+        self.account.stalls(false);
         let now = crate::sys::now();
         self.statistics.waited += now - begun;
         if was_there {
@@ -144,7 +148,6 @@ impl Engine {
             self.admit(page, None);
         }
         self.statistics.first_touches += pages as u64;
-        self.statistics.prefetched += pages as u64 - 1;
         self.went_to(address, address + pages * PAGE);
         Outcome::Served
     }
@@ -204,12 +207,31 @@ impl Engine {
             if let State::Stored(slot) = entry.state() {
                 self.store.release(slot);
             }
+            self.came_back(address + index * PAGE);
             self.admit(page, Some(entry.shadow()));
         }
         self.statistics.read_back += done as u64;
         self.statistics.prefetched += done as u64 - 1;
         self.went_to(address, address + done * PAGE);
         Outcome::Served
+    }
+
+    /// A page is stored: one in 32 is followed.
+    pub(crate) fn went(&mut self, address: usize) {
+        if (address / PAGE).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0 {
+            if self.followed.len() == MAX_FOLLOWED {
+                self.followed.clear();
+            }
+            self.followed.insert(address, self.statistics.stored);
+        }
+    }
+
+    fn came_back(&mut self, address: usize) {
+        if !self.followed.is_empty()
+            && let Some(then) = self.followed.remove(&address)
+        {
+            self.account.came_back(self.statistics.stored.saturating_sub(then));
+        }
     }
 
     /// Reads a slot into a page of the buffer; what may go away is tried again.

@@ -57,7 +57,7 @@ figures! {
         rescued,
         /// Pages read back from a store.
         read_back,
-        /// Of those and of first touches, pages that were brought in ahead of a sequence of faults.
+        /// Of those, pages that were brought in ahead of a sequence of faults.
         prefetched,
         /// Pages parked.
         parked,
@@ -98,11 +98,20 @@ figures! {
     }
 }
 
+impl PublishedUsage {
+    /// Makes known what changes with every fault.
+    pub(crate) fn store_memory(&self, resident: u64, parked: u64, pool: u64) {
+        self.resident_pages.store(resident, Ordering::Relaxed);
+        self.parked_pages.store(parked, Ordering::Relaxed);
+        self.pool_bytes.store(pool, Ordering::Relaxed);
+    }
+}
+
 /// Steps of an octave: a quantile is exact to an eighth.
 const STEPS: usize = 8;
 const BUCKETS: usize = 36 * STEPS;
 
-/// How long something took, by magnitude, in nanoseconds.
+/// How long something took, by magnitude, in nanoseconds, or how far away it was, in pages.
 #[repr(C)]
 pub struct Times {
     buckets: [AtomicU32; BUCKETS],
@@ -157,16 +166,41 @@ impl Times {
         self.most.load(Ordering::Relaxed)
     }
 
+    /// The counts now.
+    pub fn counts(&self) -> TimeCounts {
+        TimeCounts(self.buckets.each_ref().map(|count| count.load(Ordering::Relaxed)))
+    }
+
     /// The time that a share (0 to 1) of all did not exceed, rounded up by an eighth at most; 0 if there are none.
     pub fn quantile(&self, share: f64) -> u64 {
-        let counts: Vec<u64> = self.buckets.iter().map(|count| count.load(Ordering::Relaxed).into()).collect();
-        let total: u64 = counts.iter().sum();
+        self.counts().quantile(share).min(self.most())
+    }
+}
+
+/// [`Times`] at one moment.
+#[derive(Clone, Debug)]
+pub struct TimeCounts([u32; BUCKETS]);
+
+impl TimeCounts {
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// What was counted since `earlier`.
+    pub fn since(&self, earlier: &TimeCounts) -> TimeCounts {
+        TimeCounts(std::array::from_fn(|index| self.0[index].wrapping_sub(earlier.0[index])))
+    }
+
+    /// The value that a share (0 to 1) of all did not exceed, rounded up by an eighth at most; 0 if there are none.
+    pub fn quantile(&self, share: f64) -> u64 {
+        let total = self.count();
         let wanted = ((total as f64 * share).ceil() as u64).clamp(1, total.max(1));
         let mut seen = 0;
-        for (index, count) in counts.iter().enumerate() {
-            seen += count;
+        for (index, count) in self.0.iter().enumerate() {
+            seen += u64::from(*count);
             if seen >= wanted {
-                return upper_bound(index).min(self.most());
+                return upper_bound(index);
             }
         }
         0
@@ -186,6 +220,11 @@ pub struct Published {
     pub usage: PublishedUsage,
     /// How long faults took.
     pub times: Times,
+    /// How many pages were stored between the storing of a page and its return, for one page in 32: how much more memory
+    /// would have kept it.
+    pub distances: Times,
+    /// 1 while a thread waits for a page that was there before.
+    pub(crate) stalled: AtomicU32,
     /// The policy's counters, in the order of [`Counters::NAMES`].
     counters: [AtomicU64; Counters::NAMES.len()],
     /// Sequence number, time of birth on the monotonic clock in nanoseconds, pages; no pages and no birth: none.
@@ -207,6 +246,11 @@ impl Published {
         }
     }
 
+    /// Whether a thread waits for a page that was there before.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Relaxed) != 0
+    }
+
     /// The policy's counters, in the order of [`Counters::NAMES`].
     pub fn counters(&self) -> [u64; Counters::NAMES.len()] {
         std::array::from_fn(|index| self.counters[index].load(Ordering::Relaxed))
@@ -225,6 +269,8 @@ impl Published {
         self.statistics.store(&Statistics::default());
         self.usage.store(&Usage::default());
         self.times.clear();
+        self.distances.clear();
+        self.stalled.store(0, Ordering::Relaxed);
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
         self.generations.iter().flatten().for_each(|word| word.store(0, Ordering::Relaxed));
     }

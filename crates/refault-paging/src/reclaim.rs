@@ -45,6 +45,12 @@ impl Engine {
         }
     }
 
+    /// Comes down to what may be used, which has become less.
+    pub fn give_room(&mut self) {
+        self.make_room(0);
+        self.settle();
+    }
+
     fn set_capacity(&mut self, limit: u64) {
         let pages =
             (limit as usize).saturating_sub(self.charge() as usize - self.resident - self.staging.live()).max(64);
@@ -209,6 +215,7 @@ impl Engine {
             let (page, entry) = self.table.find(owners[index]).expect("invariant: a parked page is known");
             self.table.set(page, State::Stored(*slot), entry.shadow());
             self.staging.leave(first + index as u32);
+            self.went(owners[index]);
         }
         done
     }

@@ -203,3 +203,15 @@ impl Child {
         if code == 0 { Ok(()) } else { Err(Failure::Exit(code as u8)) }
     }
 }
+
+/// Queues a signal with a value to one thread of a process; nothing is done about a failure.
+pub(super) fn queue(process: pid_t, thread: pid_t, number: c_int, value: usize) {
+    let mut info = [0u8; 128];
+    let mut put = |at: usize, bytes: &[u8]| info[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &number.to_ne_bytes());
+    put(8, &libc::SI_QUEUE.to_ne_bytes());
+    put(16, &(std::process::id() as pid_t).to_ne_bytes());
+    put(24, &value.to_ne_bytes());
+    // SAFETY: the kernel reads the 128 bytes of a siginfo.
+    unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, number, info.as_ptr()) };
+}

@@ -7,28 +7,32 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use refault_console::{Contents, Failure, Outputs, say};
 use refault_paging::Shared;
 
-use super::child::{Child, News};
+use super::child::{Child, End, News};
+use super::control::{self, Control};
+use super::statistics::Statistics;
 use super::summary::Summary;
+use super::watch::{self, Watch};
 use crate::inherited::Inherited;
 use crate::launch::Launch;
 
 /// Looks for processes that were killed.
-const TICK: Duration = Duration::from_secs(1);
+const BURY_EVERY: Duration = Duration::from_secs(1);
 
 /// Options that have a meaning only here.
 #[derive(clap::Args, Debug)]
 pub struct TreeOptions {
     /// Take memory at the system call instead of at libc's functions: one budget for the program and its children that
     /// counts compressed memory too, no privilege, any allocator and runtime. Takes no other options but --memory,
-    /// --policy, --store, --budget, --summary and --quiet yet
+    /// --policy, --store, --stats, --watch, --memory-control, --budget, --summary and --quiet
     #[arg(long, conflicts_with_all = ["codec", "encrypt_swap", "demote_after", "access_source", "hint", "cycles", "on_full",
-        "stats", "stats_interval", "watch", "memory_control", "scheme", "set", "monitor_cpu", "keep_evicted", "keep_clean",
+        "scheme", "set", "monitor_cpu", "keep_evicted", "keep_clean",
         "in_place", "handlers", "in_thread", "children"])]
     pub at_system_call: bool,
     /// Whether the program's children share its budget or have one each (with --at-system-call)
@@ -63,45 +67,83 @@ pub struct Tree<'a> {
     pub store: Option<&'a str>,
     /// Whose the budget is.
     pub budget: Budgets,
-}
-
-/// Runs the program; ends as it ended.
-///
-/// # Errors
-/// It could not be started, or its exit code.
-pub fn run(tree: &Tree<'_>, options: &TreeOptions) -> Result<(), Failure> {
-    let mut outputs = Outputs::default();
-    tree.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));
-    let output = outputs.claim("--summary", options.summary.as_deref(), Contents::Json)?;
-    let (child, end, summary) = tree.run()?;
-    if !options.quiet {
-        say(summary.line());
-    }
-    if let Some(output) = output {
-        output.write(|out| {
-            serde_json::to_writer_pretty(&mut *out, &summary)?;
-            out.write_all(b"\n")
-        })?;
-    }
-    child.end_as(end.status)
+    /// `--stats`, and how often.
+    pub stats: Option<&'a Path>,
+    /// Milliseconds between two lines of them.
+    pub stats_interval: u64,
+    /// `--memory-control`.
+    pub control: Option<&'a Path>,
+    /// `--watch`, and there is a terminal.
+    pub watch: bool,
+    /// `--summary`.
+    pub summary: Option<&'a Path>,
+    /// `--quiet`.
+    pub quiet: bool,
 }
 
 impl Tree<'_> {
-    /// Starts the program and waits for its end.
-    fn run(&self) -> Result<(Child, super::child::End, Summary), Failure> {
+    /// Runs the program; ends as it ended.
+    ///
+    /// # Errors
+    /// It could not be started, or its exit code.
+    pub fn run(&self) -> Result<(), Failure> {
+        let mut outputs = Outputs::default();
+        self.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));
+        let output = outputs.claim("--summary", self.summary, Contents::Json)?;
+        if let Some(stats) = self.stats {
+            outputs.check("--stats", stats, Contents::Json)?;
+            std::fs::File::create(stats).map_err(|error| Failure::write(stats.display(), &error))?;
+        }
+        let (child, end, summary) = self.attend()?;
+        if !self.quiet {
+            say(summary.line());
+        }
+        if let Some(output) = output {
+            output.write(|out| {
+                serde_json::to_writer_pretty(&mut *out, &summary)?;
+                out.write_all(b"\n")
+            })?;
+        }
+        child.end_as(end.status)
+    }
+
+    /// Starts the program and sees to it until its end.
+    fn attend(&self) -> Result<(Child, End, Summary), Failure> {
         let (launch, shared) = self.prepare()?;
-        let failed = |error| Failure::failed("cannot execute", Path::new(&self.program[0]).display(), error);
+        let name = Path::new(&self.program[0]).display().to_string();
+        let failed = |error| Failure::failed("cannot execute", &name, error);
+        let followed = if self.watch { Some(watch::Statistics::new(self.stats)?) } else { None };
+        let lines = followed.as_ref().map(watch::Statistics::path).or(self.stats);
+        let mut aside = Aside {
+            shared,
+            statistics: lines
+                .map(|path| Statistics::append_to(path, Duration::from_millis(self.stats_interval)))
+                .transpose()?,
+            control: self.control.map(Control::new),
+            watch: followed.as_ref().map(|statistics| Watch::new(&name, statistics)).transpose()?,
+            buried: Instant::now(),
+        };
+        shared.collects.store(u32::from(aside.statistics.is_some()), Ordering::Relaxed);
+        let mut command = launch.command();
+        if let Some(watch) = &aside.watch {
+            watch.hold(&mut command).map_err(failed)?;
+        }
         let begun = Instant::now();
-        let child = Child::spawn(launch.command()).map_err(failed)?;
+        let child = Child::spawn(command).map_err(failed)?;
         let end = loop {
-            match child.attend(Some(TICK)).map_err(failed)? {
+            match child.attend(Some(aside.tick())).map_err(failed)? {
                 News::Ended(end) => break end,
-                News::Stopped => child.stop_along(),
-                News::Runs => shared.bury(is_gone),
+                News::Stopped => {
+                    if let Some(watch) = &mut aside.watch {
+                        watch.close();
+                    }
+                    child.stop_along();
+                }
+                News::Runs => aside.look(),
             }
         };
         let ran = begun.elapsed();
-        shared.bury(is_gone);
+        aside.end();
         let summary = Summary::of(self.program, &end, ran, shared);
         Ok((child, end, summary))
     }
@@ -115,6 +157,10 @@ impl Tree<'_> {
         if self.budget == Budgets::Own {
             launch.push("own", "1");
         }
+        if let Some(stats) = self.stats {
+            // For `refault top`, which looks at the environment of processes.
+            launch.push("stats", std::path::absolute(stats).unwrap_or_else(|_| stats.to_owned()));
+        }
         let no_segment = |error| Failure::failed("cannot make", "the segment that counts the budget", error);
         let segment =
             Inherited::segment("refault-budget", Shared::BYTES as u64, self.memory / PAGE).map_err(no_segment)?;
@@ -122,6 +168,63 @@ impl Tree<'_> {
             Shared::map(segment.number()).map_err(|number| no_segment(std::io::Error::from_raw_os_error(number)))?;
         launch.give_number("segment", segment);
         Ok((launch, shared))
+    }
+}
+
+/// What is done while the program runs.
+struct Aside<'a> {
+    shared: &'static Shared,
+    statistics: Option<Statistics>,
+    control: Option<Control<'a>>,
+    watch: Option<Watch<'a>>,
+    /// When processes were last looked for that were killed.
+    buried: Instant,
+}
+
+impl Aside<'_> {
+    /// How long to sleep at most.
+    fn tick(&self) -> Duration {
+        let ticks = [
+            self.statistics.as_ref().map(Statistics::tick),
+            self.control.as_ref().map(|_| control::EVERY),
+            self.watch.as_ref().map(|_| watch::REDRAW),
+        ];
+        ticks.into_iter().flatten().min().unwrap_or(BURY_EVERY)
+    }
+
+    fn look(&mut self) {
+        if self.buried.elapsed() >= BURY_EVERY {
+            self.buried = Instant::now();
+            self.shared.bury(is_gone);
+        }
+        if let Some(control) = &mut self.control {
+            control.look(self.shared);
+        }
+        if let Some(statistics) = &mut self.statistics {
+            let budget = self.shared.limit_bytes();
+            for (slot, figures) in self.shared.living() {
+                let (process, turn) = (slot.process.load(Ordering::Relaxed), slot.turn.load(Ordering::Relaxed));
+                statistics.look(process, turn, figures);
+                if statistics.is_due() {
+                    statistics.write(process, turn, figures, budget, false);
+                }
+            }
+            if statistics.is_due() {
+                statistics.wrote();
+            }
+            self.shared.collect(|process, turn, figures| statistics.write(process, turn, figures, budget, true));
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.look();
+        }
+    }
+
+    fn end(mut self) {
+        self.shared.bury(is_gone);
+        self.look();
+        if let Some(watch) = self.watch {
+            watch.end();
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::io::{BufWriter, Seek, Stderr, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ratatui::backend::CrosstermBackend;
@@ -30,7 +30,7 @@ use refault_console::Failure;
 use refault_lab::size::bytes_text;
 
 /// Pictures.
-const REDRAW: Duration = Duration::from_millis(250);
+pub const REDRAW: Duration = Duration::from_millis(250);
 
 /// The statistics that the view follows: the user's file, or one without a name.
 pub struct Statistics {
@@ -62,38 +62,77 @@ fn temporary() -> Result<File, Failure> {
     tempfile::tempfile().map_err(|error| Failure::write(std::env::temp_dir().display(), &error))
 }
 
+/// The view over a program that runs, and what the program writes meanwhile.
+pub struct Watch<'a> {
+    name: &'a str,
+    follower: Follower,
+    held: File,
+    picture: Picture,
+}
+
+impl<'a> Watch<'a> {
+    /// Follows the statistics of a program called `name`.
+    ///
+    /// # Errors
+    /// A file cannot be had.
+    pub fn new(name: &'a str, statistics: &Statistics) -> Result<Watch<'a>, Failure> {
+        let follower = Follower::open(statistics.path(), None)?;
+        Ok(Watch { name, follower, held: temporary()?, picture: Picture { shown: None, drawn: None } })
+    }
+
+    /// Holds back what a program writes to the terminal of the view.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn hold(&self, command: &mut Command) -> std::io::Result<()> {
+        command.stderr(self.held.try_clone()?);
+        if is_same_terminal(&std::io::stdout()) {
+            command.stdout(self.held.try_clone()?);
+        }
+        Ok(())
+    }
+
+    /// Draws a picture if it is time.
+    pub fn look(&mut self) {
+        if self.picture.is_due() {
+            let held_bytes = self.held.metadata().map_or(0, |metadata| metadata.len());
+            self.picture.draw(&mut self.follower, self.name, held_bytes);
+        }
+    }
+
+    /// Leaves the terminal to others until the next look.
+    pub fn close(&mut self) {
+        self.picture.close();
+    }
+
+    /// The program has ended: shows what it wrote.
+    pub fn end(mut self) {
+        self.close();
+        show(self.held);
+    }
+}
+
 /// Runs the program as a child and shows the view. Ends this process as the program ended.
 ///
 /// # Errors
 /// Something could not be set up, or the program could not be started.
 pub fn run(launch: &Launch, name: &str, statistics: &Statistics) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed("cannot execute", name, error);
-    let mut follower = Follower::open(statistics.path(), None)?;
-    let held = temporary()?;
+    let mut watch = Watch::new(name, statistics)?;
     let mut command = launch.command();
-    let hold = || held.try_clone().map(Stdio::from).map_err(failed);
-    command.stderr(hold()?);
-    if is_same_terminal(&std::io::stdout()) {
-        command.stdout(hold()?);
-    }
+    watch.hold(&mut command).map_err(failed)?;
     let child = Child::spawn(command).map_err(failed)?;
-    let mut view = Picture { shown: None, drawn: None };
     let end = loop {
         match child.attend(Some(REDRAW)).map_err(failed)? {
             News::Ended(end) => break end,
             News::Stopped => {
-                view.close();
+                watch.close();
                 child.stop_along();
             }
-            News::Runs => {}
-        }
-        if view.is_due() {
-            let held_bytes = held.metadata().map_or(0, |metadata| metadata.len());
-            view.draw(&mut follower, name, held_bytes);
+            News::Runs => watch.look(),
         }
     };
-    view.close();
-    show(held);
+    watch.end();
     child.end_as(end.status)
 }
 

@@ -1,0 +1,255 @@
+//! `--stats FILE`: the counters of each process of the tree as JSON lines, read from the segment that they share.
+//!
+//! Each process has a line at each interval and a last one when it has ended, however it ended. Names are the core's
+//! where the core has one. What only several lines together can say is kept here: the rate of refaults, the pressure,
+//! the advice. Cost: nothing in the program but what it counts anyway; here some microseconds a line.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use refault_console::Failure;
+use refault_core::Counters;
+use refault_core::pressure::{self, PressureAverages};
+use refault_paging::PAGE;
+use refault_paging::figures::{Published, TimeCounts};
+use serde_json::{Map, Value, json};
+
+/// Looks per second at who waits.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Refault distances of this long decide the advice.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Refaults of followed pages below which there is no advice.
+const FEWEST: u64 = 4;
+
+/// The file, and what the lines before said.
+pub(super) struct Statistics {
+    file: File,
+    begun: Instant,
+    interval: Duration,
+    written: Instant,
+    histories: BTreeMap<i32, History>,
+}
+
+/// What the lines of a process before say.
+struct History {
+    /// The turn of its slot: another process may have its number.
+    turn: u32,
+    pressure: Pressure,
+    /// Pages brought back and distances at earlier moments, oldest first.
+    earlier: VecDeque<(Instant, u64, TimeCounts)>,
+    /// The most pages that it has had.
+    everything: u64,
+}
+
+/// Shares of time in which some, or all, threads waited for pages that had been there.
+struct Pressure {
+    looks: u64,
+    full_looks: u64,
+    /// Nanoseconds: some, full.
+    totals: [u64; 2],
+    folded: [u64; 2],
+    folded_at: Instant,
+    averages: [PressureAverages; 2],
+}
+
+impl Statistics {
+    /// Appends to a file that exists.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn append_to(path: &Path, interval: Duration) -> Result<Statistics, Failure> {
+        let file = File::options().append(true).open(path).map_err(|error| Failure::write(path.display(), &error))?;
+        let now = Instant::now();
+        Ok(Statistics { file, begun: now, interval, written: now, histories: BTreeMap::new() })
+    }
+
+    /// Whether lines are due.
+    pub(super) fn is_due(&self) -> bool {
+        self.written.elapsed() >= self.interval
+    }
+
+    /// How long to sleep before the next look.
+    pub(super) fn tick(&self) -> Duration {
+        LOOK_EVERY.min(self.interval)
+    }
+
+    /// Looks at whether a process waits.
+    pub(super) fn look(&mut self, process: i32, turn: u32, figures: &Published) {
+        if figures.is_stalled() {
+            let full = !others_run(process);
+            let pressure = &mut self.history(process, turn).pressure;
+            pressure.looks += 1;
+            pressure.full_looks += u64::from(full);
+        }
+    }
+
+    fn history(&mut self, process: i32, turn: u32) -> &mut History {
+        let fresh = || History { turn, pressure: Pressure::new(), earlier: VecDeque::new(), everything: 0 };
+        let history = self.histories.entry(process).or_insert_with(fresh);
+        if history.turn != turn {
+            *history = fresh();
+        }
+        history
+    }
+
+    /// The lines of this interval are written.
+    pub(super) fn wrote(&mut self) {
+        self.written = Instant::now();
+    }
+
+    /// Writes the line of a process. A full disk is no reason to disturb the program.
+    pub(super) fn write(&mut self, process: i32, turn: u32, figures: &Published, budget_bytes: u64, last: bool) {
+        let seconds = (self.begun.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
+        let interval_ms = self.interval.as_millis() as u64;
+        let mut line = Map::new();
+        line.insert("pid".to_owned(), process.into());
+        line.insert("seconds".to_owned(), seconds.into());
+        line.insert("last".to_owned(), last.into());
+        append_figures(&mut line, figures, budget_bytes);
+        line.insert("interval_ms".to_owned(), interval_ms.into());
+        self.history(process, turn).append(&mut line, figures, budget_bytes);
+        if last {
+            self.histories.remove(&process);
+        }
+        let mut text = Value::Object(line).to_string();
+        text.push('\n');
+        let _ = self.file.write_all(text.as_bytes());
+    }
+}
+
+fn append_figures(line: &mut Map<String, Value>, figures: &Published, budget_bytes: u64) {
+    let (counts, usage) = (figures.statistics.load(), figures.usage.load());
+    let page = PAGE as u64;
+    let values = [
+        ("budget_bytes", budget_bytes),
+        ("resident_bytes", (usage.resident_pages + usage.parked_pages) * page),
+        ("parked_bytes", usage.parked_pages * page),
+        ("compressed_bytes", usage.pool_bytes),
+        ("stored_bytes", (usage.same_filled_pages + usage.pool_pages + usage.file_pages) * page),
+        ("same_filled_pages", usage.same_filled_pages),
+        ("pool_pages", usage.pool_pages),
+        ("pool_bytes", usage.pool_bytes),
+        ("file_pages", usage.file_pages),
+        ("file_bytes", usage.file_pages * page),
+        ("metadata_bytes", usage.own_bytes),
+        ("managed_pages", usage.managed_bytes / page),
+        ("zero_fills", counts.first_touches),
+        ("rescued", counts.rescued),
+        ("prefetched", counts.prefetched),
+        ("unmovable", counts.unmovable),
+        ("lost", counts.lost),
+        ("faults", counts.faults),
+        ("fault_p50_ns", figures.times.quantile(0.5)),
+        ("fault_p99_ns", figures.times.quantile(0.99)),
+        ("fault_max_ns", figures.times.most()),
+        ("page_bytes", page),
+    ];
+    line.extend(values.map(|(name, value)| (name.to_owned(), value.into())));
+    let mut counters = figures.counters();
+    let mut add = |name: &str, value: u64| {
+        if let Some(index) = Counters::NAMES.iter().position(|known| *known == name) {
+            counters[index] += value;
+        }
+    };
+    add("pgmajfault", counts.read_back - counts.prefetched.min(counts.read_back));
+    add("pswpin", counts.read_back);
+    add("pswpout", counts.stored);
+    line.extend(Counters::NAMES.iter().zip(counters).map(|(name, value)| ((*name).to_owned(), value.into())));
+    line.insert("access_source".to_owned(), "parking".into());
+    let now = refault_paging::sys::now();
+    let generations = figures.generations().map(
+        |[seq, birth, pages]| json!({"seq": seq, "age_ms": now.saturating_sub(birth) / 1_000_000, "pages": pages}),
+    );
+    line.insert("generations".to_owned(), generations.collect::<Vec<_>>().into());
+}
+
+impl History {
+    /// What depends on the lines before: rate of refaults, pressure, advice.
+    fn append(&mut self, line: &mut Map<String, Value>, figures: &Published, budget_bytes: u64) {
+        let now = Instant::now();
+        let (counts, usage) = (figures.statistics.load(), figures.usage.load());
+        self.pressure.update(counts.waited_again, now);
+        line.insert("pressure".to_owned(), self.pressure.json());
+        while self.earlier.len() > 1 && now - self.earlier[1].0 >= WINDOW {
+            self.earlier.pop_front();
+        }
+        let distances = figures.distances.counts();
+        let (rate, window) = match self.earlier.front() {
+            Some((at, refaults, before)) => {
+                let seconds = (now - *at).as_secs_f64().max(0.001);
+                (counts.read_back.saturating_sub(*refaults) as f64 / seconds, distances.since(before))
+            }
+            None => (0.0, distances.clone()),
+        };
+        line.insert("refaults_per_second".to_owned(), ((rate * 10.0).round() / 10.0).into());
+        line.insert("followed_refaults".to_owned(), window.count().into());
+        let has =
+            usage.resident_pages + usage.parked_pages + usage.same_filled_pages + usage.pool_pages + usage.file_pages;
+        self.everything = self.everything.max(has * PAGE as u64);
+        line.insert("would_stop_refaulting_at_bytes".to_owned(), advice(budget_bytes, self.everything, &window).into());
+        self.earlier.push_back((now, counts.read_back, distances));
+    }
+}
+
+/// The budget at which 99 of 100 of the latest refaults would not have happened: the budget and their distance, but
+/// never more than the program has ever had. `None`: nothing comes back.
+fn advice(budget: u64, everything: u64, window: &TimeCounts) -> Option<u64> {
+    (window.count() >= FEWEST).then(|| {
+        let missing = window.quantile(0.99) * PAGE as u64;
+        (budget + missing).min((everything + everything / 64).max(budget))
+    })
+}
+
+impl Pressure {
+    fn new() -> Pressure {
+        Pressure {
+            looks: 0,
+            full_looks: 0,
+            totals: [0; 2],
+            folded: [0; 2],
+            folded_at: Instant::now(),
+            averages: [PressureAverages::default(); 2],
+        }
+    }
+
+    /// Takes the process's clock over, and folds the averages when it is time.
+    fn update(&mut self, some: u64, now: Instant) {
+        let added = some.saturating_sub(self.totals[0]);
+        self.totals[0] = some;
+        self.totals[1] += (added * self.full_looks).checked_div(self.looks).unwrap_or(0);
+        if added > 0 {
+            (self.looks, self.full_looks) = (0, 0);
+        }
+        let period = now.saturating_duration_since(self.folded_at).as_nanos() as u64;
+        if period < pressure::PERIOD {
+            return;
+        }
+        self.folded_at = now;
+        for kind in 0..2 {
+            self.averages[kind].fold(self.totals[kind] - self.folded[kind], period);
+            self.folded[kind] = self.totals[kind];
+        }
+    }
+
+    fn json(&self) -> Value {
+        let line = |kind: usize| {
+            let [ten, sixty, most] = self.averages[kind].percent().map(|percent| (percent * 100.0).round() / 100.0);
+            json!({"avg10": ten, "avg60": sixty, "avg300": most, "total_us": self.totals[kind] / 1000})
+        };
+        json!({"some": line(0), "full": line(1)})
+    }
+}
+
+/// Whether a thread of a process runs, besides the one that brings a page in.
+fn others_run(process: i32) -> bool {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    let runs = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(") ")?;
+        Some(rest.starts_with('R'))
+    };
+    tasks.flatten().filter_map(runs).filter(|runs| *runs).count() > 1
+}
