@@ -16,6 +16,7 @@ use refault_pager::probe::Capabilities;
 use refault_pager::uffd::{Access, feature};
 use serde_json::{Value, json};
 
+pub use measure::seconds_per_page;
 use refault_console::text::plain_table;
 use system::Machine;
 

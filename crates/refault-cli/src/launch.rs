@@ -6,12 +6,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_config::Config;
 use refault_lab::meminfo;
 use refault_pager::probe::Capabilities;
 use signal_hook::SigId;
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::inherited::Inherited;
 use crate::program::{self, Obstacle};
@@ -210,6 +211,7 @@ impl Launch {
         // What interrupts the program from the terminal interrupts its group; the program decides what becomes of it,
         // and then there is still something to be said.
         let _ignored = IgnoredInterrupts::new();
+        let terminated = Terminated::new();
         loop {
             if let Some(status) = child.try_wait().map_err(failed)? {
                 use std::os::unix::process::ExitStatusExt;
@@ -217,6 +219,11 @@ impl Launch {
                 return Ok(status.code().or(signal).unwrap_or(1) as u8);
             }
             meanwhile(child.id());
+            if terminated.was_asked()
+                && let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32)
+            {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
@@ -236,6 +243,32 @@ impl IgnoredInterrupts {
 impl Drop for IgnoredInterrupts {
     fn drop(&mut self) {
         if let Some(registered) = self.0 {
+            signal_hook::low_level::unregister(registered);
+        }
+    }
+}
+
+/// While it lives, a request to end is the program's: it ends as it likes, and what was found out is written.
+struct Terminated {
+    asked: Arc<AtomicBool>,
+    registered: Option<SigId>,
+}
+
+impl Terminated {
+    fn new() -> Terminated {
+        let asked = Arc::new(AtomicBool::new(false));
+        let registered = signal_hook::flag::register(SIGTERM, Arc::clone(&asked)).ok();
+        Terminated { asked, registered }
+    }
+
+    fn was_asked(&self) -> bool {
+        self.asked.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Terminated {
+    fn drop(&mut self) {
+        if let Some(registered) = self.registered {
             signal_hook::low_level::unregister(registered);
         }
     }

@@ -7,6 +7,7 @@
 mod compare;
 mod completions;
 mod doctor;
+mod history;
 mod inherited;
 mod launch;
 mod monitor;
@@ -17,7 +18,9 @@ mod record;
 mod report;
 mod reproduce;
 mod run;
+mod run_report;
 mod scenario;
+mod size;
 mod source;
 mod tables;
 mod top;
@@ -50,8 +53,10 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Size(size::SizeArgs),
     Run(run::RunArgs),
     Top(top::TopArgs),
+    Report(run_report::ReportArgs),
     Record(record::RecordArgs),
     Doctor(doctor::DoctorArgs),
     Compare(compare::CompareArgs),
@@ -74,8 +79,10 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let result = match &cli.command {
+        Command::Size(args) => size::run(args),
         Command::Run(args) => run::run(args),
         Command::Top(args) => top::run(args),
+        Command::Report(args) => run_report::run(args),
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Compare(args) => compare::run(args),

@@ -9,8 +9,10 @@ mod curves;
 mod experiment;
 mod info;
 mod monitor;
+mod run;
 mod scale;
 mod scenario;
+mod size;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -22,7 +24,9 @@ pub use curves::write_curves;
 pub use experiment::write_experiment;
 pub use info::write_info;
 pub use monitor::write_monitor;
+pub use run::write_run;
 pub use scenario::write_scenario;
+pub use size::write_size;
 
 /// Writes a document.
 fn write(output: Output, document: Markup) -> Result<(), Failure> {

@@ -7,6 +7,7 @@
 #[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
 mod child;
 mod control;
+mod measured;
 mod statistics;
 pub mod summary;
 pub mod tree;
@@ -32,6 +33,7 @@ use refault_lab::size::Bytes;
 Examples:
   refault run --memory 512M -- python3 analysis.py
   refault run --memory 512M --watch -- python3 analysis.py
+  refault run --memory 60M,80M,100M --runs 5 -- python3 analysis.py
   refault run --memory 2G --stats run.jsonl -- redis-server --save ''
   refault run --memory 1G --store pool=2G,file=/var/tmp --encrypt-swap -- sort big.txt
   refault run --memory 2G --store pool,file=/var/tmp --demote-after 5 --hint cyclic -- ./solver
@@ -46,9 +48,17 @@ to the file. Code, files, stacks and the compressed pool itself are not counted.
 writes to that terminal is held meanwhile and shown then (it sees a file, not a terminal); redirect its output to
 see it earlier. Exit status and signals are the program's, as without --watch.")]
 pub struct RunArgs {
-    /// Bytes of managed memory that may be resident, such as 512M or 2G; at least 1M
-    #[arg(long, value_name = "SIZE")]
-    memory: Bytes,
+    /// Bytes of managed memory that may be resident, such as 512M or 2G; at least 1M. Several, such as 60M,80M,100M: the
+    /// program is run alone and under each of them in turn, and compared in a table
+    #[arg(long, value_name = "SIZE[,SIZE…]")]
+    memory: BudgetList,
+    /// Run the program so often under each budget, alone too, and compare them in a table [default with several budgets: as
+    /// `refault size`]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
+    /// How much longer the program may take in that table [default: 5%]
+    #[arg(long, value_name = "PERCENT")]
+    slowdown: Option<Share>,
     /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}'
     #[arg(long, value_name = "POLICY", default_value = refault_pager::DEFAULT_POLICY)]
     policy: String,
@@ -140,6 +150,26 @@ enum OnFullName {
     End,
 }
 
+/// The value of `--memory`: the first budget, and more of them to compare with.
+#[derive(Clone, Debug, PartialEq)]
+struct BudgetList(u64, Vec<u64>);
+
+impl BudgetList {
+    fn all(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.0).chain(self.1.iter().copied())
+    }
+}
+
+impl std::str::FromStr for BudgetList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BudgetList, String> {
+        let mut budgets = text.split(',').map(|part| part.parse::<Bytes>().map(|Bytes(bytes)| bytes));
+        let first = budgets.next().unwrap_or(Err("give a size".to_owned()))?;
+        Ok(BudgetList(first, budgets.collect::<Result<_, _>>()?))
+    }
+}
+
 /// The value of `--demote-after`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct DemoteAfter(Option<f64>);
@@ -194,6 +224,13 @@ enum Children {
 
 /// Runs the command; returns only if the program could not be started.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
+    if args.runs.is_some() || !args.memory.1.is_empty() {
+        return measured::run(args);
+    }
+    if args.slowdown.is_some() {
+        let remedy = "it is for the table of several runs: give several budgets, or --runs";
+        return Err(Failure::usage("without effect", "--slowdown", remedy));
+    }
     let name = Path::new(&args.program[0]).display().to_string();
     if args.tree.at_system_call {
         launch::check_policy(&args.policy)?;

@@ -22,7 +22,7 @@ Examples:
   refault run --memory 512M --stats run.jsonl -- python3 analysis.py &
   refault top run.jsonl           follow it; q ends the view, not the program
   refault top 4711                the same by process id
-  refault top --once run.jsonl    one picture as text
+  refault top --once run.jsonl    one picture as text; of a run that has ended, its memory when it was fullest
 
 Generations are the policy's: age since they were made, size, oldest first. Pressure is the share of time in which
 some (or all) threads waited for memory. The advice is the budget at which 99 of 100 of the last ten seconds' refaults
@@ -39,7 +39,7 @@ pub struct TopArgs {
     #[arg(long)]
     once: bool,
     /// Columns of that text
-    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u16).range(60..=400))]
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u16).range(40..=400))]
     width: u16,
 }
 
@@ -65,7 +65,8 @@ fn follow(terminal: &mut ratatui::DefaultTerminal, follower: &mut Follower) -> R
     let trouble = |error: std::io::Error| Failure::failed("cannot use the terminal", "standard output", error);
     loop {
         follower.read()?;
-        let view = follower.view();
+        let note = "q ends this view, not the program".to_owned();
+        let view = follower.view().map(|view| View { note, ..view });
         terminal.draw(|frame| screen::draw(frame, view.as_ref())).map_err(trouble)?;
         let until = Instant::now() + Duration::from_millis(250);
         while event::poll(until.saturating_duration_since(Instant::now())).map_err(trouble)? {

@@ -298,3 +298,28 @@ fn wrong_usage_leads_to_the_right_page() {
     assert!(line(&["compare", "--policy", "mrglu"]).contains("did you mean 'mglru'?"));
     assert!(!line(&["compare", "nope.csv"]).contains("--trace-format"));
 }
+
+#[test]
+fn kernels_policies_keep_to_a_memory_smaller_than_a_batch() {
+    let sizes = "2p,5p,15p,30p,31p,32p";
+    for workload in ["cyclic:pages=40,accesses=4000", "uniform:pages=40,accesses=4000,kind=fd"] {
+        let json = stdout(&[
+            "compare",
+            "--workload",
+            workload,
+            "--policy",
+            "kernel,opt",
+            "--memory",
+            sizes,
+            "--format",
+            "json",
+        ]);
+        let results: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let runs = results["runs"].as_array().expect("runs");
+        for run in runs {
+            assert_eq!(run["limit_overruns"], 0, "{run}");
+            let opt = runs.iter().find(|opt| opt["policy"] == "opt" && opt["memory_pages"] == run["memory_pages"]);
+            assert!(run["misses"].as_u64() >= opt.expect("a bound")["misses"].as_u64(), "{run}");
+        }
+    }
+}

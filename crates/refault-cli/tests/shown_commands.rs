@@ -51,7 +51,7 @@ spec = "zipf:theta=0.9,pages=2000,accesses=20000,kind=anon"
 "#;
 
 /// The beginnings of commands that measure for minutes; these are only parsed, with `--help` behind them.
-const MEASURES: [&str; 3] = ["refault bench cache", "refault bench sim", "refault bench pager"];
+const MEASURES: [&str; 4] = ["refault size", "refault bench cache", "refault bench sim", "refault bench pager"];
 
 fn page(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);

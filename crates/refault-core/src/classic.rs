@@ -177,6 +177,14 @@ impl Policy for Classic {
     const HITS: HitReport = HitReport::Kernel;
     const RECLAIM_BATCH: u32 = SWAP_CLUSTER_MAX;
 
+    /// A memory that is no larger than a batch would wait in it whole, and nothing could be evicted: half of it may wait
+    /// there. The kernel has no such memory; it keeps its batches and ends programs.
+    fn set_capacity(&mut self, pages: usize) {
+        let batch = if pages < self.params.batch { pages / 2 } else { self.params.batch };
+        self.add_batch.set_capacity(batch);
+        self.activate_batch.set_capacity(batch);
+    }
+
     #[inline]
     fn prefetch_hint(&self, page: PageId) -> u64 {
         u64::from(self.records[page as usize].flags)

@@ -1,8 +1,9 @@
 //! Lists of policies, as they are named on the command line: `lru,mglru{tiers=1}`. The names themselves are the core's
 //! ([`refault_core::policy::registry`]).
 
-use refault_core::parameter::split_list;
-use refault_core::policy::registry::{self, Family, FrontEnd, POLICIES, PolicySpec};
+use refault_core::parameter::{ParameterError, split_list};
+use refault_core::policy::registry::{self, Family, FrontEnd, POLICIES, PolicyError, PolicySpec};
+use refault_trace::similar::most_similar;
 
 use crate::error::LabError;
 
@@ -16,7 +17,7 @@ pub fn parse_policies_for(lists: &[String], front_end: FrontEnd) -> Result<Vec<P
         // A machine or a program has one policy, or some that are named.
         let named = match group(text, front_end).filter(|_| front_end == FrontEnd::Replay) {
             Some(group) => group,
-            None => vec![PolicySpec::parse_for(&known_name(text)?, front_end)?],
+            None => vec![PolicySpec::parse_for(&known_name(text)?, front_end).map_err(told)?],
         };
         for spec in named {
             if specs.iter().all(|other| other.label != spec.label) {
@@ -65,12 +66,15 @@ fn known_name(text: &str) -> Result<String, LabError> {
     Err(LabError::request("unknown policy", format!("'{name}'"), remedy))
 }
 
-/// The name most like `word`, if one is like it at all.
-pub fn most_similar<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    const LIKE: f64 = 0.6;
-    let scored = names.map(|name| (strsim::normalized_damerau_levenshtein(word, name), name));
-    let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    (best.0 >= LIKE).then_some(best.1)
+/// What is wrong with a policy; a parameter that is not known is met with the one that was meant.
+fn told(error: PolicyError) -> LabError {
+    if let PolicyError::BadParameter(call, ParameterError::Unknown { name, known }) = &error
+        && let Some(similar) = most_similar(name, known.iter().map(|parameter| parameter.name))
+    {
+        let remedy = format!("did you mean '{similar}'? 'refault policies' lists all");
+        return LabError::request("bad parameter", format!("'{call}': no parameter '{name}'"), remedy);
+    }
+    error.into()
 }
 
 /// The same for replays, which can run every policy.
@@ -102,6 +106,8 @@ mod tests {
             let line = parse_policies(&[wrong.into()]).unwrap_err().to_string();
             assert!(line.contains(&format!("did you mean {meant}?")), "{line}");
         }
+        let line = parse_policies(&["mglru{tier=1}".into()]).unwrap_err().to_string();
+        assert!(line.contains("no parameter 'tier'") && line.contains("did you mean 'tiers'?"), "{line}");
         assert_eq!(parse_policies(&["LRU,lru".into()]).expect("known").len(), 1);
         let kernels = parse_policies(&["kernel".into()]).expect("known");
         assert!(kernels.iter().any(|spec| spec.label == "mglru") && kernels.iter().all(|spec| spec.label != "lru"));

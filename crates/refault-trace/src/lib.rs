@@ -36,6 +36,7 @@ pub mod reuse;
 pub mod rft;
 pub mod select;
 pub mod shards;
+pub mod similar;
 pub mod statistics;
 pub mod write;
 

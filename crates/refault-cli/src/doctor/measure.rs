@@ -31,6 +31,14 @@ pub(super) fn add(findings: &mut [Finding]) {
     }
 }
 
+/// Seconds that a page costs which comes back from the compressed pool, the eviction that makes room for it included;
+/// `None` where there can be no pager.
+pub fn seconds_per_page() -> Option<f64> {
+    let (_pager, mut region) = region(FaultMode::Handler { threads: 1 })?;
+    fill(&mut region);
+    Some((fault_us(&region)? + evict_us(&mut region)?) / 1e6)
+}
+
 fn region(fault_mode: FaultMode) -> Option<(Pager, Region)> {
     let options =
         PagerOptions { fault_mode, bring_successors: false, address_space: 256 << 20, ..PagerOptions::default() };

@@ -1,15 +1,37 @@
 //! Follows a statistics file: the latest line of each process that writes to it.
+//!
+//! A process that has ended has given its memory back, so its last line says nothing of the run. What is shown of it is
+//! its memory when it was fullest, with the counters of its last line.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::history;
 use refault_console::Failure;
 
 /// Refault rates kept for the curve.
 const HISTORY: usize = 240;
+
+/// What a line says of memory at its moment, as against what it counts from the start.
+const OF_THE_MOMENT: [&str; 12] = [
+    "resident_bytes",
+    "compressed_bytes",
+    "stored_bytes",
+    "same_filled_pages",
+    "pool_pages",
+    "pool_bytes",
+    "file_pages",
+    "file_bytes",
+    "metadata_bytes",
+    "managed_pages",
+    "cyclic_pages",
+    "generations",
+];
+const ADVICE: &str = "would_stop_refaulting_at_bytes";
 
 /// The latest line of a process, and where it comes from.
 pub struct View<'a> {
@@ -17,8 +39,8 @@ pub struct View<'a> {
     pub command: &'static str,
     /// The file, or the program.
     pub source: &'a str,
-    /// The line.
-    pub line: &'a Value,
+    /// The line; of a process that has ended, with its memory when it was fullest.
+    pub line: Cow<'a, Value>,
     /// Refaults a second in the lines before, oldest first.
     pub rates: Vec<u64>,
     /// Processes that write to the file.
@@ -27,9 +49,48 @@ pub struct View<'a> {
     pub note: String,
 }
 
+#[derive(Default)]
 struct Process {
     line: Value,
+    /// The line with the most contents, resident and stored.
+    fullest: Value,
+    /// The most that any line advised.
+    advice: Option<u64>,
     rates: VecDeque<u64>,
+}
+
+impl Process {
+    fn has_ended(&self) -> bool {
+        self.line["last"] == Value::Bool(true)
+    }
+
+    fn take(&mut self, line: Value) {
+        if self.rates.len() == HISTORY {
+            self.rates.pop_front();
+        }
+        self.rates.push_back(line["refaults_per_second"].as_f64().unwrap_or(0.0).round() as u64);
+        if contents(&line) >= contents(&self.fullest) {
+            self.fullest = line.clone();
+        }
+        self.advice = self.advice.max(line[ADVICE].as_u64());
+        self.line = line;
+    }
+
+    fn shown(&self) -> Cow<'_, Value> {
+        if !self.has_ended() {
+            return Cow::Borrowed(&self.line);
+        }
+        let mut line = self.line.clone();
+        for key in OF_THE_MOMENT {
+            line[key] = self.fullest[key].clone();
+        }
+        line[ADVICE] = self.advice.map_or(Value::Null, Value::from);
+        Cow::Owned(line)
+    }
+}
+
+fn contents(line: &Value) -> u64 {
+    line["resident_bytes"].as_u64().unwrap_or(0) + line["stored_bytes"].as_u64().unwrap_or(0)
 }
 
 /// Reads what is appended to a statistics file.
@@ -79,28 +140,24 @@ impl Follower {
         self.pending.extend_from_slice(&pending[whole..]);
         for line in pending[..whole].split_inclusive(|byte| *byte == b'\n') {
             self.lines += 1;
-            let parsed = serde_json::from_slice::<Value>(line).ok().filter(|line| line["resident_bytes"].is_u64());
-            let Some(line) = parsed else {
+            let Some(line) = history::parse(line) else {
                 let place = format!("{}: line {}", self.path.display(), self.lines);
                 let remedy = "it is no statistics; name the file of refault run --stats";
                 return Err(Failure::usage("cannot read", place, remedy));
             };
             let pid = line["pid"].as_u64().unwrap_or(0);
-            let process =
-                self.processes.entry(pid).or_insert_with(|| Process { line: Value::Null, rates: VecDeque::new() });
-            if process.rates.len() == HISTORY {
-                process.rates.pop_front();
-            }
-            process.rates.push_back(line["refaults_per_second"].as_f64().unwrap_or(0.0).round() as u64);
-            process.line = line;
+            self.processes.entry(pid).or_default().take(line);
         }
         Ok(())
     }
 
     /// The wanted process, or else the running one with the most resident memory.
     pub fn view(&self) -> Option<View<'_>> {
-        let live = |process: &&Process| process.line["last"] != Value::Bool(true);
-        let size = |process: &&Process| process.line["resident_bytes"].as_u64();
+        let live = |process: &&Process| !process.has_ended();
+        let size = |process: &&Process| {
+            let line = if process.has_ended() { &process.fullest } else { &process.line };
+            line["resident_bytes"].as_u64()
+        };
         let process = match self.wanted {
             Some(pid) => self.processes.get(&pid),
             None => {
@@ -111,10 +168,41 @@ impl Follower {
         Some(View {
             command: "refault top",
             source: &self.source,
-            line: &process.line,
+            line: process.shown(),
             rates: process.rates.iter().copied().collect(),
             processes: self.processes.len(),
             note: String::new(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_ended_run_is_shown_as_it_was_when_it_was_fullest() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("run.jsonl");
+        let line = |resident: u64, stored: u64, faults: u64, advice: Option<u64>, last: bool| {
+            json!({"pid": 1, "resident_bytes": resident, "stored_bytes": stored, "generations": [resident],
+                "faults": faults, "would_stop_refaulting_at_bytes": advice, "last": last})
+        };
+        let lines = [
+            line(50, 0, 1, None, false),
+            line(60, 40, 2, Some(90), false),
+            line(60, 10, 3, Some(70), false),
+            line(2, 0, 4, None, true),
+        ];
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(&path, text).expect("writes");
+        let mut follower = Follower::open(&path, None).expect("opens");
+        follower.read().expect("reads");
+        let view = follower.view().expect("a process");
+        assert_eq!((&view.line["resident_bytes"], &view.line["stored_bytes"]), (&json!(60), &json!(40)));
+        assert_eq!((&view.line["faults"], &view.line["generations"]), (&json!(4), &json!([60])));
+        assert_eq!(view.line["would_stop_refaulting_at_bytes"], json!(90));
     }
 }

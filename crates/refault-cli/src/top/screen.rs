@@ -36,21 +36,33 @@ pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
         frame.render_widget(Paragraph::new("no statistics yet"), area);
         return;
     };
-    let rows = [
-        Constraint::Length(1),
-        Constraint::Length(7),
-        Constraint::Length(6),
-        Constraint::Length(4),
-        Constraint::Min(4),
-        Constraint::Length(2),
-    ];
-    let [title, memory, faults, curve, generations, advice] = Layout::vertical(rows).areas(area);
+    let areas = Layout::vertical(heights(area.height, !view.note.is_empty()).map(Constraint::Length)).areas(area);
+    let [title, memory, faults, curve, generations, advice] = areas;
     draw_title(frame, title, view);
-    draw_memory(frame, memory, view.line);
-    draw_faults(frame, faults, view.line);
+    draw_memory(frame, memory, &view.line);
+    draw_faults(frame, faults, &view.line);
     draw_curve(frame, curve, view);
-    draw_generations(frame, generations, view.line);
+    draw_generations(frame, generations, &view.line);
     draw_advice(frame, advice, view);
+}
+
+/// Rows of title, memory, faults, curve, generations and advice. Where there is no room for all, the generations go
+/// first, then the curve, then faults but for their latency; memory stays longest, its first line last of all.
+fn heights(rows: u16, has_note: bool) -> [u16; 6] {
+    const LATENCY_ALONE: u16 = 3;
+    let mut heights = [1, 7, 6, 4, 4, 1 + u16::from(has_note)];
+    let missing = |heights: &[u16; 6]| heights.iter().sum::<u16>().saturating_sub(rows);
+    for (box_of, least) in [(4, 0), (3, 0), (2, LATENCY_ALONE), (2, 0)] {
+        if missing(&heights) > 0 {
+            heights[box_of] = least;
+        }
+    }
+    heights[1] -= missing(&heights).min(4);
+    let left = rows.saturating_sub(heights.iter().sum());
+    if heights[4] > 0 {
+        heights[4] += left;
+    }
+    heights
 }
 
 fn number(line: &Value, key: &str) -> u64 {
@@ -66,8 +78,8 @@ fn block(title: &str) -> Block<'_> {
 }
 
 fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
-    let line = view.line;
-    let ended = if line["last"] == Value::Bool(true) { ", ended" } else { "" };
+    let line = &view.line;
+    let ended = if has_ended(line) { ", ended" } else { "" };
     let others = if view.processes > 1 { format!(", {} processes", view.processes) } else { String::new() };
     let cycles = match number(line, "cyclic_pages") * number(line, "page_bytes") {
         0 => String::new(),
@@ -82,6 +94,10 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     );
     let name = Span::styled(view.command, Style::new().add_modifier(Modifier::BOLD));
     frame.render_widget(Paragraph::new(Line::from(vec![name, Span::raw(text)])), area);
+}
+
+fn has_ended(line: &Value) -> bool {
+    line["last"] == Value::Bool(true)
 }
 
 /// A bar of `width` cells, `part` of `whole` full.
@@ -114,7 +130,8 @@ fn draw_memory(frame: &mut Frame<'_>, area: Rect, line: &Value) {
         row("metadata", bytes_text(metadata), format!("{a_page:.1} bytes a managed page")),
     ];
     let widths = [Constraint::Length(13), Constraint::Length(11), Constraint::Min(10)];
-    frame.render_widget(Table::new(rows, widths).block(block("Memory")), area);
+    let title = if has_ended(line) { "Memory when it was fullest" } else { "Memory" };
+    frame.render_widget(Table::new(rows, widths).block(block(title)), area);
 }
 
 fn microseconds(line: &Value, key: &str) -> String {
@@ -191,7 +208,7 @@ fn draw_generations(frame: &mut Frame<'_>, area: Rect, line: &Value) {
 }
 
 fn draw_advice(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
-    let line = view.line;
+    let line = &view.line;
     let text = match line["would_stop_refaulting_at_bytes"].as_u64() {
         Some(bytes) => format!("would stop refaulting at {} MiB", bytes.div_ceil(1 << 20)),
         None if number(line, "pswpin") == 0 => "nothing has come back yet: the budget is enough so far".to_owned(),
@@ -203,6 +220,8 @@ fn draw_advice(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use serde_json::json;
 
     use super::*;
@@ -232,7 +251,7 @@ mod tests {
         let view = View {
             command: "refault run",
             source: "run.jsonl",
-            line: &line,
+            line: Cow::Borrowed(&line),
             rates: vec![0, 4321, 2000],
             processes: 1,
             note: "a note".to_owned(),
@@ -260,6 +279,29 @@ mod tests {
     }
 
     #[test]
+    fn a_small_terminal_shows_memory_first() {
+        assert_eq!(heights(24, false), [1, 7, 6, 4, 5, 1]);
+        assert_eq!(heights(27, true), [1, 7, 6, 4, 7, 2]);
+        assert_eq!(heights(20, false), [1, 7, 6, 4, 0, 1]);
+        assert_eq!(heights(14, true), [1, 7, 3, 0, 0, 2]);
+        assert_eq!(heights(8, false), [1, 6, 0, 0, 0, 1]);
+        assert_eq!(heights(5, false), [1, 3, 0, 0, 0, 1]);
+        let line = line();
+        let view = View {
+            command: "refault top",
+            source: "x",
+            line: Cow::Borrowed(&line),
+            rates: vec![],
+            processes: 1,
+            note: String::new(),
+        };
+        let Ok(mut terminal) = Terminal::new(TestBackend::new(50, 14));
+        let Ok(_) = terminal.draw(|frame| draw(frame, Some(&view)));
+        let shown = format!("{:?}", terminal.backend().buffer());
+        assert!(shown.contains("resident") && shown.contains("metadata"), "{shown}");
+    }
+
+    #[test]
     fn a_policy_without_generations_and_a_program_without_refaults() {
         let mut line = line();
         line["generations"] = json!([]);
@@ -267,8 +309,14 @@ mod tests {
         line["pswpin"] = json!(0);
         line["last"] = json!(true);
         line["cyclic_pages"] = json!(65_536);
-        let view =
-            View { command: "refault top", source: "x", line: &line, rates: vec![], processes: 3, note: String::new() };
+        let view = View {
+            command: "refault top",
+            source: "x",
+            line: Cow::Borrowed(&line),
+            rates: vec![],
+            processes: 3,
+            note: String::new(),
+        };
         let screen = text(&view, 100);
         let title = "process 4711, ended, 12 s, 3 processes, accesses by drop-and-scan, 256 MiB cyclic";
         assert!(screen.contains(title), "{screen}");

@@ -23,6 +23,11 @@ impl CpuBatch {
         CpuBatch { pages: Vec::with_capacity(capacity.max(1)), capacity }
     }
 
+    /// Holds back at most so many pages from now on; what waits already is applied with the next one.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
+    }
+
     /// Adds a page; true if the batch must now be drained.
     #[inline]
     pub fn push(&mut self, page: PageId) -> bool {

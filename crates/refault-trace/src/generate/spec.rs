@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::workload::{Generator, Parameter, workloads};
+use crate::similar::or_meant;
 use crate::{Entry, Kind, TraceError};
 
 /// Pages a workload that permutes or weighs them may have: its tables take up to 20 bytes per page.
@@ -185,7 +186,8 @@ impl WorkloadSpec {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let Some(workload) = workloads().iter().find(|workload| workload.name == name.trim()) else {
             let names: Vec<_> = workloads().iter().map(|workload| workload.name).collect();
-            return Err(format!("no workload is called '{}'; there are {}", name.trim(), names.join(", ")));
+            let meant = or_meant(name.trim(), &names, "there are");
+            return Err(format!("no workload is called '{}': {meant}", name.trim()));
         };
         let mut spec = WorkloadSpec::new(workload.generator);
         let (mut hot_given, mut seen) = (false, Vec::new());
@@ -203,7 +205,8 @@ impl WorkloadSpec {
                     continue;
                 }
                 let keys: Vec<_> = workload.parameters.iter().map(|parameter| parameter.name).collect();
-                return Err(format!("'{}' has no parameter '{key}'; it takes {}", workload.name, keys.join(", ")));
+                let meant = or_meant(key, &keys, "it takes");
+                return Err(format!("'{}' has no parameter '{key}': {meant}", workload.name));
             };
             if seen.contains(&parameter.name) {
                 return Err(format!("{key} is given twice"));

@@ -1,0 +1,211 @@
+//! A statistics file from beginning to end: what a run and each of its processes used, waited for and did.
+//!
+//! Each process counts from its own start, and a process that executes another program begins again with a new start
+//! under the same id; such a part is a *life* here. Counters of a run are the sums over its lives, peaks are those of
+//! the largest. Cost: linear in the file; one small record per line is kept.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use serde_json::Value;
+
+use refault_console::Failure;
+
+/// One line: what the pictures need of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moment {
+    /// Seconds since the process's agent started.
+    pub seconds: f64,
+    /// Managed bytes that were resident.
+    pub resident_bytes: u64,
+    /// Bytes that might be resident.
+    pub budget_bytes: u64,
+    /// Bytes of contents that were not resident.
+    pub stored_bytes: u64,
+    /// Bytes that the compressed pool took.
+    pub compressed_bytes: u64,
+    /// Faults so far.
+    pub faults: u64,
+    /// Pages that came back so far.
+    pub read_back: u64,
+    /// Pages evicted so far.
+    pub stored_pages: u64,
+    /// Seconds so far in which at least one thread waited for memory.
+    pub waited: f64,
+    /// Pages that came back, per second, in the last ten seconds.
+    pub refaults_per_second: f64,
+    /// The budget that would have stopped refaults at that moment.
+    pub advice_bytes: Option<u64>,
+}
+
+/// A process from the start of its agent to the program's end or to the next program it executes.
+#[derive(Debug)]
+pub struct Life {
+    /// Its process id.
+    pub pid: u64,
+    /// Its lines, in the order of time.
+    pub moments: Vec<Moment>,
+    /// Its last line as it was written.
+    pub last: Value,
+}
+
+impl Life {
+    /// The most that was resident in any line, in bytes.
+    pub fn peak_bytes(&self) -> u64 {
+        self.moments.iter().map(|moment| moment.resident_bytes).max().unwrap_or(0)
+    }
+
+    /// Its last line.
+    pub fn end(&self) -> Moment {
+        self.moments.last().copied().unwrap_or_default()
+    }
+
+    /// The most that any line advised, in bytes.
+    pub fn advice_bytes(&self) -> Option<u64> {
+        self.moments.iter().filter_map(|moment| moment.advice_bytes).max()
+    }
+}
+
+/// What a run comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// The most that was resident, of the largest process, in bytes.
+    pub peak_bytes: u64,
+    /// Faults served.
+    pub faults: u64,
+    /// Pages that came back from a store.
+    pub read_back: u64,
+    /// Pages that were put into a store.
+    pub stored_pages: u64,
+    /// Seconds in which some thread waited for memory, summed over processes.
+    pub waited: f64,
+    /// The budget that would have stopped refaults.
+    pub advice_bytes: Option<u64>,
+}
+
+/// A whole statistics file.
+#[derive(Debug)]
+pub struct History {
+    /// Processes, in the order of their first lines.
+    pub lives: Vec<Life>,
+}
+
+impl History {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line in it is no statistics. A last line without an end is left out: its writer died.
+    pub fn read(path: &Path) -> Result<History, Failure> {
+        let unreadable = |error: std::io::Error| {
+            Failure::usage("cannot read", path.display(), format!("{error}; name the file of refault run --stats"))
+        };
+        let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
+        let (mut history, mut line, mut number) = (History { lives: Vec::new() }, Vec::new(), 0u64);
+        loop {
+            line.clear();
+            number += 1;
+            if file.read_until(b'\n', &mut line).map_err(unreadable)? == 0 || line.last() != Some(&b'\n') {
+                return Ok(history);
+            }
+            let Some(value) = parse(&line) else {
+                let place = format!("{}: line {number}", path.display());
+                let remedy = "it is no statistics; name the file of refault run --stats";
+                return Err(Failure::usage("cannot read", place, remedy));
+            };
+            history.add(value);
+        }
+    }
+
+    fn add(&mut self, value: Value) {
+        let (pid, moment) = (value["pid"].as_u64().unwrap_or(0), moment(&value));
+        // A process that executes another program starts its clock again.
+        let same = |life: &&mut Life| life.pid == pid;
+        match self.lives.iter_mut().rev().find(same).filter(|life| life.end().seconds <= moment.seconds) {
+            Some(life) => {
+                life.moments.push(moment);
+                life.last = value;
+            }
+            None => self.lives.push(Life { pid, moments: vec![moment], last: value }),
+        }
+    }
+
+    /// The life with the highest peak.
+    pub fn largest(&self) -> Option<&Life> {
+        self.lives.iter().max_by_key(|life| life.peak_bytes())
+    }
+
+    /// Sums and peaks; nothing if no line was written.
+    pub fn summary(&self) -> Option<Summary> {
+        let largest = self.largest()?;
+        let mut summary =
+            Summary { peak_bytes: largest.peak_bytes(), advice_bytes: largest.advice_bytes(), ..Summary::default() };
+        for life in &self.lives {
+            let end = life.end();
+            summary.faults += end.faults;
+            summary.read_back += end.read_back;
+            summary.stored_pages += end.stored_pages;
+            summary.waited += end.waited;
+        }
+        Some(summary)
+    }
+}
+
+/// A line, if it is one of statistics.
+pub fn parse(line: &[u8]) -> Option<Value> {
+    serde_json::from_slice::<Value>(line).ok().filter(|line| line["resident_bytes"].is_u64())
+}
+
+fn moment(line: &Value) -> Moment {
+    let count = |key: &str| line[key].as_u64().unwrap_or(0);
+    Moment {
+        seconds: line["seconds"].as_f64().unwrap_or(0.0),
+        resident_bytes: count("resident_bytes"),
+        budget_bytes: count("budget_bytes"),
+        stored_bytes: count("stored_bytes"),
+        compressed_bytes: count("compressed_bytes"),
+        faults: count("faults"),
+        // Not `pswpin`: that counts first touches that were brought in ahead, too.
+        read_back: count("workingset_refault_anon") + count("workingset_refault_file"),
+        stored_pages: count("pswpout"),
+        waited: line["pressure"]["some"]["total_us"].as_u64().unwrap_or(0) as f64 / 1e6,
+        refaults_per_second: line["refaults_per_second"].as_f64().unwrap_or(0.0),
+        advice_bytes: line["would_stop_refaulting_at_bytes"].as_u64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(pid: u64, seconds: f64, resident: u64, back: u64) -> Value {
+        json!({"pid": pid, "seconds": seconds, "resident_bytes": resident, "workingset_refault_anon": back, "faults": back + 1,
+            "pressure": {"some": {"total_us": 500_000}}, "would_stop_refaulting_at_bytes": 7 + resident})
+    }
+
+    #[test]
+    fn a_process_that_executes_another_program_begins_again() {
+        let mut history = History { lives: Vec::new() };
+        for value in [line(1, 1.0, 10, 5), line(2, 0.5, 70, 1), line(1, 2.0, 30, 9), line(1, 0.1, 20, 2)] {
+            history.add(value);
+        }
+        let pids: Vec<u64> = history.lives.iter().map(|life| life.pid).collect();
+        assert_eq!(pids, [1, 2, 1]);
+        let summary = history.summary().expect("lines");
+        assert_eq!((summary.peak_bytes, summary.read_back, summary.faults), (70, 9 + 1 + 2, 15));
+        assert_eq!((summary.waited, summary.advice_bytes), (1.5, Some(77)));
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_left_out_and_a_wrong_one_is_named() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("run.jsonl");
+        std::fs::write(&path, format!("{}\n{{\"pid\":1,\"resid", line(1, 1.0, 10, 5))).expect("writes");
+        assert_eq!(History::read(&path).expect("reads").lives.len(), 1);
+        std::fs::write(&path, format!("{}\nnonsense\n", line(1, 1.0, 10, 5))).expect("writes");
+        let failure = History::read(&path).expect_err("a wrong line");
+        assert!(failure.line().contains("run.jsonl: line 2"), "{}", failure.line());
+    }
+}

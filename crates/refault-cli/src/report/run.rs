@@ -1,0 +1,128 @@
+//! The report of `refault report`: memory, refaults and waiting of a run over time, a group of pictures per process.
+
+use maud::{Markup, html};
+
+use super::chart::{Figure, Series, Shape};
+use super::scale::Axis;
+use super::{page, write};
+use crate::history::{History, Life, Moment};
+use refault_console::text::{grouped, number};
+use refault_console::{Failure, Output};
+use refault_lab::size::bytes_text;
+
+/// Processes that have pictures; all are in the table.
+const DRAWN: usize = 8;
+
+/// Writes the report.
+///
+/// # Errors
+/// As [`Output::write`].
+pub fn write_run(output: Output, source: &str, history: &History) -> Result<(), Failure> {
+    let mut lives: Vec<&Life> = history.lives.iter().collect();
+    lives.sort_by_key(|life| std::cmp::Reverse(life.peak_bytes()));
+    let body = html! {
+        h1 { "A run under a budget" }
+        p.lead { "Statistics in " code { (source) } "." }
+        @if let Some(summary) = history.summary() {
+            p {
+                "At most " (bytes_text(summary.peak_bytes)) " were resident; " (grouped(summary.stored_pages))
+                " pages were evicted and " (grouped(summary.read_back)) " came back; some thread waited for memory for "
+                (format!("{:.2}", summary.waited)) " s."
+                @if let Some(bytes) = summary.advice_bytes {
+                    " With " (bytes_text(bytes)) " hardly any of them would have come back."
+                }
+            }
+        }
+        (table(&lives))
+        @for (index, life) in lives.iter().take(DRAWN).enumerate() {
+            h2 { "Process " (life.pid) }
+            div.grid2 { @for figure in figures(index, life) { (figure.markup()) } }
+        }
+        @if lives.len() > DRAWN { p.note { "Pictures of the " (DRAWN) " largest processes of " (lives.len()) "." } }
+    };
+    write(output, page(&format!("refault: {source}"), 4, body))
+}
+
+fn table(lives: &[&Life]) -> Markup {
+    html! {
+        div.scroll tabindex="0" {
+            table {
+                caption { "Processes, the largest first. A process that executes another program begins again." }
+                thead { tr { @for head in ["process", "seconds", "budget", "peak", "faults", "evicted", "came back", "waited (s)"] {
+                    th scope="col" { (head) }
+                } } }
+                tbody {
+                    @for life in lives {
+                        @let end = life.end();
+                        tr {
+                            th scope="row" { (life.pid) }
+                            td { (format!("{:.1}", end.seconds)) }
+                            td { (bytes_text(end.budget_bytes)) }
+                            td { (bytes_text(life.peak_bytes())) }
+                            td { (grouped(end.faults)) }
+                            td { (grouped(end.stored_pages)) }
+                            td { (grouped(end.read_back)) }
+                            td { (format!("{:.2}", end.waited)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn figures(index: usize, life: &Life) -> [Figure; 3] {
+    let mib = |bytes: u64| bytes as f64 / (1 << 20) as f64;
+    let line = |name: &str, look: usize, of: &dyn Fn(&Moment) -> f64| Series {
+        name: name.into(),
+        look,
+        points: life.moments.iter().map(|moment| (moment.seconds, of(moment))).collect(),
+    };
+    let memory = vec![
+        line("resident", 0, &|moment| mib(moment.resident_bytes)),
+        line("budget", 7, &|moment| mib(moment.budget_bytes)),
+        line("contents stored", 1, &|moment| mib(moment.stored_bytes)),
+        line("memory of the compressed pool", 3, &|moment| mib(moment.compressed_bytes)),
+    ];
+    let rates = vec![line("refaults", 1, &|moment| moment.refaults_per_second)];
+    let waited = vec![line("waited", 4, &|moment| moment.waited)];
+    let figure = |name: &str, title: &str, y: &str, definition: &str, series: Vec<Series>| {
+        let most = series.iter().flat_map(|series| &series.points).fold(0.0f64, |most, (_, y)| most.max(*y));
+        Figure {
+            id: format!("{name}-{index}"),
+            title: title.into(),
+            description: format!("{title} of process {}: at most {}.", life.pid, number(most)),
+            definition: definition.into(),
+            x: Axis::exact("time (s)", life.end().seconds.max(0.001), 5, number),
+            y: Axis::linear(y, most, 5, number),
+            series,
+            x_label: |x| format!("{x:.1}"),
+            y_label: number,
+            shape: Shape::Lines,
+            marks: Vec::new(),
+        }
+    };
+    [
+        figure(
+            "memory",
+            "Memory",
+            "MiB",
+            "Managed memory that is resident and may be; contents in the stores, and what these take.",
+            memory,
+        ),
+        figure(
+            "refaults",
+            "Refaults",
+            "pages per second",
+            "Pages that came back, per second, in the last ten seconds.",
+            rates,
+        ),
+        figure(
+            "waited",
+            "Waiting",
+            "seconds in all",
+            "Time so far in which at least one thread waited for memory.",
+            waited,
+        ),
+    ]
+}

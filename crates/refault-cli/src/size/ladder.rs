@@ -1,0 +1,245 @@
+//! The budgets, the runs under each, and what they come to.
+//!
+//! Runs are interleaved: each round goes once through all budgets, in turn from the largest and from the smallest, so
+//! that a machine that grows busier or warmer favours none.
+
+use super::trial::{How, Outcome};
+
+/// What the program has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rung {
+    /// No refault at all.
+    Alone,
+    /// Refault, and all the memory of the machine.
+    Ample(u64),
+    /// So many bytes.
+    Budget(u64),
+}
+
+impl Rung {
+    /// How it is run.
+    pub fn how(self) -> How<'static> {
+        match self {
+            Rung::Alone => How::Alone,
+            Rung::Ample(bytes) | Rung::Budget(bytes) => How::Under(bytes),
+        }
+    }
+}
+
+/// A budget with its runs.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The budget.
+    pub rung: Rung,
+    /// Its runs, in the order they were made.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// A mean and how far it may be off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Standard deviation of the values; `None` for a single one.
+    pub deviation: Option<f64>,
+    /// How many values.
+    pub count: usize,
+}
+
+impl Estimate {
+    /// Of at least one value.
+    pub fn of(values: &[f64]) -> Estimate {
+        let count = values.len();
+        let mean = values.iter().sum::<f64>() / count.max(1) as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let deviation = (count > 1).then(|| (squares / (count - 1) as f64).sqrt());
+        Estimate { mean, deviation, count }
+    }
+
+    /// The square of the mean's standard error, relative to the mean.
+    fn relative_variance(self) -> Option<f64> {
+        Some((self.deviation? / self.mean).powi(2) / self.count as f64)
+    }
+}
+
+/// How much longer than the baseline, as a part of it, and the standard error of that.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Longer {
+    /// 0.05: five percent longer.
+    pub part: f64,
+    /// `None` where something was run once only.
+    pub standard_error: Option<f64>,
+}
+
+impl Row {
+    /// Whether a run took too long and was ended; then times are lower bounds.
+    pub fn is_given_up(&self) -> bool {
+        self.outcomes.iter().any(|outcome| outcome.given_up)
+    }
+
+    /// Seconds.
+    pub fn seconds(&self) -> Estimate {
+        Estimate::of(&self.outcomes.iter().map(|outcome| outcome.seconds).collect::<Vec<_>>())
+    }
+
+    /// The mean of what the statistics of its runs say; `None` if none of them has any.
+    pub fn mean(&self, of: impl Fn(&crate::history::Summary) -> f64) -> Option<f64> {
+        let values: Vec<f64> = self.outcomes.iter().filter_map(|outcome| outcome.summary.as_ref()).map(of).collect();
+        (!values.is_empty()).then(|| Estimate::of(&values).mean)
+    }
+
+    /// The most that was resident in any run, in bytes.
+    pub fn peak_bytes(&self) -> Option<u64> {
+        self.outcomes.iter().filter_map(|outcome| Some(outcome.summary?.peak_bytes)).max()
+    }
+
+    /// How much longer it takes than a baseline.
+    pub fn longer(&self, than: &Row) -> Longer {
+        let (ours, theirs) = (self.seconds(), than.seconds());
+        let ratio = ours.mean / theirs.mean;
+        let variance = ours.relative_variance().zip(theirs.relative_variance()).map(|(a, b)| a + b);
+        Longer { part: ratio - 1.0, standard_error: variance.map(|variance| ratio * variance.sqrt()) }
+    }
+}
+
+/// All runs.
+#[derive(Clone, Debug)]
+pub struct Ladder {
+    /// How much longer a run may take, as a part of the baseline.
+    pub slowdown: f64,
+    /// The program alone.
+    pub alone: Row,
+    /// Under refault with all the memory there is.
+    pub ample: Row,
+    /// Budgets, the largest first.
+    pub budgets: Vec<Row>,
+}
+
+impl Ladder {
+    /// What times are compared with: the program alone; or, if refault by itself takes more than may be lost, under
+    /// refault with ample memory.
+    pub fn baseline(&self) -> &Row {
+        if self.ample.longer(&self.alone).part > self.slowdown { &self.ample } else { &self.alone }
+    }
+
+    /// Whether a row is within what may be lost.
+    pub fn is_enough(&self, row: &Row) -> bool {
+        !row.is_given_up() && row.longer(self.baseline()).part <= self.slowdown
+    }
+
+    /// The smallest budget that is enough, as is every larger one.
+    pub fn needs(&self) -> Option<&Row> {
+        self.budgets.iter().take_while(|row| self.is_enough(row)).last()
+    }
+
+    /// The largest budget that is not enough.
+    pub fn too_little(&self) -> Option<&Row> {
+        self.budgets.iter().find(|row| !self.is_enough(row))
+    }
+
+    /// The row of a budget, which is added if it is new.
+    pub fn row(&mut self, rung: Rung) -> &mut Row {
+        match rung {
+            Rung::Alone => &mut self.alone,
+            Rung::Ample(_) => &mut self.ample,
+            Rung::Budget(bytes) => {
+                let size = |row: &Row| if let Rung::Budget(bytes) = row.rung { bytes } else { 0 };
+                let at = self.budgets.partition_point(|row| size(row) > bytes);
+                if self.budgets.get(at).is_none_or(|row| row.rung != rung) {
+                    self.budgets.insert(at, Row { rung, outcomes: Vec::new() });
+                }
+                &mut self.budgets[at]
+            }
+        }
+    }
+
+    /// What is run in a round: all but the budgets that were given up.
+    pub fn round(&self, number: u32) -> Vec<Rung> {
+        let budgets = self.budgets.iter().filter(|row| !row.is_given_up()).map(|row| row.rung);
+        let mut rungs: Vec<Rung> = [self.alone.rung, self.ample.rung].into_iter().chain(budgets).collect();
+        if number % 2 == 1 {
+            rungs.reverse();
+        }
+        rungs
+    }
+}
+
+/// A budget that would say more than those that were run; `None` if what is known is close enough.
+///
+/// Between too little and enough it is their geometric mean, until they are less than `closeness` apart; below the
+/// smallest budget, if that is enough, half of it; never below `least`.
+pub fn refinement(ladder: &Ladder, least: u64, closeness: f64) -> Option<u64> {
+    let bytes = |row: &Row| match row.rung {
+        Rung::Budget(bytes) => Some(bytes),
+        Rung::Alone | Rung::Ample(_) => None,
+    };
+    let enough = ladder.needs().and_then(bytes).or(ladder.ample.peak_bytes())?;
+    let next = match ladder.too_little().and_then(bytes) {
+        Some(little) if enough as f64 / little as f64 <= closeness => return None,
+        Some(little) if little >= enough => return None,
+        Some(little) => ((enough as f64) * (little as f64)).sqrt() as u64,
+        None => enough / 2,
+    };
+    let next = round_up(next).max(least);
+    let known = |row: &Row| bytes(row) == Some(next);
+    (next < enough && !ladder.budgets.iter().any(known)).then_some(next)
+}
+
+/// Sizes that are easy to read: whole MiB from 16 MiB on, sixteenths of a MiB below.
+pub fn round_up(bytes: u64) -> u64 {
+    bytes.next_multiple_of(if bytes >= 16 << 20 { 1 << 20 } else { 64 << 10 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(rung: Rung, seconds: &[f64]) -> Row {
+        let outcome = |seconds: &f64| Outcome { seconds: *seconds, given_up: false, summary: None };
+        Row { rung, outcomes: seconds.iter().map(outcome).collect() }
+    }
+
+    fn ladder(ample: f64, budgets: &[(u64, f64)]) -> Ladder {
+        let mut ladder = Ladder {
+            slowdown: 0.05,
+            alone: row(Rung::Alone, &[1.0, 1.0]),
+            ample: row(Rung::Ample(1 << 40), &[ample]),
+            budgets: Vec::new(),
+        };
+        for (mib, seconds) in budgets {
+            let rung = Rung::Budget(mib << 20);
+            *ladder.row(rung) = row(rung, &[*seconds]);
+        }
+        ladder
+    }
+
+    #[test]
+    fn what_is_needed_is_the_smallest_above_which_all_is_well() {
+        let measured = ladder(1.01, &[(50, 1.04), (100, 1.02), (25, 3.0), (12, 1.0)]);
+        assert_eq!(measured.needs().map(|row| row.rung), Some(Rung::Budget(50 << 20)));
+        assert_eq!(measured.too_little().map(|row| row.rung), Some(Rung::Budget(25 << 20)));
+        assert_eq!(ladder(1.01, &[(100, 2.0)]).needs().map(|row| row.rung), None);
+        // What refault itself costs is not the budget's fault.
+        let slow = ladder(1.2, &[(100, 1.23), (50, 1.3)]);
+        assert_eq!(slow.needs().map(|row| row.rung), Some(Rung::Budget(100 << 20)));
+    }
+
+    #[test]
+    fn the_gap_is_halved_until_it_is_small() {
+        let measured = ladder(1.0, &[(100, 1.0), (25, 3.0)]);
+        assert_eq!(refinement(&measured, 1 << 20, 1.1), Some(50 << 20));
+        assert_eq!(refinement(&ladder(1.0, &[(100, 1.0), (95, 3.0)]), 1 << 20, 1.1), None);
+        assert_eq!(refinement(&ladder(1.0, &[(100, 1.0)]), 1 << 20, 1.1), Some(50 << 20));
+        assert_eq!(refinement(&ladder(1.0, &[(1, 1.0)]), 1 << 20, 1.1), None);
+    }
+
+    #[test]
+    fn errors_are_those_of_a_ratio_of_means() {
+        let (a, b) = (row(Rung::Alone, &[1.0, 1.2, 0.8]), row(Rung::Budget(1), &[2.0, 2.2, 1.8]));
+        let longer = b.longer(&a);
+        assert!((longer.part - 1.0).abs() < 1e-9);
+        // sqrt(0.04/3/1 + 0.04/3/4) times 2.
+        let expected = 2.0 * (0.04f64 / 3.0 + 0.04 / 12.0).sqrt();
+        assert!((longer.standard_error.expect("several runs") - expected).abs() < 1e-9);
+    }
+}

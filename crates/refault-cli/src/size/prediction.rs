@@ -1,0 +1,155 @@
+//! What a recording says before anything is tried: how many pages would come back under each budget, and what that
+//! would cost.
+//!
+//! The pages are those that LRU would miss beyond first touches, by the exact curve of the recording (see
+//! `refault_lab::curve`); several recordings are averaged. The cost of a page is measured on this machine as
+//! `refault doctor` measures it: a fault from the compressed pool and the eviction that makes room for it.
+
+use std::time::Duration;
+
+use refault_console::Failure;
+use refault_lab::curve::{TraceCurves, lru_curve};
+use refault_lab::size::PAGE_BYTES;
+use refault_trace::{Options, Source};
+
+use super::trial::{How, Runner};
+use crate::doctor;
+
+/// Intervals that a recording should have.
+const INTERVALS: f64 = 100.0;
+/// Milliseconds between looks, at least and at most.
+const INTERVAL_MS: (u64, u64) = (5, 200);
+/// Programs that take less are recorded several times.
+const QUICK_SECONDS: f64 = 5.0;
+/// How often.
+const RECORDINGS: u32 = 3;
+/// Curves are asked at so many sizes.
+const STEPS: u64 = 512;
+
+/// The curves of the recordings, and the cost of a page.
+#[derive(Debug)]
+pub struct Prediction {
+    /// Milliseconds between looks.
+    pub interval_ms: u64,
+    /// One per recording; never empty.
+    pub curves: Vec<TraceCurves>,
+    /// Seconds per page that comes back; `None` if it cannot be measured here.
+    pub seconds_per_page: Option<f64>,
+}
+
+impl Prediction {
+    /// Records the program, which takes `alone` seconds by itself.
+    ///
+    /// # Errors
+    /// It cannot be recorded here.
+    pub fn record(runner: &Runner, alone: f64, mut progress: impl FnMut()) -> Result<Prediction, Failure> {
+        let directory = tempfile::tempdir().map_err(|error| Failure::write(std::env::temp_dir().display(), &error))?;
+        let interval_ms = ((alone * 1000.0 / INTERVALS) as u64).clamp(INTERVAL_MS.0, INTERVAL_MS.1);
+        let mut curves = Vec::new();
+        let recordings = if alone < QUICK_SECONDS { RECORDINGS } else { 1 };
+        for number in 0..recordings {
+            let trace = directory.path().join(format!("{number}.rft"));
+            // A recording is unlimited, so it ends; its faults cost no more than a multiple.
+            let limit = Duration::from_secs_f64(60.0 + alone * 20.0);
+            if runner.run(How::Recorded(&trace, interval_ms), Some(limit))?.given_up {
+                return Err(Failure::failed("it did not end", "recording", "it took twenty times as long as alone"));
+            }
+            curves.push(lru_curve(&Source::file(trace, Options::default()), &())?);
+            progress();
+        }
+        Ok(Prediction { interval_ms, curves, seconds_per_page: doctor::seconds_per_page() })
+    }
+
+    /// Bytes that were touched at all, on average.
+    pub fn footprint_bytes(&self) -> u64 {
+        let pages: u64 = self.curves.iter().map(|curves| curves.distinct_pages).sum();
+        pages * PAGE_BYTES / self.curves.len().max(1) as u64
+    }
+
+    /// Pages that come back under a budget, on average.
+    pub fn read_back(&self, bytes: u64) -> f64 {
+        let pages = bytes / PAGE_BYTES;
+        let one = |trace: &TraceCurves| {
+            // Ratios are of whole accesses.
+            let misses = trace.curves.first().map_or(0.0, |curve| (curve.at(pages) * trace.accesses as f64).round());
+            (misses - trace.distinct_pages as f64).max(0.0)
+        };
+        self.curves.iter().map(one).sum::<f64>() / self.curves.len().max(1) as f64
+    }
+
+    /// Seconds more than with ample memory.
+    pub fn extra_seconds(&self, bytes: u64) -> Option<f64> {
+        Some(self.read_back(bytes) * self.seconds_per_page?)
+    }
+
+    /// The smallest budget with at most so many pages that come back, from `least` on.
+    pub fn bytes_for(&self, read_back: f64, least: u64) -> u64 {
+        let footprint = self.footprint_bytes().max(least);
+        let step = |step: u64| least + (footprint - least) * step / STEPS;
+        // Fewer come back the more memory there is.
+        let (mut low, mut high) = (0, STEPS);
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.read_back(step(middle)) <= read_back { high = middle } else { low = middle + 1 }
+        }
+        step(low)
+    }
+
+    /// The knee of the first recording, in bytes.
+    pub fn knee_bytes(&self) -> Option<u64> {
+        let trace = self.curves.first()?;
+        let knee = trace.curves.first()?.knee(trace.distinct_pages, trace.first_touches())?;
+        Some(knee.memory_pages * PAGE_BYTES)
+    }
+
+    /// Budgets worth a run, for a program that takes `alone` seconds and may take the part `slowdown` more: where the
+    /// prediction is at a tenth of that, at it and at four times it, and the knee. None is below `least`.
+    pub fn budgets(&self, alone: f64, slowdown: f64, least: u64) -> Vec<u64> {
+        let per_page = self.seconds_per_page.unwrap_or(ASSUMED_SECONDS_PER_PAGE);
+        let allowed = alone * slowdown / per_page;
+        let mut budgets: Vec<u64> =
+            [0.1, 1.0, 4.0].map(|times| self.bytes_for(allowed * times, least)).into_iter().collect();
+        budgets.extend(self.knee_bytes());
+        budgets.iter_mut().for_each(|bytes| *bytes = super::ladder::round_up((*bytes).max(least)));
+        budgets.sort_unstable();
+        budgets.dedup_by(|larger, smaller| (*larger as f64) < *smaller as f64 * 1.05);
+        budgets
+    }
+}
+
+/// Where the cost of a page cannot be measured, budgets are chosen as if it were this.
+const ASSUMED_SECONDS_PER_PAGE: f64 = 20e-6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prediction(specification: &str) -> Prediction {
+        let source = Source::workload(specification.parse().expect("a workload"));
+        let curves = vec![lru_curve(&source, &()).expect("a curve")];
+        Prediction { interval_ms: 10, curves, seconds_per_page: Some(1e-3) }
+    }
+
+    #[test]
+    fn a_loop_needs_all_of_it() {
+        // 1000 pages, ten times: below 1000 pages each of the nine later passes misses all.
+        let loops = prediction("cyclic:pages=1000,accesses=10000");
+        assert_eq!(loops.footprint_bytes(), 1000 * 4096);
+        assert_eq!((loops.read_back(999 * 4096), loops.read_back(1000 * 4096)), (9000.0, 0.0));
+        assert_eq!(loops.extra_seconds(999 * 4096), Some(9.0));
+        let needed = loops.bytes_for(10.0, 1 << 20);
+        assert_eq!(needed, 1000 * 4096);
+        assert_eq!(loops.bytes_for(9000.0, 1 << 20), 1 << 20);
+    }
+
+    #[test]
+    fn budgets_lie_around_what_may_be_lost() {
+        let uniform = prediction("uniform:pages=4096,accesses=200000");
+        let budgets = uniform.budgets(100.0, 0.05, 1 << 20);
+        assert!(budgets.windows(2).all(|pair| pair[0] < pair[1]), "{budgets:?}");
+        let allowed = 5.0;
+        let extra = |bytes: &u64| uniform.extra_seconds(*bytes).expect("a cost");
+        assert!(budgets.iter().any(|bytes| extra(bytes) <= allowed), "{budgets:?}");
+        assert!(budgets.iter().any(|bytes| extra(bytes) > allowed), "{budgets:?}");
+    }
+}

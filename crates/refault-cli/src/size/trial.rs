@@ -1,0 +1,366 @@
+//! One run of the program: alone, under a budget, or recorded; timed from its start to its end.
+//!
+//! Runs under refault are `refault run` itself, as a person would call it, so what is measured is what they get. Each
+//! run is a process group of its own: one that takes too long, or is going on when the command is interrupted, is ended
+//! with all its children. Standard output goes nowhere, standard input comes from a file or is empty, standard error is
+//! kept for the words of a run that fails.
+//!
+//! A server is started, used by a load command, which is what is timed, and ended by SIGTERM.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use refault_console::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::listening::is_listening;
+use crate::history::{History, Summary};
+use crate::program;
+use crate::run::summary as run;
+
+/// Letters of a command that are shown.
+const SHOWN: usize = 60;
+/// Between looks at whether the command was interrupted.
+const LOOK: Duration = Duration::from_millis(100);
+/// Milliseconds between two lines of the statistics of a run.
+const STATISTICS_MS: u64 = 100;
+/// How long a server may take to listen, and how long to end.
+const SERVER: Duration = Duration::from_secs(30);
+/// How long the refault of a run may take before the program begins, in no budget's favour.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How the program is run.
+#[derive(Clone, Copy, Debug)]
+pub enum How<'a> {
+    /// Without refault.
+    Alone,
+    /// Under a budget of so many bytes.
+    Under(u64),
+    /// Unlimited, while a trace is written, with so many milliseconds between looks.
+    Recorded(&'a Path, u64),
+}
+
+/// How a run went.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Seconds from the start to the end; with a load, of the load.
+    pub seconds: f64,
+    /// It took too long and was ended.
+    pub given_up: bool,
+    /// What its statistics say, if there are any.
+    pub summary: Option<Summary>,
+}
+
+/// Runs a program again and again.
+pub struct Runner {
+    /// The program and its arguments.
+    pub program: Vec<OsString>,
+    /// What `refault run` is told besides the budget.
+    pub options: Vec<OsString>,
+    /// What each run reads.
+    pub stdin: Option<PathBuf>,
+    /// The command that uses the program, if that is a server.
+    pub load: Option<String>,
+    /// The command that succeeds when the server is ready.
+    pub ready: Option<String>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Runner {
+    /// Checks that there is such a program. Interrupts end the run that is going on from now on.
+    ///
+    /// # Errors
+    /// There is none, or signals cannot be caught.
+    pub fn new(program: Vec<OsString>, options: Vec<OsString>) -> Result<Runner, Failure> {
+        let name = Path::new(&program[0]);
+        if program::find(name).is_none() {
+            let remedy = "give a path, or a name that is found in PATH";
+            return Err(Failure::usage("no such program", name.display(), remedy));
+        }
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupted))
+                .map_err(|error| Failure::failed("cannot catch signals", "this process", error))?;
+        }
+        Ok(Runner { program, options, stdin: None, load: None, ready: None, interrupted })
+    }
+
+    /// The program and its arguments on one line; long ones are cut.
+    pub fn command_line(&self) -> String {
+        let parts = self.program.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>();
+        let line: String = parts.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if line.chars().count() <= SHOWN {
+            return line;
+        }
+        line.chars().take(SHOWN).chain(['…']).collect()
+    }
+
+    /// Runs the program once.
+    ///
+    /// # Errors
+    /// It could not be started or failed, or the command was interrupted.
+    pub fn run(&self, how: How<'_>, give_up: Option<Duration>) -> Result<Outcome, Failure> {
+        let statistics =
+            tempfile::NamedTempFile::new().map_err(|error| Failure::write(std::env::temp_dir().display(), &error))?;
+        let (mut command, words) = (self.command(how, statistics.path())?, temporary()?);
+        command.stdout(Stdio::null()).process_group(0);
+        command.stderr(words.try_clone().map_err(|error| Failure::write("a temporary file", &error))?);
+        command.stdin(match &self.stdin {
+            None => Stdio::null(),
+            Some(path) => File::open(path)
+                .map_err(|error| {
+                    Failure::usage("cannot read", path.display(), format!("{error}; --stdin names a file"))
+                })?
+                .into(),
+        });
+        let start = Instant::now();
+        let child = command.spawn().map_err(|error| Failure::failed("cannot execute", self.name(), error))?;
+        let mut group = Group { child, ended: false };
+        let seconds = match &self.load {
+            None => self.wait(&mut group, how, start, give_up, words)?,
+            Some(load) => self.serve(&mut group, load, how, give_up, words)?,
+        };
+        let summary = match how {
+            How::Under(_) if self.sums_up() => summary(statistics.path()),
+            How::Under(_) => History::read(statistics.path()).ok().and_then(|history| history.summary()),
+            How::Alone | How::Recorded(..) => None,
+        };
+        let given_up = seconds.is_none();
+        let seconds = seconds.or(give_up.map(|limit| limit.as_secs_f64())).unwrap_or(0.0);
+        Ok(Outcome { seconds, given_up, summary })
+    }
+
+    /// Whether a run says at its end what it came to. Memory that is taken at libc's functions has statistics instead.
+    fn sums_up(&self) -> bool {
+        self.options.iter().any(|option| option == "--at-system-call")
+    }
+
+    fn name(&self) -> std::path::Display<'_> {
+        Path::new(&self.program[0]).display()
+    }
+
+    fn command(&self, how: How<'_>, statistics: &Path) -> Result<Command, Failure> {
+        let mut words: Vec<OsString> = Vec::new();
+        match how {
+            How::Alone => {}
+            How::Under(bytes) => {
+                words.extend(["run".into(), "--memory".into(), bytes.to_string().into()]);
+                if self.sums_up() {
+                    words.extend(["--quiet".into(), "--summary".into(), statistics.into()]);
+                } else {
+                    words.extend(["--stats".into(), statistics.into()]);
+                    words.extend(["--stats-interval".into(), STATISTICS_MS.to_string().into()]);
+                }
+                words.extend(self.options.iter().cloned());
+            }
+            How::Recorded(out, interval) => {
+                words.extend(["record".into(), "--out".into(), out.into()]);
+                words.extend(["--interval".into(), interval.to_string().into()]);
+            }
+        }
+        if words.is_empty() {
+            let mut command = Command::new(&self.program[0]);
+            command.args(&self.program[1..]);
+            return Ok(command);
+        }
+        let binary = std::env::current_exe()
+            .map_err(|error| Failure::failed("cannot find", "the file of this program", error))?;
+        let mut command = Command::new(binary);
+        command.args(words).arg("--").args(&self.program);
+        Ok(command)
+    }
+
+    /// Waits for a program that ends by itself; `None` if it was given up.
+    fn wait(
+        &self,
+        group: &mut Group,
+        how: How<'_>,
+        start: Instant,
+        give_up: Option<Duration>,
+        words: File,
+    ) -> Result<Option<f64>, Failure> {
+        let grace = if matches!(how, How::Alone) { Duration::ZERO } else { GRACE };
+        let status = self.until_end(group, give_up.map(|limit| start + limit + grace))?;
+        let seconds = start.elapsed().as_secs_f64();
+        match status {
+            None => Ok(None),
+            Some(status) if status.success() => Ok(Some(seconds)),
+            Some(status) => Err(failed(&self.command_line(), how, status, words)),
+        }
+    }
+
+    /// Starts a server, times the load, ends the server.
+    fn serve(
+        &self,
+        server: &mut Group,
+        load: &str,
+        how: How<'_>,
+        give_up: Option<Duration>,
+        words: File,
+    ) -> Result<Option<f64>, Failure> {
+        self.until_ready(server, how, &words)?;
+        let output = temporary()?;
+        let mut command = shell(load);
+        command.stderr(output.try_clone().map_err(|error| Failure::write("a temporary file", &error))?);
+        let start = Instant::now();
+        let child = command.spawn().map_err(|error| Failure::failed("cannot execute", load, error))?;
+        let mut client = Group { child, ended: false };
+        let status = self.until_end(&mut client, give_up.map(|limit| start + limit))?;
+        let seconds = start.elapsed().as_secs_f64();
+        if let Some(status) = server.status()? {
+            return Err(failed(&self.command_line(), how, status, words));
+        }
+        let seconds = match status {
+            None => None,
+            Some(status) if status.success() => Some(seconds),
+            Some(status) => return Err(failed(load, how, status, output)),
+        };
+        // The last line of its statistics may be one of the regular ones.
+        std::thread::sleep(Duration::from_millis(2 * STATISTICS_MS));
+        server.ask_to_end();
+        self.until_end(server, Some(Instant::now() + SERVER))?;
+        Ok(seconds)
+    }
+
+    fn until_ready(&self, server: &mut Group, how: How<'_>, words: &File) -> Result<(), Failure> {
+        let until = Instant::now() + SERVER;
+        loop {
+            if let Some(status) = server.status()? {
+                let words = words.try_clone().map_err(|error| Failure::write("a temporary file", &error))?;
+                return Err(failed(&self.command_line(), how, status, words));
+            }
+            let ready = match &self.ready {
+                Some(ready) => shell(ready).stderr(Stdio::null()).status().is_ok_and(|status| status.success()),
+                None => is_listening(server.child.id()),
+            };
+            if ready {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                let remedy = "--ready 'COMMAND' names a command that succeeds as soon as it can be used";
+                return Err(Failure::failed(
+                    format_args!("the server does not listen after {} s", SERVER.as_secs()),
+                    self.command_line(),
+                    remedy,
+                ));
+            }
+            self.check_interrupt()?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for the end; `None` if that did not come in time and the group was killed.
+    fn until_end(&self, group: &mut Group, until: Option<Instant>) -> Result<Option<ExitStatus>, Failure> {
+        let trouble = |error: std::io::Error| Failure::failed("cannot wait for", "the program", error);
+        let pid = Pid::from_child(&group.child);
+        let descriptor =
+            rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|error| trouble(error.into()))?;
+        loop {
+            if let Some(status) = group.status()? {
+                return Ok(Some(status));
+            }
+            self.check_interrupt()?;
+            let left = until.map_or(LOOK, |until| until.saturating_duration_since(Instant::now()).min(LOOK));
+            if left.is_zero() {
+                group.kill();
+                return Ok(None);
+            }
+            let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
+            match rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&wait)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(trouble(error.into())),
+            }
+        }
+    }
+
+    fn check_interrupt(&self) -> Result<(), Failure> {
+        if self.interrupted.load(Ordering::Relaxed) { Err(Failure::Exit(130)) } else { Ok(()) }
+    }
+}
+
+/// A running program with its children; they end with it.
+struct Group {
+    child: Child,
+    ended: bool,
+}
+
+impl Group {
+    fn status(&mut self) -> Result<Option<ExitStatus>, Failure> {
+        let status = self.child.try_wait().map_err(|error| Failure::failed("cannot wait for", "the program", error))?;
+        self.ended |= status.is_some();
+        Ok(status)
+    }
+
+    fn ask_to_end(&self) {
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
+    }
+
+    fn kill(&mut self) {
+        let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+        self.ended = true;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.kill();
+        }
+    }
+}
+
+/// A command of a person's, in a group of its own, silent on standard output.
+fn shell(text: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args([OsStr::new("-c"), OsStr::new(text)]).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    command
+}
+
+/// What `refault run --summary` wrote; nothing if the run was ended before it could.
+fn summary(path: &Path) -> Option<Summary> {
+    let written: run::Summary = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    Some(Summary {
+        peak_bytes: written.peak_bytes,
+        faults: written.faults,
+        read_back: written.read_back,
+        stored_pages: written.stored,
+        waited: written.waited_seconds,
+        advice_bytes: None,
+    })
+}
+
+fn temporary() -> Result<File, Failure> {
+    tempfile::tempfile().map_err(|error| Failure::write(std::env::temp_dir().display(), &error))
+}
+
+/// Why a run failed: its own last words, if it had any.
+fn failed(what: &str, how: How<'_>, status: ExitStatus, mut words: File) -> Failure {
+    let mut text = String::new();
+    let _ = words.rewind();
+    // Only the end matters, and words may be any bytes.
+    let mut bytes = Vec::new();
+    if words.read_to_end(&mut bytes).is_ok() {
+        text = String::from_utf8_lossy(&bytes).into_owned();
+    }
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it said nothing").to_owned();
+    let end = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, signal) => format!("signal {} ended it", signal.unwrap_or(0)),
+    };
+    let under = match how {
+        How::Alone => "alone".to_owned(),
+        How::Under(bytes) => format!("under {}", refault_lab::size::bytes_text(bytes)),
+        How::Recorded(..) => "while it was recorded".to_owned(),
+    };
+    Failure::failed(format_args!("the program failed {under}"), what, format!("{end}: {last}"))
+}

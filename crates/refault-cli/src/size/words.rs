@@ -1,0 +1,189 @@
+//! What the runs come to, in sentences: what the program needs, and why the prediction is off where it is.
+
+use refault_console::text::{grouped, number};
+use refault_lab::size::bytes_text;
+
+use super::Study;
+use super::ladder::{Longer, Row, Rung};
+
+/// Predicted and measured figures this close are called the same.
+const SAME: f64 = 1.25;
+/// Fewer pages than these say nothing about what one costs.
+const FEWEST_PAGES: f64 = 200.0;
+
+impl Study {
+    /// The answer, in a sentence or two.
+    pub fn verdict(&self) -> Vec<String> {
+        let ladder = &self.ladder;
+        let mut lines = Vec::new();
+        let itself = ladder.ample.longer(&ladder.alone);
+        let alone = std::ptr::eq(ladder.baseline(), &ladder.alone);
+        if !alone {
+            lines.push(format!(
+                "refault itself takes {} even with ample memory, so times are compared with that.",
+                longer_text(itself)
+            ));
+        }
+        let target = number(ladder.slowdown * 100.0);
+        let than = if alone { "alone" } else { "with ample memory" };
+        match ladder.needs() {
+            Some(row) => lines.push(format!(
+                "{} needs {} for at most {target} % longer: {} than {than}.",
+                self.program,
+                rung_text(row.rung),
+                longer_text(row.longer(ladder.baseline())),
+            )),
+            None => match ladder.budgets.first() {
+                Some(largest) => lines.push(format!(
+                    "{} needs more than {} for at most {target} % longer; its peak is {}.",
+                    self.program,
+                    rung_text(largest.rung),
+                    ladder.ample.peak_bytes().map_or("not known".to_owned(), bytes_text),
+                )),
+                None => lines.push(format!("{} was run under no budget.", self.program)),
+            },
+        }
+        if let Some(row) = ladder.too_little().filter(|_| ladder.needs().is_some()) {
+            let longer = row.longer(ladder.baseline());
+            lines.push(if row.is_given_up() {
+                format!("{} is too little: it was ended after {} times as long.", rung_text(row.rung), self.give_up)
+            } else {
+                format!("{} is too little: {}.", rung_text(row.rung), longer_text(longer))
+            });
+        } else if let Some(row) =
+            ladder.needs().filter(|row| Some(row.rung) == ladder.budgets.last().map(|row| row.rung))
+        {
+            lines.push(format!("{} is the smallest budget that was run: less may be enough.", rung_text(row.rung)));
+        }
+        lines
+    }
+
+    /// Pages that the prediction says come back under a budget, and how much longer than ample memory that takes.
+    pub fn predicted(&self, rung: Rung) -> Option<(f64, Option<f64>)> {
+        let (Rung::Budget(bytes), Ok(prediction)) = (rung, &self.prediction) else { return None };
+        let base = self.ladder.baseline().seconds().mean;
+        let ample = self.ladder.ample.seconds().mean;
+        let part = prediction.extra_seconds(bytes).map(|extra| (ample + extra) / base - 1.0);
+        Some((prediction.read_back(bytes), part))
+    }
+
+    /// The smallest budget that the prediction holds to be enough, in bytes.
+    pub fn predicted_need(&self) -> Option<u64> {
+        let prediction = self.prediction.as_ref().ok()?;
+        let base = self.ladder.baseline().seconds().mean;
+        let left = base * (1.0 + self.ladder.slowdown) - self.ladder.ample.seconds().mean;
+        let pages = left.max(0.0) / prediction.seconds_per_page?;
+        Some(prediction.bytes_for(pages, refault_pager::Budget::LEAST_OF_A_PROGRAM))
+    }
+
+    /// Prediction beside measurement, with the reasons where they differ.
+    pub fn comparison(&self) -> Vec<String> {
+        let prediction = match &self.prediction {
+            Err(why) => return vec![format!("There is no prediction: {why}.")],
+            Ok(prediction) => prediction,
+        };
+        let recordings = prediction.curves.len();
+        let mut lines = vec![format!(
+            "The recording ({recordings} run{}, a look every {} ms) holds {}; {}.",
+            if recordings == 1 { "" } else { "s" },
+            prediction.interval_ms,
+            bytes_text(prediction.footprint_bytes()),
+            match (self.predicted_need(), prediction.seconds_per_page) {
+                (Some(bytes), Some(cost)) => format!(
+                    "by it {} would be enough, at {} µs for a page that comes back",
+                    bytes_text(super::ladder::round_up(bytes)),
+                    number(cost * 1e6)
+                ),
+                _ => "what a page that comes back costs cannot be measured here".to_owned(),
+            }
+        )];
+        let Some(row) = self.telling_row() else {
+            lines.push("Under no budget that ended enough pages came back to compare with.".to_owned());
+            return lines;
+        };
+        let (Some(measured), Some((expected, _))) =
+            (row.mean(|summary| summary.read_back as f64), self.predicted(row.rung))
+        else {
+            return lines;
+        };
+        let place = rung_text(row.rung);
+        lines.push(format!(
+            "Under {place} {} pages came back, predicted {}: {}.",
+            grouped(measured.round() as u64),
+            grouped(expected.round() as u64),
+            self.pages_reason(measured, expected),
+        ));
+        if let Some(predicted) = prediction.seconds_per_page.filter(|_| measured >= FEWEST_PAGES) {
+            let cost = (row.seconds().mean - self.ladder.ample.seconds().mean) / measured;
+            lines.push(format!(
+                "Each took {} µs of the program's time, predicted {}: {}.",
+                number(cost.max(0.0) * 1e6),
+                number(predicted * 1e6),
+                cost_reason(cost / predicted),
+            ));
+        }
+        lines
+    }
+
+    /// The row that says most about the prediction: the largest budget under which many pages came back.
+    fn telling_row(&self) -> Option<&Row> {
+        let back = |row: &&Row| row.mean(|summary| summary.read_back as f64).unwrap_or(0.0);
+        let ended = self.ladder.budgets.iter().filter(|row| !row.is_given_up());
+        let mut many = ended.filter(|row| back(row) >= FEWEST_PAGES);
+        many.next()
+    }
+
+    fn pages_reason(&self, measured: f64, expected: f64) -> String {
+        let interval = self.prediction.as_ref().map_or(0, |prediction| prediction.interval_ms);
+        let ratio = measured / expected.max(1.0);
+        if ratio > SAME {
+            format!(
+                "{} times as many, because a page counts once per {interval} ms in the recording, so what comes and goes \
+                 within that time is not in it, and {} is not the LRU of the prediction",
+                number(ratio),
+                self.policy
+            )
+        } else if ratio < 1.0 / SAME {
+            format!(
+                "fewer, because {} keeps pages that LRU would lose, because pages that a process frees do not come back, \
+                 or because the processes of the program have a budget each",
+                self.policy
+            )
+        } else {
+            "they agree".to_owned()
+        }
+    }
+}
+
+fn cost_reason(ratio: f64) -> &'static str {
+    if ratio > SAME {
+        "more, because pages are evicted on the processors that the program would use, and they compress worse or their \
+         threads wait longer for a processor than in the measurement"
+    } else if ratio < 1.0 / SAME {
+        "less, because threads wait beside each other, pages come back ahead of their use, or they compress better than \
+         those of the measurement"
+    } else {
+        "they agree"
+    }
+}
+
+/// A budget in words.
+pub fn rung_text(rung: Rung) -> String {
+    match rung {
+        Rung::Alone => "alone".to_owned(),
+        Rung::Ample(_) => "ample memory".to_owned(),
+        Rung::Budget(bytes) => bytes_text(bytes),
+    }
+}
+
+/// `4.2 ± 1.1 % longer`, `2.3 times as long`.
+pub fn longer_text(longer: Longer) -> String {
+    if longer.part >= 1.0 {
+        return format!("{} times as long", number(1.0 + longer.part));
+    }
+    let error = longer.standard_error.map_or(String::new(), |error| format!(" ± {:.1}", error * 100.0));
+    if longer.part < -0.0005 {
+        return format!("{:.1}{error} % shorter", -longer.part * 100.0);
+    }
+    format!("{:.1}{error} % longer", longer.part.abs() * 100.0)
+}

@@ -1,0 +1,140 @@
+//! `refault size`: the question in one command, with real programs.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::{skipped, text};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Goes some times through 16 MiB, which do not compress to nothing.
+const LOOPS: &str = "\
+import random
+random.seed(1)
+b = bytearray(random.randbytes(1 << 20) * 16)
+for n in range(4):
+    for i in range(0, len(b), 4096): b[i] = (b[i] + 1) & 255
+";
+
+fn size(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_refault")).arg("size").args(arguments).output().expect("refault starts")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = size(arguments);
+    assert!(output.status.success(), "{:?}\n{}", output.status, text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn run_under(study: &Value, mib: u64) -> &Value {
+    let rows = study["runs"].as_array().expect("rows");
+    rows.iter().find(|row| row["memory_bytes"] == mib << 20).unwrap_or_else(|| panic!("no {mib} MiB in {study}"))
+}
+
+#[test]
+fn a_program_is_recorded_predicted_and_run_in_less() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let scratch = TempDir::new().expect("a directory");
+    let report = scratch.path().join("size.html");
+    let study = json(&[
+        "--budgets",
+        "12M,64M",
+        "--runs",
+        "2",
+        "--slowdown",
+        "100%",
+        "--give-up",
+        "1000",
+        "--format",
+        "json",
+        "--report",
+        report.to_str().expect("text"),
+        "--",
+        "python3",
+        "-c",
+        LOOPS,
+    ]);
+    let (little, much) = (run_under(&study, 12), run_under(&study, 64));
+    for row in [little, much] {
+        assert_eq!(row["seconds"].as_array().map(Vec::len), Some(2), "{study}");
+        assert!(row["seconds_sd"].is_number() && row["longer"].is_number(), "{study}");
+        assert!(row["peak_bytes"].as_u64() <= row["memory_bytes"].as_u64(), "{study}");
+    }
+    // 16 MiB do not fit into 12, four times over, and fit into 64: measured and predicted.
+    let pages = 4 << 20 >> 12;
+    assert!(little["read_back_pages"].as_f64() > Some(f64::from(pages)), "{study}");
+    assert_eq!(much["read_back_pages"], 0.0, "{study}");
+    assert!(little["predicted_read_back_pages"].as_f64() > Some(f64::from(pages)), "{study}");
+    assert_eq!(much["predicted_read_back_pages"], 0.0, "{study}");
+    assert!(little["waited_seconds"].as_f64() > much["waited_seconds"].as_f64(), "{study}");
+    let footprint = study["prediction"]["footprint_bytes"].as_u64().expect("a footprint");
+    assert!((16 << 20..64 << 20).contains(&footprint), "{study}");
+    assert!(!study["verdict"].as_array().expect("sentences").is_empty(), "{study}");
+    let html = std::fs::read_to_string(&report).expect("the report");
+    assert!(html.contains("How much memory does it need?") && html.contains("12 MiB"), "{html}");
+}
+
+#[test]
+fn a_server_is_started_used_and_stopped() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let scratch = TempDir::new().expect("a directory");
+    let socket = scratch.path().join("s");
+    let socket = socket.to_str().expect("text");
+    let server = format!(
+        "import os, socket\nos.path.exists('{socket}') and os.unlink('{socket}')\ns = socket.socket(socket.AF_UNIX)\n\
+         s.bind('{socket}')\ns.listen()\nb = bytearray(4 << 20)\nwhile True:\n c = s.accept()[0]\n c.recv(1)\n c.send(b'x')\n c.close()"
+    );
+    let load = format!(
+        "python3 -c \"import socket; s = socket.socket(socket.AF_UNIX); s.connect('{socket}'); s.send(b'x'); assert s.recv(1)\""
+    );
+    let study = json(&[
+        "--load",
+        &load,
+        "--budgets",
+        "8M",
+        "--runs",
+        "1",
+        "--give-up",
+        "1000",
+        "--format",
+        "json",
+        "--",
+        "python3",
+        "-c",
+        &server,
+    ]);
+    assert!(run_under(&study, 8)["seconds_mean"].as_f64() > Some(0.0), "{study}");
+    assert!(study["prediction"].is_object(), "the server was not recorded: {study}");
+    let failing = size(&["--load", "exit 3", "--budgets", "8M", "--", "python3", "-c", &server]);
+    let words = text(&failing.stderr);
+    assert_eq!(failing.status.code(), Some(1), "{words}");
+    assert!(words.contains("exit 3: it ended with exit code 3"), "{words}");
+}
+
+#[test]
+fn what_cannot_be_sized_is_said_in_a_line() {
+    if skipped(&["sh"]) {
+        return;
+    }
+    let cases: [(&[&str], i32, &str); 4] = [
+        (&["--", "/no/such/program"], 2, "no such program: /no/such/program"),
+        (&["--", "sh", "-c", "echo broken >&2; exit 4"], 1, "the program failed alone: sh -c"),
+        (&["--budgets", "4K", "--", "true"], 2, "too little"),
+        (&["--policy", "opt", "--", "true"], 2, "opt"),
+    ];
+    for (arguments, code, words) in cases {
+        let output = size(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+        let lines = said.lines().filter(|line| line.starts_with("refault: ")).count();
+        assert!(lines >= 1, "{said}");
+    }
+    let output = size(&["--", "sh", "-c", "echo broken >&2; exit 4"]);
+    assert!(text(&output.stderr).contains("exit code 4: broken"), "{}", text(&output.stderr));
+}
