@@ -10,6 +10,7 @@ use refault_core::{PageId, PageType, Shadow};
 use refault_store::{Page, Scratch};
 
 use crate::account::Account;
+use crate::copies::Copies;
 use crate::figures::{Statistics, Usage};
 use crate::policies::{self, PagingPolicy, Victims};
 use crate::ranges::{Attributes, Ranges};
@@ -45,10 +46,11 @@ pub enum Outcome {
     Lost,
 }
 
-/// A sequence of faults.
+/// A sequence of faults: it goes on at the address after what it brought in, or at the one before.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Stream {
     pub(crate) next: usize,
+    pub(crate) previous: usize,
     pub(crate) window: usize,
 }
 
@@ -60,6 +62,7 @@ pub struct Engine {
     pub(crate) policy: PagingPolicy,
     pub(crate) staging: Staging,
     pub(crate) store: Stores,
+    pub(crate) copies: Copies,
     pub(crate) scratch: Scratch,
     pub(crate) account: Account,
     pub(crate) resident: usize,
@@ -67,6 +70,8 @@ pub struct Engine {
     pub(crate) buffer: Vec<Page>,
     pub(crate) streams: [Stream; STREAMS],
     pub(crate) next_stream: usize,
+    /// The stream of the fault that is being served.
+    pub(crate) current_stream: usize,
     pub(crate) capacity: usize,
     /// Page ids that the policy knows of.
     pub(crate) known_pages: usize,
@@ -99,6 +104,7 @@ impl Engine {
             policy: policies::make(&options.policy).map_err(|_| "there is no such policy for live memory")?,
             staging,
             store: options.store,
+            copies: Copies::new(sys::random()),
             scratch: Scratch::new(),
             account: options.account,
             resident: 0,
@@ -106,6 +112,7 @@ impl Engine {
             buffer: vec![Page::ZERO; MAX_WINDOW],
             streams: [Stream::default(); STREAMS],
             next_stream: 0,
+            current_stream: 0,
             capacity: 0,
             known_pages: 0,
             own_bytes,
@@ -234,11 +241,21 @@ impl Engine {
             State::Resident => {
                 self.policy.freed(page);
                 self.resident -= 1;
+                self.drop_copy(page);
             }
-            State::Parked(place) => self.unpark_for_good(place),
+            State::Parked(place) => {
+                self.unpark_for_good(place);
+                self.drop_copy(page);
+            }
             State::Stored(slot) => self.store.release(slot),
         }
         self.table.set(page, State::Untouched, Shadow::NONE);
+    }
+
+    fn drop_copy(&mut self, page: PageId) {
+        if let Some(slot) = self.copies.drop(page) {
+            self.store.release(slot);
+        }
     }
 
     fn unpark_for_good(&mut self, place: u32) {
@@ -274,6 +291,7 @@ impl Engine {
         if state == State::Untouched {
             return;
         }
+        self.drop_copy(page);
         let new = self.page_id(to);
         match state {
             State::Resident => {
@@ -315,7 +333,7 @@ impl Engine {
 
     /// Pages that this process costs the machine now.
     pub fn charge(&self) -> u64 {
-        let own = (self.own_bytes)() + self.store.pool_bytes() as usize;
+        let own = (self.own_bytes)() + (self.store.pool_bytes() + self.store.seal_bytes()) as usize;
         (self.resident + self.staging.live() + own / PAGE) as u64
     }
 

@@ -3,10 +3,11 @@
 //! Faults that go on where one ended bring more pages in at once, twice as many each time: first touches from zeros,
 //! the rest from the stores. Invariant: a page is copied in only where the table says that it is missing.
 
-use refault_store::{Page, StoreError};
+use refault_store::{Page, Slot, StoreError};
 
 use crate::PAGE;
 use crate::engine::{Engine, MAX_WINDOW, Outcome, STREAMS, Stream};
+use crate::ranges::Attributes;
 use crate::table::State;
 use crate::uffd::{EEXIST, ENOMEM};
 
@@ -15,6 +16,8 @@ static ZEROS: [Page; MAX_WINDOW] = [Page::ZERO; MAX_WINDOW];
 const PUBLISH_EVERY: u64 = 50_000_000;
 /// Pages whose return is waited for at once: more than of 8 GiB that are stored.
 const MAX_FOLLOWED: usize = 1 << 16;
+/// Compressed copies of resident pages are kept while so many times more pages are compressed than resident.
+const COPY_SHARE: usize = 4;
 /// Times that memory for a page is waited for.
 const PATIENCE: u32 = 1000;
 
@@ -22,7 +25,7 @@ impl Engine {
     /// Serves a fault at an address. `write`: it is about to be written.
     pub fn fault(&mut self, address: usize, write: bool) -> Outcome {
         let address = address & !(PAGE - 1);
-        let Some((_, end, attributes)) = self.ranges.find(address) else { return Outcome::NotManaged };
+        let Some((.., attributes)) = self.ranges.find(address) else { return Outcome::NotManaged };
         if attributes.guard {
             return Outcome::NotManaged;
         }
@@ -30,7 +33,7 @@ impl Engine {
         let begun = crate::sys::now();
         let was_there = self.table.state(address) != State::Untouched;
         self.account.stalls(was_there);
-        let outcome = self.bring_in(address, end, write);
+        let outcome = self.bring_in(address, write);
         self.account.stalls(false);
         let now = crate::sys::now();
         self.statistics.waited += now - begun;
@@ -56,7 +59,7 @@ impl Engine {
             }
             for address in (from & !(PAGE - 1)..to).step_by(PAGE) {
                 let resident = self.table.state(address) == State::Resident;
-                if !resident && self.bring_in(address, to.next_multiple_of(PAGE), write) != Outcome::Served {
+                if !resident && self.bring_in(address, write) != Outcome::Served {
                     whole = false;
                     continue;
                 }
@@ -82,41 +85,45 @@ impl Engine {
         }
     }
 
-    fn bring_in(&mut self, address: usize, end: usize, write: bool) -> Outcome {
+    fn bring_in(&mut self, address: usize, write: bool) -> Outcome {
         match self.table.state(address) {
             State::Resident => Outcome::Served,
-            State::Untouched => self.fill_zeros(address, end, write),
+            State::Untouched => self.fill_zeros(address, write),
             State::Parked(place) => self.rescue(address, place),
-            State::Stored(_) => self.read_back(address, end),
+            State::Stored(_) => self.read_back(address),
         }
     }
 
-    /// Pages to bring in at an address, by what was asked for before.
-    fn window(&mut self, address: usize) -> usize {
-        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.next == address) {
-            stream.window = (stream.window * 2).min(MAX_WINDOW);
-            return stream.window;
-        }
-        self.next_stream = (self.next_stream + 1) % STREAMS;
-        self.streams[self.next_stream] = Stream { next: 0, window: 1 };
-        1
+    /// The pages to bring in for a fault at an address: those in a row that are `alike`, as many as were asked for before
+    /// in this direction and twice as many again. The first address, and how many.
+    fn window(&mut self, address: usize, alike: impl Fn(usize, State) -> bool) -> (usize, usize) {
+        let (start, end, _) = self.ranges.find(address).unwrap_or((address, address + PAGE, Attributes::default()));
+        let known = self.streams.iter().position(|stream| stream.next == address || stream.previous == address);
+        let current = known.unwrap_or_else(|| {
+            self.next_stream = (self.next_stream + 1) % STREAMS;
+            self.streams[self.next_stream] = Stream::default();
+            self.next_stream
+        });
+        let stream = &mut self.streams[current];
+        stream.window = (stream.window * 2).clamp(1, MAX_WINDOW);
+        let (most, backward) = (stream.window, known.is_some() && stream.previous == address);
+        let table = &self.table;
+        let neighbour = |index: usize| if backward { address - index * PAGE } else { address + index * PAGE };
+        let room = if backward { (address - start) / PAGE + 1 } else { (end - address).div_ceil(PAGE) };
+        let pages = 1 + (1..most.min(room)).take_while(|index| alike(*index, table.state(neighbour(*index)))).count();
+        let first = if backward { address - (pages - 1) * PAGE } else { address };
+        self.current_stream = current;
+        (first, pages)
     }
 
-    fn went_to(&mut self, address: usize, next: usize) {
-        let current = self.streams.iter().position(|stream| stream.next == address).unwrap_or(self.next_stream);
-        self.streams[current].next = next;
+    /// What a fault's window has become.
+    fn went_to(&mut self, first: usize, pages: usize) {
+        let stream = &mut self.streams[self.current_stream];
+        (stream.next, stream.previous) = (first + pages * PAGE, first.wrapping_sub(PAGE));
     }
 
-    /// Neighbours from `address` on that are in the same state, at most `most`.
-    fn alike(&self, address: usize, end: usize, most: usize, wanted: impl Fn(State) -> bool) -> usize {
-        (0..most)
-            .take_while(|index| address + index * PAGE < end && wanted(self.table.state(address + index * PAGE)))
-            .count()
-    }
-
-    fn fill_zeros(&mut self, address: usize, end: usize, write: bool) -> Outcome {
-        let window = self.window(address);
-        let mut pages = self.alike(address, end, window, |state| state == State::Untouched);
+    fn fill_zeros(&mut self, address: usize, write: bool) -> Outcome {
+        let (mut first, mut pages) = self.window(address, |_, state| state == State::Untouched);
         self.make_room(pages);
         // Making room changes only what has contents.
         let mut patience = 0;
@@ -124,35 +131,67 @@ impl Engine {
             let bytes = pages * PAGE;
             let done = if write {
                 // SAFETY: `ZEROS` has MAX_WINDOW pages.
-                unsafe { self.uffd.copy(address, ZEROS.as_ptr().cast(), bytes) }
+                unsafe { self.uffd.copy(first, ZEROS.as_ptr().cast(), bytes) }
             } else {
-                self.uffd.zero(address, bytes)
+                self.uffd.zero(first, bytes)
             };
-            if done > 0 {
+            if done > 0 && first + done as usize > address {
                 pages = done as usize / PAGE;
                 break;
             }
-            if done == EEXIST {
+            if done == EEXIST && pages == 1 {
                 // The kernel has put a page there itself.
-                pages = 1;
                 break;
             }
             if pages == 1 && !self.wait_for_memory(done, &mut patience) {
                 return Outcome::Lost;
             }
+            if done > 0 {
+                self.fresh(first, done as usize / PAGE);
+            }
             // Neighbours may be different mappings for the kernel.
-            pages = 1;
+            (first, pages) = (address, 1);
         }
-        for index in 0..pages {
-            let page = self.page_id(address + index * PAGE);
-            self.admit(page, None);
-        }
-        self.statistics.first_touches += pages as u64;
-        self.went_to(address, address + pages * PAGE);
+        self.fresh(first, pages);
+        self.went_to(first, pages);
         Outcome::Served
     }
 
+    /// Pages that were untouched are resident now.
+    fn fresh(&mut self, first: usize, pages: usize) {
+        for index in 0..pages {
+            let page = self.page_id(first + index * PAGE);
+            self.admit(page, None);
+        }
+        self.statistics.first_touches += pages as u64;
+    }
+
+    /// Moves a parked page back, and its neighbours if they are asked for in a row.
     fn rescue(&mut self, address: usize, place: u32) -> Outcome {
+        let (first, pages) = self.window(address, |_, state| matches!(state, State::Parked(_)));
+        let lowest = match self.table.state(first) {
+            State::Parked(lowest) if self.is_parked_run(first, lowest, pages) => lowest,
+            _ => return self.rescue_one(address, place),
+        };
+        // SAFETY: the pages were moved here from `first` on, which are missing since.
+        let moved = unsafe { self.uffd.relocate(first, self.staging.address(lowest), pages * PAGE) };
+        let moved = if moved > 0 { moved as usize / PAGE } else { 0 };
+        for index in 0..moved {
+            self.rescued(first + index * PAGE, lowest + index as u32);
+        }
+        if first + moved * PAGE <= address {
+            return self.rescue_one(address, place);
+        }
+        self.went_to(first, moved);
+        Outcome::Served
+    }
+
+    /// Whether the pages from `first` on are parked in places from `lowest` on.
+    fn is_parked_run(&self, first: usize, lowest: u32, pages: usize) -> bool {
+        (0..pages).all(|index| self.table.state(first + index * PAGE) == State::Parked(lowest + index as u32))
+    }
+
+    fn rescue_one(&mut self, address: usize, place: u32) -> Outcome {
         // SAFETY: the page was moved here from `address`, which is missing since.
         let moved = unsafe { self.uffd.relocate(address, self.staging.address(place), PAGE) };
         if moved < 0 {
@@ -166,54 +205,106 @@ impl Engine {
             // SAFETY: the page has been copied.
             unsafe { crate::sys::discard(self.staging.address(place), PAGE) };
         }
+        self.rescued(address, place);
+        self.went_to(address, 1);
+        Outcome::Served
+    }
+
+    /// A page is back from its place in the staging area.
+    fn rescued(&mut self, address: usize, place: u32) {
         self.staging.leave(place);
         let (page, entry) = self.table.find(address).expect("invariant: a parked page is known");
         self.admit(page, Some(entry.shadow()));
         self.statistics.rescued += 1;
+    }
+
+    fn read_back(&mut self, address: usize) -> Outcome {
+        let (mut first, mut pages) = self.window(address, |_, state| matches!(state, State::Stored(_)));
+        self.make_room(pages);
+        // What making room has stored meanwhile is stored all the same.
+        let mut filled = self.read_stored(first, pages);
+        if first + filled.unwrap_or(0) * PAGE <= address {
+            (first, pages) = (address, 1);
+            filled = self.read_stored(first, pages);
+        }
+        let mut filled = match filled {
+            Ok(filled) => filled,
+            Err(error) => {
+                self.statistics.lost += 1;
+                self.last_error = if matches!(error, StoreError::Checksum(_)) { 0 } else { -5 };
+                return Outcome::Lost;
+            }
+        };
+        let mut patience = 0;
+        let mut from = 0;
+        let done = loop {
+            // SAFETY: the buffer has MAX_WINDOW pages, of which `filled` from `from` on are read.
+            let done = unsafe { self.uffd.copy(first, self.buffer[from..].as_ptr().cast(), filled * PAGE) };
+            if done > 0 {
+                self.stored_is_resident(first, from, done as usize / PAGE);
+                if first + done as usize > address {
+                    break done as usize / PAGE;
+                }
+            }
+            if filled == 1 && done < 0 && !self.wait_for_memory(done, &mut patience) {
+                return Outcome::Lost;
+            }
+            // The page that is waited for alone: its neighbours may be different mappings for the kernel.
+            from += (address - first) / PAGE;
+            (first, filled) = (address, 1);
+        };
+        // One page was asked for.
+        self.statistics.prefetched -= 1;
+        self.went_to(first, done);
         Outcome::Served
     }
 
-    fn read_back(&mut self, address: usize, end: usize) -> Outcome {
-        let window = self.window(address);
-        let pages = self.alike(address, end, window, |state| matches!(state, State::Stored(_)));
-        self.make_room(pages);
-        let mut filled = 0;
-        while filled < pages {
-            let State::Stored(slot) = self.table.state(address + filled * PAGE) else { break };
-            match self.read(slot, filled) {
-                Ok(()) => filled += 1,
-                Err(_) if filled > 0 => break,
-                Err(error) => {
-                    self.statistics.lost += 1;
-                    self.last_error = if matches!(error, StoreError::Checksum(_)) { 0 } else { -5 };
-                    return Outcome::Lost;
+    /// Pages that were stored are in memory again, as they are in the buffer from `from` on.
+    fn stored_is_resident(&mut self, first: usize, from: usize, pages: usize) {
+        let mostly_compressed = (self.resident + pages) * COPY_SHARE < self.store.compressed() as usize;
+        for index in 0..pages {
+            let (page, entry) = self.table.find(first + index * PAGE).expect("invariant: a stored page is known");
+            if let State::Stored(slot) = entry.state() {
+                if self.copies.is_worth(page, slot, mostly_compressed) {
+                    self.copies.keep(page, slot, &self.buffer[from + index]);
+                } else {
+                    self.store.release(slot);
                 }
             }
-        }
-        let mut patience = 0;
-        let done = loop {
-            // SAFETY: the buffer has MAX_WINDOW pages, of which `filled` are read.
-            let done = unsafe { self.uffd.copy(address, self.buffer.as_ptr().cast(), filled * PAGE) };
-            if done > 0 {
-                break done as usize / PAGE;
-            }
-            if filled == 1 && !self.wait_for_memory(done, &mut patience) {
-                return Outcome::Lost;
-            }
-            filled = 1;
-        };
-        for index in 0..done {
-            let (page, entry) = self.table.find(address + index * PAGE).expect("invariant: a stored page is known");
-            if let State::Stored(slot) = entry.state() {
-                self.store.release(slot);
-            }
-            self.came_back(address + index * PAGE);
+            self.came_back(first + index * PAGE);
             self.admit(page, Some(entry.shadow()));
         }
-        self.statistics.read_back += done as u64;
-        self.statistics.prefetched += done as u64 - 1;
-        self.went_to(address, address + done * PAGE);
-        Outcome::Served
+        self.statistics.read_back += pages as u64;
+        self.statistics.prefetched += pages as u64;
+    }
+
+    /// Reads the pages of a range that are stored into the buffer, up to the first that is not or cannot be read.
+    ///
+    /// # Errors
+    /// Not even the first can be read.
+    fn read_stored(&mut self, first: usize, pages: usize) -> Result<usize, StoreError> {
+        let mut slots = [Slot::from_bits(0); MAX_WINDOW];
+        let mut many = 0;
+        while many < pages
+            && let State::Stored(slot) = self.table.state(first + many * PAGE)
+        {
+            slots[many] = slot;
+            many += 1;
+        }
+        let mut filled = 0;
+        while filled < many {
+            let run = self.store.read_run(&slots[filled..many], &mut self.buffer[filled..]).unwrap_or(0);
+            if run > 0 {
+                filled += run;
+                continue;
+            }
+            match self.read(slots[filled], filled) {
+                Ok(()) => filled += 1,
+                Err(_) if filled > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
     }
 
     /// A page is stored: one in 32 is followed.

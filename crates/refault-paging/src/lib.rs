@@ -18,6 +18,7 @@
 #![allow(unsafe_code)]
 
 pub mod account;
+mod copies;
 pub mod engine;
 mod fault;
 pub mod figures;

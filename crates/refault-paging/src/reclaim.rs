@@ -11,16 +11,48 @@ use refault_core::{PageId, Shadow};
 use refault_store::{Page, Slot};
 
 use crate::PAGE;
+use crate::copies::Copies;
 use crate::engine::Engine;
+use crate::stores::{Holder, Holders};
 use crate::table::{State, Table};
 use crate::uffd::EBUSY;
 
 /// Pages that are stored at once.
 const BATCH: usize = 32;
-/// Compressed pages take at most the budget divided by this.
-const MAX_POOL_SHARE: u64 = 2;
+/// Compressed pages take at most this part of the budget. Where accesses are uniform it pays to compress whatever
+/// compresses to less than 7/8 before anything goes to the file, because the file is seven times slower; the rest is for
+/// what is not uniform.
+const MAX_POOL_SHARE: (u64, u64) = (3, 4);
+/// From this part of the budget on new ones are compressed harder, and from this one on those that are there.
+const DENSE_SHARE: (u64, u64) = (1, 2);
+const MAX_LOOSE_SHARE: (u64, u64) = (5, 8);
 /// Rounds without progress after which the budget is exceeded.
 const MAX_IDLE_ROUNDS: u32 = 4;
+
+/// Whose slots are, by the table and the copies.
+struct Known<'a> {
+    table: &'a mut Table,
+    copies: &'a mut Copies,
+}
+
+impl Holders for Known<'_> {
+    fn holder(&self, address: usize, slot: Slot) -> Holder {
+        match self.table.find(address) {
+            Some((_, entry)) if entry.state() == State::Stored(slot) => Holder::Page,
+            Some((page, _)) if self.copies.is(page, slot) => Holder::Copy,
+            _ => Holder::Nobody,
+        }
+    }
+
+    fn moved(&mut self, address: usize, held: Holder, slot: Option<Slot>) {
+        let (page, entry) = self.table.find(address).expect("invariant: a page with a slot is known");
+        match (held, slot) {
+            (Holder::Copy, Some(slot)) => self.copies.reslot(page, slot),
+            (_, Some(slot)) => self.table.set(page, State::Stored(slot), entry.shadow()),
+            (_, None) => drop(self.copies.drop(page)),
+        }
+    }
+}
 
 impl Engine {
     /// Sees to it that so many more pages fit. What cannot be had is exceeded.
@@ -60,28 +92,14 @@ impl Engine {
         }
     }
 
-    /// Keeps compressed pages to their part of the budget. Returns whether any went to the file.
+    /// One step towards keeping compressed pages to their part of the budget. Returns whether anything was done.
     fn demote(&mut self) -> bool {
-        let limit = self.account.limit() * PAGE as u64 / MAX_POOL_SHARE;
-        let (table, store, scratch) = (&mut self.table, &mut self.store, &mut self.scratch);
-        let holds = |table: &Table, address, slot| table.state(address) == State::Stored(slot);
-        let mut moved = [(0, Slot::from_bits(0)); BATCH];
-        let mut many = 0;
-        store.tidy(|address, slot| holds(table, address, slot));
-        let done = store.demote(
-            limit,
-            scratch,
-            |address, slot| holds(table, address, slot),
-            |address, slot| {
-                moved[many] = (address, slot);
-                many += 1;
-            },
-        );
-        for (address, slot) in &moved[..many] {
-            let (page, entry) = table.find(*address).expect("invariant: a stored page is known");
-            table.set(page, State::Stored(*slot), entry.shadow());
-        }
-        done
+        let budget = self.account.limit() * PAGE as u64;
+        let share = |(part, whole): (u64, u64)| budget * part / whole;
+        self.store.compress_hard_from(share(DENSE_SHARE));
+        let mut holders = Known { table: &mut self.table, copies: &mut self.copies };
+        self.store.tidy(&holders);
+        self.store.demote((share(MAX_LOOSE_SHARE), share(MAX_POOL_SHARE)), &mut self.scratch, &mut holders)
     }
 
     /// One step: parks pages, stores those parked longest. Returns the pages that left memory.
@@ -195,28 +213,63 @@ impl Engine {
             unsafe { crate::sys::discard(self.staging.address(first), emptied * PAGE) };
             self.staging.take_back(emptied);
         }
-        self.statistics.stored += stored as u64;
         stored
     }
 
-    /// Stores the pages of neighbouring places. Returns how many, from the front.
+    /// Stores the pages of neighbouring places; those that still are as they came back need not be. Returns how many,
+    /// from the front.
     fn store_run(&mut self, first: u32, places: usize) -> usize {
         let mut pages: [&Page; BATCH] = [&Page::ZERO; BATCH];
         let mut slots = [Slot::from_bits(0); BATCH];
         let mut owners = [0; BATCH];
-        for (index, page) in pages[..places].iter_mut().enumerate() {
-            let place = first + index as u32;
-            owners[index] = self.staging.owner(place);
-            // SAFETY: the place holds a page, which nobody but the engine can reach.
-            *page = unsafe { &*(self.staging.address(place) as *const Page) };
-        }
-        let done = self.store.write(&pages[..places], &owners[..places], &mut self.scratch, &mut slots[..places]);
-        for (index, slot) in slots[..done].iter().enumerate() {
-            let (page, entry) = self.table.find(owners[index]).expect("invariant: a parked page is known");
-            self.table.set(page, State::Stored(*slot), entry.shadow());
-            self.staging.leave(first + index as u32);
-            self.went(owners[index]);
+        let mut done = 0;
+        while done < places {
+            let mut many = 0;
+            let mut kept = None;
+            while done + many < places {
+                let place = first + (done + many) as u32;
+                owners[many] = self.staging.owner(place);
+                // SAFETY: the place holds a page, which nobody but the engine can reach.
+                pages[many] = unsafe { &*(self.staging.address(place) as *const Page) };
+                let (page, _) = self.table.find(owners[many]).expect("invariant: a parked page is known");
+                match self.copies.leave(page, pages[many]) {
+                    Some((slot, true)) => {
+                        kept = Some((owners[many], slot));
+                        break;
+                    }
+                    Some((slot, false)) => self.store.release(slot),
+                    None => {}
+                }
+                many += 1;
+            }
+            let written = self.store.write(&pages[..many], &owners[..many], &mut self.scratch, &mut slots[..many]);
+            for index in 0..written {
+                self.is_stored(first + (done + index) as u32, owners[index], slots[index]);
+            }
+            done += written;
+            if let Some((owner, slot)) = kept {
+                if written < many {
+                    // The page before it stays, so this one does.
+                    self.store.release(slot);
+                } else {
+                    self.store.used_again(slot);
+                    self.is_stored(first + done as u32, owner, slot);
+                    done += 1;
+                }
+            }
+            if written < many {
+                break;
+            }
         }
         done
+    }
+
+    /// The page of a place has a slot now.
+    fn is_stored(&mut self, place: u32, owner: usize, slot: Slot) {
+        let (page, entry) = self.table.find(owner).expect("invariant: a parked page is known");
+        self.table.set(page, State::Stored(slot), entry.shadow());
+        self.staging.leave(place);
+        self.statistics.stored += 1;
+        self.went(owner);
     }
 }

@@ -1,12 +1,12 @@
 //! Where evicted pages are kept: as a value they are filled with, compressed in memory, or encrypted in a file on disk.
 //!
-//! What does not compress goes to the file at once; what has been compressed longest follows when the compressed pages
-//! take more than their part of the budget. At a fork the file is closed for writing on both sides: nobody uses a slot
+//! What does not compress goes to the file at once. Under pressure pages are compressed with zstd instead of LZ4, what
+//! was compressed longest is compressed again so, and goes to the file when all that is not enough. At a fork the file is closed for writing on both sides: nobody uses a slot
 //! of it again, so parent and child go on reading their common past, each with new files of its own and a key of its
 //! own for what it writes.
 //!
 //! Invariants: a slot belongs to one page from the write that returned it to its release; the file has no name, and
-//! nobody can read it without a key that only these processes have. Cost: 24 bytes a compressed page.
+//! nobody can read it without a key that only these processes have. Cost: 16 bytes a compressed page.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,6 +24,13 @@ const FILE_SHIFT: u32 = 44;
 const MAX_FILES: usize = 255;
 /// Pages that are moved from the pool to the file at once.
 const BATCH: usize = 32;
+
+/// Objects of a block of the pool at most.
+const BLOCK_PAGES: usize = 256;
+/// Pages that are looked at for one batch at most.
+const MAX_LOOKED: usize = 8 * BATCH;
+/// A page of which zstd leaves more than this goes to the file.
+const MAX_DENSE: usize = PAGE * 5 / 8;
 
 /// Makes the files of a process.
 pub trait Files: Send {
@@ -54,10 +61,9 @@ impl Device for Descriptor {
         if read < 0 { Err(io::Error::from_raw_os_error(-read as i32)) } else { Ok(read as usize) }
     }
 
-    fn punch(&self, offset: u64, len: u64) {
-        // SAFETY: changes the file only.
-        unsafe { sys::call(285, [self.0 as usize, 3, offset as usize, len as usize, 0, 0]) };
-    }
+    /// Nothing: a hole costs a file system's journal milliseconds, in a thread that waits for a page. Freed slots are
+    /// used again, and the file goes with its last process.
+    fn punch(&self, _offset: u64, _len: u64) {}
 
     fn after_fork(&self, _pieces: &mut dyn Iterator<Item = (u64, usize)>) -> io::Result<()> {
         Ok(())
@@ -76,6 +82,25 @@ struct File {
     pages: u64,
 }
 
+/// Whose a slot of the compressed pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// It is all there is of a page.
+    Page,
+    /// Its page is resident too.
+    Copy,
+    /// It was released, or is another page's now.
+    Nobody,
+}
+
+/// Who knows whose a slot is, and is told when it changes.
+pub trait Holders {
+    /// Whose this slot is, if the page at `address` had it once.
+    fn holder(&self, address: usize, slot: Slot) -> Holder;
+    /// The page at `address`, which held its slot so, has another now, or none beside its memory.
+    fn moved(&mut self, address: usize, held: Holder, slot: Option<Slot>);
+}
+
 /// See the module.
 pub struct Stores {
     pool: CompressedPool,
@@ -84,9 +109,12 @@ pub struct Stores {
     /// Bytes of contents that a file may have.
     file_limit: u64,
     same_filled: u64,
-    /// Compressed pages, oldest first: where they belong, and the slot they had then.
-    compressed: VecDeque<(usize, Slot)>,
+    /// Compressed pages, oldest first, those of LZ4 and those of zstd: where they belong, and the slot they had then.
+    loose: VecDeque<(usize, Slot)>,
+    dense: VecDeque<(usize, Slot)>,
     buffer: Vec<Page>,
+    /// Bytes of compressed pages from which on they are compressed harder.
+    dense_from: u64,
 }
 
 /// What is stored where.
@@ -102,6 +130,15 @@ pub struct Stored {
     pub in_files: u64,
 }
 
+/// A page compressed, or [`Codec::Raw`] if what it would leave free is too little: such a page takes its memory for
+/// longer than it is worth, and is read back from a file as soon as it is decompressed hard.
+fn squeeze<'a>(page: &'a Page, codec: Codec, scratch: &'a mut Scratch) -> (Codec, &'a [u8]) {
+    match scratch.compress(page, codec) {
+        (Codec::Zstd, bytes) if bytes.len() > MAX_DENSE => (Codec::Raw, &page.0),
+        other => other,
+    }
+}
+
 impl Stores {
     /// Stores with a pool of at most `pool_limit` bytes of addresses, and files if they can be made.
     pub fn new(pool_limit: u64, maker: Option<Box<dyn Files>>, file_limit: u64) -> io::Result<Stores> {
@@ -111,8 +148,10 @@ impl Stores {
             maker,
             file_limit,
             same_filled: 0,
-            compressed: VecDeque::new(),
+            loose: VecDeque::new(),
+            dense: VecDeque::new(),
             buffer: Vec::new(),
+            dense_from: u64::MAX,
         })
     }
 
@@ -127,9 +166,25 @@ impl Stores {
         }
     }
 
+    /// Pages in the pool.
+    pub fn compressed(&self) -> u64 {
+        self.pool.usage().pool_pages
+    }
+
     /// Bytes of memory that the compressed pages take.
     pub fn pool_bytes(&self) -> u64 {
         self.pool.bytes()
+    }
+
+    /// From so many bytes of compressed pages on, pages are compressed with zstd instead of LZ4: a page that zstd keeps in
+    /// memory costs 10 µs more to bring back, one that is in the file 100.
+    pub fn compress_hard_from(&mut self, bytes: u64) {
+        self.dense_from = bytes;
+    }
+
+    /// How pages are compressed now.
+    fn codec(&self) -> Codec {
+        if self.pool.bytes() < self.dense_from { Codec::Lz4 } else { Codec::Zstd }
     }
 
     /// The file that is written now: its number.
@@ -165,10 +220,10 @@ impl Stores {
                 self.same_filled += 1;
                 slot
             } else {
-                let (codec, bytes) = scratch.compress(page, Codec::Lz4);
-                let put = match codec {
-                    Codec::Raw => None,
-                    _ => Some(self.pool.put_compressed(codec, bytes)),
+                let wanted = self.codec();
+                let put = match squeeze(page, wanted, scratch) {
+                    (Codec::Raw, _) => None,
+                    (codec, bytes) => Some(self.pool.put_owned(codec, bytes, addresses[written] as u64)),
                 };
                 let put = match put {
                     Some(put) => put,
@@ -178,12 +233,13 @@ impl Stores {
                             written += run;
                             continue;
                         }
-                        self.pool.put_compressed(Codec::Raw, &page.0)
+                        self.pool.put_owned(Codec::Raw, &page.0, addresses[written] as u64)
                     }
                 };
                 match put {
                     Ok(slot) => {
-                        self.compressed.push_back((addresses[written], slot));
+                        let queue = if wanted == Codec::Lz4 { &mut self.loose } else { &mut self.dense };
+                        queue.push_back((addresses[written], slot));
                         slot
                     }
                     Err(_)
@@ -202,10 +258,10 @@ impl Stores {
 
     /// Writes the leading pages that do not compress to the file in one go. Returns how many.
     fn write_raw(&mut self, pages: &[&Page], scratch: &mut Scratch, slots: &mut [Slot]) -> usize {
-        let mut run = 1;
+        let (mut run, codec) = (1, self.codec());
         while run < pages.len()
             && refault_store::same_filled::detect(pages[run]).is_none()
-            && scratch.compress(pages[run], Codec::Lz4).0 == Codec::Raw
+            && squeeze(pages[run], codec, scratch).0 == Codec::Raw
         {
             run += 1;
         }
@@ -231,32 +287,96 @@ impl Stores {
         done
     }
 
-    /// Moves the pages that were compressed longest to the file, until the pool takes no more than `limit` bytes or a
-    /// batch is done. `holds` says whether a page still has this slot; `moved` is told its new one. Returns whether
+    /// One step towards less memory for what was compressed longest: beyond `limits.0` bytes it is compressed harder,
+    /// beyond `limits.1` it goes to the file. Pages that came to be needed meanwhile have another turn. Returns whether
     /// anything was done.
-    pub fn demote(
-        &mut self,
-        limit: u64,
-        scratch: &mut Scratch,
-        holds: impl Fn(usize, Slot) -> bool,
-        mut moved: impl FnMut(usize, Slot),
-    ) -> bool {
-        if self.pool.bytes() <= limit || self.maker.is_none() {
-            return false;
+    pub fn demote(&mut self, limits: (u64, u64), scratch: &mut Scratch, holders: &mut impl Holders) -> bool {
+        if self.pool.bytes() > limits.0 && (self.compact(holders) || self.compress_harder(scratch, holders)) {
+            return true;
         }
-        if self.buffer.is_empty() {
-            self.buffer = vec![Page::ZERO; BATCH];
-        }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let mut batch = [(0, Slot::from_bits(0)); BATCH];
+        self.pool.bytes() > limits.1 && self.maker.is_some() && self.move_to_file(scratch, holders)
+    }
+
+    /// Gives the memory of one block back that is mostly empty. Returns whether there was one.
+    fn compact(&mut self, holders: &mut impl Holders) -> bool {
+        let mut moved = [(0, Slot::from_bits(0)); BLOCK_PAGES];
         let mut many = 0;
-        while many < BATCH {
-            let Some((address, slot)) = self.compressed.pop_front() else { break };
+        let gained = self.pool.compact(|owner, from, to| {
+            let holder = holders.holder(owner as usize, from);
+            if holder == Holder::Nobody {
+                return false;
+            }
+            holders.moved(owner as usize, holder, Some(to));
+            moved[many] = (owner as usize, to);
+            many += 1;
+            true
+        });
+        // What lies in a block that has emptied is old.
+        for entry in &moved[..many] {
+            let queue = match self.pool.codec(entry.1) {
+                Some(Codec::Lz4) => &mut self.loose,
+                _ => &mut self.dense,
+            };
+            queue.push_front(*entry);
+        }
+        gained
+    }
+
+    fn compress_harder(&mut self, scratch: &mut Scratch, holders: &mut impl Holders) -> bool {
+        let mut buffer = self.take_buffer();
+        let mut done = 0;
+        while done < BATCH
+            && let Some((address, slot)) = self.loose.pop_front()
+        {
+            match holders.holder(address, slot) {
+                Holder::Nobody => continue,
+                Holder::Copy => {
+                    holders.moved(address, Holder::Copy, None);
+                    self.pool.release(slot);
+                }
+                Holder::Page if self.pool.read(slot, &mut buffer[0], scratch).is_ok() => {
+                    let denser = match squeeze(&buffer[0], Codec::Zstd, scratch) {
+                        (Codec::Zstd, bytes) => self.pool.put_owned(Codec::Zstd, bytes, address as u64).ok(),
+                        _ => None,
+                    };
+                    if let Some(denser) = denser {
+                        holders.moved(address, Holder::Page, Some(denser));
+                        self.pool.release(slot);
+                    }
+                    self.dense.push_back((address, denser.unwrap_or(slot)));
+                }
+                // Whoever asks for it finds out.
+                Holder::Page => {}
+            }
+            done += 1;
+        }
+        self.buffer = buffer;
+        done > 0
+    }
+
+    fn move_to_file(&mut self, scratch: &mut Scratch, holders: &mut impl Holders) -> bool {
+        let mut buffer = self.take_buffer();
+        let mut batch = [(0, Slot::from_bits(0)); BATCH];
+        let (mut many, mut looked, mut dropped) = (0, 0, 0);
+        while many < BATCH
+            && looked < MAX_LOOKED
+            && let Some((address, slot)) = self.dense.pop_front()
+        {
+            looked += 1;
             // A page that was stored, read back and stored again may be in the queue twice with the same slot.
             let again = batch[..many].contains(&(address, slot));
-            if !again && holds(address, slot) && self.pool.read(slot, &mut buffer[many], scratch).is_ok() {
-                batch[many] = (address, slot);
-                many += 1;
+            match holders.holder(address, slot) {
+                Holder::Copy => {
+                    holders.moved(address, Holder::Copy, None);
+                    self.pool.release(slot);
+                    dropped += 1;
+                }
+                Holder::Page if self.pool.take_mark(slot) => self.dense.push_back((address, slot)),
+                Holder::Page if !again && self.pool.read(slot, &mut buffer[many], scratch).is_ok() => {
+                    batch[many] = (address, slot);
+                    many += 1;
+                }
+                _ => {}
             }
         }
         let pages: [&Page; BATCH] = std::array::from_fn(|index| &buffer[index]);
@@ -265,20 +385,37 @@ impl Stores {
         for index in 0..many {
             let (address, slot) = batch[index];
             if index < done {
+                holders.moved(address, Holder::Page, Some(slots[index]));
                 self.pool.release(slot);
-                moved(address, slots[index]);
             } else {
-                self.compressed.push_front((address, slot));
+                self.dense.push_front((address, slot));
             }
         }
         self.buffer = buffer;
-        done > 0
+        done + dropped > 0 || many == 0 && looked > 0
     }
 
-    /// Forgets entries of the queue that mean nothing any more, once they are many.
-    pub fn tidy(&mut self, holds: impl Fn(usize, Slot) -> bool) {
-        if self.compressed.len() > 1024 && self.compressed.len() as u64 > 2 * self.pool.usage().pool_pages {
-            self.compressed.retain(|(address, slot)| holds(*address, *slot));
+    fn take_buffer(&mut self) -> Vec<Page> {
+        if self.buffer.is_empty() {
+            self.buffer = vec![Page::ZERO; BATCH];
+        }
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// A slot that stayed a page's while it was resident is all there is of it again.
+    pub fn used_again(&self, slot: Slot) {
+        if slot.tier() == Tier::Pool {
+            self.pool.mark(slot);
+        }
+    }
+
+    /// Forgets entries of the queues that mean nothing any more, once they are many.
+    pub fn tidy(&mut self, holders: &impl Holders) {
+        let queued = self.loose.len() + self.dense.len();
+        if queued > 1024 && queued as u64 > 2 * self.pool.usage().pool_pages {
+            for queue in [&mut self.loose, &mut self.dense] {
+                queue.retain(|(address, slot)| !matches!(holders.holder(*address, *slot), Holder::Nobody));
+            }
         }
     }
 
@@ -300,6 +437,19 @@ impl Stores {
             }
             _ => self.pool.read(slot, into, scratch),
         }
+    }
+
+    /// Reads pages back whose slots are neighbours in one file: all that the first of `slots` has there. Returns how many,
+    /// 0 if the first is not in a file.
+    ///
+    /// # Errors
+    /// As [`Stores::read`], for the first page.
+    pub fn read_run(&self, slots: &[Slot], into: &mut [Page]) -> Result<usize, StoreError> {
+        let Some(first) = slots.first().filter(|slot| slot.tier() == Tier::File) else { return Ok(0) };
+        let run = slots.iter().zip(0..).take_while(|(slot, index)| slot.bits() == first.bits() + index).count();
+        let (number, first) = Stores::split(*first);
+        let file = self.files[number].as_ref().expect("invariant: a file with slots in use is there");
+        file.store.read_run(first, &mut into[..run])
     }
 
     /// Gives a slot up.
@@ -342,8 +492,8 @@ impl Stores {
         }
     }
 
-    /// Bytes of the queue and the like.
-    pub fn own_bytes(&self) -> usize {
-        self.compressed.capacity() * size_of::<(usize, Slot)>() + self.buffer.len() * PAGE
+    /// Bytes of memory beside the compressed pages and the heap: what the files' seals take.
+    pub fn seal_bytes(&self) -> u64 {
+        self.files.iter().flatten().map(|file| file.store.seal_bytes()).sum()
     }
 }

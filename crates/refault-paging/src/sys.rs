@@ -78,6 +78,14 @@ pub fn now() -> u64 {
     time[0] * 1_000_000_000 + time[1]
 }
 
+/// A random number.
+pub fn random() -> u64 {
+    let mut word = now();
+    // SAFETY: getrandom writes 8 bytes.
+    unsafe { call(318, [&raw mut word as usize, 8, 0, 0, 0, 0]) };
+    word
+}
+
 /// Writes a message to a descriptor; nothing is done about a failure.
 pub fn write(descriptor: i32, text: &[u8]) {
     // SAFETY: only reads `text`.

@@ -31,6 +31,12 @@ pub const RESERVE: u64 = 16;
 /// Free neighbours that are worth a hole: 64 KiB.
 pub const PUNCH_RUN: u64 = 16;
 
+/// The file is used from its start again once it is this many times larger than what is in it: the larger, the longer
+/// the runs of free slots that are found there.
+const SPREAD: u64 = 3;
+/// Words of slots (256 KiB each) below which the file just grows: 16 MiB.
+const MIN_WORDS: usize = 64;
+
 /// What the file is called in messages.
 pub const NAME: &str = "swap file";
 
@@ -65,6 +71,8 @@ struct Slots {
     free: u64,
     /// Where the search starts.
     next: u64,
+    /// Words of `taken` from here on were never used.
+    fresh: usize,
 }
 
 struct Staging {
@@ -112,7 +120,7 @@ impl FileStore {
         }
         Ok(FileStore {
             device,
-            slots: Mutex::new(Slots { taken, free: slot_count, next: 0 }),
+            slots: Mutex::new(Slots { taken, free: slot_count, next: 0, fresh: 0 }),
             staging: Mutex::new(Staging { pages: vec![Page::ZERO; BATCH], numbers: Vec::with_capacity(BATCH) }),
             seals,
             slot_count,
@@ -129,6 +137,12 @@ impl FileStore {
         format!("{}, {sealed}", self.device.describe())
     }
 
+    /// Bytes of memory that the seals take.
+    pub fn seal_bytes(&self) -> u64 {
+        let slots = self.slots.lock().expect("invariant: nothing panics under this lock");
+        (slots.fresh * 64 * size_of::<Seal>()) as u64
+    }
+
     fn seal(&self, number: u64) -> *mut Seal {
         debug_assert!(number < self.slot_count);
         // SAFETY: the table has `slot_count` entries.
@@ -142,6 +156,11 @@ impl FileStore {
         let room = slots.free.saturating_sub(RESERVE).min(wanted as u64) as usize;
         let words = slots.taken.len();
         let mut word = (slots.next / 64) as usize % words;
+        // Back to the start of the file instead of further into it, while most of what was used is free again.
+        let used = self.slot_count - slots.free;
+        if word >= slots.fresh && slots.fresh >= MIN_WORDS && used * SPREAD < slots.fresh as u64 * 64 {
+            word = 0;
+        }
         let mut looked = 0;
         while numbers.len() < room && looked <= words {
             let mut holes = !slots.taken[word];
@@ -158,6 +177,7 @@ impl FileStore {
         }
         slots.free -= numbers.len() as u64;
         slots.next = word as u64 * 64;
+        slots.fresh = slots.fresh.max(numbers.iter().max().map_or(0, |last| *last as usize / 64 + 1));
     }
 
     fn give_back(&self, number: u64) {
@@ -263,6 +283,59 @@ impl FileStore {
             at += pages_in_job;
         }
     }
+
+    /// Reads neighbouring slots in one go: a page more costs a device next to nothing. Returns how many pages, from the
+    /// front, are there.
+    ///
+    /// # Errors
+    /// Not even the first page can be read, or it is not what was written.
+    pub fn read_run(&self, first: Slot, into: &mut [Page]) -> Result<usize, StoreError> {
+        // SAFETY: pages are bytes without gaps between them.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(into.as_mut_ptr().cast::<u8>(), size_of_val(into)) };
+        let read = self.read_bytes(first.place(), bytes)? / PAGE_SIZE;
+        for (index, page) in into[..read].iter_mut().enumerate() {
+            match self.open_page(first.place() + index as u64, page) {
+                Err(_) if index > 0 => return Ok(index),
+                other => other?,
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reads from a slot on. Returns the bytes read: a page at least.
+    fn read_bytes(&self, number: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        let start = number * PAGE_SIZE as u64;
+        let failed = |errno| StoreError::Io { operation: "read", offset: start, errno };
+        let mut most = 0;
+        loop {
+            // Direct I/O wants aligned pieces, so a read of less than a page starts again from the beginning.
+            match self.device.read(start, into) {
+                Ok(read) if read >= PAGE_SIZE => return Ok(read),
+                Ok(read) if read > most => most = read,
+                Ok(_) => return Err(failed(libc::EIO)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error.raw_os_error().unwrap_or(libc::EIO))),
+            }
+        }
+    }
+
+    /// Decrypts what was read from a slot, and checks it.
+    fn open_page(&self, number: u64, into: &mut Page) -> Result<(), StoreError> {
+        // SAFETY: the seal was written before the slot was handed out, and the slot's holder is the only reader.
+        let seal = unsafe { self.seal(number).read() };
+        match &self.cipher {
+            Some(cipher) => cipher
+                .decrypt_in_place_detached(
+                    &nonce(seal.counter, seal.epoch),
+                    &number.to_le_bytes(),
+                    &mut into.0,
+                    Tag::from_slice(&seal.tag),
+                )
+                .map_err(|_| StoreError::Checksum(NAME)),
+            None if seal.tag[..8] == checksum(number, &into.0) => Ok(()),
+            None => Err(StoreError::Checksum(NAME)),
+        }
+    }
 }
 
 impl Store for FileStore {
@@ -293,36 +366,8 @@ impl Store for FileStore {
     }
 
     fn read(&self, slot: Slot, into: &mut Page, _scratch: &mut Scratch) -> Result<(), StoreError> {
-        let number = slot.place();
-        let start = number * PAGE_SIZE as u64;
-        let mut done = 0;
-        while done < PAGE_SIZE {
-            // Direct I/O wants aligned pieces, so a short read starts again from the beginning.
-            match self.device.read(start, &mut into.0) {
-                Ok(read) if read == PAGE_SIZE => done = read,
-                Ok(read) if read > done => done = read,
-                Ok(_) => return Err(StoreError::Io { operation: "read", offset: start, errno: libc::EIO }),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                    return Err(StoreError::Io { operation: "read", offset: start, errno });
-                }
-            }
-        }
-        // SAFETY: the seal was written before the slot was handed out, and the slot's holder is the only reader.
-        let seal = unsafe { self.seal(number).read() };
-        match &self.cipher {
-            Some(cipher) => cipher
-                .decrypt_in_place_detached(
-                    &nonce(seal.counter, seal.epoch),
-                    &number.to_le_bytes(),
-                    &mut into.0,
-                    Tag::from_slice(&seal.tag),
-                )
-                .map_err(|_| StoreError::Checksum(NAME)),
-            None if seal.tag[..8] == checksum(number, &into.0) => Ok(()),
-            None => Err(StoreError::Checksum(NAME)),
-        }
+        self.read_bytes(slot.place(), &mut into.0)?;
+        self.open_page(slot.place(), into)
     }
 
     fn release(&self, slot: Slot) {

@@ -1,9 +1,9 @@
 //! The compressed pool: pages kept in memory, compressed.
 //!
-//! Memory is cut into blocks of 64 KiB; a block holds objects of one size class (64, 128, … 4160 bytes), so an object
+//! Memory is cut into blocks of 16 KiB; a block holds objects of one size class (64, 128, … 4160 bytes), so an object
 //! wastes 32 bytes on average and freeing never moves anything. A block without objects goes back to the kernel at
-//! once, except one a class that is kept against flutter. What the pool reports is the memory of its blocks, not the
-//! sum of its objects. An object is 8 bytes of header (checksum, length, codec) and the payload.
+//! once, except a few that are kept against flutter. Blocks that are mostly empty are emptied by [`CompressedPool::compact`],
+//! which moves what has an owner. What the pool reports is the memory of its blocks, not the sum of its objects. An object is 16 bytes of header (checksum, length, codec, mark; owner) and the payload.
 //!
 //! Invariants: the bytes in blocks never exceed the limit; an object is touched only by the holder of its slot; a lock
 //! (one a class, one for free blocks) is held only while links are changed, never while compressing. Nothing is
@@ -29,9 +29,19 @@ use crate::codec::{Codec, Scratch};
 use crate::mapping::Mapping;
 use crate::{PAGE_SIZE, Page, Slot, Store, StoreError, Tier, Usage, same_filled};
 
-const BLOCK: usize = 64 * 1024;
+const BLOCK: usize = 16 * 1024;
 const STEP: usize = 64;
-const HEADER: usize = 8;
+const HEADER: usize = 16;
+/// The word of the header that says whose the object is.
+const OWNER: usize = 8;
+/// Nobody can be told of a move.
+const NO_OWNER: u64 = 0;
+/// The object is free.
+const FREE: u64 = u64::MAX;
+/// Blocks without objects that are kept.
+const MAX_EMPTY: u64 = 4;
+/// The byte of the header that says whether the page is marked.
+const MARK: usize = 7;
 const CLASSES: usize = (PAGE_SIZE + HEADER).div_ceil(STEP);
 const INDEX_BITS: u32 = 10;
 const NONE: u32 = u32::MAX;
@@ -40,7 +50,7 @@ const NO_OBJECT: u16 = u16::MAX;
 /// What the pool is called in messages.
 pub const NAME: &str = "compressed pool";
 
-/// One block's record: 16 bytes for 64 KiB.
+/// One block's record: 16 bytes for 16 KiB.
 struct Block {
     class: AtomicU8,
     /// Objects in use.
@@ -59,6 +69,9 @@ struct Class {
     partial: u32,
     /// Blocks on that list without any object: at most one is kept.
     empty: u32,
+    /// Blocks, and objects in use in them.
+    blocks: u32,
+    used: u32,
 }
 
 struct FreeBlocks {
@@ -75,21 +88,23 @@ pub struct CompressedPool {
     classes: [Mutex<Class>; CLASSES],
     free: Mutex<FreeBlocks>,
     blocks_used: AtomicU64,
+    empty: AtomicU64,
     pages: AtomicU64,
     same_filled: AtomicU64,
 }
 
 impl CompressedPool {
-    /// A pool of at most `limit` bytes (rounded down to blocks of 64 KiB, at least one). Reserves addresses only.
+    /// A pool of at most `limit` bytes (rounded down to blocks of 16 KiB, at least one). Reserves addresses only.
     pub fn new(limit: u64) -> std::io::Result<CompressedPool> {
         let blocks = (limit / BLOCK as u64).clamp(1, u64::from(u32::MAX - 1)) as u32;
         Ok(CompressedPool {
             memory: Mapping::new(blocks as usize * BLOCK)?,
             records: Mapping::new(blocks as usize * size_of::<Block>())?,
             blocks,
-            classes: std::array::from_fn(|_| Mutex::new(Class { partial: NONE, empty: 0 })),
+            classes: std::array::from_fn(|_| Mutex::new(Class { partial: NONE, empty: 0, blocks: 0, used: 0 })),
             free: Mutex::new(FreeBlocks { first: NONE, fresh: 0 }),
             blocks_used: AtomicU64::new(0),
+            empty: AtomicU64::new(0),
             pages: AtomicU64::new(0),
             same_filled: AtomicU64::new(0),
         })
@@ -116,6 +131,14 @@ impl CompressedPool {
     /// # Errors
     /// The pool is full.
     pub fn put_compressed(&self, codec: Codec, bytes: &[u8]) -> Result<Slot, StoreError> {
+        self.put_owned(codec, bytes, NO_OWNER)
+    }
+
+    /// The same for an owner (neither 0 nor `u64::MAX`) who can be told that the page was moved.
+    ///
+    /// # Errors
+    /// The pool is full.
+    pub fn put_owned(&self, codec: Codec, bytes: &[u8], owner: u64) -> Result<Slot, StoreError> {
         let class = (HEADER + bytes.len()).div_ceil(STEP) - 1;
         let (block, index) = self.take(class).ok_or(StoreError::Full(NAME))?;
         let header = u64::from(checksum(bytes)) | (bytes.len() as u64) << 32 | (codec as u64) << 48;
@@ -124,6 +147,7 @@ impl CompressedPool {
         // payload.
         unsafe {
             object.cast::<u64>().write_unaligned(header);
+            object.add(OWNER).cast::<u64>().write_unaligned(owner);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), object.add(HEADER), bytes.len());
         }
         self.pages.fetch_add(1, Ordering::Relaxed);
@@ -149,6 +173,20 @@ impl CompressedPool {
     /// How a page is encoded in the pool.
     pub fn codec(&self, slot: Slot) -> Option<Codec> {
         self.get(slot).map(|(_, codec, _)| codec)
+    }
+
+    /// Remembers that a page came to be needed again, until [`CompressedPool::take_mark`].
+    pub fn mark(&self, slot: Slot) {
+        let (.., object) = self.locate(slot);
+        // SAFETY: the object belongs to the holder of the slot, and its header is 8 bytes.
+        unsafe { object.add(MARK).write(1) };
+    }
+
+    /// Whether [`CompressedPool::mark`] was called since the page was stored or this was last asked.
+    pub fn take_mark(&self, slot: Slot) -> bool {
+        let (.., object) = self.locate(slot);
+        // SAFETY: as in `mark`.
+        unsafe { object.add(MARK).replace(0) != 0 }
     }
 
     /// Flips one bit of a stored page: for tests of what happens when memory or a wild write damages the pool.
@@ -190,6 +228,8 @@ impl CompressedPool {
             record.fresh.store(0, Ordering::Relaxed);
             self.link(&mut state, block);
             state.empty += 1;
+            state.blocks += 1;
+            self.empty.fetch_add(1, Ordering::Relaxed);
         }
         let block = state.partial;
         let record = self.record(block);
@@ -206,8 +246,10 @@ impl CompressedPool {
         };
         let used = record.used.load(Ordering::Relaxed) + 1;
         record.used.store(used, Ordering::Relaxed);
+        state.used += 1;
         if used == 1 {
             state.empty -= 1;
+            self.empty.fetch_sub(1, Ordering::Relaxed);
         }
         if used == objects {
             self.unlink(&mut state, block);
@@ -222,22 +264,121 @@ impl CompressedPool {
         let record = self.record(block);
         let free = record.free.load(Ordering::Relaxed);
         // SAFETY: the object was given up by its holder, so it belongs to the class's lock now.
-        unsafe { self.object(block, class, index).cast::<u16>().write_unaligned(free) };
+        unsafe {
+            self.object(block, class, index).cast::<u16>().write_unaligned(free);
+            self.object(block, class, index).add(OWNER).cast::<u64>().write_unaligned(FREE);
+        }
         record.free.store(index, Ordering::Relaxed);
         let used = record.used.load(Ordering::Relaxed);
         record.used.store(used - 1, Ordering::Relaxed);
+        state.used -= 1;
         if used == objects {
             self.link(&mut state, block);
         }
         if used == 1 {
-            if state.empty > 0 {
+            if state.empty > 0 || self.empty.load(Ordering::Relaxed) >= MAX_EMPTY {
                 self.unlink(&mut state, block);
+                state.blocks -= 1;
                 drop(state);
                 self.put_back_block(block);
                 return;
             }
             state.empty += 1;
+            self.empty.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Empties one block whose objects fit into what is free in others of their class, and gives its memory back, if more
+    /// than an eighth of the pool's memory is free in blocks. `moved` is told the owner of each object and its old and new
+    /// slots, and answers whether it was that owner's. Returns whether a block was emptied. To be called while nobody else
+    /// uses the pool. Cost: a copy of half a block, and a walk through the blocks of the class that have room.
+    pub fn compact(&self, mut moved: impl FnMut(u64, Slot, Slot) -> bool) -> bool {
+        let Some(class) = self.loosest() else { return false };
+        let (step, objects) = ((class + 1) * STEP, (BLOCK / ((class + 1) * STEP)) as u16);
+        let block = {
+            let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
+            let mut sparsest = (NONE, u16::MAX);
+            let mut at = state.partial;
+            while at != NONE {
+                let used = self.record(at).used.load(Ordering::Relaxed);
+                if used < sparsest.1 && used > 0 && self.is_movable(at, class) {
+                    sparsest = (at, used);
+                }
+                at = self.record(at).next.load(Ordering::Relaxed);
+            }
+            let (block, used) = sparsest;
+            let room = state.blocks * u32::from(objects) - state.used;
+            if block == NONE || room < u32::from(objects) {
+                return false;
+            }
+            debug_assert!(room - u32::from(objects - used) >= u32::from(used));
+            self.unlink(&mut state, block);
+            state.blocks -= 1;
+            state.used -= u32::from(used);
+            block
+        };
+        let mut stay = 0;
+        for index in 0..self.record(block).fresh.load(Ordering::Relaxed) {
+            let from = self.object(block, class, index);
+            // SAFETY: an object that was used once has a header, and nobody changes it meanwhile.
+            let owner = unsafe { from.add(OWNER).cast::<u64>().read_unaligned() };
+            if owner == FREE {
+                continue;
+            }
+            let (to, place) = self.take(class).expect("invariant: there is room in other blocks");
+            // SAFETY: both are objects of this class; the new one was just taken.
+            unsafe { std::ptr::copy_nonoverlapping(from, self.object(to, class, place), step) };
+            let slot = |block, index| Slot::new(Tier::Pool, u64::from(block) << INDEX_BITS | u64::from(index));
+            if !moved(owner, slot(block, index), slot(to, place)) {
+                // Its header is damaged: it stays, for whoever has its slot to find out.
+                self.put_back(to, class, place);
+                stay += 1;
+                continue;
+            }
+            let record = self.record(block);
+            // SAFETY: nobody has this object's slot any more.
+            unsafe {
+                from.cast::<u16>().write_unaligned(record.free.load(Ordering::Relaxed));
+                from.add(OWNER).cast::<u64>().write_unaligned(FREE);
+            }
+            record.free.store(index, Ordering::Relaxed);
+        }
+        if stay > 0 {
+            let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
+            self.record(block).used.store(stay, Ordering::Relaxed);
+            state.blocks += 1;
+            state.used += u32::from(stay);
+            self.link(&mut state, block);
+            return false;
+        }
+        self.put_back_block(block);
+        true
+    }
+
+    /// The class with the most free memory in its blocks, if all classes together have so much that it matters.
+    fn loosest(&self) -> Option<usize> {
+        let free = self.classes.iter().enumerate().map(|(class, state)| {
+            let state = state.lock().expect("invariant: nothing panics under this lock");
+            let objects = (BLOCK / ((class + 1) * STEP)) as u32;
+            let free = state.blocks * objects - state.used;
+            (free as usize * (class + 1) * STEP, class, free >= objects + u32::from(state.empty > 0) * objects)
+        });
+        let (mut total, mut most) = (0, (0, None));
+        for (bytes, class, has_block) in free {
+            total += bytes;
+            if has_block && bytes > most.0 {
+                most = (bytes, Some(class));
+            }
+        }
+        most.1.filter(|_| total as u64 > self.bytes() / 8)
+    }
+
+    /// Whether all objects of a block have owners.
+    fn is_movable(&self, block: u32, class: usize) -> bool {
+        (0..self.record(block).fresh.load(Ordering::Relaxed)).all(|index| {
+            // SAFETY: an object that was used once has a header.
+            unsafe { self.object(block, class, index).add(OWNER).cast::<u64>().read_unaligned() != NO_OWNER }
+        })
     }
 
     fn link(&self, state: &mut Class, block: u32) {
@@ -356,101 +497,4 @@ fn checksum(bytes: &[u8]) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::codec::tests::sample_page;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_full_pool_says_so_and_frees_what_is_released() {
-        let pool = CompressedPool::new(256 * 1024).expect("maps");
-        let mut scratch = Scratch::new();
-        let mut slots = Vec::new();
-        let error = loop {
-            match pool.put(&sample_page(slots.len() as u64, 16), Codec::Lz4, &mut scratch) {
-                Ok(slot) => slots.push(slot),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(error, StoreError::Full(NAME));
-        assert_eq!(pool.bytes(), pool.limit());
-        assert_eq!(slots.len(), 4 * (BLOCK / 4160));
-        for slot in slots {
-            pool.release(slot);
-        }
-        // One empty block a class is kept.
-        assert_eq!((pool.usage().pool_pages, pool.bytes()), (0, BLOCK as u64));
-        assert!(pool.put(&sample_page(1, 16), Codec::Lz4, &mut scratch).is_ok());
-    }
-
-    #[test]
-    fn any_flipped_bit_is_an_error_or_harmless() {
-        let pool = CompressedPool::new(1 << 20).expect("maps");
-        let mut scratch = Scratch::new();
-        let page = sample_page(3, 4);
-        let slot = pool.put(&page, Codec::Lz4, &mut scratch).expect("room");
-        let stored_bits = (HEADER + pool.get(slot).expect("stored").2.len()) * 8;
-        for bit in 0..stored_bits {
-            pool.flip_bit(slot, bit);
-            let mut back = Page::ZERO;
-            match pool.read(slot, &mut back, &mut scratch) {
-                Err(error) => assert_eq!(error, StoreError::Checksum(NAME)),
-                // Only the unused top byte of the header may be damaged unseen.
-                Ok(()) => assert!((56..64).contains(&bit) && back.0 == page.0, "bit {bit}"),
-            }
-            pool.flip_bit(slot, bit);
-        }
-    }
-
-    #[test]
-    fn demotion_makes_a_page_smaller_and_keeps_it() {
-        let pool = CompressedPool::new(1 << 20).expect("maps");
-        let mut scratch = Scratch::new();
-        let page = sample_page(9, 2);
-        let slot = pool.put(&page, Codec::Lz4, &mut scratch).expect("room");
-        let mut buffer = Page::ZERO;
-        let colder = pool.demote(slot, &mut buffer, &mut scratch).expect("zstd is smaller here");
-        pool.release(slot);
-        assert_eq!(pool.codec(colder), Some(Codec::Zstd));
-        assert!(pool.demote(colder, &mut buffer, &mut scratch).is_none());
-        pool.read(colder, &mut buffer, &mut scratch).expect("reads");
-        assert!(buffer.0 == page.0);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
-        /// Against a table of pages: whatever is put comes back until it is released, whatever the order.
-        #[test]
-        fn behaves_like_a_table(ops in proptest::collection::vec((any::<u8>(), 0u64..=16, any::<u16>()), 1..400)) {
-            let pool = CompressedPool::new(1 << 20).expect("maps");
-            let mut scratch = Scratch::new();
-            let mut model: Vec<(Slot, Page)> = Vec::new();
-            for (op, noise, seed) in ops {
-                if op % 3 > 0 {
-                    let page = sample_page(u64::from(seed), noise);
-                    let mut slots = [Err(StoreError::Full(NAME))];
-                    pool.write(&[&page], &mut scratch, &mut slots);
-                    if let Ok(slot) = slots[0] {
-                        prop_assert!(model.iter().all(|(s, _)| *s != slot || s.tier() == Tier::SameFilled));
-                        model.push((slot, page));
-                    }
-                } else if !model.is_empty() {
-                    let (slot, page) = model.swap_remove(usize::from(seed) % model.len());
-                    let mut back = Page::ZERO;
-                    pool.read(slot, &mut back, &mut scratch).expect("reads");
-                    prop_assert!(back.0 == page.0);
-                    pool.release(slot);
-                }
-                let usage = pool.usage();
-                prop_assert_eq!((usage.pool_pages + usage.same_filled_pages) as usize, model.len());
-            }
-            for (slot, page) in model.drain(..) {
-                let mut back = Page::ZERO;
-                pool.read(slot, &mut back, &mut scratch).expect("reads");
-                prop_assert!(back.0 == page.0);
-                pool.release(slot);
-            }
-            prop_assert_eq!(pool.usage().pool_pages, 0);
-        }
-    }
-}
+mod tests;
