@@ -144,6 +144,13 @@ impl Engine {
         Ok(first + place)
     }
 
+    /// The pages of a file from an index on that have numbers, ascending.
+    pub(crate) fn numbered_from(&self, file: FileId, index: u64) -> Vec<PageId> {
+        let (segment, place) = ((index / u64::from(SEGMENT)) as usize, (index % u64::from(SEGMENT)) as u32);
+        let segments = self.files[file].iter().enumerate().skip(segment).filter(|(_, first)| **first != NO_PAGE);
+        segments.flat_map(|(at, first)| first + if at == segment { place } else { 0 }..first + SEGMENT).collect()
+    }
+
     fn number_more(&mut self) -> Result<PageId, ReadError> {
         let first = self.numbered;
         let end = first.checked_add(SEGMENT).filter(|end| *end < NO_PAGE).ok_or(ReadError::TooManyPages)?;

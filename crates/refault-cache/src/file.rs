@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 
 use refault_core::frames::Frame;
 use refault_core::{Counters, PageId};
@@ -162,6 +162,7 @@ impl PageCache {
             length,
             streams: Mutex::default(),
             tail: Mutex::default(),
+            resizing: RwLock::default(),
         })
     }
 
@@ -193,6 +194,8 @@ pub struct CachedFile {
     pub(crate) streams: Mutex<Streams>,
     /// Held by writes that touch the end of the file, across their I/O: they follow each other.
     pub(crate) tail: Mutex<()>,
+    /// Shared by writes; a change of the length has it alone.
+    pub(crate) resizing: RwLock<()>,
 }
 
 impl CachedFile {
@@ -230,6 +233,52 @@ impl CachedFile {
     /// The device's: what was written since the last success may not be durable.
     pub fn sync(&self) -> std::io::Result<()> {
         self.backing.sync()
+    }
+
+    /// Cuts the file off, or adds zeros at its end. Writes wait meanwhile; a read beyond the new end finds the end, or, if
+    /// it was under way already, [`ReadError::Short`].
+    ///
+    /// # Errors
+    /// The system's; the length is what it was then. Cost: every page from the lower of both lengths on leaves the cache.
+    pub fn set_len(&self, bytes: u64) -> std::io::Result<()> {
+        let _alone = self.resizing.write().expect("invariant: nothing panics under this lock");
+        let before = self.len();
+        // Who reads from now on stays below both lengths.
+        self.length.store(before.min(bytes), Ordering::Release);
+        if let Err(error) = self.backing.set_len(bytes) {
+            self.length.store(before, Ordering::Release);
+            return Err(error);
+        }
+        // A fill that began before is waited for; one that begins now finds the new end.
+        self.forget_from(before.min(bytes) / PAGE);
+        self.length.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    /// Somebody else may have written to the file: drops what is cached of it, and asks for its length. Reads that are
+    /// under way may still answer what was there before; writes wait.
+    ///
+    /// # Errors
+    /// What asking for the length says; what was cached is dropped all the same.
+    pub fn reload(&self) -> std::io::Result<()> {
+        let _alone = self.resizing.write().expect("invariant: nothing panics under this lock");
+        let length = self.backing.len();
+        if let Ok(bytes) = length {
+            self.length.store(bytes, Ordering::Release);
+        }
+        self.forget_from(0);
+        length.map(|_| ())
+    }
+
+    /// Drops the pages from an index on; waits for those on their way.
+    fn forget_from(&self, index: u64) {
+        let mut engine = self.shared.engine();
+        for page in engine.numbered_from(self.id, index) {
+            while engine.pages.is_busy(page) {
+                engine = self.shared.wait(engine, page);
+            }
+            engine.forget(page);
+        }
     }
 
     /// Copies from the frame of a page that was resident when the lock was taken.

@@ -35,7 +35,8 @@ impl CachedFile {
             return Ok(());
         }
         let end = offset.checked_add(buffer.len() as u64).ok_or(ReadError::TooManyPages)?;
-        // The file only grows, so a write that does not touch the end now never will.
+        let _length = self.resizing.read().expect("invariant: nothing panics under this lock");
+        // The file only grows meanwhile, so a write that does not touch the end now never will.
         let whole_pages = self.len() / PAGE * PAGE;
         let _tail = (end > whole_pages).then(|| self.tail.lock().expect("invariant: nothing panics under this lock"));
         let mut done = 0;

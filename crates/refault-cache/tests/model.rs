@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 enum Op {
     Read { at: u64, len: usize },
     Write { at: u64, len: usize, value: u8 },
+    SetLen(u64),
     Sync,
     Reopen,
 }
@@ -27,6 +28,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (at.clone(), len.clone(), any::<u8>()).prop_map(|(at, len, value)| Op::Write { at, len, value }),
         2 => (at.prop_map(|at| at / PAGE as u64 * PAGE as u64), len, any::<u8>())
             .prop_map(|(at, len, value)| Op::Write { at, len: len.next_multiple_of(PAGE), value }),
+        1 => (0..LENGTH + 50_000).prop_map(Op::SetLen),
         1 => Just(Op::Sync),
         1 => Just(Op::Reopen),
     ]
@@ -86,6 +88,11 @@ proptest! {
                     file.write_at(&bytes, at).expect("writes");
                     apply_write(&mut model, at, &bytes);
                     prop_assert_eq!(file.len(), model.len() as u64);
+                }
+                Op::SetLen(bytes) => {
+                    file.set_len(bytes).expect("sets the length");
+                    model.resize(bytes as usize, 0);
+                    prop_assert_eq!(file.len(), bytes);
                 }
                 Op::Sync => file.sync().expect("syncs"),
                 Op::Reopen => {
@@ -155,6 +162,10 @@ proptest! {
                         model = below;
                         prop_assert_eq!(file.len(), model.len() as u64);
                     }
+                }
+                Op::SetLen(bytes) => {
+                    file.set_len(bytes).expect("sets the length");
+                    model.resize(bytes as usize, 0);
                 }
                 Op::Sync | Op::Reopen => {}
             }

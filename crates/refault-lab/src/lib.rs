@@ -30,6 +30,7 @@ mod progress;
 pub mod results;
 pub mod size;
 pub mod source;
+pub mod stepper;
 pub mod sweep;
 pub mod verdict;
 

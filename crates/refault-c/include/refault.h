@@ -1,0 +1,371 @@
+/* refault: page caches for files, memory under a budget, reclaim policies by name.
+ *
+ * Made by cbindgen from crates/refault-c; do not edit. Licence: MIT OR Apache-2.0. */
+
+#ifndef REFAULT_H
+#define REFAULT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ What came of a call.
+ */
+typedef enum {
+  /*
+   It did what it should.
+   */
+  REFAULT_OK = 0,
+  /*
+   An argument is null, too large, or not understood.
+   */
+  REFAULT_BAD_ARGUMENT = 1,
+  /*
+   The handle was closed, or never was one of this type.
+   */
+  REFAULT_BAD_HANDLE = 2,
+  /*
+   The system refused: `refault_error_number()` says why.
+   */
+  REFAULT_SYSTEM = 3,
+  /*
+   There is not enough memory, or no frame or address is free.
+   */
+  REFAULT_NO_ROOM = 4,
+  /*
+   The object is in use: close what depends on it first.
+   */
+  REFAULT_BUSY = 5,
+  /*
+   refault failed inside; its state may be wrong. Please report it.
+   */
+  REFAULT_INTERNAL = 6,
+} refault_status;
+
+/*
+ A number of bytes of which the regions that share it have at most so many resident.
+ */
+typedef uint64_t refault_budget;
+
+/*
+ A budget's state at one moment.
+ */
+typedef struct {
+  /*
+   Bytes that may be resident.
+   */
+  uint64_t budget_bytes;
+  /*
+   Bytes that are.
+   */
+  uint64_t resident_bytes;
+  /*
+   Bytes that the evicted pages take, compressed or in a file.
+   */
+  uint64_t stored_bytes;
+  /*
+   Bytes of bookkeeping.
+   */
+  uint64_t metadata_bytes;
+  /*
+   Faults on evicted pages since the start.
+   */
+  uint64_t faults;
+  /*
+   Pages brought back since the start.
+   */
+  uint64_t pages_in;
+  /*
+   Pages evicted with a write to a store since the start.
+   */
+  uint64_t pages_out;
+} refault_budget_stats;
+
+/*
+ A range of memory under a budget.
+ */
+typedef uint64_t refault_region;
+
+/*
+ A page cache.
+ */
+typedef uint64_t refault_cache;
+
+/*
+ A cache's state at one moment. Counts are pages since the start.
+ */
+typedef struct {
+  /*
+   Bytes of contents that may be in memory.
+   */
+  uint64_t memory_bytes;
+  /*
+   Bytes of contents that are.
+   */
+  uint64_t resident_bytes;
+  /*
+   Bytes of bookkeeping, on top.
+   */
+  uint64_t metadata_bytes;
+  /*
+   Pages that were asked for and were in memory.
+   */
+  uint64_t hits;
+  /*
+   Pages that were asked for and had to be read.
+   */
+  uint64_t misses;
+  /*
+   Pages that were read along in sequences.
+   */
+  uint64_t read_ahead;
+  /*
+   Pages written.
+   */
+  uint64_t written;
+} refault_cache_stats;
+
+/*
+ A file behind a page cache.
+ */
+typedef uint64_t refault_file;
+
+/*
+ A policy over a memory of a few pages.
+ */
+typedef uint64_t refault_policy;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/*
+ Makes a budget of `bytes` under a policy that needs only accessed bits, such as `"mglru"` or `"clock"`; null is the
+ default. What does not fit is compressed. Needs userfaultfd; the message of a failure says what permits it.
+
+ # Safety
+ `policy` is null or a string; `out` can be written to.
+ */
+refault_status refault_budget_new(uint64_t bytes,
+                                  const char *policy,
+                                  refault_budget *out);
+
+/*
+ Changes a budget, and returns when no more than that is resident; after a minute it gives up with `REFAULT_BUSY`.
+ */
+refault_status refault_budget_resize(refault_budget budget,
+                                     uint64_t bytes);
+
+/*
+ A budget's state now.
+
+ # Safety
+ `out` can be written to.
+ */
+refault_status refault_budget_stats_now(refault_budget budget, refault_budget_stats *out);
+
+/*
+ Ends the use of a budget. Its regions stay usable until they are freed.
+ */
+refault_status refault_budget_free(refault_budget budget);
+
+/*
+ Takes `bytes` of zeros under a budget; `address` gets where they are. They can be used like any memory, by any thread,
+ until the region is freed.
+
+ # Safety
+ `address` and `out` can be written to.
+ */
+refault_status refault_region_new(refault_budget budget,
+                                  size_t bytes,
+                                  void **address,
+                                  refault_region *out);
+
+/*
+ The same with a file's contents, which are read when they are touched. What is written stays in memory.
+
+ # Safety
+ `file_path` is a string; `address` and `out` can be written to, and so can `bytes`, which gets the length.
+ */
+refault_status refault_region_from_file(refault_budget budget,
+                                        const char *file_path,
+                                        void **address,
+                                        size_t *bytes,
+                                        refault_region *out);
+
+/*
+ Forgets the contents of all pages that lie wholly in a range of bytes of a region: they are zeros (or the file's) again.
+ */
+refault_status refault_region_discard(refault_region region,
+                                      size_t offset,
+                                      size_t length);
+
+/*
+ Brings a range of bytes in as far as the budget has room.
+ */
+refault_status refault_region_prefetch(refault_region region, size_t offset, size_t length);
+
+/*
+ Brings a range of bytes in and keeps it until `refault_region_unpin`. Fails, with nothing pinned, if it does not fit.
+ */
+refault_status refault_region_pin(refault_region region,
+                                  size_t offset,
+                                  size_t length);
+
+/*
+ Ends that.
+ */
+refault_status refault_region_unpin(refault_region region, size_t offset, size_t length);
+
+/*
+ Gives a region back. Its memory must not be used any more.
+ */
+refault_status refault_region_free(refault_region region);
+
+/*
+ Makes an empty cache for at most `memory` bytes of files' contents (at least 256 KiB) under a policy such as
+ `"mglru"` or `"s3fifo{small=0.1}"`; null is the default. `refault_policy_names` lists them.
+
+ # Safety
+ `policy` is null or a string; `out` can be written to.
+ */
+refault_status refault_cache_new(uint64_t memory,
+                                 const char *policy,
+                                 refault_cache *out);
+
+/*
+ Ends the use of a cache. Its files stay usable until they are closed.
+ */
+refault_status refault_cache_free(refault_cache cache);
+
+/*
+ A cache's state now.
+
+ # Safety
+ `out` can be written to.
+ */
+refault_status refault_cache_stats_now(refault_cache cache, refault_cache_stats *out);
+
+/*
+ Opens a file, which must exist, with direct I/O: for reading and writing, or for reading only where writing is not
+ allowed. While it is open only this cache should write to it.
+
+ # Safety
+ `file_path` is a string; `out` can be written to.
+ */
+refault_status refault_file_open(refault_cache cache,
+                                 const char *file_path,
+                                 refault_file *out);
+
+/*
+ Closes a file; what is cached of it goes. Does not wait for the disk: see `refault_file_sync`.
+ */
+refault_status refault_file_close(refault_file file);
+
+/*
+ Reads up to `length` bytes from `offset` on; `read` gets how many: fewer only at the end of the file, 0 beyond it.
+
+ # Safety
+ `buffer` can hold `length` bytes, and nobody else uses them during the call; `read` can be written to.
+ */
+refault_status refault_file_read(refault_file file,
+                                 void *buffer,
+                                 size_t length,
+                                 uint64_t offset,
+                                 size_t *read);
+
+/*
+ Writes `length` bytes at `offset`; the file grows if need be. When it returns the device has them;
+ `refault_file_sync` makes them durable.
+
+ # Safety
+ `buffer` holds `length` bytes, which do not change during the call.
+ */
+refault_status refault_file_write(refault_file file,
+                                  const void *buffer,
+                                  size_t length,
+                                  uint64_t offset);
+
+/*
+ Makes everything durable that was written before. After a failure, what was written since the last success may not be.
+ */
+refault_status refault_file_sync(refault_file file);
+
+/*
+ Cuts the file off, or adds zeros at its end.
+ */
+refault_status refault_file_truncate(refault_file file, uint64_t bytes);
+
+/*
+ Somebody else may have written to the file: drops what is cached of it, and asks for its length.
+ */
+refault_status refault_file_reload(refault_file file);
+
+/*
+ The file's length in bytes.
+
+ # Safety
+ `out` can be written to.
+ */
+refault_status refault_file_size(refault_file file, uint64_t *out);
+
+/*
+ The names of all policies, separated by commas.
+ */
+const char *refault_policy_names(void);
+
+/*
+ Makes a policy over a memory of `memory_pages`, for pages numbered from 0 to below `pages`, which are read through a
+ descriptor.
+
+ # Safety
+ `name` is a string; `out` can be written to.
+ */
+refault_status refault_policy_new(const char *name,
+                                  uint64_t memory_pages,
+                                  uint64_t pages,
+                                  refault_policy *out);
+
+/*
+ Accesses a page; `hit` gets whether it was in memory.
+
+ # Safety
+ `hit` can be written to.
+ */
+refault_status refault_policy_access(refault_policy policy, uint64_t page, bool write, bool *hit);
+
+/*
+ A counter: `accesses`, `hits`, `misses`, or one of `/proc/vmstat`'s names.
+
+ # Safety
+ `name` is a string; `out` can be written to.
+ */
+refault_status refault_policy_counter(refault_policy policy, const char *name, uint64_t *out);
+
+/*
+ Ends the use of a policy.
+ */
+refault_status refault_policy_free(refault_policy policy);
+
+/*
+ The sentence of this thread's last failure: what failed, where, what to do. Empty if nothing failed. It is valid until
+ the next failure of this thread.
+ */
+const char *refault_error_message(void);
+
+/*
+ The `errno` of this thread's last failure, or 0 if the system had no part in it.
+ */
+int refault_error_number(void);
+
+/*
+ The version of the library, such as `0.1.0`.
+ */
+const char *refault_version(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* REFAULT_H */

@@ -1,0 +1,256 @@
+//! Page caches and their files.
+
+use std::ffi::{c_char, c_void};
+
+use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, ReadError, WriteError};
+
+use crate::handles::Table;
+use crate::status::{Failure, REFAULT_NO_ROOM, give, guarded, path, refault_status, text};
+
+/// A page cache.
+pub type refault_cache = u64;
+/// A file behind a page cache.
+pub type refault_file = u64;
+
+static CACHES: Table<PageCache> = Table::new(1, "page cache");
+static FILES: Table<CachedFile> = Table::new(2, "file");
+
+/// A cache's state at one moment. Counts are pages since the start.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct refault_cache_stats {
+    /// Bytes of contents that may be in memory.
+    pub memory_bytes: u64,
+    /// Bytes of contents that are.
+    pub resident_bytes: u64,
+    /// Bytes of bookkeeping, on top.
+    pub metadata_bytes: u64,
+    /// Pages that were asked for and were in memory.
+    pub hits: u64,
+    /// Pages that were asked for and had to be read.
+    pub misses: u64,
+    /// Pages that were read along in sequences.
+    pub read_ahead: u64,
+    /// Pages written.
+    pub written: u64,
+}
+
+fn make_failure(error: MakeError) -> Failure {
+    match &error {
+        MakeError::Memory(source) => Failure::system(source, error.to_string()),
+        _ => Failure::argument(error.to_string()),
+    }
+}
+
+fn open_failure(error: OpenError) -> Failure {
+    match &error {
+        OpenError::Io { error: source, .. } => Failure::system(source, error.to_string()),
+        _ => Failure::argument(error.to_string()),
+    }
+}
+
+fn read_failure(error: &ReadError, sentence: String) -> Failure {
+    match error {
+        ReadError::Io { error: source, .. } => Failure::system(source, sentence),
+        ReadError::NoRoom | ReadError::TooManyPages => Failure::new(REFAULT_NO_ROOM, sentence),
+        _ => Failure::system(&std::io::ErrorKind::UnexpectedEof.into(), sentence),
+    }
+}
+
+fn write_failure(error: WriteError) -> Failure {
+    match &error {
+        WriteError::Io { error: source, .. } => Failure::system(source, error.to_string()),
+        WriteError::Read(source) => read_failure(source, error.to_string()),
+        _ => Failure::system(&std::io::ErrorKind::Other.into(), error.to_string()),
+    }
+}
+
+/// Makes an empty cache for at most `memory` bytes of files' contents (at least 256 KiB) under a policy such as
+/// `"mglru"` or `"s3fifo{small=0.1}"`; null is the default. `refault_policy_names` lists them.
+///
+/// # Safety
+/// `policy` is null or a string; `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn refault_cache_new(
+    memory: u64,
+    policy: *const c_char,
+    out: *mut refault_cache,
+) -> refault_status {
+    guarded(|| {
+        let mut options = CacheOptions { memory, ..CacheOptions::default() };
+        // SAFETY: the caller's.
+        if let Some(policy) = unsafe { text(policy, "the policy") }? {
+            options.policy = policy.to_owned();
+        }
+        let cache = PageCache::new(&options).map_err(make_failure)?;
+        // SAFETY: the caller's.
+        unsafe { give(out, 0, "the cache")? };
+        // SAFETY: as above, and it is not null.
+        unsafe { give(out, CACHES.put(cache), "the cache") }
+    })
+}
+
+/// Ends the use of a cache. Its files stay usable until they are closed.
+#[unsafe(no_mangle)]
+pub extern "C" fn refault_cache_free(cache: refault_cache) -> refault_status {
+    guarded(|| CACHES.take(cache).map(drop))
+}
+
+/// A cache's state now.
+///
+/// # Safety
+/// `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn refault_cache_stats_now(
+    cache: refault_cache,
+    out: *mut refault_cache_stats,
+) -> refault_status {
+    guarded(|| {
+        let report = CACHES.find(cache)?.report();
+        let stats = refault_cache_stats {
+            memory_bytes: report.memory_bytes,
+            resident_bytes: report.resident_bytes,
+            metadata_bytes: report.metadata_bytes,
+            hits: report.hits,
+            misses: report.misses,
+            read_ahead: report.read_ahead,
+            written: report.written,
+        };
+        // SAFETY: the caller's.
+        unsafe { give(out, stats, "the state") }
+    })
+}
+
+/// Opens a file, which must exist, with direct I/O: for reading and writing, or for reading only where writing is not
+/// allowed. While it is open only this cache should write to it.
+///
+/// # Safety
+/// `file_path` is a string; `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn refault_file_open(
+    cache: refault_cache,
+    file_path: *const c_char,
+    out: *mut refault_file,
+) -> refault_status {
+    guarded(|| {
+        // SAFETY: the caller's.
+        let path = unsafe { path(file_path) }?;
+        let cache = CACHES.find(cache)?;
+        // SAFETY: the caller's.
+        unsafe { give(out, 0, "the file")? };
+        let file = cache.open(&path).map_err(open_failure)?;
+        // SAFETY: as above, and it is not null.
+        unsafe { give(out, FILES.put(file), "the file") }
+    })
+}
+
+/// Closes a file; what is cached of it goes. Does not wait for the disk: see `refault_file_sync`.
+#[unsafe(no_mangle)]
+pub extern "C" fn refault_file_close(file: refault_file) -> refault_status {
+    guarded(|| FILES.take(file).map(drop))
+}
+
+/// Reads up to `length` bytes from `offset` on; `read` gets how many: fewer only at the end of the file, 0 beyond it.
+///
+/// # Safety
+/// `buffer` can hold `length` bytes, and nobody else uses them during the call; `read` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn refault_file_read(
+    file: refault_file,
+    buffer: *mut c_void,
+    length: usize,
+    offset: u64,
+    read: *mut usize,
+) -> refault_status {
+    guarded(|| {
+        let file = FILES.find(file)?;
+        check_range(buffer, length, offset)?;
+        // SAFETY: the caller's; an empty slice needs no memory.
+        unsafe { give(read, 0, "the number of bytes")? };
+        if length == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's: it is not null and holds so many bytes.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
+        let found = file.read_at(buffer, offset).map_err(|error| read_failure(&error, error.to_string()))?;
+        // SAFETY: as above.
+        unsafe { give(read, found, "the number of bytes") }
+    })
+}
+
+/// Writes `length` bytes at `offset`; the file grows if need be. When it returns the device has them;
+/// `refault_file_sync` makes them durable.
+///
+/// # Safety
+/// `buffer` holds `length` bytes, which do not change during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn refault_file_write(
+    file: refault_file,
+    buffer: *const c_void,
+    length: usize,
+    offset: u64,
+) -> refault_status {
+    guarded(|| {
+        let file = FILES.find(file)?;
+        check_range(buffer, length, offset)?;
+        if length == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's: it is not null and holds so many bytes.
+        let buffer = unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), length) };
+        file.write_at(buffer, offset).map_err(write_failure)
+    })
+}
+
+/// Makes everything durable that was written before. After a failure, what was written since the last success may not be.
+#[unsafe(no_mangle)]
+pub extern "C" fn refault_file_sync(file: refault_file) -> refault_status {
+    guarded(|| {
+        let file = FILES.find(file)?;
+        file.sync().map_err(|error| Failure::system(&error, format!("cannot make it durable: {error}")))
+    })
+}
+
+/// Cuts the file off, or adds zeros at its end.
+#[unsafe(no_mangle)]
+pub extern "C" fn refault_file_truncate(file: refault_file, bytes: u64) -> refault_status {
+    guarded(|| {
+        let file = FILES.find(file)?;
+        file.set_len(bytes).map_err(|error| Failure::system(&error, format!("cannot set the length: {error}")))
+    })
+}
+
+/// Somebody else may have written to the file: drops what is cached of it, and asks for its length.
+#[unsafe(no_mangle)]
+pub extern "C" fn refault_file_reload(file: refault_file) -> refault_status {
+    guarded(|| {
+        let file = FILES.find(file)?;
+        file.reload().map_err(|error| Failure::system(&error, format!("cannot ask for the length: {error}")))
+    })
+}
+
+/// The file's length in bytes.
+///
+/// # Safety
+/// `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn refault_file_size(file: refault_file, out: *mut u64) -> refault_status {
+    guarded(|| {
+        let file = FILES.find(file)?;
+        // SAFETY: the caller's.
+        unsafe { give(out, file.len(), "the length") }
+    })
+}
+
+/// Refuses what no memory and no file can be.
+fn check_range(buffer: *const c_void, length: usize, offset: u64) -> Result<(), Failure> {
+    if buffer.is_null() && length > 0 {
+        return Err(Failure::argument("the buffer is null"));
+    }
+    let beyond_memory = isize::try_from(length).is_err();
+    let beyond_files = offset.checked_add(length as u64).is_none_or(|end| i64::try_from(end).is_err());
+    if beyond_memory || beyond_files {
+        return Err(Failure::argument(format!("{length} bytes at offset {offset} reach beyond what a file can have")));
+    }
+    Ok(())
+}

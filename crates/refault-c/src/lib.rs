@@ -1,0 +1,22 @@
+//! refault behind a C interface: `refault.h`.
+//!
+//! Objects are handles, numbers in tables of this crate, so that a closed or a foreign one is found out. Every function
+//! answers with a [`Status`]; the sentence and the `errno` of the last failure are kept per thread. Results are written
+//! through pointers that must be valid; null is refused where a result is needed.
+//!
+//! Invariants: no panic crosses the border ([`status::guarded`]); a handle is never used again after it was closed; an
+//! object lives until it is closed and the last call that uses it has returned.
+//!
+//! Cost over the Rust interface: a look-up in a table under a shared lock, some 20 ns per call.
+#![allow(non_camel_case_types)] // They are C's names.
+
+mod budget;
+mod cache;
+mod handles;
+mod policy;
+mod status;
+
+pub use budget::*;
+pub use cache::*;
+pub use policy::*;
+pub use status::*;

@@ -1,0 +1,173 @@
+/* Every function once, and what must be refused. Valid as C11 and as C++17. Run with a directory on a file system that
+ * does direct I/O; with a second argument, regions are left out (valgrind knows no userfaultfd). */
+#include <refault.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition)                                                                            \
+    do {                                                                                            \
+        if (!(condition)) {                                                                         \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, refault_error_message()); \
+            exit(1);                                                                                \
+        }                                                                                           \
+    } while (0)
+
+static char path[4096];
+
+static void files(void) {
+    refault_cache cache = 0, other = 0;
+    refault_file file = 0;
+    refault_cache_stats stats;
+    char buffer[8192];
+    size_t read = 1;
+    uint64_t size = 0;
+
+    CHECK(refault_cache_new(1, NULL, &cache) == REFAULT_BAD_ARGUMENT && cache == 0);
+    CHECK(strstr(refault_error_message(), "too little") != NULL);
+    CHECK(refault_cache_new(1 << 20, "no-such-policy", &cache) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_cache_new(1 << 20, NULL, NULL) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_cache_new(1 << 20, "s3fifo", &cache) == REFAULT_OK && cache != 0);
+    CHECK(refault_file_open(cache, "/no/such/file", &file) == REFAULT_SYSTEM && refault_error_number() == ENOENT);
+    CHECK(refault_file_open(cache, NULL, &file) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_file_open(12345, path, &file) == REFAULT_BAD_HANDLE);
+    CHECK(refault_file_open(cache, path, &file) == REFAULT_OK);
+
+    CHECK(refault_file_size(file, &size) == REFAULT_OK && size == 1000000);
+    CHECK(refault_file_read(file, buffer, 8192, 4000, &read) == REFAULT_OK && read == 8192);
+    for (size_t at = 0; at < read; at++) CHECK(buffer[at] == (char)((4000 + at) % 251));
+    CHECK(refault_file_read(file, buffer, 8192, 999990, &read) == REFAULT_OK && read == 10);
+    CHECK(refault_file_read(file, buffer, 8192, 5000000, &read) == REFAULT_OK && read == 0);
+    CHECK(refault_file_read(file, buffer, SIZE_MAX, 0, &read) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_file_read(file, buffer, 10, UINT64_MAX - 5, &read) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_file_read(file, NULL, 10, 0, &read) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_file_read(file, buffer, 10, 0, NULL) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_file_read(file, NULL, 0, 0, &read) == REFAULT_OK && read == 0);
+    CHECK(refault_file_read(cache, buffer, 10, 0, &read) == REFAULT_BAD_HANDLE); /* of another type */
+
+    CHECK(refault_file_write(file, "refault", 7, 1000000) == REFAULT_OK);
+    CHECK(refault_file_sync(file) == REFAULT_OK);
+    CHECK(refault_file_size(file, &size) == REFAULT_OK && size == 1000007);
+    CHECK(refault_file_read(file, buffer, 100, 1000000, &read) == REFAULT_OK && read == 7);
+    CHECK(memcmp(buffer, "refault", 7) == 0);
+    CHECK(refault_file_truncate(file, 1000000) == REFAULT_OK);
+    CHECK(refault_file_truncate(file, 1000010) == REFAULT_OK);
+    CHECK(refault_file_read(file, buffer, 100, 1000000, &read) == REFAULT_OK && read == 10);
+    for (size_t at = 0; at < read; at++) CHECK(buffer[at] == 0); /* what was cut off does not come back */
+    CHECK(refault_file_truncate(file, 1000000) == REFAULT_OK);
+
+    FILE *other_way = fopen(path, "r+b"); /* somebody else writes */
+    CHECK(other_way && fputs("changed", other_way) >= 0 && fclose(other_way) == 0);
+    CHECK(refault_file_reload(file) == REFAULT_OK);
+    CHECK(refault_file_read(file, buffer, 7, 0, &read) == REFAULT_OK && read == 7 && memcmp(buffer, "changed", 7) == 0);
+    for (size_t at = 0; at < 7; at++) buffer[at] = (char)at;
+    CHECK(refault_file_write(file, buffer, 7, 0) == REFAULT_OK);
+
+    CHECK(refault_cache_stats_now(cache, &stats) == REFAULT_OK);
+    CHECK(stats.hits > 0 && stats.misses > 0 && stats.resident_bytes <= stats.memory_bytes);
+    CHECK(refault_cache_new(1 << 20, NULL, &other) == REFAULT_OK && other != cache);
+    CHECK(refault_cache_free(other) == REFAULT_OK);
+    CHECK(refault_cache_free(other) == REFAULT_BAD_HANDLE);
+    CHECK(refault_cache_free(cache) == REFAULT_OK);
+    CHECK(refault_file_read(file, buffer, 10, 0, &read) == REFAULT_OK && read == 10); /* files outlive their cache */
+    CHECK(refault_file_close(file) == REFAULT_OK);
+    CHECK(refault_file_close(file) == REFAULT_BAD_HANDLE);
+    CHECK(refault_file_read(file, buffer, 10, 0, &read) == REFAULT_BAD_HANDLE);
+    CHECK(refault_file_sync(file) == REFAULT_BAD_HANDLE);
+}
+
+static refault_file shared;
+
+static void *reader(void *seed) {
+    unsigned state = (unsigned)(size_t)seed;
+    for (int turn = 0; turn < 2000; turn++) {
+        char byte = 0;
+        size_t read = 0;
+        state = state * 1664525u + 1013904223u;
+        uint64_t at = state % 1000000u;
+        refault_status status = refault_file_read(shared, &byte, 1, at, &read);
+        if (status == REFAULT_BAD_HANDLE) return NULL; /* closed meanwhile */
+        CHECK(status == REFAULT_OK && read == 1 && byte == (char)(at % 251));
+    }
+    return NULL;
+}
+
+static void threads(void) {
+    refault_cache cache;
+    pthread_t thread[4];
+    CHECK(refault_cache_new(256 << 10, "mglru", &cache) == REFAULT_OK);
+    CHECK(refault_file_open(cache, path, &shared) == REFAULT_OK);
+    for (size_t at = 0; at < 4; at++) CHECK(pthread_create(&thread[at], NULL, reader, (void *)(at + 1)) == 0);
+    CHECK(pthread_join(thread[0], NULL) == 0);
+    CHECK(refault_file_close(shared) == REFAULT_OK); /* amid the others' reads */
+    CHECK(refault_cache_free(cache) == REFAULT_OK);
+    for (size_t at = 1; at < 4; at++) CHECK(pthread_join(thread[at], NULL) == 0);
+}
+
+static void regions(void) {
+    refault_budget budget;
+    refault_region region, file;
+    refault_budget_stats stats;
+    void *address = NULL, *contents = NULL;
+    size_t bytes = 0;
+
+    CHECK(refault_budget_new(100, NULL, &budget) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_budget_new(4 << 20, "lru", &budget) == REFAULT_BAD_ARGUMENT); /* needs each access */
+    CHECK(refault_budget_new(4 << 20, NULL, &budget) == REFAULT_OK);
+    CHECK(refault_region_new(budget, 32 << 20, &address, &region) == REFAULT_OK);
+    uint64_t *words = (uint64_t *)address;
+    for (uint64_t at = 0; at < (32 << 20) / 8; at++) words[at] = at * 3;
+    CHECK(refault_budget_stats_now(budget, &stats) == REFAULT_OK);
+    CHECK(stats.resident_bytes <= 4 << 20 && stats.pages_out > 1000);
+    for (uint64_t at = 0; at < (32 << 20) / 8; at++) CHECK(words[at] == at * 3);
+    CHECK(refault_region_pin(region, 0, 1 << 20) == REFAULT_OK);
+    CHECK(refault_region_unpin(region, 0, 1 << 20) == REFAULT_OK);
+    CHECK(refault_region_pin(region, 0, 33 << 20) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_region_pin(region, SIZE_MAX, 2) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_region_prefetch(region, 0, 1 << 20) == REFAULT_OK);
+    CHECK(refault_region_discard(region, 0, 1 << 20) == REFAULT_OK && words[5] == 0);
+    CHECK(refault_budget_resize(budget, 2 << 20) == REFAULT_OK);
+    CHECK(refault_budget_stats_now(budget, &stats) == REFAULT_OK && stats.resident_bytes <= 2 << 20);
+    CHECK(refault_region_from_file(budget, path, &contents, &bytes, &file) == REFAULT_OK && bytes == 1000000);
+    for (size_t at = 0; at < bytes; at++) CHECK(((char *)contents)[at] == (char)(at % 251));
+    CHECK(refault_budget_free(budget) == REFAULT_OK);
+    CHECK(words[1 << 20] == 3 << 20); /* regions outlive their budget */
+    CHECK(refault_region_free(region) == REFAULT_OK);
+    CHECK(refault_region_free(file) == REFAULT_OK);
+    CHECK(refault_region_free(file) == REFAULT_BAD_HANDLE);
+}
+
+static void policies(void) {
+    refault_policy lru;
+    bool hit = true;
+    uint64_t misses = 0;
+    CHECK(strstr(refault_policy_names(), "mglru") != NULL);
+    CHECK(refault_policy_new("opt", 2, 10, &lru) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_policy_new("lru", 2, 10, &lru) == REFAULT_OK);
+    CHECK(refault_policy_access(lru, 1, false, &hit) == REFAULT_OK && !hit);
+    CHECK(refault_policy_access(lru, 1, false, &hit) == REFAULT_OK && hit);
+    CHECK(refault_policy_access(lru, 10, false, &hit) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_policy_counter(lru, "misses", &misses) == REFAULT_OK && misses == 1);
+    CHECK(refault_policy_counter(lru, "moons", &misses) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_policy_free(lru) == REFAULT_OK);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc >= 2);
+    CHECK(strcmp(refault_error_message(), "") == 0 && refault_error_number() == 0);
+    CHECK(refault_version()[0] != 0);
+    snprintf(path, sizeof path, "%s/data", argv[1]);
+    FILE *data = fopen(path, "wb");
+    CHECK(data != NULL);
+    for (size_t at = 0; at < 1000000; at++) fputc((int)(at % 251), data);
+    CHECK(fclose(data) == 0);
+    files();
+    threads();
+    policies();
+    if (argc < 3) regions();
+    puts("ok");
+    return 0;
+}
