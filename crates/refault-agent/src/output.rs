@@ -12,6 +12,7 @@ use std::os::fd::{FromRawFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::FdFlags;
 
@@ -68,8 +69,8 @@ impl Place {
     }
 }
 
-/// An open file.
-pub(crate) struct Output(File);
+/// An open file, and whether anything could not be written to it.
+pub(crate) struct Output(File, AtomicBool);
 
 /// A place for one: opened at most once in a process, and not again in its forked children.
 pub(crate) type Slot = OnceLock<Option<Output>>;
@@ -94,18 +95,25 @@ impl Output {
     /// `inherit`: what the program executes inherits the descriptor in its turn.
     fn open(place: &Place, inherit: bool) -> io::Result<Output> {
         match place.take(inherit) {
-            Some(file) => Ok(Output(file)),
-            None => Ok(Output(File::options().append(true).open(&place.path)?)),
+            Some(file) => Ok(Output(file, AtomicBool::new(false))),
+            None => Ok(Output(File::options().append(true).open(&place.path)?, AtomicBool::new(false))),
         }
     }
 
-    /// Appends a piece. What cannot be written is lost: the program is more important than what is said of it.
+    /// Appends a piece. What cannot be written is lost, which is said once: the program is more important than what is
+    /// said of it.
     pub(crate) fn append(&self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match rustix::io::write(&self.0, bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return,
+                Err(error) => {
+                    if !self.1.swap(true, Ordering::Relaxed) {
+                        let pid = std::process::id();
+                        crate::forks::say(&format!("what is written of process {pid} is incomplete: {error}"));
+                    }
+                    return;
+                }
             }
         }
     }

@@ -65,7 +65,7 @@ pub struct CacheArgs {
     #[arg(long)]
     alone: bool,
     /// How to write the table
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
 }
 

@@ -44,7 +44,7 @@ pub struct FramesArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Output format
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
 }
 

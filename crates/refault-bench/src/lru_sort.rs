@@ -41,7 +41,7 @@ pub struct LruSortArgs {
     #[arg(long, value_name = "NAME", default_value = "classic")]
     policy: String,
     /// How to write what came out
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
     /// Write it to a file instead of standard output
     #[arg(long, value_name = "FILE")]

@@ -26,7 +26,7 @@ pub struct MonitorArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     runs: u64,
     /// How to write what came out
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
 }
 

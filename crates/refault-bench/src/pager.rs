@@ -66,7 +66,7 @@ pub struct PagerArgs {
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     with: Option<String>,
     /// Output format
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
 }
 

@@ -29,7 +29,7 @@ Examples:
 /// Say what works on this machine, how fast, and what would improve it
 pub struct DoctorArgs {
     /// How to write what was found
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
     /// Write it to a file instead of standard output
     #[arg(long, value_name = "FILE")]
@@ -122,11 +122,7 @@ fn examine(machine: &Machine, quick: bool) -> Vec<Finding> {
     let usable = capabilities.userfaultfd.is_ok();
     findings.extend(userfaultfd(&capabilities));
     findings.push(scan(&capabilities));
-    findings.push(match crate::program::agent_library() {
-        Some(path) => Finding::new("agent", Status::Works, path.display().to_string()),
-        None => Finding::new("agent", Status::Missing, "librefault_agent.so is not beside this binary")
-            .improve("cargo build --release -p refault-agent -p refault-cli"),
-    });
+    findings.push(agent());
     findings.push(io_uring(&capabilities));
     findings.push(machine.memory_limit());
     findings.push(machine.swap());
@@ -137,6 +133,23 @@ fn examine(machine: &Machine, quick: bool) -> Vec<Finding> {
         measure::add(&mut findings);
     }
     findings
+}
+
+/// The library that is preloaded into programs.
+fn agent() -> Finding {
+    let name = crate::program::AGENT;
+    let Some(path) = crate::program::agent_library() else {
+        let detail = format!("{name} is neither in this binary nor beside it nor in ../lib/refault");
+        // Whoever has this binary has no sources at hand, perhaps, but the place it came from.
+        return Finding::new("agent", Status::Missing, detail).improve(
+            "install refault again with scripts/install.sh or its package, or name the library in REFAULT_AGENT_LIBRARY",
+        );
+    };
+    let place = path.display();
+    if crate::embedded::made(&path) {
+        return Finding::new("agent", Status::Works, format!("in this binary; programs load it from {place}"));
+    }
+    Finding::new("agent", Status::Works, place.to_string())
 }
 
 fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {

@@ -89,7 +89,7 @@ impl Launch {
             Failure::failed(
                 "the agent is missing",
                 "librefault_agent.so",
-                "put it beside this binary or into ../lib/refault, or name it in REFAULT_AGENT_LIBRARY",
+                "this binary does not hold it: put it beside it or into ../lib/refault, or name it in REFAULT_AGENT_LIBRARY",
             )
         })?;
         let settings = OsString::from(format!("memory={memory}"));
@@ -109,7 +109,7 @@ impl Launch {
     pub fn at_system_call(program: &[OsString], memory: u64) -> Result<Launch, Failure> {
         check_program(program)?;
         let library = program::boundary_library().ok_or_else(|| {
-            let remedy = "put it beside this binary or into ../lib/refault";
+            let remedy = "this binary does not hold it: put it beside it or into ../lib/refault";
             Failure::failed("the agent is missing", program::BOUNDARY, remedy)
         })?;
         let settings = OsString::from(format!("memory={memory}"));
@@ -278,6 +278,9 @@ impl Drop for Terminated {
 fn check_program(program: &[OsString]) -> Result<(), Failure> {
     let name = Path::new(&program[0]);
     let path = program::find(name).ok_or_else(|| {
+        if name.is_dir() {
+            return Failure::usage("a directory, not a program", name.display(), "name a program in it");
+        }
         Failure::usage("no such program", name.display(), "give a path, or a name that is found in PATH")
     })?;
     match program::obstacle(&path) {
@@ -297,6 +300,11 @@ fn remedy(obstacle: &Obstacle) -> String {
         }
         Obstacle::Privileged => {
             "it is set-uid or has file capabilities, so the kernel ignores preloading; run it as its owner".to_owned()
+        }
+        Obstacle::NoInterpreter => {
+            "it is a text without a first line such as #!/usr/bin/env python3, so nothing says who runs \
+             it; name its interpreter before it"
+                .to_owned()
         }
         Obstacle::NotElf => "it is neither a script nor a program of this machine".to_owned(),
     }

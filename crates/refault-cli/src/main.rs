@@ -7,6 +7,7 @@
 mod compare;
 mod completions;
 mod doctor;
+mod embedded;
 mod history;
 mod inherited;
 mod launch;
@@ -44,7 +45,8 @@ Examples:
   refault compare                        built-in workloads, all policies; a table and refault-report.html
   refault compare app.u64.zst --memory 10%,25%,50%
   refault policies                       what can be compared
-  refault COMMAND --help                 examples for each command"
+  refault COMMAND --help                 examples for each command
+  refault man --out DIRECTORY            the same as manual pages; refault completions SHELL for the shell"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -69,7 +71,6 @@ enum Command {
     Workloads(workloads::WorkloadsArgs),
     Bench(refault_bench::BenchArgs),
     Completions(completions::CompletionsArgs),
-    #[command(hide = true)]
     Man(completions::ManArgs),
 }
 

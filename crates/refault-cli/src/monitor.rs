@@ -77,7 +77,7 @@ pub struct MonitorArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// How to write what came out
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
     /// Write it to a file instead of standard output
     #[arg(long, value_name = "FILE")]
@@ -191,6 +191,13 @@ fn measure(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) 
         }
         for &max_nr_regions in &numbers {
             let attributes = Attributes { max_nr_regions, ..config.attributes };
+            if max_nr_regions < attributes.min_nr_regions {
+                let remedy = format!(
+                    "it is below the least, {}; give more, or --set nr_regions.min=N",
+                    attributes.min_nr_regions
+                );
+                return Err(Failure::usage("bad number of regions", format!("--max-regions {max_nr_regions}"), remedy));
+            }
             attributes.check(config.profile).map_err(|error| {
                 Failure::usage("bad number of regions", format!("--max-regions {max_nr_regions}"), error)
             })?;

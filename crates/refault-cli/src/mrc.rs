@@ -55,7 +55,7 @@ pub struct MrcArgs {
     #[arg(long)]
     no_timing: bool,
     /// How to write the results [default: by the name of --out, else table]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, ignore_case = true)]
     format: Option<Format>,
     /// Write the results to a file instead of standard output
     #[arg(long, value_name = "FILE")]

@@ -17,7 +17,7 @@ Examples:
 /// List the policies, their variants and their parameters
 pub struct PoliciesArgs {
     /// Output format
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
 }
 

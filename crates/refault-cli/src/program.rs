@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::embedded;
+
 /// Why a program cannot be managed.
 #[derive(Debug)]
 pub enum Obstacle {
@@ -19,6 +21,8 @@ pub enum Obstacle {
     Privileged,
     /// Neither an ELF program of this machine nor a script.
     NotElf,
+    /// A text without the line that names its interpreter.
+    NoInterpreter,
 }
 
 /// The file that a name on the command line means, as execvp(3) finds it.
@@ -32,20 +36,22 @@ pub fn find(name: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The agent's library: named in the environment, beside the binary (the newest of what a build leaves there), or
-/// installed.
+/// The agent's library: named in the environment, beside the binary (the newest of what a build leaves there), installed
+/// in `../lib/refault`, or out of the binary itself.
 pub fn agent_library() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("REFAULT_AGENT_LIBRARY") {
         return Some(PathBuf::from(named)).filter(|path| path.is_file());
     }
-    library("librefault_agent.so")
+    library(AGENT)
 }
 
-/// The library that takes memory at the system call: beside the binary or installed.
+/// The library that takes memory at the system call: beside the binary, installed, or out of the binary itself.
 pub fn boundary_library() -> Option<PathBuf> {
     library(BOUNDARY)
 }
 
+/// What [`agent_library`] is called.
+pub const AGENT: &str = "librefault_agent.so";
 /// What [`boundary_library`] is called.
 pub const BOUNDARY: &str = "librefault_boundary.so";
 
@@ -55,7 +61,8 @@ fn library(name: &str) -> Option<PathBuf> {
     let built = [directory.join(name), directory.join("deps").join(name)];
     let newest = built.into_iter().filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path))).max();
     let installed = directory.join("../lib/refault").join(name);
-    newest.map(|(_, path)| path).or_else(|| installed.is_file().then_some(installed))
+    let found = newest.map(|(_, path)| path).or_else(|| installed.is_file().then_some(installed));
+    found.or_else(|| embedded::library(name))
 }
 
 /// What keeps a library from being preloaded into a program, if anything does. Scripts are judged by their interpreter.
@@ -88,6 +95,9 @@ fn judge(path: &Path, depth: u32) -> Result<(), Obstacle> {
         || metadata.mode() & 0o2000 != 0 && metadata.gid() != rustix::process::getgid().as_raw();
     if set_id || (me != 0 && has_capabilities(path)) {
         return Err(Obstacle::Privileged);
+    }
+    if len > 0 && head[..len].iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace()) {
+        return Err(Obstacle::NoInterpreter);
     }
     if len < 64 || head[..4] != *b"\x7fELF" || head[4] != 2 || head[5] != 1 {
         return Err(Obstacle::NotElf);
@@ -130,7 +140,7 @@ mod tests {
     #[test]
     fn this_program_can_be_managed_and_text_cannot() {
         assert!(obstacle(&std::env::current_exe().expect("a path")).is_none());
-        assert!(matches!(obstacle(Path::new(env!("CARGO_MANIFEST_PATH"))), Some(Obstacle::NotElf)));
+        assert!(matches!(obstacle(Path::new(env!("CARGO_MANIFEST_PATH"))), Some(Obstacle::NoInterpreter)));
         assert!(matches!(obstacle(Path::new("/nonexistent")), Some(Obstacle::Unreadable(_))));
     }
 

@@ -23,6 +23,8 @@ use refault_console::text::grouped;
 const MARK: u64 = u64::from_le_bytes(*b"rfrecord");
 /// Bytes of its header.
 const HEADER: usize = 64;
+/// An hour.
+const MAX_INTERVAL_MS: u64 = 3_600_000;
 /// What a page costs the program that is touched again after a look, in nanoseconds: a fault that the kernel resolves.
 const REFAULT_NS: f64 = 1400.0;
 
@@ -41,14 +43,23 @@ pub struct RecordArgs {
     /// The trace to write
     #[arg(long, value_name = "FILE.rft", default_value = "refault.rft")]
     out: PathBuf,
-    /// Milliseconds between two looks
-    #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    /// Time between two looks, such as 50ms or 1s; milliseconds without a unit; at least 1 ms
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = interval)]
     interval: u64,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
     #[command(flatten)]
     force: ForceArgs,
+}
+
+/// Milliseconds.
+fn interval(text: &str) -> Result<u64, String> {
+    let milliseconds = refault_config::units::time(text, 1_000_000).map_err(|why| format!("'{text}' {why}"))?;
+    match milliseconds {
+        1..=MAX_INTERVAL_MS => Ok(milliseconds),
+        _ => Err(format!("'{text}' is not from 1ms to 1h")),
+    }
 }
 
 /// Runs the command; exits with the program's exit code.
@@ -203,6 +214,16 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals_have_units() {
+        for (text, milliseconds) in [("50", 50), ("50ms", 50), ("2s", 2000), ("1h", 3_600_000)] {
+            assert_eq!(interval(text), Ok(milliseconds));
+        }
+        for text in ["0", "500us", "2h", "fast", "5 parsecs"] {
+            assert!(interval(text).is_err(), "{text}");
+        }
+    }
 
     fn piece(pid: u64, times: [u64; 2], runs: &[(u32, u32)]) -> Vec<u8> {
         let pages: u64 = runs.iter().map(|(_, pages)| u64::from(*pages)).sum();

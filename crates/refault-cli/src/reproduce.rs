@@ -38,7 +38,7 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// How to write the rows
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
     /// Write the rows to a file instead of standard output
     #[arg(long, value_name = "FILE")]

@@ -34,7 +34,7 @@ pub struct ScenarioArgs {
     #[arg(long, value_name = "P,P…")]
     policy: Vec<String>,
     /// How to write the counters
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
     /// Write the counters to a file instead of standard output
     #[arg(long, value_name = "FILE")]

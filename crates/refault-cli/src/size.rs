@@ -77,7 +77,7 @@ pub struct SizeArgs {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// How to write the results [default: by the name of --out, else table]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, ignore_case = true)]
     format: Option<Format>,
     /// End a run that takes so many times as long as the program alone
     #[arg(long, value_name = "TIMES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=10_000))]

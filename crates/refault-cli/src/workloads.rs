@@ -18,7 +18,7 @@ Examples:
 /// List the workloads that can be generated, and their parameters
 pub struct WorkloadsArgs {
     /// Output format
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
 }
 

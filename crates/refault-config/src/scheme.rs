@@ -127,10 +127,10 @@ fn samples(node: &Node, attributes: &Attributes) -> Result<u64, ConfigError> {
     }
     let text = node.text()?.trim();
     if let Some(number) = text.strip_suffix("samples").or_else(|| text.strip_suffix("sample")) {
-        return units::integer(number).map_err(|reason| node.error(reason));
+        return units::integer(number).map_err(|reason| node.wrong(text, reason));
     }
     let window = u128::from(attributes.max_nr_accesses());
-    units::share(text, window).map_err(|reason| node.error(reason))
+    units::share(text, window).map_err(|reason| node.wrong(text, reason))
 }
 
 /// Aggregation intervals, or a time.

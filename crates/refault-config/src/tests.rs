@@ -162,7 +162,7 @@ fn refusals_name_the_key_and_the_reason() {
         ),
         ("[[targets]]\nregions = [{ start = 5, end = 5 }]", "f: targets[0].regions[0]: is empty"),
         ("ops = \"vaddr\"\n[[targets]]", "f: targets[0].pid: must name the process"),
-        ("intervals = { sample_us = \"5 bananas\" }", "f: intervals.sample_us: has an unknown unit"),
+        ("intervals = { sample_us = \"5 bananas\" }", "f: intervals.sample_us: '5 bananas' has an unknown unit"),
         ("intervals = { sample_us = -5 }", "f: intervals.sample_us: must be a whole number"),
         ("intervals = [", "f: line 1: "),
         ("{\"kdamonds\": [}", "f: expected value at line 1"),

@@ -101,6 +101,11 @@ impl<'a> Node<'a> {
         ConfigError { origin: self.origin.to_owned(), key: self.join(key), reason: reason.to_owned() }
     }
 
+    /// As `error`, for a text that cannot be read.
+    pub fn wrong(&self, text: &str, reason: &str) -> ConfigError {
+        self.error(&format!("'{text}' {reason}"))
+    }
+
     fn join(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
@@ -158,7 +163,7 @@ impl<'a> Node<'a> {
     fn number(&self, read: fn(&str) -> Result<u64, &'static str>) -> Result<u64, ConfigError> {
         match self.value {
             Value::Number(number) => number.as_u64().ok_or_else(|| self.error("must be a whole number, 0 or above")),
-            Value::String(text) => read(text).map_err(|reason| self.error(reason)),
+            Value::String(text) => read(text).map_err(|reason| self.wrong(text, reason)),
             _ => Err(self.error("must be a number, or text with a unit")),
         }
     }

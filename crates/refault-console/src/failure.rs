@@ -27,12 +27,12 @@ pub enum Failure {
 impl Failure {
     /// Wrong usage or unreadable input: `what` is wrong, `place` says where, `remedy` what to do about it.
     pub fn usage(what: impl fmt::Display, place: impl fmt::Display, remedy: impl fmt::Display) -> Failure {
-        Failure::Usage(format!("{what}: {place}: {remedy}"))
+        Failure::Usage(in_words(&format!("{what}: {place}: {remedy}")))
     }
 
     /// The work itself failed.
     pub fn failed(what: impl fmt::Display, place: impl fmt::Display, remedy: impl fmt::Display) -> Failure {
-        Failure::Failed(format!("{what}: {place}: {remedy}"))
+        Failure::Failed(in_words(&format!("{what}: {place}: {remedy}")))
     }
 
     /// Writing a result failed.
@@ -99,6 +99,22 @@ impl From<LabError> for Failure {
     }
 }
 
+/// Errors of the system in strerror's words alone, without Rust's ` (os error 2)`.
+fn in_words(text: &str) -> String {
+    const MARK: &str = " (os error ";
+    let mut words = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(MARK) {
+        let (front, back) = rest.split_at(at);
+        let number = &back[MARK.len()..];
+        let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+        let behind = number[digits..].strip_prefix(')').filter(|_| digits > 0);
+        words.push_str(if behind.is_some() { front } else { &rest[..at + MARK.len()] });
+        rest = behind.unwrap_or(number);
+    }
+    words + rest
+}
+
 /// Control characters of names and arguments must not break the one line (or the terminal).
 fn one_line(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
@@ -107,6 +123,14 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn system_errors_are_in_words() {
+        let error = std::io::Error::from_raw_os_error(2);
+        let failure = Failure::usage("cannot read", "a (os error x)", format!("{error}; name a file"));
+        assert_eq!(failure.line(), "cannot read: a (os error x): No such file or directory; name a file");
+        assert_eq!(Failure::write("b", &error).line().matches("os error").count(), 0);
+    }
 
     #[test]
     fn a_message_stays_on_one_line() {

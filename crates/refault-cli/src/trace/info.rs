@@ -35,7 +35,7 @@ pub struct InfoArgs {
     #[command(flatten)]
     read: ReadArgs,
     /// How to write it
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: InfoFormat,
     /// Write pictures and tables as one HTML file
     #[arg(long, value_name = "FILE.html")]

@@ -1,0 +1,129 @@
+//! A `refault` that was installed, not only built: one file that does everything, and what the scripts make.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{skipped, text};
+use tempfile::TempDir;
+
+/// Where the binary of this build lies.
+fn built() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_refault")).parent().expect("it lies in a directory").to_owned()
+}
+
+fn script(name: &str) -> Command {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name);
+    let mut command = Command::new("bash");
+    command.arg(path).arg("--from").arg(built());
+    command
+}
+
+/// A command of the installed binary, with nothing of the build in sight.
+fn installed(binary: &Path, home: &Path) -> Command {
+    let mut command = Command::new(binary);
+    command.env_remove("REFAULT_AGENT_LIBRARY").env_remove("XDG_CACHE_HOME").env("HOME", home).current_dir(home);
+    command
+}
+
+fn done(output: Output) -> String {
+    assert!(output.status.success(), "{:?}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Uses a MiB budget's worth of memory twice over, and a child that was given no descriptors does it too.
+const PROGRAM: &str = "\
+import subprocess, sys
+b = bytearray(24 << 20)
+for n in range(2):
+    for i in range(0, len(b), 4096): b[i] = n
+print(b[0], flush=True)
+if len(sys.argv) == 1: subprocess.run([sys.executable, '-c', open('program.py').read(), 'child'], close_fds=True)
+";
+
+fn runs_in_less(binary: &Path, home: &Path) {
+    std::fs::write(home.join("program.py"), PROGRAM).expect("writes");
+    let stats = home.join("run.jsonl");
+    let mut command = installed(binary, home);
+    command.args(["run", "--memory", "16M", "--stats"]).arg(&stats).args(["--", "python3", "program.py"]);
+    let output = command.output().expect("it starts");
+    let words = text(&output.stderr);
+    assert!(!words.contains("cannot be preloaded"), "{words}");
+    assert_eq!(done(output), "1\n1\n");
+    let statistics = std::fs::read_to_string(&stats).expect("statistics");
+    let evicting = |line: &&str| line.contains("\"last\":true") && !line.contains("\"pswpout\":0,");
+    assert!(statistics.lines().filter(evicting).count() >= 2, "both were managed: {statistics}");
+}
+
+#[test]
+fn the_binary_alone_runs_programs_in_less_memory() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let home = TempDir::new().expect("a directory");
+    let binary = home.path().join("refault");
+    std::fs::copy(env!("CARGO_BIN_EXE_refault"), &binary).expect("copies");
+    let doctor = done(installed(&binary, home.path()).args(["doctor", "--quick"]).output().expect("it starts"));
+    assert!(doctor.contains("in this binary"), "{doctor}");
+    runs_in_less(&binary, home.path());
+    assert!(home.path().join(".cache/refault").is_dir());
+    let mut command = installed(&binary, home.path());
+    command.args(["record", "--interval", "50ms", "--out", "app.rft", "--", "python3", "program.py"]);
+    done(command.output().expect("it starts"));
+    assert!(home.path().join("app.rft").is_file());
+}
+
+#[test]
+fn the_install_script_puts_everything_in_its_place_and_takes_it_away() {
+    if skipped(&["bash", "python3"]) {
+        return;
+    }
+    let home = TempDir::new().expect("a directory");
+    let prefix = home.path().join("usr");
+    done(script("install.sh").arg("--prefix").arg(&prefix).output().expect("bash starts"));
+    for file in [
+        "bin/refault",
+        "lib/refault/librefault_agent.so",
+        "share/man/man1/refault.1.gz",
+        "share/man/man1/refault-run.1.gz",
+        "share/bash-completion/completions/refault",
+        "share/zsh/site-functions/_refault",
+        "share/fish/vendor_completions.d/refault.fish",
+        "share/doc/refault/LICENSE-MIT",
+    ] {
+        assert!(prefix.join(file).is_file(), "{file}");
+    }
+    let binary = prefix.join("bin/refault");
+    let doctor = done(installed(&binary, home.path()).args(["doctor", "--quick"]).output().expect("it starts"));
+    assert!(doctor.contains("lib/refault/librefault_agent.so"), "{doctor}");
+    runs_in_less(&binary, home.path());
+    assert!(!home.path().join(".cache").exists(), "what is installed need not be unpacked");
+    done(script("install.sh").arg("--prefix").arg(&prefix).arg("--uninstall").output().expect("bash starts"));
+    let find = Command::new("find").arg(&prefix).args(["-type", "f"]).output().expect("find starts");
+    assert_eq!(done(find), "");
+}
+
+#[test]
+fn the_packages_hold_a_whole_refault() {
+    if skipped(&["bash", "tar", "dpkg-deb"]) {
+        return;
+    }
+    let home = TempDir::new().expect("a directory");
+    let out = home.path().join("out");
+    let made = done(script("package.sh").arg("--out").arg(&out).output().expect("bash starts"));
+    let files: Vec<&str> = made.lines().collect();
+    let [tarball, package] = files[..] else { panic!("{made}") };
+    let unpacked = home.path().join("tar");
+    std::fs::create_dir(&unpacked).expect("a directory");
+    done(Command::new("tar").args(["-xzf", tarball, "-C"]).arg(&unpacked).output().expect("tar starts"));
+    let root = home.path().join("deb");
+    done(Command::new("dpkg-deb").args(["-x", package]).arg(&root).output().expect("dpkg-deb starts"));
+    let control = done(Command::new("dpkg-deb").args(["-f", package]).output().expect("dpkg-deb starts"));
+    assert!(control.contains("Depends: libc6 (>= 2."), "{control}");
+    let tree = std::fs::read_dir(&unpacked).expect("a directory").next().expect("one").expect("it can be read");
+    for binary in [tree.path().join("bin/refault"), root.join("usr/bin/refault")] {
+        let doctor = done(installed(&binary, home.path()).args(["doctor", "--quick"]).output().expect("it starts"));
+        assert!(doctor.contains("lib/refault/librefault_agent.so"), "{doctor}");
+    }
+}
