@@ -172,8 +172,10 @@ def _budget(size: Size | Budget) -> Budget:
 def _bytes(size: Size) -> int:
     if isinstance(size, str):
         return _refault.parse_size(size)
-    if int(size) < 4096:
-        raise ValueError(f"{size} bytes are less than a page of 4096 bytes")
+    if not isinstance(size, (int, np.integer)):
+        raise TypeError(f"a size is a number of bytes or a text such as '64M', not {type(size).__name__}")
+    if not 4096 <= int(size) < 1 << 63:
+        raise ValueError(f"{size} bytes: a size is at least a page of 4096 bytes, and less than 2^63")
     return int(size)
 
 

@@ -58,6 +58,7 @@ def compare(
         A trace cannot be read.
     """
     named, own = _split(policies)
+    _check_jobs(jobs)
     sizes = _sizes(memory)
     natives = native_traces(traces)
     found: dict[str, Any] = {"runs": [], "verdict": None}
@@ -85,6 +86,7 @@ def mrc(
     by default 32 from 1/128 of the distinct pages to all of them. With `sample`, a share of the pages such as 0.01, curves
     are estimates with a standard error."""
     named, own = _split(policies)
+    _check_jobs(jobs)
     if own:
         raise ValueError("curves of policies written in Python are not drawn: use refault.compare at several sizes")
     with _bar(progress, "drawing curves") as tell:
@@ -226,8 +228,10 @@ def _pages_of(size: str, distinct: int) -> int:
 
 
 def _split(policies: Any) -> tuple[list[str], list[PythonPolicy]]:
-    if isinstance(policies, (str, PythonPolicy)) or isinstance(policies, type):
+    if isinstance(policies, (str, PythonPolicy, type)):
         policies = [policies]
+    if not isinstance(policies, Iterable):
+        raise TypeError(f"policies are names or a refault.PythonPolicy, not {type(policies).__name__}")
     named: list[str] = []
     own: list[PythonPolicy] = []
     for policy in policies:
@@ -242,6 +246,11 @@ def _split(policies: Any) -> tuple[list[str], list[PythonPolicy]]:
     if not named and not own:
         raise ValueError("no policy named: refault.policies() lists them")
     return named, own
+
+
+def _check_jobs(jobs: int | None) -> None:
+    if jobs is not None and not 1 <= jobs <= 1024:
+        raise ValueError(f"jobs are threads, from 1 to 1024; not {jobs}")
 
 
 def _sizes(memory: Any) -> list[str]:

@@ -119,7 +119,15 @@ def native_traces(traces: Any) -> list[_refault.Trace]:
         traces = [traces]
     if not isinstance(traces, (Sequence, Iterable)):
         raise TypeError(f"traces are a Trace, a path, an array, or several of them; not {type(traces).__name__}")
-    known = [trace if isinstance(trace, Trace) else Trace(trace) for trace in traces]
+    many = list(traces)
+    known = []
+    for number, trace in enumerate(many, 1):
+        if isinstance(trace, Trace):
+            known.append(trace)
+        elif isinstance(trace, (str, PathLike)) or len(many) == 1:
+            known.append(Trace(trace))
+        else:
+            known.append(Trace(trace, name=f"array-{number}"))
     if not known:
         raise ValueError("no traces: name at least one")
     names = [trace.name for trace in known]

@@ -131,6 +131,11 @@ def test_wrong_requests_are_refused_in_words(budget):
         refault.zeros(-1, budget=budget)
     with pytest.raises(ValueError, match="is not a size"):
         refault.Budget("lots")
+    for wrong in (0, -1, 2**70):
+        with pytest.raises(ValueError, match="at least a page"):
+            refault.Budget(wrong)
+    with pytest.raises(TypeError, match="number of bytes or a text"):
+        refault.zeros(3, budget=None)
     with pytest.raises(ValueError, match="accesses to mapped memory"):
         refault.Budget("4M", policy="lru")
     with pytest.raises(MemoryError):

@@ -74,6 +74,11 @@ def test_wrong_requests_are_value_errors_in_words():
         refault.Trace([1, 2], writes=[True])
     with pytest.raises(ValueError, match="name of its own"):
         refault.compare([loop(), loop()], "lru")
+    with pytest.raises(ValueError, match="from 1 to 1024"):
+        refault.compare(loop(), "lru", jobs=0)
+    with pytest.raises(TypeError, match="names or a refault.PythonPolicy"):
+        refault.compare(loop(), None)
+    assert len(refault.compare([[1, 2, 3], np.arange(5)], "lru", "1p").rows) == 2
     with pytest.raises(FileNotFoundError) as missing:
         refault.Trace("/no/such/trace.u64")
     assert missing.value.errno == 2
