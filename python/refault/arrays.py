@@ -25,8 +25,9 @@ from . import _refault
 #: Addresses that the arrays of a budget may take together, in bytes.
 ADDRESS_SPACE = 1 << 36
 
-_budgets: weakref.WeakSet[Budget] = weakref.WeakSet()
-_forking: list[Budget] = []
+#: Budgets that have memory, whether anybody still has the Budget itself or not.
+_budgets: weakref.WeakSet[_refault.Budget] = weakref.WeakSet()
+_forking: list[_refault.Budget] = []
 
 Shape = int | Sequence[int]
 Size = str | int
@@ -51,7 +52,7 @@ class Budget:
 
     def __init__(self, size: Size, *, policy: str | None = None, address_space: int = ADDRESS_SPACE) -> None:
         self._native = _refault.Budget(_bytes(size), policy, address_space)
-        _budgets.add(self)
+        _budgets.add(self._native)
 
     @property
     def size(self) -> int:
@@ -182,7 +183,7 @@ def _bytes(size: Size) -> int:
 def _before_fork() -> None:
     for known in list(_budgets):
         try:
-            known._native.before_fork()
+            known.before_fork()
         except OSError as error:
             warnings.warn(f"refault's arrays will not be there in a forked child: {error}", stacklevel=2)
         else:
@@ -191,12 +192,12 @@ def _before_fork() -> None:
 
 def _after_fork_in_parent() -> None:
     while _forking:
-        _forking.pop()._native.after_fork(False)
+        _forking.pop().after_fork(False)
 
 
 def _after_fork_in_child() -> None:
     while _forking:
-        _forking.pop()._native.after_fork(True)
+        _forking.pop().after_fork(True)
 
 
 os.register_at_fork(

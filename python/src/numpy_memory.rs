@@ -43,6 +43,8 @@ struct Context {
     pager: Arc<Pager>,
     threshold: usize,
     regions: Mutex<HashMap<usize, Region>>,
+    /// Found at a fork as long as somebody may have memory of it.
+    _budget: Py<Budget>,
 }
 
 impl Context {
@@ -147,8 +149,14 @@ unsafe extern "C" fn drop_handler(capsule: *mut ffi::PyObject) {
 /// From now on, in this context (see `contextvars`), NumPy's allocations of at least `threshold` bytes lie in the budget.
 /// Answers the handler that did it before, for [`unroute_numpy`].
 #[pyfunction]
-pub fn route_numpy<'py>(py: Python<'py>, budget: &Budget, threshold: usize) -> PyResult<Bound<'py, PyAny>> {
-    let context = Context { pager: budget.pager.clone(), threshold: threshold.max(PAGE), regions: Mutex::default() };
+pub fn route_numpy<'py>(budget: &Bound<'py, Budget>, threshold: usize) -> PyResult<Bound<'py, PyAny>> {
+    let py = budget.py();
+    let context = Context {
+        pager: budget.get().pager.clone(),
+        threshold: threshold.max(PAGE),
+        regions: Mutex::default(),
+        _budget: budget.clone().unbind(),
+    };
     let mut name = [0; 127];
     for (to, from) in name.iter_mut().zip(c"refault".to_bytes()) {
         *to = *from as c_char;

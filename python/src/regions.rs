@@ -15,7 +15,7 @@ use crate::errors::os_error;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A pager with its budget, shared by any number of arrays.
-#[pyclass(frozen, module = "refault._refault")]
+#[pyclass(frozen, weakref, module = "refault._refault")]
 pub struct Budget {
     pub pager: Arc<Pager>,
     ticket: Mutex<Option<ForkTicket>>,
@@ -46,15 +46,17 @@ impl Budget {
     }
 
     /// Zeros.
-    fn allocate(&self, py: Python<'_>, bytes: usize) -> PyResult<Memory> {
-        let region = py.detach(|| self.pager.region(bytes.max(1))).map_err(pager_error)?;
-        Ok(Memory::new(region))
+    fn allocate(slf: &Bound<'_, Self>, bytes: usize) -> PyResult<Memory> {
+        let pager = &slf.get().pager;
+        let region = slf.py().detach(|| pager.region(bytes.max(1))).map_err(pager_error)?;
+        Ok(Memory::new(region, slf.clone().unbind()))
     }
 
     /// A file's contents; writes stay in memory.
-    fn file(&self, py: Python<'_>, path: PathBuf) -> PyResult<Memory> {
-        let region = py.detach(|| self.pager.file_region(&path)).map_err(pager_error)?;
-        Ok(Memory::new(region))
+    fn file(slf: &Bound<'_, Self>, path: PathBuf) -> PyResult<Memory> {
+        let pager = &slf.get().pager;
+        let region = slf.py().detach(|| pager.file_region(&path)).map_err(pager_error)?;
+        Ok(Memory::new(region, slf.clone().unbind()))
     }
 
     /// Bytes that may be resident.
@@ -111,11 +113,13 @@ pub struct Memory {
     address: usize,
     bytes: usize,
     region: Region,
+    /// Found at a fork as long as it has memory.
+    _budget: Py<Budget>,
 }
 
 impl Memory {
-    fn new(mut region: Region) -> Memory {
-        Memory { address: region.as_mut_ptr() as usize, bytes: region.len(), region }
+    fn new(mut region: Region, budget: Py<Budget>) -> Memory {
+        Memory { address: region.as_mut_ptr() as usize, bytes: region.len(), region, _budget: budget }
     }
 }
 

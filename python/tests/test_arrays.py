@@ -117,6 +117,19 @@ def test_a_forked_child_has_the_arrays_as_they_were(budget):
     assert process.exitcode == 0 and (array == 5).all()
 
 
+def test_a_forked_child_has_arrays_whose_budgets_nobody_else_has(budget):
+    first, second = refault.full(2_000_000, 7, np.int64, budget="4M"), refault.full(2_000_000, 8, np.int64, budget="4M")
+    gc.collect()
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            right = bool((first == 7).all() and (second == 8).all())
+            first[:] = 1
+            os._exit(0 if right and (first == 1).all() else 3)
+        assert os.waitpid(child, 0)[1] == 0
+    assert (first == 7).all() and (second == 8).all()
+
+
 def test_prefetch(budget):
     array = refault.full(1 << 17, 1, np.int64, budget=budget)
     assert refault.prefetch(array) == array.nbytes
