@@ -7,7 +7,9 @@ pub mod chart;
 mod comparison;
 mod curves;
 mod experiment;
+mod heat;
 mod info;
+mod made;
 mod monitor;
 mod run;
 mod scale;
@@ -49,7 +51,7 @@ fn page(title: &str, series: usize, body: Markup) -> Markup {
                 title { (title) }
                 style { (PreEscaped(style)) }
             }
-            body { main { (body) } }
+            body { main { (body) (made::made()) } }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Pictures as inline SVG, each with a table of the same figures behind it.
 //!
 //! Colours are CSS variables, so one picture serves light and dark; the look of a line is one of [`COLOURS`] colours,
-//! solid for the first round and dashed for the second, that of a stacked area a
-//! place on a ramp of colours. Every picture has the role `img` with a
+//! solid for the first round, dashed for the second and dotted for the third, that of a stacked area a
+//! place on a ramp of colours. Where lines are many each has its name at its end, too, and buttons show groups of them.
+//! Every picture has the role `img` with a
 //! title and a description for screen readers; a series' values appear under the pointer.
 
 use std::fmt::Write;
@@ -18,12 +19,30 @@ pub const COLOURS: usize = 8;
 const RAMP: usize = 5;
 
 const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 380.0;
-const LEFT: f64 = 76.0;
+const HEIGHT: f64 = 400.0;
+const LEFT: f64 = 84.0;
 const RIGHT: f64 = 22.0;
-const TOP: f64 = 18.0;
+const TOP: f64 = 38.0;
 const BOTTOM: f64 = 66.0;
 const SPAN: f64 = WIDTH - LEFT - RIGHT;
+/// Lines from which on each has its name at its end.
+const MANY: usize = 9;
+/// Room for these names, right of the picture's usual width, and the least distance between two.
+const NAMES: f64 = 118.0;
+const NAME_HEIGHT: f64 = 14.0;
+/// Height of a line of marks, on a telephone too.
+const MARK_HEIGHT: f64 = 20.0;
+/// Letters of a mark, for the side on which it has room.
+const MARK_SHARE: f64 = 0.55;
+
+/// Lines that can be shown alone.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What the button says.
+    pub name: &'static str,
+    /// The indices of its series.
+    pub series: Vec<usize>,
+}
 
 /// One line or one area.
 #[derive(Clone, Debug)]
@@ -77,24 +96,35 @@ pub struct Figure {
 impl Figure {
     /// The picture with legend and table.
     pub fn markup(&self) -> Markup {
+        self.markup_with(&[])
+    }
+
+    /// The same with a button for each group of lines.
+    pub fn markup_with(&self, groups: &[Group]) -> Markup {
+        let named = self.shape == Shape::Lines && self.series.len() >= MANY;
+        let width = if named { WIDTH + NAMES } else { WIDTH };
         html! {
             figure.chart aria-labelledby=(format!("{}-h", self.id)) {
                 h4 id=(format!("{}-h", self.id)) { (self.title) }
-                svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img"
+                svg viewBox=(format!("0 0 {width} {HEIGHT}")) role="img"
                     aria-labelledby=(format!("{0}-t {0}-d", self.id)) {
                     title id=(format!("{}-t", self.id)) { (self.title) }
                     desc id=(format!("{}-d", self.id)) { (self.description) }
                     (self.grid())
                     @match self.shape {
-                        Shape::Lines => (self.lines()),
+                        Shape::Lines => (self.lines(groups)),
                         Shape::Stacked => (self.areas()),
                         Shape::Bars => (self.bars()),
                     }
-                    @for (x, name) in &self.marks {
+                    @if named { (self.names(groups)) }
+                    @for (row, (x, name)) in self.marks.iter().enumerate() {
+                        @let (anchor, dx) = if self.x.place(*x) > MARK_SHARE { ("end", "-5") } else { ("start", "5") };
                         line.mark x1=(px(*x, &self.x)) x2=(px(*x, &self.x)) y1=(n(TOP)) y2=(n(HEIGHT - BOTTOM)) {}
-                        text.mark x=(px(*x, &self.x)) y=(n(TOP + 12.0)) dx="5" { (name) }
+                        text.mark x=(px(*x, &self.x)) y=(n(TOP + 14.0 + row as f64 * MARK_HEIGHT)) dx=(dx)
+                            text-anchor=(anchor) { (name) }
                     }
                 }
+                @if !groups.is_empty() { (self.buttons(groups)) }
                 @if self.series.len() > 1 { (self.legend()) }
                 figcaption { (self.definition) }
                 details { summary { "The figures as a table" } (self.table()) }
@@ -116,17 +146,16 @@ impl Figure {
                 }
                 line.axis x1=(n(LEFT)) x2=(n(right)) y1=(n(bottom)) y2=(n(bottom)) {}
                 text.title x=(n((LEFT + right) / 2.0)) y=(n(HEIGHT - 8.0)) text-anchor="middle" { (self.x.title) }
-                text.title transform=(format!("translate(16 {}) rotate(-90)", n((TOP + bottom) / 2.0)))
-                    text-anchor="middle" { (self.y.title) }
+                text.title x="4" y="18" { (self.y.title) }
             }
         }
     }
 
-    fn lines(&self) -> Markup {
+    fn lines(&self, groups: &[Group]) -> Markup {
         html! {
             g.lines {
                 @for (index, series) in self.series.iter().enumerate() {
-                    g class=(format!("series n{index} {}", look(series.look))) {
+                    g class=(format!("series n{index} {}{}", look(series.look), memberships(index, groups))) {
                         title { (series.name) }
                         path d=(self.path(&series.points)) {}
                         @if series.points.len() <= 16 {
@@ -137,6 +166,43 @@ impl Figure {
                             }
                         }
                     }
+                }
+            }
+        }
+    }
+
+    /// The name of each line beside its end, moved up or down until none lies on another.
+    fn names(&self, groups: &[Group]) -> Markup {
+        let at_end = |series: &Series| series.points.last().map_or(0.0, |(_, y)| *y);
+        let mut order: Vec<usize> = (0..self.series.len()).collect();
+        order.sort_by(|a, b| at_end(&self.series[*b]).total_cmp(&at_end(&self.series[*a])));
+        let wanted = |index: usize| {
+            let place = self.y.place(at_end(&self.series[index]));
+            HEIGHT - BOTTOM - place * (HEIGHT - TOP - BOTTOM)
+        };
+        let places = spread(&order.iter().map(|index| wanted(*index)).collect::<Vec<_>>());
+        html! {
+            g.lines.names aria-hidden="true" {
+                @for (index, y) in order.into_iter().zip(places) {
+                    @let series = &self.series[index];
+                    g class=(format!("n{index} {}{}", look(series.look), memberships(index, groups))) {
+                        path d=(format!("M{} {}L{} {}", n(WIDTH - RIGHT), n(wanted(index)), n(WIDTH - 4.0), n(y))) {}
+                        text x=(n(WIDTH)) y=(n(y)) dy="0.35em" { (series.name) }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Buttons of which one is chosen, by style sheet alone.
+    fn buttons(&self, groups: &[Group]) -> Markup {
+        let name = format!("{}-groups", self.id);
+        html! {
+            fieldset.legend {
+                legend { "Show" }
+                label { input type="radio" name=(name) checked; "all" }
+                @for (index, group) in groups.iter().enumerate() {
+                    label { input type="radio" name=(name) class=(format!("v{index}")); (group.name) }
                 }
             }
         }
@@ -265,8 +331,28 @@ impl Figure {
 }
 
 fn look(look: usize) -> String {
-    let dash = if look / COLOURS % 2 == 1 { " dashed" } else { "" };
+    let dash = ["", " dashed", " dotted"][look / COLOURS % 3];
     format!("l{}{dash}", look % COLOURS)
+}
+
+/// The classes of a line's groups, each behind a blank.
+fn memberships(index: usize, groups: &[Group]) -> String {
+    let of = groups.iter().enumerate().filter(|(_, group)| group.series.contains(&index));
+    of.map(|(number, _)| format!(" g{number}")).collect()
+}
+
+/// Ascending places, moved apart until they are [`NAME_HEIGHT`] from each other, and up again from the lower edge.
+fn spread(wanted: &[f64]) -> Vec<f64> {
+    let mut places = wanted.to_vec();
+    for at in 1..places.len() {
+        places[at] = places[at].max(places[at - 1] + NAME_HEIGHT);
+    }
+    let mut floor = HEIGHT - NAME_HEIGHT / 2.0;
+    for place in places.iter_mut().rev() {
+        *place = place.min(floor);
+        floor = *place - NAME_HEIGHT;
+    }
+    places
 }
 
 fn px(value: f64, axis: &Axis) -> String {
@@ -310,6 +396,14 @@ mod tests {
     }
 
     #[test]
+    fn names_keep_their_distance() {
+        let places = spread(&[50.0, 51.0, 52.0, 200.0, 390.0, 391.0]);
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= NAME_HEIGHT - 1e-9), "{places:?}");
+        assert_eq!((places[0], places[3]), (50.0, 200.0));
+        assert!(places[5] <= HEIGHT);
+    }
+
+    #[test]
     fn areas_stack() {
         let series = |name: &str, y: f64| Series { name: name.into(), look: 0, points: vec![(0.0, y), (1.0, y)] };
         let figure = Figure {
@@ -328,6 +422,6 @@ mod tests {
         let middle = py(1.0, &figure.y);
         let top = py(2.0, &figure.y);
         let text = figure.areas().into_string();
-        assert!(text.contains(&format!("M76 {top}L618 {top}L618 {middle}L76 {middle}Z")), "{text}");
+        assert!(text.contains(&format!("M84 {top}L618 {top}L618 {middle}L84 {middle}Z")), "{text}");
     }
 }

@@ -3,15 +3,19 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Figure, Series, Shape};
+use super::chart::{Figure, Group, Series, Shape};
 use super::scale::Axis;
 use super::{mib, name_parts, page, write};
 use refault_console::text::number;
 use refault_console::text::{grouped, percent_format};
 use refault_console::{Failure, Output};
+use refault_core::policy::registry::{Family, POLICIES};
 use refault_lab::results::{policies_of, sizes_of};
 use refault_lab::size::pages_text;
 use refault_lab::sweep::{Run, TraceRuns};
+
+/// Lines from which on groups of them can be shown alone.
+const FEWEST_IN_GROUPS: usize = 5;
 
 /// Writes the report of a comparison.
 pub fn write_comparison(output: Output, results: &[TraceRuns]) -> Result<(), Failure> {
@@ -69,7 +73,7 @@ fn trace_section(index: usize, trace: &TraceRuns) -> Markup {
                 (grouped(trace.accesses)) " accesses to " (grouped(trace.distinct_pages)) " distinct pages ("
                 (pages_text(trace.distinct_pages)) "), " (grouped(trace.distinct_anon)) " of them anonymous."
             }
-            @if sizes.len() > 1 { div.grid2 { (ratio_figure(index, trace, &sizes).markup()) div { (ratio_table(trace, &sizes)) } } }
+            @if sizes.len() > 1 { div.grid2 { (ratio_figure(index, trace, &sizes).markup_with(&groups(trace, &sizes))) div { (ratio_table(trace, &sizes)) } } }
             @for pages in &sizes {
                 details.size open[Some(*pages) == middle] {
                     summary { "With " (pages_text(*pages)) " of memory (" (grouped(*pages)) " pages)" }
@@ -78,6 +82,35 @@ fn trace_section(index: usize, trace: &TraceRuns) -> Markup {
             }
         }
     }
+}
+
+/// Lines worth looking at alone: those that miss least at one of the sizes, with the bound; and the kernels'.
+fn groups(trace: &TraceRuns, sizes: &[u64]) -> Vec<Group> {
+    let policies = policies_of(trace);
+    if policies.len() < FEWEST_IN_GROUPS {
+        return Vec::new();
+    }
+    let knows_future = |policy: &str| run_of(trace, policy, sizes[0]).needs_future;
+    let is_best = |policy: &str| {
+        sizes.iter().any(|pages| {
+            let least = trace.runs.iter().filter(|run| run.memory_pages == *pages && !run.needs_future);
+            least.map(|run| run.outcome.misses).min() == Some(run_of(trace, policy, *pages).outcome.misses)
+        })
+    };
+    let is_kernels = |policy: &str| {
+        let name = policy.split('{').next().unwrap_or(policy);
+        POLICIES.iter().any(|entry| entry.name == name && entry.family == Family::Kernel)
+    };
+    let those = |is_one: &dyn Fn(&str) -> bool| {
+        policies.iter().enumerate().filter(|(_, policy)| is_one(policy)).map(|(index, _)| index).collect::<Vec<_>>()
+    };
+    vec![
+        Group {
+            name: "fewest misses, and the bound",
+            series: those(&|policy| knows_future(policy) || is_best(policy)),
+        },
+        Group { name: "kernels", series: those(&is_kernels) },
+    ]
 }
 
 fn ratio_figure(index: usize, trace: &TraceRuns, sizes: &[u64]) -> Figure {
@@ -164,7 +197,7 @@ fn size_section(index: usize, trace: &TraceRuns, pages: u64) -> Markup {
     html! {
         div.grid2 {
             @if runs.iter().any(|run| run.samples.len() > 1) {
-                (time_figure(index, &runs, pages).markup())
+                (time_figure(index, &runs, pages).markup_with(&groups(trace, &[pages])))
             }
             @for (number, run) in runs.iter().enumerate() {
                 @if run.samples.iter().any(|sample| !sample.generations.is_empty()) {

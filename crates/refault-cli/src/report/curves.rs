@@ -15,6 +15,9 @@ use refault_lab::size::pages_text;
 /// Points of a complete curve that are drawn, evenly over the footprint.
 const DRAWN: u64 = 120;
 
+/// Knees that are drawn; all are in the text.
+const KNEES: usize = 4;
+
 /// Writes the report; `sizes` are the sizes shown for a trace, `ratios` those that memory is found for.
 pub fn write_curves(
     output: Output,
@@ -85,7 +88,7 @@ fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> F
         })
         .collect();
     let highest = series.iter().flat_map(|series| &series.points).fold(0.0f64, |high, (_, y)| high.max(*y));
-    let knee = trace.curves.first().and_then(|curve| {
+    let knees = trace.curves.iter().take(KNEES).filter_map(|curve| {
         let knee = curve.knee(footprint, trace.first_touches())?;
         Some((mib(knee.memory_pages), format!("knee of {}: {}", curve.policy, pages_text(knee.memory_pages))))
     });
@@ -109,7 +112,7 @@ fn figure(index: usize, trace: &TraceCurves, sizes: &[u64], ratios: &[f64]) -> F
         x_label: number,
         y_label: |y| format!("{y:.4}"),
         shape: Shape::Lines,
-        marks: knee.into_iter().collect(),
+        marks: knees.collect(),
     }
 }
 

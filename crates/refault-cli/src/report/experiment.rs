@@ -5,7 +5,7 @@ use refault_lab::Experiment;
 use refault_lab::experiment::Chart;
 
 use super::chart::{Figure, Series, Shape};
-use super::scale::Axis;
+use super::scale::{Axis, tick};
 use super::{page, write};
 use crate::reproduce::{EXPLANATION, cells};
 use refault_console::text::number;
@@ -21,9 +21,8 @@ pub fn write_experiment(output: Output, experiment: &Experiment, about: &str) ->
             (experiment.seed) "."
         }
         p { (experiment.verdict) }
-        ul { @for remark in &experiment.remarks { li { (remark) } } }
         div.scroll tabindex="0" {
-            table {
+            table.rows {
                 caption { (EXPLANATION) }
                 thead {
                     tr {
@@ -48,7 +47,15 @@ pub fn write_experiment(output: Output, experiment: &Experiment, about: &str) ->
                 }
             }
         }
-        @for (index, chart) in experiment.charts.iter().enumerate() { (figure(index, chart).markup()) }
+        @if !experiment.remarks.is_empty() {
+            h2 { "Remarks" }
+            ul { @for remark in &experiment.remarks { li { (remark) } } }
+        }
+        div.grid2 {
+            @for (index, chart) in experiment.charts.iter().enumerate() {
+                (figure(index, chart, Some(common_height(&experiment.charts, chart))).markup())
+            }
+        }
     };
     write(output, page(&format!("refault: {}", experiment.experiment), series, body))
 }
@@ -64,24 +71,36 @@ fn sentence(text: &str) -> String {
     characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect())
 }
 
-/// A picture of an experiment or a scenario, ready to draw; `index` must be unique in the document.
-pub(super) fn figure(index: usize, chart: &Chart) -> Figure {
+/// The highest value of all pictures that show the same figure, so that those before and after can be compared.
+fn common_height(charts: &[Chart], of: &Chart) -> f64 {
+    let alike = charts.iter().filter(|chart| chart.y_axis == of.y_axis && chart.stacked == of.stacked);
+    alike.map(highest).fold(0.0, f64::max)
+}
+
+/// The highest value of a picture.
+fn highest(chart: &Chart) -> f64 {
     let points = || chart.series.iter().flat_map(|series| &series.points);
-    let highest = if chart.stacked {
+    if chart.stacked {
         let count = chart.series.first().map_or(0, |series| series.points.len());
         let sum = |at: usize| chart.series.iter().filter_map(|series| series.points.get(at)).map(|(_, y)| y).sum();
         (0..count).map(sum).fold(0.0, f64::max)
     } else {
         points().fold(0.0, |high: f64, (_, y)| high.max(*y))
-    };
+    }
+}
+
+/// A picture of an experiment or a scenario, ready to draw, at least so high; `index` must be unique in the document.
+pub(super) fn figure(index: usize, chart: &Chart, height: Option<f64>) -> Figure {
+    let points = || chart.series.iter().flat_map(|series| &series.points);
+    let highest = height.unwrap_or_else(|| highest(chart));
     let widest = points().fold(0.0, |high: f64, (x, _)| high.max(*x));
     Figure {
         id: format!("chart-{index}"),
         title: chart.title.clone(),
         description: format!("{} over {}; the figures are in the table below.", chart.y_axis, chart.x_axis),
         definition: sentence(&format!("{} over {}.", chart.y_axis, chart.x_axis)),
-        x: Axis::exact(&chart.x_axis, widest, 6, number),
-        y: Axis::linear(&chart.y_axis, highest, 5, number),
+        x: Axis::exact(&chart.x_axis, widest, 6, tick),
+        y: Axis::linear(&chart.y_axis, highest, 5, tick),
         series: chart
             .series
             .iter()

@@ -5,13 +5,14 @@ use refault_trace::heat_map::{HeatMap, HeatRow};
 use refault_trace::statistics::TraceStatistics;
 
 use super::chart::{Figure, Series, Shape};
-use super::scale::Axis;
+use super::heat::Heat;
+use super::scale::{Axis, tick};
 use super::{mib, page, write};
 use crate::trace::{bucket_range, heat_level};
 use refault_console::text::grouped;
 use refault_console::text::number;
 use refault_console::{Failure, Output};
-use refault_lab::size::pages_text;
+use refault_lab::size::{bytes_text, pages_text};
 
 /// Columns of the table behind the heat map.
 const TABLE_COLUMNS: usize = 8;
@@ -52,10 +53,12 @@ fn reuse_figure(statistics: &TraceStatistics) -> Figure {
              access to the page, plus one. First accesses, {:.2} %, are not shown.",
             percent(statistics.reuse.cold())
         ),
-        x: Axis::powers_of_two("memory (MiB, logarithmic)", mib(1), last, 6, number),
+        x: Axis::powers_of_two("memory (logarithmic)", mib(1), last, 6, |mib| {
+            bytes_text((mib * (1 << 20) as f64) as u64)
+        }),
         y: Axis::linear("accesses (%)", highest, 5, number),
         series: vec![Series { name: "accesses (%)".into(), look: 0, points }],
-        x_label: |x| format!("from {}", number(x)),
+        x_label: |x| format!("from {}", bytes_text((x * (1 << 20) as f64) as u64)),
         y_label: |y| format!("{y:.2}"),
         shape: Shape::Bars,
         marks: Vec::new(),
@@ -97,46 +100,24 @@ fn heat_figure(heat: &HeatMap, accesses: u64) -> Markup {
         format!("{kind} {}–{}", row.first_page, row.last_page)
     };
     let hottest = heat.rows.iter().max_by_key(|row| row.counts.iter().sum::<u64>());
-    html! {
-        figure.chart.wide aria-labelledby="heat-h" {
-            h4 id="heat-h" { "Heat map" }
-            svg viewBox=(format!("0 0 {} {}", columns * 6, heat.rows.len() * 8)) role="img" aria-labelledby="heat-h heat-d"
-                preserveAspectRatio="none" {
-                desc id="heat-d" {
-                    "Accesses by page number, low at the top, and time, from left to right. "
-                    @if let Some(row) = hottest { "Most accesses go to pages " (name(row)) "." }
-                }
-                g.heat {
-                    @for (y, row) in heat.rows.iter().enumerate() {
-                        @for (x, count) in row.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-                            rect x=(x * 6) y=(y * 8) width="6" height="8"
-                                opacity=(format!("{:.2}", heat_level(*count, most, SHADES) as f64 / SHADES as f64)) {}
+    let table = html! {
+        details {
+            summary { "The figures as a table" }
+            div.scroll tabindex="0" {
+                table {
+                    caption { "Accesses to each range of page numbers, in " (TABLE_COLUMNS) " spans of time." }
+                    thead {
+                        tr {
+                            th scope="col" { "pages" }
+                            @for span in 1..=TABLE_COLUMNS { th scope="col" { "span " (span) } }
                         }
                     }
-                }
-            }
-            figcaption {
-                "Accesses by page number (down, lowest on top) and time (across, " (grouped(accesses))
-                " accesses in all); darker is more, by equal factors, up to " (grouped(most)) " in a cell."
-            }
-            details {
-                summary { "The figures as a table" }
-                div.scroll tabindex="0" {
-                    table {
-                        caption { "Accesses to each range of page numbers, in " (TABLE_COLUMNS) " spans of time." }
-                        thead {
+                    tbody {
+                        @for row in &heat.rows {
                             tr {
-                                th scope="col" { "pages" }
-                                @for span in 1..=TABLE_COLUMNS { th scope="col" { "span " (span) } }
-                            }
-                        }
-                        tbody {
-                            @for row in &heat.rows {
-                                tr {
-                                    th scope="row" { (name(row)) }
-                                    @for cells in row.counts.chunks(columns.div_ceil(TABLE_COLUMNS).max(1)) {
-                                        td { (grouped(cells.iter().sum())) }
-                                    }
+                                th scope="row" { (name(row)) }
+                                @for cells in row.counts.chunks(columns.div_ceil(TABLE_COLUMNS).max(1)) {
+                                    td { (grouped(cells.iter().sum())) }
                                 }
                             }
                         }
@@ -144,5 +125,38 @@ fn heat_figure(heat: &HeatMap, accesses: u64) -> Markup {
                 }
             }
         }
+    };
+    let share = |count: u64| heat_level(count, most, SHADES) as f64 / SHADES as f64;
+    let all = heat.rows.len().max(1) as f64;
+    let mut hottest_text = String::new();
+    if let Some(row) = hottest {
+        hottest_text = format!(" Most accesses go to pages {}.", name(row));
     }
+    let moment = |quarter: u64| {
+        let part = quarter as f64 / 4.0;
+        (part, tick(accesses as f64 * part))
+    };
+    Heat {
+        id: "heat".into(),
+        title: "Heat map".into(),
+        description: format!(
+            "Accesses by page number, low at the top, and time, from left to right.{hottest_text}"
+        ),
+        caption: format!(
+            "Accesses by page number, downwards, and time, across; each range of pages is named where it begins. Shades \
+             are equal factors, up to {} accesses.",
+            grouped(most)
+        ),
+        columns: (0..columns).map(|x| heat.rows.iter().map(|row| share(row.counts[x])).collect()).collect(),
+        rows: heat
+            .rows
+            .iter()
+            .enumerate()
+            .map(|(y, row)| (y as f64 / all, format!("{} {}", if row.file { "file" } else { "anon" }, row.first_page)))
+            .collect(),
+        moments: (0..=4).map(moment).collect(),
+        across: "time (accesses)",
+        key: ["1".into(), grouped(most)],
+    }
+    .markup(table)
 }

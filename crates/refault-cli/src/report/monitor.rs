@@ -1,9 +1,10 @@
 //! The report of `refault monitor -- PROGRAM`: heat map over time, working set, hot and cold memory.
 
 use maud::{Markup, html};
-use refault_sim::monitoring::heat_map::{HeatMap, colour_of};
+use refault_sim::monitoring::heat_map::HeatMap;
 
 use super::chart::{Figure, Series, Shape};
+use super::heat::Heat;
 use super::scale::Axis;
 use super::{page, write};
 use crate::monitor::live::{PERCENTILES, Process, percentile, seconds};
@@ -31,8 +32,8 @@ pub fn write_monitor(
             "Process " (process.pid) ", " (grouped(process.snapshots.len() as u64)) " aggregations in "
             (format!("{:.1}", seconds(process))) " s." (cpu)
         }
-        (heat("refault's monitor", "heat", process))
-        @if let Some(kernel) = kernel { (heat("The kernel's monitor (DAMON)", "kernel", kernel)) }
+        (heat("Accesses by address and time", "heat", process))
+        @if let Some(kernel) = kernel { (heat("The same by the kernel's monitor (DAMON)", "kernel", kernel)) }
         div.grid2 { (working_set(process).markup()) (distribution(process)) }
         (regions(process))
     };
@@ -41,31 +42,36 @@ pub fn write_monitor(
 
 fn heat(title: &str, id: &str, process: &Process) -> Markup {
     let map: HeatMap = process.heat_map();
-    let rows = map.rows();
-    let columns = rows.first().map_or(0, Vec::len);
     let places = process.places();
     let bytes: u64 = places.iter().map(|place| place.end - place.start).sum();
-    html! {
-        figure.chart.wide aria-labelledby=(format!("{id}-h")) {
-            h4 id=(format!("{id}-h")) { (title) }
-            // Time to the right, as in the other pictures; addresses downwards.
-            svg viewBox=(format!("0 0 {} {}", rows.len() * 8, columns * 6)) role="img"
-                aria-labelledby=(format!("{id}-h {id}-d")) preserveAspectRatio="none" {
-                desc id=(format!("{id}-d")) { "How often memory was accessed, by address, low at the top, and time, from left to right." }
-                rect width="100%" height="100%" fill="#fdf6e3" {}
-                @for (x, row) in rows.iter().enumerate() {
-                    @for (y, value) in row.iter().enumerate().filter(|(_, value)| **value > 0.0) {
-                        rect x=(x * 8) y=(y * 6) width="8" height="6" fill=(colour_of(*value)) {}
-                    }
-                }
-            }
-            figcaption {
-                "Time from left to right, " (format!("{:.1}", seconds(process))) " s; downwards the " (bytes_text(bytes))
-                " that were ever accessed, in order of address, gaps left out. From light (seldom) to dark red: accessed in "
-                "every check."
-            }
-        }
+    // Places in the order of their addresses, the gaps between them left out; each is named where it begins.
+    let mut below = 0;
+    let rows = places.iter().map(|place| {
+        let part = below as f64 / bytes.max(1) as f64;
+        below += place.end - place.start;
+        (part, format!("{:#x}", place.start))
+    });
+    let length = seconds(process);
+    let moment = |quarter: u32| {
+        let part = f64::from(quarter) / 4.0;
+        (part, format!("{} s", number(length * part)))
+    };
+    Heat {
+        id: id.into(),
+        title: title.into(),
+        description: "How often memory was accessed, by address, low at the top, and time, from left to right.".into(),
+        caption: format!(
+            "The {} in which some access was found, downwards in the order of addresses, each range named where it \
+             begins, gaps left out. A shade is the part of the checks that found an access.",
+            bytes_text(bytes)
+        ),
+        columns: map.rows().to_vec(),
+        rows: rows.collect(),
+        moments: (0..=4).map(moment).collect(),
+        across: "time",
+        key: ["seldom".into(), "in every check".into()],
     }
+    .markup(html! {})
 }
 
 fn working_set(process: &Process) -> Figure {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::chart::{Figure, Series, Shape};
-use super::scale::Axis;
+use super::scale::{Axis, tick};
 use super::{page, write};
 use crate::history::{History, Life, Moment};
 use refault_console::text::{grouped, number};
@@ -94,7 +94,7 @@ fn figures(index: usize, life: &Life) -> [Figure; 3] {
             description: format!("{title} of process {}: at most {}.", life.pid, number(most)),
             definition: definition.into(),
             x: Axis::exact("time (s)", life.end().seconds.max(0.001), 5, number),
-            y: Axis::linear(y, most, 5, number),
+            y: Axis::linear(y, most, 5, tick),
             series,
             x_label: |x| format!("{x:.1}"),
             y_label: number,

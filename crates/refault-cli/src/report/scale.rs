@@ -1,5 +1,7 @@
 //! From figures to places on paper: nice ticks, linear and logarithmic scales.
 
+use refault_console::text::{grouped, number};
+
 /// How values are spread over an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
@@ -62,6 +64,15 @@ impl Axis {
     }
 }
 
+/// A figure at a tick: in groups of three digits, from a million on in millions.
+pub fn tick(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1e6 => format!("{} M", number(value / 1e6)),
+        v if v >= 1e4 => grouped(value.round() as u64),
+        _ => number(value),
+    }
+}
+
 /// The smallest of 1, 2, 2.5, 5 times a power of ten that is at least `step`.
 fn nice_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
@@ -83,6 +94,11 @@ mod tests {
         assert_eq!(axis.ticks.iter().map(|(v, _)| *v).collect::<Vec<_>>(), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!((axis.place(0.0), axis.place(50.0), axis.place(1e9)), (0.0, 0.5, 1.0));
         assert_eq!(Axis::linear("", 0.0, 5, |v| format!("{v}")).high, 1.0);
+    }
+
+    #[test]
+    fn ticks_can_be_read() {
+        assert_eq!([5.0, 9000.0, 150_000.0, 2_500_000.0].map(tick), ["5", "9000", "150,000", "2.5 M"]);
     }
 
     #[test]

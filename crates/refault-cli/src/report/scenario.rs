@@ -23,11 +23,13 @@ pub fn write_scenario(output: Output, name: &str, runs: &[PolicyRun]) -> Result<
     let mut index = 0;
     let body = html! {
         h1 { "Scenario " (name) }
-        p.lead { "refault " (env!("CARGO_PKG_VERSION")) ", a simulated machine under " (runs.len()) " policies." }
+        p.lead { "refault " (env!("CARGO_PKG_VERSION")) ", a simulated machine under " (runs.len()) @if runs.len() == 1 { " policy." } @else { " policies." } }
         @for (run, charts) in runs.iter().zip(&charts) {
             h2 { (run.policy) }
-            @for chart in charts {
-                (figure({ index += 1; index }, chart).markup())
+            div.grid2 {
+                @for chart in charts {
+                    (figure({ index += 1; index }, chart, None).markup())
+                }
             }
         }
         div.scroll tabindex="0" {
@@ -67,7 +69,8 @@ fn charts(report: &Report) -> Vec<Chart> {
     };
     let mut charts = Vec::new();
     if samples.iter().any(|sample| sample.generations.iter().any(|list| !list.is_empty())) {
-        let bands = (0..GENERATIONS).map(|age| {
+        // The youngest on top, as everywhere.
+        let bands = (0..GENERATIONS).rev().map(|age| {
             let name = if age == 0 { "youngest".to_string() } else { format!("{age} older") };
             line(&name, &|sample| sample.generations.iter().map(|list| by_age(list, age)).sum::<u64>() as f64)
         });

@@ -1,0 +1,180 @@
+//! Every kind of report in a real browser, at the width of a desk and of a telephone, light and dark: no text is cut,
+//! broken inside a word, on other text, outside its picture or too faint, and no two lines look alike.
+//!
+//! `pictures/audit.js` is the judge; [`finds_what_is_wrong`] judges the judge.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{skipped, stdout, text};
+use refault_testing::skip;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const AUDIT: &str = include_str!("pictures/audit.js");
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+const WIDTHS: [u32; 2] = [1280, 400];
+
+fn browser() -> Option<&'static str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = BROWSERS.into_iter().find(|name| std::env::split_paths(&path).any(|place| place.join(name).is_file()));
+    if found.is_none() {
+        skip(format_args!("no browser: none of {} is installed", BROWSERS.join(", ")));
+    }
+    found
+}
+
+/// What a reader of this page cannot read, at this width.
+fn findings(browser: &str, page: &str, width: u32, dark: bool) -> Vec<String> {
+    let scratch = TempDir::new().expect("a directory");
+    let frame = scratch.path().join("frame.html");
+    let source = page.replace('&', "&amp;").replace('"', "&quot;");
+    // In a frame, because the window itself cannot be as narrow as a telephone.
+    let document = format!(
+        "<!DOCTYPE html><meta charset=utf-8><body style=margin:0><iframe style=\"border:0;width:{width}px;height:3000px\" \
+         srcdoc=\"{source}\"></iframe><script>onload = () => setTimeout(() => {{ {AUDIT} }}, 50)</script>"
+    );
+    std::fs::write(&frame, document).expect("writes");
+    let output = Command::new(browser)
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--window-size=1400,1000",
+            "--virtual-time-budget=5000",
+        ])
+        .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)))
+        .arg(format!("--user-data-dir={}", scratch.path().join("profile").display()))
+        .arg("--dump-dom")
+        .arg(format!("file://{}", frame.display()))
+        .output()
+        .expect("the browser starts");
+    let shown = text(&output.stdout);
+    let (_, rest) = shown.split_once("<pre id=\"audit\">").unwrap_or_else(|| panic!("{}", text(&output.stderr)));
+    let json = rest.split("</pre>").next().expect("a first part");
+    let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let result: Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    assert_eq!((&result["dark"], &result["width"]), (&Value::from(dark), &Value::from(width)), "the browser obeys");
+    result["found"].as_array().expect("a list").iter().map(|one| one.as_str().expect("text").to_owned()).collect()
+}
+
+fn is_readable(browser: &str, name: &str, report: &Path) {
+    let page = std::fs::read_to_string(report).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let made = "Made by refault";
+    assert!(page.contains(made) && page.contains(" UTC by "), "{name} does not say when and by which command");
+    for width in WIDTHS {
+        for dark in [false, true] {
+            let found = findings(browser, &page, width, dark);
+            let scheme = if dark { "dark" } else { "light" };
+            assert!(found.is_empty(), "{name} at {width} px, {scheme}:\n{}", found.join("\n"));
+        }
+    }
+}
+
+/// A report in this directory, made by a command.
+fn report(directory: &TempDir, name: &str, arguments: &[&str]) -> std::path::PathBuf {
+    let path = directory.path().join(name);
+    let mut arguments = arguments.to_vec();
+    arguments.extend(["--report", path.to_str().expect("text")]);
+    stdout(&arguments);
+    path
+}
+
+#[test]
+fn finds_what_is_wrong() {
+    let Some(browser) = browser() else { return };
+    let page = |body: &str| {
+        format!(
+            "<!DOCTYPE html><html><head><style>body{{margin:0;background:#fff}}</style></head><body>{body}</body></html>"
+        )
+    };
+    let cases = [
+        ("<p>fine</p>", ""),
+        ("<p style='width:2em;overflow-wrap:anywhere'>Wonderful</p>", "broken word: Wonderful"),
+        (
+            "<p style='white-space:nowrap'>all of this stands on one line and reaches far beyond the edge of a telephone</p>",
+            "beyond the edge",
+        ),
+        ("<div style='overflow:hidden;width:3em;white-space:nowrap'>much more text</div>", "cut: <div>"),
+        (
+            "<svg viewBox='0 0 100 50' width=400><text x=10 y=20>first</text><text x=14 y=20>second</text></svg>",
+            "on each other: first | second",
+        ),
+        ("<svg viewBox='0 0 100 50' width=400><text x=90 y=20>a long label</text></svg>", "outside its picture"),
+        ("<p style='color:#ccc'>faint</p>", "contrast"),
+        (
+            "<svg viewBox='0 0 9 9'><g class=series><title>a</title><path stroke=red d='M0 0h9'/></g><g class=series><title>b</title><path stroke=red d='M0 5h9'/></g></svg>",
+            "the same look: a | b",
+        ),
+    ];
+    for (body, expected) in cases {
+        let found = findings(browser, &page(body), 400, false).join("\n");
+        assert!(if expected.is_empty() { found.is_empty() } else { found.contains(expected) }, "{body}: {found}");
+    }
+}
+
+#[test]
+fn comparisons_curves_and_traces_are_readable() {
+    let Some(browser) = browser() else { return };
+    let directory = TempDir::new().expect("a directory");
+    let workloads = [
+        "--workload",
+        "zipf:pages=2000,accesses=40000",
+        "--workload",
+        "twopass:pages=2000,accesses=40000,hot=300,kind=fd",
+    ];
+    let compare = [&["compare", "--memory", "10%,25%,50%"], &workloads[..]].concat();
+    is_readable(browser, "compare", &report(&directory, "compare.html", &compare));
+    let mrc = [&["mrc", "--policy", "lru,mglru,opt"], &workloads[..]].concat();
+    is_readable(browser, "mrc", &report(&directory, "mrc.html", &mrc));
+    let sampled = ["mrc", "--sample", "3%", "--workload", "zipf:pages=20000,accesses=400000"];
+    is_readable(browser, "mrc --sample", &report(&directory, "sampled.html", &sampled));
+    let trace = common::trace(&directory, "a.u64", (0..20_000).map(|n| n * n % 997));
+    is_readable(browser, "trace info", &report(&directory, "info.html", &["trace", "info", &trace]));
+}
+
+#[test]
+fn scenarios_are_readable() {
+    let Some(browser) = browser() else { return };
+    let directory = TempDir::new().expect("a directory");
+    let file = directory.path().join("machine.toml");
+    let machine = "[machine]\nmemory = \"8M\"\nswap = \"16M\"\nswap_device = \"zram-lz4\"\nduration = \"2s\"\nsample = \"100ms\"\n\
+                   [[task]]\nname = \"reader\"\n[[task.workload]]\nspec = \"zipf:theta=0.9,pages=4000,accesses=400000,kind=anon\"\n";
+    std::fs::write(&file, machine).expect("writes");
+    let arguments = ["scenario", file.to_str().expect("text"), "--policy", "mglru,classic"];
+    is_readable(browser, "scenario", &report(&directory, "scenario.html", &arguments));
+}
+
+#[test]
+fn experiments_are_readable() {
+    let Some(browser) = browser() else { return };
+    let directory = TempDir::new().expect("a directory");
+    for name in ["mglru-refault", "freepool"] {
+        is_readable(browser, name, &report(&directory, "experiment.html", &["reproduce", name]));
+    }
+}
+
+#[test]
+fn what_programs_did_is_readable() {
+    let Some(browser) = browser() else { return };
+    if skipped(&["python3"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = "import time\nb = bytearray(24 << 20)\nfor n in range(20):\n for i in range(0, len(b), 4096): b[i] = n\n time.sleep(0.05)";
+    let monitor = directory.path().join("monitor.html");
+    let arguments = ["monitor", "--report", monitor.to_str().expect("text"), "--", "python3", "-c", program];
+    stdout(&arguments);
+    is_readable(browser, "monitor", &monitor);
+    let stats = directory.path().join("run.jsonl");
+    let stats = stats.to_str().expect("text");
+    stdout(&["run", "--memory", "16M", "--stats", stats, "--stats-interval", "100", "--", "python3", "-c", program]);
+    stdout(&["report", stats]);
+    is_readable(browser, "report", &directory.path().join("run.html"));
+    let size = directory.path().join("size.html");
+    let size = size.to_str().expect("text");
+    stdout(&["size", "--budgets", "16M,48M", "--runs", "2", "--report", size, "--", "python3", "-c", program]);
+    is_readable(browser, "size", Path::new(size));
+}
