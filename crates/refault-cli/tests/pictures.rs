@@ -151,9 +151,7 @@ fn scenarios_are_readable() {
 fn experiments_are_readable() {
     let Some(browser) = browser() else { return };
     let directory = TempDir::new().expect("a directory");
-    for name in ["mglru-refault", "freepool"] {
-        is_readable(browser, name, &report(&directory, "experiment.html", &["reproduce", name]));
-    }
+    is_readable(browser, "freepool", &report(&directory, "experiment.html", &["reproduce", "freepool"]));
 }
 
 #[test]

@@ -5,9 +5,9 @@
 use maud::{Markup, html};
 
 /// Place of the cells in the picture, in its own units.
-const LEFT: f64 = 150.0;
+const LEFT: f64 = 212.0;
 const TOP: f64 = 12.0;
-const WIDTH: f64 = 780.0;
+const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 300.0;
 const WHOLE_WIDTH: f64 = 960.0;
 const WHOLE_HEIGHT: f64 = 372.0;
