@@ -165,8 +165,11 @@ fn moment(line: &Value) -> Moment {
         stored_bytes: count("stored_bytes"),
         compressed_bytes: count("compressed_bytes"),
         faults: count("faults"),
-        // Not `pswpin`: that counts first touches that were brought in ahead, too.
-        read_back: count("workingset_refault_anon") + count("workingset_refault_file"),
+        // `pswpin` counts first touches that were brought in ahead, too, where there are these counters beside it.
+        read_back: match line["workingset_refault_anon"].as_u64() {
+            Some(anonymous) => anonymous + count("workingset_refault_file"),
+            None => count("pswpin"),
+        },
         stored_pages: count("pswpout"),
         waited: line["pressure"]["some"]["total_us"].as_u64().unwrap_or(0) as f64 / 1e6,
         refaults_per_second: line["refaults_per_second"].as_f64().unwrap_or(0.0),

@@ -1,0 +1,130 @@
+//! What people type in their first hour, and what they are told: small things, one by one.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{refault, skipped, stdout, text};
+use tempfile::TempDir;
+
+/// Runs in a directory and expects this exit code; answers standard error, which holds no error number.
+fn told(directory: &Path, code: i32, arguments: &[&str]) -> String {
+    let output = run(directory, arguments);
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {words}");
+    assert!(!words.contains("os error"), "{arguments:?}: {words}");
+    words
+}
+
+fn run(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_refault")).args(arguments).current_dir(directory).output().expect("it starts")
+}
+
+#[test]
+fn programs_that_are_none_are_told_apart() {
+    if skipped(&["sh"]) {
+        return;
+    }
+    let place = TempDir::new().expect("a directory");
+    std::fs::write(place.path().join("a.py"), "print(1)\n").expect("writes");
+    let cases = [
+        (vec!["run", "--memory", "64M", "--", "./"], 2, "a directory, not a program"),
+        (vec!["run", "--memory", "64M", "--", "./a.py"], 1, "name its interpreter before it"),
+        (vec!["run", "--memory", "64M", "--", "./none"], 2, "no such program: ./none"),
+        (vec!["record", "--", "true"], 1, "nothing was recorded"),
+        (vec!["record", "--interval", "fast", "--", "true"], 2, "'fast' must start with a number"),
+        (vec!["run", "--memory", "64M", "--slowdown", "5%", "--", "true"], 2, "without effect: --slowdown"),
+        (vec!["run", "--memory", "64M,32M", "--stats", "s.jsonl", "--", "true"], 2, "not possible with several runs"),
+    ];
+    for (arguments, code, words) in cases {
+        let said = told(place.path(), code, &arguments);
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn statistics_that_cannot_be_written_are_said_once_and_the_program_runs() {
+    if skipped(&["sh"]) || !Path::new("/dev/full").exists() {
+        return;
+    }
+    let place = TempDir::new().expect("a directory");
+    let arguments = [
+        "run",
+        "--memory",
+        "64M",
+        "--stats",
+        "/dev/full",
+        "--stats-interval",
+        "50",
+        "--",
+        "sh",
+        "-c",
+        "sleep 0.5; echo done",
+    ];
+    let output = run(place.path(), &arguments);
+    let words = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "done\n".to_owned()), "{words}");
+    assert!(words.to_lowercase().contains("no space left on device"), "{words}");
+    // The shell says it, and sleep, which it executes.
+    assert!(words.matches("incomplete").count() <= 2, "{words}");
+}
+
+#[test]
+fn values_are_taken_as_people_write_them() {
+    let zipf = "zipf:pages=100,accesses=1000";
+    for memory in ["64MB", "64MiB", "64m", "64M"] {
+        stdout(&["compare", "--workload", zipf, "--policy", "LRU", "--memory", memory, "--format", "CSV"]);
+    }
+}
+
+#[test]
+fn what_was_meant_is_named() {
+    let place = TempDir::new().expect("a directory");
+    let cases = [
+        (vec!["mrc", "--workload", "zpif:pages=100"], "did you mean 'zipf'?"),
+        (vec!["mrc", "--workload", "zipf:pagse=100"], "did you mean 'pages'?"),
+        (vec!["compare", "--policy", "mglru{tier=1}"], "did you mean 'tiers'?"),
+        (vec!["compare", "--policy", "mrglu"], "did you mean 'mglru'?"),
+        (vec!["monitor", "--pattern", "stairs", "--max-regions", "1"], "it is below the least, 10"),
+        (vec!["monitor", "--pattern", "stairs", "--scheme", "pageout nr_accesses=x"], "'x' must start with a number"),
+        (vec!["scenario", "none.toml"], "No such file or directory"),
+        (vec!["top", "none.jsonl"], "No such file or directory"),
+        (vec!["report", "none.jsonl"], "No such file or directory"),
+    ];
+    for (arguments, words) in cases {
+        let said = told(place.path(), 2, &arguments);
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn the_main_options_of_help_come_first() {
+    for command in ["compare", "mrc"] {
+        let help = stdout(&[command, "--help"]);
+        let at = |word: &str| help.find(word).unwrap_or_else(|| panic!("{command}: no {word}"));
+        assert!(
+            ["--policy", "--memory", "--format", "--out", "--report"]
+                .iter()
+                .all(|option| at(option) < at("How traces are read"))
+        );
+    }
+    let help = stdout(&["--help"]);
+    assert!(help.contains("refault man --out") && help.contains("refault completions"), "{help}");
+    assert!(help.find("  size").expect("size") < help.find("  run").expect("run"), "the first question comes first");
+}
+
+#[test]
+fn a_report_is_not_made_of_something_else() {
+    let place = TempDir::new().expect("a directory");
+    std::fs::write(place.path().join("run.jsonl"), "").expect("writes");
+    assert!(told(place.path(), 2, &["report", "run.jsonl"]).contains("no statistics yet"));
+    let line = "{\"pid\":1,\"seconds\":1.0,\"resident_bytes\":4096,\"budget_bytes\":8192,\"last\":true}\n";
+    std::fs::write(place.path().join("run.jsonl"), line).expect("writes");
+    told(place.path(), 0, &["report", "run.jsonl"]);
+    let page = std::fs::read_to_string(place.path().join("run.html")).expect("the page");
+    assert!(page.contains("Process 1") && page.contains("4 KiB"), "{page}");
+    // The statistics themselves are not written over.
+    assert!(told(place.path(), 2, &["report", "run.jsonl", "--out", "run.jsonl"]).contains("same file"));
+    assert_eq!(refault(&["report", "/dev/null"]).status.code(), Some(2));
+}
