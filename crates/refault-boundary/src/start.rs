@@ -33,7 +33,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
     let store = Stores::new(pool, maker, (settings.memory * 16).clamp(4 << 30, 256 << 30))
         .map_err(|_| "no addresses are left for the compressed pool")?;
     let options = EngineOptions { policy: settings.policy.clone(), store, account };
-    entry::begin(Engine::new(uffd, options, heap::bytes)?);
+    entry::begin(Engine::new(uffd, options, own_bytes)?);
     owns_memory();
     let actions = Box::leak(Box::new(Actions([crate::signals::Action::default(); 65])));
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
@@ -43,6 +43,14 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
         return Err("this kernel has no system-call dispatch to user space (5.11 and later have)");
     }
     Ok(())
+}
+
+/// Bytes of this library's data that are private to a process, and of what the program had before it was taken over.
+const FIXED: usize = 192 << 10;
+
+/// Bytes of memory that the agent takes beside the program's pages, parked, compressed or not.
+fn own_bytes() -> usize {
+    FIXED + heap::bytes() + Thread::bytes()
 }
 
 /// The process whose memory this is.

@@ -26,6 +26,10 @@ const MAX_POOL_SHARE: (u64, u64) = (3, 4);
 /// From this part of the budget on new ones are compressed harder, and from this one on those that are there.
 const DENSE_SHARE: (u64, u64) = (1, 2);
 const MAX_LOOSE_SHARE: (u64, u64) = (5, 8);
+/// This part of what is in memory is parked: the longer a page stays so, the better is known that nobody needs it.
+const PARKED_SHARE: usize = 8;
+/// Batches that are parked for one that is stored, while too few are.
+const MAX_PARKS: usize = 4;
 /// Rounds without progress after which the budget is exceeded.
 const MAX_IDLE_ROUNDS: u32 = 4;
 
@@ -102,12 +106,16 @@ impl Engine {
         self.store.demote((share(MAX_LOOSE_SHARE), share(MAX_POOL_SHARE)), &mut self.scratch, &mut holders)
     }
 
-    /// One step: parks pages, stores those parked longest. Returns the pages that left memory.
+    /// One step: parks pages until their part of memory is reached, stores those parked longest. Returns the pages that
+    /// left memory.
     pub(crate) fn reclaim(&mut self) -> usize {
-        let target = (self.resident + self.staging.live()) / 8;
+        let target = ((self.resident + self.staging.live()) / PARKED_SHARE).max(BATCH);
         let mut parked = 0;
-        if self.staging.live() < target.max(BATCH) {
-            parked = self.park();
+        for _ in 0..MAX_PARKS {
+            if self.staging.live() >= target {
+                break;
+            }
+            parked += self.park();
         }
         let stored = self.store_oldest();
         if stored == 0 && parked == 0 { self.park() } else { stored }

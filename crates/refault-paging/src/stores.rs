@@ -412,7 +412,7 @@ impl Stores {
     /// Forgets entries of the queues that mean nothing any more, once they are many.
     pub fn tidy(&mut self, holders: &impl Holders) {
         let queued = self.loose.len() + self.dense.len();
-        if queued > 1024 && queued as u64 > 2 * self.pool.usage().pool_pages {
+        if queued > 1024 && queued as u64 > self.pool.usage().pool_pages * 3 / 2 {
             for queue in [&mut self.loose, &mut self.dense] {
                 queue.retain(|(address, slot)| !matches!(holders.holder(*address, *slot), Holder::Nobody));
             }

@@ -1,11 +1,13 @@
 //! What is known of each page of managed memory, found by its address.
 //!
-//! Memory is known in chunks of 2 MiB, made when one of its pages is first touched and given back when none has
+//! Memory is known in chunks of 256 KiB, made when one of its pages is first touched and given back when none has
 //! contents. A chunk's number and a page's place in it make the page's id for the policy, so ids are dense although
-//! addresses are not.
+//! addresses are not: runtimes spread their heaps in pieces of this size over gigabytes, and what a policy keeps of each
+//! id is memory too.
 //!
 //! Invariants: a chunk lives as long as one of its entries says that the page has contents; entries of addresses
-//! without a chunk are [`State::Untouched`]. Cost: two loads a look-up; 16 bytes a page of touched chunks.
+//! without a chunk are [`State::Untouched`]. Cost: four loads per look-up; 16 bytes per page of touched chunks, 4 KiB
+//! per 256 MiB of addresses with any.
 
 use refault_core::{PageId, Shadow};
 use refault_store::Slot;
@@ -13,12 +15,16 @@ use refault_store::Slot;
 use crate::PAGE;
 
 /// Pages of a chunk.
-pub const CHUNK_PAGES: usize = 512;
+pub const CHUNK_PAGES: usize = 64;
 const CHUNK_BYTES: usize = CHUNK_PAGES * PAGE;
-/// Chunks below one node of the first level: 16 GiB of addresses.
-const NODE_CHUNKS: usize = 1 << 13;
-/// Addresses that programs have: 47 bits.
-const NODES: usize = 1 << (47 - 21 - 13);
+/// Chunks below one node of the second level (256 MiB of addresses), and such nodes below one of the first (256 GiB).
+const FANOUT: usize = 1 << 10;
+/// Nodes of the first level: programs have 47 bits of addresses.
+const ROOTS: usize = 1 << (47 - 18 - 20);
+
+/// Numbers of chunks, and 0 for those that are not there.
+type Leaf = [u32; FANOUT];
+type Node = [Option<Box<Leaf>>; FANOUT];
 
 /// Where the contents of a page are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +89,7 @@ pub struct Chunk {
 /// See the module.
 #[derive(Default)]
 pub struct Table {
-    nodes: Vec<Option<Box<[u32; NODE_CHUNKS]>>>,
+    roots: Vec<Option<Box<Node>>>,
     chunks: Vec<Option<Box<Chunk>>>,
     free: Vec<u32>,
 }
@@ -91,8 +97,8 @@ pub struct Table {
 impl Table {
     fn chunk_number(&self, address: usize) -> Option<usize> {
         let chunk = address / CHUNK_BYTES;
-        let node = self.nodes.get(chunk / NODE_CHUNKS)?.as_ref()?;
-        (node[chunk % NODE_CHUNKS] as usize).checked_sub(1)
+        let leaf = self.roots.get(chunk / (FANOUT * FANOUT))?.as_ref()?[chunk / FANOUT % FANOUT].as_ref()?;
+        (leaf[chunk % FANOUT] as usize).checked_sub(1)
     }
 
     /// What is known of the page at an address, and its id.
@@ -127,11 +133,12 @@ impl Table {
             }
         };
         let place = address / CHUNK_BYTES;
-        if self.nodes.is_empty() {
-            self.nodes.resize_with(NODES, || None);
+        if self.roots.is_empty() {
+            self.roots.resize_with(ROOTS, || None);
         }
-        let node = self.nodes[place / NODE_CHUNKS].get_or_insert_with(|| Box::new([0; NODE_CHUNKS]));
-        node[place % NODE_CHUNKS] = number as u32 + 1;
+        let node = self.roots[place / (FANOUT * FANOUT)].get_or_insert_with(|| Box::new([const { None }; FANOUT]));
+        let leaf = node[place / FANOUT % FANOUT].get_or_insert_with(|| Box::new([0; FANOUT]));
+        leaf[place % FANOUT] = number as u32 + 1;
         ((number * CHUNK_PAGES + index) as PageId, grown)
     }
 
@@ -180,8 +187,10 @@ impl Table {
             self.chunks[number] = None;
             self.free.push(number as u32);
             let place = address / CHUNK_BYTES;
-            if let Some(node) = &mut self.nodes[place / NODE_CHUNKS] {
-                node[place % NODE_CHUNKS] = 0;
+            if let Some(node) = &mut self.roots[place / (FANOUT * FANOUT)]
+                && let Some(leaf) = &mut node[place / FANOUT % FANOUT]
+            {
+                leaf[place % FANOUT] = 0;
             }
         }
     }
@@ -191,15 +200,53 @@ impl Table {
         let mut at = start;
         while at < end {
             let chunk = at / CHUNK_BYTES;
-            let Some(node) = self.nodes.get(chunk / NODE_CHUNKS)?.as_ref() else {
-                at = (chunk / NODE_CHUNKS + 1) * NODE_CHUNKS * CHUNK_BYTES;
+            let Some(node) = self.roots.get(chunk / (FANOUT * FANOUT))?.as_ref() else {
+                at = (chunk / (FANOUT * FANOUT) + 1) * FANOUT * FANOUT * CHUNK_BYTES;
                 continue;
             };
-            if node[chunk % NODE_CHUNKS] != 0 {
+            let Some(leaf) = node[chunk / FANOUT % FANOUT].as_ref() else {
+                at = (chunk / FANOUT + 1) * FANOUT * CHUNK_BYTES;
+                continue;
+            };
+            if leaf[chunk % FANOUT] != 0 {
                 return Some(at);
             }
             at = (chunk + 1) * CHUNK_BYTES;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against a set of chunks: what is made is found in order, whatever lies between, until it is empty and dropped.
+    #[test]
+    fn chunks_are_found_wherever_they_are() {
+        let mut table = Table::default();
+        let places: [usize; 6] = [0, 3, FANOUT - 1, FANOUT, 5 * FANOUT * FANOUT + 17, (ROOTS - 1) * FANOUT * FANOUT];
+        for place in places {
+            let address = place * CHUNK_BYTES + 5 * PAGE;
+            let (page, _) = table.make(address);
+            assert_eq!((table.address(page), table.make(address).0), (address, page));
+            table.set(page, State::Resident, Shadow::NONE);
+            assert_eq!(table.state(address), State::Resident);
+            assert_eq!(table.state(address + PAGE), State::Untouched);
+        }
+        let mut found = Vec::new();
+        let mut at = 0;
+        while let Some(next) = table.next_known(at, 1 << 47) {
+            found.push(next / CHUNK_BYTES);
+            at = (next + 1).next_multiple_of(CHUNK_BYTES);
+        }
+        assert_eq!(found, places);
+        assert_eq!(table.next_known(4 * CHUNK_BYTES, (FANOUT - 1) * CHUNK_BYTES), None);
+        let (page, _) = table.find(3 * CHUNK_BYTES + 5 * PAGE).expect("it was made");
+        table.drop_if_empty(3 * CHUNK_BYTES);
+        assert!(table.find(3 * CHUNK_BYTES).is_some(), "a page has contents");
+        table.set(page, State::Untouched, Shadow::NONE);
+        table.drop_if_empty(3 * CHUNK_BYTES);
+        assert!(table.find(3 * CHUNK_BYTES).is_none());
     }
 }
