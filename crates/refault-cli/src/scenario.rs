@@ -21,15 +21,20 @@ use refault_lab::policies::parse_policies_for;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
+  refault scenario init > machine.toml              an example to begin with
+  refault scenario check machine.toml               whether it can be run, without running it
   refault scenario machine.toml                     as the file says; a table of all counters
   refault scenario machine.toml --policy classic,mglru
   refault scenario machine.toml --samples over-time.csv --report machine.html
   refault scenario devices                          the preset devices, their numbers and where they come from")]
 /// Run a simulated machine (tasks, groups, devices, events) described in a TOML file
 pub struct ScenarioArgs {
-    /// The scenario; 'devices' lists the preset devices
-    #[arg(value_name = "FILE")]
+    /// The scenario; or 'init' prints an example, 'check FILE' looks for mistakes, 'devices' lists the preset devices
+    #[arg(value_name = "FILE|init|check|devices")]
     file: PathBuf,
+    /// What is to be checked
+    #[arg(value_name = "FILE")]
+    checked: Option<PathBuf>,
     /// Policies instead of the file's, as classic or mglru{tiers=1}
     #[arg(long, value_name = "P,P…")]
     policy: Vec<String>,
@@ -57,19 +62,28 @@ pub struct PolicyRun {
     pub report: Report,
 }
 
+/// What `refault scenario init` prints.
+const EXAMPLE: &str = include_str!("scenario/example.toml");
+
 struct RunMachine<'a> {
     scenario: &'a Scenario,
     file: &'a Path,
+    /// Nothing is run.
+    only_check: bool,
 }
 
 impl Visitor for RunMachine<'_> {
-    type Output = Result<Report, Failure>;
+    type Output = Result<Option<Report>, Failure>;
 
-    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<Report, Failure> {
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<Option<Report>, Failure> {
         let place = self.file.display();
         let mut machine = Machine::new(self.scenario.config.clone(), policy)
             .map_err(|reason| Failure::usage("cannot build the machine", place, reason))?;
-        machine.run().map_err(|error| Failure::usage("cannot read a trace", error, "check the scenario's traces"))
+        if self.only_check {
+            return Ok(None);
+        }
+        let report = machine.run();
+        report.map(Some).map_err(|error| Failure::usage("cannot read a trace", error, "check the scenario's traces"))
     }
 }
 
@@ -78,10 +92,19 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     if args.file.as_os_str() == "devices" {
         return list_devices();
     }
-    let text = std::fs::read_to_string(&args.file)
-        .map_err(|error| Failure::usage("cannot read the scenario", args.file.display(), error))?;
-    let scenario = Scenario::parse(&text, &args.file.display().to_string())
-        .map_err(|error| Failure::usage("scenario", error, "correct it and run again"))?;
+    if args.file.as_os_str() == "init" {
+        return with_output(None, |out| out.write_all(EXAMPLE.as_bytes()));
+    }
+    match (&args.checked, args.file.as_os_str() == "check") {
+        (Some(file), true) => return check(args, file),
+        (None, true) => return Err(Failure::usage("nothing to check", "scenario check", "name a file behind it")),
+        (Some(other), false) => {
+            let remedy = "give one scenario; 'check' before it only looks for mistakes";
+            return Err(Failure::usage("one scenario too many", other.display(), remedy));
+        }
+        (None, false) => {}
+    }
+    let scenario = read(&args.file)?;
     let policies = policies(args, &scenario)?;
     if (args.samples.is_some() || args.report.is_some()) && scenario.config.sample_interval == 0 {
         let remedy = "add sample = \"1s\" to [machine]";
@@ -95,8 +118,9 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     let progress = Progress::part("simulating");
     let mut runs = Vec::new();
     for (index, spec) in policies.iter().enumerate() {
-        let report = visit(spec, &BuildContext::default(), RunMachine { scenario: &scenario, file: &args.file })?;
-        runs.push(PolicyRun { policy: spec.label.clone(), report });
+        let machine = RunMachine { scenario: &scenario, file: &args.file, only_check: false };
+        let report = visit(spec, &BuildContext::default(), machine)?;
+        runs.extend(report.map(|report| PolicyRun { policy: spec.label.clone(), report }));
         progress.set((index + 1) as f64 / policies.len() as f64);
     }
     drop(progress);
@@ -117,6 +141,26 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
         Some(run) => Err(out_of_memory(run)),
         None => Ok(()),
     }
+}
+
+fn read(file: &Path) -> Result<Scenario, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage("cannot read the scenario", file.display(), error))?;
+    Scenario::parse(&text, &file.display().to_string())
+        .map_err(|error| Failure::usage("scenario", error, "correct it and run again"))
+}
+
+/// Builds the machine under each of its policies, and runs none.
+fn check(args: &ScenarioArgs, file: &Path) -> Result<(), Failure> {
+    let scenario = read(file)?;
+    let policies = policies(args, &scenario)?;
+    for spec in &policies {
+        visit(spec, &BuildContext::default(), RunMachine { scenario: &scenario, file, only_check: true })?;
+    }
+    let names: Vec<&str> = policies.iter().map(|spec| spec.label.as_str()).collect();
+    with_output(None, |out| {
+        writeln!(out, "{}: no mistakes found; it can be run under {}", file.display(), names.join(", "))
+    })
 }
 
 /// The policies asked for, the file's, or the multi-gen LRU.

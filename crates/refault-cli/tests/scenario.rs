@@ -157,3 +157,24 @@ fn devices_are_listed_with_where_their_numbers_come_from() {
     }
     assert!(list.contains("data sheets"));
 }
+
+#[test]
+fn an_example_to_begin_with_is_sound_and_mistakes_are_found_without_a_run() {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let path = directory.path().join("machine.toml");
+    let example = stdout(&["scenario", "init"]);
+    std::fs::write(&path, &example).expect("writes");
+    let name = path.to_str().expect("text");
+    assert!(
+        stdout(&["scenario", "check", name, "--policy", "mglru,classic"])
+            .contains("it can be run under mglru, classic")
+    );
+    let json: serde_json::Value = serde_json::from_str(&stdout(&["scenario", name, "--format", "json"])).expect("JSON");
+    assert!(json.to_string().contains("pgscan"), "{json}");
+    std::fs::write(&path, example.replace("memory = \"64M\"", "memory = \"much\"")).expect("writes");
+    let refused = refault(&["scenario", "check", name]);
+    assert_eq!((refused.status.code(), text(&refused.stderr).contains("memory")), (Some(2), true));
+    for arguments in [vec!["scenario", "check"], vec!["scenario", name, name]] {
+        assert_eq!(refault(&arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
