@@ -56,9 +56,15 @@ fn evict<M: Memory>(page: PageId, memory: &mut M, counters: &mut Counters) -> bo
 #[inline]
 fn evict_leaving<M: Memory>(page: PageId, shadow: Shadow, memory: &mut M, counters: &mut Counters) -> bool {
     counters.pgscan += 1;
-    let freed = matches!(memory.evict(page, shadow), Eviction::Freed { .. });
-    counters.pgsteal += u64::from(freed);
-    freed
+    // Counted in the arm, not by `u64::from` of a flag that is branched on later: rustc 1.95 optimises the flag's assignment
+    // away and adds what was never written (0 mostly, so that nothing seems stolen).
+    match memory.evict(page, shadow) {
+        Eviction::Freed { .. } => {
+            counters.pgsteal += 1;
+            true
+        }
+        Eviction::WriteStarted | Eviction::Kept | Eviction::Refused => false,
+    }
 }
 
 /// Evicts the page nearest to the tail that memory lets go and takes it off the list. Pages that it keeps move to the

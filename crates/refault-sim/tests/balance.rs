@@ -1,0 +1,52 @@
+//! What came in and is not there any more was evicted, and counted: for every policy, pages that missed equal pages that
+//! are resident and pages stolen. A compiler that loses one count is found out as well.
+
+use refault_core::Policy;
+use refault_core::policy::registry::{BuildContext, Fact, FrontEnd, Visitor, all, visit};
+use refault_core::textbook::NextUse;
+use refault_sim::flat_memory::Swap;
+use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
+use refault_trace::Source;
+
+const MEMORY_PAGES: usize = 195;
+
+struct Run<'a>(&'a Layout, &'a [Access]);
+
+impl Visitor for Run<'_> {
+    type Output = Outcome;
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Outcome {
+        let mut replay = Replay::new(self.0, policy, Limits { memory_pages: MEMORY_PAGES, swap: Swap::default() });
+        replay.run(self.1);
+        replay.outcome()
+    }
+}
+
+#[test]
+fn pages_that_missed_are_resident_or_stolen() {
+    for kind in ["anon", "fd", "mapped"] {
+        let spec = format!("zipf:theta=1,pages=2000,accesses=40000,kind={kind}");
+        let mut reader = Source::workload(spec.parse().expect("a workload")).open().expect("generators open");
+        let (mut builder, mut entries, mut block) = (LayoutBuilder::new(), Vec::new(), Vec::new());
+        while reader.read_block(&mut block).expect("generators do not fail") > 0 {
+            builder.observe(&block);
+            entries.extend_from_slice(&block);
+        }
+        let layout = builder.finish().expect("a small trace");
+        let mut accesses = Vec::new();
+        layout.translate(&entries, &mut accesses);
+        let pages = accesses.iter().map(|access| access.page()).collect();
+        let next_use = Some(NextUse::new(pages).expect("fewer than 2^32 accesses").into());
+        for spec in all(FrontEnd::Replay) {
+            let context = BuildContext { next_use: next_use.clone(), page_numbers: None };
+            let outcome = visit(&spec, &context, Run(&layout, &accesses));
+            let counters = outcome.counters;
+            // A page that came back from a free frame came in without a miss.
+            let came_in = outcome.misses - counters.bypassed + counters.pages_reactivated;
+            assert_eq!(came_in, outcome.resident as u64 + counters.pgsteal, "{} {kind}", spec.label);
+            let by_type = counters.pgsteal_anon + counters.pgsteal_file;
+            assert!(by_type == 0 || by_type == counters.pgsteal, "{} {kind}", spec.label);
+            assert!(outcome.resident <= MEMORY_PAGES || spec.entry.is(Fact::OwnTargets), "{} {kind}", spec.label);
+            assert!(counters.pgscan >= counters.pgsteal, "{} {kind}", spec.label);
+        }
+    }
+}
