@@ -35,11 +35,11 @@ pub(crate) fn start(agent: &'static Agent) -> std::io::Result<()> {
     }
     crate::own_threads::start("refault-monitor", move || {
         let ranges = agent.pager.ranges(monitor.config.view);
-        let worker = match monitor.config.worker_over(&ranges, u64::from(std::process::id()), 0) {
-            Ok(worker) => worker,
+        let kdamond = match monitor.config.kdamond_over(&ranges, u64::from(std::process::id()), 0) {
+            Ok(kdamond) => kdamond,
             Err(error) => return crate::forks::say(&format!("nothing is monitored: {error}")),
         };
-        match Watch::new(&agent.pager, worker, monitor.most_cpu) {
+        match Watch::new(&agent.pager, kdamond, monitor.most_cpu) {
             Ok(mut watch) => run(&mut watch),
             Err(why) => crate::forks::say(&format!("nothing is monitored: {why}")),
         }
@@ -50,7 +50,7 @@ fn run(watch: &mut Watch) {
     let mut lines = Lines { birth: crate::recording::now(), window: 0, sample: 0 };
     let mut said = Instant::now();
     loop {
-        let attributes = watch.worker().monitor().attributes();
+        let attributes = watch.kdamond().monitor().attributes();
         lines.window = attributes.max_nr_accesses();
         lines.sample = attributes.sample_interval;
         let Some(wait) = watch.step(&mut lines) else { return };
@@ -59,7 +59,7 @@ fn run(watch: &mut Watch) {
             publish(watch);
             if let Some(Some(file)) = FILE.get() {
                 let mut line = format!("{{\"pid\":{},\"birth\":{}", std::process::id(), lines.birth);
-                append_sums(&mut line, watch.worker().schemes().len());
+                append_sums(&mut line, watch.kdamond().schemes().len());
                 line.push_str("}\n");
                 file.append(line.as_bytes());
             }
@@ -69,18 +69,18 @@ fn run(watch: &mut Watch) {
 }
 
 fn publish(watch: &Watch) {
-    let worker = watch.worker();
-    let attributes = worker.monitor().attributes();
+    let kdamond = watch.kdamond();
+    let attributes = kdamond.monitor().attributes();
     let values = [
         watch.cpu_ns(),
         watch.elapsed().as_nanos() as u64,
-        worker.monitor().counters().checks,
-        worker.monitor().nr_regions() as u64,
+        kdamond.monitor().counters().checks,
+        kdamond.monitor().nr_regions() as u64,
         attributes.sample_interval,
         attributes.aggr_interval,
     ];
     MONITOR.iter().zip(values).for_each(|(place, value)| place.store(value, Ordering::Relaxed));
-    for (places, scheme) in STATISTICS.iter().zip(worker.schemes()) {
+    for (places, scheme) in STATISTICS.iter().zip(kdamond.schemes()) {
         places.iter().zip(scheme_values(scheme)).for_each(|(place, value)| place.store(value, Ordering::Relaxed));
     }
 }

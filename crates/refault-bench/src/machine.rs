@@ -9,10 +9,9 @@
 use std::io::Write;
 
 use clap::Args;
-use refault_core::Policy;
-use refault_sim::machine::Machine;
 use refault_sim::machine::report::Report;
 use refault_sim::machine::scenario::Scenario;
+use refault_sim::named;
 use serde_json::json;
 
 use super::median;
@@ -20,7 +19,7 @@ use refault_console::Failure;
 use refault_console::Progress;
 use refault_console::text::{align_numbers, grouped, plain_table};
 use refault_console::{Format, with_output};
-use refault_core::policy::registry::{BuildContext, FrontEnd, Visitor, visit};
+use refault_core::policy::registry::FrontEnd;
 use refault_lab::policies::parse_policies_for;
 
 #[derive(Args, Debug)]
@@ -187,22 +186,10 @@ fn timed(policy: &str, text: &str) -> Result<(f64, Report), Failure> {
     let spec = parse_policies_for(&[policy.to_string()], FrontEnd::Machine)?.remove(0);
     let scenario = Scenario::parse(text, "bench").expect("invariant: the scenarios of this command are valid");
     let start = processor_seconds()?;
-    let report = visit(&spec, &BuildContext::default(), Timed { scenario })?;
+    let failed = |error: String| Failure::failed("cannot run the machine", error, "this is a defect: report it");
+    let mut machine = named::machine(&spec, scenario.config).map_err(failed)?;
+    let report = machine.run().map_err(|error| failed(error.to_string()))?;
     Ok((processor_seconds()? - start, report))
-}
-
-struct Timed {
-    scenario: Scenario,
-}
-
-impl Visitor for Timed {
-    type Output = Result<Report, Failure>;
-
-    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<Report, Failure> {
-        let failed = |error: String| Failure::failed("cannot run the machine", error, "this is a defect: report it");
-        let mut machine = Machine::new(self.scenario.config, policy).map_err(failed)?;
-        machine.run().map_err(|error| failed(error.to_string()))
-    }
 }
 
 /// Processor time of this thread, so that other load on the machine counts less.

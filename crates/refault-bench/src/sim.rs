@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use refault_core::Policy;
 use refault_sim::flat_memory::Swap;
-use refault_sim::{Layout, Limits, Replay};
+use refault_sim::{Layout, Limits, named};
 use refault_trace::write::{Compression, U64Writer};
 use refault_trace::{Kind, Options};
 use serde_json::json;
@@ -21,7 +20,7 @@ use refault_console::Failure;
 use refault_console::Progress;
 use refault_console::text::{align_numbers, grouped, plain_table};
 use refault_console::{Format, with_output};
-use refault_core::policy::registry::{BuildContext, PolicySpec, Visitor, visit};
+use refault_core::policy::registry::{BuildContext, PolicySpec};
 use refault_lab::curve::lru_curve;
 use refault_lab::policies::parse_policies;
 use refault_lab::sweep::layout_of;
@@ -172,7 +171,7 @@ fn measure(
     let mut speeds = Vec::new();
     let mut last = None;
     for _ in 0..runs {
-        let run = visit(&spec, &BuildContext::default(), Timed { source, layout, limits })?;
+        let run = timed(&spec, source, layout, limits)?;
         speeds.push(layout.accesses() as f64 / run.seconds.max(1e-9));
         progress.advance(layout.accesses());
         last = Some(run);
@@ -189,44 +188,34 @@ fn measure(
     })
 }
 
-struct Timed<'a> {
-    source: &'a Source,
-    layout: &'a Layout,
-    limits: Limits,
-}
-
 struct TimedRun {
     seconds: f64,
     miss_ratio: f64,
     bytes: (f64, f64),
 }
 
-impl Visitor for Timed<'_> {
-    type Output = Result<TimedRun, Failure>;
-
-    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<TimedRun, Failure> {
-        let mut replay = Replay::new(self.layout, policy, self.limits);
-        let mut reader = self.source.open()?;
-        let (mut buffer, mut block) = (Vec::new(), Vec::new());
-        let start = Instant::now();
-        loop {
-            let entries = reader.next_block(&mut buffer)?;
-            if entries.is_empty() {
-                break;
-            }
-            block.clear();
-            self.layout.translate(entries, &mut block);
-            replay.run(&block);
+fn timed(spec: &PolicySpec, source: &Source, layout: &Layout, limits: Limits) -> Result<TimedRun, Failure> {
+    let mut replay = named::replay(spec, &BuildContext::default(), layout, limits);
+    let mut reader = source.open()?;
+    let (mut buffer, mut block) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    loop {
+        let entries = reader.next_block(&mut buffer)?;
+        if entries.is_empty() {
+            break;
         }
-        let seconds = start.elapsed().as_secs_f64();
-        let outcome = replay.outcome();
-        let a_page = |bytes: usize| bytes as f64 / self.layout.distinct_pages() as f64;
-        Ok(TimedRun {
-            seconds,
-            miss_ratio: outcome.misses as f64 / outcome.accesses as f64,
-            bytes: (a_page(replay.policy().metadata_bytes()), a_page(replay.memory().metadata_bytes())),
-        })
+        block.clear();
+        layout.translate(entries, &mut block);
+        replay.run(&block);
     }
+    let seconds = start.elapsed().as_secs_f64();
+    let outcome = replay.outcome();
+    let per_page = |bytes: usize| bytes as f64 / layout.distinct_pages() as f64;
+    Ok(TimedRun {
+        seconds,
+        miss_ratio: outcome.misses as f64 / outcome.accesses as f64,
+        bytes: (per_page(replay.policy().metadata_bytes()), per_page(replay.memory().metadata_bytes())),
+    })
 }
 
 fn measure_curve(source: &Source, runs: u32) -> Result<Measured, Failure> {

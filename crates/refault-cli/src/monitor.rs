@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use refault_console::{Contents, Failure, ForceArgs, Format, Output, Outputs, Progress, Share, say, with_output};
-use refault_core::Policy;
 use refault_core::monitor::Attributes;
 use refault_core::schemes::Scheme;
 use refault_sim::flat_memory::Swap;
@@ -22,13 +21,13 @@ use refault_sim::monitoring::config::Config;
 use refault_sim::monitoring::heat_map::{svg_pair, text_pair};
 use refault_sim::monitoring::pattern::Pattern;
 use refault_sim::monitoring::watched::WatchedReplay;
-use refault_sim::{Limits, Outcome, Replay};
+use refault_sim::{Limits, Outcome, named};
 use refault_trace::Entry;
 use serde_json::{Value, json};
 
 use crate::launch::MonitorOptions;
 use refault_console::text::{align_numbers, grouped, plain_table};
-use refault_core::policy::registry::{BuildContext, Fact, FrontEnd, Visitor, visit};
+use refault_core::policy::registry::{BuildContext, Fact, FrontEnd, PolicySpec};
 use refault_lab::policies::parse_policies_for;
 use refault_lab::size::{PAGE_BYTES, Size};
 
@@ -353,8 +352,7 @@ fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> R
     let progress = Progress::part("replaying");
     let mut results = Vec::new();
     for (name, pattern) in patterns {
-        let watch = Watch { args, config, name, pattern };
-        results.push(visit(spec, &BuildContext::default(), watch)?);
+        results.push(Watch { args, config, name, pattern }.replay(spec)?);
         progress.set(results.len() as f64 / patterns.len() as f64);
     }
     drop(progress);
@@ -377,10 +375,8 @@ struct Watch<'a> {
     pattern: &'a Pattern,
 }
 
-impl Visitor for Watch<'_> {
-    type Output = Result<Acted, Failure>;
-
-    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<Acted, Failure> {
+impl Watch<'_> {
+    fn replay(&self, spec: &PolicySpec) -> Result<Acted, Failure> {
         let mut builder = LayoutBuilder::new();
         self.play(|block| builder.observe(block));
         let layout = builder
@@ -389,7 +385,7 @@ impl Visitor for Watch<'_> {
         let memory_pages = self.args.memory.pages(layout.distinct_pages());
         let limits =
             Limits { memory_pages: usize::try_from(memory_pages).unwrap_or(usize::MAX), swap: Swap::default() };
-        let replay = Replay::new(&layout, policy, limits);
+        let replay = named::replay(spec, &BuildContext::default(), &layout, limits);
         let ids = layout.ids() as u64;
         let mut watched = WatchedReplay::new(replay, memory_pages, ids, self.config, self.args.speed, self.args.seed)
             .map_err(|error| Failure::Usage(format!("bad configuration: {error}")))?;
@@ -401,22 +397,20 @@ impl Visitor for Watch<'_> {
             watched.run(&accesses, &mut ());
         });
         let simulated = watched.now() as f64 * 1000.0;
-        let monitor = watched.worker().monitor();
+        let monitor = watched.kdamond().monitor();
         Ok(Acted {
             pattern: self.name.to_owned(),
             memory_pages,
             outcome: watched.outcome(),
-            schemes: watched.worker().schemes().to_vec(),
+            schemes: watched.kdamond().schemes().to_vec(),
             checks: monitor.counters().checks,
             monitor_share: monitor.work_ns() as f64 / simulated,
-            schemes_share: watched.worker().schemes_ns() as f64 / simulated,
+            schemes_share: watched.kdamond().schemes_ns() as f64 / simulated,
             wall_seconds: start.elapsed().as_secs_f64(),
             monitor_seconds: watched.spent().as_secs_f64(),
         })
     }
-}
 
-impl Watch<'_> {
     /// Hands out the pattern's accesses, block by block; the same each time.
     fn play(&self, mut take: impl FnMut(&[Entry])) {
         let mut player = self.pattern.start(self.args.speed, self.config.seed.unwrap_or(self.args.seed));

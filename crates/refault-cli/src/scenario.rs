@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use refault_console::{Contents, Failure, ForceArgs, Format, Output, Outputs, Progress, say, with_output};
-use refault_core::Policy;
+use refault_sim::machine::End;
 use refault_sim::machine::device::PRESETS;
 use refault_sim::machine::report::{MonitorReport, Report};
 use refault_sim::machine::scenario::Scenario;
-use refault_sim::machine::{End, Machine};
+use refault_sim::named::{self, DynMachine};
 use serde_json::{Map, Value, json};
 
 use crate::monitor::{SCHEME_COLUMNS, scheme_cells};
 use refault_console::text::number;
 use refault_console::text::{align_numbers, plain_table};
-use refault_core::policy::registry::{BuildContext, FrontEnd, PolicySpec, Visitor, visit};
+use refault_core::policy::registry::{FrontEnd, PolicySpec};
 use refault_lab::policies::parse_policies_for;
 
 #[derive(Args, Debug)]
@@ -65,26 +65,10 @@ pub struct PolicyRun {
 /// What `refault scenario init` prints.
 const EXAMPLE: &str = include_str!("scenario/example.toml");
 
-struct RunMachine<'a> {
-    scenario: &'a Scenario,
-    file: &'a Path,
-    /// Nothing is run.
-    only_check: bool,
-}
-
-impl Visitor for RunMachine<'_> {
-    type Output = Result<Option<Report>, Failure>;
-
-    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<Option<Report>, Failure> {
-        let place = self.file.display();
-        let mut machine = Machine::new(self.scenario.config.clone(), policy)
-            .map_err(|reason| Failure::usage("cannot build the machine", place, reason))?;
-        if self.only_check {
-            return Ok(None);
-        }
-        let report = machine.run();
-        report.map(Some).map_err(|error| Failure::usage("cannot read a trace", error, "check the scenario's traces"))
-    }
+/// The machine of a scenario under a policy.
+fn machine(scenario: &Scenario, file: &Path, spec: &PolicySpec) -> Result<Box<dyn DynMachine>, Failure> {
+    named::machine(spec, scenario.config.clone())
+        .map_err(|reason| Failure::usage("cannot build the machine", file.display(), reason))
 }
 
 /// Runs the command.
@@ -118,9 +102,10 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     let progress = Progress::part("simulating");
     let mut runs = Vec::new();
     for (index, spec) in policies.iter().enumerate() {
-        let machine = RunMachine { scenario: &scenario, file: &args.file, only_check: false };
-        let report = visit(spec, &BuildContext::default(), machine)?;
-        runs.extend(report.map(|report| PolicyRun { policy: spec.label.clone(), report }));
+        let report = machine(&scenario, &args.file, spec)?
+            .run()
+            .map_err(|error| Failure::usage("cannot read a trace", error, "check the scenario's traces"))?;
+        runs.push(PolicyRun { policy: spec.label.clone(), report });
         progress.set((index + 1) as f64 / policies.len() as f64);
     }
     drop(progress);
@@ -155,7 +140,7 @@ fn check(args: &ScenarioArgs, file: &Path) -> Result<(), Failure> {
     let scenario = read(file)?;
     let policies = policies(args, &scenario)?;
     for spec in &policies {
-        visit(spec, &BuildContext::default(), RunMachine { scenario: &scenario, file, only_check: true })?;
+        machine(&scenario, file, spec)?;
     }
     let names: Vec<&str> = policies.iter().map(|spec| spec.label.as_str()).collect();
     with_output(None, |out| {

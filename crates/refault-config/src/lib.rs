@@ -5,7 +5,7 @@
 //! documented defaults, unknown ones are refused by name and place. Values are numbers in the unit of the key's name,
 //! or text with a unit (`"5 ms"`, `"4 KiB"`, `"20 %"`, `"max"`).
 //!
-//! Invariant: a [`Config`] has been checked; building a worker from it cannot fail for what it says.
+//! Invariant: a [`Config`] has been checked; building a kdamond from it cannot fail for what it says.
 //!
 //! ```
 //! use refault_config::Config;
@@ -26,7 +26,7 @@ pub mod units;
 use std::ops::Range;
 
 use refault_core::monitor::{Attributes, IntervalsGoal, Monitor, Profile, Target, View};
-use refault_core::schemes::{Scheme, SchemeSettings, Worker};
+use refault_core::schemes::{Kdamond, Scheme, SchemeSettings};
 use serde_json::Value;
 
 pub use module::Module;
@@ -117,13 +117,13 @@ impl Config {
         json::tree(self, at_work)
     }
 
-    /// A worker over these targets, or over `memory` where none are named. It starts at `now` (µs).
-    pub fn worker(&self, memory: Range<u64>, seed: u64, now: u64) -> Result<Worker, ConfigError> {
-        self.worker_over(std::slice::from_ref(&memory), seed, now)
+    /// A kdamond over these targets, or over `memory` where none are named. It starts at `now` (µs).
+    pub fn kdamond(&self, memory: Range<u64>, seed: u64, now: u64) -> Result<Kdamond, ConfigError> {
+        self.kdamond_over(std::slice::from_ref(&memory), seed, now)
     }
 
     /// The same over memory that lies in several places, in order of address.
-    pub fn worker_over(&self, memory: &[Range<u64>], seed: u64, now: u64) -> Result<Worker, ConfigError> {
+    pub fn kdamond_over(&self, memory: &[Range<u64>], seed: u64, now: u64) -> Result<Kdamond, ConfigError> {
         let fail = |key: &str, reason: String| ConfigError { origin: String::new(), key: key.to_owned(), reason };
         let unit = self.attributes.min_region_size;
         let everywhere = [TargetConfig { pid: None, ranges: memory.to_vec() }];
@@ -143,7 +143,7 @@ impl Config {
             Scheme::new(settings.clone(), self.view, self.profile)
                 .map_err(|error| fail(&format!("schemes[{index}].{}", error.key), error.reason.to_owned()))
         });
-        Ok(Worker::new(monitor, self.view, schemes.collect::<Result<_, _>>()?, now))
+        Ok(Kdamond::new(monitor, self.view, schemes.collect::<Result<_, _>>()?, now))
     }
 }
 
@@ -177,7 +177,7 @@ fn read(node: &Node) -> Result<Config, ConfigError> {
     let profile = match node.get("profile") {
         None => Profile::default(),
         Some(profile) => Profile::from_name(profile.text()?)
-            .ok_or_else(|| profile.error("is not a profile; use seed, k60, k612 or k72"))?,
+            .ok_or_else(|| profile.error("is not a profile; use k518, k60, k612 or k72"))?,
     };
     let mut config =
         Config { profile, seed: node.get("seed").map(|seed| seed.integer()).transpose()?, ..Config::default() };

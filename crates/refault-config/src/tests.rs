@@ -6,7 +6,7 @@ use refault_core::schemes::{Action, Bounds, Filter, FilterKind, Goal, Metric, We
 use super::Config;
 
 const SORTING: &str = r#"
-profile = "seed"
+profile = "k518"
 seed = 7
 ops = "paddr"
 
@@ -35,7 +35,7 @@ access_pattern = { nr_accesses = { max = 0 }, age = { min = "5 s" } }
 #[test]
 fn toml_is_read_with_units_and_defaults() {
     let config = Config::parse(SORTING, "sorting.toml").unwrap();
-    assert_eq!((config.profile, config.view, config.seed), (Profile::Seed, View::Physical, Some(7)));
+    assert_eq!((config.profile, config.view, config.seed), (Profile::K518, View::Physical, Some(7)));
     assert_eq!((config.attributes.sample_interval, config.attributes.ops_update_interval), (5000, 1_000_000));
     assert_eq!(config.targets[0].ranges, [std::ops::Range { start: 0, end: 1 << 30 }]);
     let [hot, cold] = &config.schemes[..] else { panic!("two schemes") };
@@ -45,7 +45,7 @@ fn toml_is_read_with_units_and_defaults() {
     assert_eq!(hot.quota.weights, Weights { size: 0, nr_accesses: 3, age: 7 });
     assert_eq!(cold.pattern.age, Bounds::at_least(50));
     assert_eq!(cold.pattern.nr_accesses, Bounds { min: 0, max: 0 });
-    assert!(config.worker(0..0, 1, 0).is_ok());
+    assert!(config.kdamond(0..0, 1, 0).is_ok());
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn an_unlimited_bound_stays_unlimited_whatever_the_window() {
 #[test]
 fn state_of_schemes_at_work_is_written() {
     let config = Config::parse(SORTING, "x").unwrap();
-    let worker = config.worker(0..0, 0, 0).unwrap();
-    let written = config.to_json(Some(worker.schemes()));
+    let kdamond = config.kdamond(0..0, 0, 0).unwrap();
+    let written = config.to_json(Some(kdamond.schemes()));
     assert_eq!(written["kdamonds"][0]["state"], "on");
     assert_eq!(written["kdamonds"][0]["contexts"][0]["schemes"][1]["stats"]["qt_exceeds"], 0);
     assert!(Config::parse(&written.to_string(), "again").is_ok());

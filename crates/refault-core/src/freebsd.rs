@@ -7,7 +7,7 @@
 //! and shrinks when it is not. A clean page that goes stays *findable* until its frame is reused; the front-end keeps
 //! it so in [`crate::frames::CachedFrames`] if [`CachedPages::pools`] says so.
 //!
-//! Direction: FreeBSD puts new pages at the tail of a queue and works from its head. In [`crate::list`] it is the other
+//! Direction: FreeBSD puts new pages at the tail of a queue and works from its head. In [`crate::lists::linked`] it is the other
 //! way round; "newest" and "oldest" are said here instead.
 //!
 //! # A fixed number of frames
@@ -117,11 +117,6 @@ impl Freebsd {
     /// A request for this many frames (at least 1) was refused: the next scan frees as many more.
     pub fn refused(&mut self, frames: u64) {
         self.deficit += frames.max(1);
-    }
-
-    /// Pages on a queue.
-    pub fn queue_len(&self, queue: Queue) -> usize {
-        self.queues.len(queue)
     }
 
     /// Pages of a queue from oldest to newest. O(length).

@@ -25,14 +25,14 @@
 //! ```
 
 mod aging;
-mod command;
 mod eviction;
 mod generation;
 mod insertion;
-mod node;
+mod lru_gen_debugfs;
+mod lru_refs;
+mod memcg_lru;
 mod params;
 mod refault;
-mod references;
 mod tier;
 mod walk;
 
@@ -69,7 +69,7 @@ pub struct Mglru {
     /// The current visit has a walk to account promotions to: it has aged, or it is the background reclaimer's.
     walk_context: bool,
     /// The groups of each node in the order of their turns, at the index of the node's root lruvec.
-    nodes: Vec<Option<node::MemcgLru>>,
+    nodes: Vec<Option<memcg_lru::MemcgLru>>,
     counters: Counters,
 }
 

@@ -4,7 +4,7 @@
 //! A [`Monitor`] holds [`Target`]s (address spaces) cut into [`Region`]s. Each sampling interval one address a region
 //! is checked through an [`AccessSampler`]; after an aggregation interval neighbours that look alike are merged and
 //! the rest is split at random, so that the borders drift to where the behaviour changes.
-//! [`crate::schemes::Worker`] is the loop that calls the steps in their order; it alone knows of time.
+//! [`crate::schemes::Kdamond`] is the loop that calls the steps in their order; it alone knows of time.
 //!
 //! Invariants: the regions of a target are in address order, do not overlap and cover its ranges; merging conserves
 //! bytes; a region is never smaller than `min_region_size` unless its range is; after a merge there are at most
@@ -45,12 +45,12 @@ mod attributes;
 pub mod feedback;
 mod intervals;
 mod profile;
-#[cfg(test)]
-mod properties;
 mod random;
 mod region;
 mod sampling;
 mod target;
+#[cfg(test)]
+mod tests;
 
 pub use areas::three_areas;
 pub use attributes::{Attributes, AttributesError, IntervalsGoal};

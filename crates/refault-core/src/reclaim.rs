@@ -10,6 +10,5 @@ pub mod cpu_batch;
 pub mod hierarchy;
 pub mod record;
 
-pub use control::{ReclaimEngine, ScanControl, background_pass, direct_reclaim, limit_reclaim};
 pub use cpu_batch::CpuBatch;
 pub use hierarchy::Hierarchy;

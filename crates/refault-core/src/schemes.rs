@@ -1,8 +1,8 @@
 //! What to do with what a monitor finds: schemes name a pattern of access and an action, and bound what it may cost.
 //!
-//! A [`Worker`] runs a [`crate::monitor::Monitor`] and a list of [`Scheme`]s in the order of the kernels' loop. For
+//! A [`Kdamond`] runs a [`crate::monitor::Monitor`] and a list of [`Scheme`]s in the order of the kernels' loop. For
 //! each region whose size, frequency and age fit a scheme's [`Pattern`], within its [`Quota`], while its
-//! [`Watermarks`] let it run and where its [`Filter`]s allow, the worker asks the front-end's [`SchemeActor`] to act.
+//! [`Watermarks`] let it run and where its [`Filter`]s allow, the kdamond asks the front-end's [`SchemeActor`] to act.
 //!
 //! Invariants: schemes act in the order given; what is charged in a window never exceeds the effective quota where one
 //! is in force; filters are asked in order and the first that fires decides; an action other than `stat` sets the
@@ -26,24 +26,24 @@ mod actor;
 mod apply;
 mod filter;
 mod goal;
+mod kdamond;
 pub mod modules;
 mod pattern;
-#[cfg(test)]
-mod properties;
 mod quota;
 mod scheme;
 mod score;
+#[cfg(test)]
+mod tests;
 mod watermark;
-mod worker;
 
 pub use action::Action;
 pub use actor::{Folio, SchemeActor};
 pub use apply::TriedRegion;
 pub use filter::{Filter, FilterKind};
 pub use goal::{Goal, Metric, Tuner};
+pub use kdamond::{Kdamond, Next, Observer};
 pub use pattern::{Bounds, Pattern};
 pub use quota::{Quota, QuotaState};
 pub use scheme::{Scheme, SchemeError, SchemeSettings, SchemeStatistics};
 pub use score::{Priority, Weights};
 pub use watermark::{WatermarkMetric, Watermarks};
-pub use worker::{Next, Observer, Worker};

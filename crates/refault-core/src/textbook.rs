@@ -42,7 +42,7 @@ pub use two_queue::{TwoQueue, TwoQueueParams};
 pub use wtinylfu::{WTinyLfu, WTinyLfuParams, WTinyLfuVariant};
 
 use crate::counters::Counters;
-use crate::list::{Linked, List};
+use crate::lists::linked::{Linked, List};
 use crate::memory::{Eviction, Memory};
 use crate::page::{PageId, Shadow};
 

@@ -11,13 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
-use refault_core::Policy;
 use refault_core::policy::GenerationSize;
-use refault_core::policy::generations::generations;
-use refault_core::policy::registry::{self, BuildContext, Fact, PolicySpec, Visitor};
+use refault_core::policy::registry::{BuildContext, Fact, PolicySpec};
 use refault_core::textbook::NextUse;
 use refault_sim::flat_memory::Swap;
-use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
+use refault_sim::named::{self, DynReplay};
+use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome};
 
 use crate::error::LabError;
 use crate::meminfo;
@@ -385,7 +384,7 @@ impl Planned<'_> {
             policy: self.spec.label.clone(),
             needs_future: self.spec.entry.is(Fact::NeedsFuture),
             memory_pages: self.memory_pages,
-            simulation: registry::visit(self.spec, context, Start { layout, limits }),
+            simulation: named::replay(self.spec, context, layout, limits),
             wall: Duration::ZERO,
             sample_every: self.sample_every,
             until_sample: self.sample_every,
@@ -397,55 +396,12 @@ impl Planned<'_> {
     }
 }
 
-struct Start<'a> {
-    layout: &'a Layout,
-    limits: Limits,
-}
-
-impl Visitor for Start<'_> {
-    type Output = Box<dyn Simulation>;
-    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Box<dyn Simulation> {
-        Box::new(Replay::new(self.layout, policy, self.limits))
-    }
-}
-
-/// A replay whose policy is forgotten: one call per block, inside which everything is compiled for that policy.
-trait Simulation: Send {
-    fn run(&mut self, block: &[Access]);
-    fn run_weighed(&mut self, block: &[Access], bytes: &[u64]) -> u64;
-    fn outcome(&self) -> Outcome;
-    fn generations(&self) -> Vec<GenerationSize>;
-    fn metadata_bytes(&self) -> usize;
-}
-
-impl<P: Policy + Send> Simulation for Replay<P> {
-    fn run(&mut self, block: &[Access]) {
-        Replay::run(self, block);
-    }
-
-    fn run_weighed(&mut self, block: &[Access], bytes: &[u64]) -> u64 {
-        Replay::run_weighed(self, block, bytes)
-    }
-
-    fn outcome(&self) -> Outcome {
-        Replay::outcome(self)
-    }
-
-    fn generations(&self) -> Vec<GenerationSize> {
-        generations(self.policy(), 0)
-    }
-
-    fn metadata_bytes(&self) -> usize {
-        self.policy().metadata_bytes() + self.memory().metadata_bytes()
-    }
-}
-
 /// A simulation under way.
 struct Running {
     policy: String,
     needs_future: bool,
     memory_pages: u64,
-    simulation: Box<dyn Simulation>,
+    simulation: Box<dyn DynReplay>,
     wall: Duration,
     sample_every: u64,
     until_sample: u64,
@@ -493,7 +449,7 @@ impl Running {
 
     fn sample(&mut self) {
         let outcome = self.simulation.outcome();
-        let generations = self.simulation.generations();
+        let generations = self.simulation.policy().generations(0);
         self.samples.push(Sample { accesses: outcome.accesses, misses: outcome.misses, generations });
     }
 
@@ -519,7 +475,7 @@ impl Running {
             needs_future: self.needs_future,
             memory_pages: self.memory_pages,
             outcome,
-            metadata_bytes: self.simulation.metadata_bytes(),
+            metadata_bytes: self.simulation.policy().metadata_bytes() + self.simulation.memory().metadata_bytes(),
             wall: self.wall,
             samples: self.samples,
         }

@@ -15,7 +15,8 @@ use refault_core::PageId;
 
 use crate::fault::Streams;
 use crate::interrupted::Interrupted;
-use crate::pager::{FaultMode, Inner};
+use crate::options::FaultMode;
+use crate::pager::Inner;
 use crate::signals::{self, BlockedSignals, Mask};
 use crate::state::State;
 use crate::worker::Worker;

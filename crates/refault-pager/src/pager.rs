@@ -8,8 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use refault_core::PageId;
-use refault_store::codec::Codec;
-use refault_store::{PAGE_SIZE, Slot, Store, StoreError, TieredStore, TieredStoreOptions};
+use refault_store::{PAGE_SIZE, Slot, Store, StoreError, TieredStore};
 
 use crate::accessed::AccessSource;
 use crate::arena::Arena;
@@ -22,6 +21,7 @@ use crate::findable::Findable;
 use crate::gate::{Gate, Inside};
 use crate::holds::Holds;
 use crate::in_place::InPlace;
+use crate::options::{FaultMode, OnFull, PagerOptions};
 use crate::origin::FaultLatencies;
 use crate::passing::Passing;
 use crate::pins::Pins;
@@ -33,91 +33,6 @@ use crate::threads;
 use crate::trial::Trial;
 use crate::uffd::Uffd;
 use crate::worker::{Spare, Worker};
-
-/// Who resolves faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultMode {
-    /// Threads of the pager. Right for memory that system calls touch too. Some 10 µs a fault where the handler runs on
-    /// the processor of the faulting thread.
-    Handler {
-        /// Threads, from 1 to 64.
-        threads: usize,
-    },
-    /// The faulting thread, in a SIGBUS handler: some 5 µs a fault. A system call that touches a page which is not
-    /// resident fails with EFAULT, so this is for callers who know their system calls and hold what they give them
-    /// ([`Pager::hold`]).
-    InThread,
-}
-
-/// What happens when nothing can be evicted because the store is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFull {
-    /// The budget is exceeded, which is counted and said once.
-    Grow,
-    /// The faulting thread waits until memory is discarded.
-    Block,
-    /// The program ends with a message.
-    End,
-}
-
-/// How a pager is made.
-#[derive(Clone, Debug)]
-pub struct PagerOptions {
-    /// The policy, `name{key=value,…}`: any that needs only accessed bits
-    /// ([`refault_core::policy::FrontEnd::Pager`]).
-    pub policy: String,
-    /// The stores.
-    pub store: TieredStoreOptions,
-    /// Bytes of addresses that regions can be cut from.
-    pub address_space: u64,
-    /// Who resolves faults.
-    pub fault_mode: FaultMode,
-    /// How accesses are found out.
-    pub access_source: AccessSource,
-    /// What happens when the store is full.
-    pub on_full: OnFull,
-    /// Pages that came back by a read keep their slot, so that they need not be written again; those in the pool only while
-    /// few of them are written after all ([`crate::trial`]). `None`: only those in the file, whose writes are dear. The
-    /// copies take room in the stores, at most as much as all resident pages would.
-    pub keep_clean: Option<bool>,
-    /// Accesses to evicted pages that are worth less than twice what was evicted last are served from the compressed copy, or in
-    /// it, and the page stays out ([`crate::in_place`]). Only with [`FaultMode::InThread`] and a policy that knows what an evicted
-    /// page is worth (`lrfu`), on x86-64; elsewhere every page comes in.
-    pub in_place: bool,
-    /// Share of the budget, 0.5 at most, in which evicted pages keep their contents until their frame is needed: one that
-    /// is touched meanwhile comes back without a read ([`crate::findable`]). 0: evicted pages leave at once.
-    pub keep_evicted: f64,
-    /// Ranges without a hint that are seen to be scanned again and again, and do not fit, are treated as with
-    /// [`crate::Hint::Cyclic`]: found after two passes, until they are accessed in another order.
-    pub detect_cycles: bool,
-    /// Successors of sequential faults come along. Off where accesses are recorded: a page brought in is not one accessed.
-    pub bring_successors: bool,
-    /// Pages that stay in the pool for longer are stored one step colder in the background: compressed harder (zstd), then in the
-    /// file. `None`: never.
-    pub demote_after: Option<Duration>,
-    /// Called by each thread of the pager when it starts, before it serves anything.
-    pub on_thread_start: Option<fn()>,
-}
-
-impl Default for PagerOptions {
-    fn default() -> PagerOptions {
-        PagerOptions {
-            policy: crate::DEFAULT_POLICY.to_owned(),
-            store: TieredStoreOptions { pool_limit: 16 << 30, codec: Codec::Lz4, file: None },
-            address_space: 64 << 30,
-            fault_mode: FaultMode::Handler { threads: 1 },
-            access_source: AccessSource::DropAndScan,
-            on_full: OnFull::Grow,
-            keep_clean: None,
-            in_place: false,
-            keep_evicted: 0.0,
-            demote_after: Some(Duration::from_secs(30)),
-            detect_cycles: true,
-            bring_successors: true,
-            on_thread_start: None,
-        }
-    }
-}
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]

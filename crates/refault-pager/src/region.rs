@@ -11,7 +11,8 @@ use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
 use crate::budget::Budget;
-use crate::pager::{Inner, Pager, PagerError, PagerOptions};
+use crate::options::PagerOptions;
+use crate::pager::{Inner, Pager, PagerError};
 use crate::state::State;
 use crate::threads::RESERVED_PAGES;
 use crate::turn::Turn;

@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use crate::pager::FaultMode;
+use crate::options::FaultMode;
 
 /// Gives a signal its default action back, by the system call itself: libc's functions may be an agent's.
 pub(crate) fn reset(signal: i32) {

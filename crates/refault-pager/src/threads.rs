@@ -17,8 +17,9 @@ use rustix::thread::futex;
 
 use crate::demote::{Round, TICK};
 use crate::fault::Streams;
+use crate::options::FaultMode;
 use crate::origin::Origin;
-use crate::pager::{FaultMode, Inner};
+use crate::pager::Inner;
 use crate::signals::BlockedSignals;
 use crate::uffd::Message;
 use crate::worker::Worker;

@@ -12,7 +12,8 @@ use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
 use crate::holds::{Place, RANGES};
-use crate::pager::{FaultMode, Inner, Pager};
+use crate::options::FaultMode;
+use crate::pager::{Inner, Pager};
 use crate::state::State;
 
 /// Holds at once; a thread that waits in a system call has one.

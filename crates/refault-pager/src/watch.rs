@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use refault_core::PageId;
 use refault_core::monitor::{AccessSampler, Attributes, IntervalsGoal, Profile, View, three_areas};
 use refault_core::policy::SortRule;
-use refault_core::schemes::{Action, Folio, Next, Observer, SchemeActor, Worker};
+use refault_core::schemes::{Action, Folio, Kdamond, Next, Observer, SchemeActor};
 use refault_store::PAGE_SIZE;
 
 use crate::accessed::AccessSource;
@@ -53,7 +53,7 @@ pub fn refusal(action: &Action, policy: &str) -> Option<&'static str> {
 /// A monitor at work over a pager. See the module.
 pub struct Watch {
     pager: Pager,
-    worker: Worker,
+    kdamond: Kdamond,
     rule: SortRule,
     /// Share of one processor that may be used, above 0.
     most_cpu: f64,
@@ -69,12 +69,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches a pager with a worker made over [`Pager::ranges`]. To be called, as [`Watch::step`], by the thread whose
+    /// Watches a pager with a kdamond made over [`Pager::ranges`]. To be called, as [`Watch::step`], by the thread whose
     /// processor time is to be bounded by `most_cpu` (0.01: one percent of one processor).
     ///
     /// # Errors
     /// The end of a sentence that says why nothing can be watched.
-    pub fn new(pager: &Pager, worker: Worker, most_cpu: f64) -> Result<Watch, &'static str> {
+    pub fn new(pager: &Pager, kdamond: Kdamond, most_cpu: f64) -> Result<Watch, &'static str> {
         let inner = pager.inner();
         {
             let _gate = inner.enter();
@@ -84,14 +84,15 @@ impl Watch {
             }
             engine.bits().watch();
         }
-        let rule = if worker.monitor().profile() == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
+        let rule =
+            if kdamond.monitor().profile() == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
         let now = (Instant::now(), thread_cpu_ns());
         Ok(Watch {
             pager: pager.clone(),
             rule,
             most_cpu: most_cpu.max(1e-6),
-            wanted: *worker.monitor().attributes(),
-            worker,
+            wanted: *kdamond.monitor().attributes(),
+            kdamond,
             start: now.0,
             sampling: false,
             ended: false,
@@ -104,8 +105,8 @@ impl Watch {
     }
 
     /// The monitor and its schemes.
-    pub fn worker(&self) -> &Worker {
-        &self.worker
+    pub fn kdamond(&self) -> &Kdamond {
+        &self.kdamond
     }
 
     /// Nanoseconds of processor time that the watching thread has used since the start. Only for that thread.
@@ -135,12 +136,12 @@ impl Watch {
             batch: &mut self.batch,
         };
         if self.sampling {
-            if !self.worker.schemes().is_empty() {
+            if !self.kdamond.schemes().is_empty() {
                 inner.take_reports(&mut inner.engine());
             }
-            self.worker.finish(self.start.elapsed().as_micros() as u64, &mut hands, observer);
+            self.kdamond.finish(self.start.elapsed().as_micros() as u64, &mut hands, observer);
         }
-        let next = self.worker.begin(&mut hands);
+        let next = self.kdamond.begin(&mut hands);
         hands.flush_drops();
         self.sampling = matches!(next, Next::Sample { .. });
         match next {
@@ -174,9 +175,9 @@ impl Watch {
         } else {
             return;
         };
-        let attributes = stretched(self.worker.monitor().attributes(), &self.wanted, factor);
+        let attributes = stretched(self.kdamond.monitor().attributes(), &self.wanted, factor);
         // Intervals that the profile refuses leave things as they are.
-        let _ = self.worker.set_attributes(attributes);
+        let _ = self.kdamond.set_attributes(attributes);
     }
 }
 

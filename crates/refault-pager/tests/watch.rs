@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use refault_core::monitor::{Attributes, Monitor, Profile, Region, Target, View};
-use refault_core::schemes::{Action, Bounds, Observer, Pattern, Quota, Scheme, SchemeSettings, Worker};
+use refault_core::schemes::{Action, Bounds, Kdamond, Observer, Pattern, Quota, Scheme, SchemeSettings};
 use refault_pager::{Pager, PagerOptions, Watch};
 
 const UNIT: u64 = 4096;
@@ -26,8 +26,8 @@ fn watch(pager: &Pager, attributes: Attributes, schemes: Vec<SchemeSettings>, mo
     let target = Target::new(&pager.ranges(View::Physical), UNIT).expect("ranges");
     let monitor = Monitor::new(Profile::K72, attributes, vec![target], 1).expect("a monitor");
     let make = |settings| Scheme::new(settings, View::Physical, Profile::K72).expect("a scheme");
-    let worker = Worker::new(monitor, View::Physical, schemes.into_iter().map(make).collect(), 0);
-    Watch::new(pager, worker, most_cpu).expect("a watch")
+    let kdamond = Kdamond::new(monitor, View::Physical, schemes.into_iter().map(make).collect(), 0);
+    Watch::new(pager, kdamond, most_cpu).expect("a watch")
 }
 
 fn run(watch: &mut Watch, time: Duration, observer: &mut impl Observer) {
@@ -88,7 +88,7 @@ fn hot_memory_is_told_from_cold_memory() {
     // 20 checks an aggregation. Regions that straddle the border blur the picture a little, and on a busy machine the
     // thread that touches does not run in each interval.
     assert!(mean(0) > 4.0 && mean(0) > 4.0 * mean(1), "hot {} cold {}", mean(0), mean(1));
-    assert!(watch.worker().monitor().counters().checks > 1000);
+    assert!(watch.kdamond().monitor().counters().checks > 1000);
     for page in (0..32 * MIB / PAGE).step_by(7) {
         check_page(&region[page * PAGE..][..PAGE], page, 1);
     }
@@ -110,7 +110,7 @@ fn cold_memory_is_paged_out_within_its_quota_and_comes_back_whole() {
     let mut watch = watch(&pager, attributes(), vec![pageout], 1.0);
     let start = Instant::now();
     with_hot(&region, 4 * MIB / PAGE, || run(&mut watch, Duration::from_millis(1500), &mut ()));
-    let statistics = *watch.worker().schemes()[0].statistics();
+    let statistics = *watch.kdamond().schemes()[0].statistics();
     let gone = before - pager.budget().used_bytes();
     assert!(gone > 4 << 20 && statistics.sz_applied >= gone, "{gone} gone, {statistics:?}");
     let windows = start.elapsed().as_millis() as u64 / 100 + 2;
@@ -136,7 +136,7 @@ fn sorting_protects_what_is_hot() {
         cold.pattern.nr_accesses = Bounds { min: 0, max: 0 };
         let mut watch = watch(&pager, attributes(), vec![hot, cold], 1.0);
         with_hot(&region, 8 * MIB / PAGE, || run(&mut watch, Duration::from_millis(800), &mut ()));
-        for scheme in watch.worker().schemes() {
+        for scheme in watch.kdamond().schemes() {
             assert!(scheme.statistics().nr_applied > 0, "{policy}: {:?}", scheme.statistics());
         }
         assert_eq!(pager.report().lost, 0);
@@ -160,8 +160,8 @@ fn the_processor_time_stays_within_its_bound() {
     run(&mut watch, Duration::from_millis(2000), &mut ());
     let share = (watch.cpu_ns() - cpu) as f64 / (watch.elapsed() - wall).as_nanos() as f64;
     assert!(share < 0.03, "{share}");
-    assert!(watch.worker().monitor().attributes().sample_interval > attributes.sample_interval);
-    assert_eq!(watch.worker().monitor().attributes().max_nr_accesses(), attributes.max_nr_accesses());
+    assert!(watch.kdamond().monitor().attributes().sample_interval > attributes.sample_interval);
+    assert_eq!(watch.kdamond().monitor().attributes().max_nr_accesses(), attributes.max_nr_accesses());
 }
 
 #[test]

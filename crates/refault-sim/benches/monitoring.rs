@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use refault_core::monitor::{AccessSampler, Attributes, Monitor, Profile, Target, View};
-use refault_core::schemes::{Action, Folio, Next, Scheme, SchemeActor, SchemeSettings, Worker};
+use refault_core::schemes::{Action, Folio, Kdamond, Next, Scheme, SchemeActor, SchemeSettings};
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams, Policy};
 use refault_sim::flat_memory::Swap;
 use refault_sim::monitoring::config::Config;
@@ -60,7 +60,7 @@ fn entries(pages: Range<u64>) -> Vec<Entry> {
     pages.map(|page| Entry::new(page, refault_trace::Kind::Anon, false)).collect()
 }
 
-fn replay_rows<P: Policy>(name: &str, layout: &Layout, regions: u64, policy: impl Fn() -> P) {
+fn replay_rows<P: Policy + Send + 'static>(name: &str, layout: &Layout, regions: u64, policy: impl Fn() -> P) {
     for speed in SPEEDS {
         let text = format!("nr_regions = {{ min = {regions}, max = {regions} }}\n[[schemes]]\naction = \"stat\"\n");
         let config = Config::parse(&text, "bench").expect("a valid configuration");
@@ -73,8 +73,8 @@ fn replay_rows<P: Policy>(name: &str, layout: &Layout, regions: u64, policy: imp
             layout.translate(&entries(block..(block + (1 << 16)).min(pages)), &mut accesses);
             replay.run(&accesses);
         }
-        let mut watched =
-            WatchedReplay::new(replay, pages, pages, &config, speed, 1).expect("a scheme that all policies take");
+        let mut watched = WatchedReplay::new(Box::new(replay), pages, pages, &config, speed, 1)
+            .expect("a scheme that all policies take");
         let mut reader = spec(pages, (speed as f64 * SECONDS) as u64).open().expect("a workload needs no file");
         let (mut buffer, mut seconds) = (Vec::new(), 0.0);
         loop {
@@ -88,12 +88,12 @@ fn replay_rows<P: Policy>(name: &str, layout: &Layout, regions: u64, policy: imp
             watched.run(&accesses, &mut ());
             seconds += start.elapsed().as_secs_f64();
         }
-        let checks = watched.worker().monitor().counters().checks;
+        let checks = watched.kdamond().monitor().counters().checks;
         let spent = watched.spent().as_secs_f64();
         println!(
             "{name:8} {:22} {:8} {checks:9} {:9.0} {:9.2} {spent:10.4} {:8.2}",
             speed / 1_000_000,
-            watched.worker().monitor().nr_regions(),
+            watched.kdamond().monitor().nr_regions(),
             spent / checks.max(1) as f64 * 1e9,
             seconds - spent,
             spent / seconds * 100.0,
@@ -156,13 +156,13 @@ fn watch(regions: u64, with_schemes: bool, aggregations: u64) -> f64 {
     let scheme =
         || Scheme::new(SchemeSettings::new(Action::Stat), View::Virtual, Profile::K72).expect("a legal scheme");
     let schemes = if with_schemes { vec![scheme(), scheme()] } else { Vec::new() };
-    let mut worker = Worker::new(monitor, View::Virtual, schemes, 0);
+    let mut kdamond = Kdamond::new(monitor, View::Virtual, schemes, 0);
     let (mut memory, mut now) = (Free(1), 0);
     let start = Instant::now();
     for _ in 0..aggregations * 20 {
-        let Next::Sample { wait } = worker.begin(&mut memory) else { unreachable!("no watermarks are set") };
+        let Next::Sample { wait } = kdamond.begin(&mut memory) else { unreachable!("no watermarks are set") };
         now += wait;
-        worker.finish(now, &mut memory, &mut ());
+        kdamond.finish(now, &mut memory, &mut ());
     }
     start.elapsed().as_secs_f64()
 }

@@ -26,6 +26,7 @@ pub mod flat_memory;
 pub mod layout;
 pub mod machine;
 pub mod monitoring;
+pub mod named;
 pub mod replay;
 mod shadows;
 

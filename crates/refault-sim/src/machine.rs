@@ -54,7 +54,7 @@ use device::Device;
 use frames::{KeepsEvicted, MachineFrames};
 use group::Groups;
 use memory::{Completion, MachineMemory};
-use monitoring::Kdamond;
+use monitoring::KdamondTask;
 use node::{Node, Watermarks};
 use pressure::{Pressure, Watch};
 use report::{Latencies, Report, Sample};
@@ -131,7 +131,7 @@ pub struct Machine<P: Policy> {
     /// Tasks first, then one kswapd a node, then the monitor if there is one.
     threads: Vec<Thread>,
     kswapds: Vec<Kswapd>,
-    kdamond: Option<Kdamond>,
+    kdamond: Option<KdamondTask>,
     cpus: Vec<Cpu>,
     run_queue: VecDeque<usize>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -213,7 +213,7 @@ impl<P: Policy> Machine<P> {
         let cpus = config.cpus;
         let kdamond = config.monitor.as_ref();
         let kdamond = kdamond
-            .map(|monitor| Kdamond::new(monitor, &tasks, &memory, policy.sorting().is_some(), config.monitor_seed))
+            .map(|monitor| KdamondTask::new(monitor, &tasks, &memory, policy.sorting().is_some(), config.monitor_seed))
             .transpose()?;
         let threads = (0..tasks.len() + config.nodes.len() + usize::from(kdamond.is_some()))
             .map(|i| Thread::new(i % cpus))

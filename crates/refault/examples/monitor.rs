@@ -4,7 +4,7 @@
 //! told nothing of that and checks one address per region and sampling interval.
 
 use refault::monitor::{AccessSampler, Attributes, Monitor, Profile, Region, Target, View};
-use refault::schemes::{Next, Observer, SchemeActor, Worker as Kdamond};
+use refault::schemes::{Kdamond, Next, Observer, SchemeActor};
 
 const MIB: u64 = 1 << 20;
 const HOT: std::ops::Range<u64> = 32 * MIB..48 * MIB;

@@ -2,7 +2,7 @@
 //!
 //! Kernel: `struct lruvec`, `enum lru_list` in `include/linux/mmzone.h`.
 
-use crate::deque::Deque;
+use crate::lists::ring::Deque;
 use crate::page::PageType;
 
 /// See the module.

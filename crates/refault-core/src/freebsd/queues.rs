@@ -2,7 +2,7 @@
 //!
 //! Kernel: `vm_page_activate`, `vm_page_deactivate`, `vm_page_dequeue`, `vm_page_unwire` in `sys/vm/vm_page.c`.
 
-use crate::list::{Linked, List};
+use crate::lists::linked::{Linked, List};
 use crate::page::{NO_PAGE, PageId};
 
 /// Lost by a scan that finds no reference.

@@ -8,7 +8,7 @@ use crate::memory::{IoState, Memory};
 use crate::mglru::Mglru;
 use crate::mglru::aging::{governing, usable};
 use crate::mglru::generation::{MAX_BATCH, MAX_GENERATIONS, MIN_BATCH, MIN_GENERATIONS};
-use crate::mglru::node::is_below_min;
+use crate::mglru::memcg_lru::is_below_min;
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Verdict};
 use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};

@@ -2,7 +2,7 @@
 //!
 //! Kernel: `struct lru_gen_folio` in `include/linux/mmzone.h`; `lru_gen_init_lruvec` in `mm/vmscan.c`.
 
-use crate::deque::Deque;
+use crate::lists::ring::Deque;
 use crate::mglru::walk::Filter;
 use crate::page::PageType;
 use crate::policy::GenerationSize;

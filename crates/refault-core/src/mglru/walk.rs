@@ -11,7 +11,7 @@
 use crate::memory::{LookAround, Memory, PageTables, RegionKey, Walk};
 use crate::mglru::Mglru;
 use crate::mglru::generation::Lruvec;
-use crate::mglru::references::note_young_7_2;
+use crate::mglru::lru_refs::note_young_7_2;
 use crate::page::{LruvecId, PageId, PageType};
 use crate::reclaim::record::{PageRecord, REFERENCED, REFS_MASK, WORKINGSET};
 

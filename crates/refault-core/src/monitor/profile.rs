@@ -3,8 +3,8 @@
 /// A kernel generation whose rules the monitor and the schemes follow. Each method is one difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Profile {
-    /// The tree in which the schemes for sorting LRU lists were measured (5.18-rc): K60 without its later fixes.
-    Seed,
+    /// 5.18-rc, the tree in which the schemes for sorting LRU lists were measured: K60 without its later fixes.
+    K518,
     /// 6.1 with its stable fixes.
     K60,
     /// 6.12.
@@ -16,26 +16,27 @@ pub enum Profile {
 
 impl Profile {
     /// All of them, oldest first.
-    pub const ALL: [Profile; 4] = [Profile::Seed, Profile::K60, Profile::K612, Profile::K72];
+    pub const ALL: [Profile; 4] = [Profile::K518, Profile::K60, Profile::K612, Profile::K72];
 
     /// The name used in configurations and reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Profile::Seed => "seed",
+            Profile::K518 => "k518",
             Profile::K60 => "k60",
             Profile::K612 => "k612",
             Profile::K72 => "k72",
         }
     }
 
-    /// The profile of a name.
+    /// The profile of a name. `k518` was called `seed` once, and is still read so.
     pub fn from_name(name: &str) -> Option<Profile> {
+        let name = if name == "seed" { "k518" } else { name };
         Profile::ALL.into_iter().find(|profile| profile.name() == name)
     }
 
     /// Deadlines are kept in elapsed time rather than in sampling intervals passed.
     pub const fn keeps_elapsed_time(self) -> bool {
-        matches!(self, Profile::Seed | Profile::K60)
+        matches!(self, Profile::K518 | Profile::K60)
     }
 
     /// Schemes have their own interval; otherwise they run once per aggregation.
@@ -60,7 +61,7 @@ impl Profile {
 
     /// Merging is repeated until the bound on regions is met.
     pub const fn repeats_merge(self) -> bool {
-        !matches!(self, Profile::Seed)
+        !matches!(self, Profile::K518)
     }
 
     /// The size limit is renewed at each aggregation and enforced by cutting.
@@ -90,7 +91,7 @@ impl Profile {
 
     /// The part cut off by a quota or filter waits for the next pass (spec: damos §4).
     pub const fn defers_remainders(self) -> bool {
-        matches!(self, Profile::Seed | Profile::K612)
+        matches!(self, Profile::K518 | Profile::K612)
     }
 
     /// Quota marks, filters and windows work as in 7.2 (spec: damos §6.1, §8, §4 merge-back).

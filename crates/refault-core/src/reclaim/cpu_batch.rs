@@ -35,12 +35,6 @@ impl CpuBatch {
         self.pages.len() >= self.capacity
     }
 
-    /// Whether nothing waits.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.pages.is_empty()
-    }
-
     /// Takes all pages out, to be handed back to [`CpuBatch::restore`] empty so that no allocation is needed.
     #[inline]
     pub fn take(&mut self) -> Vec<PageId> {

@@ -27,16 +27,6 @@ impl Hierarchy {
         Hierarchy { parents: vec![None], ancestors: vec![vec![0]], subtrees: vec![vec![0]] }
     }
 
-    /// Number of lruvecs.
-    pub fn len(&self) -> usize {
-        self.parents.len()
-    }
-
-    /// Never: there is always a root.
-    pub fn is_empty(&self) -> bool {
-        self.parents.is_empty()
-    }
-
     /// Adds a child of `parent`, which must exist, and returns its id. `None` gives another root (another node's).
     pub fn add(&mut self, parent: Option<LruvecId>) -> LruvecId {
         let id = self.parents.len() as LruvecId;
@@ -60,11 +50,6 @@ impl Hierarchy {
     #[inline]
     pub fn subtree(&self, lruvec: LruvecId) -> &[LruvecId] {
         &self.subtrees[lruvec as usize]
-    }
-
-    /// The one above.
-    pub fn parent(&self, lruvec: LruvecId) -> Option<LruvecId> {
-        self.parents[lruvec as usize]
     }
 
     fn pre_order(&self, top: LruvecId) -> Vec<LruvecId> {

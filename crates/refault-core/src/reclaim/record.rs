@@ -3,7 +3,7 @@
 //! Invariants: a page is *on a list* iff [`LRU`] or [`IN_ACTIVATE`] is set; [`IN_ADD`] excludes both. While a page
 //! waits in the batch of activations it keeps its place on its list but cannot be isolated.
 
-use crate::deque::Placed;
+use crate::lists::ring::Placed;
 use crate::page::{LruvecId, PageId, PageType};
 
 /// On a list and may be isolated.

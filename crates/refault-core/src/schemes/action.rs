@@ -92,7 +92,7 @@ impl Action {
             Action::LruPrio | Action::LruDeprio if physical => None,
             Action::LruPrio | Action::LruDeprio => Some("sorts the lists of physical memory; use paddr"),
             Action::MigrateHot { .. } | Action::MigrateCold { .. } => match (physical, profile) {
-                (_, Profile::Seed | Profile::K60) => Some("came with a later kernel; use profile k612 (paddr) or k72"),
+                (_, Profile::K518 | Profile::K60) => Some("came with a later kernel; use profile k612 (paddr) or k72"),
                 (false, Profile::K612) => Some("moves virtual ranges only from profile k72 on; use paddr or k72"),
                 _ => None,
             },

@@ -8,9 +8,9 @@ use std::ops::Range;
 use super::action::Action;
 use super::actor::SchemeActor;
 use super::filter::Verdict;
+use super::kdamond::Observer;
 use super::quota::Histogram;
 use super::scheme::Scheme;
-use super::worker::Observer;
 use crate::monitor::{AccessSampler, Attributes, Monitor, Profile, Region, View};
 
 /// A region that a scheme was about to act upon.
@@ -346,7 +346,7 @@ impl Visit<'_> {
         }
         self.scheme.quota.charge(&self.scheme.settings.quota, profile, size, applied);
         if self.scheme.quota.is_full(&self.scheme.settings.quota, profile, unit) {
-            let one_more = u64::from(profile == Profile::Seed);
+            let one_more = u64::from(profile == Profile::K518);
             self.scheme.quota.resume = Some((self.target, region.end + one_more));
         }
         if self.scheme.settings.action != Action::Stat {

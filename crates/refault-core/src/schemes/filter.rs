@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::actor::{Folio, SchemeActor};
 use crate::monitor::{Profile, Region};
 
-/// What a filter looks at. The first two are decided for a region by the worker, the others page by page.
+/// What a filter looks at. The first two are decided for a region by the kdamond, the others page by page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterKind {
     /// Addresses; regions that straddle a border are cut there.
@@ -35,7 +35,7 @@ pub enum FilterKind {
 }
 
 impl FilterKind {
-    /// Whether the worker decides it for whole regions.
+    /// Whether the kdamond decides it for whole regions.
     pub const fn is_core(&self) -> bool {
         matches!(self, FilterKind::Addr(_) | FilterKind::Target(_))
     }
@@ -83,7 +83,7 @@ impl Filter {
     }
 }
 
-/// What the worker's filters say of a region.
+/// What the kdamond's filters say of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Out.
@@ -124,7 +124,7 @@ impl Filters {
         self.pages.iter().any(|filter| filter.kind == FilterKind::Young)
     }
 
-    /// What the worker's filters say of a region; `cut_off` takes the right part of one that straddles a border.
+    /// What the kdamond's filters say of a region; `cut_off` takes the right part of one that straddles a border.
     pub fn verdict(
         &self,
         target: usize,

@@ -137,7 +137,7 @@ impl QuotaState {
         if quota.time_ms != 0 {
             let by_time = self.bytes_per_ms().saturating_mul(quota.time_ms);
             size = match profile {
-                Profile::Seed => size.min(by_time),
+                Profile::K518 => size.min(by_time),
                 Profile::K60 => size.min(by_time.max(unit)),
                 Profile::K612 => size.min(by_time).max(unit),
                 Profile::K72 => size.min(by_time.max(unit)),

@@ -86,7 +86,7 @@ impl SchemeSettings {
             return refuse("quotas.goals.target_value", "must be above 0");
         }
         let known = |metric: &Metric| match profile {
-            Profile::Seed | Profile::K60 => false,
+            Profile::K518 | Profile::K60 => false,
             Profile::K612 => matches!(metric, Metric::UserInput | Metric::SomeMemPsiUs),
             Profile::K72 => true,
         };
@@ -130,7 +130,7 @@ fn check_filter(filter: &Filter, profile: Profile) -> Result<(), SchemeError> {
         _ => {}
     }
     match profile {
-        Profile::Seed | Profile::K60 => refuse("filters", "are not known to this profile; use k612 or k72"),
+        Profile::K518 | Profile::K60 => refuse("filters", "are not known to this profile; use k612 or k72"),
         Profile::K612 if filter.allow => refuse("filters.allow", "is not known to this profile; use k72"),
         Profile::K612
             if matches!(filter.kind, FilterKind::Active | FilterKind::HugepageSize { .. } | FilterKind::Unmapped) =>
@@ -210,11 +210,6 @@ impl Scheme {
     /// What the user said.
     pub fn settings(&self) -> &SchemeSettings {
         &self.settings
-    }
-
-    /// For values that users feed while running: goals' current values, limits.
-    pub fn quota_mut(&mut self) -> &mut Quota {
-        &mut self.settings.quota
     }
 
     /// Whether the watermarks let it run.

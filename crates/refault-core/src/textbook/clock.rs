@@ -9,10 +9,10 @@
 
 use super::evict;
 use crate::counters::Counters;
+use crate::lists::queue::PageQueue;
 use crate::memory::Memory;
 use crate::page::PageId;
 use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
-use crate::queue::PageQueue;
 
 /// One queue in order of arrival or of the last second chance.
 #[derive(Clone, Debug, Default)]

@@ -4,10 +4,10 @@
 
 use super::evict;
 use crate::counters::Counters;
+use crate::lists::queue::PageQueue;
 use crate::memory::Memory;
 use crate::page::PageId;
 use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
-use crate::queue::PageQueue;
 
 /// One queue in order of arrival; the oldest page goes.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@
 
 use super::{evict, evict_oldest};
 use crate::counters::Counters;
-use crate::list::{Link, List};
+use crate::lists::linked::{Link, List};
 use crate::memory::Memory;
 use crate::page::{NO_PAGE, PageId};
 use crate::parameter::{Parameter, ParameterError, Parameters, parse_share};

@@ -27,7 +27,7 @@ use std::sync::LazyLock;
 use super::evict_leaving;
 use super::slot::Slot;
 use crate::counters::Counters;
-use crate::list::{Linked, List};
+use crate::lists::linked::{Linked, List};
 use crate::memory::{Memory, PageTables, RegionKey, Walk};
 use crate::page::{NO_PAGE, PageId, Shadow};
 use crate::parameter::{Parameter, ParameterError, Parameters, parse_share, parse_switch};

@@ -11,7 +11,7 @@
 
 use super::evict;
 use crate::counters::Counters;
-use crate::list::{Link, Linked, List};
+use crate::lists::linked::{Link, Linked, List};
 use crate::memory::Memory;
 use crate::page::{NO_PAGE, PageId};
 use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};

@@ -1,6 +1,6 @@
 //! What the policies with several lists keep of a page: its links and which list they belong to.
 
-use crate::list::{Link, Linked};
+use crate::lists::linked::{Link, Linked};
 use crate::page::PageId;
 
 /// Links and `state`, which says at least which list the page is on. 12 bytes while the state has at most four.

@@ -14,7 +14,7 @@
 use super::evict_oldest;
 use super::slot::Slot;
 use crate::counters::Counters;
-use crate::list::List;
+use crate::lists::linked::List;
 use crate::memory::Memory;
 use crate::page::{NO_PAGE, PageId};
 use crate::parameter::{Parameter, ParameterError, Parameters, parse_share};

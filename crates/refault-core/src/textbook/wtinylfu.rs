@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::evict_oldest;
 use super::slot::Slot;
 use crate::counters::Counters;
-use crate::list::List;
+use crate::lists::linked::List;
 use crate::memory::Memory;
 use crate::page::PageId;
 use crate::parameter::{Parameter, ParameterError, Parameters, parse_share};

@@ -2,13 +2,14 @@
 //!
 //! The front of a deque is the head of the list (newest), the back its tail (next victim).
 
+#[path = "classic_model/extensions.rs"]
+mod extensions;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use refault_core::classic::{ClassicParams, RefaultRule};
 use refault_core::memory::{Eviction, IoState, Memory};
-use refault_core::policy::{
-    Admission, BackgroundPass, HitReport, NodeReclaim, PassOutcome, Policy, ReclaimRequest, SortRule, Sorting,
-};
+use refault_core::policy::{Admission, HitReport, NodeReclaim, Policy, ReclaimRequest, Sorting};
 use refault_core::{Counters, LruvecId, PageId, PageType, Shadow};
 
 use crate::tree::Tree;
@@ -569,60 +570,5 @@ impl Policy for ClassicModel {
 
     fn sorting(&mut self) -> Option<&mut impl Sorting> {
         Some(self)
-    }
-}
-
-impl NodeReclaim for ClassicModel {
-    fn add_lruvec(&mut self, parent: Option<LruvecId>) -> LruvecId {
-        self.tree.0.push(parent);
-        self.lruvecs.push(Lruvec::default());
-        self.lruvecs.len() as LruvecId - 1
-    }
-
-    fn reclaim_nodes<M: Memory>(&mut self, _roots: &[LruvecId], _memory: &mut M) -> u32 {
-        unreachable!("the driver reclaims for limits only")
-    }
-
-    fn background_pass<M: Memory>(&mut self, _pass: &BackgroundPass, _memory: &mut M) -> PassOutcome {
-        unreachable!("the driver reclaims for limits only")
-    }
-
-    fn is_workingset(&self, id: PageId) -> bool {
-        self.pages[&id].workingset
-    }
-
-    fn write_finished(&mut self, id: PageId) {
-        // A page that waits for its activation cannot be isolated.
-        if !std::mem::take(&mut self.page(id).reclaim) || !self.is_listed(id) || self.activating.contains(&id) {
-            return;
-        }
-        self.own_list(id).retain(|p| *p != id);
-        self.page(id).active = false;
-        self.own_list(id).push_back(id);
-        self.counters.pgrotated += 1;
-    }
-}
-
-impl Sorting for ClassicModel {
-    fn prioritise<M: Memory>(&mut self, id: PageId, rule: SortRule, _memory: &mut M) {
-        if !self.is_listed(id) || self.activating.contains(&id) {
-            return;
-        }
-        match rule {
-            SortRule::MarkAccessed => self.mark_accessed(id),
-            SortRule::Activate if self.pages[&id].active => {}
-            SortRule::Activate => self.activate_later(id),
-        }
-    }
-
-    fn deprioritise<M: Memory>(&mut self, id: PageId, _rule: SortRule, _memory: &mut M) {
-        if !self.pages[&id].active || !self.is_listed(id) {
-            return;
-        }
-        self.own_list(id).retain(|p| *p != id);
-        self.page(id).active = false;
-        self.page(id).referenced = false;
-        self.own_list(id).push_front(id);
-        self.counters.pgdeactivate += 1;
     }
 }

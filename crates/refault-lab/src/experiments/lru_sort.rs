@@ -65,7 +65,7 @@ impl Options {
             repeats: 10,
             pages: 4096,
             wall_limit: 110.0,
-            profile: Profile::Seed,
+            profile: Profile::K518,
             costs: Costs::default(),
             writer_tries: host::WRITER_TRIES,
             null: false,

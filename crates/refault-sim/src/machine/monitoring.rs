@@ -22,7 +22,7 @@ use refault_core::memory::{Eviction, Memory};
 use refault_core::monitor::{AccessSampler, Profile, View};
 use refault_core::policy::SortRule;
 use refault_core::policy::generations::active_inactive;
-use refault_core::schemes::{Action, Folio, Metric, Next, Scheme, SchemeActor, Worker};
+use refault_core::schemes::{Action, Folio, Kdamond, Metric, Next, Scheme, SchemeActor};
 use refault_core::{PageId, Policy, Shadow};
 use serde_json::Value;
 
@@ -35,8 +35,8 @@ use crate::monitoring::config::Config;
 const PAGE: u64 = 4096;
 
 /// The monitoring thread.
-pub(super) struct Kdamond {
-    worker: Worker,
+pub(super) struct KdamondTask {
+    kdamond: Kdamond,
     config: Config,
     rule: SortRule,
     /// The address space of each target; none in the physical view.
@@ -65,7 +65,7 @@ pub struct MonitorReport {
     pub tree: Value,
 }
 
-impl Kdamond {
+impl KdamondTask {
     /// A monitor over the machine's memory. Says what has no effect here, with the key.
     pub fn new(
         config: &Config,
@@ -73,7 +73,7 @@ impl Kdamond {
         memory: &MachineMemory,
         sorts: bool,
         seed: u64,
-    ) -> Result<Kdamond, String> {
+    ) -> Result<KdamondTask, String> {
         let mut config = config.clone();
         for (index, scheme) in config.schemes.iter().enumerate() {
             if let Some(reason) = refusal(&scheme.action, sorts) {
@@ -113,20 +113,20 @@ impl Kdamond {
             }
         }
         let everything = 0..memory.page_ids() as u64 * PAGE;
-        let worker = config.worker(everything, seed, 0).map_err(|error| format!("monitor: {error}"))?;
+        let kdamond = config.kdamond(everything, seed, 0).map_err(|error| format!("monitor: {error}"))?;
         let rule = if config.profile == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
-        Ok(Kdamond { worker, config, rule, spaces, groups, sampling: false, work: 0 })
+        Ok(KdamondTask { kdamond, config, rule, spaces, groups, sampling: false, work: 0 })
     }
 
     pub fn report(&self) -> MonitorReport {
-        let monitor = self.worker.monitor();
+        let monitor = self.kdamond.monitor();
         MonitorReport {
             checks: monitor.counters().checks,
             nr_regions: monitor.nr_regions(),
             monitor_cpu: monitor.work_ns(),
-            schemes_cpu: self.worker.schemes_ns(),
-            schemes: self.worker.schemes().to_vec(),
-            tree: self.config.to_json(Some(self.worker.schemes())),
+            schemes_cpu: self.kdamond.schemes_ns(),
+            schemes: self.kdamond.schemes().to_vec(),
+            tree: self.config.to_json(Some(self.kdamond.schemes())),
         }
     }
 }
@@ -165,28 +165,28 @@ fn ranges(memory: &MachineMemory, space: usize) -> Vec<Range<u64>> {
 impl<P: Policy> Machine<P> {
     /// The monitoring thread has a CPU: ends the sampling interval under way and begins the next.
     pub(super) fn run_kdamond(&mut self, cpu: usize, thread: usize) {
-        let Some(mut kdamond) = self.kdamond.take() else { return };
-        let (now, before) = (self.now, kdamond.work);
+        let Some(mut task) = self.kdamond.take() else { return };
+        let (now, before) = (self.now, task.work);
         self.set_activity(thread, now, activity::RUNNING);
         let mut ops = DamonOps {
             sorts: self.policy.sorting().is_some(),
             policy: &mut self.policy,
             memory: &mut self.memory,
-            rule: kdamond.rule,
-            spaces: &kdamond.spaces,
-            groups: &kdamond.groups,
+            rule: task.rule,
+            spaces: &task.spaces,
+            groups: &task.groups,
             psi_some_us: self.pressure.some().total_us,
-            work: kdamond.work,
+            work: task.work,
             freed: 0,
         };
-        if kdamond.sampling {
-            kdamond.worker.finish(now / 1000, &mut ops, &mut ());
+        if task.sampling {
+            task.kdamond.finish(now / 1000, &mut ops, &mut ());
         }
-        let next = kdamond.worker.begin(&mut ops);
+        let next = task.kdamond.begin(&mut ops);
         let (work, freed) = (ops.work, ops.freed);
-        kdamond.work = work;
-        kdamond.sampling = matches!(next, Next::Sample { .. });
-        self.kdamond = Some(kdamond);
+        task.work = work;
+        task.sampling = matches!(next, Next::Sample { .. });
+        self.kdamond = Some(task);
         self.collect_completions();
         self.counted = self.policy.counters();
         self.after_reclaim(freed);

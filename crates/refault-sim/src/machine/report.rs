@@ -10,7 +10,7 @@ use super::background::Kswapd;
 use super::costs::{Ledger, WORK_NAMES};
 use super::frames::{FramesReport, FramesSample};
 use super::group::GroupEvents;
-use super::monitoring::Kdamond;
+use super::monitoring::KdamondTask;
 pub use super::monitoring::MonitorReport;
 use super::pressure::PressureLine;
 use super::task::Life;
@@ -551,7 +551,7 @@ impl<P: Policy> Machine<P> {
             kills: self.kills.clone(),
             samples: self.samples.clone(),
             listings: self.listing.clone(),
-            monitor: self.kdamond.as_ref().map(Kdamond::report),
+            monitor: self.kdamond.as_ref().map(KdamondTask::report),
             frames: self.memory.frames.as_ref().map(|frames| frames.report(self.buffer_stalled)),
             tasks,
         }

@@ -3,7 +3,7 @@
 
 use refault_core::monitor::accuracy::{Accuracy, ExactHistory};
 use refault_core::monitor::{AccessSampler, Attributes, Monitor, MonitorCounters, Profile, Region, Target, View};
-use refault_core::schemes::{Next, Observer, SchemeActor, Worker};
+use refault_core::schemes::{Kdamond, Next, Observer, SchemeActor};
 
 use super::heat_map::HeatMap;
 use super::pattern::Pattern;
@@ -115,7 +115,7 @@ pub fn measure(pattern: &Pattern, options: &Options) -> Found {
     let target = Target::over(range.clone(), attributes.min_region_size).expect("invariant: a pattern has pages");
     let monitor = Monitor::new(options.profile, attributes, vec![target], options.seed)
         .expect("the attributes must be legal under the profile");
-    let mut worker = Worker::new(monitor, View::FixedVirtual, Vec::new(), 0);
+    let mut kdamond = Kdamond::new(monitor, View::FixedVirtual, Vec::new(), 0);
     let mut player = pattern.start(options.accesses_per_second, options.seed);
     let mut sightings = Sightings { seen_in: vec![0; pattern.pages() as usize], interval: 0 };
     let mut judge = Judge {
@@ -130,7 +130,7 @@ pub fn measure(pattern: &Pattern, options: &Options) -> Found {
     let mut entries = Vec::new();
     let end = pattern.milliseconds() * 1000;
     while now < end {
-        let Next::Sample { wait } = worker.begin(&mut sightings) else { break };
+        let Next::Sample { wait } = kdamond.begin(&mut sightings) else { break };
         let wait = wait.max(1);
         let count = |time: u64| u128::from(time) * u128::from(options.accesses_per_second) / 1_000_000;
         let then = now.saturating_add(wait);
@@ -144,9 +144,9 @@ pub fn measure(pattern: &Pattern, options: &Options) -> Found {
             judge.history.access(entry.page() * PAGE);
         }
         judge.history.next_interval();
-        worker.finish(now, &mut sightings, &mut judge);
+        kdamond.finish(now, &mut sightings, &mut judge);
     }
-    let counters = *worker.monitor().counters();
+    let counters = *kdamond.monitor().counters();
     Found {
         accuracy: judge.accuracy,
         counters,

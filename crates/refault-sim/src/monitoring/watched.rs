@@ -13,26 +13,26 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use refault_core::DynPolicy;
+use refault_core::PageId;
 use refault_core::memory::{Eviction, Memory};
 use refault_core::monitor::{AccessSampler, Profile, View};
 use refault_core::page::Shadow;
 use refault_core::policy::SortRule;
-use refault_core::policy::generations::active_inactive;
-use refault_core::schemes::{Action, Folio, Next, Observer, SchemeActor, Worker};
-use refault_core::{PageId, Policy};
+use refault_core::schemes::{Action, Folio, Kdamond, Next, Observer, SchemeActor};
 
 use super::config::{Config, ConfigError};
 use crate::flat_memory::FlatMemory;
 use crate::layout::Access;
 use crate::monitoring::costs::Costs;
-use crate::replay::{Outcome, Replay};
+use crate::named::DynReplay;
+use crate::replay::Outcome;
 
 const PAGE: u64 = 4096;
 
 /// See the module.
-pub struct WatchedReplay<P: Policy> {
-    replay: Replay<P>,
-    worker: Worker,
+pub struct WatchedReplay {
+    replay: Box<dyn DynReplay>,
+    kdamond: Kdamond,
     rule: SortRule,
     memory_pages: u64,
     ids: u64,
@@ -47,21 +47,21 @@ pub struct WatchedReplay<P: Policy> {
     spent: Duration,
 }
 
-impl<P: Policy> WatchedReplay<P> {
+impl WatchedReplay {
     /// A replay watched as `config` says. `memory_pages` is its limit, `ids` the number of its page ids.
     ///
     /// # Errors
     /// Names the scheme whose action has no effect here, or the target beyond the memory, and why.
     pub fn new(
-        mut replay: Replay<P>,
+        mut replay: Box<dyn DynReplay>,
         memory_pages: u64,
         ids: u64,
         config: &Config,
         accesses_per_second: u64,
         seed: u64,
-    ) -> Result<WatchedReplay<P>, ConfigError> {
+    ) -> Result<WatchedReplay, ConfigError> {
         for (index, scheme) in config.schemes.iter().enumerate() {
-            if let Some(reason) = refusal(&scheme.action, config.view, replay.parts_mut().0.sorting().is_some()) {
+            if let Some(reason) = refusal(&scheme.action, config.view, replay.parts_mut().0.sorts()) {
                 let key = format!("schemes[{index}].action");
                 return Err(ConfigError {
                     origin: String::new(),
@@ -78,11 +78,11 @@ impl<P: Policy> WatchedReplay<P> {
                 return Err(ConfigError { origin: String::new(), key, reason });
             }
         }
-        let worker = config.worker(0..ids * PAGE, seed, 0)?;
+        let kdamond = config.kdamond(0..ids * PAGE, seed, 0)?;
         let rule = if config.profile == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
         let mut watched = WatchedReplay {
             replay,
-            worker,
+            kdamond,
             rule,
             memory_pages,
             ids,
@@ -121,8 +121,8 @@ impl<P: Policy> WatchedReplay<P> {
         if self.sampling {
             let start = Instant::now();
             let now = self.now;
-            let (worker, mut ops) = self.damon_ops();
-            worker.finish(now, &mut ops, observer);
+            let (kdamond, mut ops) = self.damon_ops();
+            kdamond.finish(now, &mut ops, observer);
             self.work = ops.work;
             self.spent += start.elapsed();
         }
@@ -131,8 +131,8 @@ impl<P: Policy> WatchedReplay<P> {
 
     fn begin(&mut self) {
         let start = Instant::now();
-        let (worker, mut ops) = self.damon_ops();
-        let next = worker.begin(&mut ops);
+        let (kdamond, mut ops) = self.damon_ops();
+        let next = kdamond.begin(&mut ops);
         self.work = ops.work;
         let wait = match next {
             Next::Sample { wait } | Next::Inactive { wait } => wait,
@@ -149,10 +149,10 @@ impl<P: Policy> WatchedReplay<P> {
         self.spent += start.elapsed();
     }
 
-    fn damon_ops(&mut self) -> (&mut Worker, DamonOps<'_, P>) {
+    fn damon_ops(&mut self) -> (&mut Kdamond, DamonOps<'_>) {
         let (policy, memory) = self.replay.parts_mut();
         let ops = DamonOps {
-            sorts: policy.sorting().is_some(),
+            sorts: policy.sorts(),
             policy,
             memory,
             rule: self.rule,
@@ -161,7 +161,7 @@ impl<P: Policy> WatchedReplay<P> {
             costs: Costs::default(),
             work: self.work,
         };
-        (&mut self.worker, ops)
+        (&mut self.kdamond, ops)
     }
 
     /// What the replay came to.
@@ -170,8 +170,8 @@ impl<P: Policy> WatchedReplay<P> {
     }
 
     /// The monitor and its schemes.
-    pub fn worker(&self) -> &Worker {
-        &self.worker
+    pub fn kdamond(&self) -> &Kdamond {
+        &self.kdamond
     }
 
     /// Real time spent in the monitor and its schemes.
@@ -203,10 +203,10 @@ fn refusal(action: &Action, view: View, sorts: bool) -> Option<&'static str> {
 }
 
 /// What the monitor sees of a replay, and how schemes act on it.
-struct DamonOps<'a, P: Policy> {
+struct DamonOps<'a> {
     /// The policy's lists can be sorted.
     sorts: bool,
-    policy: &'a mut P,
+    policy: &'a mut dyn DynPolicy<FlatMemory>,
     memory: &'a mut FlatMemory,
     rule: SortRule,
     memory_pages: u64,
@@ -215,7 +215,7 @@ struct DamonOps<'a, P: Policy> {
     work: u64,
 }
 
-impl<P: Policy> DamonOps<'_, P> {
+impl DamonOps<'_> {
     fn page(&self, address: u64) -> Option<PageId> {
         let page = address / PAGE;
         (page < self.ids && self.memory.is_resident(page as PageId)).then_some(page as PageId)
@@ -231,7 +231,7 @@ impl<P: Policy> DamonOps<'_, P> {
     }
 }
 
-impl<P: Policy> AccessSampler for DamonOps<'_, P> {
+impl AccessSampler for DamonOps<'_> {
     fn prepare(&mut self, _: usize, address: u64) {
         let page = self.page(address);
         self.work += if page.is_some() { self.costs.check } else { self.costs.check_nothing } / 2;
@@ -251,7 +251,7 @@ impl<P: Policy> AccessSampler for DamonOps<'_, P> {
     }
 }
 
-impl<P: Policy> SchemeActor for DamonOps<'_, P> {
+impl SchemeActor for DamonOps<'_> {
     fn refuses(&self, action: &Action) -> Option<&'static str> {
         refusal(action, View::Physical, self.sorts)
     }
@@ -277,8 +277,8 @@ impl<P: Policy> SchemeActor for DamonOps<'_, P> {
     fn act(&mut self, action: &Action, folio: &Folio) -> u64 {
         self.work += self.costs.sort_page;
         match action {
-            Action::LruPrio => DynPolicy::sort(self.policy, folio.page, true, self.rule, self.memory),
-            Action::LruDeprio => DynPolicy::sort(self.policy, folio.page, false, self.rule, self.memory),
+            Action::LruPrio => self.policy.sort(folio.page, true, self.rule, self.memory),
+            Action::LruDeprio => self.policy.sort(folio.page, false, self.rule, self.memory),
             Action::Pageout => {
                 self.work += self.costs.swap_out;
                 return if self.page_out(folio.page) { folio.size } else { 0 };
@@ -295,7 +295,7 @@ impl<P: Policy> SchemeActor for DamonOps<'_, P> {
             match action {
                 Action::Cold => {
                     self.memory.make_old(folio.page);
-                    DynPolicy::sort(self.policy, folio.page, false, self.rule, self.memory);
+                    self.policy.sort(folio.page, false, self.rule, self.memory);
                 }
                 Action::Pageout => _ = self.act(action, &folio),
                 _ => return false,
@@ -315,7 +315,7 @@ impl<P: Policy> SchemeActor for DamonOps<'_, P> {
     }
 
     fn active_inactive(&self) -> Option<[u64; 2]> {
-        active_inactive(self.policy)
+        self.policy.active_inactive()
     }
 
     fn node_of(&self, _: u64) -> Option<u32> {
@@ -325,6 +325,7 @@ impl<P: Policy> SchemeActor for DamonOps<'_, P> {
 
 #[cfg(test)]
 mod tests {
+    use refault_core::Policy;
     use refault_core::classic::{Classic, ClassicParams};
     use refault_core::mglru::{Mglru, MglruParams, Version};
     use refault_core::textbook::Fifo;
@@ -335,6 +336,7 @@ mod tests {
     use crate::layout::{Layout, LayoutBuilder};
     use crate::monitoring::pattern::Pattern;
     use crate::replay::Limits;
+    use crate::replay::Replay;
 
     const SPEED: u64 = 200_000;
 
@@ -355,14 +357,21 @@ mod tests {
         (layout, accesses)
     }
 
-    fn watched<P: Policy>(
+    fn watched<P: Policy + Send + 'static>(
         layout: &Layout,
         policy: P,
         pages: usize,
         config: &Config,
-    ) -> Result<WatchedReplay<P>, ConfigError> {
+    ) -> Result<WatchedReplay, ConfigError> {
         let limits = Limits { memory_pages: pages, swap: Swap::default() };
-        WatchedReplay::new(Replay::new(layout, policy, limits), pages as u64, layout.ids() as u64, config, SPEED, 7)
+        WatchedReplay::new(
+            Box::new(Replay::new(layout, policy, limits)),
+            pages as u64,
+            layout.ids() as u64,
+            config,
+            SPEED,
+            7,
+        )
     }
 
     fn config(text: &str) -> Config {
@@ -377,9 +386,9 @@ mod tests {
         watched.run(&accesses, &mut ());
         let resident = watched.outcome().resident;
         assert!((512..800).contains(&resident), "{resident} of 2048 pages");
-        let statistics = watched.worker().schemes()[0].statistics();
+        let statistics = watched.kdamond().schemes()[0].statistics();
         assert!(statistics.sz_applied >= 1200 * 4096 && statistics.sz_tried >= statistics.sz_applied, "{statistics:?}");
-        assert!(watched.worker().schemes_ns() > 0);
+        assert!(watched.kdamond().schemes_ns() > 0);
     }
 
     #[test]
@@ -391,7 +400,7 @@ mod tests {
         let params = MglruParams { version: Version::V7_2, ..MglruParams::default() };
         let mut mglru = watched(&layout, Mglru::new(params), 10_000, &config(text)).unwrap();
         mglru.run(&accesses, &mut ());
-        for schemes in [classic.worker().schemes(), mglru.worker().schemes()] {
+        for schemes in [classic.kdamond().schemes(), mglru.kdamond().schemes()] {
             assert!(schemes.iter().all(|scheme| scheme.statistics().nr_applied > 0), "{:?}", schemes[0].statistics());
         }
         assert!(classic.outcome().counters.pgactivate >= 300, "{:?}", classic.outcome().counters);
@@ -410,9 +419,9 @@ mod tests {
             let limits = Limits { memory_pages: 700, swap: Swap::default() };
             let replay = Replay::new(&layout, Classic::new(ClassicParams::default()), limits);
             let ids = layout.ids() as u64;
-            let mut watched = WatchedReplay::new(replay, 700, ids, &config(text), SPEED, seed).unwrap();
+            let mut watched = WatchedReplay::new(Box::new(replay), 700, ids, &config(text), SPEED, seed).unwrap();
             watched.run(&accesses, &mut ());
-            (watched.outcome().misses, watched.worker().monitor().targets().to_vec())
+            (watched.outcome().misses, watched.kdamond().monitor().targets().to_vec())
         };
         assert_eq!(run(1), run(1));
         assert_ne!(run(1).1, run(2).1);

@@ -106,7 +106,7 @@ impl LruSort {
         let hot = action == Action::LruPrio;
         let (nr_accesses, age) = match profile {
             Profile::K72 => (1, 1),
-            Profile::Seed => (u32::from(hot), u32::from(!hot)),
+            Profile::K518 => (u32::from(hot), u32::from(!hot)),
             Profile::K60 | Profile::K612 => (1, 0),
         };
         SchemeSettings {
@@ -160,7 +160,7 @@ mod tests {
         }
         let (_, [_, cold]) = LruSort::default().build(Profile::K612).unwrap();
         assert_eq!(cold.settings().quota.weights, Weights { size: 0, nr_accesses: 1, age: 0 });
-        let (_, [_, cold]) = LruSort::default().build(Profile::Seed).unwrap();
+        let (_, [_, cold]) = LruSort::default().build(Profile::K518).unwrap();
         assert_eq!(cold.settings().quota.weights, Weights { size: 0, nr_accesses: 0, age: 1 });
     }
 

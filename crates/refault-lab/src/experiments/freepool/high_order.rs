@@ -2,20 +2,24 @@
 //!
 //! The scenario is the file `scenarios/high-order.toml` beside this crate's sources; `refault scenario` runs it too.
 
-use refault_core::policy::Policy;
 use refault_trace::Source;
 
 use super::policies::{Evicted, Figures};
-use refault_sim::machine::Machine;
+use refault_sim::machine::config::MachineConfig;
 use refault_sim::machine::frames::{FramesSample, KeepsEvicted};
 use refault_sim::machine::report::Report;
 use refault_sim::machine::scenario::Scenario;
+use refault_sim::named::DynMachine;
 
 /// What runs.
 const SCENARIO: &str = include_str!("../../../scenarios/high-order.toml");
 
-/// Runs it. Whether evicted pages stay cached is the frames' affair.
-pub(super) fn figures<P: Policy>(policy: P, evicted: Evicted, seed: u64) -> Figures {
+/// Runs it on the machine that `make` makes of a configuration. Whether evicted pages stay cached is the frames' affair.
+pub(super) fn figures(
+    make: impl FnOnce(MachineConfig) -> Result<Box<dyn DynMachine>, String>,
+    evicted: Evicted,
+    seed: u64,
+) -> Figures {
     let scenario = Scenario::parse(SCENARIO, "high-order.toml").expect("invariant: the scenario is tested");
     let mut config = scenario.config;
     config.frames = Some(evicted.pools().map_or(KeepsEvicted::Nothing, KeepsEvicted::Cached));
@@ -24,7 +28,7 @@ pub(super) fn figures<P: Policy>(policy: P, evicted: Evicted, seed: u64) -> Figu
             spec.seed = spec.seed.wrapping_add(seed.wrapping_mul(1_000_003)).wrapping_add(number as u64);
         }
     }
-    let mut machine = Machine::new(config, policy).expect("invariant: the scenario is tested");
+    let mut machine = make(config).expect("invariant: the scenario is tested");
     of_report(&machine.run().expect("invariant: the scenario reads no trace"))
 }
 

@@ -7,8 +7,11 @@
 
 use refault_core::frames::FreePools;
 use refault_core::parameter::fill;
+use refault_core::policy::HitReport;
 use refault_core::policy::registry::{BuildContext, PolicySpec, Visitor, visit};
 use refault_core::{Freebsd, FreebsdParams, Policy};
+use refault_sim::machine::Machine;
+use refault_sim::named;
 use serde::Serialize;
 
 use super::assumptions::Assumptions;
@@ -219,9 +222,14 @@ pub fn side_by_side(workload: Workload, policy: &PolicySpec, evicted: Evicted, o
                 let params = fill(FreebsdParams::default(), &policy.call);
                 let freebsd = Freebsd::new(evicted.freebsd(params.expect("invariant: a specification is checked")));
                 return match workload {
-                    Workload::HighOrder => high_order::figures(freebsd, evicted, seed),
+                    Workload::HighOrder => {
+                        high_order::figures(|config| Ok(Box::new(Machine::new(config, freebsd)?)), evicted, seed)
+                    }
                     _ => on_machine(workload, frames, freebsd, seed),
                 };
+            }
+            if workload == Workload::HighOrder {
+                return high_order::figures(|config| named::machine(policy, config), evicted, seed);
             }
             visit(policy, &BuildContext::default(), Run { workload, frames, evicted, seed })
         })
@@ -241,10 +249,11 @@ impl Visitor for Run {
     type Output = Figures;
 
     fn visit<P: Policy + Send + 'static>(self, policy: P) -> Figures {
-        match self.workload {
-            Workload::HighOrder => high_order::figures(policy, self.evicted, self.seed),
-            _ => on_machine(self.workload, self.frames, Watermarked::new(policy, self.evicted.pools()), self.seed),
+        // The machine of this experiment is compiled for those alone that it can run.
+        if const { !matches!(P::HITS, HitReport::Kernel) } {
+            unreachable!("invariant: the registry refuses other policies to this front-end");
         }
+        on_machine(self.workload, self.frames, Watermarked::new(policy, self.evicted.pools()), self.seed)
     }
 }
 

@@ -12,9 +12,10 @@ use refault_core::classic::{Classic, ClassicParams};
 use refault_core::memory::{Eviction, Memory, References};
 use refault_core::monitor::{AccessSampler, Attributes, Monitor, Profile, Random, Target, View};
 use refault_core::page::{LruvecId, PageId, PageType, Shadow};
+use refault_core::policy::room::make_room;
 use refault_core::policy::{Admission, Policy, ReclaimRequest, SortRule};
 use refault_core::policy::{NodeReclaim, Sorting};
-use refault_core::schemes::{Action, Folio, Next, Scheme, SchemeActor, SchemeError, SchemeSettings, Worker};
+use refault_core::schemes::{Action, Folio, Kdamond, Next, Scheme, SchemeActor, SchemeError, SchemeSettings};
 
 use super::program::Program;
 use refault_sim::monitoring::costs::Costs;
@@ -31,6 +32,8 @@ const CHUNK: u64 = 64 << 20;
 pub const WRITER_TRIES: u32 = 1;
 /// Tries without a freed page after which a charge beyond the limit gives up (`MAX_RECLAIM_RETRIES`).
 const MAX_CHARGE_RETRIES: u32 = 16;
+/// What reclaim is asked for at a time.
+const BATCH: ReclaimRequest = ReclaimRequest { target: 0, goal: 32, incoming: None };
 const SECOND: u64 = 1_000_000_000;
 const NOWHERE: u32 = u32::MAX;
 
@@ -70,6 +73,22 @@ pub struct Setup<'a> {
     pub seed: u64,
 }
 
+impl Setup<'_> {
+    /// CPU time in ns of a batch of reclaim, from what was done before and after it.
+    fn batch_cost(&self, before: ReclaimWork, after: ReclaimWork) -> u64 {
+        let work = (after.examined - before.examined) * self.costs.scan
+            + (after.evicted - before.evicted) * self.costs.swap_out;
+        (work * self.factor).max(1000)
+    }
+}
+
+/// Pages that reclaim has handled.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReclaimWork {
+    examined: u64,
+    evicted: u64,
+}
+
 /// What came out of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -80,7 +99,7 @@ pub struct Outcome {
     /// Time in µs that the program waited for memory: its own reclaim, and reads of its working set from swap.
     pub stall_us: f64,
     /// The monitor's share of one CPU.
-    pub worker_share: f64,
+    pub kdamond_share: f64,
     /// The same without the schemes.
     pub monitoring_share: f64,
     /// Mean number of regions.
@@ -109,8 +128,7 @@ struct HostMemory {
     /// Frames of a chunk, and which chunk of physical memory lies where in them.
     chunk_frames: u64,
     chunks: Vec<u32>,
-    examined: u64,
-    evicted: u64,
+    work: ReclaimWork,
 }
 
 impl HostMemory {
@@ -141,8 +159,7 @@ impl HostMemory {
             free_frames: (0..frames as u32).rev().collect(),
             chunk_frames,
             chunks,
-            examined: 0,
-            evicted: 0,
+            work: ReclaimWork::default(),
         }
     }
 
@@ -172,7 +189,7 @@ impl HostMemory {
 
 impl Memory for HostMemory {
     fn take_references(&mut self, page: PageId) -> References {
-        self.examined += 1;
+        self.work.examined += 1;
         let since = std::mem::replace(&mut self.taken_at[page as usize], self.now);
         let young = since == u64::MAX || self.program.touched(u64::from(page), since, self.now);
         References { mappings: u32::from(young), ..References::default() }
@@ -192,7 +209,7 @@ impl Memory for HostMemory {
             return Eviction::Refused;
         }
         self.swap_free -= 1;
-        self.evicted += 1;
+        self.work.evicted += 1;
         self.resident -= 1;
         self.shadows[page as usize] = Some(shadow);
         let frame = std::mem::replace(&mut self.frame_of[page as usize], NOWHERE);
@@ -306,13 +323,15 @@ impl<'a> Host<'a> {
 
     fn fault(&mut self, page: u32) {
         if self.memory.resident >= self.limit {
-            let mut fruitless = 0;
-            while self.memory.resident >= self.limit && fruitless < MAX_CHARGE_RETRIES {
-                let (freed, cost) = self.reclaim();
-                self.wall += cost;
-                self.stall += cost;
-                fruitless += u32::from(freed == 0);
-            }
+            let (setup, limit) = (&self.setup, self.limit);
+            let (mut before, mut cost) = (self.memory.work, 0);
+            make_room(&mut self.policy, &BATCH, &mut self.memory, MAX_CHARGE_RETRIES - 1, |memory| {
+                cost += setup.batch_cost(before, memory.work);
+                before = memory.work;
+                memory.resident < limit
+            });
+            self.wall += cost;
+            self.stall += cost;
         }
         let shadow = self.memory.shadows[page as usize].take();
         let factor = self.setup.factor;
@@ -333,12 +352,9 @@ impl<'a> Host<'a> {
 
     /// One batch: pages freed, and the CPU time it took.
     fn reclaim(&mut self) -> (u32, u64) {
-        let (examined, evicted) = (self.memory.examined, self.memory.evicted);
-        let request = ReclaimRequest { target: 0, goal: 32, incoming: None };
-        let freed = self.policy.reclaim(&request, &mut self.memory);
-        let work = (self.memory.examined - examined) * self.setup.costs.scan
-            + (self.memory.evicted - evicted) * self.setup.costs.swap_out;
-        (freed, (work * self.setup.factor).max(1000))
+        let before = self.memory.work;
+        let freed = Policy::reclaim(&mut self.policy, &BATCH, &mut self.memory);
+        (freed, self.setup.batch_cost(before, self.memory.work))
     }
 
     fn start_cycle(&mut self) -> Option<Stage> {
@@ -388,7 +404,7 @@ impl<'a> Host<'a> {
         let schemes = schemes.collect::<Result<Vec<_>, _>>()?;
         // The monitor is started when the program has been seen, which is looked for once a second.
         Ok(Watch {
-            worker: Worker::new(monitor, View::Physical, schemes, SECOND / 1000),
+            kdamond: Kdamond::new(monitor, View::Physical, schemes, SECOND / 1000),
             started: SECOND,
             next: SECOND,
             sampling: false,
@@ -413,9 +429,9 @@ impl<'a> Host<'a> {
         };
         if let Some(watch) = watch {
             let watched = self.wall.saturating_sub(watch.started).max(1) as f64;
-            outcome.worker_share = watch.work as f64 / watched;
-            outcome.monitoring_share = watch.worker.monitor().work_ns() as f64 / watched;
-            outcome.regions = watch.regions as f64 / watch.worker.monitor().counters().intervals.max(1) as f64;
+            outcome.kdamond_share = watch.work as f64 / watched;
+            outcome.monitoring_share = watch.kdamond.monitor().work_ns() as f64 / watched;
+            outcome.regions = watch.regions as f64 / watch.kdamond.monitor().counters().intervals.max(1) as f64;
             outcome.sorted_bytes = watch.sorted.map(|bytes| bytes as f64);
         }
         outcome
@@ -428,7 +444,7 @@ fn seconds(seconds: f64) -> u64 {
 
 /// The monitor beside the program, on a CPU of its own.
 struct Watch {
-    worker: Worker,
+    kdamond: Kdamond,
     started: u64,
     /// When it acts next.
     next: u64,
@@ -457,18 +473,18 @@ impl Watch {
             policy: &mut host.policy,
         };
         if self.sampling {
-            self.worker.finish(host.wall / 1000, &mut ops, &mut ());
-            self.regions += self.worker.monitor().nr_regions() as u64;
+            self.kdamond.finish(host.wall / 1000, &mut ops, &mut ());
+            self.regions += self.kdamond.monitor().nr_regions() as u64;
             ops.work += ops.costs.wake;
             // Merging and splitting touch each region once per aggregation of 20 intervals.
-            ops.work += self.worker.monitor().nr_regions() as u64 * 2 * ops.costs.region / 20;
+            ops.work += self.kdamond.monitor().nr_regions() as u64 * 2 * ops.costs.region / 20;
             self.sampling = false;
             host.debt += ops.found * ops.costs.accessed_bit;
             (self.work, self.sorted) = (ops.work, ops.sorted);
             self.next = host.wall + (self.work - before);
             return;
         }
-        let next = self.worker.begin(&mut ops);
+        let next = self.kdamond.begin(&mut ops);
         self.prepared_at = ops.memory.now;
         self.work = ops.work;
         self.sampling = matches!(next, Next::Sample { .. });

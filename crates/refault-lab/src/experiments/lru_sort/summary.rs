@@ -74,7 +74,7 @@ fn stall(outcome: &Outcome) -> f64 {
 }
 
 fn worker_percent(outcome: &Outcome) -> f64 {
-    outcome.worker_share * 100.0
+    outcome.kdamond_share * 100.0
 }
 
 /// Mean run times by workload and variant.

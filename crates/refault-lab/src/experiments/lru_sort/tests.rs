@@ -43,7 +43,7 @@ fn the_monitor_stays_within_its_budget_and_sorts() {
     for name in ["parsec3/canneal", "splash2x/barnes", "parsec3/swaptions"] {
         let outcome = outcome(name, Variant::Plrus, &small(1024));
         // 2 % for each scheme, one window more at the ends, and the checks.
-        assert!(outcome.worker_share < 0.06, "{name} {outcome:?}");
+        assert!(outcome.kdamond_share < 0.06, "{name} {outcome:?}");
         assert!(outcome.regions >= 10.0 && outcome.regions <= 1000.0, "{name} {outcome:?}");
     }
     let canneal = outcome("parsec3/canneal", Variant::Plrus, &small(1024));
@@ -87,7 +87,7 @@ fn the_null_samples_as_often_and_sorts_nothing() {
     let null = outcome("splash2x/barnes", Variant::Null, &options);
     let sorted = outcome("splash2x/barnes", Variant::Plrus, &options);
     assert_eq!(null.sorted_bytes, [0.0, 0.0]);
-    assert!(null.worker_share > 0.0 && null.worker_share < sorted.worker_share, "{null:?} {sorted:?}");
+    assert!(null.kdamond_share > 0.0 && null.kdamond_share < sorted.kdamond_share, "{null:?} {sorted:?}");
     let without = outcome("splash2x/barnes", Variant::Mprs, &options);
     assert!((null.major_faults - without.major_faults).abs() <= 0.02 * without.major_faults.max(1.0));
 }
@@ -98,7 +98,7 @@ fn a_run_is_pinned() {
     let found = (
         format!("{:.3}", outcome.runtime),
         outcome.major_faults.round(),
-        format!("{:.4}", outcome.worker_share),
+        format!("{:.4}", outcome.kdamond_share),
         outcome.sorted_bytes.map(|bytes| bytes / 4096.0),
     );
     assert_eq!(found, ("94.666".into(), 729_110.0, "0.0166".into(), [0.0, 960_512.0]));

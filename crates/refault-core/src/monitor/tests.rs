@@ -126,7 +126,7 @@ impl Model {
         let most = self.attributes.aggr_interval / self.attributes.sample_interval.max(1);
         let mut threshold = u64::from(highest / 10);
         match self.profile {
-            Profile::Seed => self.merge_once(threshold, true),
+            Profile::K518 => self.merge_once(threshold, true),
             Profile::K612 => loop {
                 self.merge_once(threshold, true);
                 threshold = (2 * threshold).max(1);
@@ -181,7 +181,7 @@ impl Model {
                     let mut right = target[at].clone();
                     right.start += cut;
                     target[at].end = right.start;
-                    if matches!(self.profile, Profile::Seed | Profile::K60) {
+                    if matches!(self.profile, Profile::K518 | Profile::K60) {
                         right.nr = 0;
                         right.bp = 0;
                     }

@@ -452,20 +452,20 @@ proptest! {
             let target = Target::over(0..pages * 4096, 4096).unwrap();
             let monitor = Monitor::new(profile, attributes, vec![target], seed).unwrap();
             let scheme = |settings: &SchemeSettings| Scheme::new(settings.clone(), View::Physical, profile).unwrap();
-            let mut worker = Worker::new(monitor, View::Physical, vec![scheme(&hot), scheme(&cold)], 0);
+            let mut kdamond = Kdamond::new(monitor, View::Physical, vec![scheme(&hot), scheme(&cold)], 0);
             let (mut env, mut now) = (Pages::default(), 0);
             for _ in 0..intervals {
-                let Next::Sample { wait } = worker.begin(&mut env) else { panic!("always active") };
+                let Next::Sample { wait } = kdamond.begin(&mut env) else { panic!("always active") };
                 now += wait;
-                worker.finish(now, &mut env, &mut ());
-                for scheme in worker.schemes() {
+                kdamond.finish(now, &mut env, &mut ());
+                for scheme in kdamond.schemes() {
                     let state = scheme.quota();
                     assert!(state.effective_size == 0 || state.charged <= state.effective_size);
                     assert!(state.effective_size <= size_pages * 4096);
                 }
-                assert_eq!(worker.monitor().size(), pages * 4096);
+                assert_eq!(kdamond.monitor().size(), pages * 4096);
             }
-            (worker.monitor().targets().to_vec(), env.acted, env.work_ns)
+            (kdamond.monitor().targets().to_vec(), env.acted, env.work_ns)
         };
         let (regions, acted, work) = run();
         prop_assert!(regions[0].regions().windows(2).all(|pair| pair[0].end == pair[1].start));
@@ -494,27 +494,27 @@ fn inactive_schemes_stop_monitoring_and_tried_regions_are_collected() {
     let target = Target::over(0..100 * 4096, 4096).unwrap();
     let monitor = Monitor::new(Profile::K72, Attributes::default(), vec![target], 1).unwrap();
     let schemes = vec![Scheme::new(settings, View::Physical, Profile::K72).unwrap()];
-    let mut worker = Worker::new(monitor, View::Physical, schemes, 0);
+    let mut kdamond = Kdamond::new(monitor, View::Physical, schemes, 0);
     let mut env = Free(Pages::default(), 300);
-    assert_eq!(worker.begin(&mut env), Next::Inactive { wait: 77 });
+    assert_eq!(kdamond.begin(&mut env), Next::Inactive { wait: 77 });
     env.1 = 100;
-    worker.request_tried_regions();
+    kdamond.request_tried_regions();
     let mut now = 0;
     for _ in 0..20 {
-        assert_eq!(worker.take_tried_regions(), None);
-        assert_eq!(worker.begin(&mut env), Next::Sample { wait: 5000 });
+        assert_eq!(kdamond.take_tried_regions(), None);
+        assert_eq!(kdamond.begin(&mut env), Next::Sample { wait: 5000 });
         now += 5000;
-        worker.finish(now, &mut env, &mut ());
+        kdamond.finish(now, &mut env, &mut ());
     }
-    let tried = worker.take_tried_regions().expect("one interval is over");
+    let tried = kdamond.take_tried_regions().expect("one interval is over");
     assert_eq!(tried.iter().map(|tried| tried.region.size()).sum::<u64>(), 100 * 4096);
     assert!(tried.iter().all(|tried| tried.region.age > 0 || tried.region.nr_accesses > 0));
 }
 
 /// A number that changes with any border, count or age.
-fn fingerprint(worker: &Worker) -> u64 {
+fn fingerprint(kdamond: &Kdamond) -> u64 {
     let fold = |hash: u64, value: u64| (hash ^ value).wrapping_mul(0x0100_0000_01b3);
-    let regions = worker.monitor().targets().iter().flat_map(|target| target.regions());
+    let regions = kdamond.monitor().targets().iter().flat_map(|target| target.regions());
     regions.fold(0xcbf2_9ce4_8422_2325, |hash, r| {
         [r.start, r.end, u64::from(r.nr_accesses), r.nr_accesses_bp, u64::from(r.last_nr_accesses), u64::from(r.age)]
             .into_iter()
@@ -529,15 +529,15 @@ fn runs_are_pinned() {
         let monitor = Monitor::new(profile, Attributes::default(), vec![target], 42).unwrap();
         let scheme = |settings| Scheme::new(settings, View::Physical, profile).unwrap();
         let schemes = vec![scheme(everything(MIB)), scheme(SchemeSettings::new(Action::Stat))];
-        let mut worker = Worker::new(monitor, View::Physical, schemes, 0);
+        let mut kdamond = Kdamond::new(monitor, View::Physical, schemes, 0);
         let (mut env, mut now) = (Pages::default(), 0);
         for _ in 0..400 {
-            let Next::Sample { wait } = worker.begin(&mut env) else { panic!("always active") };
+            let Next::Sample { wait } = kdamond.begin(&mut env) else { panic!("always active") };
             now += wait;
-            worker.finish(now, &mut env, &mut ());
+            kdamond.finish(now, &mut env, &mut ());
         }
-        let statistics = worker.schemes()[0].statistics();
-        (worker.monitor().counters().checks, statistics.nr_tried, statistics.sz_tried / 4096, fingerprint(&worker))
+        let statistics = kdamond.schemes()[0].statistics();
+        (kdamond.monitor().counters().checks, statistics.nr_tried, statistics.sz_tried / 4096, fingerprint(&kdamond))
     };
     let golden: Vec<_> = Profile::ALL.into_iter().map(run).collect();
     assert_eq!(

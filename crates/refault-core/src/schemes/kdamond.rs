@@ -1,11 +1,11 @@
 //! The loop: samples, merges, acts, resets, splits, in the kernels' order (spec: damon §2).
 //!
-//! The caller owns time. It calls [`Worker::begin`], waits as long as told, calls [`Worker::finish`], and so on:
+//! The caller owns time. It calls [`Kdamond::begin`], waits as long as told, calls [`Kdamond::finish`], and so on:
 //!
 //! ```text
 //! loop {
-//!     match worker.begin(now, &mut memory) {
-//!         Next::Sample { wait } => { now += wait; worker.finish(now, &mut memory, &mut observer) }
+//!     match kdamond.begin(now, &mut memory) {
+//!         Next::Sample { wait } => { now += wait; kdamond.finish(now, &mut memory, &mut observer) }
 //!         Next::Inactive { wait } => now += wait,      // watermarks: no monitoring meanwhile
 //!         Next::Ended => break,
 //!     }
@@ -19,15 +19,15 @@ use super::apply::{Pass, TriedRegion, apply_schemes};
 use super::scheme::Scheme;
 use crate::monitor::{AccessSampler, Attributes, AttributesError, Monitor, Region, View};
 
-/// What to do after [`Worker::begin`].
+/// What to do after [`Kdamond::begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Wait this many µs, then call [`Worker::finish`].
+    /// Wait this many µs, then call [`Kdamond::finish`].
     Sample {
         /// The sampling interval.
         wait: u64,
     },
-    /// No scheme may run: wait this many µs, then call [`Worker::begin`] again.
+    /// No scheme may run: wait this many µs, then call [`Kdamond::begin`] again.
     Inactive {
         /// The shortest interval of the schemes' watermarks.
         wait: u64,
@@ -36,7 +36,7 @@ pub enum Next {
     Ended,
 }
 
-/// What may be watched of a worker, by name as the kernels' trace events. `()` watches nothing.
+/// What may be watched of a kdamond, by name as the kernels' trace events. `()` watches nothing.
 pub trait Observer {
     /// An aggregation ended: the regions of a target, merged, before their counts start anew.
     fn aggregated(&mut self, target: usize, regions: &[Region]) {
@@ -62,7 +62,7 @@ pub trait Observer {
 impl Observer for () {}
 
 /// A monitor with its schemes. Cost as their modules say; nothing of its own.
-pub struct Worker {
+pub struct Kdamond {
     monitor: Monitor,
     view: View,
     schemes: Vec<Scheme>,
@@ -80,11 +80,11 @@ pub struct Worker {
     schemes_ns: u64,
 }
 
-impl Worker {
-    /// A worker that starts at `now` (µs, any origin).
-    pub fn new(monitor: Monitor, view: View, schemes: Vec<Scheme>, now: u64) -> Worker {
+impl Kdamond {
+    /// A kdamond that starts at `now` (µs, any origin).
+    pub fn new(monitor: Monitor, view: View, schemes: Vec<Scheme>, now: u64) -> Kdamond {
         let attributes = *monitor.attributes();
-        let mut worker = Worker {
+        let mut kdamond = Kdamond {
             monitor,
             view,
             schemes,
@@ -98,10 +98,10 @@ impl Worker {
             tried_waits: Vec::new(),
             schemes_ns: 0,
         };
-        worker.restart_deadlines();
-        worker.next_tuning =
-            worker.next_aggregation.saturating_mul(attributes.intervals_goal.map_or(0, |goal| goal.aggrs));
-        worker
+        kdamond.restart_deadlines();
+        kdamond.next_tuning =
+            kdamond.next_aggregation.saturating_mul(attributes.intervals_goal.map_or(0, |goal| goal.aggrs));
+        kdamond
     }
 
     /// The monitor.
@@ -117,11 +117,6 @@ impl Worker {
     /// The schemes, in order.
     pub fn schemes(&self) -> &[Scheme] {
         &self.schemes
-    }
-
-    /// For values that users feed while running.
-    pub fn schemes_mut(&mut self) -> &mut [Scheme] {
-        &mut self.schemes
     }
 
     /// Nanoseconds spent in the schemes, by the clock of [`AccessSampler::work_ns`].

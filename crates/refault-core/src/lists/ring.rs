@@ -1,9 +1,8 @@
-//! Double-ended queues of pages whose middle can be taken out, for the lists of the kernels' policies.
+//! Double-ended queues of pages whose middle can be taken out, for lists that are worked through in batches.
 //!
 //! A deque is a ring of page ids; each page's record holds the position of its entry. Taking a page off writes a hole
 //! where its entry was, so nothing is chased through memory: the next victims lie side by side, and their records can
-//! be fetched together before they are needed ([`Deque::victims`]). The order is exactly a linked list's. Convention as
-//! in [`crate::list`]: head = newest, tail = next victim.
+//! be fetched together before they are needed ([`Deque::victims`]). The order is exactly a linked list's.
 //!
 //! Invariants: the entries at both ends are pages, never holes; a page's position leads to its entry in the one deque
 //! it is on; `len` is the number of pages. Cost: 4 bytes per ring entry, of which there are at most four times as many
@@ -47,16 +46,16 @@ impl Deque {
         self.len == 0
     }
 
+    /// Whether this is the page whose entry is at a position, which may be any number.
+    #[inline]
+    pub fn is_at(&self, page: PageId, position: u32) -> bool {
+        self.ring.get(self.at(position)) == Some(&page)
+    }
+
     /// The next victim.
     #[inline]
     pub fn tail(&self) -> Option<PageId> {
         (self.len > 0).then(|| self.ring[self.at(self.tail)])
-    }
-
-    /// The newest page.
-    #[inline]
-    pub fn head(&self) -> Option<PageId> {
-        (self.len > 0).then(|| self.ring[self.at(self.head.wrapping_sub(1))])
     }
 
     /// The first `count` entries from the tail, holes left out: the next victims to examine.
@@ -256,7 +255,6 @@ mod tests {
                 }
                 prop_assert_eq!(deque.len(), model.len());
                 prop_assert_eq!(deque.tail(), model.front().copied());
-                prop_assert_eq!(deque.head(), model.back().copied());
             }
             prop_assert!(deque.iter().eq(model.iter().copied()));
             prop_assert!(deque.bytes() <= 4 * 4 * 600.max(MIN_RING));

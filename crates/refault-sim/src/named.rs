@@ -1,0 +1,141 @@
+//! Replays and machines whose policy is known by name only.
+//!
+//! A replay and a machine are compiled for their policy, which makes them fast and large: some hundred kilobytes for
+//! each policy of the registry. Here this is done once, so that whatever asks for a policy by name shares the code;
+//! who knows the policy's type uses [`Replay`] and [`Machine`] themselves. The type is forgotten around whole blocks of
+//! accesses and whole runs: cost, one virtual call each.
+//!
+//! ```
+//! use refault_core::policy::PolicySpec;
+//! use refault_core::policy::registry::BuildContext;
+//! use refault_sim::flat_memory::Swap;
+//! use refault_sim::{LayoutBuilder, Limits, named};
+//! use refault_trace::{Entry, Kind};
+//!
+//! let entries: Vec<Entry> = [1, 2, 3, 1].into_iter().map(|page| Entry::new(page, Kind::Anon, false)).collect();
+//! let mut builder = LayoutBuilder::new();
+//! builder.observe(&entries);
+//! let layout = builder.finish()?;
+//! let limits = Limits { memory_pages: 2, swap: Swap { pages: 100, synchronous: true } };
+//! let mut replay = named::replay(&PolicySpec::parse("lru")?, &BuildContext::default(), &layout, limits);
+//! let mut accesses = Vec::new();
+//! layout.translate(&entries, &mut accesses);
+//! replay.run(&accesses);
+//! assert_eq!(replay.outcome().misses, 4); // page 1 was evicted for page 3
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use refault_core::Policy;
+use refault_core::policy::registry::{BuildContext, Visitor, visit};
+use refault_core::policy::{DynPolicy, PolicySpec};
+use refault_trace::TraceError;
+
+use crate::flat_memory::FlatMemory;
+use crate::layout::{Access, Layout};
+use crate::machine::Machine;
+use crate::machine::config::MachineConfig;
+use crate::machine::report::Report;
+use crate::replay::{Limits, Outcome, Replay};
+
+/// A replay without its policy's type; the methods are those of [`Replay`].
+pub trait DynReplay: Send {
+    /// [`Replay::run`].
+    fn run(&mut self, block: &[Access]);
+    /// [`Replay::run_weighed`].
+    fn run_weighed(&mut self, block: &[Access], bytes: &[u64]) -> u64;
+    /// [`Replay::outcome`].
+    fn outcome(&self) -> Outcome;
+    /// [`Replay::policy`].
+    fn policy(&self) -> &dyn DynPolicy<FlatMemory>;
+    /// [`Replay::memory`].
+    fn memory(&self) -> &FlatMemory;
+    /// Both, for a monitor whose schemes act on them.
+    fn parts_mut(&mut self) -> (&mut dyn DynPolicy<FlatMemory>, &mut FlatMemory);
+}
+
+impl<P: Policy + Send + 'static> DynReplay for Replay<P> {
+    fn run(&mut self, block: &[Access]) {
+        Replay::run(self, block);
+    }
+
+    fn run_weighed(&mut self, block: &[Access], bytes: &[u64]) -> u64 {
+        Replay::run_weighed(self, block, bytes)
+    }
+
+    fn outcome(&self) -> Outcome {
+        Replay::outcome(self)
+    }
+
+    fn policy(&self) -> &dyn DynPolicy<FlatMemory> {
+        let policy: &P = Replay::policy(self);
+        policy
+    }
+
+    fn memory(&self) -> &FlatMemory {
+        Replay::memory(self)
+    }
+
+    fn parts_mut(&mut self) -> (&mut dyn DynPolicy<FlatMemory>, &mut FlatMemory) {
+        let (policy, memory) = Replay::parts_mut(self);
+        (policy, memory)
+    }
+}
+
+/// A machine without its policy's type.
+pub trait DynMachine {
+    /// [`Machine::run`].
+    ///
+    /// # Errors
+    /// A trace that a task reads cannot be read.
+    fn run(&mut self) -> Result<Report, TraceError>;
+}
+
+impl<P: Policy> DynMachine for Machine<P> {
+    fn run(&mut self) -> Result<Report, TraceError> {
+        Machine::run(self)
+    }
+}
+
+/// Empty memory with the policy of a specification over it.
+///
+/// # Panics
+/// If the policy needs the future and the context does not have it.
+pub fn replay(spec: &PolicySpec, context: &BuildContext, layout: &Layout, limits: Limits) -> Box<dyn DynReplay> {
+    visit(spec, context, StartReplay { layout, limits })
+}
+
+/// A machine at time 0 under the policy of a specification.
+///
+/// # Errors
+/// As [`Machine::new`].
+///
+/// # Panics
+/// If the policy needs the future: ask [`PolicySpec::check`] before.
+pub fn machine(spec: &PolicySpec, config: MachineConfig) -> Result<Box<dyn DynMachine>, String> {
+    visit(spec, &BuildContext::default(), StartMachine { config })
+}
+
+struct StartReplay<'a> {
+    layout: &'a Layout,
+    limits: Limits,
+}
+
+impl Visitor for StartReplay<'_> {
+    type Output = Box<dyn DynReplay>;
+
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Box<dyn DynReplay> {
+        Box::new(Replay::new(self.layout, policy, self.limits))
+    }
+}
+
+struct StartMachine {
+    config: MachineConfig,
+}
+
+impl Visitor for StartMachine {
+    type Output = Result<Box<dyn DynMachine>, String>;
+
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<Box<dyn DynMachine>, String> {
+        Ok(Box::new(Machine::new(self.config, policy)?))
+    }
+}
