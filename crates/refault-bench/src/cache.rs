@@ -20,7 +20,7 @@ use self::load::{Figures, LoadArgs, PAGE, Pattern};
 use crate::pager::kernel::{Kernel, cgroup_obstacle};
 use refault_console::text::{align_numbers, plain_table};
 
-/// Bytes that the cgroup gets on top, for the program that reads.
+/// Bytes that the cgroup gets beyond that, for the reading program itself.
 const ALLOWANCE: u64 = 4 << 20;
 
 #[derive(Args, Debug)]
@@ -37,28 +37,28 @@ pub struct CacheArgs {
     /// How to read
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Pattern::Zipf, Pattern::Uniform, Pattern::Scan])]
     patterns: Vec<Pattern>,
-    /// Policies of our side
+    /// Policies to run in refault's cache
     #[arg(long, value_name = "P", value_delimiter = ',', default_values_t = ["mglru", "classic", "freebsd-nocache", "freebsd"].map(String::from))]
     policies: Vec<String>,
-    /// Shares of the memory left free for evicted pages, beside none findable (freebsd has its own and is run without)
+    /// Shares of memory kept free for evicted pages, each beside a run without (freebsd has its own and runs once)
     #[arg(long, value_name = "SHARE", value_delimiter = ',', default_values_t = ["0%", "5%"].map(String::from))]
     keep_evicted: Vec<String>,
-    /// Memory of each side, MiB
+    /// Memory for each side, MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     memory_mib: u64,
-    /// The file, in memories
+    /// Size of the file, in multiples of the memory
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1000))]
     times: u64,
     /// Threads that read
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
-    /// Seconds that are counted in a run, and at least 1000 reads
+    /// Seconds measured per run, and at least 1000 reads
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     seconds: f64,
-    /// Seconds before counting starts, and at least as many reads as the file has pages
+    /// Seconds of warm-up, and at least as many reads as the file has pages
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     warm_up: f64,
-    /// Where the file is written
+    /// Directory of the file that is read
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
     /// Leave the kernel's side out
@@ -69,7 +69,7 @@ pub struct CacheArgs {
     format: Format,
 }
 
-/// Who reads.
+/// What serves the reads.
 enum Side<'a> {
     /// Our cache with this policy, and what it does with evicted pages.
     Ours(&'a str, Option<&'a Kept>),

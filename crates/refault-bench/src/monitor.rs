@@ -70,10 +70,14 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
                 "a program of {} MiB that fits, {} interleaved runs of {} s; median (least–most)",
                 args.mib, args.runs, args.seconds
             )?;
-            writeln!(out, "operations a second without a monitor  {:.0} ({:.0}–{:.0})", plain[0], plain[1], plain[2])?;
             writeln!(
                 out,
-                "operations a second with a monitor     {:.0} ({:.0}–{:.0})",
+                "operations per second without a monitor  {:.0} ({:.0}–{:.0})",
+                plain[0], plain[1], plain[2]
+            )?;
+            writeln!(
+                out,
+                "operations per second with a monitor     {:.0} ({:.0}–{:.0})",
                 watched[0], watched[1], watched[2]
             )?;
             writeln!(

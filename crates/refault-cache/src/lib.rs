@@ -28,6 +28,19 @@
 //! With [`CacheOptions::keep_evicted`], or a policy that does so itself (`freebsd`), evicted pages stay *cached* in
 //! their free frame until it is reused ([`refault_core::frames::CachedFrames`]): one that is asked for before comes
 //! back without I/O.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use refault_cache::{CacheOptions, PageCache};
+//!
+//! let options = CacheOptions { memory: 64 << 20, policy: "s3fifo".into(), ..CacheOptions::default() };
+//! let cache = PageCache::new(&options)?;
+//! let file = cache.open(Path::new("data.bin"))?;
+//! let mut block = vec![0; 8192];
+//! file.read_at(&mut block, 1 << 20)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod backing;
 mod buffers;

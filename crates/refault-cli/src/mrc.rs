@@ -63,7 +63,7 @@ pub struct MrcArgs {
     /// Write pictures and tables as one HTML file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Threads; results do not depend on it [default: one a core]
+    /// Threads; results do not depend on it [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     #[command(flatten)]

@@ -3,6 +3,14 @@
 //!
 //! The one parser of such numbers: configurations, scenarios and the command line read theirs with it. Errors go on
 //! after the name of what was read: "must start with a number".
+//!
+//! ```
+//! use refault_config::units;
+//!
+//! assert_eq!(units::size("1.5G"), Ok(3 << 29));
+//! assert_eq!(units::time("250 ms", 1), Ok(250_000_000)); // in nanoseconds
+//! assert!(units::size("many").is_err());
+//! ```
 
 /// A number and the unit behind it. `max` is 2^64 - 1, `min` is 0, both without a unit.
 fn split(text: &str) -> Result<(&str, &str), &'static str> {

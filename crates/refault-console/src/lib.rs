@@ -2,6 +2,13 @@
 //!
 //! Every command and benchmark shares this crate, so that they fail, count and write alike. Nothing here decides
 //! anything about memory.
+//!
+//! ```
+//! use refault_console::Failure;
+//!
+//! let failure = Failure::usage("no such policy", "'lru2'", "did you mean 'lru'?");
+//! assert_eq!(failure.line(), "no such policy: 'lru2': did you mean 'lru'?");
+//! ```
 #![forbid(unsafe_code)]
 
 mod failure;

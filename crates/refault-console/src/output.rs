@@ -6,6 +6,14 @@
 //! whole: a command that fails or is interrupted leaves the old file as it was, and nothing else. Where the file system
 //! has no such files, one with a name of its own stands in, and is removed unless the command is killed. Pipes and
 //! devices are written as they are.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use refault_console::{Format, format_of};
+//!
+//! assert_eq!(format_of(Some(Path::new("runs.json"))), Format::Json); // a name without --format decides
+//! ```
 
 mod contents;
 mod unnamed;

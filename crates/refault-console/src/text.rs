@@ -1,4 +1,11 @@
 //! Tables and figures as people read them.
+//!
+//! ```
+//! use refault_console::text::{grouped, number};
+//!
+//! assert_eq!(grouped(1_234_567), "1,234,567");
+//! assert_eq!(number(3.14159), "3.14");
+//! ```
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 

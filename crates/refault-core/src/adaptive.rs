@@ -23,6 +23,14 @@
 //! Source: the parts name theirs. Experts that are followed by their misses: Ari et al., *ACME*, WDAS 2002. Others that
 //! choose among ways: Megiddo and Modha, *ARC*, FAST 2003; Vietri et al., *LeCaR*, HotStorage 2018; Rodriguez et al.,
 //! *CACHEUS*, FAST 2021. The guard and its bound are ours.
+//!
+//! ```
+//! use refault_core::adaptive::Way;
+//! use refault_core::{Adaptive, AdaptiveParams};
+//!
+//! let policy = <Adaptive>::new(AdaptiveParams::default());
+//! assert_eq!((policy.leader(), policy.changes_of_leader()), (Way::ReuseDistance, 0)); // until another has missed less
+//! ```
 
 mod choice;
 mod frequency;

@@ -5,7 +5,8 @@
 //! and the "Shadow LRU" redesign ([`RefaultRule`]).
 //!
 //! Invariants: every known page is on exactly one of its lruvec's four lists or waits in the batch of additions; ACTIVE
-//! of a listed page says which. Cost: 8 bytes a page id and 4 to 16 a listed page; admission and fd accesses O(1); reclaim as the kernel's.
+//! of a listed page says which. Cost: 8 bytes per page id and 4 to 16 per listed page; admission and fd
+//! accesses O(1); reclaim as the kernel's.
 //!
 //! Kernel: `folio_mark_accessed`, `folio_activate`, `folio_deactivate`, `folio_rotate_reclaimable` in `mm/swap.c`;
 //! `shrink_lruvec`, `kswapd_age_node` in `mm/vmscan.c`.

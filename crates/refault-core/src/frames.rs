@@ -1,12 +1,11 @@
-//! Physical frames: a buddy allocator with free pools, and frames that stay findable after they were freed.
+//! Physical frames: a buddy allocator with free pools, and evicted pages that stay cached in free frames.
 //!
 //! [`FrameAllocator`] hands out frames (4 KiB each, named by a dense [`Frame`] number) in blocks of 2^order. Each
-//! frame carries the label of a [`FreePool`]; free blocks are kept in one queue a pool and order. A request is served
-//! from its own pool while that has any block that is large enough, and only then takes the largest block of another
-//! pool (spec: freebsd §4; the buddy system itself is K. C. Knowlton, "A fast storage allocator", CACM 8(10), 1965).
+//! frame carries the label of a [`FreePool`]; free blocks are kept in one queue per pool and order. A request takes
+//! from its own pool while that has a block that is large enough, and only then the largest block of another pool (spec: freebsd §4; the buddy system itself is K. C. Knowlton, "A fast storage allocator", CACM 8(10), 1965).
 //!
-//! [`CachedFrames`] puts names on free frames: the frame of an evicted clean page goes back to the allocator but
-//! remembers the page, so that a page that returns before its frame was reused needs no I/O (spec: freebsd §3.3, §3.4).
+//! [`CachedFrames`] remembers what free frames hold: the frame of an evicted clean page goes back to the allocator with
+//! the page's name, and a page that returns before its frame is reused needs no I/O (spec: freebsd §3.3, §3.4).
 //!
 //! [`Fragmentation`] says how usable the free frames are for large requests (spec: freebsd §8).
 //!
@@ -16,7 +15,7 @@
 //! let mut frames = CachedFrames::new(16, FreePools::THREE);
 //! frames.grow(100);
 //! let frame = frames.allocate(7).expect("16 frames are free");
-//! frames.cache(7); // evicted, but still findable
+//! frames.cache(7); // evicted, but still cached
 //! assert_eq!(frames.reactivate(7), Some(frame)); // back without I/O
 //! ```
 

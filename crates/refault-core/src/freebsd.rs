@@ -7,7 +7,7 @@
 //! and shrinks when it is not. A clean page that goes stays *findable* until its frame is reused; the front-end keeps
 //! it so in [`crate::frames::CachedFrames`] if [`CachedPages::pools`] says so.
 //!
-//! Direction: FreeBSD puts new pages at the tail of a queue and works from its head. In [`crate::lists::linked`] it is the other
+//! Direction: FreeBSD puts new pages at the tail of a queue and works from its head. In this crate's lists it is the other
 //! way round; "newest" and "oldest" are said here instead.
 //!
 //! # A fixed number of frames
@@ -22,7 +22,7 @@
 //! Invariants: a page is on at most one queue; a wired page is on none; a page on the active queue has an activation
 //! count of at least 1 except between a scan and its end.
 //!
-//! Cost: 16 bytes a page id. Everything is O(1) but the scans, which are as long as FreeBSD's.
+//! Cost: 16 bytes per page id. Everything is O(1) but the scans, which are as long as FreeBSD's.
 //!
 //! Kernel: `vm_page_activate`, `vm_page_deactivate` in `sys/vm/vm_page.c`; `vm_pageout_scan` in `sys/vm/vm_pageout.c`.
 //!

@@ -14,6 +14,40 @@
 //!
 //! A policy never sees a hit on mapped memory: like the hardware, the front-end only sets a bit.
 //! Pages are dense `u32` indices chosen by the front-end, lists are linked through arrays by index.
+//!
+//! ```
+//! use refault_core::policy::registry::build;
+//! use refault_core::policy::{Admission, FrontEnd, ReclaimRequest};
+//! use refault_core::memory::{Eviction, Memory, References};
+//! use refault_core::{DynPolicy, PageId, PageType, Shadow};
+//!
+//! /// Memory whose pages are never accessed again.
+//! struct Pages(Vec<bool>);
+//!
+//! impl Memory for Pages {
+//!     fn take_references(&mut self, _page: PageId) -> References {
+//!         References::default()
+//!     }
+//!     fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
+//!         self.0[page as usize] = false;
+//!         Eviction::Freed { pages_written: 0 }
+//!     }
+//!     fn is_resident(&self, page: PageId) -> bool {
+//!         self.0[page as usize]
+//!     }
+//! }
+//!
+//! let mut policy = build::<Pages>("clock", FrontEnd::PageCache)?;
+//! let mut memory = Pages(vec![true; 3]);
+//! policy.grow(3);
+//! policy.set_capacity(3);
+//! for page in 0..3 {
+//!     policy.admit(page, &Admission::fault(PageType::Anon), &mut memory);
+//! }
+//! assert_eq!(policy.reclaim(&ReclaimRequest { target: 0, goal: 1, incoming: None }, &mut memory), 1);
+//! assert_eq!(memory.0, [false, true, true]); // the oldest went
+//! # Ok::<(), refault_core::policy::PolicyError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod adaptive;

@@ -6,6 +6,33 @@
 //!
 //! Kernel: `folio_referenced`, `try_to_unmap` in `mm/rmap.c`; `lru_gen_look_around`, `walk_mm`, `pageout`,
 //! `__remove_mapping` in `mm/vmscan.c`.
+//!
+//! ```
+//! use refault_core::memory::{Eviction, IoState, Memory, References};
+//! use refault_core::{PageId, Shadow};
+//!
+//! /// The least that a front-end's memory is: accessed bits, and frames that can be freed.
+//! struct Frames {
+//!     accessed: Vec<bool>,
+//!     resident: Vec<bool>,
+//! }
+//!
+//! impl Memory for Frames {
+//!     fn take_references(&mut self, page: PageId) -> References {
+//!         let accessed = std::mem::take(&mut self.accessed[page as usize]);
+//!         References { mappings: u32::from(accessed), ..References::default() }
+//!     }
+//!     fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
+//!         self.resident[page as usize] = false;
+//!         Eviction::Freed { pages_written: 0 }
+//!     }
+//!     fn is_resident(&self, page: PageId) -> bool {
+//!         self.resident[page as usize]
+//!     }
+//! }
+//! let frames = Frames { accessed: vec![true], resident: vec![true] };
+//! assert!(!frames.io_state(0).any(IoState::DIRTY.with(IoState::LOCKED)), "pages are clean unless a front-end says so");
+//! ```
 
 use crate::page::{LruvecId, PageId, Shadow};
 

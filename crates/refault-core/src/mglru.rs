@@ -6,8 +6,8 @@
 //! meanwhile, or that belong to a tier which refaults more than the base tier, move on instead of being evicted.
 //!
 //! Invariants: at least two generations of each type; a listed page has a generation, and `size` counts it there even
-//! before sorting moves it to that generation's list; ACTIVE of a listed page is clear. Cost: 8 bytes a page id and 4
-//! to 16 a listed page; admission and fd accesses O(1), eviction amortised O(1) a page, ageing O(page-table entries of
+//! before sorting moves it to that generation's list; ACTIVE of a listed page is clear. Cost: 8 bytes per page id and 4
+//! to 16 per listed page; admission and fd accesses O(1), eviction amortised O(1) per page, ageing O(page-table entries of
 //! regions in use).
 //!
 //! Kernel: `lru_gen_shrink_lruvec`, `try_to_shrink_lruvec` in `mm/vmscan.c`; `folio_mark_accessed` in `mm/swap.c`;

@@ -12,20 +12,30 @@
 //!
 //! [`DynPolicy`] is the same without the policy's type, for front-ends where one virtual call per decision costs
 //! nothing; the simulator is compiled for each policy. [`registry`] makes either from `name{key=value,…}`.
+//!
+//! ```
+//! use refault_core::policy::{FrontEnd, PolicySpec, ReclaimRequest};
+//!
+//! let spec = PolicySpec::parse_for("mglru{tiers=1}", FrontEnd::Pager)?;
+//! assert_eq!(spec.entry.name, "mglru");
+//! let request = ReclaimRequest { target: 0, goal: 32, incoming: None };
+//! assert_eq!(request.goal, 32); // what a front-end asks a policy for
+//! # Ok::<(), refault_core::policy::PolicyError>(())
+//! ```
 
-pub mod access;
-pub mod admission;
-pub mod bypass;
-pub mod cached;
+mod access;
+mod admission;
+mod bypass;
+mod cached;
 pub mod cyclic;
-pub mod dynamic;
+mod dynamic;
 pub mod generations;
 pub mod node;
 
 pub mod registry;
 pub mod room;
 mod scan_detector;
-pub mod sorting;
+mod sorting;
 
 pub use access::{AccessReport, DescriptorReads};
 pub use admission::{AccessPattern, Admission};

@@ -5,6 +5,17 @@
 //! 24 bytes; whole numbers only, with the fixed-point factors of the kernel.
 //!
 //! Kernel: `update_averages`, `calc_avgs` in `kernel/sched/psi.c`; `calc_load` in `include/linux/sched/loadavg.h`.
+//!
+//! ```
+//! use refault_core::pressure::{PERIOD, PressureAverages};
+//!
+//! let mut averages = PressureAverages::default();
+//! for _ in 0..30 {
+//!     averages.fold(PERIOD / 4, PERIOD); // a quarter of each two seconds was lost
+//! }
+//! let [avg10, _, avg300] = averages.percent();
+//! assert!((avg10 - 25.0).abs() < 0.1 && avg300 < avg10);
+//! ```
 
 /// Nanoseconds between two folds for which the factors are made.
 pub const PERIOD: u64 = 2_000_000_000;

@@ -16,18 +16,18 @@
 //! assert_eq!(policy.counters().pgsteal, 0);
 //! ```
 
-pub mod arc;
-pub mod clock;
-pub mod fifo;
-pub mod lirs;
-pub mod lrfu;
-pub mod lru;
-pub mod opt;
-pub mod s3fifo;
-pub mod sieve;
+mod arc;
+mod clock;
+mod fifo;
+mod lirs;
+mod lrfu;
+mod lru;
+mod opt;
+mod s3fifo;
+mod sieve;
 mod slot;
-pub mod two_queue;
-pub mod wtinylfu;
+mod two_queue;
+mod wtinylfu;
 
 pub use arc::Arc;
 pub use clock::Clock;

@@ -10,6 +10,14 @@
 //!
 //! Invariant: `ratio` is `after / before` where both exist and `before` is not zero, unless the document gave only the
 //! ratio; it is never made up.
+//!
+//! ```
+//! use refault_lab::experiment::Values;
+//!
+//! let published = Values::of(4.0, 2.0);
+//! assert_eq!(published.ratio, Some(0.5));
+//! assert_eq!(Values::before_only(4.0).ratio, None); // what a document does not say is not made up
+//! ```
 
 pub mod rule;
 mod seeds;

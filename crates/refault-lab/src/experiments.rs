@@ -4,6 +4,13 @@
 //! ours are taken. Sizes are scaled: memory and everything that must keep its proportion to it shrink by the same
 //! factor, times and costs do not. Every figure is taken after a warm-up, over the rest of the run, and with several
 //! seeds, each in three ways: before, after, and with the mechanism under test switched off inside "after" (the null).
+//!
+//! ```
+//! use refault_lab::experiments::{Options, Size};
+//!
+//! let options = Options::new(Size::Small, 1);
+//! assert_eq!((options.seeds, options.null), (5, false));
+//! ```
 
 pub mod freepool;
 pub mod lru_sort;

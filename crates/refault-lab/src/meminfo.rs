@@ -1,4 +1,11 @@
 //! What `/proc/meminfo` says of a machine's memory (proc_meminfo(5)).
+//!
+//! ```
+//! use refault_lab::meminfo;
+//!
+//! let text = "MemTotal:       16384 kB\nMemAvailable:    8192 kB\n";
+//! assert_eq!(meminfo::bytes(text, "MemAvailable"), Some(8 << 20));
+//! ```
 
 /// A field of the machine that this runs on, such as `MemTotal` or `MemAvailable`, in bytes; `None` where the system
 /// does not say. One read of the file.

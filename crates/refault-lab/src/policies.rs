@@ -1,5 +1,14 @@
 //! Lists of policies, as they are named on the command line: `lru,mglru{tiers=1}`. The names themselves are the core's
 //! ([`refault_core::policy::registry`]).
+//!
+//! ```
+//! use refault_lab::policies::{most_similar, parse_policies};
+//!
+//! let policies = parse_policies(&["lru,mglru{tiers=1}".into()])?;
+//! assert_eq!(policies[1].label, "mglru{tiers=1}");
+//! assert_eq!(most_similar("mgrlu", ["lru", "mglru"].into_iter()), Some("mglru"));
+//! # Ok::<(), refault_lab::LabError>(())
+//! ```
 
 use refault_core::parameter::{ParameterError, split_list};
 use refault_core::policy::registry::{self, Family, FrontEnd, POLICIES, PolicyError, PolicySpec};

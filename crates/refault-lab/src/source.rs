@@ -1,4 +1,14 @@
 //! Where accesses come from: whatever can be read from the beginning as often as needed.
+//!
+//! ```
+//! use refault_lab::source::{Accesses, Source};
+//!
+//! let source = Source::workload("zipf:theta=1,pages=100,accesses=1000".parse().expect("a workload"));
+//! let accesses: &dyn Accesses = &source;
+//! let mut block = Vec::new();
+//! assert!(accesses.open()?.read_block(&mut block)? > 0);
+//! # Ok::<(), refault_lab::LabError>(())
+//! ```
 
 use refault_trace::shards::PageSample;
 use refault_trace::{Entry, TraceError};

@@ -6,6 +6,19 @@
 //!
 //! Invariant: each simulation sees every access once and in order, and depends on nothing but the trace, its policy
 //! and its size; so the results do not depend on `jobs`, on groups, or on which thread did what.
+//!
+//! ```
+//! use refault_lab::policies::parse_policies;
+//! use refault_lab::sweep::{Sweep, sweep};
+//! use refault_trace::Source;
+//!
+//! let source = Source::workload("zipf:theta=1,pages=500,accesses=10000".parse().unwrap());
+//! let plan = Sweep::new(parse_policies(&["fifo,opt".into()])?, vec!["10%".parse().unwrap(), "50p".parse().unwrap()]);
+//! let runs = sweep(&source, &plan, &())?.runs;
+//! assert_eq!(runs.len(), 4);
+//! assert!(runs.iter().all(|run| run.miss_ratio() > 0.0));
+//! # Ok::<(), refault_lab::LabError>(())
+//! ```
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

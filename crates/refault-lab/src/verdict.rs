@@ -4,6 +4,19 @@
 //!
 //! A reduction is the part of the baseline's misses that a policy saves: 0.4 is 40 % fewer, −0.1 is 10 % more. Policies with
 //! equally few misses share the mean of their ranks, and all of them are best.
+//!
+//! ```
+//! use refault_lab::policies::parse_policies;
+//! use refault_lab::sweep::{Sweep, sweep};
+//! use refault_lab::verdict::judge;
+//! use refault_trace::Source;
+//!
+//! let source = Source::workload("zipf:theta=1,pages=500,accesses=10000".parse().unwrap());
+//! let plan = Sweep::new(parse_policies(&["fifo,lru,opt".into()])?, vec!["20%".parse().unwrap()]);
+//! let verdict = judge(&[sweep(&source, &plan, &())?], "fifo");
+//! assert!(!verdict.to_json().to_string().contains("opt")); // it knows the future
+//! # Ok::<(), refault_lab::LabError>(())
+//! ```
 
 use serde_json::{Value, json};
 

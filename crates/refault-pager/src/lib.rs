@@ -16,6 +16,16 @@
 //! Invariants: no write is lost, whatever is evicted when; a page that cannot be brought back raises SIGBUS where it is
 //! touched, never zeros or old contents; nothing is allocated and no lock is held across compression or I/O while a fault
 //! waits; no thread of the pager touches managed memory.
+//!
+//! ```no_run
+//! use refault_pager::{Budget, Pager, PagerOptions};
+//!
+//! // 64 MiB stay resident, whatever the regions hold; the rest is compressed.
+//! let budget = Budget::new(64 << 20);
+//! let pager = Pager::new(budget, PagerOptions::default())?;
+//! println!("accesses are found by {:?}", pager.access_source());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod accessed;
 mod addresses;

@@ -2,6 +2,14 @@
 //!
 //! `PAGEMAP_SCAN` where the kernel has it (some 17 ns a present page, nothing for empty page tables), otherwise the 64-bit
 //! entries of `/proc/self/pagemap` (30 times slower). Both need no privileges for the caller's own memory.
+//!
+//! ```
+//! use refault_pager::pagemap::PageMap;
+//!
+//! let map = PageMap::open()?; // of this process; needs no privileges
+//! println!("pages are found with {:?}", map.method());
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,13 @@
 //! What this machine offers a pager. Asked on throw-away descriptors, never guessed from a version number.
+//!
+//! ```
+//! use refault_pager::probe::Capabilities;
+//!
+//! match Capabilities::probe().userfaultfd {
+//!     Ok(_) => println!("regions work here"),
+//!     Err(why) => println!("no userfaultfd: {why}"),
+//! }
+//! ```
 
 use std::io;
 

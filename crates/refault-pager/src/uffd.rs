@@ -3,6 +3,12 @@
 //! Structures and numbers are the kernel's user-space interface (`linux/userfaultfd.h`, userfaultfd(2)). Nothing here
 //! decides anything. Negative results inside the structures (`copy = -EAGAIN`) are turned into errors, never into lengths.
 //! Cost: one system call each.
+//!
+//! ```
+//! use refault_pager::uffd::feature;
+//!
+//! assert_eq!(feature::unknown(feature::SIGBUS | 1 << 63), 1 << 63);
+//! ```
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};

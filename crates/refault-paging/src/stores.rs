@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::io;
 
 use refault_store::codec::Codec;
-use refault_store::device::{Device, Job};
 use refault_store::{CompressedPool, FileStore, FileStoreOptions, Page, Scratch, Slot, Store, StoreError, Tier};
+use refault_store::{Device, Job};
 
 use crate::PAGE;
 use crate::sys;

@@ -5,6 +5,21 @@
 //! File pages are clean when reclaim looks at them: a write through a descriptor is taken to have been written back in
 //! time. Anonymous pages are dirty unless they still have a swap slot with the same contents, which only asynchronous
 //! swap devices leave them (spec: overview §10).
+//!
+//! ```
+//! use refault_core::Memory;
+//! use refault_sim::flat_memory::Swap;
+//! use refault_sim::{FlatMemory, LayoutBuilder};
+//! use refault_trace::{Entry, Kind};
+//!
+//! let mut builder = LayoutBuilder::new();
+//! builder.observe(&[Entry::new(7, Kind::Anon, false)]);
+//! let mut memory = FlatMemory::new(&builder.finish()?, Swap { pages: 10, synchronous: true });
+//! assert!(!memory.is_resident(0));
+//! memory.insert(0); // the front-end's side of an admission
+//! assert_eq!(memory.resident(), 1);
+//! # Ok::<(), refault_sim::layout::LayoutError>(())
+//! ```
 
 use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, PageTables, References, Walk};
 use refault_core::{Counters, LruvecId, PageId, Shadow};

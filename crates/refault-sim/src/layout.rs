@@ -6,6 +6,21 @@
 //! (`sparse`), and addresses are looked up.
 //!
 //! Cost of the first pass: one bit per page number near a used one, one hash look-up per access at worst.
+//!
+//! ```
+//! use refault_sim::LayoutBuilder;
+//! use refault_trace::{Entry, Kind};
+//!
+//! let entries = [9, 5, 9].map(|page| Entry::new(page, Kind::Mapped, false));
+//! let mut builder = LayoutBuilder::new();
+//! builder.observe(&entries);
+//! let layout = builder.finish()?;
+//! let mut accesses = Vec::new();
+//! layout.translate(&entries, &mut accesses);
+//! assert_eq!((layout.distinct_pages(), accesses.len()), (2, 3));
+//! assert_eq!(accesses[0].page(), accesses[2].page());
+//! # Ok::<(), refault_sim::layout::LayoutError>(())
+//! ```
 
 use std::collections::HashMap;
 use std::ops::Range;

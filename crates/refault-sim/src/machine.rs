@@ -14,6 +14,30 @@
 //! miss a few heap operations; nothing is proportional to untouched memory.
 //!
 //! Source: spec: overview §3–§7, §10.
+//!
+//! ```
+//! use refault_core::{Mglru, MglruParams};
+//! use refault_sim::machine::Machine;
+//! use refault_sim::machine::scenario::Scenario;
+//!
+//! let scenario = Scenario::parse(
+//!     r#"
+//!     [machine]
+//!     memory = "16M"
+//!     swap = "64M"
+//!     swap_device = "zram-lz4"
+//!     [[task]]
+//!     name = "reader"
+//!     [[task.workload]]
+//!     spec = "uniform:pages=8192,accesses=20000,kind=anon"
+//!     "#,
+//!     "example.toml",
+//! )?;
+//! let mut machine = Machine::new(scenario.config, Mglru::new(MglruParams::default()))?;
+//! let report = machine.run()?;
+//! assert!(report.counters.pswpin > 0 && report.elapsed > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod commands;
 pub mod config;

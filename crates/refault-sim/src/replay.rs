@@ -5,6 +5,24 @@
 //! exceeded only when nothing can be evicted at all, which [`Counters::limit_overruns`] counts.
 //!
 //! Kernel: `try_charge_memcg` in `mm/memcontrol.c`; `filemap_add_folio`, `filemap_read` in `mm/filemap.c`.
+//!
+//! ```
+//! use refault_core::textbook::Fifo;
+//! use refault_sim::flat_memory::Swap;
+//! use refault_sim::{LayoutBuilder, Limits, Replay};
+//! use refault_trace::{Entry, Kind};
+//!
+//! let entries: Vec<Entry> = (0..30).map(|n| Entry::new(n % 3, Kind::Fd, false)).collect();
+//! let mut builder = LayoutBuilder::new();
+//! builder.observe(&entries);
+//! let layout = builder.finish()?;
+//! let mut replay = Replay::new(&layout, Fifo::default(), Limits { memory_pages: 2, swap: Swap::default() });
+//! let mut accesses = Vec::new();
+//! layout.translate(&entries, &mut accesses);
+//! replay.run(&accesses);
+//! assert_eq!(replay.outcome().hits, 0); // three pages in turn, room for two
+//! # Ok::<(), refault_sim::layout::LayoutError>(())
+//! ```
 
 use refault_core::frames::{CachedFrames, KeepEvicted};
 use refault_core::policy::room::{MAX_FRUITLESS_CALLS, make_room};

@@ -28,18 +28,18 @@
 //! ```
 
 pub mod codec;
-pub mod device;
+mod device;
 mod error_number;
 pub mod faulty;
-pub mod file;
+mod file;
 mod mapping;
 pub mod pool;
 pub mod same_filled;
-pub mod tiered;
+mod tiered;
 mod uring;
 
 pub use codec::Scratch;
-pub use device::{Device, FileDevice, IoEngine};
+pub use device::{Device, FileDevice, IoEngine, Job};
 pub use error_number::ErrorNumber;
 pub use faulty::{FaultPlan, FaultyDevice};
 pub use file::{FileStore, FileStoreOptions};

@@ -1,17 +1,14 @@
-//! The statistics of a trace, as text: `cargo run --release --example trace_info -- FILE`.
-
-use std::time::Instant;
+//! The statistics of a trace, as text: `cargo run --release -p refault-trace --example trace_info -- FILE`.
 
 use refault_trace::statistics::{Resolution, TraceStatistics};
 use refault_trace::{Options, Source, TraceError};
 
 fn main() -> Result<(), TraceError> {
     for path in std::env::args().skip(1) {
-        let start = Instant::now();
         let source = Source::file(path, Options::default());
         let statistics = TraceStatistics::of(&source, Resolution::default(), |_| {})?;
         println!(
-            "{}: {} accesses, {} distinct pages ({} anon, {} file), {} reads, {} writes, {:.1} M accesses/s",
+            "{}: {} accesses, {} distinct pages ({} anon, {} file), {} reads, {} writes",
             source.name(),
             statistics.accesses,
             statistics.distinct_pages,
@@ -19,7 +16,6 @@ fn main() -> Result<(), TraceError> {
             statistics.distinct_file_pages,
             statistics.reads(),
             statistics.writes(),
-            statistics.accesses as f64 / start.elapsed().as_secs_f64() / 1e6
         );
         println!("  accesses by reuse distance (0, 1, 2-3, 4-7 ...): {:?}", statistics.reuse.log2_buckets());
     }

@@ -182,7 +182,7 @@ pub(crate) fn detect(input: &mut Input, path: &Path, asked: Option<Format>) -> R
     if named == Some(Format::OracleGeneral) {
         return Ok((Format::OracleGeneral, FoundBy::Name));
     }
-    if input.head()?.starts_with(&crate::rft::layout::MAGIC) {
+    if input.head()?.starts_with(&crate::rft::MAGIC) {
         return Ok((Format::Rft, FoundBy::Contents));
     }
     if let Some(format) = named

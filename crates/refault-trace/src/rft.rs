@@ -20,10 +20,11 @@
 //! ```
 
 pub mod block;
-pub mod layout;
+mod layout;
 mod reader;
 mod writer;
 
+pub(crate) use layout::MAGIC;
 pub use layout::{BlockIndex, Footer, Metadata};
 pub use reader::RftReader;
 pub use writer::RftWriter;

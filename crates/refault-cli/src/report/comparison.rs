@@ -53,7 +53,7 @@ fn definitions() -> Markup {
                 dt { "memory (MiB)" } dd { "The limit on resident pages, times 4 KiB; metadata is not counted." }
                 dt { "refault (pages)" } dd { "A miss on a page that was evicted and whose slot still remembers it (workingset_refault)." }
                 dt { "pgscan, pgsteal (pages)" } dd { "Pages examined for eviction, and pages evicted." }
-                dt { "metadata (bytes a page)" }
+                dt { "metadata (bytes per page)" }
                 dd { "What the policy and the simulated memory keep, by distinct page of the trace." }
                 dt { "generation" } dd { "A group of pages of similar age in the multi-generational policies; the oldest is evicted from." }
                 dt { "opt" } dd { "Belady's bound: it knows the future, so no program can run it." }
@@ -291,7 +291,7 @@ fn counters_table(runs: &[&Run], distinct_pages: u64) -> Markup {
                         tr {
                             th scope="col" { "policy" } th scope="col" { "misses (accesses)" }
                             @for at in &shown { th scope="col" { (names[*at]) } }
-                            th scope="col" { "metadata (bytes a page)" } th scope="col" { "speed (million accesses/s)" }
+                            th scope="col" { "metadata (bytes per page)" } th scope="col" { "speed (million accesses/s)" }
                         }
                     }
                     tbody {

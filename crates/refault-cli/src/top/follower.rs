@@ -41,7 +41,7 @@ pub struct View<'a> {
     pub source: &'a str,
     /// The line; of a process that has ended, with its memory when it was fullest.
     pub line: Cow<'a, Value>,
-    /// Refaults a second in the lines before, oldest first.
+    /// Refaults per second in the lines before, oldest first.
     pub rates: Vec<u64>,
     /// Processes that write to the file.
     pub processes: usize,

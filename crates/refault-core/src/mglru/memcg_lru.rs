@@ -4,7 +4,7 @@
 //! generation; a group that was aged goes to the young one, so that pressure goes round all groups and reclaim can stop
 //! as soon as it has enough. Bins are chosen by a generator seeded with the node's root, so that runs repeat.
 //!
-//! Cost: O(1) a move; a pass is O(groups visited).
+//! Cost: O(1) per move; a pass is O(groups visited).
 //!
 //! Kernel: `lru_gen_shrink_node`, `set_initial_priority`, `shrink_many`, `shrink_one`, `lru_gen_rotate_memcg`,
 //! `lru_gen_age_node`, `lruvec_is_reclaimable` in `mm/vmscan.c`.

@@ -13,6 +13,17 @@
 //! Invariants: the wrapped policy knows every resident page; a page that goes here is reported to it as freed. Nothing
 //! is allocated after [`Policy::grow`]. Cost: with `cyclic=no` a test of a pointer per call; otherwise O(1) per page
 //! that comes in, and a bit per page id.
+//!
+//! ```
+//! use refault_core::Policy;
+//! use refault_core::policy::Cyclic;
+//! use refault_core::textbook::Clock;
+//!
+//! let mut policy = Cyclic::new(Clock::default(), true);
+//! policy.grow(1000);
+//! assert_eq!(policy.cyclic_scans().expect("it looks for scans").found(), 0);
+//! assert!(Cyclic::new(Clock::default(), false).cyclic_scans().is_none());
+//! ```
 
 use std::collections::VecDeque;
 

@@ -2,6 +2,14 @@
 //!
 //! Kernel: `lru_gen_seq_write`, `lru_gen_seq_show` in `mm/vmscan.c`.
 //! Source: spec: mglru §13, §15.
+//!
+//! ```
+//! use refault_core::policy::generations::{active_inactive, generations};
+//! use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
+//!
+//! assert!(generations(&Mglru::new(MglruParams::default()), 0).len() >= 2); // there are always two, though empty
+//! assert_eq!(active_inactive(&Classic::new(ClassicParams::default())), Some([0, 0]));
+//! ```
 
 use std::fmt;
 

@@ -5,6 +5,15 @@
 //!
 //! Kernel: `balance_pgdat`, `shrink_node` in `mm/vmscan.c`.
 //! Source: spec: overview §4.1, §4.2; mglru §15.
+//!
+//! ```
+//! use refault_core::policy::node::add_lruvec;
+//! use refault_core::textbook::Fifo;
+//! use refault_core::{Classic, ClassicParams};
+//!
+//! assert_eq!(add_lruvec(&mut Classic::new(ClassicParams::default()), Some(0)), Some(1)); // a group below the root
+//! assert_eq!(add_lruvec(&mut Fifo::default(), Some(0)), None); // tells no groups apart
+//! ```
 
 use super::{Absent, Policy, ReclaimRequest};
 use crate::memory::Memory;

@@ -4,6 +4,38 @@
 //! [`Policy::admit`](super::Policy::admit), then the access. A policy may free nothing in one call and something in the
 //! next (its pages were all accessed, and it had to look at them once), so a front-end asks again, and gives up after a
 //! number of fruitless calls; what it does then is its own business.
+//!
+//! ```
+//! use refault_core::memory::{Eviction, Memory, References};
+//! use refault_core::policy::room::{MAX_FRUITLESS_CALLS, make_room};
+//! use refault_core::policy::{Admission, ReclaimRequest};
+//! use refault_core::textbook::Fifo;
+//! use refault_core::{PageId, PageType, Policy, Shadow};
+//!
+//! struct Resident(usize);
+//!
+//! impl Memory for Resident {
+//!     fn take_references(&mut self, _page: PageId) -> References {
+//!         References::default()
+//!     }
+//!     fn evict(&mut self, _page: PageId, _shadow: Shadow) -> Eviction {
+//!         self.0 -= 1;
+//!         Eviction::Freed { pages_written: 0 }
+//!     }
+//!     fn is_resident(&self, _page: PageId) -> bool {
+//!         true
+//!     }
+//! }
+//!
+//! let (mut policy, mut memory) = (Fifo::default(), Resident(8));
+//! policy.grow(8);
+//! for page in 0..8 {
+//!     policy.admit(page, &Admission::fault(PageType::Anon), &mut memory);
+//! }
+//! let request = ReclaimRequest { target: 0, goal: 1, incoming: None };
+//! let room = make_room(&mut policy, &request, &mut memory, MAX_FRUITLESS_CALLS, |memory| memory.0 <= 5);
+//! assert_eq!((room.made, room.calls, room.freed), (true, 3, 3));
+//! ```
 
 use super::{DynPolicy, ReclaimRequest};
 use crate::memory::Memory;

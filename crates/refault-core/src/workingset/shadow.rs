@@ -4,6 +4,13 @@
 //! the lruvec (6 for the node and 16 for the memory cgroup in the kernel); the other 40 bits are the policy's value.
 //!
 //! Kernel: `pack_shadow`, `unpack_shadow` in `mm/workingset.c`.
+//!
+//! ```
+//! use refault_core::workingset::shadow::ShadowFields;
+//!
+//! let fields = ShadowFields { workingset: true, lruvec: 3, value: 1000 };
+//! assert_eq!(ShadowFields::unpack(fields.pack()), fields);
+//! ```
 
 use crate::page::{LruvecId, Shadow};
 

@@ -10,6 +10,13 @@
 //!
 //! The constants were 10 (free pool) and 4 (multi-gen LRU) instead of [`SIZE_FACTOR`] before 2026; one factor for all
 //! documents is stricter than each was.
+//!
+//! ```
+//! use refault_lab::experiment::rule::{Judgement, Rule};
+//!
+//! assert_eq!(Judgement::NullAgrees.agrees(), None); // a dead mechanism agrees too: nothing is shown
+//! assert!(matches!(Rule::MONITOR, Rule::Level { factor: 2.0 }));
+//! ```
 
 use serde::{Deserialize, Serialize};
 

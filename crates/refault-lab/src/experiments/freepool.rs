@@ -13,6 +13,13 @@
 //! share of memory; `scale` is memory over the published machine's 629 591 pages. Repeats with different seeds give
 //! means; rows with the suffix `_spread` give how far iterations lie apart. The null is "before" with other random
 //! choices: the pool not retired.
+//!
+//! ```
+//! use refault_lab::experiments::freepool::Options;
+//!
+//! assert_eq!(Options::full().scale, 1.0); // the published machine's memory; the default is a thirty-second of it
+//! assert!(Options::default().scale < Options::full().scale);
+//! ```
 
 mod assumptions;
 mod build;

@@ -10,12 +10,21 @@
 //! Cost: see [`host`].
 //!
 //! Source: the posting of 13 June 2022 (spec: numbers-damon-freebsd §1, lru_sort §1.7, §5).
+//!
+//! ```
+//! use refault_core::monitor::Profile;
+//! use refault_core::schemes::Scheme;
+//! use refault_lab::experiments::lru_sort::{Options, radical_schemes};
+//!
+//! assert_eq!(Options::quick(1).profile, Profile::K518); // the kernel of the posting
+//! assert_eq!(radical_schemes().map(|scheme| scheme.action.name()), ["lru_prio", "lru_deprio"]);
+//! ```
 
-pub mod host;
-pub mod program;
-pub mod published;
+mod host;
+mod program;
+mod published;
 mod summary;
-pub mod workloads;
+mod workloads;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

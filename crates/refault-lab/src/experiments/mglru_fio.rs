@@ -7,6 +7,14 @@
 //! classic lists with other random choices.
 //!
 //! Source: the v2 thread of April 2021; spec: numbers §4.
+//!
+//! ```no_run
+//! use refault_lab::experiments::{Options, Size, mglru_fio};
+//!
+//! let experiment = mglru_fio::run(&Options::new(Size::Small, 1), &|_| {})?;
+//! println!("{} of {} judged figures agree", experiment.score().agree, experiment.score().judged);
+//! # Ok::<(), String>(())
+//! ```
 
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 

@@ -6,6 +6,14 @@
 //! fix. The null is "before" with other random choices: for each row, the change not made.
 //!
 //! Source: the cover letter of September 2023 and the discussion that followed it; spec: numbers §2, §3, §8 (R2, R5).
+//!
+//! ```no_run
+//! use refault_lab::experiments::{Options, Size, mglru_refault};
+//!
+//! let experiment = mglru_refault::run(&Options::new(Size::Small, 1), &|_| {})?;
+//! println!("{} of {} judged figures agree", experiment.score().agree, experiment.score().judged);
+//! # Ok::<(), String>(())
+//! ```
 
 use refault_core::mglru::RefaultDistance;
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};

@@ -8,6 +8,14 @@
 //!
 //! Source: the cover letter of 13 March 2021; spec: numbers §5, mglru §17. The letter gives no memory sizes and no
 //! command lines.
+//!
+//! ```no_run
+//! use refault_lab::experiments::{Options, Size, mglru_v1};
+//!
+//! let experiment = mglru_v1::run(&Options::new(Size::Small, 1), &|_| {})?;
+//! println!("{} of {} judged figures agree", experiment.score().agree, experiment.score().judged);
+//! # Ok::<(), String>(())
+//! ```
 
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams};
 

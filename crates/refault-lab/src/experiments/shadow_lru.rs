@@ -6,6 +6,14 @@
 //! evictions are remembered, and no page that comes back is activated.
 //!
 //! Source: the Shadow LRU posting (2023); spec: numbers §1, §8 (R3b).
+//!
+//! ```no_run
+//! use refault_lab::experiments::{Options, Size, shadow_lru};
+//!
+//! let experiment = shadow_lru::run(&Options::new(Size::Small, 1), &|_| {})?;
+//! println!("{} of {} judged figures agree", experiment.score().agree, experiment.score().judged);
+//! # Ok::<(), String>(())
+//! ```
 
 use refault_core::{Classic, ClassicParams};
 

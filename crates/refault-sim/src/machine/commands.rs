@@ -5,6 +5,14 @@
 //!
 //! Kernel: `memory_max_write`, `memory_high_write`, `memory_reclaim` in `mm/memcontrol.c`; `lru_gen_seq_write` in
 //! `mm/vmscan.c`.
+//!
+//! ```
+//! use refault_sim::machine::commands::{Command, Setting};
+//!
+//! // At some time of a run, the first group below the root is limited to 16 MiB, as by a write to its memory.max.
+//! let command = Command::Set(1, Setting::Max, 4096);
+//! assert_eq!(command, Command::Set(1, Setting::Max, 16 * 256));
+//! ```
 
 use std::str::FromStr;
 

@@ -1,4 +1,14 @@
 //! What a simulated machine is made of: the checked form of a scenario, free of files and text.
+//!
+//! ```
+//! use refault_sim::machine::config::{MachineConfig, PhaseConfig};
+//! use refault_trace::Source;
+//!
+//! let workload = Source::workload("zipf:theta=1,pages=100,accesses=1000".parse()?);
+//! assert_eq!(PhaseConfig::new(workload, None).file, None); // anonymous memory, or what the workload says
+//! assert!(MachineConfig::default().parent_of("a/b").is_err()); // group a does not exist
+//! # Ok::<(), refault_trace::TraceError>(())
+//! ```
 
 use refault_core::frames::MAX_ORDER;
 use refault_trace::generate::Generator;

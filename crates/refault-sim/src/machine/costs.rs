@@ -3,6 +3,15 @@
 //! The defaults are round estimates for an idle core of a server of about 2020; they are not measurements. What they
 //! are on a given machine, `refault bench calibrate` measures with user-space stand-ins, and a scenario may replace any
 //! of them. All are nanoseconds.
+//!
+//! ```
+//! use refault_sim::machine::costs::{Ledger, Work};
+//!
+//! let mut ledger = Ledger::default();
+//! ledger.book(Work::TableWalk, 300);
+//! ledger.book(Work::TableWalk, 200);
+//! assert_eq!((ledger.total(), ledger.0[Work::TableWalk as usize]), (500, 500));
+//! ```
 
 use serde::{Deserialize, Serialize};
 

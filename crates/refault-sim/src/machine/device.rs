@@ -6,6 +6,15 @@
 //! (RAM disk, zram), so that its latency is CPU time.
 //!
 //! Cost: O(log parallel) per request.
+//!
+//! ```
+//! use refault_sim::machine::device::{Device, DeviceModel, Direction};
+//!
+//! let mut disk = Device::new(DeviceModel::preset("nvme").expect("one of the presets"));
+//! let first = disk.submit(0, Direction::Read, 0, 1);
+//! assert!(first > 0 && !disk.is_synchronous()); // when the read is done, in ns
+//! assert!(DeviceModel::preset("drum").is_none());
+//! ```
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

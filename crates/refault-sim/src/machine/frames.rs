@@ -9,6 +9,17 @@
 //! nothing where it is off but the test whether it is on.
 //!
 //! Source: spec: freebsd §3.3, §3.4, §4, §8.
+//!
+//! ```
+//! use refault_core::frames::FreePools;
+//! use refault_sim::machine::config::MachineConfig;
+//! use refault_sim::machine::frames::KeepsEvicted;
+//!
+//! // Evicted pages stay cached in their free frames, under whatever policy.
+//! let frames = Some(KeepsEvicted::Cached(FreePools::THREE));
+//! assert!(MachineConfig { frames, ..MachineConfig::default() }.frames.is_some());
+//! assert_eq!(KeepsEvicted::default(), KeepsEvicted::AsPolicy);
+//! ```
 
 use refault_core::PageId;
 use refault_core::frames::{CachedCounters, CachedFrames, Fragmentation, Frame, FreePool, FreePools, MAX_ORDER};

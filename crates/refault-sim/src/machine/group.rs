@@ -5,6 +5,17 @@
 //!
 //! Kernel: `page_counter_try_charge`, `page_counter_calculate_protection` in `mm/page_counter.c`; `try_charge_memcg` in
 //! `mm/memcontrol.c`.
+//!
+//! ```
+//! use refault_sim::machine::group::{GroupLimits, Groups};
+//!
+//! let mut groups = Groups::new(true);
+//! let limits = GroupLimits { max: 100, ..GroupLimits::default() };
+//! let a = groups.add("a".to_owned(), 0, limits);
+//! groups.charge(a, 60);
+//! assert_eq!(groups.over_limit(a, 30), None);
+//! assert_eq!(groups.over_limit(a, 50), Some(a)); // 110 of 100 pages
+//! ```
 
 /// No limit.
 pub const UNLIMITED: u64 = u64::MAX;

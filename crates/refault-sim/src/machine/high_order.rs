@@ -12,6 +12,30 @@
 //! There is no compaction, and pages are not collapsed into huge ones later.
 //!
 //! Kernel: `do_huge_pmd_anonymous_page` in `mm/huge_memory.c`; `__alloc_pages_slowpath` in `mm/page_alloc.c`.
+//!
+//! ```
+//! use refault_sim::machine::scenario::Scenario;
+//!
+//! let scenario = Scenario::parse(
+//!     r#"
+//!     [machine]
+//!     memory = "64M"
+//!     frames = true
+//!     [[buffer]]
+//!     name = "packets"
+//!     order = 9
+//!     every = "10ms"
+//!     hold = "1ms"
+//!     [[task]]
+//!     name = "reader"
+//!     [[task.workload]]
+//!     spec = "uniform:pages=1000,accesses=1000,kind=anon"
+//!     "#,
+//!     "buffers.toml",
+//! )?;
+//! assert_eq!(scenario.config.buffers[0].order, 9); // 2 MiB in one piece, a hundred times per second
+//! # Ok::<(), refault_sim::machine::scenario::ScenarioError>(())
+//! ```
 
 use refault_core::PageType;
 use refault_core::frames::Frame;

@@ -13,6 +13,29 @@
 //! Invariants: a page-table entry is present only while its page is resident; a resident page is charged to exactly one
 //! group and takes one frame of one node; a page has a swap slot iff [`state::SLOT`] is set; every change of these goes
 //! through this module. Cost: O(1) per page.
+//!
+//! ```
+//! use refault_core::textbook::Clock;
+//! use refault_sim::machine::Machine;
+//! use refault_sim::machine::scenario::Scenario;
+//!
+//! let scenario = Scenario::parse(
+//!     r#"
+//!     [machine]
+//!     memory = "16M"
+//!     swap = "64M"
+//!     swap_device = "zram-lz4"
+//!     [[task]]
+//!     name = "reader"
+//!     [[task.workload]]
+//!     spec = "uniform:pages=8192,accesses=20000,kind=anon"
+//!     "#,
+//!     "example.toml",
+//! )?;
+//! let machine = Machine::new(scenario.config, Clock::default())?;
+//! assert!(machine.memory().page_ids() >= 8192 && !machine.memory().is_file(0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod address_space;
 mod answers;

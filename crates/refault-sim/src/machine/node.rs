@@ -3,6 +3,13 @@
 //! A node is one zone. Invariant: `free <= managed`; every resident page takes one frame of one node.
 //!
 //! Kernel: `__setup_per_zone_wmarks`, `__zone_watermark_ok` in `mm/page_alloc.c`; `pgdat_balanced` in `mm/vmscan.c`.
+//!
+//! ```
+//! use refault_sim::machine::node::Watermarks;
+//!
+//! let marks = Watermarks::of(1 << 18, 1 << 18, 0, 10); // a node of 1 GiB with the kernel's defaults
+//! assert!(marks.min < marks.low && marks.low < marks.high);
+//! ```
 
 /// Free-page marks of a node, in pages. A mark is met when *more* pages than it are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

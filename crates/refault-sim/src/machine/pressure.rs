@@ -4,9 +4,17 @@
 //! and none that is not stalled could run. Every two seconds the clocks of all CPUs are combined, weighted by how long
 //! each CPU was not idle, and folded into the core's averages over 10, 60 and 300 seconds.
 //!
-//! Invariant: `full <= some <= elapsed time`. Cost: O(1) a change of a task's state, O(CPUs) every two seconds.
+//! Invariant: `full <= some <= elapsed time`. Cost: O(1) per change of a task's state, O(CPUs) every two seconds.
 //!
 //! Kernel: `psi_memstall_enter`, `psi_group_change`, `collect_percpu_times`, `update_averages` in `kernel/sched/psi.c`.
+//!
+//! ```
+//! use refault_sim::machine::pressure::Trigger;
+//!
+//! let trigger: Trigger = "some 70000 1000000".parse()?;
+//! assert_eq!((trigger.stall, trigger.window), (70_000_000, 1_000_000_000)); // 70 ms within a second
+//! # Ok::<(), String>(())
+//! ```
 
 use std::str::FromStr;
 

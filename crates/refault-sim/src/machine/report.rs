@@ -1,4 +1,28 @@
 //! What comes out of a run: totals, latencies, samples over time, kills, listings.
+//!
+//! ```
+//! use refault_core::policy::PolicySpec;
+//! use refault_sim::machine::scenario::Scenario;
+//! use refault_sim::named;
+//!
+//! let scenario = Scenario::parse(
+//!     r#"
+//!     [machine]
+//!     memory = "16M"
+//!     swap = "64M"
+//!     swap_device = "zram-lz4"
+//!     [[task]]
+//!     name = "reader"
+//!     [[task.workload]]
+//!     spec = "uniform:pages=8192,accesses=20000,kind=anon"
+//!     "#,
+//!     "example.toml",
+//! )?;
+//! let report = named::machine(&PolicySpec::parse("classic")?, scenario.config)?.run()?;
+//! assert!(report.fields().iter().any(|(name, value)| name == "pswpin" && *value > 0.0));
+//! assert!(report.reclaim_work().total() > 0); // nanoseconds of CPU time
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use hdrhistogram::Histogram;
 use refault_core::policy::GenerationSize;

@@ -2,6 +2,28 @@
 //!
 //! Sizes are text: bytes with `K`, `M`, `G` (powers of 1024) or pages with `p`. Times are text with `ns`, `us`, `ms`,
 //! `s` or `m`. Unknown keys are errors. Every error is one line with file, line and key.
+//!
+//! ```
+//! use refault_sim::machine::scenario::Scenario;
+//!
+//! let scenario = Scenario::parse(
+//!     r#"
+//!     [machine]
+//!     memory = "16M"
+//!     swap = "64M"
+//!     swap_device = "zram-lz4"
+//!     [[task]]
+//!     name = "reader"
+//!     [[task.workload]]
+//!     spec = "uniform:pages=8192,accesses=20000,kind=anon"
+//!     "#,
+//!     "example.toml",
+//! )?;
+//! assert_eq!(scenario.config.tasks.len(), 1);
+//! let error = Scenario::parse("[machine]\nmemory = \"16Q\"\n", "wrong.toml").unwrap_err();
+//! assert_eq!((error.line, error.file.as_str()), (2, "wrong.toml"));
+//! # Ok::<(), refault_sim::machine::scenario::ScenarioError>(())
+//! ```
 
 mod frames;
 mod quantities;

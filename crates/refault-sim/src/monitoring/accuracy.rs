@@ -1,5 +1,15 @@
 //! How much of the truth the monitor finds, at how many checks: patterns that are known exactly, watched with growing
 //! numbers of regions.
+//!
+//! ```
+//! use refault_sim::monitoring::accuracy::{Options, measure};
+//! use refault_sim::monitoring::pattern::Pattern;
+//!
+//! let pattern = Pattern::parse("hot, 262144\ncold, 786432\n\nrun\n2500\nhot, 1, 0, 1\n")?;
+//! let found = measure(&pattern, &Options { accesses_per_second: 20_000, ..Options::default() });
+//! assert!(found.checks_per_second() > 0.0 && found.cost_share() < 1.0);
+//! # Ok::<(), refault_sim::monitoring::pattern::PatternError>(())
+//! ```
 
 use refault_core::monitor::accuracy::{Accuracy, ExactHistory};
 use refault_core::monitor::{AccessSampler, Attributes, Monitor, MonitorCounters, Profile, Region, Target, View};

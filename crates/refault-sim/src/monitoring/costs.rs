@@ -6,6 +6,13 @@
 //! a limit, with the eviction it causes, was measured at 20 to 24 µs in a virtual machine, as the published one was.
 //! [`Costs::default`] keeps the measured sum and splits what the primitives do not explain evenly between the two;
 //! [`Costs::primitives`] leaves it out. Which of the two is right decides how far pressure slows programs down.
+//!
+//! ```
+//! use refault_sim::monitoring::costs::Costs;
+//!
+//! // What primitives explain is less than what was measured as a whole.
+//! assert!(Costs::primitives().swap_in < Costs::default().swap_in);
+//! ```
 
 /// Nanoseconds of each operation on one page of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq)]

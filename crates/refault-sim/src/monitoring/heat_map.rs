@@ -1,4 +1,13 @@
 //! Frequencies over time and addresses, as text and as a picture: the truth beside what the monitor has.
+//!
+//! ```
+//! use refault_sim::monitoring::heat_map::{HeatMap, text_one};
+//!
+//! let mut map = HeatMap::new(4);
+//! map.push_pages(&[0, 0, 20, 20], 20); // accesses per page within a window of 20 checks
+//! assert_eq!(map.rows(), [[0.0, 0.0, 1.0, 1.0]]);
+//! assert_eq!(text_one(&map).lines().count(), 1);
+//! ```
 
 use std::fmt::Write;
 

@@ -4,6 +4,16 @@
 //! Differences, so that a seed names a sequence and an interval of some milliseconds sees all patterns of a phase: the
 //! pick of a pattern holds for 256 accesses instead of 131 072, and random numbers come from a seeded generator instead
 //! of a stored table. A phase ends by its time at the given speed. Areas lie one after the other, rounded up to pages.
+//!
+//! ```
+//! use refault_sim::monitoring::pattern::Pattern;
+//!
+//! let pattern = Pattern::parse("a, 40960\nb, 8192\n\nboth\n100\na, 0, 4096, 1\nb, 1, 0, 3\n")?;
+//! let mut entries = Vec::new();
+//! pattern.start(10_000, 1).play(50, &mut entries);
+//! assert_eq!((pattern.pages(), pattern.milliseconds(), entries.len()), (12, 100, 50));
+//! # Ok::<(), refault_sim::monitoring::pattern::PatternError>(())
+//! ```
 
 use refault_core::monitor::Random;
 use refault_trace::{Entry, Kind};

@@ -8,6 +8,30 @@
 //!
 //! The monitor's own time is modelled (330 ns per check with a page, 70 ns without, 60 ns per page sorted, see
 //! [`crate::monitoring::costs`]), so that quotas by time are deterministic; the real time is measured beside it.
+//!
+//! ```
+//! use refault_core::policy::PolicySpec;
+//! use refault_core::policy::registry::BuildContext;
+//! use refault_sim::flat_memory::Swap;
+//! use refault_sim::monitoring::config::Config;
+//! use refault_sim::monitoring::watched::WatchedReplay;
+//! use refault_sim::{LayoutBuilder, Limits, named};
+//! use refault_trace::{Entry, Kind};
+//!
+//! let entries: Vec<Entry> = (0..20_000).map(|n| Entry::new(n % 100, Kind::Anon, false)).collect();
+//! let mut builder = LayoutBuilder::new();
+//! builder.observe(&entries);
+//! let layout = builder.finish()?;
+//! let limits = Limits { memory_pages: 50, swap: Swap { pages: 100, synchronous: true } };
+//! let replay = named::replay(&PolicySpec::parse("classic")?, &BuildContext::default(), &layout, limits);
+//! let config = Config::parse("nr_regions = { min = 10, max = 20 }\n", "example")?;
+//! let mut watched = WatchedReplay::new(replay, 50, layout.ids() as u64, &config, 10_000, 1)?;
+//! let mut accesses = Vec::new();
+//! layout.translate(&entries, &mut accesses);
+//! watched.run(&accesses, &mut ());
+//! assert!(watched.kdamond().monitor().counters().checks > 0); // in two seconds of the program
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

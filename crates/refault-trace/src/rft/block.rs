@@ -5,6 +5,18 @@
 //! kind, three bits): as runs of flags and length, or as a byte per entry, whichever is shorter; a tag says which.
 //!
 //! Cost: about two nanoseconds per entry to decode, before decompression.
+//!
+//! ```
+//! use refault_trace::rft::block::{decode, encode};
+//! use refault_trace::{Entry, Kind};
+//!
+//! let entries: Vec<Entry> = (0..1000).map(|page| Entry::new(page, Kind::Anon, false)).collect();
+//! let (mut bytes, mut back) = (Vec::new(), Vec::new());
+//! encode(&entries, &mut bytes);
+//! decode(&bytes, entries.len(), &mut back)?;
+//! assert!(back == entries && bytes.len() < 8 * entries.len());
+//! # Ok::<(), String>(())
+//! ```
 
 use crate::Entry;
 use crate::reader::BLOCK_ENTRIES;

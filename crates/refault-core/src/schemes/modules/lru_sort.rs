@@ -3,6 +3,15 @@
 //!
 //! Kernel: `damon_lru_sort_new_hot_scheme`, `damon_lru_sort_new_cold_scheme`, `damon_lru_sort_apply_parameters` in
 //! `mm/damon/lru_sort.c`.
+//!
+//! ```
+//! use refault_core::monitor::Profile;
+//! use refault_core::schemes::modules::lru_sort::LruSort;
+//!
+//! let (_, [hot, cold]) = LruSort::default().build(Profile::K72)?;
+//! assert_eq!((hot.settings().action.name(), cold.settings().action.name()), ("lru_prio", "lru_deprio"));
+//! # Ok::<(), refault_core::schemes::modules::ModuleError>(())
+//! ```
 
 use super::{Common, ModuleError, ModuleWatermarks};
 use crate::monitor::{Attributes, Profile, View};

@@ -1,6 +1,15 @@
 //! Reclaiming memory that has been idle for long, before a task has to wait for it (spec: lru_sort §2).
 //!
 //! Kernel: `damon_reclaim_new_scheme`, `damon_reclaim_apply_parameters` in `mm/damon/reclaim.c`.
+//!
+//! ```
+//! use refault_core::monitor::Profile;
+//! use refault_core::schemes::modules::reclaim::Reclaim;
+//!
+//! let (_, scheme) = Reclaim::default().build(Profile::K612)?;
+//! assert_eq!(scheme.settings().action.name(), "pageout");
+//! # Ok::<(), refault_core::schemes::modules::ModuleError>(())
+//! ```
 
 use super::{Common, ModuleError, ModuleWatermarks};
 use crate::monitor::{Attributes, Profile, View};

@@ -1,6 +1,15 @@
 //! Watching only: how long memory has been idle and how much is moved (spec: lru_sort §3).
 //!
 //! Kernel: `damon_stat_set_estimated_memory_bandwidth`, `damon_stat_set_idletime_percentiles` in `mm/damon/stat.c`.
+//!
+//! ```
+//! use refault_core::monitor::Region;
+//! use refault_core::schemes::modules::stat::{estimated_memory_bandwidth, memory_idle_ms_percentiles};
+//!
+//! let regions = [Region { nr_accesses: 10, ..Region::new(0, 4096) }, Region { age: 9, ..Region::new(4096, 8192) }];
+//! assert_eq!(estimated_memory_bandwidth(&regions, 100_000), 409_600); // 40 KiB in a tenth of a second
+//! assert_eq!(memory_idle_ms_percentiles(&regions, 100_000)[100], 1000); // the idlest has been idle for ten aggregations
+//! ```
 
 use crate::monitor::{Attributes, IntervalsGoal, Region};
 

@@ -297,7 +297,7 @@ fn remarks(options: &Options, frames: u32) -> Vec<String> {
          about as many pages are cached an iteration for each page of memory as was published; nothing else is \
          fitted."
             .into(),
-        "User time is an input. Elapsed time follows from six processors, one disk (4 ms and 31.5 µs a page) and the \
+        "User time is an input. Elapsed time follows from six processors, one disk (4 ms and 31.5 µs per page) and the \
          costs of faults."
             .into(),
         "Superpage reservations are not modelled: every allocation is a single page.".into(),
