@@ -1,4 +1,4 @@
-//! Every kind of report in a real browser, at the width of a desk and of a telephone, light and dark: no text is cut,
+//! Every kind of report but those of experiments, which take minutes to make, in a real browser, at the width of a desk and of a telephone, light and dark: no text is cut,
 //! broken inside a word, on other text, outside its picture or too faint, and no two lines look alike.
 //!
 //! `pictures/audit.js` is the judge; [`finds_what_is_wrong`] judges the judge.
@@ -145,13 +145,6 @@ fn scenarios_are_readable() {
     std::fs::write(&file, machine).expect("writes");
     let arguments = ["scenario", file.to_str().expect("text"), "--policy", "mglru,classic"];
     is_readable(browser, "scenario", &report(&directory, "scenario.html", &arguments));
-}
-
-#[test]
-fn experiments_are_readable() {
-    let Some(browser) = browser() else { return };
-    let directory = TempDir::new().expect("a directory");
-    is_readable(browser, "freepool", &report(&directory, "experiment.html", &["reproduce", "freepool"]));
 }
 
 #[test]
