@@ -132,6 +132,19 @@ def test_a_step_by_step_policy_counts_as_a_comparison_does():
         assert hits == whole["hits"], name
 
 
+def test_what_came_in_is_there_or_was_stolen():
+    pages = refault.Trace.workload(SPEC).pages()
+    for entry in refault.policies():
+        if entry["family"] == "bound":
+            continue
+        policy = refault.Policy(entry["name"], memory_pages=200, pages=2000)
+        for page in pages:
+            policy.access(int(page))
+        counters = policy.counters()
+        came_in = counters["misses"] - counters["bypassed"] + counters["pages_reactivated"]
+        assert came_in == len(policy.resident()) + counters["pgsteal"], entry["name"]
+
+
 class PythonLru(refault.PythonPolicy):
     name = "python-lru"
 
