@@ -27,7 +27,8 @@
 
 use refault_core::Policy;
 use refault_core::policy::registry::{BuildContext, Visitor, visit};
-use refault_core::policy::{DynPolicy, PolicySpec};
+use refault_core::policy::{DynPolicy, GenerationSize, PolicySpec, SortRule};
+use refault_core::{LruvecId, PageId};
 use refault_trace::TraceError;
 
 use crate::flat_memory::FlatMemory;
@@ -36,6 +37,49 @@ use crate::machine::Machine;
 use crate::machine::config::MachineConfig;
 use crate::machine::report::Report;
 use crate::replay::{Limits, Outcome, Replay};
+
+/// What can be asked of a replay's policy beside replaying; the methods are those of [`DynPolicy`]. Its other methods are
+/// not here on purpose: reclaim would be compiled a second time for each policy, and inlined into the replay no more.
+pub trait ReplayedPolicy {
+    /// [`DynPolicy::freed`].
+    fn freed(&mut self, page: PageId);
+    /// [`DynPolicy::metadata_bytes`].
+    fn metadata_bytes(&self) -> usize;
+    /// [`DynPolicy::sorts`].
+    fn sorts(&mut self) -> bool;
+    /// [`DynPolicy::sort`].
+    fn sort(&mut self, page: PageId, hot: bool, rule: SortRule, memory: &mut FlatMemory);
+    /// [`DynPolicy::generations`].
+    fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize>;
+    /// [`DynPolicy::active_inactive`].
+    fn active_inactive(&self) -> Option<[u64; 2]>;
+}
+
+impl<P: Policy> ReplayedPolicy for P {
+    fn freed(&mut self, page: PageId) {
+        Policy::freed(self, page);
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        Policy::metadata_bytes(self)
+    }
+
+    fn sorts(&mut self) -> bool {
+        DynPolicy::<FlatMemory>::sorts(self)
+    }
+
+    fn sort(&mut self, page: PageId, hot: bool, rule: SortRule, memory: &mut FlatMemory) {
+        DynPolicy::sort(self, page, hot, rule, memory);
+    }
+
+    fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize> {
+        DynPolicy::<FlatMemory>::generations(self, lruvec)
+    }
+
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        DynPolicy::<FlatMemory>::active_inactive(self)
+    }
+}
 
 /// A replay without its policy's type; the methods are those of [`Replay`].
 pub trait DynReplay: Send {
@@ -46,11 +90,11 @@ pub trait DynReplay: Send {
     /// [`Replay::outcome`].
     fn outcome(&self) -> Outcome;
     /// [`Replay::policy`].
-    fn policy(&self) -> &dyn DynPolicy<FlatMemory>;
+    fn policy(&self) -> &dyn ReplayedPolicy;
     /// [`Replay::memory`].
     fn memory(&self) -> &FlatMemory;
     /// Both, for a monitor whose schemes act on them.
-    fn parts_mut(&mut self) -> (&mut dyn DynPolicy<FlatMemory>, &mut FlatMemory);
+    fn parts_mut(&mut self) -> (&mut dyn ReplayedPolicy, &mut FlatMemory);
 }
 
 impl<P: Policy + Send + 'static> DynReplay for Replay<P> {
@@ -66,7 +110,7 @@ impl<P: Policy + Send + 'static> DynReplay for Replay<P> {
         Replay::outcome(self)
     }
 
-    fn policy(&self) -> &dyn DynPolicy<FlatMemory> {
+    fn policy(&self) -> &dyn ReplayedPolicy {
         let policy: &P = Replay::policy(self);
         policy
     }
@@ -75,7 +119,7 @@ impl<P: Policy + Send + 'static> DynReplay for Replay<P> {
         Replay::memory(self)
     }
 
-    fn parts_mut(&mut self) -> (&mut dyn DynPolicy<FlatMemory>, &mut FlatMemory) {
+    fn parts_mut(&mut self) -> (&mut dyn ReplayedPolicy, &mut FlatMemory) {
         let (policy, memory) = Replay::parts_mut(self);
         (policy, memory)
     }

@@ -36,7 +36,6 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use refault_core::DynPolicy;
 use refault_core::PageId;
 use refault_core::memory::{Eviction, Memory};
 use refault_core::monitor::{AccessSampler, Profile, View};
@@ -48,7 +47,7 @@ use super::config::{Config, ConfigError};
 use crate::flat_memory::FlatMemory;
 use crate::layout::Access;
 use crate::monitoring::costs::Costs;
-use crate::named::DynReplay;
+use crate::named::{DynReplay, ReplayedPolicy};
 use crate::replay::Outcome;
 
 const PAGE: u64 = 4096;
@@ -230,7 +229,7 @@ fn refusal(action: &Action, view: View, sorts: bool) -> Option<&'static str> {
 struct DamonOps<'a> {
     /// The policy's lists can be sorted.
     sorts: bool,
-    policy: &'a mut dyn DynPolicy<FlatMemory>,
+    policy: &'a mut dyn ReplayedPolicy,
     memory: &'a mut FlatMemory,
     rule: SortRule,
     memory_pages: u64,
