@@ -1,5 +1,6 @@
-//! Every kind of report but those of experiments, which take minutes to make, in a real browser, at the width of a desk and of a telephone, light and dark: no text is cut,
-//! broken inside a word, on other text, outside its picture or too faint, and no two lines look alike.
+//! Every kind of report but those of experiments, which take minutes to make, in a real browser, at the width of a desk
+//! and of a telephone, light and dark: no text is cut, broken inside a word, on other text, outside its picture or too
+//! faint, and no two lines look alike.
 //!
 //! `pictures/audit.js` is the judge; [`finds_what_is_wrong`] judges the judge.
 

@@ -111,7 +111,7 @@ fn obstacles_are_told_apart() {
     let refused = output(&mut refault("64M", &["--", "no-such-program"]));
     assert_eq!(refused.status.code(), Some(2));
     let refused = output(&mut refault("64M", &["--", source.to_str().expect("text")]));
-    assert!(text(&refused.stderr).contains("neither a script nor a program"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("name its interpreter before it"), "{}", text(&refused.stderr));
     let refused = output(&mut refault("64M", &["--policy", "lru", "--", "true"]));
     assert_eq!(refused.status.code(), Some(2));
     for (policy, why) in [

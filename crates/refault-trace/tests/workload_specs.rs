@@ -53,7 +53,7 @@ fn keys_suffixes_and_other_spellings_are_understood() {
 fn wrong_specifications_name_the_right_form() {
     let cases = [
         ("zip", "no workload is called 'zip'; there are uniform, zipf, cyclic,"),
-        ("uniform:hot=3", "'uniform' has no parameter 'hot'; it takes pages, accesses, seed, kind, writes"),
+        ("uniform:hot=3", "'uniform' has no parameter 'hot': it takes pages, accesses, seed, kind, writes"),
         ("uniform:pages", "'pages' is not of the form key=value"),
         ("uniform:pages=-1", "pages=-1: expected a whole number, as 65536, 64K or 1M"),
         ("uniform:pages=99999999999G", "pages=99999999999G: expected a whole number"),
@@ -68,7 +68,7 @@ fn wrong_specifications_name_the_right_form() {
         ("zipf:pages=1G", "pages must be from 1 to 268435456, not 1073741824"),
         ("scanhot:pages=8,hot=8", "hot must be at least 1 and below pages (8), not 8"),
         ("mixed:apages=1,fpages=2,pages=4", "pages=4 is not apages + fpages; leave it out"),
-        ("uniform\n:a\n=", "'uniform' has no parameter 'a'; it takes"),
+        ("uniform\n:a\n=", "'uniform' has no parameter 'a': it takes"),
     ];
     for (text, expected) in cases {
         let error = parse(text).expect_err(text);
