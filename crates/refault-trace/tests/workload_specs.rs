@@ -52,7 +52,7 @@ fn keys_suffixes_and_other_spellings_are_understood() {
 #[test]
 fn wrong_specifications_name_the_right_form() {
     let cases = [
-        ("zip", "no workload is called 'zip'; there are uniform, zipf, cyclic,"),
+        ("zip", "no workload is called 'zip': did you mean 'zipf'? there are uniform, zipf, cyclic,"),
         ("uniform:hot=3", "'uniform' has no parameter 'hot': it takes pages, accesses, seed, kind, writes"),
         ("uniform:pages", "'pages' is not of the form key=value"),
         ("uniform:pages=-1", "pages=-1: expected a whole number, as 65536, 64K or 1M"),
