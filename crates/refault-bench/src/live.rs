@@ -76,7 +76,9 @@ pub fn run(setup: &Setup<'_>) -> Result<Measured, Failure> {
     let (stats, control) = (directory.path().join("stats"), directory.path().join("budget"));
     let binary = std::env::current_exe().map_err(|error| Failure::failed("cannot find", "this binary", error))?;
     let mut command = Command::new(&binary);
-    command.args(["run", "--stats-interval", "200", "--memory", &setup.memory.to_string(), "--stats"]).arg(&stats);
+    command
+        .args(["run", "--interpose", "--stats-interval", "200", "--memory", &setup.memory.to_string(), "--stats"])
+        .arg(&stats);
     command.arg("--memory-control").arg(&control).args(setup.flags).arg("--");
     let done = std::sync::atomic::AtomicBool::new(false);
     let operations = std::thread::scope(|scope| {

@@ -164,7 +164,7 @@ impl Turn<'_> {
         let (stats, control) = (self.directory.join("stats"), self.directory.join("budget"));
         let _ = std::fs::remove_file(&control);
         let mut command = Command::new(refault);
-        command.args(["run", "--memory", &(self.bytes() / 3).to_string(), "--stats"]).arg(&stats);
+        command.args(["run", "--interpose", "--memory", &(self.bytes() / 3).to_string(), "--stats"]).arg(&stats);
         command.arg("--memory-control").arg(&control).args(&self.way.flags).arg("--").arg(me).arg("churn");
         command.args(["--seed", &self.seed.to_string(), "--seconds", &self.seconds.to_string()]);
         command.args(["--pages", &(self.bytes() / 4096).to_string(), "--threads", &self.args.threads.to_string()]);

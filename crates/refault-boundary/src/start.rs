@@ -32,7 +32,8 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
     let pool = (settings.memory * 8).max(1 << 30);
     let store = Stores::new(pool, maker, (settings.memory * 16).clamp(4 << 30, 256 << 30))
         .map_err(|_| "no addresses are left for the compressed pool")?;
-    let options = EngineOptions { policy: settings.policy.clone(), store, account };
+    let options =
+        EngineOptions { policy: settings.policy.clone(), store, account, resident_only: settings.resident_only };
     entry::begin(Engine::new(uffd, options, own_bytes)?);
     owns_memory();
     let actions = Box::leak(Box::new(Actions([crate::signals::Action::default(); 65])));

@@ -118,11 +118,12 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
 
 fn examine(machine: &Machine, quick: bool) -> Vec<Finding> {
     let capabilities = Capabilities::probe();
-    let mut findings = vec![machine.kernel()];
+    let mut findings = vec![machine.kernel(), system_call()];
+    findings.push(agent());
     let usable = capabilities.userfaultfd.is_ok();
     findings.extend(userfaultfd(&capabilities));
     findings.push(scan(&capabilities));
-    findings.push(agent());
+    findings.push(interposing_agent());
     findings.push(io_uring(&capabilities));
     findings.push(machine.memory_limit());
     findings.push(machine.swap());
@@ -137,28 +138,48 @@ fn examine(machine: &Machine, quick: bool) -> Vec<Finding> {
 
 /// The library that is preloaded into programs.
 fn agent() -> Finding {
-    let name = crate::program::AGENT;
-    let Some(path) = crate::program::agent_library() else {
+    library("agent", crate::program::BOUNDARY, crate::program::boundary_library(), Status::Missing)
+}
+
+/// The library of `record`, `monitor` and `run --scheme`.
+fn interposing_agent() -> Finding {
+    library("interposing agent", crate::program::AGENT, crate::program::agent_library(), Status::Limited)
+}
+
+fn library(title: &'static str, name: &str, path: Option<PathBuf>, without: Status) -> Finding {
+    let Some(path) = path else {
         let detail = format!("{name} is neither in this binary nor beside it nor in ../lib/refault");
         // Whoever has this binary has no sources at hand, perhaps, but the place it came from.
-        return Finding::new("agent", Status::Missing, detail).improve(
+        return Finding::new(title, without, detail).improve(
             "install refault again with scripts/install.sh or its package, or name the library in REFAULT_AGENT_LIBRARY",
         );
     };
     let place = path.display();
     if crate::embedded::made(&path) {
-        return Finding::new("agent", Status::Works, format!("in this binary; programs load it from {place}"));
+        return Finding::new(title, Status::Works, format!("in this binary; programs load it from {place}"));
     }
-    Finding::new("agent", Status::Works, place.to_string())
+    Finding::new(title, Status::Works, place.to_string())
 }
 
+/// What `refault run` stands on.
+fn system_call() -> Finding {
+    match crate::launch::kernel_obstacle() {
+        None => Finding::new("system calls", Status::Works, "can be taken over, and pages moved, without privilege"),
+        Some(obstacle) => {
+            let detail = format!("{}: {}", obstacle.what, obstacle.tried);
+            Finding::new("system calls", Status::Missing, detail).improve(obstacle.remedy)
+        }
+    }
+}
+
+/// What the interposing agent stands on: `record`, `monitor` and `run --scheme`.
 fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
     let (offered, access) = match &capabilities.userfaultfd {
         Ok(found) => *found,
         Err(error) => {
             let built = error.raw_os_error() != Some(rustix::io::Errno::NOSYS.raw_os_error());
             let root = rustix::process::geteuid().is_root();
-            let finding = Finding::new("userfaultfd", Status::Missing, format!("refused: {error}"));
+            let finding = Finding::new("userfaultfd", Status::Limited, format!("refused: {error}"));
             return vec![match (built, root) {
                 (false, _) => finding.improve("boot a kernel built with CONFIG_USERFAULTFD=y"),
                 // Root is only refused by a filter of system calls.
@@ -177,7 +198,7 @@ fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
     let better = feature::SIGBUS | feature::THREAD_ID | feature::POISON;
     let lacking = names(needed & !offered);
     let features = if !lacking.is_empty() {
-        Finding::new("userfaultfd features", Status::Missing, format!("lacks {lacking}"))
+        Finding::new("userfaultfd features", Status::Limited, format!("lacks {lacking}"))
             .improve("boot Linux 5.19 or later")
     } else if better & !offered != 0 {
         Finding::new("userfaultfd features", Status::Limited, format!("lacks {}", names(better & !offered)))

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refault_config::Config;
 use refault_lab::meminfo;
 use refault_pager::probe::Capabilities;
+use refault_paging::sys;
+use refault_paging::uffd::{Refusal, Uffd};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -108,6 +110,9 @@ impl Launch {
     /// As [`Launch::new`].
     pub fn at_system_call(program: &[OsString], memory: u64) -> Result<Launch, Failure> {
         check_program(program)?;
+        if let Some(KernelObstacle { what, tried, remedy }) = kernel_obstacle() {
+            return Err(Failure::failed(what, tried, remedy));
+        }
         let library = program::boundary_library().ok_or_else(|| {
             let remedy = "this binary does not hold it: put it beside it or into ../lib/refault";
             Failure::failed("the agent is missing", program::BOUNDARY, remedy)
@@ -271,6 +276,40 @@ impl Drop for Terminated {
         if let Some(registered) = self.registered {
             signal_hook::low_level::unregister(registered);
         }
+    }
+}
+
+/// What keeps memory from being managed at the system call: what is wrong, where, and what to do about it.
+pub struct KernelObstacle {
+    /// What is wrong.
+    pub what: &'static str,
+    /// What was tried.
+    pub tried: String,
+    /// What to do about it.
+    pub remedy: &'static str,
+}
+
+/// What this kernel lacks, or the filter that this process runs under forbids.
+pub fn kernel_obstacle() -> Option<KernelObstacle> {
+    let obstacle = |what, tried: String, remedy| Some(KernelObstacle { what, tried, remedy });
+    match Uffd::probe() {
+        Ok(()) if sys::can_dispatch() => None,
+        Ok(()) => obstacle(
+            "system calls cannot be taken over",
+            "prctl(PR_SET_SYSCALL_USER_DISPATCH) is refused".to_owned(),
+            "use Linux 5.11 or later, and no system-call filter that forbids it",
+        ),
+        Err(Refusal::Kernel) => obstacle(
+            "userfaultfd lacks what is needed",
+            "UFFDIO_MOVE and faults as signals are not offered".to_owned(),
+            "use Linux 6.8 or later",
+        ),
+        Err(Refusal::Filter(error)) => obstacle(
+            "userfaultfd is refused by a system-call filter",
+            std::io::Error::from_raw_os_error(-error as i32).to_string(),
+            "add to the syscalls of the container's seccomp profile: \
+             {\"names\": [\"userfaultfd\"], \"action\": \"SCMP_ACT_ALLOW\"}",
+        ),
     }
 }
 

@@ -1,12 +1,14 @@
 //! `refault run`: an unmodified program under a memory budget.
 //!
-//! The command looks at the program and the machine, says in one line what stands in the way if something does, and then
-//! becomes the program, with the agent preloaded: exit status, signals, terminal and output are the program's own. With
-//! `--watch` it stays beside the program and shows it ([`watch`]).
+//! The command looks at the program and the machine, says in one line what stands in the way if something does, and starts
+//! the program with the agent preloaded ([`tree`]): exit status, signals, terminal and output are the program's own. With
+//! `--scheme`, and for experiments with `--interpose`, an older agent that stands in for libc's functions takes its place,
+//! and the command becomes the program.
 
 #[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
 mod child;
 mod control;
+pub mod escaped;
 mod measured;
 mod statistics;
 pub mod summary;
@@ -32,26 +34,30 @@ use refault_lab::size::Bytes;
 #[command(after_help = "\
 Examples:
   refault run --memory 512M -- python3 analysis.py
-  refault run --memory 512M --watch -- python3 analysis.py
+  refault run --memory 512M --watch -- node server.js
   refault run --memory 60M,80M,100M --runs 5 -- python3 analysis.py
   refault run --memory 2G --stats run.jsonl -- redis-server --save ''
-  refault run --memory 1G --store pool=2G,file=/var/tmp --encrypt-swap -- sort big.txt
-  refault run --memory 2G --store pool,file=/var/tmp --demote-after 5 --hint cyclic -- ./solver
-  refault run --memory 1G --scheme sorting.toml -- memcached -m 2048
-  refault run --memory 200M --at-system-call -- node server.js
+  refault run --memory 1G --store pool -- sort big.txt
+  refault run --memory 400M --summary made.json -- make -j2
 
-The heap and large anonymous mappings of the program are managed: what does not fit is compressed, then written
-to the file. Code, files, stacks and the compressed pool itself are not counted. Forked children and, unless
---children none, programs they execute have a budget of their own, as large as this one.
+The private anonymous memory of the program and of the programs it starts is managed, whoever asks for it: libc, another
+allocator, a runtime. What does not fit is compressed, and what does not compress goes to a file without a name, encrypted
+with a key that lives only in the processes. Resident and compressed pages and the tool's own memory count, over the
+program and its children together. Thread stacks, code, files, shared memory and huge pages are not counted; a line names
+them at the end if they exceed a tenth. No privilege is needed.
 
 --watch draws on the terminal of standard error until the program ends; keys go to the program. What the program
 writes to that terminal is held meanwhile and shown then (it sees a file, not a terminal); redirect its output to
-see it earlier. Exit status and signals are the program's, as without --watch.")]
+see it earlier. Exit status and signals are the program's, as without --watch.
+
+--scheme manages the heap and large mappings by an older agent, which stands in for libc's functions: programs with an
+allocator or runtime of their own are not managed by it, each process has a budget of its own, and compressed memory is
+not counted.")]
 pub struct RunArgs {
-    /// Bytes of managed memory that may be resident, such as 512M or 2G; at least 1M. Several, such as 60M,80M,100M: the
-    /// program is run alone and under each of them in turn, and compared in a table
-    #[arg(long, value_name = "SIZE[,SIZE…]")]
-    memory: BudgetList,
+    /// Bytes that the program and its children may use together, such as 512M or 2G; at least 1M. Several, such as
+    /// 60M,80M,100M: the program is run alone and under each of them in turn, and compared in a table
+    #[arg(long, value_name = "SIZE[,SIZE…]", required_unless_present = "resident")]
+    memory: Option<BudgetList>,
     /// Run the program so often under each budget, alone too, and compare them in a table [default with several budgets: as
     /// `refault size`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -59,40 +65,31 @@ pub struct RunArgs {
     /// How much longer the program may take in that table [default: 5%]
     #[arg(long, value_name = "PERCENT")]
     slowdown: Option<Share>,
+    /// Bytes that may be resident, compressed memory not counted: for experiments
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory", "runs", "slowdown", "interpose", "scheme"])]
+    resident: Option<Bytes>,
     /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}'
     #[arg(long, value_name = "POLICY", default_value = refault_pager::DEFAULT_POLICY)]
     policy: String,
-    /// Where evicted pages go, in this order: pool or pool=SIZE (compressed memory), file=DIR or file=DIR:SIZE
-    #[arg(long, value_name = "STORES")]
+    /// Where evicted pages go: pool (compressed memory alone) or file=DIR (compressed memory, then a file in DIR).
+    /// Without it the file is in /var/tmp, the home or the present directory, whichever is on a disk
+    #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// Codec of the compressed pool
-    #[arg(long, value_enum, default_value = "lz4")]
-    codec: CodecName,
-    /// Encrypt the file with a key that lives only in the process
-    #[arg(long)]
-    encrypt_swap: bool,
-    /// Seconds after which what stays in the pool is compressed harder (zstd), and then moved to the file; or never
-    #[arg(long, value_name = "SECONDS|never", default_value = "30")]
-    demote_after: DemoteAfter,
-    /// How accesses are found out: from page-table entries that come back, or only from pages that come back
-    #[arg(long, value_name = "SOURCE", default_value = "drop-and-scan", value_parser = ["drop-and-scan", "refault-only"])]
-    access_source: String,
-    /// How the program goes through its memory, where it does not say so itself by madvise: cyclic keeps what fits of scans
-    /// that are repeated
-    #[arg(long, value_enum, default_value = "normal")]
-    hint: HintName,
-    /// Whether memory without a hint that is seen to be scanned again and again is treated as with --hint cyclic
-    #[arg(long, value_enum, default_value = "detected")]
-    cycles: Cycles,
-    /// What happens when the stores are full: exceed the budget, wait, or end the program
-    #[arg(long, value_enum, default_value = "grow")]
-    on_full: OnFullName,
+    /// Whether the program's children share its budget or have one each
+    #[arg(long, value_enum, default_value = "shared")]
+    children: Children,
     /// Write counters as JSON lines to this file
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     /// Milliseconds between two lines of the statistics
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     stats_interval: u64,
+    /// Write what happened to this file as JSON when the program has ended
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["interpose", "scheme"])]
+    summary: Option<PathBuf>,
+    /// Say nothing at the end
+    #[arg(long)]
+    quiet: bool,
     /// Show the program while it runs, as `refault top` does; its output to the same terminal is shown when it has ended
     #[arg(long)]
     watch: bool,
@@ -106,35 +103,65 @@ pub struct RunArgs {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// What the monitor may use of one processor; its intervals grow until that is kept
-    #[arg(long, value_name = "PERCENT", default_value = "1%")]
+    #[arg(long, value_name = "PERCENT", default_value = "1%", requires = "scheme")]
     monitor_cpu: Share,
-    /// Evicted pages keep their contents in this share of the memory until it is needed, up to 50%: one that is touched
-    /// meanwhile comes back without a read
-    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%")]
-    keep_evicted: Option<Share>,
-    /// Which pages that are read back keep their copy in the stores until they are written, so that they are evicted again
-    /// without work: those in the file; all, which takes more compressed memory; or none
-    #[arg(long, value_enum, default_value = "file")]
-    keep_clean: KeepClean,
-    /// Accesses to evicted pages that are worth less than twice what was evicted last are served in the compressed copy, and
-    /// the page stays out (with --in-thread and --policy lrfu)
-    #[arg(long)]
-    in_place: bool,
-    /// Threads that serve faults, 16 at most
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
-    handlers: u16,
-    /// Serve faults in the faulting thread: faster, but a system call that is not made through libc's functions (Go, `ioctl`)
-    /// fails with EFAULT on an evicted page
-    #[arg(long)]
-    in_thread: bool,
-    /// Whether programs that the program executes are managed too
-    #[arg(long, value_enum, default_value = "managed")]
-    children: Children,
     #[command(flatten)]
-    tree: tree::TreeOptions,
+    interposing: Interposing,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// Options of the older agent.
+#[derive(Args, Debug)]
+struct Interposing {
+    /// Stand in for libc's functions instead of taking memory at the system call: an older agent, for experiments
+    #[arg(long, hide = true)]
+    interpose: bool,
+    /// Codec of the compressed pool
+    #[arg(long, value_enum, default_value = "lz4", hide = true, requires = "interpose")]
+    codec: CodecName,
+    /// Encrypt the file with a key that lives only in the process
+    #[arg(long, hide = true, requires = "interpose")]
+    encrypt_swap: bool,
+    /// Seconds after which what stays in the pool is compressed harder (zstd), and then moved to the file; or never
+    #[arg(long, value_name = "SECONDS|never", default_value = "30", hide = true, requires = "interpose")]
+    demote_after: DemoteAfter,
+    /// How accesses are found out: from page-table entries that come back, or only from pages that come back
+    #[arg(long, value_name = "SOURCE", default_value = "drop-and-scan", value_parser = ["drop-and-scan", "refault-only"])]
+    #[arg(hide = true, requires = "interpose")]
+    access_source: String,
+    /// How the program goes through its memory, where it does not say so itself by madvise: cyclic keeps what fits of scans
+    /// that are repeated
+    #[arg(long, value_enum, default_value = "normal", hide = true, requires = "interpose")]
+    hint: HintName,
+    /// Whether memory without a hint that is seen to be scanned again and again is treated as with --hint cyclic
+    #[arg(long, value_enum, default_value = "detected", hide = true, requires = "interpose")]
+    cycles: Cycles,
+    /// What happens when the stores are full: exceed the budget, wait, or end the program
+    #[arg(long, value_enum, default_value = "grow", hide = true, requires = "interpose")]
+    on_full: OnFullName,
+    /// Evicted pages keep their contents in this share of the memory until it is needed, up to 50%: one that is touched
+    /// meanwhile comes back without a read
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%")]
+    #[arg(hide = true, requires = "interpose")]
+    keep_evicted: Option<Share>,
+    /// Which pages that are read back keep their copy in the stores until they are written, so that they are evicted again
+    /// without work: those in the file; all, which takes more compressed memory; or none
+    #[arg(long, value_enum, default_value = "file", hide = true, requires = "interpose")]
+    keep_clean: KeepClean,
+    /// Accesses to evicted pages that are worth less than twice what was evicted last are served in the compressed copy, and
+    /// the page stays out (with --in-thread and --policy lrfu)
+    #[arg(long, hide = true, requires = "interpose")]
+    in_place: bool,
+    /// Threads that serve faults, 16 at most
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    #[arg(hide = true, requires = "interpose")]
+    handlers: u16,
+    /// Serve faults in the faulting thread: faster, but a system call that is not made through libc's functions (Go, `ioctl`)
+    /// fails with EFAULT on an evicted page
+    #[arg(long, hide = true, requires = "interpose")]
+    in_thread: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -216,48 +243,69 @@ enum KeepClean {
     None,
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum Children {
-    Managed,
+/// Whose the budget is.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// One for the program and its children together
+    Shared,
+    /// One each
+    Own,
+    /// Programs that the program executes are not managed (with --interpose)
+    #[value(hide = true)]
     None,
 }
 
-/// Runs the command; returns only if the program could not be started.
+/// Runs the command; returns only if the program could not be started, or with how it ended.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    if args.runs.is_some() || !args.memory.1.is_empty() {
-        return measured::run(args);
+    if let Some(budgets) = &args.memory
+        && (args.runs.is_some() || !budgets.1.is_empty())
+    {
+        return measured::run(args, budgets);
     }
     if args.slowdown.is_some() {
         let remedy = "it is for the table of several runs: give several budgets, or --runs";
         return Err(Failure::usage("without effect", "--slowdown", remedy));
     }
-    let name = Path::new(&args.program[0]).display().to_string();
-    if args.tree.at_system_call {
-        launch::check_policy(&args.policy)?;
-        check_memory(args.memory.0)?;
-        let watch = args.watch && std::io::stderr().is_terminal();
-        if args.watch && !watch {
-            say("--watch needs a terminal at standard error and there is none: running without");
-        }
-        let tree = tree::Tree {
-            program: &args.program,
-            memory: args.memory.0,
-            policy: &args.policy,
-            store: args.store.as_deref(),
-            budget: args.tree.budget,
-            stats: args.stats.as_deref(),
-            stats_interval: args.stats_interval,
-            control: args.memory_control.as_deref(),
-            watch,
-            summary: args.tree.summary.as_deref(),
-            quiet: args.tree.quiet,
-        };
-        return tree.run();
-    }
     let watching = args.watch && std::io::stderr().is_terminal();
     if args.watch && !watching {
         say("--watch needs a terminal at standard error and there is none: running without");
     }
+    if args.interposing.interpose || args.scheme.is_some() {
+        return interpose(args, watching);
+    }
+    if !args.set.is_empty() {
+        return Err(Failure::usage("nothing to change", "--set", "name a configuration with --scheme FILE"));
+    }
+    if args.children == Children::None {
+        let remedy = "give shared or own: what the program executes is managed as it is";
+        return Err(Failure::usage("not possible", "--children none", remedy));
+    }
+    launch::check_policy(&args.policy)?;
+    let (option, memory) = match (&args.memory, args.resident) {
+        (Some(budgets), _) => ("--memory", budgets.0),
+        (None, resident) => ("--resident", resident.expect("invariant: one of the two is required").0),
+    };
+    check_memory(option, memory)?;
+    let tree = tree::Tree {
+        program: &args.program,
+        memory,
+        resident_only: args.resident.is_some(),
+        policy: &args.policy,
+        store: args.store.as_deref(),
+        children: args.children,
+        stats: args.stats.as_deref(),
+        stats_interval: args.stats_interval,
+        control: args.memory_control.as_deref(),
+        watch: watching,
+        summary: args.summary.as_deref(),
+        quiet: args.quiet,
+    };
+    tree.run()
+}
+
+/// The same by the older agent.
+fn interpose(args: &RunArgs, watching: bool) -> Result<(), Failure> {
+    let name = Path::new(&args.program[0]).display().to_string();
     let mut launch = prepare(args)?;
     if watching {
         let statistics = watch::Statistics::new(args.stats.as_deref())?;
@@ -271,9 +319,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     Err(Failure::failed("cannot execute", name, error))
 }
 
-fn check_memory(memory: u64) -> Result<(), Failure> {
+fn check_memory(option: &str, memory: u64) -> Result<(), Failure> {
     if memory < Budget::LEAST_OF_A_PROGRAM {
-        return Err(Failure::usage("too little", "--memory", "give at least 1M: with less a program may never get on"));
+        return Err(Failure::usage("too little", option, "give at least 1M: with less a program may never get on"));
     }
     Ok(())
 }
@@ -282,9 +330,10 @@ fn check_memory(memory: u64) -> Result<(), Failure> {
 fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     launch::check_policy(&args.policy)?;
     let stores = stores(args.store.as_deref().unwrap_or("pool"))?;
-    let memory = args.memory.0;
-    check_memory(memory)?;
-    if args.encrypt_swap && !stores.iter().any(|(key, _)| *key == "file") {
+    let experiment = &args.interposing;
+    let memory = args.memory.as_ref().map_or(0, |budgets| budgets.0);
+    check_memory("--memory", memory)?;
+    if experiment.encrypt_swap && !stores.iter().any(|(key, _)| *key == "file") {
         return Err(Failure::usage(
             "nothing to encrypt",
             "--encrypt-swap",
@@ -294,40 +343,40 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
     let mut launch = Launch::new(&args.program, memory)?;
     launch.push("policy", &args.policy);
     stores.iter().for_each(|(key, value)| launch.push(key, value));
-    launch.push("codec", if matches!(args.codec, CodecName::Zstd) { "zstd" } else { "lz4" });
-    launch.push("encrypt", if args.encrypt_swap { "1" } else { "0" });
-    let on_full = match args.on_full {
+    launch.push("codec", if matches!(experiment.codec, CodecName::Zstd) { "zstd" } else { "lz4" });
+    launch.push("encrypt", if experiment.encrypt_swap { "1" } else { "0" });
+    let on_full = match experiment.on_full {
         OnFullName::Grow => "grow",
         OnFullName::Block => "block",
         OnFullName::End => "end",
     };
     launch.push("on-full", on_full);
-    match args.demote_after.0 {
+    match experiment.demote_after.0 {
         Some(seconds) => launch.push("demote-after-ms", ((seconds * 1000.0) as u64).to_string()),
         None => launch.push("demote-never", "1"),
     }
-    launch.push("access-source", &args.access_source);
-    launch.push("hint", args.hint.to_possible_value().expect("invariant: no hint is hidden").get_name());
-    launch.push("detect-cycles", if matches!(args.cycles, Cycles::Detected) { "1" } else { "0" });
-    launch.push("children", if matches!(args.children, Children::Managed) { "1" } else { "0" });
-    launch.push("handlers", args.handlers.to_string());
-    if let Some(share) = args.keep_evicted {
+    launch.push("access-source", &experiment.access_source);
+    launch.push("hint", experiment.hint.to_possible_value().expect("invariant: no hint is hidden").get_name());
+    launch.push("detect-cycles", if matches!(experiment.cycles, Cycles::Detected) { "1" } else { "0" });
+    launch.push("children", if args.children != Children::None { "1" } else { "0" });
+    launch.push("handlers", experiment.handlers.to_string());
+    if let Some(share) = experiment.keep_evicted {
         if share.0 > 0.5 {
             let remedy = "give at most 50%: the rest is what the program works with";
             return Err(Failure::usage("too much", "--keep-evicted", remedy));
         }
         launch.push("keep-evicted", share.0.to_string());
     }
-    match args.keep_clean {
+    match experiment.keep_clean {
         KeepClean::File => {}
         KeepClean::All => launch.push("keep-clean", "1"),
         KeepClean::None => launch.push("keep-clean", "0"),
     }
-    if args.in_thread {
+    if experiment.in_thread {
         launch.push("in-thread", "1");
     }
-    if args.in_place {
-        if !args.in_thread {
+    if experiment.in_place {
+        if !experiment.in_thread {
             let remedy = "add --in-thread: only the thread that faults has the instruction at hand";
             return Err(Failure::usage("not possible here", "--in-place", remedy));
         }
@@ -345,7 +394,7 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
         let path = std::path::absolute(stats).map_err(|error| Failure::write(stats.display(), &error))?;
         std::fs::File::create(&path).map_err(|error| Failure::write(stats.display(), &error))?;
         launch.statistics(&path, args.stats_interval)?;
-        say_access_source(&args.access_source);
+        say_access_source(&experiment.access_source);
     }
     if let Some(control) = &args.memory_control {
         let path = std::path::absolute(control).map_err(|error| Failure::write(control.display(), &error))?;

@@ -17,7 +17,7 @@ fn run(command: &mut Command) -> Output {
 
 fn refault(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
-    command.args(["run", "--memory", "8M"]).args(arguments);
+    command.args(["run", "--interpose", "--memory", "8M"]).args(arguments);
     command
 }
 

@@ -37,7 +37,8 @@ fn a_child_may_be_forked_while_other_threads_come_and_go() {
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.comes_through("4M", &["--in-thread"]);
+    program.interposed("4M", &[]);
+    program.interposed("4M", &["--in-thread"]);
 }
 
 /// The dynamic linker reads its records of such libraries when a thread is created: in the child before memory is
@@ -60,7 +61,8 @@ fn a_child_may_be_forked_after_a_library_with_thread_local_variables_was_opened(
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.comes_through("4M", &["--in-thread"]);
+    program.interposed("4M", &[]);
+    program.interposed("4M", &["--in-thread"]);
 }
 
 /// Other threads hold the lock of a stream most of the time.
@@ -84,7 +86,8 @@ fn a_child_finds_streams_unlocked() {
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.comes_through("4M", &["--in-thread"]);
+    program.interposed("4M", &[]);
+    program.interposed("4M", &["--in-thread"]);
 }
 
 #[test]
@@ -108,6 +111,7 @@ fn a_stream_that_another_thread_has_locked_is_free_in_the_child() {
         }"#,
     );
     program.comes_through("8M", &[]);
+    program.interposed("8M", &[]);
 }
 
 #[test]
@@ -125,7 +129,8 @@ fn a_stream_that_the_forking_thread_holds_stays_its_own() {
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.comes_through("4M", &["--in-thread"]);
+    program.interposed("4M", &[]);
+    program.interposed("4M", &["--in-thread"]);
 }
 
 #[test]
@@ -143,7 +148,8 @@ fn threads_that_are_not_in_the_child_may_be_joined_there() {
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.comes_through("4M", &["--in-thread"]);
+    program.interposed("4M", &[]);
+    program.interposed("4M", &["--in-thread"]);
 }
 
 /// The agent's threads do not keep a program alive, in a child neither.
@@ -164,7 +170,8 @@ fn a_program_ends_with_its_last_thread() {
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.comes_through("4M", &["--in-thread"]);
+    program.interposed("4M", &[]);
+    program.interposed("4M", &["--in-thread"]);
 }
 
 #[test]
@@ -190,4 +197,5 @@ fn handlers_of_a_library_that_was_closed_are_not_called() {
     gcc.args(["-shared", "-fPIC", "-o"]).arg(program.directory.path().join("library.so")).arg(&source);
     assert!(gcc.status().expect("gcc starts").success());
     program.comes_through("4M", &[]);
+    program.interposed("4M", &[]);
 }

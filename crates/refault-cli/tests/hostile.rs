@@ -44,6 +44,7 @@ fn addresses_of_managed_memory_may_be_reused_replaced_and_given_up_twice() {
         }"#,
     );
     program.comes_through("3M", &[]);
+    program.interposed("3M", &[]);
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn mremap_moves_to_a_given_place_and_may_leave_the_old_one() {
             puts("done"); return 0;
         }"#,
     );
-    let said = program.comes_through("3M", &[]);
+    let said = program.interposed("3M", &[]);
     assert!(said.contains("moved over managed memory") && said.contains("moved to a place of the kernel's"), "{said}");
 }
 
@@ -118,7 +119,7 @@ fn odd_advice_and_locks_are_answered_as_the_kernel_would() {
             puts("done"); return 0;
         }"#,
     );
-    program.comes_through("4M", &[]);
+    program.interposed("4M", &[]);
 }
 
 #[test]
@@ -143,6 +144,7 @@ fn a_forked_child_keeps_the_rights_of_its_parents_memory() {
         }"#,
     );
     program.comes_through("2M", &[]);
+    program.interposed("2M", &[]);
 }
 
 #[test]
@@ -175,6 +177,7 @@ fn signal_handlers_may_touch_evicted_memory_and_fork_whatever_they_interrupt() {
         }"#,
     );
     program.comes_through("3M", &[]);
+    program.interposed("3M", &[]);
 }
 
 #[test]
@@ -211,7 +214,7 @@ fn served_in_the_thread_faults_reach_the_pager_whatever_becomes_of_sigbus() {
             return beyond[4096];
         }"#,
     );
-    program.comes_through("2M", &["--in-thread"]);
+    program.interposed("2M", &["--in-thread"]);
 }
 
 #[test]
@@ -242,7 +245,7 @@ fn on_full_end_ends_programs_that_catch_everything() {
             "--store",
             "pool=4M",
         ]);
-        command.args(["--on-full", "end"]).args(mode).arg("--").arg(&program.path);
+        command.args(["--interpose", "--on-full", "end"]).args(mode).arg("--").arg(&program.path);
         let output = command.output().expect("timeout starts");
         let message = text(&output.stderr);
         assert_eq!(output.status.signal(), Some(6), "{mode:?}: {:?} {message}", output.status);
@@ -269,6 +272,7 @@ fn blocks_of_other_allocators_are_told_apart() {
         }"#,
     );
     program.comes_through("2M", &[]);
+    program.interposed("2M", &[]);
 }
 
 const CPP: &str = r#"
@@ -375,7 +379,7 @@ fn the_heap_of_many_threads_is_managed_and_takes_few_tables() {
         }"#,
     );
     let stats = program.directory.path().join("stats");
-    program.comes_through("8M", &["--stats", stats.to_str().expect("text")]);
+    program.interposed("8M", &["--stats", stats.to_str().expect("text")]);
     let lines = std::fs::read_to_string(&stats).expect("statistics");
     let last: serde_json::Value = serde_json::from_str(lines.lines().last().expect("a line")).expect("JSON");
     let number = |name: &str| last[name].as_u64().expect("a number");
@@ -402,7 +406,8 @@ fn a_program_goes_on_without_its_first_thread() {
         int main(void) { pthread_t t; pthread_create(&t, 0, work, 0); pthread_exit(0); }"#,
     );
     program.comes_through("2M", &[]);
-    program.comes_through("2M", &["--in-thread"]);
+    program.interposed("2M", &[]);
+    program.interposed("2M", &["--in-thread"]);
 }
 
 #[test]
@@ -470,7 +475,7 @@ fn evicted_memory_is_read_from_outside_whole_or_not_at_all() {
             CHECK(whole(p, n)); puts("done"); return 0;
         }"#,
     );
-    program.comes_through("2M", &[]);
+    program.interposed("2M", &[]);
 }
 
 #[test]
@@ -495,7 +500,7 @@ fn stacks_may_lie_in_managed_memory_but_not_fork() {
             CHECK(whole(p, n)); puts("done"); return 0;
         }"#,
     );
-    let said = program.comes_through("2M", &[]);
+    let said = program.interposed("2M", &[]);
     assert!(said.contains("a thread whose stack lies in managed memory cannot fork"), "{said}");
 }
 
@@ -533,6 +538,7 @@ fn threads_and_coroutines_may_evict_the_stacks_on_which_they_run() {
         }"#,
     );
     program.comes_through("2M", &[]);
+    program.interposed("2M", &[]);
 }
 
 /// What libc allocates for locales comes from the agent's own heap, and in-thread so do larger copies of strings.
@@ -559,5 +565,6 @@ fn signal_handlers_may_touch_evicted_memory_while_the_agents_heap_is_in_use() {
         }"#,
     );
     program.comes_through("2M", &[]);
-    program.comes_through("2M", &["--in-thread"]);
+    program.interposed("2M", &[]);
+    program.interposed("2M", &["--in-thread"]);
 }

@@ -67,8 +67,8 @@ fn calls_are_given_evicted_memory() {
             puts("done"); return 0;
         }"#;
     let program = Program::new(&format!("{CALLS}{body}"));
-    program.comes_through("4M", &["--in-thread"]);
-    program.comes_through("4M", &[]);
+    program.interposed("4M", &["--in-thread"]);
+    program.interposed("4M", &[]);
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn what_waits_in_a_call_stays_and_signals_and_cancellation_come_through() {
             CHECK(whole(big, 16 * MIB)); CHECK(beats > 10); puts("done"); return 0;
         }"#;
     let program = Program::new(&format!("{CALLS}{body}"));
-    program.comes_through("4M", &["--in-thread"]);
-    program.comes_through("4M", &[]);
+    program.interposed("4M", &["--in-thread"]);
+    program.interposed("4M", &[]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn what_a_call_waits_with_is_not_evicted_until_it_returns_or_is_left() {
             unsigned char *q = map(N); fill(q, N); CHECK(pwrite(open("f", O_RDWR | O_CREAT, 0600), q, N, 0) == N);
             CHECK(left == 600); out(p, N); CHECK(resident(p, N) == 0); puts("done"); return 0;
         }"#;
-    Program::new(&format!("{CALLS}{body}")).comes_through("4M", &["--in-thread"]);
+    Program::new(&format!("{CALLS}{body}")).interposed("4M", &["--in-thread"]);
 }
 
 /// A word anywhere in `p`, of which a store changes nothing.
@@ -157,8 +157,8 @@ fn a_thread_may_be_cancelled_at_any_instruction() {
             CHECK(stores > 1000); CHECK(whole(p, n)); puts("done"); return 0;
         }"#;
     let program = Program::new(&format!("{SCATTERED}{body}"));
-    program.comes_through("4M", &["--in-thread"]);
-    program.comes_through("4M", &["--in-thread", "--policy", "lrfu", "--in-place"]);
+    program.interposed("4M", &["--in-thread"]);
+    program.interposed("4M", &["--in-thread", "--policy", "lrfu", "--in-place"]);
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn a_sigbus_that_somebody_sends_is_handled_outside_the_pager() {
             CHECK(most <= 3); CHECK(whole(p, n)); puts("done"); return 0;
         }"#;
     let program = Program::new(&format!("{SCATTERED}{body}"));
-    program.comes_through("4M", &["--in-thread"]);
-    program.comes_through("4M", &["--in-thread", "--policy", "lrfu", "--in-place"]);
+    program.interposed("4M", &["--in-thread"]);
+    program.interposed("4M", &["--in-thread", "--policy", "lrfu", "--in-place"]);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn nothing_is_served_in_place_once_a_read_only_mapping_was_put_into_managed_memo
     let program = Program::new(&format!("{SCATTERED}{body}"));
     let stats = program.directory.path().join("stats");
     let stats_flags = ["--stats", stats.to_str().expect("text"), "--stats-interval", "100"];
-    program.comes_through("4M", &[&["--policy", "lrfu", "--in-thread", "--in-place"], &stats_flags[..]].concat());
+    program.interposed("4M", &[&["--policy", "lrfu", "--in-thread", "--in-place"], &stats_flags[..]].concat());
     let lines = std::fs::read_to_string(&stats).expect("statistics");
     let written = |line: &str| {
         let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
@@ -248,7 +248,7 @@ fn scattered_accesses_are_served_in_place_if_asked_for() {
     );
     let stats = program.directory.path().join("stats");
     let flags = ["--policy", "lrfu", "--in-thread", "--in-place", "--stats", stats.to_str().expect("text")];
-    program.comes_through("4M", &flags);
+    program.interposed("4M", &flags);
     let lines = std::fs::read_to_string(&stats).expect("statistics");
     for count in ["read_in_place", "written_in_place"] {
         let read = |line: &str| {
@@ -261,7 +261,7 @@ fn scattered_accesses_are_served_in_place_if_asked_for() {
     for (flags, why) in
         [(&["--in-place", "--policy", "lrfu"][..], "--in-thread"), (&["--in-place", "--in-thread"], "--policy lrfu")]
     {
-        let refused = program.run("4M", flags);
+        let refused = program.run("4M", &[&["--interpose"], flags].concat());
         let message = common::text(&refused.stderr);
         assert!(refused.status.code() == Some(2) && message.contains(why), "{message}");
     }
@@ -286,7 +286,7 @@ fn a_thread_whose_stack_is_managed_is_refused_in_words() {
             puts("done"); return 0;
         }"#,
     );
-    let said = program.comes_through("4M", &["--in-thread"]);
+    let said = program.interposed("4M", &["--in-thread"]);
     assert!(said.contains("its stack is managed memory, which --in-thread does not allow"), "{said}");
 }
 
@@ -307,5 +307,5 @@ fn a_program_may_be_executed_with_an_evicted_environment() {
             puts("done"); return 0;
         }"#,
     );
-    program.comes_through("2M", &["--in-thread"]);
+    program.interposed("2M", &["--in-thread"]);
 }

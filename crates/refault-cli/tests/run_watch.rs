@@ -32,6 +32,16 @@ struct Screen {
 impl Screen {
     /// Runs `refault run` with these arguments in a terminal of 100 × 30.
     fn run(arguments: &[&str], stdout: Option<Stdio>) -> Screen {
+        Screen::open(&[], arguments, stdout)
+    }
+
+    /// The same as a job of a shell, which says when it has stopped, and lets it go on after a line of input.
+    fn run_in_shell(arguments: &[&str]) -> Screen {
+        let script = "set -m; \"$@\"; echo has stopped; read line; fg > /dev/null";
+        Screen::open(&["bash", "-c", script, "shell"], arguments, None)
+    }
+
+    fn open(before: &[&str], arguments: &[&str], stdout: Option<Stdio>) -> Screen {
         let leader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&leader).and_then(|()| unlockpt(&leader)).expect("is ours");
         let name = ptsname(&leader, Vec::new()).expect("a name").into_string().expect("text");
@@ -39,8 +49,10 @@ impl Screen {
         tcsetwinsize(&follower, Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).expect("resizes");
         let end = || Stdio::from(follower.try_clone().expect("clones"));
         let child = Command::new("setsid")
-            .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_refault"), "run", "--memory", "64M"])
-            .args(["--stats-interval", "100"])
+            .args(["--ctty", "--wait"])
+            .args(before)
+            .args([env!("CARGO_BIN_EXE_refault"), "run", "--memory", "64M"])
+            .args(["--stats-interval", "100", "--quiet"])
             .args(arguments)
             .stdin(end())
             .stdout(stdout.unwrap_or_else(end))
@@ -125,7 +137,7 @@ fn the_picture_is_shown_and_the_programs_output_after_it() {
     let picture = screen.contents();
     for part in [
         "refault run  process",
-        "accesses by drop-and-scan",
+        "accesses by parking",
         "of 64 MiB",
         "fault latency",
         "pressure some",
@@ -258,24 +270,18 @@ fn the_keyboard_is_the_programs() {
     assert!(screen.contents().trim().starts_with("read typed\ninterrupted"), "{}", screen.contents());
 }
 
-fn state(pid: Pid) -> char {
-    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    text.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('-')
-}
-
 #[test]
 fn a_stop_gives_the_terminal_back_and_going_on_takes_it_again() {
     if skipped(&["setsid"]) {
         return;
     }
-    let mut screen = Screen::run(&["--watch", "--", "sh", "-c", "read word"], None);
+    let mut screen = Screen::run_in_shell(&["--watch", "--", "sh", "-c", "read word"]);
     screen.until_shown();
-    screen.signal(Signal::TSTP);
-    screen.until(|screen| !screen.alternate());
-    screen.until(|screen| state(screen.pid()) == 'T');
+    screen.types(b"\x1a");
+    screen.until(|screen| !screen.alternate() && screen.contents().contains("has stopped"));
     let modes = tcgetattr(&screen.follower).expect("a terminal").local_modes;
     assert!(modes.contains(LocalModes::ECHO), "{modes:?}");
-    screen.signal(Signal::CONT);
+    screen.types(b"go on\n");
     screen.until_shown();
     screen.types(b"\n");
     assert_eq!(screen.end().code(), Some(0));
@@ -305,7 +311,7 @@ fn without_a_terminal_it_says_so_and_runs() {
         return;
     }
     let output = Command::new(env!("CARGO_BIN_EXE_refault"))
-        .args(["run", "--memory", "64M", "--watch", "--", "sh", "-c", "echo out; exit 5"])
+        .args(["run", "--memory", "64M", "--watch", "--quiet", "--", "sh", "-c", "echo out; exit 5"])
         .output()
         .expect("refault starts");
     let said = String::from_utf8_lossy(&output.stderr);

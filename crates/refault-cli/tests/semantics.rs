@@ -49,7 +49,7 @@ fn a_core_dump_holds_the_resident_pages_and_ends_soon() {
         }"#,
     );
     let start = std::time::Instant::now();
-    let output = program.run("4M", &[]);
+    let output = program.run("4M", &["--interpose"]);
     assert_eq!(output.status.signal(), Some(6), "{}", text(&output.stderr));
     let core = std::fs::read_dir(program.directory.path())
         .expect("reads")
@@ -98,7 +98,7 @@ fn mlockall_is_refused_and_mlocked_memory_may_be_written_to_directly() {
             puts("done"); return 0;
         }"#,
     );
-    let said = program.succeeds("6M", &[]);
+    let said = program.succeeds("6M", &["--interpose"]);
     assert!(said.contains("mlockall is refused (ENOMEM)"), "{said}");
 }
 
@@ -118,7 +118,7 @@ fn a_child_of_the_bare_system_call_has_no_managed_memory() {
             puts("done"); return 0;
         }"#,
     );
-    program.succeeds("4M", &[]);
+    program.succeeds("4M", &["--interpose"]);
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn any_thread_may_fork_whatever_is_evicted() {
             puts("done"); return 0;
         }"#,
     );
-    program.succeeds("3M", &[]);
-    program.succeeds("3M", &["--in-thread"]);
+    program.succeeds("3M", &["--interpose"]);
+    program.succeeds("3M", &["--interpose", "--in-thread"]);
 }
 
 /// A thread that starts reads the locale's tables, and in a forked child it does so before faults are served there.
@@ -176,8 +176,8 @@ fn a_child_is_whole_when_the_locale_was_evicted() {
             puts("done"); return 0;
         }"#,
     );
-    program.succeeds("2M", &[]);
-    program.succeeds("2M", &["--in-thread"]);
+    program.succeeds("2M", &["--interpose"]);
+    program.succeeds("2M", &["--interpose", "--in-thread"]);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn advice_does_what_is_written() {
             puts("done"); return 0;
         }"#,
     );
-    let said = program.succeeds("8M", &[]);
+    let said = program.succeeds("8M", &["--interpose"]);
     assert!(said.contains("a file was to be mapped over managed memory"), "{said}");
 }
 
@@ -232,9 +232,9 @@ fn in_thread_a_call_by_number_on_an_evicted_page_gets_efault() {
             puts("done"); return 0;
         }"#,
     );
-    let output = program.run("8M", &["--in-thread"]);
+    let output = program.run("8M", &["--interpose", "--in-thread"]);
     assert!(text(&output.stdout).contains("read -1 errno 14"), "{}{}", text(&output.stdout), text(&output.stderr));
-    let output = program.run("8M", &[]);
+    let output = program.run("8M", &["--interpose"]);
     assert!(text(&output.stdout).contains("read 4096 errno 0"), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 

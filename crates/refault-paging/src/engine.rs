@@ -33,6 +33,8 @@ pub struct EngineOptions {
     pub store: Stores,
     /// What may be used.
     pub account: Account,
+    /// Only resident and parked pages count.
+    pub resident_only: bool,
 }
 
 /// What became of a fault.
@@ -65,6 +67,7 @@ pub struct Engine {
     pub(crate) copies: Copies,
     pub(crate) scratch: Scratch,
     pub(crate) account: Account,
+    pub(crate) resident_only: bool,
     pub(crate) resident: usize,
     pub(crate) chosen: Vec<(PageId, Shadow)>,
     pub(crate) buffer: Vec<Page>,
@@ -107,6 +110,7 @@ impl Engine {
             copies: Copies::new(sys::random()),
             scratch: Scratch::new(),
             account: options.account,
+            resident_only: options.resident_only,
             resident: 0,
             chosen: Vec::with_capacity(256),
             buffer: vec![Page::ZERO; MAX_WINDOW],
@@ -333,6 +337,9 @@ impl Engine {
 
     /// Pages that this process costs the machine now.
     pub fn charge(&self) -> u64 {
+        if self.resident_only {
+            return (self.resident + self.staging.live()) as u64;
+        }
         let own = (self.own_bytes)() + (self.store.pool_bytes() + self.store.seal_bytes()) as usize;
         (self.resident + self.staging.live() + own / PAGE) as u64
     }

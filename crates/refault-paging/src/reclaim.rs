@@ -98,6 +98,9 @@ impl Engine {
 
     /// One step towards keeping compressed pages to their part of the budget. Returns whether anything was done.
     fn demote(&mut self) -> bool {
+        if self.resident_only {
+            return false;
+        }
         let budget = self.account.limit() * PAGE as u64;
         let share = |(part, whole): (u64, u64)| budget * part / whole;
         self.store.compress_hard_from(share(DENSE_SHARE));

@@ -30,6 +30,15 @@ pub const ENOMEM: isize = -12;
 /// Times that "try again" is believed.
 const RETRIES: u32 = 64;
 
+/// Why there is no userfaultfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A system-call filter forbids the call, with this error.
+    Filter(isize),
+    /// The kernel cannot move pages, or raise signals for faults: Linux 6.8 and later can.
+    Kernel,
+}
+
 /// See the module. The descriptor is not closed on drop: only its owner knows whose number it is then.
 #[derive(Clone, Copy, Debug)]
 pub struct Uffd(i32);
@@ -53,6 +62,23 @@ impl Uffd {
                 uffd.close();
                 Err(error)
             }
+        }
+    }
+
+    /// Whether one can be opened here, and is what is needed.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn probe() -> Result<(), Refusal> {
+        match Uffd::open() {
+            Ok(uffd) => {
+                uffd.close();
+                Ok(())
+            }
+            // Faults of user mode alone need no privilege, so only a filter can refuse them. Which number a filter
+            // answers with is its author's choice; a kernel without the call says ENOSYS too.
+            Err(-22) => Err(Refusal::Kernel),
+            Err(error) => Err(Refusal::Filter(error)),
         }
     }
 

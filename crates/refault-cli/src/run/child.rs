@@ -112,6 +112,11 @@ impl Child {
         Ok(Child { pid: command.spawn()?.id() as pid_t, arrivals })
     }
 
+    /// The program's process id.
+    pub(super) fn id(&self) -> pid_t {
+        self.pid
+    }
+
     /// Sleeps until something happens, `timeout` at most, and sees to it.
     ///
     /// # Errors

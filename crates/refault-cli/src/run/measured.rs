@@ -7,7 +7,7 @@ use clap::{ArgAction, CommandFactory};
 use refault_console::{Failure, Format, with_output};
 use refault_lab::size::{PAGE_BYTES, Size};
 
-use super::RunArgs;
+use super::{BudgetList, RunArgs};
 use crate::size::trial::Runner;
 use crate::size::{Plan, check_budgets, write};
 
@@ -22,10 +22,10 @@ const GIVE_UP: u32 = 100;
 ///
 /// # Errors
 /// An option has no meaning for several runs, or the program cannot be run.
-pub fn run(args: &RunArgs) -> Result<(), Failure> {
+pub fn run(args: &RunArgs, budgets: &BudgetList) -> Result<(), Failure> {
     let one_run = [
         ("--stats", args.stats.is_some()),
-        ("--summary", args.tree.summary.is_some()),
+        ("--summary", args.summary.is_some()),
         ("--watch", args.watch),
         ("--memory-control", args.memory_control.is_some()),
     ];
@@ -33,7 +33,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         let remedy = "it is for one run: give one budget and no --runs";
         return Err(Failure::usage("not possible with several runs", option, remedy));
     }
-    let budgets = args.memory.all().map(|bytes| Size::Pages(bytes / PAGE_BYTES)).collect::<Vec<_>>();
+    let budgets = budgets.all().map(|bytes| Size::Pages(bytes / PAGE_BYTES)).collect::<Vec<_>>();
     check_budgets(&budgets)?;
     let runner = Runner::new(args.program.clone(), options()?)?;
     let plan = Plan {

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use refault_console::Failure;
+use refault_console::{Failure, say};
 use refault_core::Counters;
 use refault_core::pressure::{self, PressureAverages};
 use refault_paging::PAGE;
@@ -30,6 +30,8 @@ pub(super) struct Statistics {
     begun: Instant,
     interval: Duration,
     written: Instant,
+    /// A line could not be written, which has been said.
+    incomplete: bool,
     histories: BTreeMap<i32, History>,
 }
 
@@ -63,7 +65,7 @@ impl Statistics {
     pub(super) fn append_to(path: &Path, interval: Duration) -> Result<Statistics, Failure> {
         let file = File::options().append(true).open(path).map_err(|error| Failure::write(path.display(), &error))?;
         let now = Instant::now();
-        Ok(Statistics { file, begun: now, interval, written: now, histories: BTreeMap::new() })
+        Ok(Statistics { file, begun: now, interval, written: now, incomplete: false, histories: BTreeMap::new() })
     }
 
     /// Whether lines are due.
@@ -100,7 +102,7 @@ impl Statistics {
         self.written = Instant::now();
     }
 
-    /// Writes the line of a process. A full disk is no reason to disturb the program.
+    /// Writes the line of a process. A full disk is no reason to end the program, and is said once.
     pub(super) fn write(&mut self, process: i32, turn: u32, figures: &Published, budget_bytes: u64, last: bool) {
         let seconds = (self.begun.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
         let interval_ms = self.interval.as_millis() as u64;
@@ -116,7 +118,11 @@ impl Statistics {
         }
         let mut text = Value::Object(line).to_string();
         text.push('\n');
-        let _ = self.file.write_all(text.as_bytes());
+        if let Err(error) = self.file.write_all(text.as_bytes())
+            && !std::mem::replace(&mut self.incomplete, true)
+        {
+            say(format_args!("the statistics are incomplete: {error}"));
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use refault_paging::Shared;
 use serde::{Deserialize, Serialize};
 
 use super::child::End;
+use super::escaped::Escaped;
 
 /// One run. Counts are of the program and its children together, over the whole run.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -55,11 +56,20 @@ pub struct Summary {
     pub fault_max_ns: u64,
     /// Processes of the tree that go on after the program's end.
     pub left_running: u64,
+    /// What the budget did not bound.
+    #[serde(default, flatten)]
+    pub escaped: Escaped,
 }
 
 impl Summary {
     /// Of a program that has ended. What its processes counted is in the segment.
-    pub(super) fn of(program: &[std::ffi::OsString], end: &End, ran: Duration, shared: &Shared) -> Summary {
+    pub(super) fn of(
+        program: &[std::ffi::OsString],
+        end: &End,
+        ran: Duration,
+        shared: &Shared,
+        escaped: Escaped,
+    ) -> Summary {
         let load = |word: &std::sync::atomic::AtomicI64| {
             word.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64 * refault_paging::PAGE as u64
         };
@@ -87,6 +97,7 @@ impl Summary {
             fault_p99_ns: times.quantile(0.99),
             fault_max_ns: times.most(),
             left_running: shared.living().count() as u64,
+            escaped,
         }
     }
 

@@ -1,5 +1,4 @@
-//! `refault run --at-system-call`: memory is taken where the kernel is asked for it, under one budget for the program
-//! and its children.
+//! A program and its children under one budget: memory is taken where the kernel is asked for it.
 //!
 //! The command makes the segment in which the processes of the tree count what they use, finds a directory for the
 //! file, starts the program as its child and waits for it. As it outlives all of them it can say at the end what
@@ -10,50 +9,23 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use refault_console::{Contents, Failure, Outputs, say};
 use refault_paging::Shared;
 
+use super::Children;
 use super::child::{Child, End, News};
 use super::control::{self, Control};
+use super::escaped::{Escaped, Watcher};
 use super::statistics::Statistics;
 use super::summary::Summary;
 use super::watch::{self, Watch};
 use crate::inherited::Inherited;
 use crate::launch::Launch;
 
+/// Looks at the tree.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Looks for processes that were killed.
 const BURY_EVERY: Duration = Duration::from_secs(1);
-
-/// Options that have a meaning only here.
-#[derive(clap::Args, Debug)]
-pub struct TreeOptions {
-    /// Take memory at the system call instead of at libc's functions: one budget for the program and its children that
-    /// counts compressed memory too, no privilege, any allocator and runtime. Takes no other options but --memory,
-    /// --policy, --store, --stats, --watch, --memory-control, --budget, --summary and --quiet
-    #[arg(long, conflicts_with_all = ["codec", "encrypt_swap", "demote_after", "access_source", "hint", "cycles", "on_full",
-        "scheme", "set", "monitor_cpu", "keep_evicted", "keep_clean",
-        "in_place", "handlers", "in_thread", "children"])]
-    pub at_system_call: bool,
-    /// Whether the program's children share its budget or have one each (with --at-system-call)
-    #[arg(long, value_enum, default_value = "shared", requires = "at_system_call")]
-    pub budget: Budgets,
-    /// Write what happened to this file as JSON when the program has ended (with --at-system-call)
-    #[arg(long, value_name = "FILE", requires = "at_system_call")]
-    pub summary: Option<PathBuf>,
-    /// Say nothing at the end (with --at-system-call)
-    #[arg(long, requires = "at_system_call")]
-    pub quiet: bool,
-}
-
-/// Whose the budget is.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Budgets {
-    /// One for all
-    Shared,
-    /// One each
-    Own,
-}
 
 /// A program that is about to run under a budget.
 pub struct Tree<'a> {
@@ -61,12 +33,14 @@ pub struct Tree<'a> {
     pub program: &'a [OsString],
     /// Bytes that it and its children may use.
     pub memory: u64,
+    /// Compressed pages and the agent's own memory do not count.
+    pub resident_only: bool,
     /// The policy.
     pub policy: &'a str,
     /// `--store`.
     pub store: Option<&'a str>,
     /// Whose the budget is.
-    pub budget: Budgets,
+    pub children: Children,
     /// `--stats`, and how often.
     pub stats: Option<&'a Path>,
     /// Milliseconds between two lines of them.
@@ -94,9 +68,16 @@ impl Tree<'_> {
             outputs.check("--stats", stats, Contents::Json)?;
             std::fs::File::create(stats).map_err(|error| Failure::write(stats.display(), &error))?;
         }
+        if let Some(directory) = self.control.and_then(Path::parent).filter(|place| !place.as_os_str().is_empty())
+            && !directory.is_dir()
+        {
+            let remedy = "--memory-control needs a file in a directory that exists";
+            return Err(Failure::usage("not a directory", directory.display(), remedy));
+        }
         let (child, end, summary) = self.attend()?;
         if !self.quiet {
             say(summary.line());
+            summary.escaped.lines(summary.budget_bytes).iter().for_each(say);
         }
         if let Some(output) = output {
             output.write(|out| {
@@ -122,6 +103,7 @@ impl Tree<'_> {
             control: self.control.map(Control::new),
             watch: followed.as_ref().map(|statistics| Watch::new(&name, statistics)).transpose()?,
             buried: Instant::now(),
+            escaped: None,
         };
         shared.collects.store(u32::from(aside.statistics.is_some()), Ordering::Relaxed);
         let mut command = launch.command();
@@ -130,6 +112,7 @@ impl Tree<'_> {
         }
         let begun = Instant::now();
         let child = Child::spawn(command).map_err(failed)?;
+        aside.escaped = Some(Watcher::new(child.id()));
         let end = loop {
             match child.attend(Some(aside.tick())).map_err(failed)? {
                 News::Ended(end) => break end,
@@ -143,8 +126,9 @@ impl Tree<'_> {
             }
         };
         let ran = begun.elapsed();
+        let escaped = aside.escaped.as_ref().map_or_else(Escaped::default, |watcher| watcher.seen);
         aside.end();
-        let summary = Summary::of(self.program, &end, ran, shared);
+        let summary = Summary::of(self.program, &end, ran, shared, escaped);
         Ok((child, end, summary))
     }
 
@@ -154,8 +138,11 @@ impl Tree<'_> {
         if let Some(directory) = directory(self.store)? {
             launch.push("file", directory);
         }
-        if self.budget == Budgets::Own {
+        if self.children == Children::Own {
             launch.push("own", "1");
+        }
+        if self.resident_only {
+            launch.push("resident-only", "1");
         }
         if let Some(stats) = self.stats {
             // For `refault top`, which looks at the environment of processes.
@@ -179,6 +166,8 @@ struct Aside<'a> {
     watch: Option<Watch<'a>>,
     /// When processes were last looked for that were killed.
     buried: Instant,
+    /// What the budget does not bound, once the program runs.
+    escaped: Option<Watcher>,
 }
 
 impl Aside<'_> {
@@ -189,13 +178,16 @@ impl Aside<'_> {
             self.control.as_ref().map(|_| control::EVERY),
             self.watch.as_ref().map(|_| watch::REDRAW),
         ];
-        ticks.into_iter().flatten().min().unwrap_or(BURY_EVERY)
+        ticks.into_iter().flatten().min().unwrap_or(LOOK_EVERY)
     }
 
     fn look(&mut self) {
         if self.buried.elapsed() >= BURY_EVERY {
             self.buried = Instant::now();
             self.shared.bury(is_gone);
+        }
+        if let Some(watcher) = &mut self.escaped {
+            watcher.look(self.shared);
         }
         if let Some(control) = &mut self.control {
             control.look(self.shared);
@@ -244,8 +236,7 @@ const PAGE: u64 = 4096;
 /// Where the file may be: as `--store` says, or the first directory that is on a disk.
 fn directory(store: Option<&str>) -> Result<Option<PathBuf>, Failure> {
     let wrong = |store: &str| {
-        let remedy =
-            "with --at-system-call write pool (compressed memory alone) or file=DIR (compressed memory, then a file)";
+        let remedy = "write pool (compressed memory alone) or file=DIR (compressed memory, then a file)";
         Failure::usage("not a store", store, remedy)
     };
     match store {
@@ -262,6 +253,10 @@ fn directory(store: Option<&str>) -> Result<Option<PathBuf>, Failure> {
             let place = store.trim_start_matches("pool,").strip_prefix("file=").ok_or_else(|| wrong(store))?;
             if !Path::new(place).is_dir() {
                 return Err(Failure::usage("not a directory", place, "--store file=DIR needs one"));
+            }
+            if let Err(error) = tempfile::tempfile_in(place) {
+                let remedy = format!("{error}; --store file=DIR needs a directory in which files can be made");
+                return Err(Failure::usage("cannot make a file", place, remedy));
             }
             if !is_on_disk(Path::new(place)) {
                 return Err(Failure::usage(

@@ -141,7 +141,10 @@ impl Runner {
 
     /// Whether a run says at its end what it came to. Memory that is taken at libc's functions has statistics instead.
     fn sums_up(&self) -> bool {
-        self.options.iter().any(|option| option == "--at-system-call")
+        !self.options.iter().any(|option| {
+            let option = option.to_string_lossy();
+            option == "--interpose" || option.starts_with("--scheme")
+        })
     }
 
     fn name(&self) -> std::path::Display<'_> {

@@ -1,0 +1,150 @@
+//! Memory of the tree that the budget does not bound: how much, and of what kind.
+//!
+//! Looked at from outside, once per second, by what the kernel says of each process; what lives shorter is not seen.
+//! Cost: some twenty microseconds a process of the machine; page tables are walked only where much escapes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use refault_lab::size::bytes_text;
+use refault_paging::{PAGE, Shared};
+use serde::{Deserialize, Serialize};
+
+/// The first look, and those that follow.
+const FIRST: Duration = Duration::from_millis(200);
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The most that was seen of each kind, in bytes.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Escaped {
+    /// Anonymous memory of processes that are not managed: static programs, and those with an environment of their own.
+    pub unmanaged_process_bytes: u64,
+    /// Huge pages of managed processes. Looked at only where much escapes.
+    pub huge_page_bytes: u64,
+    /// Other anonymous memory of managed processes: thread stacks, code made while running, data of libraries.
+    pub beside_bytes: u64,
+    /// Shared memory of the process that has most of it.
+    pub shared_bytes: u64,
+}
+
+impl Escaped {
+    /// Lines for what exceeds a tenth of the budget.
+    pub(super) fn lines(&self, budget: u64) -> Vec<String> {
+        let kinds = [
+            (self.unmanaged_process_bytes, "of processes that are not managed (static, or with another environment)"),
+            (self.huge_page_bytes, "of huge pages"),
+            (self.beside_bytes, "of thread stacks, code made while running and data of libraries"),
+            (self.shared_bytes, "of shared memory"),
+        ];
+        let large = kinds.into_iter().filter(|(bytes, _)| *bytes > budget / 10);
+        large.map(|(bytes, kind)| format!("beside the budget: up to {} {kind}", bytes_text(bytes))).collect()
+    }
+
+    fn most(&mut self, other: &Escaped) {
+        self.unmanaged_process_bytes = self.unmanaged_process_bytes.max(other.unmanaged_process_bytes);
+        self.huge_page_bytes = self.huge_page_bytes.max(other.huge_page_bytes);
+        self.beside_bytes = self.beside_bytes.max(other.beside_bytes);
+        self.shared_bytes = self.shared_bytes.max(other.shared_bytes);
+    }
+}
+
+/// Looks at the tree below a process.
+pub(super) struct Watcher {
+    root: i32,
+    due: Instant,
+    pub(super) seen: Escaped,
+}
+
+impl Watcher {
+    pub(super) fn new(root: i32) -> Watcher {
+        Watcher { root, due: Instant::now() + FIRST, seen: Escaped::default() }
+    }
+
+    pub(super) fn look(&mut self, shared: &Shared) {
+        if Instant::now() < self.due {
+            return;
+        }
+        self.due = Instant::now() + EVERY;
+        let managed: BTreeMap<i32, u64> = shared
+            .living()
+            .map(|(slot, figures)| {
+                let usage = figures.usage.load();
+                let bytes =
+                    (usage.resident_pages + usage.parked_pages) * PAGE as u64 + usage.pool_bytes + usage.own_bytes;
+                (slot.process.load(Ordering::Relaxed), bytes)
+            })
+            .collect();
+        let mut now = Escaped::default();
+        for process in tree(self.root) {
+            let Some((anonymous, common)) = resident(process) else { continue };
+            now.shared_bytes = now.shared_bytes.max(common);
+            match managed.get(&process) {
+                None => now.unmanaged_process_bytes += anonymous,
+                Some(counted) => {
+                    let beside = anonymous.saturating_sub(*counted);
+                    let huge = if beside > shared.limit_bytes() / 10 { huge_pages(process).min(beside) } else { 0 };
+                    now.huge_page_bytes += huge;
+                    now.beside_bytes += beside - huge;
+                }
+            }
+        }
+        self.seen.most(&now);
+    }
+}
+
+/// A process and all below it.
+fn tree(root: i32) -> BTreeSet<i32> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { continue };
+        // The name may hold anything, parentheses included.
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        children.entry(parent.unwrap_or(0)).or_default().push(process);
+    }
+    let (mut found, mut todo) = (BTreeSet::new(), vec![root]);
+    while let Some(process) = todo.pop() {
+        if found.insert(process) {
+            todo.extend(children.get(&process).into_iter().flatten());
+        }
+    }
+    found
+}
+
+/// Bytes after a key of a file of `/proc`.
+fn bytes_of(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+/// Anonymous and shared bytes that a process has resident.
+fn resident(process: i32) -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    Some((bytes_of(&text, "RssAnon")?, bytes_of(&text, "RssShmem")?))
+}
+
+fn huge_pages(process: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
+    bytes_of(&text, "AnonHugePages").unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_large_is_named() {
+        let seen = Escaped { huge_page_bytes: 30 << 20, beside_bytes: 9 << 20, ..Escaped::default() };
+        assert_eq!(seen.lines(100 << 20), ["beside the budget: up to 30 MiB of huge pages"]);
+        assert!(seen.lines(1 << 30).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_nobody_manages_is_seen() {
+        let me = std::process::id() as i32;
+        let touched = std::hint::black_box(vec![7u8; 32 << 20]);
+        assert!(resident(me).is_some_and(|(anonymous, _)| anonymous > touched.len() as u64 / 2));
+        assert!(tree(me).contains(&me) && !tree(me).contains(&1));
+    }
+}
