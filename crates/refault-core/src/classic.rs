@@ -36,8 +36,10 @@ use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType};
 use crate::policy::{
-    Admission, BackgroundPass, HitReport, Lists, NodeReclaim, PassOutcome, Policy, ReclaimRequest, SortRule, Sorting,
+    Admission, BackgroundPass, HitReport, Lists, NodeReclaim, PassOutcome, Policy, ProactiveRequest, ReclaimRequest,
+    SortRule, Sorting,
 };
+use crate::reclaim::batch_stage::{self, Caller};
 use crate::reclaim::control::{
     ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, background_pass, direct_reclaim, limit_reclaim,
 };
@@ -45,7 +47,7 @@ use crate::reclaim::record::{
     ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, REFERENCED, SWAPCACHE, WORKINGSET,
 };
 use crate::reclaim::{CpuBatch, Hierarchy};
-use lruvec::Lruvec;
+use lruvec::{Lruvec, NodePressure};
 
 /// See the module.
 pub struct Classic {
@@ -274,9 +276,42 @@ impl NodeReclaim for Classic {
         background_pass(self, pass, memory)
     }
 
-    fn background_done(&mut self, root: LruvecId) {
+    fn background_done(&mut self, root: LruvecId, balanced: bool) {
         let root = &mut self.lruvecs[root as usize];
         root.snapshot = root.workingset_activate;
+        if balanced {
+            root.pressure = NodePressure::default();
+        }
+    }
+
+    fn reclaim_proactively<M: Memory>(&mut self, request: &ProactiveRequest, memory: &mut M) -> u32 {
+        limit_reclaim(self, ScanControl::for_user(request), memory) as u32
+    }
+
+    fn page_out<M: Memory>(&mut self, page: PageId, memory: &mut M) -> bool {
+        let record = &mut self.records[page as usize];
+        if !record.has(LRU) {
+            return false;
+        }
+        let (page_type, active, lruvec) = (record.page_type(), record.has(ACTIVE), record.lruvec);
+        record.clear(LRU | ACTIVE | REFERENCED);
+        self.lruvecs[lruvec as usize].list_mut(page_type, active).remove(&self.records, page);
+        // Nobody's limit is meant: the shadow entry is the node's root's (spec: workingset §1).
+        let root = *self.hierarchy.ancestors(lruvec).last().expect("invariant: an lruvec is among its ancestors");
+        let target = std::mem::replace(&mut self.reclaim_target, root);
+        let caller = Caller { ignores_references: true, ..Caller::default() };
+        let mut survivors = std::mem::take(&mut self.survivors);
+        let gone = batch_stage::run(self, &[page], &mut survivors, caller, memory).reclaimed > 0;
+        self.reclaim_target = target;
+        // A page that stays comes back through the batch of additions (spec: classic §12).
+        if survivors.pop().is_some() {
+            self.records[page as usize].set(IN_ADD);
+            if self.add_batch.push(page) {
+                self.drain_additions();
+            }
+        }
+        self.survivors = survivors;
+        gone
     }
 
     /// A page whose write has ended goes to the tail of its inactive list, to be freed next (spec: overview §5, end).
@@ -347,9 +382,14 @@ impl ReclaimEngine for Classic {
         self.shrink(lruvec, control, memory);
     }
 
+    fn end_pass<M: Memory>(&mut self, control: &mut ScanControl, reclaimed: u64, memory: &mut M) {
+        self.note_pass(control, reclaimed, memory);
+    }
+
     fn end_attempt(&mut self, control: &ScanControl) {
         let target = &mut self.lruvecs[control.target as usize];
         target.snapshot = target.workingset_activate;
+        target.group_congested = false;
     }
 
     /// Background reclaim keeps the inactive anonymous lists of all groups filled (spec: classic §10).

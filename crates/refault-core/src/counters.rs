@@ -79,6 +79,10 @@ counters! {
     file_reads,
     /// File pages written to their file by reclaim.
     nr_vmscan_write,
+    /// Dirty file pages that reclaim came upon and left to be freed when their write ends.
+    nr_vmscan_immediate_reclaim,
+    /// Pages passed over because they could not be isolated (multi-gen LRU).
+    pgskip,
     /// Times the limit was hit and pages were reclaimed for it.
     limit_hits,
     /// Times the limit could not be kept: nothing could be evicted, and the page was let in all the same.

@@ -231,6 +231,15 @@ pub trait Memory {
         let _ = lruvec;
     }
 
+    /// Reclaim met nothing but dirty file pages whose write has not begun: somebody should begin it.
+    fn wake_flushers(&mut self) {}
+
+    /// All dirty pages that reclaim of this lruvec's subtree meets wait for the device: a reclaimer that is not the
+    /// background one sleeps for one tick, if the front-end has a clock and thinks it useful.
+    fn congested(&mut self, lruvec: LruvecId) {
+        let _ = lruvec;
+    }
+
     /// Objects that pages belong to, and writes without eviction. `None`: every object counts as in use, and pages are
     /// only written as they are evicted.
     fn laundry(&mut self) -> Option<&mut impl Laundry> {

@@ -43,12 +43,15 @@ use crate::memory::Memory;
 use crate::page::{LruvecId, PageId, PageType};
 use crate::policy::{
     Admission, BackgroundPass, EvictGenerations, GenerationCommands, GenerationError, GenerationSize, HitReport, Lists,
-    NewGeneration, NodeReclaim, PassOutcome, Policy, ReclaimRequest, SortRule, Sorting,
+    NewGeneration, NodeReclaim, PassOutcome, Policy, ProactiveRequest, ReclaimRequest, SortRule, Sorting,
 };
+use crate::reclaim::batch_stage::{self, Caller};
 use crate::reclaim::control::{
-    ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, background_pass, direct_reclaim, limit_reclaim,
+    Met, ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, background_pass, direct_reclaim, limit_reclaim,
 };
-use crate::reclaim::record::{ACTIVE, FILE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, SWAPCACHE, WORKINGSET};
+use crate::reclaim::record::{
+    ACTIVE, FILE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, REFERENCED, SWAPCACHE, WORKINGSET,
+};
 use crate::reclaim::{CpuBatch, Hierarchy};
 use generation::Lruvec;
 
@@ -211,6 +214,30 @@ impl NodeReclaim for Mglru {
         background_pass(self, pass, memory)
     }
 
+    fn reclaim_proactively<M: Memory>(&mut self, request: &ProactiveRequest, memory: &mut M) -> u32 {
+        limit_reclaim(self, ScanControl::for_user(request), memory) as u32
+    }
+
+    fn page_out<M: Memory>(&mut self, page: PageId, memory: &mut M) -> bool {
+        if !self.records[page as usize].has(LRU) {
+            return false;
+        }
+        self.unlink(page);
+        self.records[page as usize].clear(ACTIVE | REFERENCED);
+        let caller = Caller { ignores_references: true, ..Caller::default() };
+        let mut survivors = std::mem::take(&mut self.survivors);
+        let gone = batch_stage::run(self, &[page], &mut survivors, caller, memory).reclaimed > 0;
+        // A page that stays comes back through the batch of additions (spec: classic §12).
+        if survivors.pop().is_some() {
+            self.records[page as usize].set(IN_ADD);
+            if self.add_batch.push(page) {
+                self.drain_additions();
+            }
+        }
+        self.survivors = survivors;
+        gone
+    }
+
     /// A page whose write has ended goes to the tail of the oldest generation, to be freed next. One that waits in a
     /// batch stays where it is.
     fn write_finished(&mut self, page: PageId) {
@@ -290,7 +317,7 @@ impl ReclaimEngine for Mglru {
 
     fn shrink_lruvec<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M) {
         self.drain_batches();
-        self.walk_context = false;
+        self.walk_context = control.proactive;
         let aged = self.shrink(lruvec, control, memory);
         self.walk_context = false;
         if aged {
@@ -301,6 +328,7 @@ impl ReclaimEngine for Mglru {
     fn end_attempt(&mut self, _control: &ScanControl) {}
 
     fn shrink_node<M: Memory>(&mut self, control: &mut ScanControl, memory: &mut M) {
+        control.met = Met::default();
         self.drain_batches();
         self.shrink_groups(control, memory);
     }

@@ -44,7 +44,7 @@ pub use cached::CachedPages;
 pub use cyclic::{Cyclic, CyclicScans};
 pub use dynamic::DynPolicy;
 pub use generations::{EvictGenerations, GenerationCommands, GenerationError, GenerationSize, Lists, NewGeneration};
-pub use node::{BackgroundPass, NodeReclaim, PassOutcome};
+pub use node::{BackgroundPass, NodeReclaim, PassOutcome, ProactiveRequest};
 
 pub use registry::{BuildContext, FrontEnd, PolicyEntry, PolicyError, PolicySpec, Visitor};
 pub use sorting::{SortRule, Sorting};

@@ -84,6 +84,7 @@ use pressure::{Pressure, Watch};
 use report::{Latencies, Report, Sample};
 use scheduler::{Cpu, Thread};
 use task::Task;
+use writeback::Due;
 
 /// How far a task's hits may run ahead of the clock, in nanoseconds.
 const LOOKAHEAD: u64 = 100_000;
@@ -360,7 +361,7 @@ impl<P: Policy> Machine<P> {
             }
             Event::Done(request) => self.request_done(request),
             Event::Writeback => {
-                self.flush();
+                self.flush(Due::Aged);
                 self.at(self.now + self.config.writeback_interval, Event::Writeback);
             }
             Event::Pressure => {

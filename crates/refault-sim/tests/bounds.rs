@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use refault_core::Policy;
 use refault_core::textbook::{Fifo, Lru, NextUse, Opt};
+use refault_core::{Classic, ClassicParams, Mglru, MglruParams, Policy};
 use refault_sim::flat_memory::Swap;
-use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
+use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
 use refault_testing::kernel_table;
 use refault_trace::{Source, WorkloadSpec};
 
@@ -35,9 +35,13 @@ impl Sequence {
     }
 
     fn misses<P: Policy>(&self, policy: P, memory_pages: usize) -> u64 {
+        self.replay(policy, memory_pages).misses
+    }
+
+    fn replay<P: Policy>(&self, policy: P, memory_pages: usize) -> Outcome {
         let mut replay = Replay::new(&self.layout, policy, Limits { memory_pages, swap: Swap::default() });
         replay.run(&self.accesses);
-        replay.outcome().misses
+        replay.outcome()
     }
 }
 
@@ -71,4 +75,26 @@ fn opt_lru_and_fifo_miss_exactly_as_often_as_computed_elsewhere() {
         compared += 1;
     }
     assert!(compared >= 20, "only {compared} rows");
+}
+
+#[test]
+fn no_kernel_beats_opt_or_its_limit_where_a_batch_would_be_all_of_memory() {
+    for kind in ["fd", "mapped", "anon"] {
+        let spec = format!("zipf:theta=0.9,pages=200,accesses=20000,kind={kind},seed=7");
+        let sequence = Sequence::new(spec.parse().expect("a workload of ours"));
+        for memory in 1..=40 {
+            let opt = sequence.misses(Opt::new(sequence.next_use.clone()), memory);
+            let kernels = [
+                ("classic", sequence.replay(Classic::new(ClassicParams::default()), memory)),
+                ("classic-shadow", sequence.replay(Classic::new(ClassicParams::shadow_lru()), memory)),
+                ("mglru", sequence.replay(Mglru::new(MglruParams::default()), memory)),
+            ];
+            for (name, outcome) in kernels {
+                let overruns = outcome.counters.limit_overruns;
+                assert!(outcome.misses >= opt, "{name} with {memory} {kind} pages: {} of {opt} misses", outcome.misses);
+                assert!(outcome.resident <= memory, "{name} with {memory} {kind} pages: {}", outcome.resident);
+                assert_eq!(overruns, 0, "{name} with {memory} {kind} pages");
+            }
+        }
+    }
 }

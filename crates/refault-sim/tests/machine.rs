@@ -288,3 +288,32 @@ fn groups_need_a_policy_that_knows_them() {
     assert!(Machine::new(scenario.config.clone(), Lru::default()).is_err());
     assert!(Machine::new(scenario.config, Classic::new(ClassicParams::default())).is_ok());
 }
+
+#[test]
+fn accessed_bits_of_a_mapping_that_is_read_at_random_say_nothing() {
+    // Spec: overview §2: mappings without recency never count as references and never set "in fault".
+    let run = |random: bool, mglru: bool| {
+        let mut config = in_group("zipf:theta=1.0,pages=4000,accesses=100000,kind=mapped,seed=3", [0, 4000], 2000);
+        config.tasks[0].phases[0].random = random;
+        let report = match mglru {
+            true => Machine::new(config, Mglru::new(MglruParams::default())).unwrap().run().unwrap(),
+            false => {
+                Machine::new(config, Classic::new(ClassicParams::without_refault_activation())).unwrap().run().unwrap()
+            }
+        };
+        report.counters
+    };
+    let (usual, random) = (run(false, false), run(true, false));
+    assert!(usual.pgactivate > 1000 && random.pgactivate == 0, "{} {}", usual.pgactivate, random.pgactivate);
+    assert_eq!(random.pgscan, random.pgsteal, "no page makes a second trip");
+    let (usual, random) = (run(false, true), run(true, true));
+    assert!(usual.walk_promoted > 1000, "{}", usual.walk_promoted);
+    assert_eq!((random.walk_promoted, random.look_around_entries, random.walk_entries), (0, 0, 0));
+    // The bit still drives policies that count hits by nothing else.
+    let mut config = in_group("zipf:theta=1.0,pages=4000,accesses=100000,kind=mapped,seed=3", [0, 4000], 2000);
+    let clock =
+        |config: MachineConfig| Machine::new(config, Clock::default()).unwrap().run().unwrap().counters.pgmajfault;
+    let expected = clock(config.clone());
+    config.tasks[0].phases[0].random = true;
+    assert_eq!(clock(config), expected);
+}

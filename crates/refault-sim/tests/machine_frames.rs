@@ -191,7 +191,8 @@ fn large_buffers_fail_before_small_ones() {
         counts.buffers_failed as f64 / counts.buffers_asked as f64
     };
     assert_eq!((failed(0), failed(2)), (0.0, 0.0));
-    assert!(failed(9) > 0.2);
+    // One in six: it was every second one before dirty pages were written when reclaim meets nothing else.
+    assert!(failed(9) > 0.1);
 }
 
 #[test]

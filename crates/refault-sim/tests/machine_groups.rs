@@ -388,3 +388,45 @@ spec = "uniform:pages=9000,accesses=100000000,writes=0.5"
     assert_eq!(report.kills[0].task, "asleep");
     assert!(report.kills.len() <= 10, "at most one per window");
 }
+
+/// A group of cold anonymous pages of which a user asks for a part.
+fn asked(event: &str) -> String {
+    format!(
+        r#"
+[machine]
+memory = "256M"
+swap = "256M"
+swap_device = "zram-lz4"
+duration = "1000s"
+[[group]]
+name = "/g"
+[[task]]
+name = "t"
+group = "/g"
+[[task.workload]]
+spec = "cyclic:pages=4096,accesses=4096,writes=1"
+[[task.workload]]
+spec = "cyclic:pages=1,accesses=1"
+pause = "2000s"
+[[event]]
+at = "100s"
+group = "/g"
+reclaim = "1024p"
+{event}
+"#
+    )
+}
+
+#[test]
+fn a_user_may_say_with_the_request_that_nothing_is_to_be_swapped() {
+    let stolen = |event: &str| [run(&asked(event), classic()), run(&asked(event), mglru())].map(|r| r.counters.pgsteal);
+    assert_eq!(stolen("swappiness = 0"), [0, 0]);
+    for event in ["", "swappiness = 60", "swappiness = 200"] {
+        assert!(stolen(event).iter().all(|pages| (1024..1536).contains(pages)), "{event}: {:?}", stolen(event));
+    }
+    let wrong = [asked("swappiness = 201"), asked("swappiness = 60").replace("reclaim = \"1024p\"", "max = \"16M\"")];
+    for text in wrong {
+        let error = Scenario::parse(&text, "s.toml").map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("give a number from 0 to 200, with reclaim"), "{error}");
+    }
+}

@@ -49,6 +49,27 @@ fn cold_memory_leaves_and_hot_memory_stays() {
 }
 
 #[test]
+fn what_a_scheme_paged_out_and_is_wanted_again_counts_as_a_refault() {
+    // After the quiet four seconds everything is touched again.
+    let again = scenario(PAGE_OUT).replacen("3.9s", "10s", 1).replacen(
+        "[monitor]",
+        "[[task.workload]]\nspec = \"cyclic:pages=8192,accesses=8192,kind=anon\"\n[monitor]",
+        1,
+    );
+    let run = |policy: Box<dyn FnOnce(Scenario) -> Report>| policy(Scenario::parse(&again, "s.toml").unwrap());
+    let reports = [
+        run(Box::new(|s| Machine::new(s.config, classic()).unwrap().run().unwrap())),
+        run(Box::new(|s| Machine::new(s.config, Mglru::new(MglruParams::default())).unwrap().run().unwrap())),
+    ];
+    for report in reports {
+        let counters = report.counters;
+        assert!(counters.pswpin > 5000, "{} pages came back", counters.pswpin);
+        assert_eq!(counters.workingset_refault_anon, counters.pswpin, "each left a shadow entry");
+        assert_eq!((counters.pgscan, counters.pgsteal), (0, 0), "page-out counts neither (spec: overview §6)");
+    }
+}
+
+#[test]
 fn watching_alone_evicts_nothing_and_loses_no_reference() {
     // A limit below the footprint, so that reclaim asks for references while the monitor takes them.
     let limited = |rest: &str| {

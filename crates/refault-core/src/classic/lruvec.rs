@@ -21,6 +21,21 @@ pub(super) struct Lruvec {
     pub snapshot: [u64; 2],
     /// Where the shared walk below this target stopped.
     pub walk_position: usize,
+    /// Of a node's root: what background reclaim has found out about the node's dirty pages.
+    pub pressure: NodePressure,
+    /// Reclaim for this group's limit met no dirty page but such as were in flight already; until its attempt ends.
+    pub group_congested: bool,
+}
+
+/// What the last background passes over a node say of its dirty pages, until the node is balanced (spec: classic §10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NodePressure {
+    /// A pass isolated nothing but pages whose write was in flight.
+    pub writeback: bool,
+    /// All file pages that a pass isolated were dirty and nobody had begun to write them; so also if there were none.
+    pub dirty: bool,
+    /// All dirty file pages that a pass met were in flight and marked already.
+    pub congested: bool,
 }
 
 impl Lruvec {

@@ -6,10 +6,10 @@
 use crate::classic::lruvec::list_index;
 use crate::classic::{Classic, RefaultRule, balance};
 use crate::counters::Counters;
-use crate::memory::{Memory, References, node_frames, protection};
+use crate::memory::{Memory, References, node_frames};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
-use crate::reclaim::batch_stage::{self, BatchEngine, Verdict, check_references};
-use crate::reclaim::control::{DEFAULT_PRIORITY, SWAP_CLUSTER_MAX, ScanControl};
+use crate::reclaim::batch_stage::{self, BatchEngine, Caller, Verdict, check_references};
+use crate::reclaim::control::{DEFAULT_PRIORITY, SWAP_CLUSTER_MAX, ScanControl, unspared};
 use crate::reclaim::record::{ACTIVE, FILE, LRU, PageRecord, WORKINGSET, fetch};
 
 /// How many times dearer than a rotation a page of I/O is.
@@ -67,9 +67,32 @@ impl Classic {
         self.pass = Pass {
             file_is_tiny,
             may_deactivate,
-            cache_trim: inactive_file >> control.priority != 0 && !may_deactivate[PageType::File.index()],
+            cache_trim: inactive_file >> control.priority != 0
+                && !may_deactivate[PageType::File.index()]
+                && !control.no_cache_trim,
             cost: target.cost,
         };
+    }
+
+    /// What a node pass has shown: whether sparing anonymous memory was in vain, and, for background reclaim, how the
+    /// node's dirty pages stand (spec: classic §10, overview §4.2).
+    pub(super) fn note_pass<M: Memory>(&mut self, control: &mut ScanControl, reclaimed: u64, memory: &mut M) {
+        // 6.1 makes no second attempt (spec: classic §13).
+        if self.pass.cache_trim && reclaimed == 0 && !self.params.plain_costs {
+            control.cache_trim_failed = true;
+        }
+        let (met, target) = (control.met, &mut self.lruvecs[control.target as usize]);
+        let congested = met.dirty > 0 && met.dirty == met.congested;
+        if control.background {
+            target.pressure.writeback |= met.writeback > 0 && met.writeback == met.taken;
+            target.pressure.dirty |= met.unqueued_dirty == met.file_taken;
+            target.pressure.congested |= congested;
+            return;
+        }
+        target.group_congested |= congested && control.targeted;
+        if target.group_congested || target.pressure.congested {
+            memory.congested(control.target);
+        }
     }
 
     fn balance<M: Memory>(&self, lruvec: LruvecId, control: &ScanControl, memory: &M) -> Balance {
@@ -93,15 +116,12 @@ impl Classic {
     /// Pages to scan of each list, in the order of [`list_index`] (spec: classic §9).
     fn scan_amounts<M: Memory>(&self, lruvec: LruvecId, control: &mut ScanControl, memory: &M) -> [u64; 4] {
         let balance = self.balance(lruvec, control, memory);
-        let spared = spared_share(lruvec, control, memory);
+        let spared = control.spared_share(lruvec, memory);
         let mut amounts = [0; 4];
         for page_type in PageType::ALL {
             for active in [false, true] {
                 let size = self.lruvecs[lruvec as usize].size(page_type, active);
-                let scan = match spared {
-                    None => size,
-                    Some((part, whole)) => (size - size * part / whole).max(u64::from(SWAP_CLUSTER_MAX)),
-                } >> control.priority;
+                let scan = unspared(size, spared) >> control.priority;
                 amounts[list_index(page_type, active)] = match balance {
                     Balance::Equal => scan,
                     Balance::FileOnly if page_type == PageType::File => scan,
@@ -192,8 +212,18 @@ impl Classic {
         }
         let pages = std::mem::take(&mut self.isolated);
         let mut survivors = std::mem::take(&mut self.survivors);
-        let outcome = batch_stage::run(self, &pages, &mut survivors, true, memory);
-        control.scanned += examined;
+        let pressure = self.lruvecs[control.target as usize].pressure;
+        let caller = Caller {
+            ignores_references: false,
+            background: control.background,
+            node_in_writeback: pressure.writeback,
+            node_dirty: pressure.dirty,
+        };
+        let outcome = batch_stage::run(self, &pages, &mut survivors, caller, memory);
+        control.note_batch(&outcome, examined, page_type == PageType::File);
+        if outcome.unqueued_dirty == examined {
+            memory.wake_flushers();
+        }
         for &page in &survivors {
             if self.records[page as usize].has(ACTIVE) && self.params.rule == RefaultRule::Mainline {
                 self.advance_age(lruvec, 1);
@@ -287,22 +317,6 @@ impl Classic {
     }
 }
 
-/// The part of an lruvec's lists that its group's protection spares, as a fraction; `None` without protection
-/// (spec: classic §9).
-fn spared_share<M: Memory>(lruvec: LruvecId, control: &mut ScanControl, memory: &M) -> Option<(u64, u64)> {
-    if lruvec == control.target {
-        return None;
-    }
-    let protection = protection(memory, lruvec).filter(|p| p.min > 0 || p.low > 0)?;
-    let spared = if !control.low_reclaim && protection.low > protection.min {
-        control.low_skipped = true;
-        protection.low
-    } else {
-        protection.min
-    };
-    Some((spared, protection.usage.max(spared) + 1))
-}
-
 impl BatchEngine for Classic {
     #[inline]
     fn record(&mut self, page: PageId) -> &mut PageRecord {
@@ -330,5 +344,107 @@ impl BatchEngine for Classic {
         let page_type = self.records[page as usize].page_type();
         self.records[page as usize].flags = 0;
         self.count_eviction(page_type);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classic::ClassicParams;
+    use crate::memory::{Eviction, IoState};
+    use crate::policy::{Admission, BackgroundPass, NodeReclaim, PassOutcome, Policy, ReclaimRequest};
+
+    /// Anonymous pages below `file`, file pages from there on, and what the file pages' contents are doing.
+    struct Pages {
+        file: PageId,
+        state: IoState,
+        evicted: Vec<PageId>,
+        flushers_woken: u32,
+    }
+
+    impl Memory for Pages {
+        fn take_references(&mut self, _: PageId) -> References {
+            References::default()
+        }
+        fn evict(&mut self, page: PageId, _: Shadow) -> Eviction {
+            self.evicted.push(page);
+            if page >= self.file && self.state.any(IoState::DIRTY) {
+                return Eviction::WriteStarted;
+            }
+            Eviction::Freed { pages_written: 0 }
+        }
+        fn is_resident(&self, _: PageId) -> bool {
+            true
+        }
+        fn io_state(&self, page: PageId) -> IoState {
+            if page >= self.file { self.state } else { IoState::CLEAN }
+        }
+        fn free_swap(&self, _: LruvecId) -> u64 {
+            1 << 20
+        }
+        fn wake_flushers(&mut self) {
+            self.flushers_woken += 1;
+        }
+    }
+
+    fn filled(anon: PageId, file: PageId, state: IoState) -> (Classic, Pages) {
+        let mut memory = Pages { file: anon, state, evicted: Vec::new(), flushers_woken: 0 };
+        let mut classic = Classic::new(ClassicParams { batch: 0, ..ClassicParams::default() });
+        classic.grow((anon + file) as usize);
+        for page in 0..anon + file {
+            let page_type = if page < anon { PageType::Anon } else { PageType::File };
+            classic.admit(page, &Admission::read(page_type), &mut memory);
+        }
+        (classic, memory)
+    }
+
+    fn pass(classic: &mut Classic, memory: &mut Pages, no_cache_trim: bool) -> PassOutcome {
+        let pass = BackgroundPass { root: 0, goal: 32, priority: 1, min_ttl: 0, no_cache_trim };
+        classic.background_pass(&pass, memory)
+    }
+
+    #[test]
+    fn anonymous_memory_is_not_spared_a_second_time_in_vain() {
+        // Plenty of inactive file pages, none of which can go: they are locked.
+        let (mut classic, mut memory) = filled(200, 200, IoState::LOCKED);
+        let outcome = pass(&mut classic, &mut memory, false);
+        assert!(outcome.cache_trim_failed && outcome.reclaimed == 0, "{outcome:?}");
+        assert_eq!(outcome.scanned, 0, "pages that are locked do not count as scanned (spec: overview §5, rows 1, 2)");
+        assert!(classic.counters().pgscan_file > 0);
+        let outcome = pass(&mut classic, &mut memory, true);
+        assert!(!outcome.cache_trim_failed && outcome.reclaimed > 0, "{outcome:?}");
+        assert!(outcome.scanned >= outcome.reclaimed && memory.evicted.iter().all(|page| *page < 200));
+    }
+
+    #[test]
+    fn background_reclaim_writes_dirty_pages_that_it_comes_round_to_and_limits_never_do() {
+        let (mut classic, mut memory) = filled(0, 200, IoState::DIRTY);
+        for _ in 0..4 {
+            let request = ReclaimRequest { target: 0, goal: 32, incoming: None };
+            assert_eq!(classic.reclaim(&request, &mut memory), 0);
+        }
+        assert!(memory.flushers_woken > 0, "whole batches of dirty pages wake whoever writes them");
+        assert!(classic.counters().nr_vmscan_immediate_reclaim >= 200 && memory.evicted.is_empty());
+        // Background reclaim finds nothing else either, says so of the node, and writes what is marked.
+        let mut passes = 0;
+        while memory.evicted.is_empty() {
+            pass(&mut classic, &mut memory, false);
+            passes += 1;
+            assert!(passes < 10, "no page is written");
+        }
+        assert!(passes > 1, "the first pass only finds out");
+        // A balanced node begins anew.
+        classic.background_done(0, true);
+        memory.evicted.clear();
+        pass(&mut classic, &mut memory, false);
+        assert!(memory.evicted.is_empty());
+    }
+
+    #[test]
+    fn background_reclaim_that_meets_pages_in_flight_again_waits() {
+        let (mut classic, mut memory) = filled(0, 200, IoState::DIRTY.with(IoState::WRITEBACK));
+        let waits: Vec<bool> = (0..8).map(|_| pass(&mut classic, &mut memory, false).waits_for_writes).collect();
+        assert!(!waits[0] && waits.contains(&true), "{waits:?}");
+        assert!(memory.evicted.is_empty() && memory.flushers_woken == 0);
     }
 }

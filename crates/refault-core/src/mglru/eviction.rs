@@ -10,19 +10,24 @@ use crate::mglru::aging::{governing, usable};
 use crate::mglru::generation::{MAX_BATCH, MAX_GENERATIONS, MIN_BATCH, MIN_GENERATIONS};
 use crate::mglru::memcg_lru::is_below_min;
 use crate::page::{LruvecId, PageId, PageType, Shadow};
-use crate::reclaim::batch_stage::{self, BatchEngine, Verdict};
-use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};
+use crate::reclaim::batch_stage::{self, BatchEngine, Caller, Verdict};
+use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl, unspared};
 use crate::reclaim::record::{ACTIVE, IN_ACTIVATE, LRU, PageRecord, RECLAIM, REFERENCED, REFS_MASK, WORKINGSET, fetch};
 
 impl Mglru {
     /// One visit of an lruvec. True if it ended with, or because of, a new generation.
     pub(super) fn shrink<M: Memory>(&mut self, id: LruvecId, control: &mut ScanControl, memory: &mut M) -> bool {
         let swappiness = self.usable_swappiness(id, control, memory);
-        if self.is_7_2() {
+        let aged = if self.is_7_2() {
             self.shrink_7_2(id, swappiness, control, memory)
         } else {
             self.shrink_6_12(id, swappiness, control, memory)
+        };
+        // All file pages met were dirty, and nobody had begun to write them (spec: mglru §11).
+        if control.met.unqueued_dirty > 0 && control.met.unqueued_dirty == control.met.file_taken {
+            memory.wake_flushers();
         }
+        aged
     }
 
     /// 0 if anonymous memory cannot be evicted now.
@@ -79,7 +84,7 @@ impl Mglru {
         let can_anon = swappiness != 0;
         let lruvec = &self.lruvecs[id as usize];
         let total: u64 = usable(can_anon).map(|t| lruvec.in_window(t)).sum();
-        let mut left = total >> control.priority;
+        let mut left = unspared(total, control.spared_share(id, memory)) >> control.priority;
         let mut aged = false;
         while left > 0 {
             if is_below_min(id, control, memory) {
@@ -123,7 +128,7 @@ impl Mglru {
         if self.is_7_2() {
             self.try_advance_min(id, can_anon);
         }
-        let (page_type, mut scanned) = self.isolate(id, swappiness, budget, memory);
+        let (page_type, mut scanned) = self.isolate(id, swappiness, budget, control, memory);
         if !self.is_7_2() {
             scanned += u64::from(self.try_advance_min(id, can_anon));
             if self.lruvecs[id as usize].generations(governing(can_anon)) == MIN_GENERATIONS {
@@ -143,8 +148,10 @@ impl Mglru {
         let mut pages = std::mem::take(&mut self.isolated);
         let mut survivors = std::mem::take(&mut self.survivors);
         for second_pass in [false, true] {
-            control.scanned += pages.len() as u64;
-            let outcome = batch_stage::run(self, &pages, &mut survivors, true, memory);
+            let caller = Caller { background: control.background, ..Caller::default() };
+            let outcome = batch_stage::run(self, &pages, &mut survivors, caller, memory);
+            // Isolation has counted the pages taken.
+            control.note_batch(&outcome, 0, false);
             control.reclaimed += outcome.reclaimed;
             self.counters.pgsteal += outcome.reclaimed;
             match page_type {
@@ -203,12 +210,19 @@ impl Mglru {
     }
 
     /// Isolates pages of the type that the controller picks, of the other one if that yields nothing.
-    fn isolate<M: Memory>(&mut self, id: LruvecId, swappiness: u64, budget: u64, memory: &M) -> (PageType, u64) {
+    fn isolate<M: Memory>(
+        &mut self,
+        id: LruvecId,
+        swappiness: u64,
+        budget: u64,
+        control: &mut ScanControl,
+        memory: &M,
+    ) -> (PageType, u64) {
         let (mut page_type, mut limit) = self.type_to_scan(id, swappiness);
         let tries = if swappiness == 0 { 1 } else { 2 };
         for _ in 0..tries {
             let tier_limit = limit.take().unwrap_or_else(|| self.tier_limit(id, page_type));
-            let scanned = self.scan(id, page_type, tier_limit, budget, memory);
+            let scanned = self.scan(id, page_type, tier_limit, budget, control, memory);
             if scanned > 0 {
                 return (page_type, scanned);
             }
@@ -240,6 +254,7 @@ impl Mglru {
         page_type: PageType,
         tier_limit: usize,
         budget: u64,
+        control: &mut ScanControl,
         memory: &M,
     ) -> u64 {
         let seven = self.is_7_2();
@@ -263,7 +278,7 @@ impl Mglru {
             }
             let Some(page) = self.lruvecs[id as usize].lists[oldest][t].tail() else { break };
             scanned += 1;
-            if self.sort(page, page_type, oldest, tier_limit, memory) {
+            if self.sort(page, page_type, oldest, tier_limit, control, memory) {
                 sorted += 1;
             } else if self.records[page as usize].has(IN_ACTIVATE) {
                 // Waits for its activation: out of reach until the batch is drained.
@@ -287,6 +302,11 @@ impl Mglru {
             PageType::File => self.counters.pgscan_file += isolated,
         }
         self.counters.pgrefill += sorted;
+        self.counters.pgskip += skipped.len() as u64;
+        control.met.taken += isolated;
+        if page_type == PageType::File {
+            control.met.file_taken += isolated;
+        }
         if seven || isolated > 0 || scanned == budget { scanned } else { 0 }
     }
 
@@ -322,6 +342,7 @@ impl Mglru {
         page_type: PageType,
         oldest: usize,
         tier_limit: usize,
+        control: &mut ScanControl,
         memory: &M,
     ) -> bool {
         let record = self.records[page as usize];
@@ -346,6 +367,10 @@ impl Mglru {
         }
         let io = memory.io_state(page);
         let file = page_type == PageType::File;
+        if file && io.any(IoState::DIRTY) {
+            control.met.file_taken += 1;
+            control.met.unqueued_dirty += u64::from(!io.any(IoState::WRITEBACK));
+        }
         if io.any(IoState::LOCKED.with(IoState::WRITEBACK)) || file && io.any(IoState::DIRTY) {
             self.age_page(page, page_type, true);
             self.move_to(page, next, true);

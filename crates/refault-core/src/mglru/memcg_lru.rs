@@ -273,6 +273,7 @@ mod tests {
     struct Guarded {
         swap: u64,
         min: u64,
+        low: u64,
         resident: u64,
     }
 
@@ -297,7 +298,7 @@ mod tests {
 
     impl Groups for Guarded {
         fn protection(&self, lruvec: LruvecId) -> Option<Protection> {
-            (lruvec == 1).then_some(Protection { usage: self.resident, min: self.min, low: self.min })
+            (lruvec == 1).then_some(Protection { usage: self.resident, min: self.min, low: self.low.max(self.min) })
         }
         fn node_frames(&self, _: LruvecId) -> NodeFrames {
             NodeFrames::default()
@@ -320,7 +321,7 @@ mod tests {
     #[test]
     fn a_visit_stops_where_the_group_has_come_down_to_its_min() {
         for version in [Version::V6_12, Version::V7_2] {
-            let mut memory = Guarded { swap: 0, min: 900, resident: 0 };
+            let mut memory = Guarded { swap: 0, min: 900, low: 0, resident: 0 };
             let mut mglru = group_with(version, 1000, &mut memory);
             // A budget of 500 for each visit.
             let mut control = ScanControl::for_limit(0, 1 << 20);
@@ -334,9 +335,24 @@ mod tests {
     }
 
     #[test]
+    fn protection_makes_the_budget_of_7_2_smaller_and_that_of_6_12_not() {
+        let left = |version| {
+            let mut memory = Guarded { swap: 0, min: 0, low: 900, resident: 0 };
+            let mut mglru = group_with(version, 1000, &mut memory);
+            let mut control = ScanControl::for_limit(0, 1 << 20);
+            control.priority = 0;
+            mglru.shrink(1, &mut control, &mut memory);
+            memory.resident
+        };
+        // 1000 pages of which 900 of 1001 parts are spared: 101 to scan, in steps of 64 (spec: mglru §16.3, classic §9).
+        assert_eq!((1000 - left(Version::V7_2)).div_ceil(64), 2);
+        assert!(left(Version::V6_12) < 500, "6.12 tests protection before a visit only (spec: mglru §19)");
+    }
+
+    #[test]
     fn anonymous_pages_that_cannot_be_swapped_do_not_make_reclaim_start_gently() {
         let priority = |swap: u64| {
-            let memory = Guarded { swap, min: 0, resident: 0 };
+            let memory = Guarded { swap, min: 0, low: 0, resident: 0 };
             let mut mglru = Mglru::new(MglruParams::default());
             mglru.add_lruvec(Some(0));
             let oldest = mglru.lruvecs[1].oldest(PageType::Anon);

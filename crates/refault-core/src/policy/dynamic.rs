@@ -37,6 +37,11 @@ pub trait DynPolicy<M: Memory> {
     /// [`Policy::metadata_bytes`].
     fn metadata_bytes(&self) -> usize;
 
+    /// [`super::node::page_out`].
+    fn page_out(&mut self, page: PageId, memory: &mut M) -> bool;
+    /// [`Lists::leader`].
+    fn leader(&self) -> Option<&'static str>;
+
     /// Whether [`DynPolicy::sort`] does anything.
     fn sorts(&mut self) -> bool;
     /// [`Sorting::prioritise`] (`hot`) or [`Sorting::deprioritise`]; nothing for policies that cannot be sorted.
@@ -96,6 +101,12 @@ impl<P: Policy, M: Memory> DynPolicy<M> for P {
     }
     fn metadata_bytes(&self) -> usize {
         Policy::metadata_bytes(self)
+    }
+    fn page_out(&mut self, page: PageId, memory: &mut M) -> bool {
+        super::node::page_out(self, page, memory)
+    }
+    fn leader(&self) -> Option<&'static str> {
+        self.lists()?.leader()
     }
     fn sorts(&mut self) -> bool {
         self.sorting().is_some()

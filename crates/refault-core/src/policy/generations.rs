@@ -36,6 +36,11 @@ pub trait Lists {
         Vec::new()
     }
 
+    /// Which of several ways of choosing victims holds now, for policies that change between them.
+    fn leader(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Pages on the active and on the inactive lists, both types together, for the goals that balance them
     /// (spec: damos §7.3). `None` without such lists.
     fn active_inactive(&self) -> Option<[u64; 2]> {

@@ -16,8 +16,8 @@
 //! ```
 
 use super::{Absent, Policy, ReclaimRequest};
-use crate::memory::Memory;
-use crate::page::{LruvecId, PageId};
+use crate::memory::{Eviction, Memory};
+use crate::page::{LruvecId, PageId, Shadow};
 
 /// Pages that direct reclaim asks for at least.
 const MIN_DIRECT_GOAL: u32 = 32;
@@ -36,6 +36,9 @@ pub struct BackgroundPass {
     /// Generations younger than this, in the front-end's time, are the working set: if no lruvec of the node has an
     /// older one, the pass says so. 0 for none (`lru_gen/min_ttl_ms`).
     pub min_ttl: u64,
+    /// Anonymous memory is not spared because there are plenty of cold file pages: an attempt that spared it freed
+    /// nothing.
+    pub no_cache_trim: bool,
 }
 
 /// What a pass did.
@@ -49,6 +52,21 @@ pub struct PassOutcome {
     pub priority: u8,
     /// Everything is younger than `min_ttl`: a task should be killed rather than the working set evicted.
     pub starved: bool,
+    /// Anonymous memory was spared because there are plenty of cold file pages, and nothing was freed.
+    pub cache_trim_failed: bool,
+    /// Reclaim came round to pages whose write has not ended: wait for writes before the next pass.
+    pub waits_for_writes: bool,
+}
+
+/// Reclaim that a user asked for (`memory.reclaim`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProactiveRequest {
+    /// The lruvec of the group; its whole subtree is reclaimed from.
+    pub target: LruvecId,
+    /// Pages wanted.
+    pub goal: u32,
+    /// How willingly anonymous memory is swapped, 0..=200, for this request; none for the policy's own.
+    pub swappiness: Option<u16>,
 }
 
 /// A kernel's policy: it knows groups and nodes, and hears of writes that end.
@@ -64,10 +82,18 @@ pub trait NodeReclaim {
     /// One pass of a node's background reclaim.
     fn background_pass<M: Memory>(&mut self, pass: &BackgroundPass, memory: &mut M) -> PassOutcome;
 
-    /// A balance attempt of background reclaim (several passes) is over.
-    fn background_done(&mut self, root: LruvecId) {
-        let _ = root;
+    /// A balance attempt of background reclaim (several passes) is over; `balanced`: because the node is.
+    fn background_done(&mut self, root: LruvecId, balanced: bool) {
+        let _ = (root, balanced);
     }
+
+    /// Reclaim that a user asked for (spec: overview §4.3). Returns the pages freed.
+    fn reclaim_proactively<M: Memory>(&mut self, request: &ProactiveRequest, memory: &mut M) -> u32;
+
+    /// Somebody says that a resident page is to go (DAMON's page-out): it leaves its list and passes the batch stage,
+    /// where its references do not count, and leaves a shadow entry as any other (spec: damos §3.2, overview §5).
+    /// Returns whether it went. A page that is on no list stays.
+    fn page_out<M: Memory>(&mut self, page: PageId, memory: &mut M) -> bool;
 
     /// The write of a page whose eviction answered [`crate::memory::Eviction::WriteStarted`] has ended.
     fn write_finished(&mut self, page: PageId);
@@ -103,7 +129,31 @@ pub fn background_pass<P: Policy, M: Memory>(policy: &mut P, pass: &BackgroundPa
     }
     let goal = pass.goal.min(MAX_BACKGROUND_GOAL) as u32;
     let reclaimed = u64::from(policy.reclaim(&ReclaimRequest { target: pass.root, goal, incoming: None }, memory));
-    PassOutcome { reclaimed, scanned: reclaimed, priority: pass.priority, starved: false }
+    PassOutcome { reclaimed, scanned: reclaimed, priority: pass.priority, ..PassOutcome::default() }
+}
+
+/// [`NodeReclaim::reclaim_proactively`], or reclaim as for a limit of the target.
+pub fn reclaim_proactively<P: Policy, M: Memory>(policy: &mut P, request: &ProactiveRequest, memory: &mut M) -> u32 {
+    match policy.nodes() {
+        Some(nodes) => nodes.reclaim_proactively(request, memory),
+        None => {
+            let ProactiveRequest { target, goal, .. } = *request;
+            policy.reclaim(&ReclaimRequest { target, goal: goal.max(P::RECLAIM_BATCH), incoming: None }, memory)
+        }
+    }
+}
+
+/// [`NodeReclaim::page_out`]. Other policies hear that the page was freed: it was not they who chose it, and they know
+/// nothing of shadow entries.
+pub fn page_out<P: Policy, M: Memory>(policy: &mut P, page: PageId, memory: &mut M) -> bool {
+    if let Some(nodes) = policy.nodes() {
+        return nodes.page_out(page, memory);
+    }
+    let gone = matches!(memory.evict(page, Shadow::NONE), Eviction::Freed { .. });
+    if gone {
+        policy.freed(page);
+    }
+    gone
 }
 
 /// [`NodeReclaim::is_workingset`]; policies without a memory of evicted pages have no working set.
@@ -121,7 +171,13 @@ impl NodeReclaim for Absent {
     fn background_pass<M: Memory>(&mut self, _pass: &BackgroundPass, _memory: &mut M) -> PassOutcome {
         match *self {}
     }
-    fn background_done(&mut self, _root: LruvecId) {
+    fn background_done(&mut self, _root: LruvecId, _balanced: bool) {
+        match *self {}
+    }
+    fn reclaim_proactively<M: Memory>(&mut self, _request: &ProactiveRequest, _memory: &mut M) -> u32 {
+        match *self {}
+    }
+    fn page_out<M: Memory>(&mut self, _page: PageId, _memory: &mut M) -> bool {
         match *self {}
     }
     fn write_finished(&mut self, _page: PageId) {

@@ -42,15 +42,38 @@ pub trait BatchEngine {
     fn evicted(&mut self, page: PageId);
 }
 
+/// For whom the stage runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// References do not count: somebody said that the pages are to go.
+    pub ignores_references: bool,
+    /// The node's background reclaimer.
+    pub background: bool,
+    /// Its last pass met nothing but pages whose write was in flight.
+    pub node_in_writeback: bool,
+    /// Its last pass met no file page but dirty ones, so that it may write those that it comes round to again.
+    pub node_dirty: bool,
+}
+
 /// Sums of one run of the stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatchOutcome {
     /// Pages freed.
     pub reclaimed: u64,
+    /// Pages looked at: all but those that are locked.
+    pub scanned: u64,
     /// Pages whose contents were written, or began to be.
     pub pages_written: u64,
+    /// File pages that are dirty or whose write is in flight.
+    pub dirty: u64,
     /// Dirty file pages without a write in flight.
     pub unqueued_dirty: u64,
+    /// File pages in flight that are to be rotated when their write ends.
+    pub congested: u64,
+    /// Pages in flight that were marked to be rotated when their write ends.
+    pub writeback: u64,
+    /// Pages in flight that background reclaim met marked already, on a node full of such pages.
+    pub immediate: u64,
 }
 
 /// Runs the stage over `pages`, oldest first. Survivors are appended to `survivors` in the same order; those that are
@@ -59,13 +82,13 @@ pub fn run<E: BatchEngine, M: Memory>(
     engine: &mut E,
     pages: &[PageId],
     survivors: &mut Vec<PageId>,
-    check: bool,
+    caller: Caller,
     memory: &mut M,
 ) -> BatchOutcome {
     let mut outcome = BatchOutcome::default();
     std::hint::black_box(pages.iter().fold(0, |sum, page| sum ^ memory.prefetch_hint(*page)));
     for &page in pages {
-        let kept = match decide(engine, page, check, memory, &mut outcome) {
+        let kept = match decide(engine, page, caller, memory, &mut outcome) {
             Fate::Freed => {
                 outcome.reclaimed += 1;
                 engine.evicted(page);
@@ -94,7 +117,7 @@ enum Fate {
 fn decide<E: BatchEngine, M: Memory>(
     engine: &mut E,
     page: PageId,
-    check: bool,
+    caller: Caller,
     memory: &mut M,
     outcome: &mut BatchOutcome,
 ) -> Fate {
@@ -102,6 +125,8 @@ fn decide<E: BatchEngine, M: Memory>(
     if io.any(IoState::LOCKED) {
         return Fate::Keep;
     }
+    outcome.scanned += 1;
+    let check = !caller.ignores_references;
     if io.any(IoState::UNEVICTABLE) {
         // Row 3: parked on the active side; the mlock owner takes it from there.
         engine.record(page).set(ACTIVE);
@@ -111,24 +136,36 @@ fn decide<E: BatchEngine, M: Memory>(
         return Fate::Keep;
     }
     let file = engine.record(page).page_type() == PageType::File;
-    if file && io.any(IoState::DIRTY) && !io.any(IoState::WRITEBACK) {
-        outcome.unqueued_dirty += 1;
+    let (dirty, in_flight) = (io.any(IoState::DIRTY), io.any(IoState::WRITEBACK));
+    let marked = engine.record(page).has(RECLAIM);
+    if file && (dirty || in_flight) {
+        outcome.dirty += 1;
+        outcome.unqueued_dirty += u64::from(!in_flight);
+        outcome.congested += u64::from(in_flight && marked);
     }
-    if io.any(IoState::WRITEBACK) {
-        engine.record(page).set(RECLAIM);
+    if in_flight {
+        if caller.background && caller.node_in_writeback && marked {
+            outcome.immediate += 1;
+        } else {
+            engine.record(page).set(RECLAIM);
+            outcome.writeback += 1;
+        }
         return Fate::Activate;
     }
     let verdict = if check { engine.check_references(page, memory) } else { Verdict::Reclaim };
     match verdict {
         Verdict::Activate => return Fate::Activate,
         Verdict::Keep => return Fate::Keep,
-        Verdict::ReclaimClean if io.any(IoState::DIRTY) && !file => return Fate::Keep,
         Verdict::Reclaim | Verdict::ReclaimClean => {}
     }
-    if file && io.any(IoState::DIRTY) {
+    if file && dirty && !(caller.background && caller.node_dirty && marked) {
         // Row 13: reclaim does not write ordinary file pages; they are rotated when their write ends.
         engine.record(page).set(RECLAIM);
+        engine.counters().nr_vmscan_immediate_reclaim += 1;
         return Fate::Activate;
+    }
+    if dirty && verdict == Verdict::ReclaimClean {
+        return Fate::Keep;
     }
     let shadow = engine.shadow(page);
     match memory.evict(page, shadow) {

@@ -7,7 +7,8 @@
 
 use crate::memory::{Memory, protection};
 use crate::page::LruvecId;
-use crate::policy::{BackgroundPass, PassOutcome};
+use crate::policy::{BackgroundPass, PassOutcome, ProactiveRequest};
+use crate::reclaim::batch_stage::BatchOutcome;
 use crate::reclaim::hierarchy::Hierarchy;
 
 /// The gentlest priority, at which reclaim starts.
@@ -32,8 +33,10 @@ pub struct ScanControl {
     pub swappiness: Option<u16>,
     /// Pages freed so far, over all passes.
     pub reclaimed: u64,
-    /// Pages that entered the batch stage in this pass.
+    /// Pages that the batch stage looked at in this pass; those that are locked do not count.
     pub scanned: u64,
+    /// What the batch stage met in this node pass.
+    pub met: Met,
     /// Every pass walks the whole subtree.
     pub full_walk: bool,
     /// Active lists are shrunk whatever the workingset says.
@@ -42,6 +45,12 @@ pub struct ScanControl {
     pub skipped_deactivate: bool,
     /// A node's background reclaimer is at work.
     pub background: bool,
+    /// A user asked for it (`memory.reclaim`).
+    pub proactive: bool,
+    /// Plenty of cold file pages is no reason to spare anonymous memory.
+    pub no_cache_trim: bool,
+    /// A node pass that spared anonymous memory for that reason freed nothing.
+    pub cache_trim_failed: bool,
     /// Soft protection no longer counts.
     pub low_reclaim: bool,
     /// Some group was spared in this attempt because of its soft protection.
@@ -60,13 +69,23 @@ impl ScanControl {
             swappiness: None,
             reclaimed: 0,
             scanned: 0,
+            met: Met::default(),
             full_walk: false,
             force_deactivate: false,
             skipped_deactivate: false,
             background: false,
+            proactive: false,
+            no_cache_trim: false,
+            cache_trim_failed: false,
             low_reclaim: false,
             low_skipped: false,
         }
+    }
+
+    /// Reclaim that a user asked for, with a swappiness for this request if the user gave one (spec: overview §4.3).
+    pub fn for_user(request: &ProactiveRequest) -> ScanControl {
+        let swappiness = request.swappiness;
+        ScanControl { proactive: true, swappiness, ..ScanControl::for_limit(request.target, request.goal) }
     }
 
     /// Direct reclaim from whole nodes. The target is set node by node.
@@ -82,8 +101,39 @@ impl ScanControl {
             full_walk: true,
             goal: pass.goal,
             priority: pass.priority,
+            no_cache_trim: pass.no_cache_trim,
             ..ScanControl::for_limit(pass.root, SWAP_CLUSTER_MAX)
         }
+    }
+
+    /// Adds what one run of the batch stage over `taken` isolated pages met. `file`: they are file pages.
+    #[inline]
+    pub fn note_batch(&mut self, outcome: &BatchOutcome, taken: u64, file: bool) {
+        self.scanned += outcome.scanned;
+        let met = &mut self.met;
+        met.taken += taken;
+        met.file_taken += if file { taken } else { 0 };
+        met.dirty += outcome.dirty;
+        met.unqueued_dirty += outcome.unqueued_dirty;
+        met.congested += outcome.congested;
+        met.writeback += outcome.writeback;
+        met.immediate += outcome.immediate;
+    }
+
+    /// The part of an lruvec's pages that its group's protection spares, as a fraction; `None` without protection
+    /// (spec: classic §9).
+    pub fn spared_share<M: Memory>(&mut self, lruvec: LruvecId, memory: &M) -> Option<(u64, u64)> {
+        if lruvec == self.target {
+            return None;
+        }
+        let protection = protection(memory, lruvec).filter(|p| p.min > 0 || p.low > 0)?;
+        let spared = if !self.low_reclaim && protection.low > protection.min {
+            self.low_skipped = true;
+            protection.low
+        } else {
+            protection.min
+        };
+        Some((spared, protection.usage.max(spared) + 1))
     }
 
     /// Whether an lruvec may be visited, given its group's protection; notes what was spared.
@@ -124,6 +174,34 @@ impl ScanControl {
     }
 }
 
+/// What the batch stage met in one pass over a node, in pages (spec: classic §10, step 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// Isolated.
+    pub taken: u64,
+    /// File pages among them.
+    pub file_taken: u64,
+    /// File pages that are dirty or whose write is in flight.
+    pub dirty: u64,
+    /// Dirty file pages whose write has not begun.
+    pub unqueued_dirty: u64,
+    /// File pages in flight that an earlier scan marked already.
+    pub congested: u64,
+    /// Pages whose write is in flight.
+    pub writeback: u64,
+    /// Pages in flight that background reclaim came round to before their write ended.
+    pub immediate: u64,
+}
+
+/// What is left of a list of `size` pages when its group's protection spares the fraction (spec: classic §9).
+#[inline]
+pub fn unspared(size: u64, spared: Option<(u64, u64)>) -> u64 {
+    match spared {
+        None => size,
+        Some((part, whole)) => (size - size * part / whole).max(u64::from(SWAP_CLUSTER_MAX)),
+    }
+}
+
 /// A list system that can be shrunk lruvec by lruvec.
 pub trait ReclaimEngine {
     /// The tree of lruvecs.
@@ -137,6 +215,11 @@ pub trait ReclaimEngine {
 
     /// Shrinks one lruvec at the pass's priority.
     fn shrink_lruvec<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M);
+
+    /// Called after the lruvecs of a pass were visited; `reclaimed`: pages that this pass freed.
+    fn end_pass<M: Memory>(&mut self, control: &mut ScanControl, reclaimed: u64, memory: &mut M) {
+        let _ = (control, reclaimed, memory);
+    }
 
     /// Called when an attempt (up to 13 passes) is over.
     fn end_attempt(&mut self, control: &ScanControl);
@@ -214,11 +297,20 @@ pub fn background_pass<E: ReclaimEngine, M: Memory>(
     let mut control = ScanControl::for_background(pass);
     let starved = engine.age_node(&mut control, pass.min_ttl, memory);
     engine.shrink_node(&mut control, memory);
-    PassOutcome { reclaimed: control.reclaimed, scanned: control.scanned, priority: control.priority, starved }
+    PassOutcome {
+        reclaimed: control.reclaimed,
+        scanned: control.scanned,
+        priority: control.priority,
+        starved,
+        cache_trim_failed: control.cache_trim_failed,
+        waits_for_writes: control.met.immediate > 0,
+    }
 }
 
 /// One pass: the whole subtree, or from where the last pass stopped until the goal is met.
 fn shrink_subtree<E: ReclaimEngine, M: Memory>(engine: &mut E, control: &mut ScanControl, memory: &mut M) {
+    control.met = Met::default();
+    let before = control.reclaimed;
     engine.begin_pass(control, memory);
     let members = engine.hierarchy().subtree(control.target).len();
     let first = if control.full_walk { 0 } else { *engine.walk_position(control.target) % members };
@@ -237,4 +329,6 @@ fn shrink_subtree<E: ReclaimEngine, M: Memory>(engine: &mut E, control: &mut Sca
     if !control.full_walk {
         *engine.walk_position(control.target) = next % members;
     }
+    let reclaimed = control.reclaimed - before;
+    engine.end_pass(control, reclaimed, memory);
 }

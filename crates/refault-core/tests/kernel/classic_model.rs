@@ -352,7 +352,7 @@ impl ClassicModel {
         let (mut reclaimed, mut written) = (0, 0);
         let mut survivors = Vec::new();
         for id in taken {
-            match self.batch_stage(id, scan.target, memory, &mut written) {
+            match self.batch_stage(id, scan.target, true, memory, &mut written) {
                 true => reclaimed += 1,
                 false => survivors.push(id),
             }
@@ -370,7 +370,14 @@ impl ClassicModel {
     }
 
     /// One page through the batch stage (overview §5). Whether it was freed; otherwise its flags say where it goes.
-    fn batch_stage<M: Memory>(&mut self, id: PageId, target: LruvecId, memory: &mut M, written: &mut u64) -> bool {
+    fn batch_stage<M: Memory>(
+        &mut self,
+        id: PageId,
+        target: LruvecId,
+        references_count: bool,
+        memory: &mut M,
+        written: &mut u64,
+    ) -> bool {
         let state = memory.io_state(id);
         let page_type = self.pages[&id].page_type;
         if state.any(IoState::LOCKED) {
@@ -380,17 +387,20 @@ impl ClassicModel {
             self.page(id).reclaim = true;
             return self.activate(id);
         }
-        let was_referenced = std::mem::take(&mut self.page(id).referenced);
-        let references = memory.take_references(id);
-        if references.mappings > 0 {
-            self.page(id).referenced = true;
-            if was_referenced || references.mappings > 1 || page_type == FILE && references.executable {
-                return self.activate(id);
+        if references_count {
+            let was_referenced = std::mem::take(&mut self.page(id).referenced);
+            let references = memory.take_references(id);
+            if references.mappings > 0 {
+                self.page(id).referenced = true;
+                if was_referenced || references.mappings > 1 || page_type == FILE && references.executable {
+                    return self.activate(id);
+                }
+                return false;
             }
-            return false;
         }
         if page_type == FILE && state.any(IoState::DIRTY) {
             self.page(id).reclaim = true;
+            self.counters.nr_vmscan_immediate_reclaim += 1;
             return self.activate(id);
         }
         let at = self.age_index(page_type);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use refault_core::memory::Eviction;
-use refault_core::policy::{Admission, NodeReclaim, ReclaimRequest, SortRule, Sorting, node};
+use refault_core::policy::{Admission, NodeReclaim, ProactiveRequest, ReclaimRequest, SortRule, Sorting, node};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Policy};
 
 use crate::memory::{TestMemory, World};
@@ -41,6 +41,10 @@ pub enum Step {
     RefuseAll(Option<Eviction>),
     /// Pages of a group are asked for.
     Reclaim(LruvecId, u32),
+    /// A user asks for pages of a group, with a swappiness or the usual one.
+    Proactive(LruvecId, u32, Option<u16>),
+    /// A monitor says that a page is to go.
+    PageOut(PageId),
     /// The limit of a group changes.
     Limit(LruvecId, usize),
     /// The monitor found the page hot, or cold.
@@ -151,6 +155,18 @@ impl<P: Inspect> Driver<P> {
                 self.reclaim(group, goal, None);
             }
             Step::Reclaim(..) => {}
+            Step::Proactive(target, goal, swappiness) if usize::from(target) < self.limits.len() => {
+                let request = ProactiveRequest { target, goal, swappiness };
+                let before = self.memory.evicted.len();
+                let freed = node::reclaim_proactively(&mut self.policy, &request, &mut self.memory);
+                assert_eq!(freed as usize, self.memory.evicted.len() - before, "reclaim counts what it freed");
+            }
+            Step::Proactive(..) => {}
+            Step::PageOut(page) if self.memory.resident(page) => {
+                let gone = node::page_out(&mut self.policy, page, &mut self.memory);
+                assert_eq!(gone, !self.memory.resident(page));
+            }
+            Step::PageOut(_) => {}
             Step::Limit(group, limit) => {
                 if let Some(of_group) = self.limits.get_mut(usize::from(group)) {
                     *of_group = limit;
@@ -304,6 +320,9 @@ fn disturbance() -> impl Strategy<Value = Step> {
         2 => (page(), refusal.clone()).prop_map(|(page, refusal)| Step::Refuse(page, refusal)),
         1 => prop_oneof![4 => Just(None), 1 => refusal].prop_map(Step::RefuseAll),
         2 => (0..4u16, 1..100u32).prop_map(|(group, goal)| Step::Reclaim(group, goal)),
+        2 => (0..4u16, 1..100u32, prop::option::of(0..=200u16))
+            .prop_map(|(group, goal, swappiness)| Step::Proactive(group, goal, swappiness)),
+        3 => page().prop_map(Step::PageOut),
         1 => (0..4u16, 8..200usize).prop_map(|(group, limit)| Step::Limit(group, limit)),
         3 => (page(), any::<bool>(), rule).prop_map(|(page, hot, rule)| Step::Sort { page, hot, rule }),
     ]
@@ -336,6 +355,7 @@ pub fn fit(steps: Vec<Step>, world: &World) -> Vec<Step> {
             Step::EndWrite(p) => Step::EndWrite(p.map(f)),
             Step::Refuse(p, refusal) => Step::Refuse(f(p), refusal),
             Step::Sort { page, hot, rule } => Step::Sort { page: f(page), hot, rule },
+            Step::PageOut(p) => Step::PageOut(f(p)),
             other => other,
         })
         .collect()

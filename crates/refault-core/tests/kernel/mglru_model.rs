@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use refault_core::memory::{Eviction, IoState, LookAround, Memory, PageTables, RegionKey, Walk};
 use refault_core::mglru::{MglruParams, RefaultDistance, Version};
 use refault_core::policy::{
-    Admission, BackgroundPass, GenerationSize, HitReport, Lists, NodeReclaim, PassOutcome, Policy, ReclaimRequest,
-    SortRule, Sorting,
+    Admission, BackgroundPass, GenerationSize, HitReport, Lists, NodeReclaim, PassOutcome, Policy, ProactiveRequest,
+    ReclaimRequest, SortRule, Sorting,
 };
 use refault_core::{Counters, LruvecId, PageId, PageType, Shadow};
 
@@ -104,6 +104,8 @@ pub struct MglruModel {
     evicted: Vec<Evicted>,
     /// The current visit has walked page tables.
     walk_context: bool,
+    /// A user asked for the reclaim under way.
+    proactive: bool,
     counters: Counters,
 }
 
@@ -134,6 +136,7 @@ impl MglruModel {
             activating: Vec::new(),
             evicted: Vec::new(),
             walk_context: false,
+            proactive: false,
             counters: Counters::default(),
         };
         model.add_lruvec(None);
@@ -434,6 +437,35 @@ impl NodeReclaim for MglruModel {
 
     fn background_pass<M: Memory>(&mut self, _pass: &BackgroundPass, _memory: &mut M) -> PassOutcome {
         unreachable!("the driver reclaims for limits only")
+    }
+
+    fn reclaim_proactively<M: Memory>(&mut self, request: &ProactiveRequest, memory: &mut M) -> u32 {
+        let own = self.params.swappiness;
+        self.params.swappiness = request.swappiness.unwrap_or(own);
+        self.proactive = true;
+        let request = ReclaimRequest { target: request.target, goal: request.goal, incoming: None };
+        let freed = self.reclaim(&request, memory);
+        self.proactive = false;
+        self.params.swappiness = own;
+        freed
+    }
+
+    /// Off its list, its reference forgotten, through the batch stage (damos §3.2, classic §12).
+    fn page_out<M: Memory>(&mut self, id: PageId, memory: &mut M) -> bool {
+        if self.pages[&id].generation.is_none() || self.activating.contains(&id) {
+            return false;
+        }
+        self.unlist(id);
+        self.page(id).active = false;
+        self.page(id).referenced = false;
+        let gone = self.batch_stage(id, false, memory);
+        if !gone {
+            self.adding.push(id);
+            if self.adding.len() >= self.params.batch {
+                self.drain_additions();
+            }
+        }
+        gone
     }
 
     fn is_workingset(&self, id: PageId) -> bool {

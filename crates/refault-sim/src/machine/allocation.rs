@@ -4,12 +4,13 @@
 //! `try_to_free_pages`, `throttle_direct_reclaim` in `mm/vmscan.c`; `try_charge_memcg`, `mem_cgroup_handle_over_high`
 //! in `mm/memcontrol.c`.
 
-use refault_core::PageId;
-use refault_core::policy::node::reclaim_nodes;
-use refault_core::policy::{Policy, ReclaimRequest};
+use refault_core::policy::node::{reclaim_nodes, reclaim_proactively};
+use refault_core::policy::{Policy, ProactiveRequest, ReclaimRequest};
+use refault_core::{LruvecId, PageId};
 
 use super::fault::{Outcome, Refused, Wait};
 use super::group::GroupId;
+use super::writeback::Due;
 use super::{Machine, Reclaimer};
 
 /// Fruitless tries before a task is killed.
@@ -24,6 +25,8 @@ const RECLAIMS_AT_ONCE: u32 = 8;
 const MAX_HIGH_DELAY: u64 = 2_000_000_000;
 /// Delays up to this are not worth sleeping for, in nanoseconds.
 const MIN_HIGH_DELAY: u64 = 10_000_000;
+/// One tick of 250 in a second, in nanoseconds: what a reclaimer sleeps because of congestion.
+const TICK: u64 = 4_000_000;
 /// Pages that one charge beyond `high` counts for.
 const HIGH_BATCH: u64 = 64;
 
@@ -153,19 +156,41 @@ impl<P: Policy> Machine<P> {
         }
         self.after_reclaim(freed);
         outcome.stall += cost;
+        self.wait_for_congestion(outcome);
         freed
     }
 
-    /// Reclaims at least `pages` from a group and all below it.
+    /// Reclaims at least `pages` from a group and all below it, for its limit.
     pub(super) fn reclaim_group(&mut self, group: GroupId, pages: u32, incoming: PageId, outcome: &mut Outcome) -> u64 {
+        let goal = P::RECLAIM_BATCH.max(pages);
+        self.reclaim_subtree(group, goal, outcome, |machine, target| {
+            let request = ReclaimRequest { target, goal, incoming: Some(incoming) };
+            machine.policy.reclaim(&request, &mut machine.memory)
+        })
+    }
+
+    /// The same because a user asked for it.
+    pub(super) fn reclaim_proactively(&mut self, group: GroupId, pages: u32, swappiness: Option<u16>) -> u64 {
+        let goal = P::RECLAIM_BATCH.max(pages);
+        self.reclaim_subtree(group, goal, &mut Outcome::default(), |machine, target| {
+            let request = ProactiveRequest { target, goal, swappiness };
+            reclaim_proactively(&mut machine.policy, &request, &mut machine.memory)
+        })
+    }
+
+    fn reclaim_subtree(
+        &mut self,
+        group: GroupId,
+        goal: u32,
+        outcome: &mut Outcome,
+        reclaim: impl Fn(&mut Machine<P>, LruvecId) -> u32,
+    ) -> u64 {
         self.memory.reference_scope = Some(group);
         self.memory.groups.compute_protection(group);
-        let goal = P::RECLAIM_BATCH.max(pages);
         let mut freed = 0;
         for node in 0..self.memory.nodes.len() {
             let target = self.memory.lruvec_of(group, node);
-            let request = ReclaimRequest { target, goal, incoming: Some(incoming) };
-            freed += u64::from(self.policy.reclaim(&request, &mut self.memory));
+            freed += u64::from(reclaim(self, target));
             if freed >= u64::from(goal) {
                 break;
             }
@@ -177,11 +202,24 @@ impl<P: Policy> Machine<P> {
         }
         self.after_reclaim(freed);
         outcome.stall += cost;
+        self.wait_for_congestion(outcome);
         freed
     }
 
-    /// Freed pages give a hopeless node another chance, whoever freed them.
+    /// Reclaim slept because what it met waits for the device.
+    fn wait_for_congestion(&mut self, outcome: &mut Outcome) {
+        let ticks = std::mem::take(&mut self.memory.congestion_ticks);
+        if ticks > 0 && outcome.wait.is_none() {
+            let until = self.now + outcome.cpu + outcome.stall + ticks * TICK;
+            outcome.wait = Some(Wait { until, stalled: true });
+        }
+    }
+
+    /// Freed pages give a hopeless node another chance, whoever freed them; flushers that reclaim woke begin to write.
     pub(super) fn after_reclaim(&mut self, freed: u64) {
+        if std::mem::take(&mut self.memory.flushers_woken) {
+            self.flush(Due::AllDirty);
+        }
         if freed > 0 {
             self.memory.nodes.iter_mut().for_each(|node| node.failures = 0);
         }

@@ -18,6 +18,10 @@ const SWAP_CLUSTER_MAX: u64 = 32;
 /// How long a balanced kswapd naps before it sleeps deeply, in nanoseconds.
 const NAP: u64 = 100_000_000;
 
+/// How long it waits for writes when it came round to pages in flight again, in nanoseconds. The kernel waits up to
+/// 100 ms, and less if writes end.
+const WRITES_NAP: u64 = 10_000_000;
+
 /// State of one kswapd.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kswapd {
@@ -38,6 +42,16 @@ pub(super) struct Kswapd {
 struct Attempt {
     priority: u8,
     reclaimed: u64,
+    /// Some pass spared anonymous memory for the sake of cold file pages, in vain.
+    cache_trim_failed: bool,
+    /// Passes no longer spare it.
+    no_cache_trim: bool,
+}
+
+impl Attempt {
+    fn new(no_cache_trim: bool) -> Attempt {
+        Attempt { priority: DEFAULT_PRIORITY, reclaimed: 0, cache_trim_failed: false, no_cache_trim }
+    }
 }
 
 impl Kswapd {
@@ -76,7 +90,7 @@ impl<P: Policy> Machine<P> {
                 self.set_activity(thread, now, activity::RUNNING);
                 return self.sleep(cpu, now, u64::MAX, 0);
             }
-            self.kswapds[node].attempt = Some(Attempt { priority: DEFAULT_PRIORITY, reclaimed: 0 });
+            self.kswapds[node].attempt = Some(Attempt::new(false));
             self.kswapds[node].pageoutrun += 1;
         }
         if self.yield_cpu(cpu, now) {
@@ -88,22 +102,33 @@ impl<P: Policy> Machine<P> {
             return self.end_attempt(cpu, node, true);
         }
         if attempt.priority == 0 {
-            if attempt.reclaimed == 0 {
-                self.memory.nodes[node].failures += 1;
+            if attempt.reclaimed > 0 {
+                return self.end_attempt(cpu, node, false);
             }
-            return self.end_attempt(cpu, node, false);
+            if attempt.no_cache_trim || !attempt.cache_trim_failed {
+                self.memory.nodes[node].failures += 1;
+                return self.end_attempt(cpu, node, false);
+            }
+            attempt = Attempt::new(true);
         }
         let goal = self.memory.nodes[node].watermarks.high.max(SWAP_CLUSTER_MAX);
         let root = self.memory.lruvec_of(0, node);
         let before = self.policy.counters().pgsteal;
         self.memory.reference_scope = None;
         self.memory.groups.compute_protection(0);
-        let pass = BackgroundPass { root, goal, priority: attempt.priority, min_ttl: self.config.min_ttl };
+        let pass = BackgroundPass {
+            root,
+            goal,
+            priority: attempt.priority,
+            min_ttl: self.config.min_ttl,
+            no_cache_trim: attempt.no_cache_trim,
+        };
         let outcome = background_pass(&mut self.policy, &pass, &mut self.memory);
         let cost = self.book_reclaim(Reclaimer::Background);
         debug_assert!(self.policy.counters().pgsteal >= before);
         attempt.priority = outcome.priority.min(attempt.priority);
         attempt.reclaimed += outcome.reclaimed;
+        attempt.cache_trim_failed |= outcome.cache_trim_failed;
         self.after_reclaim(outcome.reclaimed);
         if outcome.reclaimed > 0 {
             self.memory.nodes[node].failures = 0;
@@ -115,7 +140,12 @@ impl<P: Policy> Machine<P> {
         }
         self.kswapds[node].attempt = Some(attempt);
         self.threads[thread].cpu_time += cost;
-        self.at(now + cost, Event::Cpu(cpu));
+        if outcome.waits_for_writes && self.memory.writeback > 0 {
+            // The write of a page ends sooner, as a rule, and wakes nobody here: look again after a tick.
+            self.sleep(cpu, now + cost, now + cost + WRITES_NAP, 0);
+        } else {
+            self.at(now + cost, Event::Cpu(cpu));
+        }
         if outcome.starved {
             self.kill_in(0);
         }
@@ -126,7 +156,7 @@ impl<P: Policy> Machine<P> {
         self.kswapds[node].attempt = None;
         self.release_throttled(node);
         if let Some(nodes) = self.policy.nodes() {
-            nodes.background_done(self.memory.lruvec_of(0, node));
+            nodes.background_done(self.memory.lruvec_of(0, node), balanced);
         }
         self.set_activity(thread, self.now, activity::RUNNING);
         if balanced || self.memory.nodes[node].is_hopeless() {

@@ -45,8 +45,8 @@ pub enum Setting {
 pub enum Command {
     /// A group's limit or protection becomes so many pages.
     Set(GroupId, Setting, u64),
-    /// `memory.reclaim`: so many pages are reclaimed from the group.
-    Reclaim(GroupId, u64),
+    /// `memory.reclaim`: so many pages are reclaimed from the group, with a swappiness of their own (0..=200) if given.
+    Reclaim(GroupId, u64, Option<u16>),
     /// A line for the debugging interface of the multi-gen LRU.
     Generations(GenerationCommand),
     /// The generations of all lruvecs are listed in the report.
@@ -136,13 +136,13 @@ impl<P: Policy> Machine<P> {
         let command = self.config.events[index].1.clone();
         match command {
             Command::Set(group, setting, pages) => self.set_limit(group, setting, pages),
-            Command::Reclaim(group, pages) => {
+            Command::Reclaim(group, pages, swappiness) => {
                 let mut freed = 0;
                 let mut fruitless = 0;
                 // A quarter of the rest at a time, and up to 16 tries in vain (spec: overview §4.3).
                 while freed < pages && fruitless <= 16 {
                     let step = ((pages - freed) / 4).max(32);
-                    let now = self.reclaim_group(group, step as u32, u32::MAX, &mut Outcome::default());
+                    let now = self.reclaim_proactively(group, step as u32, swappiness);
                     fruitless += u32::from(now == 0);
                     freed += now;
                 }

@@ -214,7 +214,8 @@ pub struct PhaseConfig {
     pub offset: u32,
     /// Part of the file accesses that write through the descriptor, in 1/256.
     pub fd_write: u8,
-    /// The file is opened with `POSIX_FADV_RANDOM`: no readahead.
+    /// The program says that it reads at random: no readahead, neither through a descriptor (`POSIX_FADV_RANDOM`) nor
+    /// through a mapping (`MADV_RANDOM`), whose accessed bits then say nothing to kernels.
     pub random: bool,
     /// Pause before the phase starts.
     pub pause: u64,

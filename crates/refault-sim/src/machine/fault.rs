@@ -156,10 +156,12 @@ impl<P: Policy> Machine<P> {
         let page = first + offset;
         outcome.cpu += self.memory.costs.fault;
         let most = self.config.readahead;
+        // A mapping without recency never says that a page came in by a fault (spec: overview §2).
+        let recency = self.memory.mappings[mapping].recency;
         let missed = !self.memory.has(page, state::RESIDENT);
         if missed && self.memory.cached_on(page).is_some() {
             let group = self.tasks[id].group;
-            let bring = Bring { group, in_fault: true, overwrites: false, speculative: false, bits: 0 };
+            let bring = Bring { group, in_fault: recency, overwrites: false, speculative: false, bits: 0 };
             self.bring_in(id, page, bring, outcome)?;
         } else if missed {
             let file = self.tasks[id].file.as_mut().expect("invariant: tested above");
@@ -168,7 +170,7 @@ impl<P: Policy> Machine<P> {
             } else {
                 file.window.mapped_miss(offset, pages, most)
             };
-            self.read_window(id, first, window, Some(offset), true, outcome)?;
+            self.read_window(id, first, window, Some(offset), recency, outcome)?;
             self.count_major_fault(id);
         } else if self.memory.has(page, state::MARKER) {
             self.memory.state[page as usize] &= !state::MARKER;

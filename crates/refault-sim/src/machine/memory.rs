@@ -166,6 +166,10 @@ pub struct MachineMemory {
     pub file_pages: u64,
     /// Page-table entries cleared by eviction.
     pub unmapped: u64,
+    /// Reclaim found nothing but dirty file pages: the flusher is to write.
+    pub flushers_woken: bool,
+    /// Ticks that the reclaimer is to sleep because of congestion.
+    pub congestion_ticks: u64,
     /// The frames of all nodes, where they are more than counted.
     pub frames: Option<Box<MachineFrames>>,
 }
@@ -207,6 +211,8 @@ impl MachineMemory {
             counters: Counters::default(),
             file_pages: 0,
             unmapped: 0,
+            flushers_woken: false,
+            congestion_ticks: 0,
             frames: None,
         }
     }

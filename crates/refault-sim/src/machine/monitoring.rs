@@ -18,12 +18,12 @@
 use std::ops::Range;
 
 use refault_core::DynPolicy;
-use refault_core::memory::{Eviction, Memory};
 use refault_core::monitor::{AccessSampler, Profile, View};
 use refault_core::policy::SortRule;
 use refault_core::policy::generations::active_inactive;
+use refault_core::policy::node::page_out;
 use refault_core::schemes::{Action, Folio, Kdamond, Metric, Next, Scheme, SchemeActor};
-use refault_core::{PageId, Policy, Shadow};
+use refault_core::{PageId, Policy};
 use serde_json::Value;
 
 use super::Machine;
@@ -261,21 +261,13 @@ impl<P: Policy> DamonOps<'_, P> {
         self.accessed_bits(target, page, false) || self.memory.state[page as usize] & state::IDLE == 0
     }
 
-    /// Evicts a page on request. No shadow entry is left: the page was not chosen by its age.
+    /// Evicts a page on request, through the policy's batch stage: it leaves a shadow entry, and a dirty file page waits
+    /// for the flusher (spec: damos §3.2, overview §5).
     fn page_out(&mut self, page: PageId) -> bool {
-        let bits = self.memory.state[page as usize];
-        if bits & (state::LOCKED | state::WRITEBACK) != 0
-            || (!self.memory.is_file(page) && self.memory.free_swap(self.memory.lruvec[page as usize]) == 0)
-        {
-            return false;
-        }
         self.memory.state[page as usize] &= !state::HINT;
-        let gone = matches!(self.memory.evict(page, Shadow::NONE), Eviction::Freed { .. });
+        let gone = page_out(self.policy, page, self.memory);
         self.work += std::mem::take(&mut self.memory.ledger).total();
-        if gone {
-            self.policy.freed(page);
-            self.freed += 1;
-        }
+        self.freed += u64::from(gone);
         gone
     }
 }

@@ -197,6 +197,7 @@ struct EventTable {
     min: Option<Size>,
     swap_max: Option<Size>,
     reclaim: Option<Spanned<Size>>,
+    swappiness: Option<Spanned<u16>>,
     lru_gen: Option<Spanned<String>>,
     #[serde(default)]
     list: bool,
@@ -579,9 +580,16 @@ fn add_event(config: &mut MachineConfig, event: &Spanned<EventTable>, place: &Pl
         }
         config.events.push((at, Command::Set(group, setting, size.0)));
     }
+    if let Some(swappiness) = &table.swappiness
+        && (*swappiness.get_ref() > 200 || table.reclaim.is_none())
+    {
+        let reason = "give a number from 0 to 200, with reclaim";
+        return Err(place.error(swappiness.span().start, "swappiness", reason));
+    }
     if let Some(size) = &table.reclaim {
         let name = table.group.as_ref().ok_or_else(|| place.error(start, "group", "reclaim from which group?"))?;
-        config.events.push((at, Command::Reclaim(find_group(config, name, place)?, size.get_ref().0)));
+        let swappiness = table.swappiness.as_ref().map(|value| *value.get_ref());
+        config.events.push((at, Command::Reclaim(find_group(config, name, place)?, size.get_ref().0, swappiness)));
     }
     if let Some(lines) = &table.lru_gen {
         // Separators of the kernel's interface: comma, semicolon, newline.

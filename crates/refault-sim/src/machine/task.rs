@@ -449,6 +449,10 @@ impl<P: Policy> Machine<P> {
             let phase = &config.phases[task.phase];
             task.reader = Some(phase.workload.open()?);
             task.file = task.open(phase, &self.files);
+            // What is said of a mapping concerns kernels; other policies count hits in ways of their own.
+            if let Some(file) = task.file.as_ref().filter(|_| phase.maps_file() && P::HITS == HitReport::Kernel) {
+                self.memory.mappings[file.mapping].recency = !phase.random;
+            }
             task.cpu_per_access = phase.cpu_per_access.unwrap_or(config.cpu_per_access);
             if phase.pause > 0 {
                 return Ok(Refill::Pause(phase.pause));

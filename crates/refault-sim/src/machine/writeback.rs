@@ -20,6 +20,15 @@ const IN_FLIGHT: u64 = 1024;
 /// How long a writer waits before it looks again, in nanoseconds.
 const WRITER_WAIT: u64 = 10_000_000;
 
+/// Which dirty pages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Those that are old, and those beyond the background ratio.
+    Aged,
+    /// All: reclaim met nothing else.
+    AllDirty,
+}
+
 /// The queue of dirty pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flusher {
@@ -37,7 +46,7 @@ impl<P: Policy> Machine<P> {
         }
         let can_be_dirty = self.dirtyable();
         if self.memory.dirty > can_be_dirty * self.config.dirty_background_ratio / 100 {
-            self.flush();
+            self.flush(Due::Aged);
         }
         let waiting = self.memory.dirty + self.memory.writeback;
         if waiting > can_be_dirty * self.config.dirty_ratio / 100 && self.memory.writeback > 0 && outcome.wait.is_none()
@@ -53,12 +62,16 @@ impl<P: Policy> Machine<P> {
     }
 
     /// Writes what is due.
-    pub(super) fn flush(&mut self) {
+    pub(super) fn flush(&mut self, due: Due) {
         let background = self.dirtyable() * self.config.dirty_background_ratio / 100;
         while self.memory.writeback < IN_FLIGHT {
             let Some(&(page, since)) = self.writeback.queue.front() else { break };
             let dirty = self.memory.has(page, state::RESIDENT | state::DIRTY);
-            if dirty && since + self.config.dirty_expire > self.now && self.memory.dirty <= background {
+            if dirty
+                && due == Due::Aged
+                && since + self.config.dirty_expire > self.now
+                && self.memory.dirty <= background
+            {
                 break;
             }
             self.writeback.queue.pop_front();
@@ -88,7 +101,7 @@ impl<P: Policy> Machine<P> {
             }
         }
         if self.memory.dirty > 0 && self.memory.writeback < IN_FLIGHT / 2 {
-            self.flush();
+            self.flush(Due::Aged);
         }
     }
 }

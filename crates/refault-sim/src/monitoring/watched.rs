@@ -37,9 +37,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use refault_core::PageId;
-use refault_core::memory::{Eviction, Memory};
 use refault_core::monitor::{AccessSampler, Profile, View};
-use refault_core::page::Shadow;
 use refault_core::policy::SortRule;
 use refault_core::schemes::{Action, Folio, Kdamond, Next, Observer, SchemeActor};
 
@@ -244,13 +242,9 @@ impl DamonOps<'_> {
         (page < self.ids && self.memory.is_resident(page as PageId)).then_some(page as PageId)
     }
 
-    /// Evicts a page on request; no shadow is left, because the page was not chosen by its age.
+    /// Evicts a page on request, through the policy's batch stage, so that it leaves a shadow entry (spec: damos §3.2).
     fn page_out(&mut self, page: PageId) -> bool {
-        if !self.memory.is_file(page) && self.memory.free_swap(0) == 0 {
-            return false;
-        }
-        self.policy.freed(page);
-        matches!(self.memory.evict(page, Shadow::NONE), Eviction::Freed { .. })
+        self.policy.page_out(page, self.memory)
     }
 }
 

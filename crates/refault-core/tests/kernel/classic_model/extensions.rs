@@ -21,6 +21,33 @@ impl NodeReclaim for ClassicModel {
         unreachable!("the driver reclaims for limits only")
     }
 
+    fn reclaim_proactively<M: Memory>(&mut self, request: &ProactiveRequest, memory: &mut M) -> u32 {
+        let own = self.params.swappiness;
+        self.params.swappiness = request.swappiness.unwrap_or(own);
+        let request = ReclaimRequest { target: request.target, goal: request.goal, incoming: None };
+        let freed = self.reclaim(&request, memory);
+        self.params.swappiness = own;
+        freed
+    }
+
+    /// Off its list, without flags, through the batch stage for nobody's limit (damos §3.2, classic §12).
+    fn page_out<M: Memory>(&mut self, id: PageId, memory: &mut M) -> bool {
+        if !self.is_listed(id) || self.activating.contains(&id) {
+            return false;
+        }
+        self.own_list(id).retain(|p| *p != id);
+        self.page(id).active = false;
+        self.page(id).referenced = false;
+        let gone = self.batch_stage(id, 0, false, memory, &mut 0);
+        if !gone {
+            self.adding.push(id);
+            if self.adding.len() >= self.params.batch {
+                self.drain_additions();
+            }
+        }
+        gone
+    }
+
     fn is_workingset(&self, id: PageId) -> bool {
         self.pages[&id].workingset
     }

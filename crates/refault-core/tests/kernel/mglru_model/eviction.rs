@@ -98,6 +98,7 @@ impl MglruModel {
                 isolated.push(id);
             }
         }
+        self.counters.pgskip += aside.len() as u64;
         for id in aside {
             self.lruvec(lruvec).lists[oldest][t].push_front(id);
         }
@@ -197,7 +198,7 @@ impl MglruModel {
             let mut survivors = Vec::new();
             for id in isolated {
                 let page_type = self.pages[&id].page_type;
-                if self.batch_stage(id, memory) {
+                if self.batch_stage(id, true, memory) {
                     scan.reclaimed += 1;
                     self.counters.pgsteal += 1;
                     *[&mut self.counters.pgsteal_anon, &mut self.counters.pgsteal_file][page_type] += 1;
@@ -251,25 +252,27 @@ impl MglruModel {
     }
 
     /// One page through the batch stage (overview §5). Whether it was freed.
-    pub(super) fn batch_stage<M: Memory>(&mut self, id: PageId, memory: &mut M) -> bool {
+    pub(super) fn batch_stage<M: Memory>(&mut self, id: PageId, references_count: bool, memory: &mut M) -> bool {
         let io = memory.io_state(id);
         let (t, lruvec) = (self.pages[&id].page_type, self.pages[&id].lruvec);
         if io.any(IoState::LOCKED) {
             return false;
         }
-        if !self.is_7_2() && memory.is_mapped(id) && self.pages[&id].referenced {
+        if references_count && !self.is_7_2() && memory.is_mapped(id) && self.pages[&id].referenced {
             return false;
         }
         if io.any(IoState::WRITEBACK) {
             self.page(id).reclaim = true;
             return self.keep_active(id);
         }
-        match self.check_references(id, memory) {
+        let check = if references_count { self.check_references(id, memory) } else { Check::Reclaim };
+        match check {
             Check::Keep => return false,
             Check::Activate => return self.keep_active(id),
             Check::Reclaim => {}
         }
         if t == FILE && io.any(IoState::DIRTY) {
+            self.counters.nr_vmscan_immediate_reclaim += 1;
             self.page(id).reclaim = true;
             return self.keep_active(id);
         }
@@ -351,6 +354,8 @@ impl MglruModel {
 
     pub(super) fn visit<M: Memory>(&mut self, lruvec: LruvecId, scan: &mut Scan, memory: &mut M) {
         self.drain();
+        // Reclaim on request has a walk to account promotions to (mglru §8).
+        self.walk_context = self.proactive;
         let s = if memory.free_swap(lruvec) < BATCH { 0 } else { u64::from(self.params.swappiness) };
         let can_anon = s != 0;
         if self.is_7_2() {

@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use refault_core::PageId;
 use refault_core::PageType;
 use refault_core::frames::{Frame, FreePool};
-use refault_core::freebsd::{Behind, DaemonLoop, DaemonStep, MapEntry, VmCounters};
+use refault_core::freebsd::{Behind, DaemonLoop, DaemonStep, MapEntry, Version, VmCounters};
 use refault_core::policy::Admission;
 use refault_core::policy::CachedPages;
 
@@ -219,7 +219,11 @@ impl<R: Reclaimer> Machine<R> {
         self.store.vm.faults += 1;
         burst.kernel(SOFT_FAULT * self.stands_for);
         if self.store.is_resident(page) {
-            // A fast fault: mapped, and nothing else.
+            // A fast fault: mapped, and nothing else. Version 10 has none: the page ends at the newest end of the
+            // active queue (spec: freebsd §1).
+            if self.policy.version() == Version::V10 {
+                self.policy.faulted(page);
+            }
             return;
         }
         self.wait_while(burst, R::severe);

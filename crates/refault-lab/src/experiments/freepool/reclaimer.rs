@@ -27,6 +27,8 @@ pub(super) trait Reclaimer: Policy {
     fn examined(&self) -> u64;
     fn vm_counters(&self) -> VmCounters;
 
+    /// A fault found its page resident, and it was no fast fault.
+    fn faulted(&mut self, _page: PageId) {}
     fn wire(&mut self, _page: PageId) {}
     fn unwire(&mut self, _page: PageId) {}
     fn dont_need(&mut self, _page: PageId, _store: &mut Store) {}
@@ -68,6 +70,9 @@ impl Reclaimer for Freebsd {
     }
     fn vm_counters(&self) -> VmCounters {
         *Freebsd::vm_counters(self)
+    }
+    fn faulted(&mut self, page: PageId) {
+        Freebsd::faulted(self, page);
     }
     fn wire(&mut self, page: PageId) {
         Freebsd::wire(self, page);

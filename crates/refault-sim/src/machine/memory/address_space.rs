@@ -36,6 +36,9 @@ pub struct Mapping {
     pub region_base: u64,
     /// Program text.
     pub executable: bool,
+    /// Accesses through it say how soon the page is wanted again: not so where the program said that it reads at
+    /// random. Without, accessed bits are neither counted nor cleared (spec: overview §2).
+    pub recency: bool,
 }
 
 /// What a task sees.
@@ -86,6 +89,7 @@ impl MachineMemory {
             regions: vec![false; regions],
             region_base: self.next_region,
             executable,
+            recency: true,
         });
         self.next_region += regions as u64;
         self.segments[segment].mappings.push(index);

@@ -31,7 +31,7 @@ impl Memory for MachineMemory {
         for &index in &segment.mappings {
             let mapping = &mut self.mappings[index];
             let bits = mapping.entries[offset];
-            if bits & entry::PRESENT == 0 {
+            if bits & entry::PRESENT == 0 || !mapping.recency {
                 continue;
             }
             if let Some(scope) = self.reference_scope {
@@ -135,6 +135,24 @@ impl Memory for MachineMemory {
         self.groups.count_event(group, |events| events.low += 1);
     }
 
+    fn wake_flushers(&mut self) {
+        self.flushers_woken = true;
+    }
+
+    /// Not where background reclaim has given the node up, nor while less than half of what could be reclaimed waits to
+    /// be written (spec: classic §10).
+    fn congested(&mut self, lruvec: LruvecId) {
+        let anon: u64 = if self.swap.used < self.swap.pages {
+            self.nodes.iter().map(|node| node.managed - node.free).sum::<u64>().saturating_sub(self.file_pages)
+        } else {
+            0
+        };
+        let pending = self.dirty + self.writeback;
+        if !self.nodes[self.node_of(lruvec)].is_hopeless() && 2 * pending > self.file_pages + anon {
+            self.congestion_ticks += 1;
+        }
+    }
+
     #[inline]
     fn needs_write(&self, page: PageId) -> bool {
         let bits = self.state[page as usize];
@@ -166,7 +184,8 @@ impl PageTables for MachineMemory {
         let (first, at) = (segment.first, (page - segment.first) as usize);
         // The mapping through which the page was found young: the first that has it. For memory that several address
         // spaces share, one of them stands for all.
-        let index = segment.mappings.iter().copied().find(|m| self.mappings[*m].entries[at] & entry::PRESENT != 0)?;
+        let shows = |m: &usize| self.mappings[*m].recency && self.mappings[*m].entries[at] & entry::PRESENT != 0;
+        let index = segment.mappings.iter().copied().find(shows)?;
         let mapping = &mut self.mappings[index];
         let region = at / REGION_PAGES;
         let (mut start, mut end) = (region * REGION_PAGES, ((region + 1) * REGION_PAGES).min(mapping.entries.len()));
@@ -215,6 +234,9 @@ impl PageTables for MachineMemory {
             for at in 0..self.address_spaces[space].mappings.len() {
                 let index = self.address_spaces[space].mappings[at];
                 let mapping = &mut self.mappings[index];
+                if !mapping.recency {
+                    continue;
+                }
                 let first = self.segments[mapping.segment].first;
                 for region in 0..mapping.regions.len() {
                     let accessed = std::mem::take(&mut mapping.regions[region]);
