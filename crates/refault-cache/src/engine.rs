@@ -8,6 +8,7 @@
 //! policy's.
 
 use refault_core::frames::{CachedFrames, Frame, FreePools, KeepEvicted};
+use refault_core::miniature::Miniatures;
 use refault_core::page::NO_PAGE;
 use refault_core::policy::registry::{FrontEnd, PolicySpec, visit};
 use refault_core::policy::room::{MAX_FRUITLESS_CALLS, make_room};
@@ -74,6 +75,8 @@ pub(crate) struct Engine {
     /// Pages that have numbers.
     numbered: u32,
     pub(crate) counts: Counts,
+    /// What other policies and sizes would have missed, if that was asked for.
+    pub(crate) miniatures: Option<Box<Miniatures>>,
 }
 
 impl Engine {
@@ -100,6 +103,7 @@ impl Engine {
             free_segments: Vec::new(),
             numbered: 0,
             counts: Counts::default(),
+            miniatures: None,
         }
     }
 
@@ -231,6 +235,14 @@ impl Engine {
         self.policy.admit(page, &admission, &mut memory);
     }
 
+    /// A page is asked for, whatever comes of it.
+    #[inline]
+    pub(crate) fn asked(&mut self, page: PageId, write: bool) {
+        if let Some(miniatures) = &mut self.miniatures {
+            miniatures.accessed(page, write);
+        }
+    }
+
     /// A page was read or written; if it is resident, the policy is told. `hit`: it was there before. It may have to go
     /// for that; its contents are in its frame as long as the lock is held.
     pub(crate) fn accessed(&mut self, page: PageId, write: bool, hit: bool) {
@@ -249,6 +261,9 @@ impl Engine {
 
     /// A page is not to be found any more, wherever it is.
     pub(crate) fn forget(&mut self, page: PageId) {
+        if let Some(miniatures) = &mut self.miniatures {
+            miniatures.forgotten(page);
+        }
         if self.pages.is_resident(page) {
             self.pages.set_resident(page, false);
             self.policy.freed(page);
@@ -280,7 +295,12 @@ impl Engine {
 
     pub(crate) fn metadata_bytes(&self) -> usize {
         let segments: usize = self.files.iter().map(|segments| segments.capacity() * 4).sum();
-        self.policy.metadata_bytes() + self.pages.metadata_bytes() + self.frames.metadata_bytes() + segments
+        let miniatures = self.miniatures.as_ref().map_or(0, |miniatures| miniatures.bytes());
+        self.policy.metadata_bytes()
+            + self.pages.metadata_bytes()
+            + self.frames.metadata_bytes()
+            + segments
+            + miniatures
     }
 }
 

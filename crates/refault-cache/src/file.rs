@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 
 use refault_core::frames::Frame;
+use refault_core::miniature::{Estimate, Miniatures, shift_for};
 use refault_core::{Counters, PageId};
 use refault_store::PAGE_SIZE;
 
@@ -39,11 +40,43 @@ pub struct CacheOptions {
     pub keep_evicted: Option<f64>,
     /// Pages at most that are read along with a miss in a sequence of misses; an eighth of memory in any case. 0: none.
     pub read_ahead: u32,
+    /// Policies and sizes of which [`PageCache::report`] says what they would have missed; none by default.
+    pub what_if: WhatIf,
+}
+
+/// Questions that a cache answers while it runs, by simulating a sample of its pages
+/// ([`refault_core::miniature`]). A miniature of each policy is kept for each size.
+#[derive(Clone, Debug, Default)]
+pub struct WhatIf {
+    /// Policies, `name{key=value,…}`. None: there are no questions.
+    pub policies: Vec<String>,
+    /// Bytes of memory. None: half, once, twice and four times the cache's own.
+    pub memory: Vec<u64>,
+}
+
+/// What a policy would have missed with some memory. Readahead is not simulated: a page that came along in a sequence
+/// is a miss here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WouldMiss {
+    /// The policy.
+    pub policy: String,
+    /// Bytes of contents that it would have had.
+    pub memory_bytes: u64,
+    /// Pages asked for since the start.
+    pub accesses: u64,
+    /// Estimated misses among them.
+    pub misses: u64,
 }
 
 impl Default for CacheOptions {
     fn default() -> CacheOptions {
-        CacheOptions { memory: 64 << 20, policy: "mglru".to_owned(), keep_evicted: None, read_ahead: 32 }
+        CacheOptions {
+            memory: 64 << 20,
+            policy: "mglru".to_owned(),
+            keep_evicted: None,
+            read_ahead: 32,
+            what_if: WhatIf::default(),
+        }
     }
 }
 
@@ -71,6 +104,8 @@ pub struct CacheReport {
     /// The policy's counters under their `/proc/vmstat` names, with what the cache counts: `file_reads`, `limit_hits`,
     /// `limit_overruns`, `pages_cached`, `pages_reactivated`.
     pub counters: Counters,
+    /// Answers to [`CacheOptions::what_if`], policies first.
+    pub would_miss: Vec<WouldMiss>,
 }
 
 pub(crate) struct Shared {
@@ -128,9 +163,12 @@ impl PageCache {
         if let Some(share) = options.keep_evicted.filter(|share| !(0.0..=0.5).contains(share)) {
             return Err(MakeError::BadShare(share));
         }
+        let miniatures = miniatures(&options.what_if, frames)?;
         let reserve = options.keep_evicted.map(|share| (frames as f64 * share) as u32);
+        let mut engine = Engine::new(policy, frames as u32, reserve);
+        engine.miniatures = miniatures;
         Ok(PageCache(Arc::new(Shared {
-            engine: Mutex::new(Engine::new(policy, frames as u32, reserve)),
+            engine: Mutex::new(engine),
             changed: [const { Condvar::new() }; 64],
             room: Condvar::new(),
             buffers: Buffers::new(frames as usize).map_err(MakeError::Memory)?,
@@ -181,8 +219,35 @@ impl PageCache {
             read_ahead: counts.read_ahead,
             written: counts.written,
             counters: engine.counters(),
+            would_miss: engine.miniatures.as_deref().map_or_else(Vec::new, answers),
         }
     }
+}
+
+/// Miniatures for the questions, over a sample that leaves the smallest memory enough pages.
+fn miniatures(what_if: &WhatIf, frames: u64) -> Result<Option<Box<Miniatures>>, MakeError> {
+    if what_if.policies.is_empty() {
+        return Ok(None);
+    }
+    let own = [frames / 2, frames, frames * 2, frames * 4];
+    let asked: Vec<u64> = what_if.memory.iter().map(|bytes| bytes / PAGE).collect();
+    let pages = if asked.is_empty() { &own[..] } else { &asked };
+    if let Some(small) = what_if.memory.iter().find(|bytes| **bytes < PAGE) {
+        return Err(MakeError::TooSmall(*small, PAGE));
+    }
+    let policies: Vec<&str> = what_if.policies.iter().map(String::as_str).collect();
+    let shift = shift_for(pages.iter().copied().min().unwrap_or(0));
+    Ok(Some(Box::new(Miniatures::new(&policies, pages, shift)?)))
+}
+
+fn answers(miniatures: &Miniatures) -> Vec<WouldMiss> {
+    let answer = |estimate: Estimate<'_>| WouldMiss {
+        policy: estimate.policy.to_owned(),
+        memory_bytes: estimate.memory_pages * PAGE,
+        accesses: estimate.accesses,
+        misses: estimate.misses,
+    };
+    miniatures.estimates().map(answer).collect()
 }
 
 /// An open file above the cache. Can be read and written by many threads at once. Its pages leave the cache with it.

@@ -31,6 +31,7 @@ impl CachedFile {
     pub(crate) fn read_page(&self, index: u64, within: usize, out: &mut [u8]) -> Result<(), ReadError> {
         let mut engine = self.shared.engine();
         let page = engine.page(self.id, index)?;
+        engine.asked(page, false);
         loop {
             if engine.pages.is_busy(page) {
                 engine = self.shared.wait(engine, page);

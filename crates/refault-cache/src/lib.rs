@@ -54,5 +54,5 @@ mod write;
 
 pub use backing::{Backing, DirectFile};
 pub use error::{MakeError, OpenError, ReadError, WriteError};
-pub use file::{CacheOptions, CacheReport, CachedFile, PageCache};
+pub use file::{CacheOptions, CacheReport, CachedFile, PageCache, WhatIf, WouldMiss};
 pub use refault_core::policy::PolicyError;

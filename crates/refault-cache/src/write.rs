@@ -121,6 +121,7 @@ impl CachedFile {
     fn put(&self, page: PageId, contents: &Page, overwrites: bool) {
         let mut engine = self.shared.engine();
         engine.counts.written += 1;
+        engine.asked(page, true);
         let resident = engine.pages.is_resident(page);
         let frame = if resident {
             let frame = engine.frame(page);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use refault_cache::{CacheOptions, MakeError, OpenError, PageCache, ReadError, WriteError};
+use refault_cache::{CacheOptions, MakeError, OpenError, PageCache, ReadError, WhatIf, WriteError};
 use refault_core::policy::registry::{Family, entry};
 use std::sync::atomic::Ordering;
 
@@ -103,7 +103,14 @@ fn errors_say_what_and_where() {
     assert!(matches!(error, WriteError::Io { offset: 8192, .. }), "{error}");
     read(&file, 2);
     let made = |memory, policy: &str, share| {
-        PageCache::new(&CacheOptions { memory, policy: policy.into(), keep_evicted: Some(share), read_ahead: 0 }).err()
+        PageCache::new(&CacheOptions {
+            memory,
+            policy: policy.into(),
+            keep_evicted: Some(share),
+            read_ahead: 0,
+            ..CacheOptions::default()
+        })
+        .err()
     };
     assert!(matches!(made(1 << 20, "opt", 0.0), Some(MakeError::Policy(_))));
     assert!(matches!(made(1 << 10, "lru", 0.0), Some(MakeError::TooSmall(..))));
@@ -139,4 +146,43 @@ fn a_direct_file_keeps_its_length_and_bytes() {
     assert_eq!(cached.read_at(&mut seen, 0).expect("reads"), expected.len());
     assert!(seen[..expected.len()] == expected);
     assert!(std::fs::read(file.path()).expect("reads") == expected);
+}
+
+/// What the cache says of another size is what a cache of that size does; of another policy, too.
+#[test]
+fn a_cache_says_what_it_would_miss_with_more_memory() {
+    const FRAMES: u64 = 4096;
+    let run = |policy: &str, frames: u64, what_if: WhatIf| {
+        let options = CacheOptions {
+            memory: frames * PAGE as u64,
+            policy: policy.into(),
+            read_ahead: 0,
+            what_if,
+            ..CacheOptions::default()
+        };
+        let cache = PageCache::new(&options).expect("options are sound");
+        let file = cache.attach(Box::new(Memory::with(vec![0; 16_384 * PAGE]))).expect("opens");
+        let (mut random, mut buffer) = (Random(11), [0; 8]);
+        for _ in 0..200_000 {
+            // The smaller of two: low pages are read more often.
+            let page = random.below(16_384).min(random.below(16_384));
+            file.read_at(&mut buffer, page * PAGE as u64).expect("reads");
+        }
+        cache.report()
+    };
+    let what_if = WhatIf { policies: vec!["lru".into(), "s3fifo".into()], memory: Vec::new() };
+    let report = run("lru", FRAMES, what_if);
+    assert_eq!(report.would_miss.len(), 8, "two policies at half, once, twice and four times the memory");
+    for answer in &report.would_miss {
+        let truth = run(&answer.policy, answer.memory_bytes / PAGE as u64, WhatIf::default());
+        assert!(truth.would_miss.is_empty() && answer.accesses == 200_000);
+        let off = (answer.misses as f64 - truth.misses as f64) / 200_000.0;
+        assert!(off.abs() <= 0.01, "{answer:?}, and {} in fact", truth.misses);
+    }
+    let wrong = WhatIf { policies: vec!["opt".into()], memory: Vec::new() };
+    let error = PageCache::new(&CacheOptions { what_if: wrong, ..CacheOptions::default() }).err();
+    assert!(matches!(error, Some(MakeError::Policy(_))), "{error:?}");
+    let small = WhatIf { policies: vec!["lru".into()], memory: vec![100] };
+    let error = PageCache::new(&CacheOptions { what_if: small, ..CacheOptions::default() }).err();
+    assert!(matches!(error, Some(MakeError::TooSmall(100, _))), "{error:?}");
 }

@@ -108,7 +108,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     })?;
     if let Some(report) = report {
         let path = report.path().display().to_string();
-        crate::report::write_comparison(report, &results)?;
+        crate::report::write_comparison(report, &results, &verdict)?;
         say(format_args!("report written to {path}"));
     }
     Ok(())

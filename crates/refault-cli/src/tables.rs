@@ -7,7 +7,7 @@ use refault_console::text::{align_numbers, grouped, percent_format, plain_table}
 use refault_lab::results::{policies_of, sizes_of};
 use refault_lab::size::pages_text;
 use refault_lab::sweep::{Run, TraceRuns};
-use refault_lab::verdict::{Best, Overall, Verdict};
+use refault_lab::verdict::{Best, Overall, Saved, Verdict};
 
 /// Equally good policies named in a sentence, at most.
 const MAX_NAMED: usize = 4;
@@ -120,23 +120,39 @@ pub fn write_verdict(out: &mut dyn Write, verdict: &Verdict, traces: usize) -> s
     if verdict.overall.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nOver {traces} traces, misses less than {}'s (negative: more):", verdict.baseline)?;
+    writeln!(out, "\nOver {traces} traces, part of another's misses that a policy saves (negative: has more):")?;
+    let references = widest(verdict);
     let mut table = plain_table();
-    table.set_header(["policy", "mean %", "worst %", "mean rank", "worst at"]);
-    for Overall { policy, mean_reduction, worst: (worst, trace, pages), mean_rank } in &verdict.overall {
-        table.add_row([
-            policy.clone(),
-            format!("{:.1}", mean_reduction * 100.0),
-            format!("{:.1}", worst * 100.0),
-            format!("{mean_rank:.1}"),
-            format!("{} of {trace}", pages_text(*pages)),
-        ]);
+    let columns = references.iter().flat_map(|name| [format!("{name}: mean %"), "worst %".into()]);
+    let last = ["mean rank".to_owned(), format!("worst against {} at", verdict.baseline)];
+    table.set_header(["policy".to_owned()].into_iter().chain(columns).chain(last));
+    for Overall { policy, against, mean_rank } in &verdict.overall {
+        let cells = references.iter().flat_map(|name| {
+            let saved = against.iter().find(|saved| saved.baseline == *name);
+            saved.map_or_else(Default::default, |Saved { mean_reduction, worst: (worst, ..), .. }| {
+                [mean_reduction, worst].map(|part| format!("{:.1}", part * 100.0))
+            })
+        });
+        let (_, trace, pages) = &against[0].worst;
+        let last = [format!("{mean_rank:.1}"), format!("{} of {trace}", pages_text(*pages))];
+        table.add_row([policy.clone()].into_iter().chain(cells).chain(last));
     }
     align_numbers(&mut table);
     for line in table.lines() {
         writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
+}
+
+/// The policies that others are compared with in some row, the baseline first.
+pub fn widest(verdict: &Verdict) -> Vec<&str> {
+    let mut names = vec![verdict.baseline.as_str()];
+    for saved in verdict.overall.iter().flat_map(|overall| &overall.against) {
+        if !names.contains(&saved.baseline.as_str()) {
+            names.push(&saved.baseline);
+        }
+    }
+    names
 }
 
 /// "lirs misses least, 40.1 % fewer misses than lru".

@@ -224,6 +224,40 @@ fn the_verdict_is_what_the_figures_say() {
     assert!((overall[0]["mean_reduction"].as_f64().expect("a mean") - mean).abs() < 1e-12, "{overall}");
     assert!((overall[0]["worst_reduction"].as_f64().expect("a worst") + 1.0 / 9.0).abs() < 1e-12);
     assert_eq!((&overall[0]["worst_trace"], &overall[0]["mean_rank"]), (&"belady".into(), &1.5.into()));
+    // The references stand beside any baseline, in JSON, table and report.
+    let report = directory.path().join("r.html");
+    let report = report.to_str().expect("its path is UTF-8");
+    let three = ["--policy", "fifo,lru,adaptive", "--memory", "3p,4p", "--baseline", "adaptive"];
+    let json = stdout(&[&both[..], &three, &["--format", "json", "--report", report]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let rows_of = json["verdict"]["overall"].as_array().expect("rows");
+    assert_eq!(rows_of.len(), 2, "fifo and lru against adaptive");
+    for row in rows_of {
+        let other = if row["policy"] == "lru" { "fifo" } else { "lru" };
+        let misses = |policy: &str| -> Vec<f64> {
+            let runs = json["runs"].as_array().expect("runs").iter().filter(|run| run["policy"] == policy);
+            runs.map(|run| run["misses"].as_f64().expect("a number")).collect()
+        };
+        let own = misses(row["policy"].as_str().expect("a name"));
+        for reference in [other, "adaptive"] {
+            let saved: Vec<f64> = own.iter().zip(misses(reference)).map(|(own, other)| 1.0 - own / other).collect();
+            let against = &row["against"][reference];
+            let mean = saved.iter().sum::<f64>() / saved.len() as f64;
+            assert!((against["mean_reduction"].as_f64().expect("a mean") - mean).abs() < 1e-12, "{row}");
+            let worst = saved.iter().copied().fold(f64::INFINITY, f64::min);
+            assert_eq!(against["worst_reduction"].as_f64(), Some(worst), "{row}");
+        }
+    }
+    let table = stdout(&[&both[..], &three].concat());
+    assert!(table.contains("fifo: mean %") && table.contains("lru: mean %"), "{table}");
+    let html = std::fs::read_to_string(report).expect("the report is there");
+    assert!(html.contains("Over all traces") && html.contains("against fifo, mean"));
+    // Which way of choosing held is said of adaptive alone, up to the last access.
+    assert!(html.contains("</strong> chose by "));
+    for run in json["runs"].as_array().expect("runs") {
+        let last = run["leaders"].as_array().and_then(|leaders| leaders.last());
+        assert_eq!(last.map(|last| &last["until"]), (run["policy"] == "adaptive").then_some(&run["accesses"]), "{run}");
+    }
     let best = stdout(&["compare", &path, "--policy", "best", "--memory", "3p", "--format", "csv"]);
     let named: Vec<String> = rows(&best)[1..].iter().map(|row| row[1].clone()).collect();
     assert!(named.contains(&"lru".into()) && named.contains(&"opt".into()) && named.len() < 12, "{named:?}");

@@ -52,7 +52,7 @@ use self::reuse::Reuse;
 use crate::counters::Counters;
 use crate::memory::{Eviction, Memory, PageTables, RegionKey, Walk};
 use crate::page::{NO_PAGE, PageId, Shadow};
-use crate::policy::{Admission, HitReport, Policy, ReclaimRequest};
+use crate::policy::{Admission, HitReport, Lists, Policy, ReclaimRequest};
 
 /// Parts of an interval: in each a part of the page tables is looked at.
 const PARTS: u32 = 16;
@@ -465,5 +465,14 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
         let directories = self.recency.bytes() + self.reuse.bytes() + self.frequency.bytes();
         let outsiders: usize = self.common.outsiders.iter().map(|queue| queue.capacity() * size_of::<PageId>()).sum();
         self.common.table.bytes() + directories + outsiders
+    }
+    fn lists(&self) -> Option<&impl Lists> {
+        Some(self)
+    }
+}
+
+impl<const MAPPED: bool> Lists for Adaptive<MAPPED> {
+    fn leader(&self) -> Option<&'static str> {
+        Some(Adaptive::leader(self).name())
     }
 }

@@ -58,6 +58,7 @@ pub mod freebsd;
 mod lists;
 pub mod memory;
 pub mod mglru;
+pub mod miniature;
 pub mod monitor;
 pub mod page;
 pub mod parameter;

@@ -85,6 +85,11 @@ fn json_run(trace: &TraceRuns, run: &Run, timing: bool) -> Map<String, Value> {
     for (name, value) in Counters::NAMES.iter().zip(run.outcome.counters.values()) {
         put(name, json!(value));
     }
+    let leaders = leaders_of(run);
+    if !leaders.is_empty() {
+        let leaders = leaders.iter().map(|(until, leader)| json!({ "until": until, "leader": leader }));
+        put("leaders", leaders.collect());
+    }
     if let Some(bytes) = run.bytes {
         put("bytes", json!(bytes.all));
         put("byte_misses", json!(bytes.missed));
@@ -95,6 +100,20 @@ fn json_run(trace: &TraceRuns, run: &Run, timing: bool) -> Map<String, Value> {
         put("accesses_per_second", json!(run.accesses_per_second().round()));
     }
     object
+}
+
+/// Which way of choosing victims held, as it was sampled: the accesses until which each held, in order. Empty for
+/// policies that have but one way.
+pub fn leaders_of(run: &Run) -> Vec<(u64, &'static str)> {
+    let mut held: Vec<(u64, &'static str)> = Vec::new();
+    for sample in &run.samples {
+        let Some(leader) = sample.leader else { continue };
+        match held.last_mut() {
+            Some(last) if last.1 == leader => last.0 = sample.accesses,
+            _ => held.push((sample.accesses, leader)),
+        }
+    }
+    held
 }
 
 /// The distinct memory sizes of a trace's runs, in the order asked for.

@@ -90,6 +90,8 @@ pub struct Sample {
     pub misses: u64,
     /// The generations then, oldest first; empty for policies without.
     pub generations: Vec<GenerationSize>,
+    /// Which way of choosing victims held then; `None` for policies that have but one.
+    pub leader: Option<&'static str>,
 }
 
 /// A policy at a size on a trace, and what came of it.
@@ -462,8 +464,9 @@ impl Running {
 
     fn sample(&mut self) {
         let outcome = self.simulation.outcome();
-        let generations = self.simulation.policy().generations(0);
-        self.samples.push(Sample { accesses: outcome.accesses, misses: outcome.misses, generations });
+        let policy = self.simulation.policy();
+        let (generations, leader) = (policy.generations(0), policy.leader());
+        self.samples.push(Sample { accesses: outcome.accesses, misses: outcome.misses, generations, leader });
     }
 
     fn finish(mut self) -> Run {

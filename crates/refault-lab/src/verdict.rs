@@ -1,6 +1,6 @@
 //! What a comparison comes to: at each memory size the policy with the fewest misses that does not know the future, and how
-//! much fewer they are than a baseline's; over several traces each policy's mean reduction, its worst case and its mean
-//! rank.
+//! much fewer they are than a baseline's; over several traces each policy's mean reduction and its worst case against the
+//! baseline and against [`REFERENCES`], and its mean rank.
 //!
 //! A reduction is the part of the baseline's misses that a policy saves: 0.4 is 40 % fewer, −0.1 is 10 % more. Policies with
 //! equally few misses share the mean of their ranks, and all of them are best.
@@ -18,10 +18,13 @@
 //! # Ok::<(), refault_lab::LabError>(())
 //! ```
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::results::{policies_of, sizes_of};
 use crate::sweep::{Run, TraceRuns};
+
+/// What everybody knows, and therefore what every policy is compared with besides the baseline, where it was run.
+pub const REFERENCES: [&str; 2] = ["fifo", "lru"];
 
 /// The best policies on a trace at a size.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,12 +46,21 @@ pub struct Best {
 pub struct Overall {
     /// The policy.
     pub policy: String,
-    /// Mean of its reductions.
-    pub mean_reduction: f64,
-    /// Its smallest reduction, and where: trace and pages.
-    pub worst: (f64, String, u64),
+    /// What it saves of the misses of the baseline, and of [`REFERENCES`] that were run, in this order.
+    pub against: Vec<Saved>,
     /// Mean of its ranks, from 1.
     pub mean_rank: f64,
+}
+
+/// What a policy saves of another's misses, over all traces and sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Saved {
+    /// The other policy.
+    pub baseline: String,
+    /// Mean of the reductions.
+    pub mean_reduction: f64,
+    /// The smallest reduction, and where: trace and pages.
+    pub worst: (f64, String, u64),
 }
 
 /// What a comparison comes to.
@@ -80,7 +92,7 @@ pub fn judge(results: &[TraceRuns], baseline: &str) -> Verdict {
         }
     }
     let mut overall = if results.len() > 1 { over_traces(results, baseline) } else { Vec::new() };
-    overall.sort_by(|a, b| b.mean_reduction.total_cmp(&a.mean_reduction));
+    overall.sort_by(|a, b| b.against[0].mean_reduction.total_cmp(&a.against[0].mean_reduction));
     Verdict { baseline: baseline.to_owned(), best, overall }
 }
 
@@ -101,11 +113,25 @@ fn over_traces(results: &[TraceRuns], baseline: &str) -> Vec<Overall> {
 }
 
 fn overall(results: &[TraceRuns], policy: &str, baseline: &str) -> Option<Overall> {
-    let (mut reductions, mut ranks, mut worst) = (Vec::new(), Vec::new(), None::<(f64, String, u64)>);
+    let places = results.iter().flat_map(|trace| sizes_of(trace).into_iter().map(move |pages| (trace, pages)));
+    let runs = places.filter_map(|(trace, pages)| Some((trace, fair(trace, pages).find(|run| run.policy == policy)?)));
+    let ranks: Vec<f64> = runs.map(|(trace, run)| rank(trace, run)).collect();
+    let references = REFERENCES.into_iter().filter(|name| *name != baseline && *name != policy);
+    // A policy that the baseline says nothing about is left out; a reference that was not run is passed over.
+    let first = saved(results, policy, baseline)?;
+    let others = references.filter_map(|reference| saved(results, policy, reference));
+    Some(Overall {
+        policy: policy.to_owned(),
+        against: std::iter::once(first).chain(others).collect(),
+        mean_rank: mean(&ranks),
+    })
+}
+
+fn saved(results: &[TraceRuns], policy: &str, baseline: &str) -> Option<Saved> {
+    let (mut reductions, mut worst) = (Vec::new(), None::<(f64, String, u64)>);
     for trace in results {
         for memory_pages in sizes_of(trace) {
             let Some(run) = fair(trace, memory_pages).find(|run| run.policy == policy) else { continue };
-            ranks.push(rank(trace, run));
             let Some(saved) = reduction(trace, memory_pages, baseline, run.outcome.misses) else { continue };
             reductions.push(saved);
             if worst.as_ref().is_none_or(|(least, ..)| saved < *least) {
@@ -113,13 +139,11 @@ fn overall(results: &[TraceRuns], policy: &str, baseline: &str) -> Option<Overal
             }
         }
     }
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    Some(Overall {
-        policy: policy.to_owned(),
-        mean_reduction: mean(&reductions),
-        worst: worst?,
-        mean_rank: mean(&ranks),
-    })
+    Some(Saved { baseline: baseline.to_owned(), mean_reduction: mean(&reductions), worst: worst? })
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// One more than the policies with fewer misses, and half of those with as many.
@@ -153,16 +177,27 @@ impl Verdict {
             .overall
             .iter()
             .map(|overall| {
-                json!({
-                    "policy": overall.policy,
-                    "mean_reduction": overall.mean_reduction,
-                    "worst_reduction": overall.worst.0,
-                    "worst_trace": overall.worst.1,
-                    "worst_memory_pages": overall.worst.2,
-                    "mean_rank": overall.mean_rank,
-                })
+                let mut row = saved_json(&overall.against[0]);
+                row.insert("policy".into(), json!(overall.policy));
+                row.insert("mean_rank".into(), json!(overall.mean_rank));
+                let against: Map<String, Value> = (overall.against.iter())
+                    .map(|saved| (saved.baseline.clone(), Value::Object(saved_json(saved))))
+                    .collect();
+                row.insert("against".into(), Value::Object(against));
+                Value::Object(row)
             })
             .collect();
         json!({ "baseline": self.baseline, "best": best, "overall": overall })
     }
+}
+
+fn saved_json(saved: &Saved) -> Map<String, Value> {
+    let (worst, trace, pages) = &saved.worst;
+    let fields = [
+        ("mean_reduction", json!(saved.mean_reduction)),
+        ("worst_reduction", json!(worst)),
+        ("worst_trace", json!(trace)),
+        ("worst_memory_pages", json!(pages)),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -128,7 +128,8 @@ impl Backing for Memory {
 }
 
 pub fn cache(pages: u64, policy: &str, keep_evicted: Option<f64>) -> PageCache {
-    let options = CacheOptions { memory: pages * PAGE as u64, policy: policy.into(), keep_evicted, read_ahead: 32 };
+    let options =
+        CacheOptions { memory: pages * PAGE as u64, policy: policy.into(), keep_evicted, ..CacheOptions::default() };
     PageCache::new(&options).expect("a cache")
 }
 

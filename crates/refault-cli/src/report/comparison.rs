@@ -6,24 +6,26 @@ use maud::{Markup, html};
 use super::chart::{Figure, Group, Series, Shape};
 use super::scale::Axis;
 use super::{mib, name_parts, page, write};
+use crate::tables::widest;
 use refault_console::text::number;
 use refault_console::text::{grouped, percent_format};
 use refault_console::{Failure, Output};
 use refault_core::policy::registry::{Family, POLICIES};
-use refault_lab::results::{policies_of, sizes_of};
+use refault_lab::results::{leaders_of, policies_of, sizes_of};
 use refault_lab::size::pages_text;
 use refault_lab::sweep::{Run, TraceRuns};
+use refault_lab::verdict::Verdict;
 
 /// Lines from which on groups of them can be shown alone.
 const FEWEST_IN_GROUPS: usize = 5;
 
 /// Writes the report of a comparison.
-pub fn write_comparison(output: Output, results: &[TraceRuns]) -> Result<(), Failure> {
+pub fn write_comparison(output: Output, results: &[TraceRuns], verdict: &Verdict) -> Result<(), Failure> {
     let series = results.iter().map(|trace| policies_of(trace).len()).max().unwrap_or(0);
-    write(output, page("refault: policies compared", series, body(results)))
+    write(output, page("refault: policies compared", series, body(results, verdict)))
 }
 
-fn body(results: &[TraceRuns]) -> Markup {
+fn body(results: &[TraceRuns], verdict: &Verdict) -> Markup {
     html! {
         h1 { "Reclaim policies compared" }
         p.lead {
@@ -36,8 +38,53 @@ fn body(results: &[TraceRuns]) -> Markup {
                 ul { @for (index, trace) in results.iter().enumerate() { li { a href=(format!("#trace-{index}")) { @let (name, parameters) = name_parts(&trace.trace); (name) " " small { (parameters) } } } } }
             }
         }
+        (summary(verdict, results.len()))
         (definitions())
         @for (index, trace) in results.iter().enumerate() { (trace_section(index, trace)) }
+    }
+}
+
+/// What each policy saves over all traces, and where it saves least.
+fn summary(verdict: &Verdict, traces: usize) -> Markup {
+    let references = widest(verdict);
+    html! {
+        @if !verdict.overall.is_empty() {
+            h2 { "Over all traces" }
+            p {
+                "The part of another policy's misses that a policy saves (%), over " (traces)
+                " traces at each memory size: the mean, and the place where it saves least. Negative figures are losses."
+            }
+            div.scroll tabindex="0" {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "policy" }
+                            @for name in &references {
+                                th scope="col" { "against " (name) ", mean" }
+                                th scope="col" { "worst" }
+                                th scope="col" { "worst at" }
+                            }
+                            th scope="col" { "mean rank" }
+                        }
+                    }
+                    tbody {
+                        @for overall in &verdict.overall {
+                            tr {
+                                th scope="row" { (overall.policy) }
+                                @for name in &references {
+                                    @if let Some(saved) = overall.against.iter().find(|saved| saved.baseline == *name) {
+                                        td { (format!("{:.1}", saved.mean_reduction * 100.0)) }
+                                        td { (format!("{:.1}", saved.worst.0 * 100.0)) }
+                                        td { (pages_text(saved.worst.2)) " of " (name_parts(&saved.worst.1).0) }
+                                    } @else { td {} td {} td {} }
+                                }
+                                td { (format!("{:.1}", overall.mean_rank)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -205,7 +252,39 @@ fn size_section(index: usize, trace: &TraceRuns, pages: u64) -> Markup {
                 }
             }
         }
+        @for run in &runs {
+            @let leaders = leaders_of(run);
+            @if !leaders.is_empty() { (leaders_list(run, &leaders)) }
+        }
         (counters_table(&runs, trace.distinct_pages))
+    }
+}
+
+/// Which way of choosing held at each time.
+fn leaders_list(run: &Run, leaders: &[(u64, &str)]) -> Markup {
+    const SHOWN: usize = 40;
+    let share = |way: &str| {
+        let mut before = 0;
+        let held = leaders.iter().map(|(until, leader)| {
+            let length = until - std::mem::replace(&mut before, *until);
+            if *leader == way { length } else { 0 }
+        });
+        held.sum::<u64>() as f64 * 100.0 / leaders.last().map_or(1, |last| last.0.max(1)) as f64
+    };
+    let ways: std::collections::BTreeSet<&str> = leaders.iter().map(|(_, leader)| *leader).collect();
+    html! {
+        p {
+            strong { (run.policy) } " chose by "
+            @for (index, way) in ways.iter().enumerate() {
+                @if index > 0 { ", " } (way) (format!(" {:.0} % of the time", share(way)))
+            }
+            ", as sampled. In turn, until so many million accesses: "
+            @for (index, (until, leader)) in leaders.iter().take(SHOWN).enumerate() {
+                @if index > 0 { ", " } (leader) " " (format!("{:.3}", *until as f64 / 1e6))
+            }
+            @if leaders.len() > SHOWN { (format!(", and {} changes more", leaders.len() - SHOWN)) }
+            "."
+        }
     }
 }
 

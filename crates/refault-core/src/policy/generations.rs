@@ -53,6 +53,11 @@ pub fn generations<P: Policy>(policy: &P, lruvec: LruvecId) -> Vec<GenerationSiz
     policy.lists().map_or_else(Vec::new, |lists| lists.generations(lruvec))
 }
 
+/// [`Lists::leader`], `None` without lists.
+pub fn leader<P: Policy>(policy: &P) -> Option<&'static str> {
+    policy.lists()?.leader()
+}
+
 /// [`Lists::active_inactive`], `None` without lists.
 pub fn active_inactive<P: Policy>(policy: &P) -> Option<[u64; 2]> {
     policy.lists()?.active_inactive()

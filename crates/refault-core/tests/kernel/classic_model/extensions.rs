@@ -1,7 +1,9 @@
 //! What the model of the classic lists has beyond [`Policy`](refault_core::Policy): groups, and sorting by schemes.
 
 use refault_core::memory::Memory;
-use refault_core::policy::{BackgroundPass, NodeReclaim, PassOutcome, SortRule, Sorting};
+use refault_core::policy::{
+    BackgroundPass, NodeReclaim, PassOutcome, Policy, ProactiveRequest, ReclaimRequest, SortRule, Sorting,
+};
 use refault_core::{LruvecId, PageId};
 
 use super::{ClassicModel, Lruvec};

@@ -1,0 +1,116 @@
+//! What miniatures say a policy would miss, beside what the replay of the whole trace misses: generated workloads, and
+//! the shared traces where they are present.
+
+use std::fs::File;
+use std::io::Read;
+
+use refault_core::miniature::{Miniatures, shift_for};
+use refault_core::textbook::{Lru, S3Fifo};
+use refault_core::{Adaptive, Mglru, Policy};
+use refault_sim::flat_memory::Swap;
+use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
+use refault_testing::shared;
+use refault_trace::{Entry, Kind, Source};
+
+const POLICIES: [&str; 4] = ["lru", "s3fifo", "adaptive", "mglru"];
+/// Those that do the same in a memory of any size: the kernels' work in batches.
+const WITHOUT_BATCHES: [&str; 3] = ["lru", "s3fifo", "adaptive"];
+/// Largest difference of the miss ratios.
+const ONE_POINT: f64 = 0.01;
+
+/// Accesses through a descriptor, which is what a page cache sees.
+fn laid_out(entries: &[Entry]) -> (Layout, Vec<Access>) {
+    let entries: Vec<Entry> = entries.iter().map(|entry| Entry::new(entry.page(), Kind::Fd, false)).collect();
+    let mut builder = LayoutBuilder::new();
+    builder.observe(&entries);
+    let layout = builder.finish().expect("fewer than 2^32 pages");
+    let mut accesses = Vec::new();
+    layout.translate(&entries, &mut accesses);
+    (layout, accesses)
+}
+
+fn exact(policy: &str, layout: &Layout, accesses: &[Access], memory_pages: usize) -> u64 {
+    fn run<P: Policy>(policy: P, layout: &Layout, accesses: &[Access], memory_pages: usize) -> u64 {
+        let mut replay = Replay::new(layout, policy, Limits { memory_pages, swap: Swap::default() });
+        replay.run(accesses);
+        replay.outcome().misses
+    }
+    match policy {
+        "lru" => run(Lru::default(), layout, accesses, memory_pages),
+        "s3fifo" => run(S3Fifo::default(), layout, accesses, memory_pages),
+        "adaptive" => run(Adaptive::<false>::default(), layout, accesses, memory_pages),
+        "mglru" => run(Mglru::new(Default::default()), layout, accesses, memory_pages),
+        _ => unreachable!("one of POLICIES"),
+    }
+}
+
+/// Compares policies at a tenth, a quarter and half of the pages; how far each estimate is off, and how large the sample was.
+fn compare(name: &str, policies: &[&str], entries: &[Entry]) -> Vec<(String, f64, u32)> {
+    let (layout, accesses) = laid_out(entries);
+    let pages = layout.distinct_file();
+    let mut rows = Vec::new();
+    for percent in [10, 25, 50] {
+        let memory = pages * percent / 100;
+        let shift = shift_for(memory);
+        let mut miniatures = Miniatures::new(policies, &[memory], shift).expect("policies of ours");
+        accesses.iter().for_each(|access| miniatures.accessed(access.page(), false));
+        for estimate in miniatures.estimates() {
+            let misses = exact(estimate.policy, &layout, &accesses, memory as usize);
+            let ratio = misses as f64 / accesses.len() as f64;
+            let off = estimate.miss_ratio() - ratio;
+            println!(
+                "{name:20} {:9} {percent:2} % = {memory:8} pages, 1/{:2}: {:6.2} % of accesses, {off:+.4}",
+                estimate.policy,
+                1 << shift,
+                ratio * 100.0
+            );
+            rows.push((format!("{name} {} {percent} %", estimate.policy), off, shift));
+        }
+    }
+    rows
+}
+
+fn assert_within_a_point(rows: &[(String, f64, u32)]) {
+    let off: Vec<_> = rows.iter().filter(|(_, off, _)| off.abs() > ONE_POINT).collect();
+    assert!(off.is_empty(), "{} of {} estimates are off by more than a point: {off:?}", off.len(), rows.len());
+    // What is not sampled is the replay itself.
+    for (cell, off, _) in rows.iter().filter(|(.., shift)| *shift == 0) {
+        assert_eq!(*off, 0.0, "{cell} is not sampled");
+    }
+}
+
+#[test]
+fn generated_workloads_are_estimated_within_a_point() {
+    let specs = [
+        "zipf:theta=0.8,pages=270000,accesses=2000000,kind=fd",
+        "scanhot:pages=200000,hot=20000,accesses=1000000",
+        "uniform:pages=200000,accesses=1000000",
+        "zipf:theta=0.9,pages=3000,accesses=60000,kind=fd",
+    ];
+    let mut rows = Vec::new();
+    for spec in specs {
+        let mut reader = Source::workload(spec.parse().expect("a workload")).open().expect("generators open");
+        let (mut entries, mut block) = (Vec::new(), Vec::new());
+        while reader.read_block(&mut block).expect("generators do not fail") > 0 {
+            entries.extend_from_slice(&block);
+        }
+        rows.extend(compare(spec.split(':').next().expect("a kind"), &WITHOUT_BATCHES, &entries));
+    }
+    assert!(rows.iter().any(|(.., shift)| *shift == 5) && rows.iter().any(|(.., shift)| *shift == 0));
+    assert_within_a_point(&rows);
+}
+
+#[test]
+fn recorded_traces_are_estimated_within_a_point() {
+    let mut rows = Vec::new();
+    for name in ["arc-oltp", "cache2k-orm-busy", "cache2k-web07", "cloudphysics-io-4k", "scarab-recs", "lirs-2-pools"] {
+        let Some(path) = shared(&format!("traces/{name}.u64.zst")) else { return };
+        let mut bytes = Vec::new();
+        let file = File::open(path).expect("it is there");
+        zstd::Decoder::new(file).and_then(|mut d| d.read_to_end(&mut bytes)).expect("a whole zstd file");
+        let (words, []) = bytes.as_chunks::<8>() else { panic!("whole entries") };
+        let entries: Vec<Entry> = words.iter().map(|word| Entry(u64::from_le_bytes(*word))).collect();
+        rows.extend(compare(name, &POLICIES, &entries));
+    }
+    assert_within_a_point(&rows);
+}
