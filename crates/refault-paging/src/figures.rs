@@ -212,7 +212,6 @@ pub const MAX_GENERATIONS: usize = 8;
 
 /// A process's figures where others can read them.
 #[repr(C)]
-#[derive(Default)]
 pub struct Published {
     /// See [`Statistics`].
     pub statistics: PublishedStatistics,
@@ -229,6 +228,20 @@ pub struct Published {
     counters: [AtomicU64; Counters::NAMES.len()],
     /// Sequence number, time of birth on the monotonic clock in nanoseconds, pages; no pages and no birth: none.
     generations: [[AtomicU64; 3]; MAX_GENERATIONS],
+}
+
+impl Default for Published {
+    fn default() -> Published {
+        Published {
+            statistics: PublishedStatistics::default(),
+            usage: PublishedUsage::default(),
+            times: Times::default(),
+            distances: Times::default(),
+            stalled: AtomicU32::default(),
+            counters: [const { AtomicU64::new(0) }; Counters::NAMES.len()],
+            generations: Default::default(),
+        }
+    }
 }
 
 impl Published {
