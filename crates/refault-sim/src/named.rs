@@ -53,6 +53,10 @@ pub trait ReplayedPolicy {
     fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize>;
     /// [`DynPolicy::active_inactive`].
     fn active_inactive(&self) -> Option<[u64; 2]>;
+    /// [`DynPolicy::page_out`].
+    fn page_out(&mut self, page: PageId, memory: &mut FlatMemory) -> bool;
+    /// [`DynPolicy::leader`].
+    fn leader(&self) -> Option<&'static str>;
 }
 
 impl<P: Policy> ReplayedPolicy for P {
@@ -78,6 +82,14 @@ impl<P: Policy> ReplayedPolicy for P {
 
     fn active_inactive(&self) -> Option<[u64; 2]> {
         DynPolicy::<FlatMemory>::active_inactive(self)
+    }
+
+    fn page_out(&mut self, page: PageId, memory: &mut FlatMemory) -> bool {
+        DynPolicy::page_out(self, page, memory)
+    }
+
+    fn leader(&self) -> Option<&'static str> {
+        DynPolicy::<FlatMemory>::leader(self)
     }
 }
 
