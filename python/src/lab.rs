@@ -7,7 +7,7 @@ use refault::lab::curve::{CurvePlan, Sampling, curves, default_sizes};
 use refault::lab::policies::{all_policies, parse_policies};
 use refault::lab::results::write_json;
 use refault::lab::size::{Bytes, Size};
-use refault::lab::sweep::{Sweep, WarmUp, jobs, memory_budget, run_all};
+use refault::lab::sweep::{SAMPLES, Sweep, WarmUp, jobs, memory_budget, run_all};
 use refault::lab::verdict::judge;
 use refault::policy::FrontEnd;
 use refault::policy::registry::POLICIES;
@@ -78,7 +78,7 @@ pub fn compare(
     let policies = if policies.is_empty() { all_policies() } else { parse_policies(&policies).map_err(lab_error)? };
     parse_policies(std::slice::from_ref(&baseline)).map_err(lab_error)?;
     let sizes = parse_sizes(&memory)?;
-    let mut plan = Sweep { jobs: jobs(jobs_asked), ..Sweep::new(policies, sizes) };
+    let mut plan = Sweep { jobs: jobs(jobs_asked), samples: SAMPLES, ..Sweep::new(policies, sizes) };
     match swap.as_deref() {
         None => {}
         Some("none") => plan.swap = None,

@@ -11,11 +11,9 @@ use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, f
 use refault_lab::policies::{all_policies, names_best, parse_policies};
 use refault_lab::results::{write_csv, write_json};
 use refault_lab::size::Size;
-use refault_lab::sweep::{Sweep, TraceRuns, WarmUp, jobs, memory_budget, run_all};
+use refault_lab::sweep::{SAMPLES, Sweep, TraceRuns, WarmUp, jobs, memory_budget, run_all};
 use refault_lab::verdict::{Verdict, judge};
 
-/// Points over a run's time that the pictures show.
-const SAMPLES: u64 = 120;
 /// Where the report of the built-in set goes if not said otherwise.
 const DEFAULT_REPORT: &str = "refault-report.html";
 

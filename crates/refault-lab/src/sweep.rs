@@ -44,6 +44,9 @@ const BLOCK_ACCESSES: usize = 1 << 18;
 /// Bytes a simulation needs for each page id, for grouping only: what the most expensive policies take.
 const BYTES_PER_PAGE: u64 = 64;
 
+/// Points over a run's time that reports show, and in whose number the leaders of `adaptive` are told.
+pub const SAMPLES: u64 = 120;
+
 /// What to run over a trace.
 #[derive(Clone, Debug)]
 pub struct Sweep {
