@@ -130,7 +130,7 @@ impl Store for DamagedPool {
             let number = self.written.fetch_add(1, Ordering::Relaxed);
             if number.is_multiple_of(self.every) {
                 // Behind the header, where there is payload whatever the size.
-                self.store.pool().expect("a pool").flip_bit(*slot, 64 + (number as usize * 37) % 64);
+                self.store.pool().expect("a pool").flip_bit(*slot, 128 + (number as usize * 37) % 64);
                 self.damaged.lock().expect("whole").insert(slot.bits());
             }
         }
