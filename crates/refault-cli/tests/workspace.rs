@@ -20,7 +20,7 @@ fn documented(names: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
         let name = rest.split_whitespace().next().expect("a crate's name").to_string();
         let targets = match rest.split_once('→') {
             Some((_, targets)) if targets.trim() == "all of them" => names.clone(),
-            Some((_, targets)) => targets.split(',').map(|target| format!("refault-{}", target.trim())).collect(),
+            Some((_, targets)) => targets.split(',').map(|target| full_name(target.trim())).collect(),
             None => {
                 assert!(rest.contains("depends on nothing of ours"), "{name} has neither arrow nor the words for none");
                 BTreeSet::new()
@@ -29,6 +29,11 @@ fn documented(names: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
         rooms.insert(name, targets);
     }
     rooms
+}
+
+/// A room's name without its prefix, which the crate that users add does not have.
+fn full_name(room: &str) -> String {
+    if room == "refault" { room.to_owned() } else { format!("refault-{room}") }
 }
 
 /// Crate and what it depends on in any way, development included, but for what the tests of every crate may use.
