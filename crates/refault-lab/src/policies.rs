@@ -2,11 +2,10 @@
 //! ([`refault_core::policy::registry`]).
 //!
 //! ```
-//! use refault_lab::policies::{most_similar, parse_policies};
+//! use refault_lab::policies::parse_policies;
 //!
 //! let policies = parse_policies(&["lru,mglru{tiers=1}".into()])?;
 //! assert_eq!(policies[1].label, "mglru{tiers=1}");
-//! assert_eq!(most_similar("mgrlu", ["lru", "mglru"].into_iter()), Some("mglru"));
 //! # Ok::<(), refault_lab::LabError>(())
 //! ```
 
