@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use refault_config::Config as MonitorConfig;
-use refault_pager::{AccessSource, FaultMode, Hint, OnFull, PagerOptions};
+use refault_pager::{AccessSource, FaultMode, OnFull, PagerOptions};
 use refault_store::codec::Codec;
 use refault_store::{FileStoreOptions, TieredStoreOptions};
 
@@ -35,12 +35,6 @@ pub(crate) struct Config {
     on_full: OnFull,
     access_source: AccessSource,
     demote_after: Option<Duration>,
-    /// How memory is accessed of which the program says nothing.
-    pub(crate) hint: Hint,
-    keep_clean: Option<bool>,
-    in_place: bool,
-    keep_evicted: f64,
-    detect_cycles: bool,
     pub(crate) fault_mode: FaultMode,
     pub(crate) children: bool,
     pub(crate) stats: Option<Place>,
@@ -69,11 +63,6 @@ impl Config {
             on_full: OnFull::Grow,
             access_source: AccessSource::DropAndScan,
             demote_after: PagerOptions::default().demote_after,
-            hint: Hint::Normal,
-            keep_clean: None,
-            in_place: false,
-            keep_evicted: 0.0,
-            detect_cycles: true,
             fault_mode: FaultMode::Handler { threads: 1 },
             children: true,
             stats: None,
@@ -108,12 +97,6 @@ impl Config {
                 b"interval-ms" => config.interval = Duration::from_millis(number()?.max(10)),
                 b"handlers" => config.fault_mode = FaultMode::Handler { threads: number()? as usize },
                 b"in-thread" => config.fault_mode = FaultMode::InThread,
-                b"keep-evicted" => {
-                    config.keep_evicted = word()?.parse().map_err(|_| "keep-evicted is no number".to_owned())?;
-                }
-                b"keep-clean" => config.keep_clean = Some(value == b"1"),
-                b"in-place" => config.in_place = value == b"1",
-                b"detect-cycles" => config.detect_cycles = value == b"1",
                 b"control" => config.control = path(),
                 b"monitor" => monitor = Some(word()?),
                 b"monitor-set" => changes.push(word()?.to_owned()),
@@ -126,15 +109,6 @@ impl Config {
                 }
                 b"demote-after-ms" => config.demote_after = Some(Duration::from_millis(number()?)),
                 b"demote-never" => config.demote_after = None,
-                b"hint" => {
-                    config.hint = match value {
-                        b"normal" => Hint::Normal,
-                        b"sequential" => Hint::Sequential,
-                        b"random" => Hint::Random,
-                        b"cyclic" => Hint::Cyclic,
-                        _ => return Err("hint is normal, sequential, random or cyclic".to_owned()),
-                    }
-                }
                 b"record" => config.record = place()?,
                 b"userfaultfd" => config.device = place()?,
                 b"record-interval-ms" => config.record_interval = Duration::from_millis(number()?.max(1)),
@@ -177,11 +151,7 @@ impl Config {
             fault_mode: self.fault_mode,
             access_source: self.access_source,
             on_full: self.on_full,
-            keep_clean: self.keep_clean,
-            in_place: self.in_place,
-            keep_evicted: self.keep_evicted,
             demote_after: self.demote_after,
-            detect_cycles: self.detect_cycles,
             // What comes along was not accessed.
             bring_successors: self.record.is_none(),
             on_thread_start: Some(crate::heap::own_this_thread),

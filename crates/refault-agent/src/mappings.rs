@@ -10,7 +10,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{c_int, c_void, off_t, size_t};
-use refault_pager::Hint;
 
 use crate::heap::OwnForAMoment;
 use crate::{Agent, agent, heap, inside};
@@ -116,9 +115,6 @@ fn map(agent: &Agent, wished: Option<usize>, here: bool, len: usize, flags: c_in
     let align = if len < 2 << 20 { PAGE } else { len.checked_next_power_of_two().unwrap_or(usize::MAX).min(64 << 20) };
     let elsewhere = || if here { None } else { agent.pager.map(len, align) };
     let mapped = wished.filter(|place| agent.pager.map_at(*place, len)).or_else(elsewhere)?;
-    if agent.config.hint != Hint::Normal {
-        agent.pager.hint(mapped, len, agent.config.hint);
-    }
     let _own = (flags & (libc::MAP_LOCKED | libc::MAP_POPULATE) != 0).then(OwnForAMoment::begin);
     if flags & libc::MAP_LOCKED != 0 {
         let _ = agent.pager.pin(mapped, len);
@@ -136,7 +132,6 @@ unsafe fn replace(agent: &Agent, address: usize, len: usize, protection: c_int) 
     if !address.is_multiple_of(PAGE) || len == 0 {
         return failed(libc::EINVAL);
     }
-    end_in_place_without(protection, agent);
     inside::run(agent, move || {
         // SAFETY: promised by the caller.
         if !unsafe { agent.pager.claim(address, len) } {
@@ -207,9 +202,7 @@ unsafe fn unmap(agent: &Agent, start: usize, len: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, len: size_t, protection: c_int) -> c_int {
     // SAFETY: passed on as it came.
-    changes_rights(address, len, protection, || unsafe {
-        libc::syscall(libc::SYS_mprotect, address, len, protection) as c_int
-    })
+    changes_rights(address, len, || unsafe { libc::syscall(libc::SYS_mprotect, address, len, protection) as c_int })
 }
 
 /// pkey_mprotect(2).
@@ -218,26 +211,18 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, len: size_t, protection:
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pkey_mprotect(address: *mut c_void, len: size_t, protection: c_int, key: c_int) -> c_int {
-    let key_protects = if key > 0 { libc::PROT_NONE } else { protection };
     // SAFETY: passed on as it came.
-    changes_rights(address, len, key_protects, || unsafe {
+    changes_rights(address, len, || unsafe {
         libc::syscall(libc::SYS_pkey_mprotect, address, len, protection, key) as c_int
     })
 }
 
-/// Ends accesses in place before managed memory gets these rights, if they are not all.
-fn end_in_place_without(protection: c_int, agent: &Agent) {
-    const ALL: c_int = libc::PROT_READ | libc::PROT_WRITE;
-    if protection & ALL != ALL {
-        agent.pager.end_in_place();
-    }
-}
-
 /// Makes a call that gives memory these rights.
-fn changes_rights(address: *mut c_void, len: usize, protection: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    let Some(agent) = agent().filter(|agent| overlaps(agent, address as usize, len)) else { return call() };
+fn changes_rights(address: *mut c_void, len: usize, call: impl FnOnce() -> c_int) -> c_int {
+    if agent().is_none_or(|agent| !overlaps(agent, address as usize, len)) {
+        return call();
+    }
     PROTECTED.store(true, Ordering::Relaxed);
-    end_in_place_without(protection, agent);
     call()
 }
 

@@ -107,7 +107,7 @@ fn line(agent: &Agent, last: bool) -> String {
     let _ = write!(line, "{{\"pid\":{},\"seconds\":{seconds:.3},\"last\":{last}", std::process::id());
     let page = refault_store::PAGE_SIZE as u64;
     let store = &report.store;
-    let values: [(&str, u64); 30] = [
+    let values: [(&str, u64); 28] = [
         ("budget_bytes", report.budget_bytes),
         ("resident_bytes", report.resident_bytes),
         ("compressed_bytes", store.pool_bytes),
@@ -122,8 +122,6 @@ fn line(agent: &Agent, last: bool) -> String {
         ("unmanaged_mmap_bytes", crate::mappings::UNMANAGED_BYTES.load(Ordering::Relaxed)),
         ("zero_fills", report.zero_fills),
         ("prefetched", report.prefetched),
-        ("read_in_place", report.read_in_place),
-        ("written_in_place", report.written_in_place),
         ("protect_faults", report.protect_faults),
         ("clean_evictions", report.clean_evictions),
         ("direct_reclaims", report.direct_reclaims),

@@ -60,9 +60,8 @@ pub struct PagerArgs {
     /// none
     ///
     /// A row's own are `--in-thread`, because no system call touches the arrays and memcached makes its calls through
-    /// libc; `--policy lrfu` for memcached, uniform and zipf, whose working sets stay the same; `--in-place` for them
-    /// too, because they touch words here and there, memcached in its lists; `--keep-clean all` for zipf, which mostly
-    /// reads; and a longer memory and `--hint random` for memcached, whose items lie anywhere.
+    /// libc; `--policy lrfu` for memcached, uniform and zipf, whose working sets stay the same, with a longer memory for
+    /// memcached; and `cyclic=yes` for the scans.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     with: Option<String>,
     /// Output format
@@ -134,13 +133,13 @@ impl Row {
     }
 
     /// Options that suit its program: no system call touches the arrays, and memcached makes its calls through libc;
-    /// what is asked for often stays the same in three of them, and they touch words here and there.
+    /// what is asked for often stays the same in three of them.
     fn options(self) -> &'static [&'static str] {
         match self {
-            Row::Memcached => &["--in-thread", "--policy=lrfu{half_life=8}", "--hint=random", "--in-place"],
-            Row::Uniform => &["--in-thread", "--policy=lrfu", "--in-place"],
-            Row::Zipf => &["--in-thread", "--policy=lrfu", "--in-place", "--keep-clean=all"],
-            Row::Scan | Row::Fits => &["--in-thread"],
+            Row::Memcached => &["--in-thread", "--policy=lrfu{half_life=8}"],
+            Row::Uniform | Row::Zipf => &["--in-thread", "--policy=lrfu"],
+            Row::Scan => &["--in-thread", "--policy=mglru{cyclic=yes}"],
+            Row::Fits => &["--in-thread"],
         }
     }
 

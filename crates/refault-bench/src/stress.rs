@@ -80,7 +80,7 @@ fn ways(directory: &Path) -> Vec<Way> {
         ("encrypted file", vec!["--store", &file, "--encrypt-swap"]),
         ("small pool, then file", vec!["--store", "POOL,FILE"]),
         ("pool, clock", vec!["--store", "pool", "--policy", "clock"]),
-        ("pool with clean copies, lrfu", vec!["--store", "pool", "--policy", "lrfu", "--keep-clean", "all"]),
+        ("pool, lrfu", vec!["--store", "pool", "--policy", "lrfu"]),
     ];
     let modes: [(&str, &[&str]); 3] =
         [("one handler", &[]), ("two handlers", &["--handlers", "2"]), ("in the faulting thread", &["--in-thread"])];
@@ -92,9 +92,6 @@ fn ways(directory: &Path) -> Vec<Way> {
             ways.push(Way { name: format!("{store}; {mode}"), flags, in_thread: mode.starts_with("in") });
         }
     }
-    let in_place = ["--store", "pool=4M,FILE", "--policy", "lrfu", "--in-thread", "--in-place"];
-    let flags = in_place.map(|flag| flag.replace("FILE", &file)).to_vec();
-    ways.push(Way { name: "in place".to_owned(), flags, in_thread: true });
     ways
 }
 

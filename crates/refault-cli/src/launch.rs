@@ -20,6 +20,9 @@ use crate::inherited::Inherited;
 use crate::program::{self, Obstacle};
 use refault_console::Failure;
 
+/// The policy of a program unless another is named.
+pub const DEFAULT_POLICY: &str = "mglru";
+
 /// What separates the settings.
 const SEPARATOR: &str = "\u{1f}";
 

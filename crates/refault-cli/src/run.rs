@@ -69,7 +69,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory", "runs", "slowdown", "interpose", "scheme"])]
     resident: Option<Bytes>,
     /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}'
-    #[arg(long, value_name = "POLICY", default_value = refault_pager::DEFAULT_POLICY)]
+    #[arg(long, value_name = "POLICY", default_value = launch::DEFAULT_POLICY)]
     policy: String,
     /// Where evicted pages go: pool (compressed memory alone) or file=DIR (compressed memory, then a file in DIR).
     /// Without it the file is in /var/tmp, the home or the present directory, whichever is on a disk
@@ -131,29 +131,9 @@ struct Interposing {
     #[arg(long, value_name = "SOURCE", default_value = "drop-and-scan", value_parser = ["drop-and-scan", "refault-only"])]
     #[arg(hide = true, requires = "interpose")]
     access_source: String,
-    /// How the program goes through its memory, where it does not say so itself by madvise: cyclic keeps what fits of scans
-    /// that are repeated
-    #[arg(long, value_enum, default_value = "normal", hide = true, requires = "interpose")]
-    hint: HintName,
-    /// Whether memory without a hint that is seen to be scanned again and again is treated as with --hint cyclic
-    #[arg(long, value_enum, default_value = "detected", hide = true, requires = "interpose")]
-    cycles: Cycles,
     /// What happens when the stores are full: exceed the budget, wait, or end the program
     #[arg(long, value_enum, default_value = "grow", hide = true, requires = "interpose")]
     on_full: OnFullName,
-    /// Evicted pages keep their contents in this share of the memory until it is needed, up to 50%: one that is touched
-    /// meanwhile comes back without a read
-    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "1%")]
-    #[arg(hide = true, requires = "interpose")]
-    keep_evicted: Option<Share>,
-    /// Which pages that are read back keep their copy in the stores until they are written, so that they are evicted again
-    /// without work: those in the file; all, which takes more compressed memory; or none
-    #[arg(long, value_enum, default_value = "file", hide = true, requires = "interpose")]
-    keep_clean: KeepClean,
-    /// Accesses to evicted pages that are worth less than twice what was evicted last are served in the compressed copy, and
-    /// the page stays out (with --in-thread and --policy lrfu)
-    #[arg(long, hide = true, requires = "interpose")]
-    in_place: bool,
     /// Threads that serve faults, 16 at most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     #[arg(hide = true, requires = "interpose")]
@@ -211,36 +191,6 @@ impl std::str::FromStr for DemoteAfter {
         let seconds = text.parse().ok().filter(|seconds: &f64| (0.0..=1e9).contains(seconds));
         seconds.map(|seconds| DemoteAfter(Some(seconds))).ok_or_else(|| "give seconds, such as 30, or never".to_owned())
     }
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum HintName {
-    /// Sequences are detected
-    Normal,
-    /// From beginning to end
-    Sequential,
-    /// Without order
-    Random,
-    /// From beginning to end, again and again
-    Cyclic,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum Cycles {
-    /// After two passes, until the order changes
-    Detected,
-    /// Never
-    None,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum KeepClean {
-    /// Those in the file, whose writes are dear
-    File,
-    /// Those in the compressed pool too, while few of them are written after all
-    All,
-    /// No page
-    None,
 }
 
 /// Whose the budget is.
@@ -356,35 +306,10 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
         None => launch.push("demote-never", "1"),
     }
     launch.push("access-source", &experiment.access_source);
-    launch.push("hint", experiment.hint.to_possible_value().expect("invariant: no hint is hidden").get_name());
-    launch.push("detect-cycles", if matches!(experiment.cycles, Cycles::Detected) { "1" } else { "0" });
     launch.push("children", if args.children != Children::None { "1" } else { "0" });
     launch.push("handlers", experiment.handlers.to_string());
-    if let Some(share) = experiment.keep_evicted {
-        if share.0 > 0.5 {
-            let remedy = "give at most 50%: the rest is what the program works with";
-            return Err(Failure::usage("too much", "--keep-evicted", remedy));
-        }
-        launch.push("keep-evicted", share.0.to_string());
-    }
-    match experiment.keep_clean {
-        KeepClean::File => {}
-        KeepClean::All => launch.push("keep-clean", "1"),
-        KeepClean::None => launch.push("keep-clean", "0"),
-    }
     if experiment.in_thread {
         launch.push("in-thread", "1");
-    }
-    if experiment.in_place {
-        if !experiment.in_thread {
-            let remedy = "add --in-thread: only the thread that faults has the instruction at hand";
-            return Err(Failure::usage("not possible here", "--in-place", remedy));
-        }
-        if !refault_pager::check_policy(&args.policy)?.bypasses() {
-            let remedy = "add --policy lrfu: other policies do not know what an evicted page is worth";
-            return Err(Failure::usage("not possible here", "--in-place", remedy));
-        }
-        launch.push("in-place", "1");
     }
     let mut outputs = Outputs::default();
     args.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));

@@ -68,7 +68,7 @@ pub struct SizeArgs {
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
     /// Policy that decides what stays, as in `refault run`
-    #[arg(long, value_name = "POLICY", default_value = refault_pager::DEFAULT_POLICY)]
+    #[arg(long, value_name = "POLICY", default_value = crate::launch::DEFAULT_POLICY)]
     policy: String,
     /// Write pictures and tables as one HTML file
     #[arg(long, value_name = "FILE.html")]

@@ -158,7 +158,7 @@ fn a_thread_may_be_cancelled_at_any_instruction() {
         }"#;
     let program = Program::new(&format!("{SCATTERED}{body}"));
     program.interposed("4M", &["--in-thread"]);
-    program.interposed("4M", &["--in-thread", "--policy", "lrfu", "--in-place"]);
+    program.interposed("4M", &["--in-thread", "--policy", "lrfu"]);
 }
 
 #[test]
@@ -184,87 +184,7 @@ fn a_sigbus_that_somebody_sends_is_handled_outside_the_pager() {
         }"#;
     let program = Program::new(&format!("{SCATTERED}{body}"));
     program.interposed("4M", &["--in-thread"]);
-    program.interposed("4M", &["--in-thread", "--policy", "lrfu", "--in-place"]);
-}
-
-#[test]
-fn nothing_is_served_in_place_once_a_read_only_mapping_was_put_into_managed_memory() {
-    if skipped(&["gcc"]) {
-        return;
-    }
-    let body = r#"
-        int main(void) {
-            p = map(n); fill(p, n); unsigned long r = 1; while (stores < 100000) store(&r);
-            CHECK(mmap(p, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p); p += 4096; n -= 4096; usleep(300000);
-            while (stores < 200000) store(&r);
-            puts("done"); usleep(300000); return 0;
-        }"#;
-    let program = Program::new(&format!("{SCATTERED}{body}"));
-    let stats = program.directory.path().join("stats");
-    let stats_flags = ["--stats", stats.to_str().expect("text"), "--stats-interval", "100"];
-    program.interposed("4M", &[&["--policy", "lrfu", "--in-thread", "--in-place"], &stats_flags[..]].concat());
-    let lines = std::fs::read_to_string(&stats).expect("statistics");
-    let written = |line: &str| {
-        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        (line["written_in_place"].as_u64().expect("a number"), line["pgmajfault"].as_u64().expect("a number"))
-    };
-    let lines: Vec<(u64, u64)> = lines.lines().map(written).collect();
-    let (last, faults) = *lines.last().expect("lines");
-    let ended = lines.iter().position(|(written, _)| *written == last).expect("invariant: the last is one");
-    assert!(last > 5000 && faults > lines[ended].1 + 20_000, "{lines:?}");
-}
-
-#[test]
-fn scattered_accesses_are_served_in_place_if_asked_for() {
-    if skipped(&["gcc"]) {
-        return;
-    }
-    let program = Program::new(
-        r#"
-        static unsigned char *p; static unsigned long n = 16 * MIB; static volatile int over;
-        static unsigned long word(unsigned long i) { return *(volatile unsigned long *)(p + i); }
-        static void *reads(void *seed) {
-            unsigned long r = (unsigned long)seed;
-            while (!over) {
-                r = r * 6364136223846793005ul + 1442695040888963407ul; unsigned long i = (r >> 33) % n / 8 * 8;
-                CHECK(word(i) == i * 0x9e3779b97f4a7c15ul + 1);
-                i = (r >> 13) % n / 8 * 8; *(volatile unsigned long *)(p + i) = i * 0x9e3779b97f4a7c15ul + 1;
-            }
-            return 0;
-        }
-        static void tick(int s) { static unsigned long k; k += 7919 * 4096; CHECK(word(k % n / 8 * 8) == k % n / 8 * 8 * 0x9e3779b97f4a7c15ul + 1); }
-        int main(void) {
-            p = map(n); fill(p, n); signal(SIGALRM, tick);
-            struct itimerval every = {{0, 900}, {0, 900}}, never = {{0, 0}, {0, 0}}; setitimer(ITIMER_REAL, &every, 0);
-            pthread_t t[3]; for (long i = 0; i < 3; i++) pthread_create(t + i, 0, reads, (void *)i);
-            for (int i = 0; i < 20; i++) {
-                usleep(50000);
-                int pid = fork(), status; if (!pid) { srand(i); for (int k = 0; k < 5000; k++) { unsigned long at = rand() % n / 8 * 8; if (word(at) != at * 0x9e3779b97f4a7c15ul + 1) _exit(1); } _exit(0); }
-                CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-            }
-            over = 1; for (int i = 0; i < 3; i++) pthread_join(t[i], 0); setitimer(ITIMER_REAL, &never, 0);
-            puts("done"); return 0;
-        }"#,
-    );
-    let stats = program.directory.path().join("stats");
-    let flags = ["--policy", "lrfu", "--in-thread", "--in-place", "--stats", stats.to_str().expect("text")];
-    program.interposed("4M", &flags);
-    let lines = std::fs::read_to_string(&stats).expect("statistics");
-    for count in ["read_in_place", "written_in_place"] {
-        let read = |line: &str| {
-            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
-            line[count].as_u64().expect("a number")
-        };
-        let most = lines.lines().map(read).max();
-        assert!(most > Some(5000), "{count}: {most:?}");
-    }
-    for (flags, why) in
-        [(&["--in-place", "--policy", "lrfu"][..], "--in-thread"), (&["--in-place", "--in-thread"], "--policy lrfu")]
-    {
-        let refused = program.run("4M", &[&["--interpose"], flags].concat());
-        let message = common::text(&refused.stderr);
-        assert!(refused.status.code() == Some(2) && message.contains(why), "{message}");
-    }
+    program.interposed("4M", &["--in-thread", "--policy", "lrfu"]);
 }
 
 /// There the kernel writes to the stack whenever there is a fault, and cannot wait for it.

@@ -119,7 +119,7 @@ fn a_killed_program_leaves_nothing() {
     for (round, more) in [
         &[][..],
         &["--policy", "clock"],
-        &["--keep-evicted", "--handlers", "2"],
+        &["--handlers", "2"],
         &["--encrypt-swap", "--stats", &stats, "--stats-interval", "20", "--memory-control", &control],
     ]
     .iter()

@@ -71,30 +71,6 @@ const fn libc_sigterm() -> i32 {
 }
 
 #[test]
-fn evicted_pages_stay_findable_if_asked_for() {
-    if skipped(&["python3"]) {
-        return;
-    }
-    let scratch = Scratch::new("findable");
-    let script =
-        "b = bytearray(64 << 20)\nfor n in range(3):\n for i in range(0, len(b), 4096): b[i] += 1\nprint(sum(b))";
-    let cached = |options: &[&str], name: &str| {
-        let stats = scratch.path(name);
-        let mut arguments = vec!["--interpose", "--stats", stats.to_str().expect("text")];
-        arguments.extend(options.iter().chain(&["--", "python3", "-c", script]));
-        assert_eq!(succeeds(&mut refault("32M", &arguments)), "49152\n");
-        let line = last_line(&stats);
-        assert!(line["resident_bytes"].as_u64().expect("a number") <= 32 << 20, "{line}");
-        line["pages_cached"].as_u64().expect("a number")
-    };
-    assert_eq!(cached(&[], "off"), 0);
-    assert!(cached(&["--keep-evicted"], "on") > 0);
-    assert!(cached(&["--keep-evicted=10%"], "more") > 0);
-    let refused = output(&mut refault("32M", &["--interpose", "--keep-evicted=60%", "--", "true"]));
-    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
-}
-
-#[test]
 fn obstacles_are_told_apart() {
     if skipped(&["gcc"]) {
         return;
@@ -428,7 +404,7 @@ fn redis_saves_in_a_forked_child() {
 }
 
 #[test]
-fn accesses_demotion_and_hints_can_be_chosen() {
+fn accesses_and_demotion_can_be_chosen() {
     if skipped(&["sort"]) {
         return;
     }
@@ -440,8 +416,7 @@ fn accesses_demotion_and_hints_can_be_chosen() {
     for (source, more) in [
         ("refault-only", &["--demote-after", "never"][..]),
         ("refault-only", &["--policy", "clock", "--demote-after", "1"]),
-        ("drop-and-scan", &["--demote-after", "0.1", "--hint", "cyclic"]),
-        ("drop-and-scan", &["--hint", "random"]),
+        ("drop-and-scan", &["--demote-after", "0.1", "--policy", "mglru{cyclic=yes}"]),
     ] {
         let mut command = refault("6M", &["--interpose", "--access-source", source]);
         command.args(more).arg("--stats").arg(&stats).args(["--", "sort", "-S", "64M", "--parallel=1"]).arg(&input);
@@ -452,8 +427,7 @@ fn accesses_demotion_and_hints_can_be_chosen() {
         assert!(line["access_source"] == source && line["pswpout"].as_u64() > Some(100), "{line}");
         assert!(said.contains(&format!("refault: accesses: {source}")), "{said}");
     }
-    for wrong in [["--access-source", "guess"], ["--demote-after", "soon"], ["--demote-after", "-1"], ["--hint", "odd"]]
-    {
+    for wrong in [["--access-source", "guess"], ["--demote-after", "soon"], ["--demote-after", "-1"]] {
         let refused = output(&mut refault("64M", &[wrong[0], wrong[1], "--", "true"]));
         assert_eq!((refused.status.code(), text(&refused.stderr).lines().count()), (Some(2), 1), "{wrong:?}");
     }

@@ -227,11 +227,6 @@ impl AccessedBits {
         self.lent.remove(page);
     }
 
-    /// Somebody else has dropped the entry of a page.
-    pub(crate) fn dropped(&mut self, page: PageId) {
-        self.spent.remove(page);
-    }
-
     /// A walk has looked at everything.
     pub(crate) fn walked(&mut self) {
         self.walked_since = true;

@@ -132,13 +132,6 @@ impl Pager {
         }
     }
 
-    /// The program is about to take access rights away from some of its memory: from now on nothing is done in place
-    /// ([`crate::PagerOptions::in_place`]), because the kernel checks rights before a fault and not after it. Returns when
-    /// nobody is at such an access.
-    pub fn end_in_place(&self) {
-        self.inner().in_place.end();
-    }
-
     /// Evicts a run.
     pub fn evict(&self, address: usize, len: usize) {
         let inner = self.inner();

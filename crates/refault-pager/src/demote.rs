@@ -56,10 +56,6 @@ impl Inner {
             let seen = self.word(page).load();
             if seen.state() != State::Stored || Slot::from_bits(seen.slot()).tier() != Tier::Pool {
                 *seen_before &= !bit;
-            } else if seen.was_accessed() {
-                // It does not stay cold, only where it is.
-                self.word(page).take_accessed(seen);
-                *seen_before &= !bit;
             } else if *seen_before & bit == 0 {
                 *seen_before |= bit;
             } else {

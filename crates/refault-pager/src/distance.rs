@@ -1,6 +1,6 @@
 //! Refault distances: how much more memory would have spared the pages that came back.
 //!
-//! A clock counts evictions, and loads that are served in place ([`crate::in_place`]), each as a return and an eviction. A page
+//! A clock counts evictions. A page
 //! that comes back after `d` further evictions would have stayed had there been room for `d` more pages, because that many were evicted after it (spec: overview §5; the distance of an inactive list). One page
 //! in [`SAMPLE`] is followed, chosen by a hash of its address so that no stride of a program decides it. The distance is an
 //! upper bound: a page that was evicted twice in between counts twice.

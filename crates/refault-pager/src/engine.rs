@@ -15,7 +15,7 @@ use crate::dropper::Run;
 use crate::state::{PageWord, State};
 use crate::table::PageTable;
 use refault_core::memory::{Eviction, LookAround, Neighbourhood, PageTables, References, Walk};
-use refault_core::policy::{Admission, AdmissionThreshold, GenerationSize, ReclaimRequest, SortRule};
+use refault_core::policy::{AccessPattern, Admission, CyclicScans, GenerationSize, ReclaimRequest, SortRule};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Shadow};
 
 use crate::policies::PagerPolicy;
@@ -206,8 +206,8 @@ impl Engine {
         self.policy.set_capacity(pages);
     }
 
-    /// Brings the policy up to date with a page that changed.
-    pub(crate) fn reconcile(&mut self, page: PageId) {
+    /// Brings the policy up to date with a page that changed. `pattern`: what the program has said about its accesses.
+    pub(crate) fn reconcile(&mut self, page: PageId, pattern: AccessPattern) {
         let word: &PageWord = self.memory.table.word(page);
         let seen = word.load();
         let belongs = seen.state() == State::Resident && !seen.pinned();
@@ -217,7 +217,7 @@ impl Engine {
             self.memory.known_pages += 1;
             self.memory.bits.came_in(page);
             let shadow = self.memory.table.take_shadow(page);
-            let admission = Admission::fault(PageType::Anon).with_shadow(shadow);
+            let admission = Admission::fault(PageType::Anon).with_shadow(shadow).with_pattern(pattern);
             self.policy.admit(page, &admission, &mut self.memory);
         } else if !belongs && known {
             self.memory.known.remove(page);
@@ -225,17 +225,6 @@ impl Engine {
             self.memory.known_pages -= 1;
             self.policy.freed(page);
         }
-    }
-
-    /// Which of some pages (sorted) were accessed since they became findable. None if that cannot be found out.
-    pub(crate) fn touched(&self, pages: &[PageId], touched: &mut [bool]) {
-        for_runs(pages, |first, count| {
-            self.memory.bits.accessed(first, first + count, |page, _| {
-                if let Ok(at) = pages.binary_search(&page) {
-                    touched[at] = true;
-                }
-            });
-        });
     }
 
     /// Chooses some `goal` victims, marks them as being evicted and moves them to `victims`. The entries of the pages that
@@ -278,9 +267,9 @@ impl Engine {
         self.policy.sort(page, hot, rule, &mut self.memory);
     }
 
-    /// Tells the policy of references to pages that stayed out; what pages must be worth to come in from now on.
-    pub(crate) fn bypassed(&mut self, references: usize) -> AdmissionThreshold {
-        self.policy.bypassed(references, &mut self.memory)
+    /// What the policy has found out about cyclic scans, if it looks for them.
+    pub(crate) fn cyclic_scans(&self) -> Option<&CyclicScans> {
+        self.policy.cyclic_scans()
     }
 
     /// Pages on active and on inactive lists.

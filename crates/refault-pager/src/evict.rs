@@ -10,8 +10,6 @@
 //! punch: what is left of it is a marker in an empty entry, which the next fill overwrites (`UFFDIO_COPY` and
 //! `UFFDIO_ZEROPAGE` may; `UFFDIO_POISON` may not, see [`Inner::fill`]).
 //!
-//! Pages that are to stay findable are not punched out ([`crate::findable`]).
-//!
 //! If a page cannot be stored it stays where it is and goes back to the policy; nothing is lost by a store that fails.
 
 use std::sync::atomic::Ordering;
@@ -26,14 +24,13 @@ use crate::turn::Turn;
 use crate::worker::{BATCH, Worker};
 
 impl Inner {
-    /// Evicts owned pages (sorted), but those that system calls are using; returns how many left memory. `findable`: they may stay findable, if the options say
-    /// so; what somebody wants out of memory may not.
-    pub(crate) fn evict(&self, victims: &mut [PageId], findable: bool, worker: &mut Worker) -> u64 {
+    /// Evicts owned pages (sorted), but those that system calls are using; returns how many left memory.
+    pub(crate) fn evict(&self, victims: &mut [PageId], worker: &mut Worker) -> u64 {
         let left = self.pass_over_held(victims);
-        victims[..left].chunks(BATCH).map(|batch| self.evict_batch(batch, findable, worker)).sum()
+        victims[..left].chunks(BATCH).map(|batch| self.evict_batch(batch, worker)).sum()
     }
 
-    fn evict_batch(&self, batch: &[PageId], findable: bool, worker: &mut Worker) -> u64 {
+    fn evict_batch(&self, batch: &[PageId], worker: &mut Worker) -> u64 {
         self.store_batch(batch, worker);
         let (mut left, mut left_count) = ([0; BATCH], 0);
         let (mut stays, mut stays_count) = ([0; BATCH], 0);
@@ -43,8 +40,7 @@ impl Inner {
             list[*count] = *page;
             *count += 1;
         }
-        let kept_count = if findable { self.keep_findable(&left[..left_count]) } else { 0 };
-        let (kept, left) = left[..left_count].split_at(kept_count);
+        let left = &left[..left_count];
         let mut turn = Turn::take();
         for_runs(left, |first, pages| {
             if let Err(error) = self.arena.punch(&turn, first, pages) {
@@ -62,13 +58,10 @@ impl Inner {
         drop(turn);
         for (page, outcome) in batch.iter().zip(&worker.outcomes) {
             let word = self.word(*page);
-            // Batches are sorted, and those that are kept are the first that were stored.
-            let findable = outcome.is_ok() && kept.last().is_some_and(|last| page <= last);
-            if outcome.is_ok() && !findable {
+            if outcome.is_ok() {
                 self.distances.evicted(*page);
             }
             let waited = match outcome {
-                Ok(slot) if findable => word.finish_findable(slot.bits()),
                 Ok(slot) if slot.bits() == NO_SLOT => word.finish(State::Fresh, 0, false),
                 Ok(slot) => word.finish(State::Stored, slot.bits(), false),
                 Err(_) => word.finish(State::Resident, 0, false),
@@ -81,7 +74,6 @@ impl Inner {
                 self.report(*page);
             }
         }
-        self.wait_findable(kept);
         self.budget.uncharge(left.len() as u64);
         left.len() as u64
     }

@@ -36,11 +36,6 @@ struct Stream {
 }
 
 impl Streams {
-    /// Whether a sequence has come to this page.
-    pub(crate) fn lead_to(&self, page: PageId) -> bool {
-        self.streams.iter().any(|stream| stream.next == page && stream.used != 0)
-    }
-
     /// How many successors of a faulting page to bring in.
     fn window(&mut self, page: PageId, hint: Hint) -> u32 {
         if hint == Hint::Random {
@@ -94,15 +89,11 @@ impl Inner {
                     }
                     if seen.kept() {
                         self.counts.protect_faults.fetch_add(1, Ordering::Relaxed);
-                        self.keeping.lost();
                     }
                     self.give_up_slot(seen);
                     let _ = self.uffd.unprotect(&Turn::take(), self.arena.address(page), PAGE_SIZE);
                     let _ = word.finish(State::Resident, 0, false);
                     let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
-                    if seen.findable() {
-                        self.note_reactivated(page);
-                    }
                     return;
                 }
                 State::Lost => {
@@ -127,14 +118,10 @@ impl Inner {
         }
     }
 
-    /// Whether a page that comes back from `slot` by a read keeps the slot.
-    fn keeps(&self, slot: Slot, write: bool) -> bool {
-        !write
-            && match slot.tier() {
-                Tier::SameFilled => false,
-                Tier::Pool => self.options.keep_clean == Some(true) && self.keeping.next(),
-                Tier::File => self.options.keep_clean != Some(false),
-            }
+    /// Whether a page that comes back from `slot` keeps the slot, so that it need not be written again: if it comes back
+    /// by a read from the file, whose writes are dear.
+    fn keeps(slot: Slot, write: bool) -> bool {
+        !write && slot.tier() == Tier::File
     }
 
     /// Fills an owned and charged page. False if it is lost.
@@ -155,14 +142,12 @@ impl Inner {
             }
         } else {
             self.counts.fills.fetch_add(1, Ordering::Relaxed);
-            self.note_comes_in(page);
             self.distances.returned(page);
-            self.note_returned(page);
             let from = Slot::from_bits(seen.slot());
             if from.tier() == Tier::SameFilled && same_filled::value(from) == 0 {
                 self.zero(address, PAGE_SIZE)
             } else {
-                kept = self.keeps(from, write);
+                kept = Inner::keeps(from, write);
                 slot = if kept { seen.slot() } else { 0 };
                 match self.store.read(from, &mut worker.pages[0], &mut worker.scratch) {
                     Ok(()) => self.copy(address, &worker.pages[..1], kept),
@@ -179,7 +164,6 @@ impl Inner {
                     let _ = self.uffd.wake(address, PAGE_SIZE);
                 }
                 self.report(page);
-                self.note_passing(page);
                 true
             }
             Err(error) => {
@@ -279,10 +263,8 @@ impl Inner {
         let mut keep = true;
         for index in 0..count {
             let slot = Slot::from_bits(self.word(first + index).load().slot());
-            self.note_comes_in(first + index);
             self.distances.returned(first + index);
-            self.note_returned(first + index);
-            keep &= self.keeps(slot, false);
+            keep &= Inner::keeps(slot, false);
             match self.store.read(slot, &mut worker.pages[index as usize], &mut worker.scratch) {
                 Ok(()) => read += 1,
                 Err(error) => {
@@ -322,7 +304,6 @@ impl Inner {
             let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
         }
         self.report(page);
-        self.note_passing(page);
     }
 }
 

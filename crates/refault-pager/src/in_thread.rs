@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 use refault_core::PageId;
 
 use crate::fault::Streams;
-use crate::interrupted::Interrupted;
 use crate::options::FaultMode;
 use crate::pager::Inner;
 use crate::signals::{self, BlockedSignals, Mask};
@@ -135,7 +134,7 @@ pub(crate) fn unregister(inner: &Arc<Inner>) {
 extern "C-unwind" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes valid pointers; errno belongs to this thread and is put back.
     unsafe {
-        crate::interrupted::allow_unaligned(context);
+        allow_unaligned(context);
         let mask = signals::interrupted_mask(context);
         // One that somebody sent has no address.
         let is_sent = (*info).si_code <= 0;
@@ -162,14 +161,14 @@ unsafe fn serve_fault(address: usize, context: *mut libc::c_void) -> bool {
     unsafe {
         let errno = *libc::__errno_location();
         let cancellation = disable_cancellation();
-        let served = resolve(address, is_write(context), context);
+        let served = resolve(address, is_write(context));
         *libc::__errno_location() = errno;
         restore_cancellation(cancellation, Some(signals::interrupted_mask(context)));
         served
     }
 }
 
-fn resolve(address: usize, write: bool, context: *mut libc::c_void) -> bool {
+fn resolve(address: usize, write: bool) -> bool {
     for slot in &REGISTERED {
         let pointer = slot.load(Ordering::Acquire);
         if pointer.is_null() {
@@ -181,15 +180,7 @@ fn resolve(address: usize, write: bool, context: *mut libc::c_void) -> bool {
         if inner.word(page).load().state() == State::Lost {
             return false;
         }
-        // Before the gate: where code is managed memory too, looking at it is a fault of its own.
-        // SAFETY: the context that the kernel has passed, which this handler alone has.
-        let instruction = inner.may_stay_out(page).then(|| unsafe { Interrupted::new(context, address) }).flatten();
-        match instruction {
-            Some(mut instruction) => serve_with(inner, page, write, |worker, streams| {
-                inner.access_in_place(page, &mut instruction, worker, streams)
-            }),
-            None => serve(inner, page, write),
-        }
+        serve(inner, page, write);
         return true;
     }
     false
@@ -197,21 +188,12 @@ fn resolve(address: usize, write: bool, context: *mut libc::c_void) -> bool {
 
 /// Serves a fault of this thread, which is not inside the pager.
 pub(crate) fn serve(inner: &Inner, page: PageId, write: bool) {
-    serve_with(inner, page, write, |_, _| false);
-}
-
-/// The same, unless something else serves it.
-fn serve_with(inner: &Inner, page: PageId, write: bool, mut otherwise: impl FnMut(&mut Worker, &Streams) -> bool) {
     let start = std::time::Instant::now();
     let before = inner.word(page).load();
     {
         // The gate comes first: who waits there during a fork must hold no worker, or the child would miss it for ever.
         let _gate = inner.enter();
-        with_worker(|worker, streams| {
-            if !otherwise(worker, streams) {
-                inner.fault(page, write, worker, streams);
-            }
-        });
+        with_worker(|worker, streams| inner.fault(page, write, worker, streams));
     }
     if matches!(before.state(), State::Evicting | State::Filling | State::Moving) {
         // Nothing blocks here: the access is tried again and faults again until the owner is done.
@@ -244,6 +226,25 @@ fn with_worker(work: impl FnOnce(&mut Worker, &mut Streams)) {
         std::thread::yield_now();
     }
 }
+
+/// Lets this handler access memory as it likes, although the thread that it has interrupted must not: handlers begin with
+/// that thread's flag for unaligned accesses, and a fault of the handler's own would be one of the pager's.
+///
+/// # Safety
+/// `context` is what the kernel has given to the handler.
+#[cfg(target_arch = "x86_64")]
+unsafe fn allow_unaligned(context: *mut libc::c_void) {
+    const CHECKS_ALIGNMENT: i64 = 1 << 18;
+    // SAFETY: promised by the caller; the flag is this thread's and has no other effect.
+    unsafe {
+        if (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] & CHECKS_ALIGNMENT != 0 {
+            std::arch::asm!("pushfq", "and dword ptr [rsp], {keep}", "popfq", keep = const !(CHECKS_ALIGNMENT as i32));
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn allow_unaligned(_context: *mut libc::c_void) {}
 
 /// Whether the access was a write, from the error code that the processor left.
 #[cfg(target_arch = "x86_64")]

@@ -51,20 +51,6 @@ pub struct PagerOptions {
     pub access_source: AccessSource,
     /// What happens when the store is full.
     pub on_full: OnFull,
-    /// Pages that came back by a read keep their slot, so that they need not be written again; those in the pool only while
-    /// few of them are written after all ([`crate::trial`]). `None`: only those in the file, whose writes are dear. The
-    /// copies take room in the stores, at most as much as all resident pages would.
-    pub keep_clean: Option<bool>,
-    /// Accesses to evicted pages that are worth less than twice what was evicted last are served from the compressed copy, or in
-    /// it, and the page stays out ([`crate::in_place`]). Only with [`FaultMode::InThread`] and a policy that knows what an evicted
-    /// page is worth (`lrfu`), on x86-64; elsewhere every page comes in.
-    pub in_place: bool,
-    /// Share of the budget, 0.5 at most, in which evicted pages keep their contents until their frame is needed: one that
-    /// is touched meanwhile comes back without a read ([`crate::findable`]). 0: evicted pages leave at once.
-    pub keep_evicted: f64,
-    /// Ranges without a hint that are seen to be scanned again and again, and do not fit, are treated as with
-    /// [`crate::Hint::Cyclic`]: found after two passes, until they are accessed in another order.
-    pub detect_cycles: bool,
     /// Successors of sequential faults come along. Off where accesses are recorded: a page brought in is not one accessed.
     pub bring_successors: bool,
     /// Pages that stay in the pool for longer are stored one step colder in the background: compressed harder (zstd), then in the
@@ -83,11 +69,7 @@ impl Default for PagerOptions {
             fault_mode: FaultMode::Handler { threads: 1 },
             access_source: AccessSource::DropAndScan,
             on_full: OnFull::Grow,
-            keep_clean: None,
-            in_place: false,
-            keep_evicted: 0.0,
             demote_after: Some(Duration::from_secs(30)),
-            detect_cycles: true,
             bring_successors: true,
             on_thread_start: None,
         }

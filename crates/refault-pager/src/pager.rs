@@ -13,24 +13,19 @@ use refault_store::{PAGE_SIZE, Slot, Store, StoreError, TieredStore};
 use crate::accessed::AccessSource;
 use crate::arena::Arena;
 use crate::budget::Budget;
-use crate::cycles::Cycles;
 use crate::distance::Distances;
 use crate::dropper::Drops;
 use crate::engine::Engine;
-use crate::findable::Findable;
 use crate::gate::{Gate, Inside};
 use crate::holds::Holds;
-use crate::in_place::InPlace;
-use crate::options::{FaultMode, OnFull, PagerOptions};
+use crate::options::{OnFull, PagerOptions};
 use crate::origin::FaultLatencies;
-use crate::passing::Passing;
 use crate::pins::Pins;
 use crate::pressure::Pressure;
 use crate::ranges::Ranges;
 use crate::state::PageWord;
 use crate::table::PageTable;
 use crate::threads;
-use crate::trial::Trial;
 use crate::uffd::Uffd;
 use crate::worker::{Spare, Worker};
 
@@ -98,9 +93,6 @@ pub enum PagerError {
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) fills: AtomicU64,
-    /// Instructions that were carried out on pages that stayed out.
-    pub(crate) read_in_place: AtomicU64,
-    pub(crate) written_in_place: AtomicU64,
     pub(crate) zero_fills: AtomicU64,
     pub(crate) prefetched: AtomicU64,
     pub(crate) protect_faults: AtomicU64,
@@ -112,9 +104,6 @@ pub(crate) struct Counts {
     pub(crate) discarded: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) demoted: AtomicU64,
-    /// Evicted pages that stayed findable, and those of them that were touched before their frame was needed.
-    pub(crate) cached: AtomicU64,
-    pub(crate) reactivated: AtomicU64,
 }
 
 /// Reports wait here until somebody holds the engine.
@@ -128,13 +117,6 @@ const DIRECT_GOAL: u32 = 32;
 
 /// Times that a fault finds nothing to evict before it counts as being out of room: some 5 ms.
 const FRUITLESS: u32 = 32;
-
-/// Pages that keep their copy before it is looked how many of them were written after all.
-const KEPT: u32 = 4096;
-
-/// Of eight pages that keep their copy, how many may be written after all: a fault for a write costs some 7 µs, compressing and writing
-/// out some 5.
-const MOST_WRITTEN: u32 = 3;
 
 /// A full store is asked again after this many slots were released …
 const FULL_RELEASES: u32 = 64;
@@ -150,18 +132,12 @@ pub(crate) struct Inner {
     pub(crate) budget: Budget,
     pub(crate) options: PagerOptions,
     pub(crate) ranges: Ranges,
-    pub(crate) passing: Passing,
-    pub(crate) cycles: Cycles,
-    pub(crate) findable: Findable,
     pub(crate) spare_worker: Spare,
     pub(crate) holds: Holds,
     pub(crate) pins: Pins,
     engine: Mutex<Engine>,
     reports: Mutex<Vec<PageId>>,
     drops: Drops,
-    /// Whether pages of the pool keep their copies.
-    pub(crate) keeping: Trial,
-    pub(crate) in_place: InPlace,
     pub(crate) gate: Gate,
     pub(crate) counts: Counts,
     pub(crate) fault_latency: FaultLatencies,
@@ -205,8 +181,7 @@ impl Pager {
         store: Arc<dyn Store>,
         store_description: String,
     ) -> Result<Pager, PagerError> {
-        let mut policy = crate::policies::make(&options.policy, options.in_place)?;
-        let filter = policy.admission_filter().filter(|_| options.fault_mode == FaultMode::InThread);
+        let policy = crate::policies::make(&options.policy)?;
         let uffd = crate::probe::open(&options)?;
         let pages = (options.address_space / PAGE_SIZE as u64).clamp(512, u64::from(u32::MAX - 1)) as u32;
         let system = |what| move |error| PagerError::System(what, error);
@@ -222,9 +197,7 @@ impl Pager {
         let start = Instant::now();
         let mut engine = Engine::new(policy, table.clone(), arena.base(), options.access_source, start);
         engine.set_capacity(budget.maximum_pages().min(u64::from(u32::MAX)) as usize);
-        let findable = Findable::new(options.keep_evicted, budget.tightest().0.maximum_pages(), pages);
         let inner = Arc::new(Inner {
-            findable,
             holds: Holds::new(crate::touched::PLACES),
             pins: Pins::default(),
             arena,
@@ -235,14 +208,10 @@ impl Pager {
             budget,
             options,
             ranges: Ranges::default(),
-            passing: Passing::default(),
-            cycles: Cycles::default(),
             spare_worker: Spare::default(),
             engine: Mutex::new(engine),
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
             drops: Drops::new(),
-            keeping: Trial::new(KEPT, MOST_WRITTEN),
-            in_place: InPlace::new(filter),
             gate: Gate::default(),
             counts: Counts::default(),
             fault_latency: FaultLatencies::default(),
@@ -339,9 +308,7 @@ impl Inner {
 
     /// Background eviction starts when fewer pages than this are left, and ends at twice as many.
     pub(crate) fn reserve(&self) -> i64 {
-        let reserve = (self.budget.tightest().0.maximum_pages() / 128).clamp(1, 2048) as i64;
-        // The rest of it is where evicted pages stay findable.
-        if self.findable.is_on() { (reserve / 4).max(1) } else { reserve }
+        (self.budget.tightest().0.maximum_pages() / 128).clamp(1, 2048) as i64
     }
 
     /// Victims of a round of background eviction: a 16th of a small budget, or a round would take half of what is in use.
@@ -426,7 +393,7 @@ impl Inner {
                 return;
             }
             for page in &piece[..count] {
-                engine.reconcile(*page);
+                engine.reconcile(*page, self.ranges.hint(*page).pattern());
             }
         }
     }
@@ -449,42 +416,23 @@ impl Inner {
     fn reclaim_with(&self, mut engine: MutexGuard<'_, Engine>, goal: u32, worker: &mut Worker) -> u64 {
         if self.is_full() {
             if (self.start.elapsed().as_millis() as u64) < self.full_retry.load(Ordering::Relaxed) {
-                self.in_place.tell(&mut engine);
-                drop(engine);
-                // These need no room in the store.
-                return self.release_findable(true);
+                return 0;
             }
             self.full.store(false, Ordering::Relaxed);
         }
         let mut victims = std::mem::take(&mut worker.victims);
         victims.clear();
-        self.take_passing(goal as usize, &mut victims);
-        let passed = victims.len();
         self.take_reports(&mut engine);
-        if passed == 0 {
-            engine.choose(goal, self.is_full(), &mut victims);
-        }
-        self.in_place.tell(&mut engine);
+        engine.choose(goal, self.is_full(), &mut victims);
         let collected = self.drops.collect(&mut engine);
         drop(engine);
         if collected {
             threads::wake_evictor(self);
         }
         victims.sort_unstable();
-        let mut freed = self.evict(&mut victims, passed == 0, worker);
-        freed += self.release_findable(freed == 0);
-        // The policy has not chosen these, so it must be told.
-        victims[..passed].iter().for_each(|page| self.report(*page));
+        let freed = self.evict(&mut victims, worker);
         worker.victims = victims;
         freed
-    }
-
-    /// Tells the policy of pages that were read in place.
-    pub(crate) fn tell_references(&self) {
-        let mut engine = self.engine();
-        self.take_reports(&mut engine);
-        self.in_place.tell(&mut engine);
-        self.drops.collect(&mut engine);
     }
 
     /// Drops some of the entries whose access was taken. False if there are no more.

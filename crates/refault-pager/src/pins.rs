@@ -84,7 +84,7 @@ impl Inner {
         loop {
             let seen = self.word(page).load();
             match seen.state() {
-                State::Resident if !seen.kept() && !seen.findable() => break,
+                State::Resident if !seen.kept() => break,
                 State::Lost => {
                     let error = refault_store::StoreError::Checksum("store");
                     return Err(PagerError::Lost { address: self.arena.address(page), error });

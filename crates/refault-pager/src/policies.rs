@@ -7,7 +7,7 @@ use refault_core::policy::{Policy, PolicyError};
 use crate::engine::PagedMemory;
 
 /// The policy of [`crate::PagerOptions`] unless another is named.
-pub const DEFAULT_POLICY: &str = "mglru";
+pub const DEFAULT_POLICY: &str = "mglru{cyclic=yes}";
 
 /// Reads `name{key=value,…}` for live memory.
 ///
@@ -25,8 +25,8 @@ pub(crate) fn sorts(policy: &str) -> bool {
 /// A policy over the pager's memory.
 pub(crate) type PagerPolicy = Box<dyn DynPolicy<PagedMemory> + Send>;
 
-/// The policy that `name{key=value,…}` stands for. `bypass`: if it can serve references to evicted pages, it does.
-pub(crate) fn make(policy: &str, bypass: bool) -> Result<PagerPolicy, PolicyError> {
+/// The policy that `name{key=value,…}` stands for.
+pub(crate) fn make(policy: &str) -> Result<PagerPolicy, PolicyError> {
     struct IntoBox;
     impl Visitor for IntoBox {
         type Output = PagerPolicy;
@@ -34,9 +34,6 @@ pub(crate) fn make(policy: &str, bypass: bool) -> Result<PagerPolicy, PolicyErro
             Box::new(policy)
         }
     }
-    let mut spec = check_policy(policy)?;
-    if bypass && spec.bypasses() {
-        spec = spec.with_default("bypass", "yes")?;
-    }
+    let spec = check_policy(policy)?;
     Ok(visit(&spec, &BuildContext::default(), IntoBox))
 }

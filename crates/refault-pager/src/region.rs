@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use refault_core::PageId;
+use refault_core::policy::AccessPattern;
 use refault_store::PAGE_SIZE;
 
 use crate::budget::Budget;
@@ -21,14 +22,26 @@ use crate::worker::BATCH;
 /// How a range will be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Unknown: sequences are detected, and scans again and again ([`PagerOptions::detect_cycles`]).
+    /// Unknown: sequences are detected, and scans again and again if the policy looks for them (`cyclic=yes`).
     Normal,
     /// From beginning to end: successors come along at once.
     Sequential,
     /// Without order: nothing comes along.
     Random,
-    /// From beginning to end, again and again: as much as fits stays, the rest passes through.
+    /// From beginning to end, again and again: under a policy with `cyclic=yes`, as much as fits stays and the rest passes
+    /// through.
     Cyclic,
+}
+
+impl Hint {
+    /// The same in the policy's terms.
+    pub(crate) fn pattern(self) -> AccessPattern {
+        match self {
+            Hint::Normal => AccessPattern::Unknown,
+            Hint::Cyclic => AccessPattern::Cyclic,
+            Hint::Sequential | Hint::Random => AccessPattern::Other,
+        }
+    }
 }
 
 /// A range of memory under a pager. Dereferences to bytes; the address never changes.
@@ -196,7 +209,6 @@ impl Inner {
         self.arena.take_rest(first, pages);
         self.engine().grow(first + pages);
         self.ranges.forget(first, pages);
-        self.forget_cycles(first, pages);
         self.unpin(first, pages);
         self.discard(first, pages);
         true
@@ -206,7 +218,6 @@ impl Inner {
     pub(crate) fn free(&self, first: PageId, pages: u32) {
         for (first, pages) in self.arena.begin_leaving(first, pages) {
             self.ranges.forget(first, pages);
-            self.forget_cycles(first, pages);
             self.unpin(first, pages);
             self.discard(first, pages);
             self.arena.give_back(first, pages);
@@ -328,7 +339,7 @@ impl Inner {
                 }
                 page += 1;
             }
-            freed += self.evict(&mut victims, false, &mut worker);
+            freed += self.evict(&mut victims, &mut worker);
             victims.iter().for_each(|page| self.report(*page));
         }
         worker.victims = victims;

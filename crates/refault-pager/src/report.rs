@@ -31,10 +31,6 @@ pub struct Report {
     pub counters: Counters,
     /// First touches, filled with zeros or from the region's file.
     pub zero_fills: u64,
-    /// Loads that got their bytes from a stored page, which stayed out. They are major faults, but no swap-ins.
-    pub read_in_place: u64,
-    /// Stores that were put into a stored page, which stayed out: major faults and swap-outs, but no swap-ins.
-    pub written_in_place: u64,
     /// Pages brought in ahead of sequential faults.
     pub prefetched: u64,
     /// First writes to pages that were equal to their slot.
@@ -98,19 +94,20 @@ impl Pager {
     pub fn report(&self) -> Report {
         let inner = self.inner();
         let _gate = inner.enter();
-        let (mut counters, generations, now, policy_bytes) = {
+        let (mut counters, generations, now, policy_bytes, cyclic_pages, cycles_found) = {
             let mut engine = inner.engine();
             inner.take_reports(&mut engine);
-            (engine.counters(), engine.generations(), engine.now(), engine.metadata_bytes())
+            let (pages, found) = engine.cyclic_scans().map_or((0, 0), |scans| {
+                (scans.ranges().map(|(first, end)| u64::from(end - first)).sum(), scans.found())
+            });
+            (engine.counters(), engine.generations(), engine.now(), engine.metadata_bytes(), pages, found)
         };
         let counts = &inner.counts;
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         counters.limit_overruns += load(&counts.limit_overruns);
-        counters.pgmajfault += load(&counts.fills) + load(&counts.read_in_place) + load(&counts.written_in_place);
+        counters.pgmajfault += load(&counts.fills);
         counters.pswpin += load(&counts.fills) + load(&counts.prefetched);
         counters.pswpout += load(&counts.stored);
-        counters.pages_cached += load(&counts.cached);
-        counters.pages_reactivated += load(&counts.reactivated);
         let managed_pages = u64::from(inner.arena.high());
         let fault_latency = inner.fault_latency.snapshot();
         Report {
@@ -119,13 +116,10 @@ impl Pager {
             store: inner.store.usage(),
             metadata_bytes: policy_bytes as u64
                 + managed_pages * PageTable::BYTES_A_PAGE as u64
-                + inner.distances.bytes(managed_pages)
-                + inner.findable.bytes(),
+                + inner.distances.bytes(managed_pages),
             managed_pages,
             counters,
             zero_fills: load(&counts.zero_fills),
-            read_in_place: load(&counts.read_in_place),
-            written_in_place: load(&counts.written_in_place),
             prefetched: load(&counts.prefetched),
             protect_faults: load(&counts.protect_faults),
             clean_evictions: load(&counts.clean_evictions),
@@ -133,8 +127,8 @@ impl Pager {
             store_refusals: load(&counts.refused),
             discarded: load(&counts.discarded),
             lost: load(&counts.lost),
-            cyclic_pages: inner.cycles.pages(),
-            cycles_found: inner.cycles.found(),
+            cyclic_pages,
+            cycles_found,
             demoted: load(&counts.demoted),
             faults: FaultTimes::of(&fault_latency.all()),
             faults_by_origin: Origin::ALL.map(|origin| (origin, FaultTimes::of(fault_latency.of(origin)))),

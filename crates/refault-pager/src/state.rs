@@ -43,10 +43,9 @@ impl std::fmt::Debug for Word {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{:?}{}{}{}",
+            "{:?}{}{}",
             self.state(),
             if self.kept() { "+kept" } else { "" },
-            if self.findable() { "+findable" } else { "" },
             if self.pinned() { "+pinned" } else { "" }
         )
     }
@@ -59,8 +58,6 @@ const STATE_MASK: u64 = 7 << STATE_SHIFT;
 const PINNED: u64 = 1 << 59;
 const KEPT: u64 = 1 << 60;
 const WAITED: u64 = 1 << 61;
-const FINDABLE: u64 = 1 << 62;
-const ACCESSED: u64 = 1 << 63;
 
 /// The slot of a kept page that came from zeros or from its file rather than from a store.
 pub const NO_SLOT: u64 = SLOT_MASK;
@@ -87,16 +84,6 @@ impl Word {
     /// The page is write-protected and equal to the contents of its slot.
     pub const fn kept(self) -> bool {
         self.0 & KEPT != 0
-    }
-
-    /// The page was evicted, is kept, and waits for its frame to be needed ([`crate::findable`]).
-    pub const fn findable(self) -> bool {
-        self.0 & FINDABLE != 0
-    }
-
-    /// The page was accessed where it is stored since somebody last asked.
-    pub const fn was_accessed(self) -> bool {
-        self.0 & ACCESSED != 0
     }
 
     /// The slot, meaningful if the page is stored or kept.
@@ -134,33 +121,7 @@ impl PageWord {
     /// The owner ends its state. Returns whether somebody waits for the page.
     #[must_use]
     pub fn finish(&self, state: State, slot: u64, kept: bool) -> bool {
-        self.end(state, slot, if kept { KEPT } else { 0 })
-    }
-
-    /// The owner leaves the page where it is, equal to its slot and protected, to be found until its frame is needed.
-    #[must_use]
-    pub fn finish_findable(&self, slot: u64) -> bool {
-        self.end(State::Resident, slot, KEPT | FINDABLE)
-    }
-
-    /// The owner has accessed the page where it is stored, and leaves it stored.
-    #[must_use]
-    pub fn finish_accessed(&self, slot: u64) -> bool {
-        self.end(State::Stored, slot, ACCESSED)
-    }
-
-    /// Takes the mark of a page seen as accessed where it is stored. False if the word has changed meanwhile.
-    pub fn take_accessed(&self, seen: Word) -> bool {
-        self.0.compare_exchange(seen.0, seen.0 & !ACCESSED, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    /// A page seen as findable is an ordinary one again. False if the word has changed meanwhile.
-    #[must_use]
-    pub fn reactivate(&self, seen: Word) -> bool {
-        self.0.compare_exchange(seen.0, seen.0 & !FINDABLE, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    fn end(&self, state: State, slot: u64, marks: u64) -> bool {
+        let marks = if kept { KEPT } else { 0 };
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
             let next = seen & PINNED | (state as u64) << STATE_SHIFT | slot & SLOT_MASK | marks;

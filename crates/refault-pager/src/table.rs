@@ -55,11 +55,6 @@ impl PageTable {
         self.entry(page).store(shadow.0, Ordering::Relaxed);
     }
 
-    pub(crate) fn shadow(&self, page: PageId) -> Option<Shadow> {
-        let word = self.entry(page).load(Ordering::Relaxed);
-        (word != 0).then_some(Shadow(word))
-    }
-
     pub(crate) fn take_shadow(&self, page: PageId) -> Option<Shadow> {
         let word = self.entry(page).swap(0, Ordering::Relaxed);
         (word != 0).then_some(Shadow(word))

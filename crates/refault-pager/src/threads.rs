@@ -212,10 +212,6 @@ fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
                 Some(freed)
             }
         };
-        if inner.in_place.has_news() {
-            let _gate = inner.enter();
-            inner.tell_references();
-        }
         // Between two rounds, or all at once while there is room.
         let drops = {
             let _gate = inner.enter();
@@ -231,8 +227,8 @@ fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
             None if drops => {}
             None => {
                 inner.evictor_signal.store(0, Ordering::SeqCst);
-                // Whoever charged or read in place between the look and the store is seen here; later ones find the signal down.
-                let is_idle = inner.budget.tightest().1 >= inner.reserve() && !inner.in_place.has_news();
+                // Whoever charged between the look and the store is seen here; later ones find the signal down.
+                let is_idle = inner.budget.tightest().1 >= inner.reserve();
                 if is_idle && !inner.stopping.load(Ordering::SeqCst) {
                     let demotes = inner.options.demote_after.filter(|_| inner.store.usage().pool_pages > 0);
                     let tick = rustix::fs::Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };

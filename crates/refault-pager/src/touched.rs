@@ -142,7 +142,7 @@ impl Inner {
     /// Whether a page can be accessed without a fault that somebody has to serve.
     fn is_there(&self, page: PageId, written: bool) -> bool {
         let seen = self.word(page).load();
-        seen.state() == State::Resident && !seen.findable() && !(written && seen.kept())
+        seen.state() == State::Resident && !(written && seen.kept())
     }
 
     /// Brings a page in, if it is not there, and lets it be written if it is to be.
@@ -150,9 +150,6 @@ impl Inner {
         loop {
             let seen = self.word(page).load();
             match seen.state() {
-                State::Resident if seen.findable() && !written => {
-                    self.take_back(page);
-                }
                 State::Resident if !written || !seen.kept() => return,
                 // The call says EFAULT.
                 State::Lost => return,

@@ -303,7 +303,7 @@ impl Hands<'_> {
     }
 
     fn evict_batch(&mut self) -> u64 {
-        let freed = self.inner.evict(self.batch, false, self.buffers);
+        let freed = self.inner.evict(self.batch, self.buffers);
         self.batch.iter().for_each(|page| self.inner.report(*page));
         self.batch.clear();
         freed * PAGE_SIZE as u64

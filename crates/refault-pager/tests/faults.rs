@@ -215,30 +215,6 @@ fn lost_pages(store: Arc<dyn Store>, pages: usize) -> (usize, u64) {
 }
 
 #[test]
-fn a_page_that_cannot_be_read_in_place_raises_sigbus_too() {
-    if skipped() {
-        return;
-    }
-    if is_child() {
-        let store = Arc::new(DamagedPool::new(Codec::Lz4, 1));
-        let options =
-            PagerOptions { policy: "lrfu".to_owned(), fault_mode: FaultMode::InThread, in_place: true, ..options() };
-        let pager = Pager::with_store(Budget::new(1 << 20), options, store, "test".to_owned()).expect("a pager");
-        let mut region = pager.region(4 << 20).expect("a region");
-        region.chunks_exact_mut(PAGE).enumerate().for_each(|(number, page)| write_page(page, number, 1));
-        for page in region.chunks_exact(PAGE) {
-            // SAFETY: a byte of the region.
-            unsafe { page.as_ptr().read_volatile() };
-        }
-        unreachable!("a damaged page was read");
-    }
-    let output = in_child("a_page_that_cannot_be_read_in_place_raises_sigbus_too");
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{message}");
-    assert!(message.contains("compressed pool does not match its checksum"), "{message}");
-}
-
-#[test]
 fn each_damaged_page_of_the_pool_is_lost_alone() {
     if skipped() {
         return;

@@ -11,13 +11,7 @@ use refault_store::codec::Codec;
 use refault_store::{FileStoreOptions, TieredStoreOptions};
 
 fn in_thread(store: TieredStoreOptions) -> PagerOptions {
-    PagerOptions {
-        fault_mode: FaultMode::InThread,
-        keep_clean: Some(true),
-        bring_successors: false,
-        store,
-        ..options()
-    }
+    PagerOptions { fault_mode: FaultMode::InThread, bring_successors: false, store, ..options() }
 }
 
 fn pool() -> TieredStoreOptions {

@@ -62,14 +62,14 @@ fn contents_survive_in_every_store() {
     let file = |engine, encrypt| {
         Some((std::env::temp_dir(), FileStoreOptions { limit: 64 << 20, encrypt, engine: Some(engine) }))
     };
-    for (pool_limit, file, keep_clean) in [
-        (1 << 30, None, Some(true)),
-        (0, file(IoEngine::Psync, false), None),
-        (0, file(IoEngine::Psync, true), Some(false)),
-        (2 << 20, file(IoEngine::Uring, true), None),
+    for (pool_limit, file) in [
+        (1 << 30, None),
+        (0, file(IoEngine::Psync, false)),
+        (0, file(IoEngine::Psync, true)),
+        (2 << 20, file(IoEngine::Uring, true)),
     ] {
         let store = TieredStoreOptions { pool_limit, codec: Codec::Lz4, file };
-        let Ok(pager) = Pager::new(Budget::new(4 << 20), PagerOptions { store, keep_clean, ..options() }) else {
+        let Ok(pager) = Pager::new(Budget::new(4 << 20), PagerOptions { store, ..options() }) else {
             refault_testing::skip_required("a store is not available here");
             continue;
         };
@@ -158,11 +158,13 @@ fn same_filled_pages_take_no_space() {
 }
 
 #[test]
-fn clean_pages_are_not_written_again() {
+fn clean_pages_of_the_file_are_not_written_again() {
     if skipped() {
         return;
     }
-    let pager = pager(2, PagerOptions { keep_clean: Some(true), ..options() });
+    let file = FileStoreOptions { limit: 64 << 20, encrypt: false, engine: Some(IoEngine::Psync) };
+    let store = TieredStoreOptions { pool_limit: 0, codec: Codec::Lz4, file: Some((std::env::temp_dir(), file)) };
+    let pager = pager(2, PagerOptions { store, ..options() });
     let mut region = pager.region(8 * MIB).expect("a region");
     for (number, page) in region.chunks_exact_mut(PAGE).enumerate() {
         write_page(page, number * 4 + 3, 1);
@@ -448,9 +450,9 @@ fn scans_again_and_again_are_found_out_and_other_orders_are_not() {
     for fault_mode in both_modes() {
         for policy in policies() {
             let options =
-                |detect_cycles| PagerOptions { detect_cycles, fault_mode, policy: policy.to_owned(), ..options() };
-            let (with, report) = fills_of_scans(Hint::Normal, 8, options(true));
-            let (without, blind) = fills_of_scans(Hint::Normal, 8, options(false));
+                |cyclic| PagerOptions { fault_mode, policy: format!("{policy}{{cyclic={cyclic}}}"), ..options() };
+            let (with, report) = fills_of_scans(Hint::Normal, 8, options("yes"));
+            let (without, blind) = fills_of_scans(Hint::Normal, 8, options("no"));
             let what = format!("{fault_mode:?} {policy}: {with} of {pages} pages came in again, {without} without");
             println!("{what}, {} found", report.cycles_found);
             assert_eq!((blind.cycles_found, blind.cyclic_pages), (0, 0), "{what}");

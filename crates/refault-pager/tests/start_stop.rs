@@ -145,7 +145,6 @@ fn shapes() -> Vec<PagerOptions> {
                 store: store.clone(),
                 fault_mode,
                 policy: policies().nth(number % policies().count()).expect("below their number").to_owned(),
-                keep_evicted: if number % 4 == 3 { 0.25 } else { 0.0 },
                 address_space: 64 << 20,
                 ..PagerOptions::default()
             };

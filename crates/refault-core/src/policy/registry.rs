@@ -221,12 +221,18 @@ impl PolicySpec {
     /// # Errors
     /// [`PolicyError::Refused`] with the reason.
     pub fn check(&self, front_end: FrontEnd) -> Result<(), PolicyError> {
-        let serves = matches!(front_end, FrontEnd::Replay | FrontEnd::Pager);
-        let bypass = "bypass=yes needs a front-end that serves references to evicted pages: the replay or the pager";
+        let bypass = match front_end {
+            FrontEnd::Replay => None,
+            FrontEnd::Pager => Some(
+                "with bypass=yes a reference is served while its page stays evicted, and a load or store of mapped memory \
+                 needs its page",
+            ),
+            _ => Some("bypass=yes needs a front-end that serves references to evicted pages, as the replay does"),
+        };
         let groups = matches!(front_end, FrontEnd::Machine | FrontEnd::FreePool);
         let cyclic = "cyclic=yes tells neither groups nor nodes apart";
         let reason = self.entry.refusal(front_end);
-        let reason = reason.or((!serves && self.is_on("bypass")).then_some(bypass));
+        let reason = reason.or(bypass.filter(|_| self.is_on("bypass")));
         let reason = reason.or((groups && self.is_on("cyclic")).then_some(cyclic));
         match reason {
             None => Ok(()),
@@ -577,7 +583,8 @@ mod tests {
         }
         let refused = |text, front_end| PolicySpec::parse_for(text, front_end).is_err();
         assert!(refused("mglru{cyclic=maybe}", FrontEnd::Replay) && refused("mglru{cyclic=yes}", FrontEnd::Machine));
-        assert!(refused("lrfu{bypass=yes}", FrontEnd::PageCache) && !refused("lrfu{bypass=yes}", FrontEnd::Pager));
+        assert!(refused("lrfu{bypass=yes}", FrontEnd::PageCache) && refused("lrfu{bypass=yes}", FrontEnd::Pager));
+        assert!(!refused("lrfu{bypass=yes}", FrontEnd::Replay));
     }
 
     #[test]
