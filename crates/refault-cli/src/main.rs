@@ -14,6 +14,7 @@ mod launch;
 mod monitor;
 mod mrc;
 mod policies;
+mod pool;
 mod program;
 mod record;
 mod report;
@@ -27,6 +28,7 @@ mod tables;
 mod top;
 mod trace;
 mod workloads;
+mod wss;
 
 use std::process::ExitCode;
 
@@ -58,6 +60,8 @@ enum Command {
     Size(size::SizeArgs),
     Run(run::RunArgs),
     Top(top::TopArgs),
+    Pool(pool::PoolArgs),
+    Wss(wss::WssArgs),
     Report(run_report::ReportArgs),
     Record(record::RecordArgs),
     Doctor(doctor::DoctorArgs),
@@ -83,6 +87,8 @@ fn main() -> ExitCode {
         Command::Size(args) => size::run(args),
         Command::Run(args) => run::run(args),
         Command::Top(args) => top::run(args),
+        Command::Pool(args) => pool::run(args),
+        Command::Wss(args) => wss::run(args),
         Command::Report(args) => run_report::run(args),
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),
