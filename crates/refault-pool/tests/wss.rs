@@ -26,7 +26,7 @@ fn child() {
     while begun.elapsed() < Duration::from_secs(60) {
         let touched =
             if begun.elapsed() > Duration::from_secs(2) && !std::mem::replace(&mut warm, true) { WARM } else { HOT };
-        memory[..touched as usize].iter_mut().step_by(4096).for_each(|byte| *byte = std::hint::black_box(*byte) + 0);
+        memory[..touched as usize].iter_mut().step_by(4096).for_each(|byte| *byte = std::hint::black_box(*byte));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
