@@ -183,15 +183,15 @@ impl Engine {
     }
 
     /// A page that is not resident comes back if it is cached. Its contents are in the frame as long as the lock is
-    /// held, even if it has to go again at once.
-    pub(crate) fn reactivate(&mut self, page: PageId) -> Option<Frame> {
+    /// held, even if it has to go again at once. `overwrites`: all of it is to be written anew.
+    pub(crate) fn reactivate(&mut self, page: PageId, overwrites: bool) -> Option<Frame> {
         if !self.frames.is_cached(page) || !self.make_room(page) {
             return None;
         }
         // Making room has evicted others at most, and taken no frame.
         let frame = self.frames.reactivate(page)?;
         let _ = self.pages.take_shadow(page);
-        self.admit(page, false);
+        self.admit(page, overwrites);
         Some(frame)
     }
 

@@ -41,7 +41,7 @@ impl CachedFile {
                 engine.accessed(page, false, true);
                 self.copy_out(engine, frame, within, out);
                 return Ok(());
-            } else if let Some(frame) = engine.reactivate(page) {
+            } else if let Some(frame) = engine.reactivate(page, false) {
                 engine.counts.hits += 1;
                 engine.accessed(page, false, false);
                 self.copy_out(engine, frame, within, out);

@@ -108,7 +108,7 @@ impl CachedFile {
     fn read_busy(&self, index: u64, page: PageId, into: &mut Page) -> Result<(), ReadError> {
         let mut engine = self.shared.engine();
         let resident = engine.pages.is_resident(page);
-        if let Some(frame) = if resident { Some(engine.frame(page)) } else { engine.reactivate(page) } {
+        if let Some(frame) = if resident { Some(engine.frame(page)) } else { engine.reactivate(page, false) } {
             self.copy_out(engine, frame, 0, &mut into.0);
             return Ok(());
         }
@@ -123,14 +123,16 @@ impl CachedFile {
         engine.counts.written += 1;
         engine.asked(page, true);
         let resident = engine.pages.is_resident(page);
-        let frame = if resident {
-            let frame = engine.frame(page);
-            engine.accessed(page, true, true);
+        // A cached page's frame is its own again, as when it is read; what it holds is old.
+        let reactivated = if resident { None } else { engine.reactivate(page, overwrites) };
+        let has_frame = resident || reactivated.is_some();
+        let frame = if has_frame {
+            let frame = reactivated.unwrap_or_else(|| engine.frame(page));
+            engine.accessed(page, true, resident);
             Some(frame)
         } else {
             if engine.frames.is_cached(page) {
-                // It was evicted while the device wrote: the copy is old, also if no frame is to be had for the new
-                // one.
+                // No frame is to be had for the new contents, and the copy is old.
                 engine.frames.discard(page);
             }
             engine.begin_fill(page, false)
@@ -141,7 +143,7 @@ impl CachedFile {
         drop(engine);
         target.0.copy_from_slice(&contents.0);
         drop(target);
-        if !resident {
+        if !has_frame {
             let mut engine = self.shared.engine();
             engine.finish_fill(page, overwrites);
             // Busy still, on the write's account.

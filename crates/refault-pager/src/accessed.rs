@@ -15,6 +15,7 @@ use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
 use crate::dropper::{Run, add_run};
+use crate::noted::Noted;
 use crate::pagemap::PageMap;
 
 /// Pages that are looked at together: 2 MiB.
@@ -37,6 +38,9 @@ pub enum AccessSource {
     DropAndScan,
     /// Not at all: what is evicted and comes back is the only information.
     RefaultOnly,
+    /// By [`crate::Pager::note_accesses`] after each access, and nothing is evicted ahead of a fault: exact, and slow. For
+    /// one thread, with [`crate::FaultMode::InThread`], where a region is compared with a replay.
+    Noted,
 }
 
 /// One bit a page.
@@ -105,6 +109,7 @@ pub(crate) struct AccessedBits {
     /// A walk has looked at everything since the entries were last dropped.
     walked_since: bool,
     checks: Option<Box<Checks>>,
+    noted: Option<Box<Noted>>,
     pages: u32,
 }
 
@@ -113,19 +118,24 @@ impl AccessedBits {
     pub(crate) fn new(base: usize, wanted: AccessSource) -> AccessedBits {
         AccessedBits {
             base,
-            pagemap: if wanted == AccessSource::DropAndScan { PageMap::open().ok() } else { None },
+            pagemap: if wanted == AccessSource::RefaultOnly { None } else { PageMap::open().ok() },
             spent: PageSet::default(),
             spent_pages: 0,
             lent: PageSet::default(),
             walked_since: false,
             checks: None,
+            noted: (wanted == AccessSource::Noted).then(Box::default),
             pages: 0,
         }
     }
 
     /// How accesses are found out.
     pub(crate) fn source(&self) -> AccessSource {
-        if self.pagemap.is_some() { AccessSource::DropAndScan } else { AccessSource::RefaultOnly }
+        match (&self.pagemap, &self.noted) {
+            (None, _) => AccessSource::RefaultOnly,
+            (Some(_), None) => AccessSource::DropAndScan,
+            (Some(_), Some(_)) => AccessSource::Noted,
+        }
     }
 
     /// The page map of the parent describes the parent: open the child's.
@@ -143,11 +153,20 @@ impl AccessedBits {
             checks.checked.grow(pages as usize);
             checks.seen.grow(pages as usize);
         }
+        if let Some(noted) = &mut self.noted {
+            noted.grow(pages as usize);
+        }
+    }
+
+    /// Where bits are exact: the bits.
+    pub(crate) fn noted(&mut self) -> Option<&mut Noted> {
+        self.noted.as_deref_mut()
     }
 
     pub(crate) fn bytes(&self) -> usize {
         let checks = self.checks.as_ref().map_or(0, |checks| checks.checked.bytes() + checks.seen.bytes());
-        self.spent.bytes() + self.lent.bytes() + checks
+        let noted = self.noted.as_ref().map_or(0, |noted| noted.bytes());
+        self.spent.bytes() + self.lent.bytes() + checks + noted
     }
 
     /// Calls `visit` for each page of at most a region that was accessed, in order, and whether its entry is there.
@@ -155,10 +174,13 @@ impl AccessedBits {
         debug_assert!(end - first <= REGION_PAGES);
         let base = first as usize / 64;
         let mut present = [0u64; REGION_WORDS];
-        self.present(first, end, |page| present[page as usize / 64 - base] |= 1 << (page % 64));
+        let without_entries = self.noted.as_ref().map_or(&self.lent, |noted| noted.young());
+        if self.noted.is_none() {
+            self.present(first, end, |page| present[page as usize / 64 - base] |= 1 << (page % 64));
+        }
         for index in base..(end as usize).div_ceil(64) {
             let present = present[index - base];
-            for_bits(index, present | self.lent.word(index), |page| {
+            for_bits(index, present | without_entries.word(index), |page| {
                 if (first..end).contains(&page) {
                     visit(page, present >> (page % 64) & 1 != 0);
                 }
@@ -191,6 +213,9 @@ impl AccessedBits {
 
     /// Takes the bit of a page.
     pub(crate) fn take(&mut self, page: PageId) -> bool {
+        if let Some(noted) = &mut self.noted {
+            return noted.take(page);
+        }
         let present = self.is_present(page);
         let accessed = present || self.lent.has(page);
         if accessed {
@@ -201,6 +226,9 @@ impl AccessedBits {
 
     /// The access of a page that [`AccessedBits::accessed`] has named is taken.
     pub(crate) fn taken(&mut self, page: PageId, present: bool) {
+        if let Some(noted) = &mut self.noted {
+            noted.take(page);
+        }
         self.lent.remove(page);
         if present {
             self.spent.insert(page);
@@ -220,11 +248,17 @@ impl AccessedBits {
     /// A page came in: its entry is new.
     pub(crate) fn came_in(&mut self, page: PageId) {
         self.spent.remove(page);
+        if let Some(noted) = &mut self.noted {
+            noted.came_in(page);
+        }
     }
 
     /// A page left, or is not the policy's any more.
     pub(crate) fn left(&mut self, page: PageId) {
         self.lent.remove(page);
+        if let Some(noted) = &mut self.noted {
+            noted.left(page);
+        }
     }
 
     /// A walk has looked at everything.

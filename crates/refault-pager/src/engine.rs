@@ -15,7 +15,9 @@ use crate::dropper::Run;
 use crate::state::{PageWord, State};
 use crate::table::PageTable;
 use refault_core::memory::{Eviction, LookAround, Neighbourhood, PageTables, References, Walk};
-use refault_core::policy::{AccessPattern, Admission, CyclicScans, GenerationSize, ReclaimRequest, SortRule};
+use refault_core::policy::{
+    AccessPattern, Admission, CyclicScans, GenerationSize, HitReport, ReclaimRequest, SortRule,
+};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Shadow};
 
 use crate::policies::PagerPolicy;
@@ -48,7 +50,7 @@ impl Memory for PagedMemory {
     }
 
     fn is_mapped(&self, _page: PageId) -> bool {
-        self.bits.source() == AccessSource::DropAndScan
+        self.bits.source() != AccessSource::RefaultOnly
     }
 
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
@@ -119,13 +121,30 @@ impl PageTables for PagedMemory {
         if self.bits.source() == AccessSource::RefaultOnly {
             return false;
         }
-        let forced = !std::mem::replace(&mut self.walked, true);
+        // A replay's page tables are not divided.
+        let (part, parts) = match (self.bits.noted(), part) {
+            (None, _) => (part, parts),
+            (Some(_), 0) => (0, 1),
+            (Some(_), _) => return true,
+        };
+        let forced = match self.bits.noted().map(|noted| noted.begin_walk(visitor)) {
+            Some(Some(forced)) => forced,
+            Some(None) => return true,
+            None => {
+                visitor.starts();
+                !std::mem::replace(&mut self.walked, true)
+            }
+        };
         let regions = self.pages.div_ceil(REGION_PAGES);
         let bound = |part: u32| (u64::from(regions) * u64::from(part) / u64::from(parts)) as u32;
         for region in bound(part)..bound(part + 1) {
             let first = region * REGION_PAGES;
             let end = (first + REGION_PAGES).min(self.pages);
-            if self.known.is_empty_around(first, end) || !visitor.enters(u64::from(region), None, forced) {
+            let (accessed, has_pages) = match self.bits.noted().map(|noted| noted.take_region(region)) {
+                None => (None, !self.known.is_empty_around(first, end)),
+                Some(accessed) => (accessed, accessed.is_some()),
+            };
+            if !has_pages || !visitor.enters(u64::from(region), accessed, forced) {
                 continue;
             }
             let mut found = [(0, false); REGION_PAGES as usize];
@@ -191,6 +210,9 @@ impl Engine {
 
     /// Makes room in all tables for page ids below `pages`. Allocates; never called on the fault path.
     pub(crate) fn grow(&mut self, pages: u32) {
+        if let Some(noted) = self.memory.bits.noted() {
+            noted.reaches(pages);
+        }
         if pages <= self.memory.pages {
             return;
         }
@@ -227,11 +249,24 @@ impl Engine {
         }
     }
 
+    /// Whether the policy takes the access that brings a page in for a reference.
+    pub(crate) fn counts_fills(&self) -> bool {
+        self.policy.hits() == HitReport::Kernel
+    }
+
     /// Chooses some `goal` victims, marks them as being evicted and moves them to `victims`. The entries of the pages that
-    /// were found accessed are to be dropped afterwards, see [`Engine::collect_drops`].
-    pub(crate) fn choose(&mut self, goal: u32, full: bool, victims: &mut Vec<PageId>) {
+    /// were found accessed are to be dropped afterwards, see [`Engine::collect_drops`]. `incoming`: the page that needs
+    /// the room.
+    pub(crate) fn choose(&mut self, goal: u32, incoming: Option<PageId>, full: bool, victims: &mut Vec<PageId>) {
         self.memory.full = full;
-        self.policy.reclaim(&ReclaimRequest { target: 0, goal, incoming: None }, &mut self.memory);
+        let goal = match self.memory.bits.noted() {
+            None => goal,
+            Some(noted) => {
+                noted.runs();
+                self.policy.reclaim_batch()
+            }
+        };
+        self.policy.reclaim(&ReclaimRequest { target: 0, goal, incoming }, &mut self.memory);
         victims.append(&mut self.memory.victims);
     }
 

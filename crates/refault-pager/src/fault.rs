@@ -66,7 +66,7 @@ impl Inner {
                         continue;
                     }
                     let _stall = (seen.state() == State::Stored).then(|| self.pressure.stall());
-                    self.charge(1, worker);
+                    self.charge(1, Some(page), worker);
                     if self.fill(page, seen, write, worker) {
                         let window = streams.window(page, self.ranges.hint(page));
                         if window > 0 && self.options.bring_successors {

@@ -43,6 +43,7 @@ mod gate;
 mod holds;
 mod in_thread;
 mod latency;
+mod noted;
 mod options;
 mod origin;
 pub mod pagemap;

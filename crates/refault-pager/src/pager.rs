@@ -308,6 +308,9 @@ impl Inner {
 
     /// Background eviction starts when fewer pages than this are left, and ends at twice as many.
     pub(crate) fn reserve(&self) -> i64 {
+        if self.options.access_source == AccessSource::Noted {
+            return 0;
+        }
         (self.budget.tightest().0.maximum_pages() / 128).clamp(1, 2048) as i64
     }
 
@@ -317,7 +320,8 @@ impl Inner {
     }
 
     /// Makes the budget carry `pages` more, evicting in this thread if the reserve is used up.
-    pub(crate) fn charge(&self, pages: u64, worker: &mut Worker) {
+    /// `incoming`: what for.
+    pub(crate) fn charge(&self, pages: u64, incoming: Option<PageId>, worker: &mut Worker) {
         let mut fruitless = 0u32;
         loop {
             let over = match self.budget.try_charge(pages) {
@@ -327,7 +331,7 @@ impl Inner {
             self.counts.direct_reclaims.fetch_add(1, Ordering::Relaxed);
             threads::wake_evictor(self);
             let _stall = self.pressure.stall();
-            match over.victim().map_or(Some(0), |victim| victim.reclaim_unless_room(DIRECT_GOAL, over, worker)) {
+            match over.victim().map_or(Some(0), |victim| victim.reclaim_unless_room(incoming, over, worker)) {
                 Some(freed) if freed > 0 => fruitless = 0,
                 // Somebody else has made room meanwhile.
                 None => {}
@@ -401,19 +405,25 @@ impl Inner {
     /// Evicts some `goal` pages that the policy chooses; returns how many left memory.
     pub(crate) fn reclaim(&self, goal: u32, worker: &mut Worker) -> u64 {
         let engine = self.engine();
-        self.reclaim_with(engine, goal, worker)
+        self.reclaim_with(engine, goal, None, worker)
     }
 
     /// The same, or `None` if there is room in `budget` by the time that this thread may choose.
-    fn reclaim_unless_room(&self, goal: u32, budget: &Budget, worker: &mut Worker) -> Option<u64> {
+    fn reclaim_unless_room(&self, incoming: Option<PageId>, budget: &Budget, worker: &mut Worker) -> Option<u64> {
         let engine = self.engine();
         if budget.tightest().1 > 0 {
             return None;
         }
-        Some(self.reclaim_with(engine, goal, worker))
+        Some(self.reclaim_with(engine, DIRECT_GOAL, incoming, worker))
     }
 
-    fn reclaim_with(&self, mut engine: MutexGuard<'_, Engine>, goal: u32, worker: &mut Worker) -> u64 {
+    fn reclaim_with(
+        &self,
+        mut engine: MutexGuard<'_, Engine>,
+        goal: u32,
+        incoming: Option<PageId>,
+        worker: &mut Worker,
+    ) -> u64 {
         if self.is_full() {
             if (self.start.elapsed().as_millis() as u64) < self.full_retry.load(Ordering::Relaxed) {
                 return 0;
@@ -423,7 +433,7 @@ impl Inner {
         let mut victims = std::mem::take(&mut worker.victims);
         victims.clear();
         self.take_reports(&mut engine);
-        engine.choose(goal, self.is_full(), &mut victims);
+        engine.choose(goal, incoming, self.is_full(), &mut victims);
         let collected = self.drops.collect(&mut engine);
         drop(engine);
         if collected {

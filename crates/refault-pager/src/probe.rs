@@ -38,7 +38,7 @@ impl Capabilities {
 }
 
 impl AccessSource {
-    /// All that this version uses, best first. Read-write-protect tracking is not among them: whether the kernel offers it
+    /// All that programs can be run with, best first. Read-write-protect tracking is not among them: whether the kernel offers it
     /// is asked and reported ([`Capabilities::offers_read_write_protect`]).
     pub const ALL: [AccessSource; 2] = [AccessSource::DropAndScan, AccessSource::RefaultOnly];
 
@@ -47,6 +47,7 @@ impl AccessSource {
         match self {
             AccessSource::DropAndScan => "drop-and-scan",
             AccessSource::RefaultOnly => "refault-only",
+            AccessSource::Noted => "noted",
         }
     }
 

@@ -1,6 +1,6 @@
 //! "A result on a trace carries over" for the page cache: the same reads and writes of whole pages through the replay
 //! and through a live [`PageCache`] make the same hits and misses, access by access, and the same counters, for every
-//! policy that both run but three that depend on the number of pages, and one that is not understood.
+//! policy that both run but three that depend on the number of pages.
 //!
 //! The cache is the one that users have: its own engine, page numbers and frames, over a file in memory that counts what
 //! it is asked for. One thread and no readahead, which the replay does not have.
@@ -22,9 +22,6 @@ const CAPACITY: u64 = 700;
 /// file is read: the first two look at accessed bits a share of the page numbers at a time (and where there are page
 /// tables, by these), the third has a sketch of that size.
 const DEPEND_ON_PAGES: [&str; 3] = ["lrfu", "adaptive-mapped", "wtinylfu"];
-/// Evicted pages stay cached in free frames: after some hundred evictions the two do not lose the same ones. Not explained
-/// yet; remove this when it is.
-const DIFFERS: &str = "freebsd";
 
 /// A file in memory. Clones are the same file.
 #[derive(Clone)]
@@ -102,7 +99,7 @@ fn replay_and_page_cache_agree_on_every_access_and_on_the_counters() {
     let mut block = Vec::new();
     layout.translate(&entries, &mut block);
     let policies = registry::all(FrontEnd::PageCache);
-    for spec in policies.filter(|spec| !DEPEND_ON_PAGES.contains(&spec.entry.name) && spec.entry.name != DIFFERS) {
+    for spec in policies.filter(|spec| !DEPEND_ON_PAGES.contains(&spec.entry.name)) {
         let limits = Limits { memory_pages: CAPACITY as usize, swap: Swap { pages: 0, synchronous: true } };
         let mut replay = named::replay(&spec, &BuildContext::default(), &layout, limits);
         let options = CacheOptions {
