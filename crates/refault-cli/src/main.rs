@@ -16,6 +16,7 @@ mod mrc;
 mod policies;
 mod pool;
 mod program;
+mod reclaim;
 mod record;
 mod report;
 mod reproduce;
@@ -62,6 +63,7 @@ enum Command {
     Top(top::TopArgs),
     Pool(pool::PoolArgs),
     Wss(wss::WssArgs),
+    Reclaim(reclaim::ReclaimArgs),
     Report(run_report::ReportArgs),
     Record(record::RecordArgs),
     Doctor(doctor::DoctorArgs),
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Wss(args) => wss::run(args),
+        Command::Reclaim(args) => reclaim::run(args),
         Command::Report(args) => run_report::run(args),
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),

@@ -10,6 +10,7 @@ use clap::Args;
 use refault_console::text::{align_numbers, plain_table};
 use refault_console::{Failure, ForceArgs, Format, Outputs, format_of, say, with_output};
 use refault_lab::size::bytes_text;
+use refault_pool::reclaim::session::is_gone;
 use refault_pool::wss::{self, Window};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -78,11 +79,13 @@ pub fn sleep(time: Duration, asked: &AtomicBool) -> bool {
 
 /// Why another process could not be looked at.
 pub fn not_seen(pid: u32, error: &std::io::Error) -> Failure {
+    if is_gone(error) {
+        return Failure::usage("no such process", pid, "name one that runs");
+    }
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             Failure::failed("may not look at process", pid, format!("{error}; be its user, or root"))
         }
-        std::io::ErrorKind::NotFound => Failure::usage("no such process", pid, "name one that runs"),
         // What is left of a process that has ended.
         _ => Failure::usage("cannot look at process", pid, format!("{error}; name one that runs")),
     }

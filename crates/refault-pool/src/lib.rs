@@ -14,4 +14,6 @@
 
 pub mod mappings;
 pub mod plan;
+pub mod pressure;
+pub mod reclaim;
 pub mod wss;

@@ -1,0 +1,253 @@
+//! `refault reclaim`: memory of programs that are not ours goes where the kernel puts it, as much as does no harm.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use refault_config::Config;
+use refault_console::{Failure, ForceArgs, Format, Outputs, Share, format_of, say, with_output};
+use refault_lab::size::bytes_text;
+use refault_pool::reclaim::schemes::refusal;
+use refault_pool::reclaim::session::{Goal, Session, Step, Target, is_gone};
+use refault_pool::reclaim::swap::Swap;
+use serde_json::json;
+
+use crate::wss::{interrupts, not_seen, sleep, time};
+
+/// Between two lines that say how it stands.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault reclaim --pid $(pidof node) --pressure 0.1% --dry-run     what the first minute would take away
+  refault reclaim --pid $(pidof node) --pressure 0.1%               until Ctrl-C
+  refault reclaim --pid 4711 --idle 60s --for 10m
+  refault reclaim --cgroup /sys/fs/cgroup/system.slice/web.service --pressure 0.1%
+  refault reclaim --pid 4711 --scheme cold.toml                     schemes as in docs/monitoring.md
+
+Pages go to the host's swap or zram, file pages to their files; they come back when they are accessed. Nothing else is
+changed: where a cgroup has no memory.reclaim (version 1), its limit is lowered and put back at once. With --pressure, each
+second takes 2 % of what is resident at most, less as the share of time in which something waits nears the target, and
+nothing above it. With --idle and --scheme, ages are of whole mappings, from accessed bits that are cleared and read.
+Needs root, or the process's user with CAP_SYS_NICE.")]
+/// Reclaim memory from a running program or control group that was not started by refault
+pub struct ReclaimArgs {
+    /// The process
+    #[arg(long, value_name = "PID", required_unless_present = "cgroup")]
+    pid: Option<u32>,
+    /// The directory of a control group, version 1 or 2
+    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    cgroup: Option<PathBuf>,
+    /// Reclaim until something waits for memory for this share of the time
+    #[arg(long, value_name = "PERCENT", required_unless_present_any = ["idle", "scheme"])]
+    pressure: Option<Share>,
+    /// Reclaim what nobody accessed for so long
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "pressure")]
+    idle: Option<Duration>,
+    /// Reclaim what the schemes of this file say: TOML, or the JSON of DAMON's user-space tool
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pressure", "idle"])]
+    scheme: Option<PathBuf>,
+    /// Look and decide for a minute, or as --for says, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// End after so long [default: when it is interrupted or the program ends]
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    length: Option<Duration>,
+    /// How to write what was done [default: by the name of --out, else table]
+    #[arg(long, value_enum, ignore_case = true)]
+    format: Option<Format>,
+    /// Write what was done to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArgs,
+}
+
+/// What was done.
+struct Done {
+    target: String,
+    words: String,
+    swap: String,
+    dry_run: bool,
+    seconds: f64,
+    steps: Vec<Step>,
+    came_back_bytes: u64,
+}
+
+/// Runs the command.
+pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
+    let mut outputs = Outputs::new(args.force);
+    args.scheme.iter().for_each(|path| outputs.reads(path));
+    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
+    let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
+    let goal = goal(args)?;
+    let (target, name) = match (&args.cgroup, args.pid) {
+        (Some(path), _) => (Target::Cgroup(path.clone()), path.display().to_string()),
+        (None, pid) => {
+            let pid = pid.expect("invariant: one of the two is required");
+            (Target::Process(pid), format!("process {pid}"))
+        }
+    };
+    let mut session = Session::new(&target, goal, args.dry_run).map_err(|error| refused(args, &error))?;
+    let swap = Swap::of_host().map_or_else(|error| error.to_string(), |swap| swap.words());
+    say(format_args!("{}; swap: {swap}", session.words()));
+    let asked = interrupts();
+    let begun = Instant::now();
+    let length = args.length.or(args.dry_run.then_some(Duration::from_secs(60)));
+    let (mut steps, mut said) = (Vec::new(), begun);
+    while length.is_none_or(|length| begun.elapsed() < length) && sleep(session.interval(), &asked) {
+        match session.step() {
+            Ok(step) => steps.push(step),
+            Err(error) if is_gone(&error) => {
+                say(format_args!("{name} has ended"));
+                break;
+            }
+            Err(error) => return Err(refused(args, &error)),
+        }
+        if said.elapsed() >= SAY_EVERY {
+            said = Instant::now();
+            say(line(&steps));
+        }
+    }
+    let done = Done {
+        target: name,
+        words: session.words(),
+        swap,
+        dry_run: args.dry_run,
+        seconds: begun.elapsed().as_secs_f64(),
+        steps,
+        came_back_bytes: session.came_back_bytes(),
+    };
+    with_output(out, |out| match format {
+        Format::Table => done.write_table(out),
+        Format::Csv => done.write_csv(out),
+        Format::Json => done.write_json(out),
+    })
+}
+
+fn goal(args: &ReclaimArgs) -> Result<Goal, Failure> {
+    if let Some(share) = args.pressure {
+        return Ok(Goal::Pressure(share.0));
+    }
+    if let Some(idle) = args.idle {
+        return Ok(Goal::Idle(idle));
+    }
+    let path = args.scheme.as_ref().expect("invariant: one of the three is required");
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage("cannot read", path.display(), format!("{error}; name a file that can be read"))
+    })?;
+    let config = Config::parse(&text, &path.display().to_string())
+        .map_err(|error| Failure::Usage(format!("bad configuration: {error}")))?;
+    if config.schemes.is_empty() {
+        return Err(Failure::usage("no schemes", path.display(), "give one at least: docs/monitoring.md shows some"));
+    }
+    for (index, scheme) in config.schemes.iter().enumerate() {
+        if let Some((key, reason)) = refusal(scheme) {
+            return Err(Failure::Usage(format!("bad configuration: schemes[{index}].{key}: {key} {reason}")));
+        }
+    }
+    let aggregation = Duration::from_micros(config.attributes.aggr_interval);
+    Ok(Goal::Schemes(config.schemes, aggregation, config.profile))
+}
+
+/// Why the target cannot be reclaimed from.
+fn refused(args: &ReclaimArgs, error: &std::io::Error) -> Failure {
+    match (&args.cgroup, args.pid) {
+        (Some(path), _) if error.kind() == std::io::ErrorKind::NotFound => Failure::usage(
+            "no memory cgroup",
+            path.display(),
+            "name a directory with memory.reclaim or memory.limit_in_bytes",
+        ),
+        (Some(path), _) => {
+            Failure::failed("cannot reclaim from", path.display(), format!("{error}; be root, or its owner"))
+        }
+        (None, Some(pid)) if error.raw_os_error() == Some(libc::EPERM) => {
+            let remedy = format!("{error}; be root, or its user with CAP_SYS_NICE");
+            Failure::failed("may not reclaim from process", pid, remedy)
+        }
+        (None, pid) => not_seen(pid.unwrap_or(0), error),
+    }
+}
+
+/// How it stands.
+fn line(steps: &[Step]) -> String {
+    let last = steps.last().copied().unwrap_or_default();
+    let chosen: u64 = steps.iter().map(|step| step.chosen_bytes).sum();
+    let pressure = last.pressure.map_or(String::new(), |share| format!(", pressure {:.2} %", share * 100.0));
+    format!("resident {}, {} chosen so far{pressure}", bytes_text(last.resident_bytes), bytes_text(chosen))
+}
+
+impl Done {
+    fn sum(&self, figure: fn(&Step) -> u64) -> u64 {
+        self.steps.iter().map(figure).sum()
+    }
+
+    fn first(&self) -> Step {
+        self.steps.first().copied().unwrap_or_default()
+    }
+
+    /// Resident memory after the last step.
+    fn left_bytes(&self) -> u64 {
+        self.steps.last().map_or(0, |step| step.resident_bytes.saturating_sub(step.reclaimed_bytes))
+    }
+
+    fn mean_pressure(&self) -> Option<f64> {
+        let all: Vec<f64> = self.steps.iter().filter_map(|step| step.pressure).collect();
+        (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+    }
+
+    fn write_table(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let chosen = bytes_text(self.sum(|step| step.chosen_bytes));
+        if self.dry_run {
+            writeln!(out, "{}: {chosen} would have gone in {:.0} s; nothing was changed", self.target, self.seconds)?;
+        } else {
+            let went = bytes_text(self.sum(|step| step.reclaimed_bytes));
+            writeln!(out, "{}: {went} went in {:.0} s, of {chosen} chosen", self.target, self.seconds)?;
+        }
+        writeln!(out, "resident: {}, then {}", bytes_text(self.first().resident_bytes), bytes_text(self.left_bytes()))?;
+        if self.came_back_bytes > 0 {
+            writeln!(out, "came back, as far as looked at: {}", bytes_text(self.came_back_bytes))?;
+        }
+        if let Some(pressure) = self.mean_pressure() {
+            writeln!(out, "pressure: {:.3} % of the time on average", pressure * 100.0)?;
+        }
+        writeln!(out, "{}; swap: {}", self.words, self.swap)
+    }
+
+    fn write_csv(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let mut csv = csv::Writer::from_writer(out);
+        csv.write_record(["step", "resident_bytes", "swap_bytes", "pressure", "chosen_bytes", "reclaimed_bytes"])?;
+        for (index, step) in self.steps.iter().enumerate() {
+            csv.write_record([
+                (index + 1).to_string(),
+                step.resident_bytes.to_string(),
+                step.swap_bytes.to_string(),
+                step.pressure.map_or(String::new(), |share| share.to_string()),
+                step.chosen_bytes.to_string(),
+                step.reclaimed_bytes.to_string(),
+            ])?;
+        }
+        csv.flush()
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let object = json!({
+            "target": self.target,
+            "means": self.words,
+            "swap": self.swap,
+            "dry_run": self.dry_run,
+            "seconds": self.seconds,
+            "resident_before_bytes": self.first().resident_bytes,
+            "resident_after_bytes": self.left_bytes(),
+            "chosen_bytes": self.sum(|step| step.chosen_bytes),
+            "reclaimed_bytes": self.sum(|step| step.reclaimed_bytes),
+            "came_back_bytes": self.came_back_bytes,
+            "mean_pressure": self.mean_pressure(),
+            "steps": self.steps.len(),
+        });
+        serde_json::to_writer(&mut *out, &object)?;
+        writeln!(out)
+    }
+}

@@ -1,0 +1,238 @@
+//! `refault reclaim` on real programs: a node service and control groups. What needs swap makes a zram device of its own.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use common::{refault, skipped, stdout, text};
+use refault_testing::{skip, skip_required};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// Holds 200 MiB of which it looks at 20 all the time, and at all whenever a line comes; answers with a sum. They are
+/// WebAssembly's, as those have mappings of their own, which the kernel does not join with others.
+const SERVICE: &str = "
+const memory = (mib, n) => new Uint8Array(new WebAssembly.Memory({ initial: mib * 16 }).buffer).fill(n);
+const cold = memory(180, 1), hot = memory(20, 2);
+let sum = (b) => { let s = 0; for (let i = 0; i < b.length; i += 4096) s += b[i]; return s; };
+setInterval(() => sum(hot), 100);
+require('readline').createInterface({ input: process.stdin }).on('line', (l) => console.log(sum(hot) + sum(cold)));
+console.log('ready');
+";
+
+/// A zram device to swap to, if this user may make one; removed at the end.
+struct Zram(u32);
+
+impl Zram {
+    fn new() -> Option<Zram> {
+        let control = Path::new("/sys/class/zram-control/hot_add");
+        let Some(id) = std::fs::read_to_string(control).ok().and_then(|id| id.trim().parse().ok()) else {
+            skip("no right to make a zram device, or no zram");
+            return None;
+        };
+        let zram = Zram(id);
+        std::fs::write(format!("/sys/block/zram{id}/disksize"), "1073741824").expect("a new device has no size");
+        let run = |program: &str| {
+            Command::new(program).arg(zram.device()).output().is_ok_and(|output| output.status.success())
+        };
+        assert!(run("mkswap") && run("swapon"));
+        Some(zram)
+    }
+
+    fn device(&self) -> String {
+        format!("/dev/zram{}", self.0)
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let _ = Command::new("swapoff").arg(self.device()).status();
+        let _ = std::fs::write(format!("/sys/block/zram{}/reset", self.0), "1");
+        let _ = std::fs::write("/sys/class/zram-control/hot_remove", self.0.to_string());
+    }
+}
+
+/// The service, ended with the test.
+struct Service(Child);
+
+impl Service {
+    fn start() -> Service {
+        Service::start_as("exec node -e \"$0\"")
+    }
+
+    fn start_as(command: &str) -> Service {
+        let mut child = Command::new("sh")
+            .args(["-c", command, SERVICE])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("node starts");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("a pipe");
+        let mut reader = BufReader::new(output);
+        reader.read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        child.stdout = Some(reader.into_inner());
+        Service(child)
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    /// What it answers when all of its memory is read.
+    fn sum(&mut self) -> String {
+        writeln!(self.0.stdin.as_mut().expect("a pipe")).expect("it reads");
+        let mut line = String::new();
+        BufReader::new(self.0.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
+        line
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout(&[arguments, &["--format", "json"]].concat())).expect("JSON")
+}
+
+fn resident(pid: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a figure");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number") * 1024
+}
+
+#[test]
+fn a_node_service_gives_up_what_it_does_not_use_and_has_it_back_when_it_does() {
+    if skipped(&["node"]) {
+        return;
+    }
+    let Some(_zram) = Zram::new() else { return };
+    let mut service = Service::start();
+    let sum = service.sum();
+    let pid = service.pid();
+    let before = resident(&pid);
+    assert!(before > 200 * MIB);
+
+    let dry = json(&["reclaim", "--pid", &pid, "--pressure", "50%", "--dry-run", "--for", "3s"]);
+    assert!(dry["chosen_bytes"].as_u64() > Some(0), "{dry}");
+    assert_eq!(dry["reclaimed_bytes"].as_u64(), Some(0), "{dry}");
+    assert!(resident(&pid) + 2 * MIB > before, "a dry run changes nothing");
+
+    let done = json(&["reclaim", "--pid", &pid, "--idle", "2s", "--for", "6s"]);
+    let after = resident(&pid);
+    assert!(done["reclaimed_bytes"].as_u64() >= Some(150 * MIB), "{done}");
+    assert!(after < before - 150 * MIB, "{} MiB of {}", after / MIB, before / MIB);
+    assert_eq!(service.sum(), sum, "nothing is lost");
+    assert!(resident(&pid) > after + 150 * MIB, "it is back");
+
+    let done = json(&["reclaim", "--pid", &pid, "--pressure", "20%", "--for", "8s"]);
+    assert!(done["means"].as_str().is_some_and(|means| means.contains("pressure from /")), "{done}");
+    assert!(done["reclaimed_bytes"].as_u64() >= Some(10 * MIB), "{done}");
+    assert_eq!(service.sum(), sum);
+}
+
+#[test]
+fn schemes_page_out_what_they_are_for() {
+    if skipped(&["node"]) {
+        return;
+    }
+    let Some(_zram) = Zram::new() else { return };
+    let mut service = Service::start();
+    let sum = service.sum();
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("cold.toml");
+    let scheme = "[intervals]\nsample_us = 50000\naggr_us = 500000\n[[schemes]]\naction = \"pageout\"\n\
+                  [schemes.access_pattern]\nnr_accesses = { max = 0 }\nage = { min = 4 }\nsz_bytes = { min = \"16 MiB\" }\n";
+    std::fs::write(&path, scheme).expect("room");
+    let path = path.to_str().expect("UTF-8");
+    let done = json(&["reclaim", "--pid", &service.pid(), "--scheme", path, "--for", "5s"]);
+    assert!(done["reclaimed_bytes"].as_u64() >= Some(150 * MIB), "{done}");
+    assert_eq!(service.sum(), sum);
+    std::fs::write(path, scheme.replace("pageout", "hugepage")).expect("room");
+    let refused = refault(&["reclaim", "--pid", &service.pid(), "--scheme", path]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("schemes[0].action"), "{}", text(&refused.stderr));
+}
+
+/// A memory cgroup of our own, removed at the end.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Option<Group> {
+        let roots = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
+        let name = format!("refault-reclaim-{}", std::process::id());
+        let made = roots.iter().map(|root| Path::new(root).join(&name)).find(|path| {
+            std::fs::create_dir(path).is_ok()
+                && ["memory.reclaim", "memory.limit_in_bytes"].iter().any(|file| path.join(file).exists())
+        });
+        if made.is_none() {
+            skip("no right to make a memory cgroup");
+        }
+        made.map(Group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_control_group_is_shrunk_and_its_limit_is_what_it_was() {
+    if skipped(&["node"]) {
+        return;
+    }
+    let Some(_zram) = Zram::new() else { return };
+    let Some(group) = Group::new() else { return };
+    // What it has is charged where it was when it was touched first.
+    let enter = format!("echo $$ > {}/cgroup.procs; exec node -e \"$0\"", group.0.display());
+    let mut service = Service::start_as(&enter);
+    let sum = service.sum();
+    let limit = group.0.join("memory.limit_in_bytes");
+    let before = std::fs::read_to_string(&limit).ok();
+    let path = group.0.to_str().expect("UTF-8");
+    let idle = json(&["reclaim", "--cgroup", path, "--idle", "2s", "--for", "6s"]);
+    assert!(idle["reclaimed_bytes"].as_u64() >= Some(150 * MIB), "{idle}");
+    assert_eq!(service.sum(), sum);
+    let done = json(&["reclaim", "--cgroup", path, "--pressure", "20%", "--for", "5s"]);
+    assert!(done["reclaimed_bytes"].as_u64() > Some(4 * MIB), "{done}");
+    assert_eq!(std::fs::read_to_string(&limit).ok(), before);
+    assert_eq!(service.sum(), sum);
+    drop(service);
+}
+
+#[test]
+fn what_cannot_be_reclaimed_from_is_said() {
+    for (arguments, code, words) in [
+        (&["reclaim", "--pid", "4194305", "--idle", "1s"][..], 2, "no such process"),
+        (&["reclaim", "--cgroup", "/tmp", "--pressure", "1%"], 2, "no memory cgroup: /tmp"),
+        (&["reclaim", "--pid", "1"], 2, "wrong usage"),
+        (&["reclaim", "--pid", "1", "--scheme", "/nonexistent"], 2, "cannot read: /nonexistent"),
+    ] {
+        let output = refault(arguments);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && said.contains(words), "{arguments:?}: {said}");
+    }
+    let swaps = std::fs::read_to_string("/proc/swaps").expect("text");
+    if swaps.lines().count() == 1 {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("it starts");
+        let output = refault(&["reclaim", "--pid", &child.id().to_string(), "--idle", "100ms", "--for", "600ms"]);
+        child.kill().expect("it runs");
+        child.wait().expect("it ran");
+        // Other tests may have made a device meanwhile.
+        let said = text(&output.stderr);
+        assert!(said.contains("swap: none: only pages of files can go") || said.contains("swap: /dev/zram"), "{said}");
+    } else if !Path::new("/usr/bin/node").exists() {
+        skip_required("node is not installed");
+    }
+}

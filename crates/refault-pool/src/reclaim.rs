@@ -1,0 +1,23 @@
+//! Reclaim from programs that are not ours: what goes is decided here, the kernel carries it out.
+//!
+//! [`process`] takes pages of a process away (`process_madvise`), [`cgroup`] asks the kernel to shrink a control group
+//! (`memory.reclaim`, or a limit that is lowered and put back). What goes is found by [`idle`] (mappings that nobody
+//! accessed) or by trying ([`probe`]: pages that do not come back were not needed), how much by
+//! [`Controller`](crate::pressure::Controller). Pages go to the swap that the host has ([`swap`]); file pages need none.
+//!
+//! Invariants: nothing but pages' places changes; what was set on a group is what it was before, after each step. Pages
+//! come back when they are accessed.
+
+pub mod cgroup;
+pub mod idle;
+pub mod probe;
+#[allow(unsafe_code)] // One system call, with its reason.
+pub mod process;
+pub mod schemes;
+pub mod session;
+pub mod swap;
+
+use std::ops::Range;
+
+/// Addresses of a process.
+pub type Addresses = Range<u64>;

@@ -1,0 +1,269 @@
+//! Reclaim step by step: a target, what to reach, and what was done so far.
+//!
+//! Each step looks, decides and acts once; the caller sleeps [`Session::interval`] between two. A dry run looks and decides
+//! alike, and acts not. Cost of a step: that of the look, see [`crate::mappings`], and of the kernel's reclaim.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use refault_core::monitor::Profile;
+use refault_core::schemes::SchemeSettings;
+
+use super::cgroup::Cgroup;
+use super::idle::{Aged, Ages};
+use super::probe::Hand;
+use super::process::{Advice, Process};
+use super::schemes::Schemes;
+use super::{Addresses, swap};
+use crate::mappings::{Sums, mappings};
+use crate::pressure::{Controller, Stalls};
+
+/// Between two steps towards a target of pressure: a phase change is answered within a few of them.
+pub const PRESSURE_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at accessed bits.
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+
+/// Whose memory is reclaimed.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// One process.
+    Process(u32),
+    /// The control group of a directory.
+    Cgroup(PathBuf),
+}
+
+/// What is to be reached.
+#[derive(Clone, Debug)]
+pub enum Goal {
+    /// This share of time (0 to 1) in which something waits for memory.
+    Pressure(f64),
+    /// What nobody accessed for so long is out of memory.
+    Idle(Duration),
+    /// What these schemes say, with the time of one aggregation and whose rules hold.
+    Schemes(Vec<SchemeSettings>, Duration, Profile),
+}
+
+/// What a step saw and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Bytes in memory before it.
+    pub resident_bytes: u64,
+    /// Bytes in swap before it; 0 for a control group whose processes were not looked at.
+    pub swap_bytes: u64,
+    /// Share of time since the step before in which something waited.
+    pub pressure: Option<f64>,
+    /// Bytes that were to go.
+    pub chosen_bytes: u64,
+    /// Bytes by which resident memory fell; 0 in a dry run.
+    pub reclaimed_bytes: u64,
+}
+
+struct Member {
+    process: Process,
+    ages: Option<Ages>,
+    hand: Option<Hand>,
+}
+
+/// See the module.
+pub struct Session {
+    members: BTreeMap<u32, Member>,
+    group: Option<Cgroup>,
+    goal: Goal,
+    controller: Option<(Controller, Stalls)>,
+    schemes: Option<Schemes>,
+    dry_run: bool,
+    begun: Instant,
+}
+
+impl Session {
+    /// Begins.
+    ///
+    /// # Errors
+    /// The target is not there, or may not be reclaimed from (which a dry run does not ask).
+    pub fn new(target: &Target, goal: Goal, dry_run: bool) -> io::Result<Session> {
+        let (group, stalls): (_, io::Result<Stalls>) = match target {
+            Target::Process(pid) => (None, Stalls::of_process(*pid)),
+            Target::Cgroup(path) => (Some(Cgroup::open(path)?), Stalls::of_cgroup(path).or_else(|_| Stalls::of_host())),
+        };
+        let controller = match goal {
+            Goal::Pressure(target) => Some((Controller::new(target), stalls?)),
+            _ => None,
+        };
+        let schemes = match &goal {
+            Goal::Schemes(settings, aggregation, profile) => {
+                Some(Schemes::new(settings.clone(), *aggregation, *profile))
+            }
+            _ => None,
+        };
+        let begun = Instant::now();
+        let mut session = Session { members: BTreeMap::new(), group, goal, controller, schemes, dry_run, begun };
+        match target {
+            Target::Process(pid) => session.add(*pid)?,
+            Target::Cgroup(_) => session.follow_group()?,
+        }
+        Ok(session)
+    }
+
+    /// How long to sleep between two steps.
+    pub fn interval(&self) -> Duration {
+        match &self.goal {
+            Goal::Pressure(_) => PRESSURE_EVERY,
+            Goal::Idle(idle) => (*idle / 4).clamp(LOOK_EVERY.0, LOOK_EVERY.1),
+            Goal::Schemes(_, aggregation, _) => (*aggregation).max(LOOK_EVERY.0),
+        }
+    }
+
+    /// Where ages or pressure come from and what takes pages away, in words.
+    pub fn words(&self) -> String {
+        let how = self.group.as_ref().filter(|_| self.controller.is_some());
+        let by = how.map_or("process_madvise", Cgroup::means);
+        match &self.controller {
+            Some((_, stalls)) => format!("pressure from {}; by {by}", stalls.path().display()),
+            None => format!("ages from clear_refs and smaps, by mapping; by {by}"),
+        }
+    }
+
+    /// Pages that came back after they went, as far as they were looked at, in bytes.
+    pub fn came_back_bytes(&self) -> u64 {
+        self.members.values().filter_map(|member| member.hand.as_ref()).map(|hand| hand.came_back() * 4096).sum()
+    }
+
+    fn add(&mut self, pid: u32) -> io::Result<()> {
+        let process = Process::open(pid)?;
+        if !self.dry_run {
+            process.check()?;
+        }
+        let by_pressure = self.controller.is_some();
+        let ages = if by_pressure { None } else { Some(Ages::begin(pid)?) };
+        let hand = if by_pressure { Some(Hand::new(pid)?) } else { None };
+        self.members.insert(pid, Member { process, ages, hand });
+        Ok(())
+    }
+
+    /// Takes up processes that have come into the group.
+    fn follow_group(&mut self) -> io::Result<()> {
+        let Some(group) = self.group.as_ref().filter(|_| self.controller.is_none()) else { return Ok(()) };
+        for pid in group.processes()? {
+            if !self.members.contains_key(&pid) {
+                match self.add(pid) {
+                    Err(error) if !is_gone(&error) => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks, decides and acts once.
+    ///
+    /// # Errors
+    /// The target has ended, or somebody else's it has become.
+    pub fn step(&mut self) -> io::Result<Step> {
+        if self.controller.is_some() { self.towards_pressure() } else { self.by_age() }
+    }
+
+    fn towards_pressure(&mut self) -> io::Result<Step> {
+        let Some((controller, stalls)) = &mut self.controller else { return Ok(Step::default()) };
+        let pressure = stalls.share()?;
+        if let Some(group) = &self.group {
+            let resident_bytes = group.usage_bytes()?;
+            let chosen_bytes = controller.step(resident_bytes, pressure);
+            let acts = chosen_bytes > 0 && !self.dry_run;
+            let reclaimed_bytes = if acts { group.reclaim(chosen_bytes)? } else { 0 };
+            return Ok(Step { resident_bytes, swap_bytes: 0, pressure: Some(pressure), chosen_bytes, reclaimed_bytes });
+        }
+        let Some((pid, member)) = self.members.iter_mut().next() else { return Err(io::ErrorKind::NotFound.into()) };
+        let mappings = mappings(*pid)?;
+        let before = alive(Sums::of(&mappings))?;
+        let mut wanted = controller.step(before.resident_bytes, pressure);
+        if swap::Swap::of_host()?.free_bytes() == 0 {
+            wanted = wanted.min(before.resident_bytes - before.anonymous_bytes);
+        }
+        let hand = member.hand.as_mut().expect("invariant: there is one where pressure decides");
+        let ranges = hand.choose(&mappings, wanted)?;
+        let mut step = Step {
+            resident_bytes: before.resident_bytes,
+            swap_bytes: before.swap_bytes,
+            pressure: Some(pressure),
+            chosen_bytes: bytes_of(&ranges),
+            reclaimed_bytes: 0,
+        };
+        if !self.dry_run && !ranges.is_empty() {
+            member.process.advise(&ranges, Advice::PageOut)?;
+            step.reclaimed_bytes = fallen(*pid, before)?;
+        }
+        Ok(step)
+    }
+
+    fn by_age(&mut self) -> io::Result<Step> {
+        self.follow_group()?;
+        let mut sum = Step::default();
+        let mut gone = Vec::new();
+        let now = self.begun.elapsed();
+        for (pid, member) in &mut self.members {
+            let aged = match member.ages.as_mut().expect("invariant: there are ages where they decide").look() {
+                Err(error) if is_gone(&error) && self.group.is_some() => {
+                    gone.push(*pid);
+                    continue;
+                }
+                other => other?,
+            };
+            let mappings: Vec<_> = aged.iter().map(|aged| aged.mapping.clone()).collect();
+            let before = Sums::of(&mappings);
+            if self.group.is_none() {
+                alive(before)?;
+            }
+            let chosen = match (&self.goal, &mut self.schemes) {
+                (Goal::Idle(idle), _) => vec![(Advice::PageOut, idle_longer(&aged, *idle))],
+                (_, Some(schemes)) => schemes.choose(&aged, now),
+                _ => Vec::new(),
+            };
+            sum.resident_bytes += before.resident_bytes;
+            sum.swap_bytes += before.swap_bytes;
+            for (advice, ranges) in chosen {
+                sum.chosen_bytes += resident_in(&aged, &ranges);
+                if !self.dry_run && !ranges.is_empty() {
+                    member.process.advise(&ranges, advice)?;
+                }
+            }
+            if !self.dry_run && sum.chosen_bytes > 0 {
+                sum.reclaimed_bytes += fallen(*pid, before)?;
+            }
+        }
+        gone.iter().for_each(|pid| drop(self.members.remove(pid)));
+        Ok(sum)
+    }
+}
+
+/// Mappings that can go and were idle for so long.
+fn idle_longer(aged: &[Aged], idle: Duration) -> Vec<Addresses> {
+    let fits = |aged: &&Aged| aged.mapping.reclaimable && aged.mapping.resident_bytes > 0 && aged.idle >= idle;
+    aged.iter().filter(fits).map(|aged| aged.mapping.start..aged.mapping.end).collect()
+}
+
+/// Resident bytes of the mappings in which ranges lie, one mapping each.
+fn resident_in(aged: &[Aged], ranges: &[Addresses]) -> u64 {
+    let within = |aged: &&Aged| ranges.iter().any(|range| range.contains(&aged.mapping.start));
+    aged.iter().filter(within).map(|aged| aged.mapping.resident_bytes).sum()
+}
+
+fn bytes_of(ranges: &[Addresses]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+/// By how much resident memory is less than before.
+fn fallen(pid: u32, before: Sums) -> io::Result<u64> {
+    Ok(before.resident_bytes.saturating_sub(Sums::of(&mappings(pid)?).resident_bytes))
+}
+
+/// What is left of a process that has ended, and was not waited for, has no memory.
+fn alive(sums: Sums) -> io::Result<Sums> {
+    if sums == Sums::default() { Err(io::ErrorKind::NotFound.into()) } else { Ok(sums) }
+}
+
+/// Whether an error says that a process has ended.
+pub fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
