@@ -113,6 +113,7 @@ fn chunks_of(mapping: &Mapping) -> impl Iterator<Item = Addresses> + use<> {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // Lists of one range are meant.
 mod tests {
     use super::*;
 
