@@ -1,40 +1,24 @@
-//! The frames' memory: one mapping, aligned as direct I/O wants it, with a lock a frame.
+//! The frames' memory: one mapping, aligned as direct I/O wants it, and the frames' pins ([`crate::pins`]).
 //!
-//! A frame's lock is held while it is copied from or into, and by the filling thread across the I/O. No other thread
-//! needs a frame that is being filled, because its page is not resident; so waiting for a lock takes at most a copy of
-//! 4 KiB. Cost: 8 bytes per frame. Memory is taken from the system when a frame is first filled.
+//! Memory is taken from the system when a frame is first filled.
 
 use std::io;
-use std::ops::{Deref, DerefMut};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
 use rustix::mm::{MapFlags, ProtFlags};
 
-const UNBROKEN: &str = "invariant: nothing panics while it holds a frame";
+use crate::pins::Pins;
 
 pub(crate) struct Buffers {
     base: *mut Page,
-    locks: Vec<RwLock<()>>,
+    pub(crate) pins: Pins,
 }
 
-// SAFETY: the pages are reached only through the guards below, which the locks make exclusive or shared.
+// SAFETY: pages are reached only as `page` and `page_mut` demand, which makes accesses exclusive or shared.
 unsafe impl Send for Buffers {}
 // SAFETY: as above.
 unsafe impl Sync for Buffers {}
-
-/// A frame to read.
-pub(crate) struct ReadFrame<'a> {
-    page: *const Page,
-    _lock: RwLockReadGuard<'a, ()>,
-}
-
-/// A frame to write.
-pub(crate) struct WriteFrame<'a> {
-    page: *mut Page,
-    _lock: RwLockWriteGuard<'a, ()>,
-}
 
 impl Buffers {
     pub(crate) fn new(frames: usize) -> io::Result<Buffers> {
@@ -47,52 +31,40 @@ impl Buffers {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
-        Ok(Buffers { base: base.cast(), locks: (0..frames).map(|_| RwLock::new(())).collect() })
+        Ok(Buffers { base: base.cast(), pins: Pins::new(frames) })
     }
 
-    pub(crate) fn read(&self, frame: Frame) -> ReadFrame<'_> {
-        let lock = self.locks[frame as usize].read().expect(UNBROKEN);
-        // SAFETY: the frame is inside the mapping, since it has a lock.
-        ReadFrame { page: unsafe { self.base.add(frame as usize) }, _lock: lock }
+    /// The contents of a frame.
+    ///
+    /// # Safety
+    /// The caller has pinned the frame and has seen it named by a page afterwards, or holds the engine's lock while no
+    /// page that is being filled has it.
+    pub(crate) unsafe fn page(&self, frame: Frame) -> &Page {
+        assert!((frame as usize) < self.pins.len());
+        // SAFETY: inside the mapping; nobody writes to it (promised), and any bytes are a page.
+        unsafe { &*self.base.add(frame as usize) }
     }
 
-    pub(crate) fn write(&self, frame: Frame) -> WriteFrame<'_> {
-        let lock = self.locks[frame as usize].write().expect(UNBROKEN);
-        // SAFETY: the frame is inside the mapping, since it has a lock.
-        WriteFrame { page: unsafe { self.base.add(frame as usize) }, _lock: lock }
+    /// The contents of a frame, to be written.
+    ///
+    /// # Safety
+    /// The frame is that of a busy page which is the caller's, no reader has found it there, and the caller makes no
+    /// second reference.
+    #[expect(clippy::mut_from_ref, reason = "the protocol of busy pages makes it exclusive")]
+    pub(crate) unsafe fn page_mut(&self, frame: Frame) -> &mut Page {
+        assert!((frame as usize) < self.pins.len());
+        // SAFETY: inside the mapping, exclusively (promised).
+        unsafe { &mut *self.base.add(frame as usize) }
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.locks.capacity() * size_of::<RwLock<()>>()
+        self.pins.len() * size_of::<u32>()
     }
 }
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length; no guard is left, since each borrows this value.
-        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.locks.len() * PAGE_SIZE) };
-    }
-}
-
-impl Deref for ReadFrame<'_> {
-    type Target = Page;
-    fn deref(&self) -> &Page {
-        // SAFETY: the lock is held for reading; any bytes are a page.
-        unsafe { &*self.page }
-    }
-}
-
-impl Deref for WriteFrame<'_> {
-    type Target = Page;
-    fn deref(&self) -> &Page {
-        // SAFETY: the lock is held for writing; any bytes are a page.
-        unsafe { &*self.page }
-    }
-}
-
-impl DerefMut for WriteFrame<'_> {
-    fn deref_mut(&mut self) -> &mut Page {
-        // SAFETY: as above, exclusively.
-        unsafe { &mut *self.page }
+        // SAFETY: mapped in `new` with this length; no reference is left, since each borrows this value.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.pins.len() * PAGE_SIZE) };
     }
 }

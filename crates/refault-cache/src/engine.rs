@@ -2,10 +2,12 @@
 //!
 //! Invariants: a page has a frame that is not free if and only if it is resident or being filled; a page in the policy
 //! is resident; a cached page is neither resident nor busy with a fill; `filling` counts the pages that hold a frame
-//! and are not in the policy.
+//! and are not in the policy; a frame that is neither free nor a page's is an orphan and counted in `orphans`.
 //!
-//! Cost: a hit is the policy's O(1) and a look-up of page and frame. 12 bytes per page and 13 per frame besides the
-//! policy's.
+//! Cost: a hit is the policy's O(1). 13 bytes per page and 13 per frame besides the policy's.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use refault_core::frames::{CachedFrames, Frame, FreePools, KeepEvicted};
 use refault_core::miniature::Miniatures;
@@ -17,18 +19,15 @@ use refault_core::policy::{
 };
 use refault_core::{Counters, DynPolicy, PageId, PageType, Policy};
 
+use crate::buffers::Buffers;
 use crate::error::ReadError;
 use crate::pages::Pages;
-
-/// Pages of a file that get their numbers together: 2 MiB.
-const SEGMENT: u32 = 512;
-
-/// Number of a file within a cache.
-pub(crate) type FileId = usize;
+use crate::table::{SEGMENT, Segment, Segments};
 
 /// Counts of what the cache itself did. Pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
+    /// Those that were found under the lock; [`crate::references::References`] counts the others.
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) waits: u64,
@@ -68,10 +67,10 @@ pub(crate) struct Engine {
     threshold: u32,
     pub(crate) filling: u32,
     reads: DescriptorReads,
-    /// First page of each segment of each file.
-    files: Vec<Vec<PageId>>,
-    free_files: Vec<FileId>,
     free_segments: Vec<PageId>,
+    buffers: Arc<Buffers>,
+    /// Frames that are pinned and have no page.
+    pub(crate) orphans: u32,
     /// Pages that have numbers.
     numbered: u32,
     pub(crate) counts: Counts,
@@ -81,7 +80,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Evicted pages stay cached if there is a `reserve`: frames that are kept free for them, 0 for none in particular.
-    pub(crate) fn new(mut policy: CachePolicy, frames: u32, reserve: Option<u32>) -> Engine {
+    pub(crate) fn new(mut policy: CachePolicy, frames: u32, reserve: Option<u32>, buffers: Arc<Buffers>) -> Engine {
         // A pool of their own: in a shared one the frame just freed, alone in the queue of single frames, is the next
         // taken.
         let own = policy.cached_pools();
@@ -93,66 +92,59 @@ impl Engine {
             keeps: own.is_some() || reserve.is_some(),
             threshold: policy.reclaim_threshold(limit as usize) as u32,
             policy,
-            pages: Pages::new(),
+            pages: Pages::new(buffers.clone()),
             frames: CachedFrames::new(frames, pools),
             limit,
             filling: 0,
             reads: DescriptorReads::default(),
-            files: Vec::new(),
-            free_files: Vec::new(),
             free_segments: Vec::new(),
+            buffers,
+            orphans: 0,
             numbered: 0,
             counts: Counts::default(),
             miniatures: None,
         }
     }
 
-    pub(crate) fn add_file(&mut self) -> FileId {
-        self.free_files.pop().unwrap_or_else(|| {
-            self.files.push(Vec::new());
-            self.files.len() - 1
-        })
-    }
-
     /// Forgets a file's pages. None of them is busy.
-    pub(crate) fn remove_file(&mut self, file: FileId) {
-        for first in std::mem::take(&mut self.files[file]) {
-            if first == NO_PAGE {
-                continue;
-            }
-            for page in first..first + SEGMENT {
+    pub(crate) fn remove_file(&mut self, file: &Segments) {
+        for (_, segment) in file.all() {
+            for page in segment.first..segment.first + SEGMENT {
                 self.forget(page);
             }
-            self.free_segments.push(first);
+            self.pages.set_segment(segment.first, None);
+            self.free_segments.push(segment.first);
         }
-        self.free_files.push(file);
     }
 
     /// The number of a file's page.
-    pub(crate) fn page(&mut self, file: FileId, index: u64) -> Result<PageId, ReadError> {
-        let (segment, place) = (index / u64::from(SEGMENT), (index % u64::from(SEGMENT)) as u32);
-        let segment = usize::try_from(segment).map_err(|_| ReadError::TooManyPages)?;
-        if let Some(first) = self.files[file].get(segment).filter(|first| **first != NO_PAGE) {
-            return Ok(first + place);
+    pub(crate) fn page(&mut self, file: &Segments, index: u64) -> Result<PageId, ReadError> {
+        let (place, within) = (index / u64::from(SEGMENT), (index % u64::from(SEGMENT)) as u32);
+        let place = usize::try_from(place).map_err(|_| ReadError::TooManyPages)?;
+        if let Some(segment) = file.find(place) {
+            return Ok(segment.first + within);
         }
-        if segment > (u32::MAX / SEGMENT) as usize {
+        if place >= (u32::MAX / SEGMENT) as usize {
             return Err(ReadError::TooManyPages);
         }
         let first = match self.free_segments.pop() {
             Some(first) => first,
             None => self.number_more()?,
         };
-        let segments = &mut self.files[file];
-        segments.resize(segments.len().max(segment + 1), NO_PAGE);
-        segments[segment] = first;
-        Ok(first + place)
+        let segment = Arc::new(Segment::new(first, file.unread.clone()));
+        self.pages.set_segment(first, Some(segment.clone()));
+        file.insert(place, segment);
+        Ok(first + within)
     }
 
-    /// The pages of a file from an index on that have numbers, ascending.
-    pub(crate) fn numbered_from(&self, file: FileId, index: u64) -> Vec<PageId> {
-        let (segment, place) = ((index / u64::from(SEGMENT)) as usize, (index % u64::from(SEGMENT)) as u32);
-        let segments = self.files[file].iter().enumerate().skip(segment).filter(|(_, first)| **first != NO_PAGE);
-        segments.flat_map(|(at, first)| first + if at == segment { place } else { 0 }..first + SEGMENT).collect()
+    /// The pages of a file in a range that have numbers, ascending.
+    pub(crate) fn numbered(&self, file: &Segments, range: Range<u64>) -> Vec<PageId> {
+        let segments = file.all().map(|(place, segment)| (place as u64 * u64::from(SEGMENT), segment.first));
+        let parts = segments.filter_map(|(start, first)| {
+            let (from, to) = (range.start.max(start), range.end.min(start + u64::from(SEGMENT)));
+            (from < to).then(|| first + (from - start) as u32..first + (to - start) as u32)
+        });
+        parts.flatten().collect()
     }
 
     fn number_more(&mut self) -> Result<PageId, ReadError> {
@@ -191,18 +183,19 @@ impl Engine {
         // Making room has evicted others at most, and taken no frame.
         let frame = self.frames.reactivate(page)?;
         let _ = self.pages.take_shadow(page);
-        self.admit(page, overwrites);
+        self.admit(page, frame, overwrites);
         Some(frame)
     }
 
-    /// Gives a page that is to be filled a frame, and makes it busy. `None` if no frame is free; for one that comes
-    /// `along`, if the policy gives none up.
+    /// Gives a page that is to be filled a frame, and makes it busy. `None` if no frame is free; also if
+    /// the policy gives none up and the page comes `along` or others are on their way.
     pub(crate) fn begin_fill(&mut self, page: PageId, along: bool) -> Option<Frame> {
         if !self.make_room(page) {
             return None;
         }
         if self.in_use() >= self.limit {
-            if along {
+            // What is on its way can be evicted soon: better wait for that.
+            if along || self.filling > 0 {
                 return None;
             }
             self.counts.limit_overruns += 1;
@@ -217,7 +210,8 @@ impl Engine {
     pub(crate) fn finish_fill(&mut self, page: PageId, overwrites: bool) {
         self.filling -= 1;
         self.pages.set_busy(page, false);
-        self.admit(page, overwrites);
+        let frame = self.frame(page);
+        self.admit(page, frame, overwrites);
     }
 
     /// A page did not get its contents.
@@ -227,10 +221,10 @@ impl Engine {
         self.frames.free(page);
     }
 
-    fn admit(&mut self, page: PageId, overwrites: bool) {
+    fn admit(&mut self, page: PageId, frame: Frame, overwrites: bool) {
         let admission = if overwrites { Admission::overwrite(PageType::File) } else { Admission::read(PageType::File) };
         let admission = admission.with_shadow(self.pages.take_shadow(page));
-        self.pages.set_resident(page, true);
+        self.pages.arrives(page, frame);
         let mut memory = KeepEvicted::keeping(self.keeps, &mut self.pages, &mut self.frames);
         self.policy.admit(page, &admission, &mut memory);
     }
@@ -243,12 +237,20 @@ impl Engine {
         }
     }
 
+    /// A reader without the lock has found a page; it may have gone since.
+    pub(crate) fn referenced(&mut self, page: PageId) {
+        self.asked(page, false);
+        self.accessed(page, false, true);
+    }
+
     /// A page was read or written; if it is resident, the policy is told. `hit`: it was there before. It may have to go
     /// for that; its contents are in its frame as long as the lock is held.
     pub(crate) fn accessed(&mut self, page: PageId, write: bool, hit: bool) {
         if !self.pages.is_resident(page) {
             return;
         }
+        // The first access to a page that was read ahead is the one that it was read for.
+        let hit = !self.pages.wanted(page) && hit;
         match self.reads.report(self.hits, page, write, hit) {
             AccessReport::Nothing => {}
             AccessReport::SetBit => self.pages.set_accessed(page),
@@ -265,13 +267,45 @@ impl Engine {
             miniatures.forgotten(page);
         }
         if self.pages.is_resident(page) {
-            self.pages.set_resident(page, false);
             self.policy.freed(page);
-            self.frames.free(page);
+            self.pages.goes(page);
+            self.release_frame(page);
         } else if self.frames.is_cached(page) {
             self.frames.discard(page);
         }
         let _ = self.pages.take_shadow(page);
+    }
+
+    /// A page's frame is free, or as soon as nobody pins it.
+    fn release_frame(&mut self, page: PageId) {
+        let frame = self.frame(page);
+        if self.buffers.pins.count(frame) == 0 {
+            self.frames.free(page);
+        } else {
+            self.frames.detach(page);
+            self.set_orphans(self.orphans + 1);
+            if self.buffers.pins.orphan(frame) {
+                self.bury(frame);
+            }
+        }
+    }
+
+    /// The last pin of an orphan has gone.
+    pub(crate) fn bury(&mut self, frame: Frame) {
+        if self.buffers.pins.bury(frame) {
+            self.frames.free_block(frame, 0);
+            self.set_orphans(self.orphans - 1);
+        }
+    }
+
+    /// A policy that keeps a reserve counts free frames itself, and must not take orphans for some.
+    fn set_orphans(&mut self, orphans: u32) {
+        self.orphans = orphans;
+        if self.policy.cached_pools().is_some() {
+            let capacity = (self.limit - orphans.min(self.limit - 1)) as usize;
+            self.policy.set_capacity(capacity);
+            self.threshold = self.policy.reclaim_threshold(capacity) as u32 + orphans;
+        }
     }
 
     pub(crate) fn frame(&self, page: PageId) -> Frame {
@@ -294,13 +328,8 @@ impl Engine {
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {
-        let segments: usize = self.files.iter().map(|segments| segments.capacity() * 4).sum();
         let miniatures = self.miniatures.as_ref().map_or(0, |miniatures| miniatures.bytes());
-        self.policy.metadata_bytes()
-            + self.pages.metadata_bytes()
-            + self.frames.metadata_bytes()
-            + segments
-            + miniatures
+        self.policy.metadata_bytes() + self.pages.metadata_bytes() + self.frames.metadata_bytes() + miniatures
     }
 }
 

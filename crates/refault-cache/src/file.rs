@@ -1,144 +1,123 @@
 //! The cache and its files, as users meet them.
 
+use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 
+use refault_core::PageId;
 use refault_core::frames::Frame;
 use refault_core::miniature::{Estimate, Miniatures, shift_for};
-use refault_core::{Counters, PageId};
 use refault_store::PAGE_SIZE;
 
+use crate::ahead::Pool;
 use crate::backing::{Backing, DirectFile};
 use crate::buffers::Buffers;
-use crate::engine::{Engine, FileId};
-use crate::error::{MakeError, OpenError, ReadError};
-use crate::streams::Streams;
+use crate::engine::Engine;
+use crate::error::{MakeError, OpenError};
+use crate::options::{CacheOptions, CacheReport, WhatIf, WouldMiss};
+use crate::read::Pin;
+use crate::references::References;
+use crate::streams::{Streams, Window};
+use crate::table::Segments;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Frames a cache has at least.
 const MIN_FRAMES: u64 = 64;
 
-/// What [`refault_core::frames::CachedFrames`] can name.
-const MAX_FRAMES: u64 = (1 << 31) - 1;
+/// What a page's word can name.
+const MAX_FRAMES: u64 = crate::pins::FRAME as u64;
 
 const UNBROKEN: &str = "invariant: a panic under this lock ends the program";
 
-/// How a cache is made.
-#[derive(Clone, Debug)]
-pub struct CacheOptions {
-    /// Bytes of file contents in memory at most, at least 256 KiB. Bookkeeping comes on top: see
-    /// [`CacheReport::metadata_bytes`].
-    pub memory: u64,
-    /// The policy, `name{key=value,…}`: any that does not need to know the future
-    /// ([`refault_core::policy::FrontEnd::PageCache`]).
-    pub policy: String,
-    /// Evicted pages stay cached in their free frame until it is reused. The share, up to 0.5, is what the policy
-    /// leaves free for that; with 0 there are the frames that are free anyway, because a policy evicts several pages at
-    /// once. `None`: evicted pages are gone, unless the policy keeps them itself (`freebsd`).
-    pub keep_evicted: Option<f64>,
-    /// Pages at most that are read along with a miss in a sequence of misses; an eighth of memory in any case. 0: none.
-    pub read_ahead: u32,
-    /// Policies and sizes of which [`PageCache::report`] says what they would have missed; none by default.
-    pub what_if: WhatIf,
+pub(crate) struct Shared {
+    engine: Mutex<Engine>,
+    /// Hits that the policy has not heard of yet.
+    pub(crate) references: References,
+    /// A busy page is waited for at its number modulo their count.
+    changed: [Place; 64],
+    /// A fill has ended, so that its frame can be evicted.
+    room: Place,
+    pub(crate) buffers: Arc<Buffers>,
+    /// Readahead in the background.
+    pub(crate) ahead: Pool,
+    read_ahead: u64,
 }
 
-/// Questions that a cache answers while it runs, by simulating a sample of its pages
-/// ([`refault_core::miniature`]). A miniature of each policy is kept for each size.
-#[derive(Clone, Debug, Default)]
-pub struct WhatIf {
-    /// Policies, `name{key=value,…}`. None: there are no questions.
-    pub policies: Vec<String>,
-    /// Bytes of memory. None: half, once, twice and four times the cache's own.
-    pub memory: Vec<u64>,
+/// Where threads wait. Nobody is woken by a system call where nobody waits.
+#[derive(Default)]
+struct Place {
+    waiting: AtomicU32,
+    changed: Condvar,
 }
 
-/// What a policy would have missed with some memory. Readahead is not simulated: a page that came along in a sequence
-/// is a miss here.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WouldMiss {
-    /// The policy.
-    pub policy: String,
-    /// Bytes of contents that it would have had.
-    pub memory_bytes: u64,
-    /// Pages asked for since the start.
-    pub accesses: u64,
-    /// Estimated misses among them.
-    pub misses: u64,
-}
+impl Place {
+    /// Counted under the lock: who changes something under the lock later sees it.
+    fn wait<'a>(&self, engine: MutexGuard<'a, Engine>) -> MutexGuard<'a, Engine> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let engine = self.changed.wait(engine).expect(UNBROKEN);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        engine
+    }
 
-impl Default for CacheOptions {
-    fn default() -> CacheOptions {
-        CacheOptions {
-            memory: 64 << 20,
-            policy: "mglru".to_owned(),
-            keep_evicted: None,
-            read_ahead: 32,
-            what_if: WhatIf::default(),
+    fn wake(&self) {
+        if self.waiting.load(Ordering::SeqCst) != 0 {
+            self.changed.notify_all();
         }
     }
 }
 
-/// A cache's state at one moment. Counts are pages since the start.
-#[derive(Clone, Debug)]
-pub struct CacheReport {
-    /// Bytes of contents that may be in memory.
-    pub memory_bytes: u64,
-    /// Bytes in frames that are in use.
-    pub resident_bytes: u64,
-    /// Bytes of evicted pages that are cached in free frames.
-    pub cached_bytes: u64,
-    /// Bytes of bookkeeping: policy, page and frame tables.
-    pub metadata_bytes: u64,
-    /// Pages that were asked for and were in memory, reactivated ones included.
-    pub hits: u64,
-    /// Pages that were asked for and had to be read.
-    pub misses: u64,
-    /// Times a reader or writer waited for a page that was on its way.
-    pub waits: u64,
-    /// Pages that came along in sequences.
-    pub read_ahead: u64,
-    /// Pages written.
-    pub written: u64,
-    /// The policy's counters under their `/proc/vmstat` names, with what the cache counts: `file_reads`, `limit_hits`,
-    /// `limit_overruns`, `pages_cached`, `pages_reactivated`.
-    pub counters: Counters,
-    /// Answers to [`CacheOptions::what_if`], policies first.
-    pub would_miss: Vec<WouldMiss>,
-}
-
-pub(crate) struct Shared {
-    engine: Mutex<Engine>,
-    /// A busy page is waited for at its number modulo their count.
-    changed: [Condvar; 64],
-    /// A fill has ended, so that its frame can be evicted.
-    room: Condvar,
-    pub(crate) buffers: Buffers,
-    pub(crate) read_ahead: u32,
-}
-
 impl Shared {
+    /// The engine, which knows of every hit.
     pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().expect(UNBROKEN)
+        let mut engine = self.engine.lock().expect(UNBROKEN);
+        self.references.drain(|page| engine.referenced(page));
+        engine
+    }
+
+    /// Tells the policy of hits if nobody has the lock.
+    pub(crate) fn drain(&self) {
+        if let Ok(mut engine) = self.engine.try_lock() {
+            self.references.drain(|page| engine.referenced(page));
+        }
+    }
+
+    /// Pins the frame of a page that is resident and not busy. Only under the engine's lock.
+    pub(crate) fn pin(&self, frame: Frame) -> Pin<'_> {
+        self.buffers.pins.pin(frame);
+        Pin { shared: self, frame }
+    }
+
+    /// The last pin of an orphan has gone.
+    #[cold]
+    pub(crate) fn bury(&self, frame: Frame) {
+        self.engine().bury(frame);
+        self.room.wake();
     }
 
     /// Gives the lock away until something about a busy page may have changed.
     pub(crate) fn wait<'a>(&self, mut engine: MutexGuard<'a, Engine>, page: PageId) -> MutexGuard<'a, Engine> {
         engine.counts.waits += 1;
-        self.changed[page as usize % self.changed.len()].wait(engine).expect(UNBROKEN)
+        self.changed[page as usize % self.changed.len()].wait(engine)
     }
 
     /// Gives the lock away until a fill has ended.
     pub(crate) fn wait_for_room<'a>(&self, mut engine: MutexGuard<'a, Engine>) -> MutexGuard<'a, Engine> {
         engine.counts.waits += 1;
-        self.room.wait(engine).expect(UNBROKEN)
+        self.room.wait(engine)
     }
 
     /// Pages are not busy any more.
     pub(crate) fn wake(&self, pages: impl Iterator<Item = PageId>) {
-        pages.for_each(|page| self.changed[page as usize % self.changed.len()].notify_all());
-        self.room.notify_all();
+        pages.for_each(|page| self.changed[page as usize % self.changed.len()].wake());
+        self.room.wake();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.ahead.close();
     }
 }
 
@@ -165,14 +144,17 @@ impl PageCache {
         }
         let miniatures = miniatures(&options.what_if, frames)?;
         let reserve = options.keep_evicted.map(|share| (frames as f64 * share) as u32);
-        let mut engine = Engine::new(policy, frames as u32, reserve);
+        let buffers = Arc::new(Buffers::new(frames as usize).map_err(MakeError::Memory)?);
+        let mut engine = Engine::new(policy, frames as u32, reserve, buffers.clone());
         engine.miniatures = miniatures;
         Ok(PageCache(Arc::new(Shared {
             engine: Mutex::new(engine),
-            changed: [const { Condvar::new() }; 64],
-            room: Condvar::new(),
-            buffers: Buffers::new(frames as usize).map_err(MakeError::Memory)?,
-            read_ahead: options.read_ahead.min((frames / 8) as u32),
+            references: References::new(),
+            changed: std::array::from_fn(|_| Place::default()),
+            room: Place::default(),
+            buffers,
+            ahead: Pool::default(),
+            read_ahead: u64::from(options.read_ahead).min(frames / 8),
         })))
     }
 
@@ -192,12 +174,12 @@ impl PageCache {
     /// What asking for the length says.
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
         let length = AtomicU64::new(backing.len()?);
-        let id = self.0.engine().add_file();
         Ok(CachedFile {
             shared: self.0.clone(),
-            backing,
-            id,
+            backing: backing.into(),
+            pages: Segments::new(),
             length,
+            advice: AtomicU32::new(Advice::Normal as u32),
             streams: Mutex::default(),
             tail: Mutex::default(),
             resizing: RwLock::default(),
@@ -212,8 +194,9 @@ impl PageCache {
             memory_bytes: u64::from(engine.frames.allocator().frames()) * PAGE,
             resident_bytes: u64::from(engine.frames_in_use()) * PAGE,
             cached_bytes: u64::from(engine.frames.cached()) * PAGE,
+            orphan_bytes: u64::from(engine.orphans) * PAGE,
             metadata_bytes: (engine.metadata_bytes() + self.0.buffers.metadata_bytes()) as u64,
-            hits: counts.hits,
+            hits: counts.hits + self.0.references.count(),
             misses: counts.misses,
             waits: counts.waits,
             read_ahead: counts.read_ahead,
@@ -253,9 +236,11 @@ fn answers(miniatures: &Miniatures) -> Vec<WouldMiss> {
 /// An open file above the cache. Can be read and written by many threads at once. Its pages leave the cache with it.
 pub struct CachedFile {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) backing: Box<dyn Backing>,
-    pub(crate) id: FileId,
+    pub(crate) backing: Arc<dyn Backing>,
+    pub(crate) pages: Segments,
     pub(crate) length: AtomicU64,
+    /// The [`Advice`] that holds.
+    advice: AtomicU32,
     pub(crate) streams: Mutex<Streams>,
     /// Held by writes that touch the end of the file, across their I/O: they follow each other.
     pub(crate) tail: Mutex<()>,
@@ -274,22 +259,38 @@ impl CachedFile {
         self.len() == 0
     }
 
-    /// Reads from `offset` on, up to the end of the file. Returns the bytes read: fewer than asked for only at the end.
-    /// Any offset and length will do.
-    ///
-    /// # Errors
-    /// See [`ReadError`]. The buffer may have been filled in part.
-    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, ReadError> {
-        let wanted = self.len().saturating_sub(offset).min(buffer.len() as u64) as usize;
-        let mut done = 0;
-        while done < wanted {
-            let at = offset + done as u64;
-            let within = (at % PAGE) as usize;
-            let part = (PAGE_SIZE - within).min(wanted - done);
-            self.read_page(at / PAGE, within, &mut buffer[done..done + part])?;
-            done += part;
+    /// Says how the file is going to be read, until something else is said. Advice about a range is
+    /// [`CachedFile::prefetch`] and [`CachedFile::evict`].
+    pub fn advise(&self, advice: Advice) {
+        self.advice.store(advice as u32, Ordering::Relaxed);
+    }
+
+    /// Pages that a window of readahead has at most.
+    pub(crate) fn read_ahead(&self) -> u64 {
+        match self.advice.load(Ordering::Relaxed) {
+            advice if advice == Advice::Random as u32 => 0,
+            advice if advice == Advice::Sequential as u32 => self.shared.read_ahead * 2,
+            _ => self.shared.read_ahead,
         }
-        Ok(done)
+    }
+
+    /// Begins to read a range in the background, as far as there is room, and returns at once. What cannot be read is
+    /// told to whoever reads it.
+    pub fn prefetch(&self, range: Range<u64>) {
+        let end = range.end.min(self.len()).div_ceil(PAGE);
+        let mut first = range.start / PAGE;
+        while first < end {
+            let pages = (end - first).min(64);
+            let jobs = self.jobs(&mut self.shared.engine(), Window { first, step: 1, pages });
+            self.submit(jobs);
+            first += pages;
+        }
+    }
+
+    /// Drops the pages that lie wholly in a range; waits for those on their way. Nothing is lost: writes went through.
+    pub fn evict(&self, range: Range<u64>) {
+        let end = range.end.min(self.len().next_multiple_of(PAGE)) / PAGE;
+        self.forget_pages(range.start.div_ceil(PAGE)..end);
     }
 
     /// Makes everything durable that was written before.
@@ -337,29 +338,37 @@ impl CachedFile {
 
     /// Drops the pages from an index on; waits for those on their way.
     fn forget_from(&self, index: u64) {
+        self.forget_pages(index..u64::MAX);
+    }
+
+    fn forget_pages(&self, range: Range<u64>) {
         let mut engine = self.shared.engine();
-        for page in engine.numbered_from(self.id, index) {
+        for page in engine.numbered(&self.pages, range) {
             while engine.pages.is_busy(page) {
                 engine = self.shared.wait(engine, page);
             }
             engine.forget(page);
         }
     }
-
-    /// Copies from the frame of a page that was resident when the lock was taken.
-    pub(crate) fn copy_out(&self, engine: MutexGuard<'_, Engine>, frame: Frame, within: usize, out: &mut [u8]) {
-        // Taken before the engine is given away: the next user of the frame, after an eviction, waits for the copy.
-        let contents = self.shared.buffers.read(frame);
-        drop(engine);
-        out.copy_from_slice(&contents.0[within..within + out.len()]);
-    }
 }
 
 impl Drop for CachedFile {
     fn drop(&mut self) {
-        // After a panic elsewhere there is nothing to be kept in order.
-        if let Ok(mut engine) = self.shared.engine.lock() {
-            engine.remove_file(self.id);
-        }
+        // What is read ahead is on its way still.
+        self.forget_from(0);
+        self.shared.engine().remove_file(&self.pages);
     }
+}
+
+/// How a file is going to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Advice {
+    /// Nothing is known: streams are found out, and read ahead.
+    #[default]
+    Normal,
+    /// In no order: nothing is read ahead.
+    Random,
+    /// From the beginning to the end: windows of readahead may be twice as large.
+    Sequential,
 }

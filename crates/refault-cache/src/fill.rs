@@ -1,8 +1,9 @@
-//! Reading a page: from its frame, or from the file into a frame.
+//! Reading what is not there for everybody: from a frame under the lock, or from the file into frames.
 //!
-//! A page that is missing gets a frame and is busy until its contents are there; the lock is free meanwhile. Those that
-//! follow in a sequence come along with the same call. If that call fails, the page that was asked for is tried alone:
-//! what merely came along must not fail a read.
+//! A page that is missing gets a frame and is busy until its contents are there; the lock is free meanwhile. The missing
+//! pages of one call that follow each other are read together, and the first window of a stream with them; later windows
+//! are read in the background ([`crate::ahead`]). If reading them together fails, the page that was asked for is tried
+//! alone: what merely came along must not fail a read.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::sync::MutexGuard;
@@ -11,44 +12,78 @@ use refault_core::PageId;
 use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
 
+use crate::ahead::Job;
 use crate::backing::Backing;
+use crate::buffers::Buffers;
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::file::CachedFile;
+use crate::read::Pin;
+use crate::streams::Window;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
 /// What direct I/O is aligned to at least.
 const SECTOR: usize = 512;
 
+/// Pages of one call that are read together at most.
+const MAX_TOGETHER: usize = 64;
+
 /// Why a run of pages was not read.
-enum Fault {
+pub(crate) enum Fault {
     Io(io::Error),
     Short,
 }
 
+impl Fault {
+    fn at(self, offset: u64) -> ReadError {
+        match self {
+            Fault::Io(error) => ReadError::Io { offset, error },
+            Fault::Short => ReadError::Short { offset },
+        }
+    }
+}
+
+/// Pages that follow each other in the file, busy on the account of whoever has the run.
+pub(crate) struct Run {
+    /// The first one's place in the file.
+    pub(crate) index: u64,
+    /// Numbers, and the frames they are to be read into.
+    pub(crate) pages: Vec<(PageId, Frame)>,
+}
+
 impl CachedFile {
-    pub(crate) fn read_page(&self, index: u64, within: usize, out: &mut [u8]) -> Result<(), ReadError> {
+    /// Reads from a page on that was not found without the lock, as much of what is wanted as one call brings. Returns
+    /// the bytes.
+    pub(crate) fn read_missing(&self, index: u64, within: usize, out: &mut [u8]) -> Result<usize, ReadError> {
+        let part = (PAGE_SIZE - within).min(out.len());
         let mut engine = self.shared.engine();
-        let page = engine.page(self.id, index)?;
+        let page = engine.page(&self.pages, index)?;
         engine.asked(page, false);
         loop {
             if engine.pages.is_busy(page) {
                 engine = self.shared.wait(engine, page);
             } else if engine.pages.is_resident(page) {
-                let frame = engine.frame(page);
                 engine.counts.hits += 1;
+                let pin = self.shared.pin(engine.frame(page));
                 engine.accessed(page, false, true);
-                self.copy_out(engine, frame, within, out);
-                return Ok(());
+                let marked = engine.pages.take_mark(page);
+                drop(engine);
+                if marked {
+                    self.arrived(index);
+                }
+                out[..part].copy_from_slice(&pin.page().0[within..within + part]);
+                return Ok(part);
             } else if let Some(frame) = engine.reactivate(page, false) {
                 engine.counts.hits += 1;
                 engine.accessed(page, false, false);
-                self.copy_out(engine, frame, within, out);
-                return Ok(());
+                // SAFETY: the lock is held, and the frame was not handed out since: even if the page had to go again at
+                // once, its contents are there.
+                out[..part].copy_from_slice(&unsafe { self.shared.buffers.page(frame) }.0[within..within + part]);
+                return Ok(part);
             } else if let Some(frame) = engine.begin_fill(page, false) {
                 engine.counts.misses += 1;
-                return self.fill(engine, index, (page, frame), within, out);
+                return self.fill(engine, Run { index, pages: vec![(page, frame)] }, within, out);
             } else if engine.filling == 0 {
                 return Err(ReadError::NoRoom);
             } else {
@@ -57,78 +92,172 @@ impl CachedFile {
         }
     }
 
+    /// The page, pinned, wherever it is. `None`: it went again at once.
+    pub(crate) fn pin_missing(&self, index: u64) -> Result<Option<Pin<'_>>, ReadError> {
+        self.read_missing(index, 0, &mut [0])?;
+        let mut engine = self.shared.engine();
+        let page = engine.page(&self.pages, index)?;
+        let there = engine.pages.is_resident(page) && !engine.pages.is_busy(page);
+        Ok(there.then(|| self.shared.pin(engine.frame(page))))
+    }
+
     fn fill(
         &self,
         mut engine: MutexGuard<'_, Engine>,
-        index: u64,
-        first: (PageId, Frame),
+        mut run: Run,
         within: usize,
         out: &mut [u8],
-    ) -> Result<(), ReadError> {
-        let mut run = vec![first];
-        self.add_following(&mut engine, index, &mut run);
+    ) -> Result<usize, ReadError> {
+        let index = run.index;
+        let most = (within + out.len()).div_ceil(PAGE_SIZE).min(MAX_TOGETHER);
+        self.extend(&mut engine, &mut run, most);
+        let wanted = run.pages.len();
+        let jobs = self.plan(&mut engine, &mut run);
         drop(engine);
-        let outcome = self.read_run(index, &run, within, out);
-        // Failed reads of a run end with the first page alone.
-        let (outcome, read) = match outcome {
-            Err(_) if run.len() > 1 => {
-                self.abandon(&run[1..]);
-                (self.read_run(index, &run[..1], within, out), &run[..1])
+        self.submit(jobs);
+        let together = read_run(&*self.backing, &self.shared.buffers, &run, self.len());
+        let outcome = match together {
+            Err(_) if run.pages.len() > 1 => {
+                self.abandon(&run.pages.split_off(1));
+                read_run(&*self.backing, &self.shared.buffers, &run, self.len())
             }
-            outcome => (outcome, &run[..]),
+            outcome => outcome,
         };
-        let offset = index * PAGE;
         if let Err(fault) = outcome {
-            self.abandon(read);
-            return Err(match fault {
-                Fault::Io(error) => ReadError::Io { offset, error },
-                Fault::Short => ReadError::Short { offset },
-            });
+            self.abandon(&run.pages);
+            return Err(fault.at(index * PAGE));
         }
+        let wanted = wanted.min(run.pages.len());
+        let bytes = (wanted * PAGE_SIZE - within).min(out.len());
+        self.copy_filled(&run.pages[..wanted], within, &mut out[..bytes]);
         let mut engine = self.shared.engine();
-        engine.counts.file_reads += read.len() as u64;
-        engine.counts.read_ahead += read.len() as u64 - 1;
-        for (page, _) in read {
+        engine.counts.file_reads += run.pages.len() as u64;
+        engine.counts.misses += wanted as u64 - 1;
+        engine.counts.read_ahead += (run.pages.len() - wanted) as u64;
+        for (place, (page, _)) in run.pages.iter().enumerate() {
             engine.finish_fill(*page, false);
+            match place {
+                0 => engine.accessed(*page, false, false),
+                _ if place < wanted => {
+                    engine.asked(*page, false);
+                    engine.accessed(*page, false, false);
+                }
+                _ => engine.pages.set_ahead(*page, place == wanted),
+            }
         }
-        engine.accessed(first.0, false, false);
         drop(engine);
-        self.shared.wake(read.iter().map(|(page, _)| *page));
-        Ok(())
+        self.shared.wake(run.pages.iter().map(|(page, _)| *page));
+        Ok(bytes)
     }
 
-    /// Adds the pages that are to come along: missing ones, up to the end of the file, as far as there is room.
-    fn add_following(&self, engine: &mut Engine, index: u64, run: &mut Vec<(PageId, Frame)>) {
-        let most = self.shared.read_ahead;
-        if most == 0 {
-            return;
-        }
-        let window = self.streams.lock().expect("invariant: nothing panics under this lock").window(index, most);
-        let end = (index + 1 + u64::from(window)).min(self.len().div_ceil(PAGE));
-        for next in index + 1..end {
-            let Ok(page) = engine.page(self.id, next) else { return };
-            if engine.pages.is_resident(page) || engine.pages.is_busy(page) || engine.frames.is_cached(page) {
+    /// Adds the missing pages that follow a run, until it has so many.
+    fn extend(&self, engine: &mut Engine, run: &mut Run, pages: usize) {
+        let end = self.len().div_ceil(PAGE);
+        while run.pages.len() < pages {
+            let next = run.index + run.pages.len() as u64;
+            if next >= end {
                 return;
             }
-            let Some(frame) = engine.begin_fill(page, true) else { return };
-            run.push((page, frame));
+            let Some(missing) = self.begin_missing(engine, next) else { return };
+            run.pages.push(missing);
         }
     }
 
-    fn abandon(&self, run: &[(PageId, Frame)]) {
-        let mut engine = self.shared.engine();
-        run.iter().for_each(|(page, _)| engine.abandon_fill(*page));
-        drop(engine);
-        self.shared.wake(run.iter().map(|(page, _)| *page));
+    /// A page that comes along gets a frame, if it is missing and there is one.
+    fn begin_missing(&self, engine: &mut Engine, index: u64) -> Option<(PageId, Frame)> {
+        let page = engine.page(&self.pages, index).ok()?;
+        if engine.pages.is_resident(page) || engine.pages.is_busy(page) || engine.frames.is_cached(page) {
+            return None;
+        }
+        engine.begin_fill(page, true).map(|frame| (page, frame))
     }
 
-    /// Reads pages into their frames and copies what was asked for out of the first.
-    fn read_run(&self, index: u64, run: &[(PageId, Frame)], within: usize, out: &mut [u8]) -> Result<(), Fault> {
-        let mut frames: Vec<_> = run.iter().map(|(_, frame)| self.shared.buffers.write(*frame)).collect();
-        let mut pages: Vec<&mut Page> = frames.iter_mut().map(|frame| &mut **frame).collect();
-        read_pages(&*self.backing, &mut pages, index * PAGE, self.len())?;
-        out.copy_from_slice(&pages[0].0[within..within + out.len()]);
-        Ok(())
+    /// What is read ahead because of a run that was missed: with it, if it follows; otherwise by jobs.
+    fn plan(&self, engine: &mut Engine, run: &mut Run) -> Vec<Job> {
+        let (index, length) = (run.index, run.pages.len());
+        match self.window(|streams, most| streams.missed(index, length as u64, most)) {
+            None => Vec::new(),
+            Some(window) if window.step == 1 && window.first == index + length as u64 => {
+                self.extend(engine, run, length + window.pages as usize);
+                Vec::new()
+            }
+            Some(window) => self.jobs(engine, window),
+        }
+    }
+
+    fn window(&self, find: impl FnOnce(&mut crate::streams::Streams, u64) -> Option<Window>) -> Option<Window> {
+        let most = self.read_ahead();
+        if most == 0 {
+            return None;
+        }
+        let mut streams = self.streams.lock().expect("invariant: nothing panics under this lock");
+        streams.unread(self.pages.unread.load(std::sync::atomic::Ordering::Relaxed));
+        find(&mut streams, most)
+    }
+
+    /// Somebody has arrived at a marked page.
+    #[cold]
+    pub(crate) fn arrived(&self, index: u64) {
+        if let Some(window) = self.window(|streams, most| streams.marked(index, most)) {
+            let jobs = self.jobs(&mut self.shared.engine(), window);
+            self.submit(jobs);
+        }
+    }
+
+    /// The missing pages of a window, as jobs in the order in which they will be wanted.
+    pub(crate) fn jobs(&self, engine: &mut Engine, window: Window) -> Vec<Job> {
+        let mut missing: Vec<(u64, (PageId, Frame))> = Vec::new();
+        for index in window.pages(self.len().div_ceil(PAGE)) {
+            if let Some(page) = self.begin_missing(engine, index) {
+                missing.push((index, page));
+            } else if engine.frames.available() == 0 {
+                break;
+            }
+        }
+        let Some(&(first, (marked, _))) = missing.first() else { return Vec::new() };
+        if first != window.first {
+            self.streams.lock().expect("invariant: nothing panics under this lock").begins(window, first);
+        }
+        if window.step < 0 {
+            missing.reverse();
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        for (index, page) in missing {
+            match runs.last_mut() {
+                Some(run) if run.index + run.pages.len() as u64 == index && run.pages.len() < MAX_TOGETHER => {
+                    run.pages.push(page);
+                }
+                _ => runs.push(Run { index, pages: vec![page] }),
+            }
+        }
+        if window.step < 0 {
+            runs.reverse();
+        }
+        let job =
+            |run| Job { shared: self.shared.clone(), backing: self.backing.clone(), length: self.len(), run, marked };
+        runs.into_iter().map(job).collect()
+    }
+
+    /// Hands a window over; its runs are read at the same time.
+    pub(crate) fn submit(&self, jobs: Vec<Job>) {
+        jobs.into_iter().for_each(|job| self.shared.ahead.submit(job));
+    }
+
+    fn abandon(&self, pages: &[(PageId, Frame)]) {
+        let mut engine = self.shared.engine();
+        pages.iter().for_each(|(page, _)| engine.abandon_fill(*page));
+        drop(engine);
+        self.shared.wake(pages.iter().map(|(page, _)| *page));
+    }
+
+    /// Copies from frames that were filled, before anybody else may use them.
+    fn copy_filled(&self, pages: &[(PageId, Frame)], mut within: usize, mut out: &mut [u8]) {
+        for (_, frame) in pages {
+            let (part, rest) = out.split_at_mut((PAGE_SIZE - within).min(out.len()));
+            // SAFETY: the page is busy on this thread's account, which makes no other reference now.
+            part.copy_from_slice(&unsafe { self.shared.buffers.page_mut(*frame) }.0[within..within + part.len()]);
+            (out, within) = (rest, 0);
+        }
     }
 
     /// Reads one page into memory that is not the cache's.
@@ -138,16 +267,24 @@ impl CachedFile {
             into.0.fill(0);
             return Ok(());
         }
-        read_pages(&*self.backing, &mut [into], offset, self.len()).map_err(|fault| match fault {
-            Fault::Io(error) => ReadError::Io { offset, error },
-            Fault::Short => ReadError::Short { offset },
-        })
+        read_pages(&*self.backing, &mut [into], offset, self.len()).map_err(|fault| fault.at(offset))
     }
+}
+
+/// Reads the pages of a run into their frames.
+pub(crate) fn read_run(backing: &dyn Backing, buffers: &Buffers, run: &Run, length: u64) -> Result<(), Fault> {
+    // SAFETY: the pages are busy on the account of whoever has the run, each with a frame of its own.
+    let mut pages: Vec<&mut Page> = run.pages.iter().map(|(_, frame)| unsafe { buffers.page_mut(*frame) }).collect();
+    read_pages(backing, &mut pages, run.index * PAGE, length)
 }
 
 /// Reads pages from `offset` on from a file of `length` bytes; zeros follow its end.
 fn read_pages(backing: &dyn Backing, pages: &mut [&mut Page], offset: u64, length: u64) -> Result<(), Fault> {
-    let wanted = (length - offset).min(pages.len() as u64 * PAGE) as usize;
+    let wanted = length.saturating_sub(offset).min(pages.len() as u64 * PAGE) as usize;
+    if wanted == 0 {
+        // It was cut off meanwhile.
+        return Err(Fault::Short);
+    }
     let mut done = {
         let mut slices: Vec<IoSliceMut<'_>> = pages.iter_mut().map(|page| IoSliceMut::new(&mut page.0)).collect();
         retried(|| backing.read(&mut slices, offset))?

@@ -2,21 +2,25 @@
 //!
 //! The kernel's page cache decides for all programs; a [`PageCache`] decides for one, with a limit in bytes and any
 //! policy of [`refault_core`] that does not need to know the future. Files are read and written with `preadv` and
-//! `pwritev` on descriptors with `O_DIRECT`, so that nothing is cached twice. There is no io_uring here: each miss is a
-//! system call of the thread that reads, which is what the bench and the documentation measure.
+//! `pwritev` on descriptors with `O_DIRECT`, so that nothing is cached twice.
 //!
 //! ```text
-//! read_at ──▶ engine (one lock): resident? ──▶ copy from its frame, without the lock
-//!               │ no: cached? ────▶ reactivated, as above
-//!               └ no: room, a frame, "busy" ──▶ preadv, without the lock ──▶ admitted, waiters woken
+//! read_at ──▶ found without a lock? ──▶ pin, copy, unpin; the hit is noted for the policy
+//!    │                                                                 │ in batches
+//!    └─ no ─▶ engine (one lock): room, frames, "busy" ──▶ preadv, without the lock ──▶ admitted, waiters woken
+//!                └─ a stream? its next window is read in the background
 //! write_at ─▶ busy ──▶ pwritev ──▶ frames updated ──▶ waiters woken        (write-through)
+//! pin ──────▶ as read_at, without the copy
 //! ```
 //!
 //! What it promises:
 //!
 //! - **The limit holds**: frames are cut from one mapping of the limit's size, and there are no others. A write in
 //!   progress has private copies of at most 64 pages besides.
-//! - **No lock is held across I/O**: a page being read is marked busy, and other readers wait for that page alone.
+//! - **A hit takes no lock** that a miss holds, and no lock is held across I/O: a page being read is marked busy, and
+//!   other readers wait for that page alone.
+//! - **What is pinned stays as it is**: [`CachedFile::pin`] lends the cache's own memory; writes and changes of the
+//!   length meanwhile give later readers the new contents, and the pin the old.
 //! - **Writes go through**: [`CachedFile::write_at`] returns when the device has the data, so there are no dirty pages,
 //!   and an eviction costs nothing. [`CachedFile::sync`] makes them durable.
 //! - **A failure is told to whom it concerns**: a read that fails leaves nothing behind; a write that fails takes its
@@ -42,17 +46,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod ahead;
 mod backing;
 mod buffers;
 mod engine;
 mod error;
 mod file;
 mod fill;
+mod options;
 mod pages;
+mod pins;
+mod read;
+mod references;
 mod streams;
+mod table;
 mod write;
+
+pub(crate) mod sync {
+    //! What pins are made of; the model in `tests` puts other atomics here.
+    pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+}
 
 pub use backing::{Backing, DirectFile};
 pub use error::{MakeError, OpenError, ReadError, WriteError};
-pub use file::{CacheOptions, CacheReport, CachedFile, PageCache, WhatIf, WouldMiss};
+pub use file::{Advice, CachedFile, PageCache};
+pub use options::{CacheOptions, CacheReport, WhatIf, WouldMiss};
+pub use read::Pinned;
 pub use refault_core::policy::PolicyError;

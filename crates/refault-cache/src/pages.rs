@@ -1,12 +1,20 @@
 //! What the policy sees of the cache's pages.
 //!
 //! Pages are always clean (writes go through) and never mapped: accesses reach the policy by a call, or as the accessed
-//! bit of those that want it so. Cost: 9 bytes per page that ever was asked for, in steps of a segment (2 MiB of file).
+//! bit of those that want it so. A pinned page cannot go. Cost: 13 bytes per page that ever was asked for, in steps
+//! of a segment (2 MiB of file).
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use refault_core::frames::Frame;
 use refault_core::memory::{Eviction, Memory, References};
 use refault_core::{PageId, Shadow};
+
+use crate::buffers::Buffers;
+use crate::pins::{HIDDEN, MARKER, NOWHERE};
+use crate::table::{SEGMENT, Segment};
 
 /// In a frame, and the policy knows it.
 const RESIDENT: u8 = 1;
@@ -14,21 +22,40 @@ const RESIDENT: u8 = 1;
 const BUSY: u8 = 2;
 /// Accessed since the policy last looked.
 const ACCESSED: u8 = 4;
+/// Read ahead, and not asked for yet.
+const AHEAD: u8 = 8;
 
 pub(crate) struct Pages {
     flags: Vec<u8>,
     shadows: Vec<u64>,
+    /// By the pages' numbers.
+    segments: Vec<Option<Arc<Segment>>>,
+    buffers: Arc<Buffers>,
     start: Instant,
 }
 
 impl Pages {
-    pub(crate) fn new() -> Pages {
-        Pages { flags: Vec::new(), shadows: Vec::new(), start: Instant::now() }
+    pub(crate) fn new(buffers: Arc<Buffers>) -> Pages {
+        Pages { flags: Vec::new(), shadows: Vec::new(), segments: Vec::new(), buffers, start: Instant::now() }
     }
 
     pub(crate) fn grow(&mut self, pages: usize) {
         self.flags.resize(pages, 0);
         self.shadows.resize(pages, 0);
+        self.segments.resize(pages / SEGMENT as usize, None);
+    }
+
+    /// The segment whose pages have these numbers, or none any more.
+    pub(crate) fn set_segment(&mut self, first: PageId, segment: Option<Arc<Segment>>) {
+        self.segments[(first / SEGMENT) as usize] = segment;
+    }
+
+    fn segment(&self, page: PageId) -> &Segment {
+        self.segments[(page / SEGMENT) as usize].as_ref().expect("invariant: a resident page is some file's")
+    }
+
+    fn word(&self, page: PageId) -> &AtomicU32 {
+        self.segment(page).word(page % SEGMENT)
     }
 
     pub(crate) fn is_resident(&self, page: PageId) -> bool {
@@ -39,18 +66,58 @@ impl Pages {
         self.flags[page as usize] & BUSY != 0
     }
 
+    /// Other users wait for the page from now on, or no longer. Readers without the lock find it only if it is not.
     pub(crate) fn set_busy(&mut self, page: PageId, busy: bool) {
         let flags = &mut self.flags[page as usize];
         *flags = if busy { *flags | BUSY } else { *flags & !BUSY };
+        if *flags & RESIDENT != 0 {
+            let word = self.word(page);
+            if busy {
+                word.fetch_or(HIDDEN, Ordering::SeqCst);
+            } else {
+                word.fetch_and(!HIDDEN, Ordering::SeqCst);
+            }
+        }
     }
 
-    pub(crate) fn set_resident(&mut self, page: PageId, resident: bool) {
+    /// The page is resident in a frame, and whoever looks finds it there, unless it is busy.
+    pub(crate) fn arrives(&mut self, page: PageId, frame: Frame) {
         let flags = &mut self.flags[page as usize];
-        *flags = if resident { *flags | RESIDENT } else { *flags & !(RESIDENT | ACCESSED) };
+        *flags |= RESIDENT;
+        let word = if *flags & BUSY != 0 { frame | HIDDEN } else { frame };
+        self.word(page).store(word, Ordering::SeqCst);
+    }
+
+    /// The page is resident no more. Whether its frame can be used again is seen by the frame's pins afterwards.
+    pub(crate) fn goes(&mut self, page: PageId) {
+        self.flags[page as usize] &= !(RESIDENT | ACCESSED | AHEAD);
+        self.word(page).store(NOWHERE, Ordering::SeqCst);
     }
 
     pub(crate) fn set_accessed(&mut self, page: PageId) {
         self.flags[page as usize] |= ACCESSED;
+    }
+
+    /// The page came along with others.
+    pub(crate) fn set_ahead(&mut self, page: PageId, marked: bool) {
+        self.flags[page as usize] |= AHEAD;
+        if marked && self.is_resident(page) {
+            self.word(page).fetch_or(MARKER, Ordering::SeqCst);
+        }
+    }
+
+    /// Takes the mark off a resident page, if it has one.
+    pub(crate) fn take_mark(&mut self, page: PageId) -> bool {
+        let marked = |word: u32| (word & (HIDDEN | MARKER) == MARKER).then_some(word & !MARKER);
+        self.word(page).fetch_update(Ordering::SeqCst, Ordering::SeqCst, marked).is_ok()
+    }
+
+    /// Somebody has asked for the page. Returns whether it was read ahead and is asked for the first time.
+    pub(crate) fn wanted(&mut self, page: PageId) -> bool {
+        let flags = &mut self.flags[page as usize];
+        let first = *flags & AHEAD != 0;
+        *flags &= !AHEAD;
+        first
     }
 
     pub(crate) fn take_shadow(&mut self, page: PageId) -> Option<Shadow> {
@@ -59,7 +126,9 @@ impl Pages {
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.flags.capacity() + self.shadows.capacity() * 8
+        let segments =
+            self.segments.iter().flatten().count() * (size_of::<Segment>() + size_of::<OnceLock<Arc<Segment>>>());
+        self.flags.capacity() + self.shadows.capacity() * 8 + self.segments.capacity() * 8 + segments
     }
 }
 
@@ -78,8 +147,16 @@ impl Memory for Pages {
 
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         debug_assert!(self.is_resident(page), "invariant: only what was admitted is evicted");
-        self.set_resident(page, false);
+        if !self.buffers.pins.take(self.word(page)) {
+            return Eviction::Kept;
+        }
+        let flags = &mut self.flags[page as usize];
+        let unread = *flags & AHEAD != 0;
+        *flags &= !(RESIDENT | ACCESSED | AHEAD);
         self.shadows[page as usize] = shadow.0;
+        if unread {
+            self.segment(page).unread.fetch_add(1, Ordering::Relaxed);
+        }
         Eviction::Freed { pages_written: 0 }
     }
 

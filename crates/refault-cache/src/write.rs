@@ -12,6 +12,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::Ordering;
 
 use refault_core::PageId;
+use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
 
 use crate::backing::Backing;
@@ -67,7 +68,7 @@ impl CachedFile {
     fn take_busy(&self, first: u64, end: u64) -> Result<Vec<PageId>, ReadError> {
         let mut engine = self.shared.engine();
         // All numbers first: nothing is busy yet if they are not to be had.
-        let pages: Vec<PageId> = (first..end).map(|index| engine.page(self.id, index)).collect::<Result<_, _>>()?;
+        let pages: Vec<PageId> = (first..end).map(|index| engine.page(&self.pages, index)).collect::<Result<_, _>>()?;
         for page in &pages {
             while engine.pages.is_busy(*page) {
                 engine = self.shared.wait(engine, *page);
@@ -109,7 +110,8 @@ impl CachedFile {
         let mut engine = self.shared.engine();
         let resident = engine.pages.is_resident(page);
         if let Some(frame) = if resident { Some(engine.frame(page)) } else { engine.reactivate(page, false) } {
-            self.copy_out(engine, frame, 0, &mut into.0);
+            // SAFETY: the lock is held, and nobody writes to the page but this thread, which does not yet.
+            into.0.copy_from_slice(&unsafe { self.shared.buffers.page(frame) }.0);
             return Ok(());
         }
         engine.counts.file_reads += 1;
@@ -117,38 +119,54 @@ impl CachedFile {
         self.read_aside(index, into)
     }
 
-    /// Puts the new contents of a busy page into its frame, or into a new one if there is any.
+    /// Puts the new contents of a busy page into its frame, or into a new one if there is any. Whoever has pinned the old
+    /// contents goes on seeing them.
     fn put(&self, page: PageId, contents: &Page, overwrites: bool) {
         let mut engine = self.shared.engine();
         engine.counts.written += 1;
         engine.asked(page, true);
         let resident = engine.pages.is_resident(page);
         // A cached page's frame is its own again, as when it is read; what it holds is old.
-        let reactivated = if resident { None } else { engine.reactivate(page, overwrites) };
-        let has_frame = resident || reactivated.is_some();
-        let frame = if has_frame {
-            let frame = reactivated.unwrap_or_else(|| engine.frame(page));
+        let frame = if resident { Some(engine.frame(page)) } else { engine.reactivate(page, overwrites) };
+        if let Some(frame) = frame.filter(|_| engine.pages.is_resident(page)) {
+            // It stays from here on.
+            let pin = self.shared.pin(frame);
             engine.accessed(page, true, resident);
-            Some(frame)
-        } else {
-            if engine.frames.is_cached(page) {
-                // No frame is to be had for the new contents, and the copy is old.
-                engine.frames.discard(page);
+            drop(engine);
+            if self.is_alone(frame) {
+                // SAFETY: the page is busy on this thread's account and the pin is its only one; readers do not find it.
+                unsafe { self.shared.buffers.page_mut(frame) }.0.copy_from_slice(&contents.0);
+                return;
             }
-            engine.begin_fill(page, false)
-        };
-        let Some(frame) = frame else { return };
-        // Taken before the engine is given away: if the page was or is evicted, the frame's next owner waits.
-        let mut target = self.shared.buffers.write(frame);
-        drop(engine);
-        target.0.copy_from_slice(&contents.0);
-        drop(target);
-        if !has_frame {
-            let mut engine = self.shared.engine();
-            engine.finish_fill(page, overwrites);
-            // Busy still, on the write's account.
-            engine.pages.set_busy(page, true);
+            engine = self.shared.engine();
+            engine.forget(page);
+            // An orphan from here on, unless the others have gone.
+            drop(engine);
+            drop(pin);
+            engine = self.shared.engine();
+        } else if engine.frames.is_cached(page) {
+            // No frame is to be had for the new contents, and the copy is old.
+            engine.frames.discard(page);
         }
+        let Some(frame) = engine.begin_fill(page, false) else { return };
+        drop(engine);
+        // SAFETY: the page is busy on this thread's account, and the frame has no other.
+        unsafe { self.shared.buffers.page_mut(frame) }.0.copy_from_slice(&contents.0);
+        let mut engine = self.shared.engine();
+        engine.finish_fill(page, overwrites);
+        // Busy still, on the write's account.
+        engine.pages.set_busy(page, true);
+    }
+
+    /// Whether this thread's pin of a busy page's frame is the only one, after those have gone that copy from it.
+    fn is_alone(&self, frame: Frame) -> bool {
+        for _ in 0..100 {
+            if self.shared.buffers.pins.count(frame) == 1 {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
     }
 }
 

@@ -163,6 +163,16 @@ impl CachedFrames {
         self.allocator.free(frame, 0);
     }
 
+    /// The page loses its frame, which stays allocated and is nobody's until [`CachedFrames::free_block`]: somebody still
+    /// reads it. The page must have a frame.
+    pub fn detach(&mut self, page: PageId) -> Frame {
+        let frame = self.frame_of[page as usize];
+        debug_assert!(frame & CACHED == 0);
+        self.frame_of[page as usize] = NO_FRAME;
+        self.page_of[frame as usize] = NO_PAGE;
+        frame
+    }
+
     /// The page's frame is free, but holds its contents until it is handed out. The page must have a frame and be
     /// clean.
     pub fn cache(&mut self, page: PageId) {

@@ -1,0 +1,89 @@
+//! How a cache is made, and what it says about itself.
+
+use refault_core::Counters;
+
+/// How a cache is made.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// Bytes of file contents in memory at most, at least 256 KiB. Bookkeeping comes on top: see
+    /// [`CacheReport::metadata_bytes`].
+    pub memory: u64,
+    /// The policy, `name{key=value,…}`: any that does not need to know the future
+    /// ([`refault_core::policy::FrontEnd::PageCache`]).
+    pub policy: String,
+    /// Evicted pages stay cached in their free frame until it is reused. The share, up to 0.5, is what the policy
+    /// leaves free for that; with 0 there are the frames that are free anyway, because a policy evicts several pages at
+    /// once. `None`: evicted pages are gone, unless the policy keeps them itself (`freebsd`).
+    pub keep_evicted: Option<f64>,
+    /// Pages at most that a window of readahead has, whose size doubles as a stream goes on; an eighth of memory in any
+    /// case. 0: nothing is read ahead.
+    pub read_ahead: u32,
+    /// Policies and sizes of which [`PageCache::report`] says what they would have missed; none by default.
+    pub what_if: WhatIf,
+}
+
+/// Questions that a cache answers while it runs, by simulating a sample of its pages
+/// ([`refault_core::miniature`]). A miniature of each policy is kept for each size.
+#[derive(Clone, Debug, Default)]
+pub struct WhatIf {
+    /// Policies, `name{key=value,…}`. None: there are no questions.
+    pub policies: Vec<String>,
+    /// Bytes of memory. None: half, once, twice and four times the cache's own.
+    pub memory: Vec<u64>,
+}
+
+/// What a policy would have missed with some memory. Readahead is not simulated: a page that came along in a sequence
+/// is a miss here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WouldMiss {
+    /// The policy.
+    pub policy: String,
+    /// Bytes of contents that it would have had.
+    pub memory_bytes: u64,
+    /// Pages asked for since the start.
+    pub accesses: u64,
+    /// Estimated misses among them.
+    pub misses: u64,
+}
+
+impl Default for CacheOptions {
+    fn default() -> CacheOptions {
+        CacheOptions {
+            memory: 64 << 20,
+            policy: "mglru".to_owned(),
+            keep_evicted: None,
+            read_ahead: 512,
+            what_if: WhatIf::default(),
+        }
+    }
+}
+
+/// A cache's state at one moment. Counts are pages since the start.
+#[derive(Clone, Debug)]
+pub struct CacheReport {
+    /// Bytes of contents that may be in memory.
+    pub memory_bytes: u64,
+    /// Bytes in frames that are in use.
+    pub resident_bytes: u64,
+    /// Bytes of evicted pages that are cached in free frames.
+    pub cached_bytes: u64,
+    /// Bytes of what pins still show although it was overwritten or dropped; among the resident ones.
+    pub orphan_bytes: u64,
+    /// Bytes of bookkeeping: policy, page and frame tables.
+    pub metadata_bytes: u64,
+    /// Pages that were asked for and were in memory, reactivated ones included.
+    pub hits: u64,
+    /// Pages that were asked for and had to be read.
+    pub misses: u64,
+    /// Times a reader or writer waited for a page that was on its way.
+    pub waits: u64,
+    /// Pages that came along in sequences.
+    pub read_ahead: u64,
+    /// Pages written.
+    pub written: u64,
+    /// The policy's counters under their `/proc/vmstat` names, with what the cache counts: `file_reads`, `limit_hits`,
+    /// `limit_overruns`, `pages_cached`, `pages_reactivated`.
+    pub counters: Counters,
+    /// Answers to [`CacheOptions::what_if`], policies first.
+    pub would_miss: Vec<WouldMiss>,
+}
