@@ -93,6 +93,7 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         // PTRACE_TRACEME: from here on every signal stops this process for its tracer, ours too. It is about to
         // execute.
         101 if a == 0 => {
+            entry::paging().account().is_deaf();
             entry::dispatch_off();
             plain(number, arguments)
         }
@@ -149,6 +150,7 @@ fn give_up(number: usize, arguments: [usize; 6]) -> isize {
         crate::report::say(format_args!("a system-call filter is refused: {why}"));
         return -12;
     }
+    entry::paging().account().is_deaf();
     entry::dispatch_off();
     plain(number, arguments)
 }
@@ -179,6 +181,9 @@ fn hold_thread_words(number: usize, [a, _, c, d, ..]: [usize; 6]) {
 
 fn make(thread: &mut Thread, context: &mut Context, number: usize, arguments: &[usize; 6]) -> isize {
     let place = std::ptr::from_mut(context) as usize - std::mem::offset_of!(Frame, context);
+    if matches!(number, 7 | 232 | 281) {
+        thread.began = sys::now();
+    }
     let thread = std::ptr::from_mut(thread);
     // SAFETY: the program's own call. A signal that comes meanwhile reads what is written here and leaves through it,
     // which the compiler cannot know: the pointer is handed to the call, so that nothing may be moved across it.
@@ -228,6 +233,9 @@ fn in_pieces(thread: &mut Thread, context: &mut Context, number: usize, argument
 struct OwnMemory {
     mask: u64,
     pair: [usize; 2],
+    /// How long to sleep, and what is left of that.
+    time: [u64; 2],
+    rest: [u64; 2],
 }
 
 fn hold_unknown(thread: &mut Thread, arguments: [usize; 6], bytes: usize) {
@@ -291,6 +299,9 @@ fn hold_arguments(thread: &mut Thread, number: usize, arguments: &mut [usize; 6]
             entry::hold(thread, b, c.min(1 << 20) * 12, true);
             replace_mask(thread, &mut arguments[4], &mut own.mask);
         }
+        // nanosleep, clock_nanosleep for a while: what is left is needed if the call is made again
+        35 => replace_time(arguments, [0, 1], own),
+        230 if b & 1 == 0 => replace_time(arguments, [2, 3], own),
         // rt_sigsuspend
         130 => replace_mask(thread, &mut arguments[0], &mut own.mask),
         // pselect6
@@ -318,6 +329,41 @@ fn hold_arguments(thread: &mut Thread, number: usize, arguments: &mut [usize; 6]
         }
         // mincore
         27 => entry::hold(thread, c, b / 4096 + 1, true),
+        _ => {}
+    }
+}
+
+/// A sleep is told a time of the agent's, which may be changed, and where to write what is left.
+fn replace_time(arguments: &mut [usize; 6], [time, rest]: [usize; 2], own: &mut OwnMemory) {
+    if let Some(wanted) = frame::read::<[u64; 2]>(arguments[time]) {
+        own.time = wanted;
+        arguments[time] = own.time.as_ptr() as usize;
+        if arguments[rest] == 0 {
+            arguments[rest] = own.rest.as_mut_ptr() as usize;
+        }
+    }
+}
+
+/// Prepares a call that was ended to let this thread make room for being made again: it waits for what is left of its
+/// time.
+pub(crate) fn again(thread: &mut Thread, context: &mut Context) {
+    use register::{R10, RBX, RDI, RDX, RSI};
+    let registers = &mut context.registers;
+    let (number, relative) = (registers[RBX], registers[RSI] & 1 == 0);
+    match number {
+        35 => _ = frame::copy(registers[RDI] as usize, registers[RSI] as usize, 16),
+        230 if relative => _ = frame::copy(registers[RDX] as usize, registers[R10] as usize, 16),
+        7 | 232 | 281 => {
+            let timeout = &mut registers[if number == 7 { RDX } else { R10 }];
+            let milliseconds = *timeout as i32;
+            if milliseconds > 0 {
+                // Rounded up: never less than was asked for.
+                let passed = (sys::now() - thread.began) / 1_000_000;
+                let left = (milliseconds as u64).saturating_sub(passed);
+                thread.began += passed * 1_000_000;
+                *timeout = left;
+            }
+        }
         _ => {}
     }
 }

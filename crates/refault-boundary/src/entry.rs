@@ -26,6 +26,8 @@ static ENGINE: Lock<Option<Engine>> = Lock::new(None);
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
 /// The budget when it was last looked at, in pages.
 static SEEN_LIMIT: AtomicU64 = AtomicU64::new(0);
+/// When somebody of the tree lacked memory, as it was last looked at.
+static SEEN_LACKING: AtomicU64 = AtomicU64::new(0);
 /// The agent's own code.
 static CODE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
@@ -57,12 +59,15 @@ pub(crate) fn begin(mut engine: Engine) {
     *ENGINE.lock() = Some(engine);
 }
 
-/// Makes room once if the budget has changed.
+/// Makes room once if the budget has changed, or others of the tree lack memory.
 pub(crate) fn follow_the_budget() {
     // SAFETY: the segment stays mapped.
     let Some(shared) = (unsafe { SHARED.load(Ordering::Relaxed).as_ref() }) else { return };
     let limit = shared.limit.load(Ordering::Relaxed);
-    if SEEN_LIMIT.load(Ordering::Relaxed) != limit && SEEN_LIMIT.swap(limit, Ordering::Relaxed) != limit {
+    let lacking = shared.lacking.load(Ordering::Relaxed);
+    let is_news =
+        |seen: &AtomicU64, now| seen.load(Ordering::Relaxed) != now && seen.swap(now, Ordering::Relaxed) != now;
+    if is_news(&SEEN_LIMIT, limit) | is_news(&SEEN_LACKING, lacking) {
         paging().give_room();
     }
 }
@@ -122,7 +127,7 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     let rip = context.registers[register::RIP] as usize;
     match signal {
         SIGSYS if info.code == USER_DISPATCH => return crate::calls::enter(thread, context),
-        SIGSYS if info.code == QUEUED && info.rest[0] as usize == MAKE_ROOM => return make_room(context),
+        SIGSYS if info.code == QUEUED && info.rest[0] as usize == MAKE_ROOM => return make_room(thread, context),
         SIGBUS if info.code > 0 => {
             let write = context.registers[register::ERROR] & 2 != 0;
             if serve(thread, info.address, write) {
@@ -139,12 +144,13 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     signals::arrive(thread, info, context);
 }
 
-/// The budget has shrunk, and this thread is the one that was seen running: it makes room. A call that it had begun
-/// meanwhile and that the signal has ended is made again, so that the program sees nothing of it.
-fn make_room(context: &mut Context) {
+/// The budget has shrunk, or others lack memory, and this thread was asked for some. A call that it waits in and that the
+/// signal has ended is made again, so that the program sees nothing of it.
+fn make_room(thread: &mut Thread, context: &mut Context) {
     paging().give_room();
     let after = frame::refault_window_after as *const () as u64;
     if context.registers[register::RIP] == after && context.registers[register::RAX] as i64 == EINTR {
+        crate::calls::again(thread, context);
         context.registers[register::RIP] = frame::refault_window_call as *const () as u64;
         context.registers[register::RAX] = context.registers[register::RBX];
     }

@@ -31,6 +31,8 @@ pub(crate) struct Thread {
     pub(crate) waiting: *mut Frame,
     /// The mask with which it waits, where the call brings one.
     pub(crate) waiting_mask: Option<u64>,
+    /// When a call that waits for a number of milliseconds began to, in nanoseconds.
+    pub(crate) began: u64,
     /// Signals that the program has blocked and that stay open for the agent.
     pub(crate) hidden: u64,
     /// Ranges that the call in progress needs.

@@ -5,6 +5,7 @@
 //! `--scheme`, and for experiments with `--interpose`, an older agent that stands in for libc's functions takes its place,
 //! and the command becomes the program.
 
+mod ask;
 #[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
 mod child;
 mod control;

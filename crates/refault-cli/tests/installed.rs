@@ -46,26 +46,14 @@ fn runs_in_less(binary: &Path, home: &Path) {
     std::fs::write(home.join("program.py"), PROGRAM).expect("writes");
     let stats = home.join("run.jsonl");
     let mut command = installed(binary, home);
-    // The older agent: its statistics say of each process whether it was managed.
-    command.args(["run", "--interpose", "--memory", "16M", "--stats"]).arg(&stats).args([
-        "--",
-        "python3",
-        "program.py",
-    ]);
+    command.args(["run", "--memory", "16M", "--stats"]).arg(&stats).args(["--", "python3", "program.py"]);
     let output = command.output().expect("it starts");
     let words = text(&output.stderr);
-    assert!(!words.contains("cannot be preloaded"), "{words}");
+    assert!(words.contains("peak ") && words.contains("of 16 MiB"), "{words}");
     assert_eq!(done(output), "1\n1\n");
     let statistics = std::fs::read_to_string(&stats).expect("statistics");
     let evicting = |line: &&str| line.contains("\"last\":true") && !line.contains("\"pswpout\":0,");
     assert!(statistics.lines().filter(evicting).count() >= 2, "both were managed: {statistics}");
-
-    let mut command = installed(binary, home);
-    let output =
-        command.args(["run", "--memory", "16M", "--", "python3", "program.py", "alone"]).output().expect("it starts");
-    let words = text(&output.stderr).to_string();
-    assert_eq!(done(output), "1\n");
-    assert!(words.contains("peak ") && words.contains("of 16 MiB"), "{words}");
 }
 
 #[test]

@@ -3,8 +3,12 @@
 //! Each process has a slot with its charge; the sum is kept beside them. A process that died without giving its charge
 //! back is found when somebody needs room.
 //!
+//! A page is reserved before it is taken: the sum cannot pass the limit, whoever reserves at the same time. Who finds no
+//! room says what it would like; what each may have then is a matter of [`crate::share`].
+//!
 //! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, except
-//! those of the dead. Cost: one atomic addition when a charge changes.
+//! those of the dead; the sum exceeds the limit only by what processes cannot do without ([`MIN_PAGES`]) or cannot move.
+//! Cost: one atomic addition when a charge changes; while somebody lacks memory, a look at all slots per request.
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -12,12 +16,25 @@ use refault_core::Counters;
 use refault_core::policy::GenerationSize;
 
 use crate::figures::{Ended, Published, Statistics, Times, Usage};
+use crate::share::{self, Need};
 use crate::sys;
 
 /// Processes that can be in a tree at once; more are charged to nobody.
 pub const SLOTS: usize = 2048;
-/// Pages that a process may use whatever the others do: with less it does not get on.
+/// Pages that a process may use whatever the others do: with less it does not get on. It waits for them first.
 pub const MIN_PAGES: u64 = 128;
+/// This part of the budget is not given out, within these bounds in pages: it is for what grows before it is known by how
+/// much, as compressed pages do while those that they were made of are there still.
+const SLACK: (u64, u64, u64) = (64, 4, 64);
+/// How long a process that has next to nothing waits for others to give it room, in naps, and how long it does not try
+/// again if that was in vain. Nanoseconds.
+const NAP: u64 = 300_000;
+const MAX_NAPS: u32 = 100;
+const DISCOURAGED: u64 = 1_000_000_000;
+/// Nanoseconds between two times that a process makes known what it lacks.
+const ASK_EVERY: u64 = 500_000;
+/// A process is not asked for less than this: pages.
+const WORTH_ASKING: i64 = 16;
 
 /// The value of a queued SIGSYS that asks a thread to make room: a word that no program queues by chance.
 pub const MAKE_ROOM: usize = usize::from_le_bytes(*b"refault!");
@@ -33,6 +50,23 @@ pub struct Slot {
     pub turn: AtomicU32,
     /// Pages charged.
     pub charged: AtomicI64,
+    /// Pages that it would like to have, and when it said so.
+    wanted: AtomicI64,
+    said: AtomicU64,
+    /// When it last faulted.
+    faulted: AtomicU64,
+    /// 1: it cannot be asked for room.
+    deaf: AtomicU32,
+    /// 1: somebody is about to ask it; it does not become another program meanwhile, which would die of being asked.
+    asking: AtomicU32,
+}
+
+impl Slot {
+    fn need(&self, now: u64) -> Need {
+        let since = |then: &AtomicU64| now.saturating_sub(then.load(Ordering::Relaxed));
+        let (charged, wanted) = (self.charged.load(Ordering::Relaxed), self.wanted.load(Ordering::Relaxed));
+        Need::of(charged, since(&self.faulted), wanted, since(&self.said))
+    }
 }
 
 /// The segment. All zeros but the limit is a good start. Of its slots only those in use take memory.
@@ -50,6 +84,12 @@ pub struct Shared {
     pub looked: AtomicU64,
     /// Not 0: somebody collects the figures of each process that has ended, with [`Shared::collect`].
     pub collects: AtomicU32,
+    /// When somebody last said what it lacks. Processes look at this when they enter the kernel.
+    pub lacking: AtomicU64,
+    /// 1: somebody lacks memory that others have, and who asks them for it has not looked yet. Waited for, as a futex.
+    pub asked: AtomicU32,
+    /// Slots from here on were never used.
+    used: AtomicU32,
     /// See [`Slot`].
     pub slots: [Slot; SLOTS],
     /// What the process of each slot counts. Apart from the slots, so that those not in use are never touched.
@@ -65,6 +105,9 @@ pub struct Account {
     own_limit: Option<u64>,
     /// Inherited from the parent and charged there.
     inherited: i64,
+    /// When it last said what it lacks, and until when it does not wait for others.
+    said: u64,
+    discouraged: u64,
 }
 
 // SAFETY: the segment holds atomics only and stays mapped.
@@ -76,7 +119,7 @@ impl Account {
     /// # Safety
     /// The segment stays mapped as long as the process lives.
     pub unsafe fn join(shared: *const Shared, own_limit: Option<u64>) -> Account {
-        let mut account = Account { shared, slot: None, charged: 0, own_limit, inherited: 0 };
+        let mut account = Account { shared, slot: None, charged: 0, own_limit, inherited: 0, said: 0, discouraged: 0 };
         account.enter();
         account
     }
@@ -98,8 +141,13 @@ impl Account {
         });
         if let Some(slot) = slot {
             slots[slot].turn.fetch_add(1, Ordering::Relaxed);
+            slots[slot].wanted.store(0, Ordering::Relaxed);
+            slots[slot].deaf.store(0, Ordering::Relaxed);
+            slots[slot].asking.store(0, Ordering::Relaxed);
+            self.shared().used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
         }
         self.slot = slot;
+        self.faulted(sys::now());
     }
 
     /// Makes the counts known.
@@ -153,12 +201,106 @@ impl Account {
         self.enter();
     }
 
-    /// Pages that this process may use now.
+    /// This process needs its memory: it has faulted.
+    pub fn faulted(&self, now: u64) {
+        if let Some(slot) = self.slot {
+            self.shared().slots[slot].faulted.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Pages that this process may use now: what is free beside its own, or less, while it has more than its part and
+    /// others lack memory.
     pub fn limit(&self) -> u64 {
+        let limit = self.to_give_out();
+        if self.own_limit.is_some() {
+            return limit + self.inherited as u64;
+        }
         let shared = self.shared();
-        let limit = self.own_limit.unwrap_or_else(|| shared.limit.load(Ordering::Relaxed));
-        let others = if self.own_limit.is_some() { 0 } else { shared.total.load(Ordering::Relaxed) - self.charged };
-        (limit as i64 - others.max(0)).max(MIN_PAGES as i64) as u64 + self.inherited as u64
+        let others = shared.total.load(Ordering::Relaxed) - self.charged;
+        let free = limit as i64 - others.max(0);
+        let allowed = match self.slot {
+            Some(slot) if shared.lacking.load(Ordering::Relaxed) != 0 => shared.allowed(slot, limit, sys::now()),
+            _ => free,
+        };
+        free.min(allowed).max(MIN_PAGES as i64) as u64 + self.inherited as u64
+    }
+
+    /// Pages with which this process has nothing that it could give up.
+    pub fn least(&self) -> u64 {
+        MIN_PAGES + self.inherited as u64
+    }
+
+    /// The tree's limit without the slack.
+    fn to_give_out(&self) -> u64 {
+        without_slack(self.tree_limit())
+    }
+
+    /// Uses so many pages from now on, if that does not exceed what all may use.
+    pub fn reserve(&mut self, pages: u64) -> bool {
+        let limit = self.to_give_out() as i64;
+        let pages = (pages as i64 - self.inherited).max(0);
+        let change = pages - self.charged;
+        if change > 0 {
+            if self.own_limit.is_some() {
+                if pages > limit {
+                    return false;
+                }
+                self.shared().total.fetch_add(change, Ordering::Relaxed);
+            } else {
+                let more = |total: i64| (total + change <= limit).then_some(total + change);
+                if self.shared().total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
+                    return false;
+                }
+            }
+            self.charged_now(pages);
+        } else {
+            self.charge((pages + self.inherited) as u64);
+        }
+        true
+    }
+
+    /// This process would like to have so many pages and does not find room: others with more than their part give it.
+    pub fn ask(&mut self, pages: u64) {
+        let (shared, Some(slot)) = (self.shared(), self.slot) else { return };
+        if self.own_limit.is_some() {
+            return;
+        }
+        let now = sys::now();
+        let own = &shared.slots[slot];
+        own.faulted.store(now, Ordering::Relaxed);
+        if now.saturating_sub(self.said) < ASK_EVERY {
+            return;
+        }
+        let wanted = pages as i64 - self.inherited;
+        // More than that one page: who asks grows, and each request costs others a look.
+        own.wanted.store(wanted + (wanted / 4).max(MIN_PAGES as i64 / 2), Ordering::Relaxed);
+        own.said.store(now, Ordering::Relaxed);
+        let others = shared
+            .in_use()
+            .enumerate()
+            .any(|(index, other)| index != slot && other.charged.load(Ordering::Relaxed) > MIN_PAGES as i64);
+        if others {
+            shared.lacking.store(now, Ordering::Relaxed);
+            if shared.asked.swap(1, Ordering::AcqRel) == 0 {
+                sys::wake_everywhere(&shared.asked);
+            }
+        }
+        self.said = now;
+    }
+
+    /// Naps, for others to give room. False: they did not, and it is of no use to wait any longer.
+    pub fn wait_for_room(&mut self, naps: u32) -> bool {
+        let now = sys::now();
+        if self.own_limit.is_some() || self.slot.is_none() || now < self.discouraged {
+            return false;
+        }
+        if naps == MAX_NAPS {
+            self.discouraged = now + DISCOURAGED;
+            return false;
+        }
+        self.bury();
+        sys::nap(NAP);
+        true
     }
 
     /// What the tree may use.
@@ -173,11 +315,17 @@ impl Account {
         if change == 0 {
             return;
         }
+        self.shared().total.fetch_add(change, Ordering::Relaxed);
+        self.charged_now(pages);
+    }
+
+    /// The total has been changed already.
+    fn charged_now(&mut self, pages: i64) {
+        let grows = pages > self.charged;
         self.charged = pages;
         let shared = self.shared();
-        let total = shared.total.fetch_add(change, Ordering::Relaxed) + change;
-        if change > 0 {
-            shared.peak.fetch_max(total, Ordering::Relaxed);
+        if grows {
+            shared.peak.fetch_max(shared.total.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         if let Some(slot) = self.slot {
             shared.slots[slot].charged.store(pages, Ordering::Relaxed);
@@ -190,6 +338,18 @@ impl Account {
         self.charge(self.inherited as u64);
         if let Some(slot) = self.slot.take() {
             self.shared().end(slot, sys::process_id());
+            let mut naps = 0;
+            while self.shared().slots[slot].asking.load(Ordering::SeqCst) != 0 && naps < MAX_NAPS {
+                sys::nap(NAP);
+                naps += 1;
+            }
+        }
+    }
+
+    /// This process does not hear [`MAKE_ROOM`] any more.
+    pub fn is_deaf(&self) {
+        if let Some(slot) = self.slot {
+            self.shared().slots[slot].deaf.store(1, Ordering::SeqCst);
         }
     }
 
@@ -211,6 +371,12 @@ impl Account {
     }
 }
 
+/// Of a limit, what is given out.
+fn without_slack(limit: u64) -> u64 {
+    let (part, least, most) = SLACK;
+    limit.saturating_sub((limit / part).clamp(least, most))
+}
+
 /// Whether there is no such process. One that has ended and was not waited for is there.
 fn is_gone(process: i32) -> bool {
     // SAFETY: signal 0 asks only.
@@ -222,10 +388,10 @@ impl Shared {
     fn end(&self, slot: usize, process: i32) {
         let (slot, figures) = (&self.slots[slot], &self.figures[slot]);
         if self.collects.load(Ordering::Relaxed) != 0 {
-            slot.process.store(-process, Ordering::Release);
+            slot.process.store(-process, Ordering::SeqCst);
         } else {
             figures.end(&self.ended);
-            slot.process.store(0, Ordering::Release);
+            slot.process.store(0, Ordering::SeqCst);
         }
     }
 
@@ -257,6 +423,48 @@ impl Shared {
                 slot.process.store(0, Ordering::Release);
             }
         }
+    }
+
+    /// Slots that were ever used.
+    fn in_use(&self) -> impl Iterator<Item = &Slot> + Clone {
+        let used = (self.used.load(Ordering::Relaxed) as usize).min(SLOTS);
+        self.slots[..used].iter()
+    }
+
+    /// Pages that the process of a slot may have, when `limit` are given out.
+    fn allowed(&self, slot: usize, limit: u64, now: u64) -> i64 {
+        if now.saturating_sub(self.lacking.load(Ordering::Relaxed)) >= share::CLAIMS_LAST {
+            return i64::MAX;
+        }
+        let others = self
+            .in_use()
+            .enumerate()
+            .filter(|(index, other)| *index != slot && other.process.load(Ordering::Relaxed) > 0);
+        share::allowed(limit as i64, self.slots[slot].need(now), others.map(|(_, other)| other.need(now)))
+    }
+
+    /// Does something with a process that stays the program that it is meanwhile; nothing if it is not there any more.
+    pub fn while_it_stays(&self, process: i32, act: impl FnOnce()) {
+        let is_it =
+            |slot: &&Slot| slot.process.load(Ordering::SeqCst) == process && slot.deaf.load(Ordering::SeqCst) == 0;
+        if let Some(slot) = self.in_use().find(is_it) {
+            slot.asking.store(1, Ordering::SeqCst);
+            if is_it(&slot) {
+                act();
+            }
+            slot.asking.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Processes that have more than they may have while others lack it, and how many pages they have.
+    pub fn with_too_much(&self) -> impl Iterator<Item = (i32, i64)> {
+        let (now, limit) = (sys::now(), without_slack(self.limit.load(Ordering::Relaxed)));
+        let too_much = move |(index, slot): (usize, &Slot)| {
+            let (process, charged) = (slot.process.load(Ordering::Relaxed), slot.charged.load(Ordering::Relaxed));
+            let allowed = self.allowed(index, limit, now).max(MIN_PAGES as i64);
+            (process > 0 && charged - allowed.min(charged) >= WORTH_ASKING).then_some((process, charged))
+        };
+        self.in_use().enumerate().filter_map(too_much)
     }
 
     /// The processes that are in the tree now.
@@ -313,4 +521,89 @@ impl Shared {
 
     /// Bytes of a segment.
     pub const BYTES: usize = size_of::<Shared>().next_multiple_of(crate::PAGE);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::alloc::{Layout, alloc_zeroed};
+
+    use super::*;
+
+    fn segment(pages: u64) -> &'static Shared {
+        // SAFETY: atomics for which zeros are values; it is never freed.
+        let shared = unsafe { &*alloc_zeroed(Layout::new::<Shared>()).cast::<Shared>() };
+        shared.limit.store(pages, Ordering::Relaxed);
+        shared
+    }
+
+    fn joined(shared: &'static Shared) -> Account {
+        // SAFETY: the segment is never freed.
+        unsafe { Account::join(shared, None) }
+    }
+
+    #[test]
+    fn the_sum_never_exceeds_the_limit_whoever_reserves_at_once() {
+        let shared = segment(1000);
+        let threads: Vec<_> = (0..4u64)
+            .map(|seed| {
+                let mut account = joined(shared);
+                std::thread::spawn(move || {
+                    let (mut random, mut refused) = (seed + 1, 0);
+                    for _ in 0..50_000 {
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        refused += u32::from(!account.reserve(random >> 33 & 511));
+                        assert!(shared.total.load(Ordering::Relaxed) <= 1000);
+                    }
+                    account.charge(0);
+                    refused
+                })
+            })
+            .collect();
+        let refused: u32 = threads.into_iter().map(|thread| thread.join().expect("ends")).sum();
+        assert!(refused > 0 && shared.peak.load(Ordering::Relaxed) <= 1000);
+        assert_eq!(shared.total.load(Ordering::Relaxed), 0);
+    }
+
+    /// Two that grow and one that is full and idle, in random order: each step is what the engine does.
+    #[test]
+    fn those_that_lack_memory_come_to_have_equal_parts() {
+        let shared = segment(4000);
+        let (mut full, mut one, mut other) = (joined(shared), joined(shared), joined(shared));
+        assert!(full.reserve(3900));
+        let long_ago = sys::now() - 100 * share::HALVED_EVERY;
+        full.faulted(long_ago);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while one.charged + other.charged < 3500 || one.charged.abs_diff(other.charged) > 400 {
+            assert!(std::time::Instant::now() < deadline, "{} {}", one.charged, other.charged);
+            for grows in [&mut one, &mut other] {
+                let wanted = grows.charged as u64 + 16;
+                if wanted > grows.limit() || !grows.reserve(wanted) {
+                    grows.ask(wanted);
+                    // It gives up pages of its own meanwhile.
+                    grows.reserve((wanted - 16).min(grows.limit()));
+                }
+            }
+            full.reserve(full.limit().min(full.charged as u64));
+            assert!(shared.total.load(Ordering::Relaxed) <= 4000);
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        assert!(full.charged < 500, "{}", full.charged);
+    }
+
+    #[test]
+    fn nobody_is_asked_that_has_no_more_than_its_part() {
+        let shared = segment(4000);
+        let (mut full, mut starved) = (joined(shared), joined(shared));
+        assert!(full.reserve(3500) && starved.reserve(400));
+        assert_eq!(shared.with_too_much().count(), 0, "nobody lacks anything");
+        starved.ask(600);
+        let asked: Vec<_> = shared.with_too_much().collect();
+        assert_eq!(asked, [(sys::process_id(), 3500)]);
+        assert!(full.limit() < 3500 && full.limit() >= 1900);
+        let mut called = false;
+        full.is_deaf();
+        starved.is_deaf();
+        shared.while_it_stays(sys::process_id(), || called = true);
+        assert!(!called, "it would not hear it");
+    }
 }

@@ -347,7 +347,9 @@ impl Engine {
     /// Makes the charge and the counts known.
     pub(crate) fn settle(&mut self) {
         let charge = self.charge();
-        self.account.charge(charge);
+        if !self.account.reserve(charge) {
+            self.give_way();
+        }
         self.account.publish(&self.statistics);
         let (resident, parked) = (self.resident as u64, self.staging.live() as u64);
         self.account.publish_memory(resident, parked, self.store.pool_bytes());

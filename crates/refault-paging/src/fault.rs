@@ -41,6 +41,7 @@ impl Engine {
             self.statistics.waited_again += now - begun;
         }
         self.account.took(now - begun);
+        self.account.faulted(now);
         self.settle();
         if now - self.published >= PUBLISH_EVERY {
             self.published = now;
@@ -53,12 +54,14 @@ impl Engine {
     /// alone. False if a page is lost.
     pub fn hold(&mut self, start: usize, bytes: usize, write: bool) -> bool {
         let mut whole = true;
+        let mut brought_in = false;
         for (from, to, attributes) in self.ranges.within(start & !(PAGE - 1), start.saturating_add(bytes)) {
             if attributes.guard {
                 continue;
             }
             for address in (from & !(PAGE - 1)..to).step_by(PAGE) {
                 let resident = self.table.state(address) == State::Resident;
+                brought_in |= !resident;
                 if !resident && self.bring_in(address, write) != Outcome::Served {
                     whole = false;
                     continue;
@@ -67,7 +70,10 @@ impl Engine {
                 self.table.hold(page, 1);
             }
         }
-        self.settle();
+        if brought_in {
+            self.account.faulted(crate::sys::now());
+            self.settle();
+        }
         whole
     }
 
@@ -344,9 +350,7 @@ impl Engine {
             return false;
         }
         self.reclaim();
-        let pause = [0u64, 1_000_000];
-        // SAFETY: nanosleep reads two words.
-        unsafe { crate::sys::call(35, [pause.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+        crate::sys::nap(1_000_000);
         true
     }
 }

@@ -26,6 +26,7 @@ pub mod lock;
 mod policies;
 mod ranges;
 mod reclaim;
+pub mod share;
 mod staging;
 pub mod stores;
 pub mod sys;

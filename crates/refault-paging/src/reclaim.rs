@@ -59,31 +59,59 @@ impl Holders for Known<'_> {
 }
 
 impl Engine {
-    /// Sees to it that so many more pages fit. What cannot be had is exceeded.
+    /// Sees to it that so many more pages fit, and reserves them. What cannot be had is exceeded.
     pub(crate) fn make_room(&mut self, pages: usize) {
-        if self.given_up {
-            return;
-        }
-        let mut idle = 0;
-        loop {
-            let (charge, limit) = (self.charge(), self.account.limit());
-            if charge + pages as u64 <= limit {
+        let (mut idle, mut naps) = (0, 0);
+        while !self.given_up {
+            let wanted = self.charge() + pages as u64;
+            if self.fits(wanted) {
                 return;
             }
-            self.set_capacity(limit);
-            if !self.demote() && self.reclaim() == 0 {
-                self.account.bury();
-                idle += 1;
-                if idle == MAX_IDLE_ROUNDS {
-                    return;
+            self.account.ask(wanted);
+            if wanted <= self.account.least() {
+                // It has next to nothing that it could give up itself.
+                if !self.account.wait_for_room(naps) {
+                    break;
                 }
+                naps += 1;
+            } else if !self.shrink(&mut idle) {
+                break;
             }
         }
+        self.account.charge(self.charge() + pages as u64);
+    }
+
+    /// Comes down to what this process may use, which has become less, or which it has come to exceed.
+    pub(crate) fn give_way(&mut self) {
+        let mut idle = 0;
+        while !self.given_up && !self.fits(self.charge()) && self.charge() > self.account.least() {
+            if !self.shrink(&mut idle) {
+                break;
+            }
+        }
+        self.account.charge(self.charge());
+    }
+
+    /// Whether so many pages may be used, which are reserved then.
+    fn fits(&mut self, pages: u64) -> bool {
+        pages <= self.account.limit() && self.account.reserve(pages)
+    }
+
+    /// One step towards using less. False: it is of no use to go on.
+    fn shrink(&mut self, idle: &mut u32) -> bool {
+        self.set_capacity(self.account.limit());
+        if self.demote() || self.reclaim() > 0 {
+            *idle = 0;
+            return true;
+        }
+        self.account.bury();
+        *idle += 1;
+        *idle < MAX_IDLE_ROUNDS
     }
 
     /// Comes down to what may be used, which has become less.
     pub fn give_room(&mut self) {
-        self.make_room(0);
+        self.give_way();
         self.settle();
     }
 

@@ -111,6 +111,25 @@ pub fn wake(word: &core::sync::atomic::AtomicU32) {
     unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 129, 1, 0, 0, 0]) };
 }
 
+/// As [`wait`], for a word that several processes share.
+pub fn wait_everywhere(word: &core::sync::atomic::AtomicU32, value: u32) {
+    // SAFETY: reads one word that is borrowed.
+    unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 0, value as usize, 0, 0, 0]) };
+}
+
+/// Wakes all that wait for `word`, in whatever process.
+pub fn wake_everywhere(word: &core::sync::atomic::AtomicU32) {
+    // SAFETY: touches no memory.
+    unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 1, i32::MAX as usize, 0, 0, 0]) };
+}
+
+/// Sleeps for so many nanoseconds, less than a second.
+pub fn nap(nanoseconds: u64) {
+    let pause = [0u64, nanoseconds];
+    // SAFETY: nanosleep reads two words.
+    unsafe { call(35, [pause.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
 /// Whether calls can be dispatched to user space (Linux 5.11 and later, x86-64; not where a filter forbids it).
 pub fn can_dispatch() -> bool {
     // SAFETY: dispatch with all code exempt changes nothing, and ends at once.

@@ -112,6 +112,9 @@ impl Tree<'_> {
         }
         let begun = Instant::now();
         let child = Child::spawn(command).map_err(failed)?;
+        if self.children == Children::Shared {
+            super::ask::begin(shared);
+        }
         aside.escaped = Some(Watcher::new(child.id()));
         let end = loop {
             match child.attend(Some(aside.tick())).map_err(failed)? {

@@ -1,0 +1,159 @@
+//! Asks processes of the tree to give memory up that others lack.
+//!
+//! A process gives way when it faults or enters the kernel. One that does neither is asked by a signal that it does not
+//! see ([`MAKE_ROOM`]), in a thread that waits in a call which can be made again without any difference, or in one that
+//! runs. Processes whose threads all wait in other calls keep what they have.
+//!
+//! A thread of this command sleeps until a process of the tree says that it lacks memory. Cost: some tens of
+//! microseconds per request, one per millisecond at most; a process that does not give is asked less and less often.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use refault_paging::Shared;
+use refault_paging::account::MAKE_ROOM;
+
+/// Between two looks at who has too much.
+const BETWEEN: Duration = Duration::from_millis(1);
+/// A process that was asked is not asked again for so long at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(4);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Asks, from now on, whoever has memory that others of the tree lack. The calling thread's signals are to be blocked.
+pub(super) fn begin(shared: &'static Shared) {
+    let serve = move || {
+        let mut asked: BTreeMap<i32, Pause> = BTreeMap::new();
+        loop {
+            refault_paging::sys::wait_everywhere(&shared.asked, 0);
+            shared.asked.store(0, Ordering::Release);
+            let with_too_much: Vec<(i32, i64)> = shared.with_too_much().collect();
+            asked.retain(|process, _| with_too_much.iter().any(|(other, _)| other == process));
+            for (process, charged) in with_too_much {
+                if asked.entry(process).or_insert_with(Pause::new).is_over(charged) {
+                    for_room(shared, process);
+                }
+            }
+            std::thread::sleep(BETWEEN);
+        }
+    };
+    // Without it processes give way only when they fault or enter the kernel.
+    let _ = std::thread::Builder::new().name("ask".to_owned()).stack_size(128 << 10).spawn(serve);
+}
+
+/// When a process may be asked again.
+struct Pause {
+    due: Instant,
+    pause: Duration,
+    /// Pages that it had when it was asked.
+    charged: i64,
+}
+
+impl Pause {
+    fn new() -> Pause {
+        Pause { due: Instant::now(), pause: FIRST_PAUSE, charged: i64::MAX }
+    }
+
+    fn is_over(&mut self, charged: i64) -> bool {
+        let now = Instant::now();
+        if now < self.due {
+            return false;
+        }
+        self.pause = if charged < self.charged { FIRST_PAUSE } else { (self.pause * 2).min(LONGEST_PAUSE) };
+        (self.due, self.charged) = (now + self.pause, charged);
+        true
+    }
+}
+
+/// Asks a process, if it has a thread that can be asked.
+pub(super) fn for_room(shared: &Shared, process: i32) {
+    shared.while_it_stays(process, || {
+        if let Some(thread) = thread_to_ask(process) {
+            super::child::queue(process, thread, libc::SIGSYS, MAKE_ROOM);
+        }
+    });
+}
+
+fn thread_to_ask(process: i32) -> Option<i32> {
+    let mut running = None;
+    for task in std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten() {
+        let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        match stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]) {
+            Some(b'S')
+                if can_be_made_again(&std::fs::read_to_string(task.path().join("syscall")).unwrap_or_default()) =>
+            {
+                return Some(thread);
+            }
+            Some(b'R') => running = Some(thread),
+            _ => {}
+        }
+    }
+    running
+}
+
+/// Whether a call that a thread waits in, as `/proc/PID/task/TID/syscall` has it, is the same when it is ended and made
+/// again: nothing is consumed before it returns, and it knows how long it still has to wait.
+fn can_be_made_again(line: &str) -> bool {
+    const MSG_WAITALL: u64 = 0x100;
+    const FUTEX_WAIT: u64 = 0;
+    const FUTEX_WAIT_BITSET: u64 = 9;
+    let mut words = line.split_whitespace();
+    let Some(number) = words.next().and_then(|word| word.parse::<u32>().ok()) else { return false };
+    let mut arguments = [0u64; 6];
+    for argument in &mut arguments {
+        let word = words.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+        let Some(word) = word else { return false };
+        *argument = word;
+    }
+    let [_, b, c, d, ..] = arguments;
+    match number {
+        // read, readv, accept, accept4, wait4, waitid, pause, rt_sigsuspend
+        0 | 19 | 43 | 288 | 61 | 247 | 34 | 130 => true,
+        // recvfrom, recvmsg: without MSG_WAITALL
+        45 => d & MSG_WAITALL == 0,
+        47 => c & MSG_WAITALL == 0,
+        // select, pselect6, ppoll: the kernel says what is left of the time. poll, epoll_wait, epoll_pwait, nanosleep,
+        // clock_nanosleep: the agent does.
+        23 | 270 | 271 | 7 | 232 | 281 | 35 | 230 => true,
+        // futex: without end, or until a moment
+        202 => match b & 127 {
+            FUTEX_WAIT => d == 0,
+            FUTEX_WAIT_BITSET => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_calls_that_nobody_would_miss_are_made_again() {
+        let call = |number: u32, arguments: [u64; 6]| {
+            let words: Vec<String> = arguments.iter().map(|word| format!("{word:#x}")).collect();
+            can_be_made_again(&format!("{number} {} 0x7ffd0 0x7f12\n", words.join(" ")))
+        };
+        assert!(call(61, [7, 0, 0, 0, 0, 0]) && call(45, [3, 0, 0, 0, 0, 0]) && !call(45, [3, 0, 0, 0x100, 0, 0]));
+        assert!(
+            call(202, [1, 128, 0, 0, 0, 0]) && !call(202, [1, 128, 0, 99, 0, 0]) && call(202, [1, 137, 0, 99, 0, 0])
+        );
+        // write: may have written a part; connect: has begun; running, and ended.
+        assert!(!call(1, [0; 6]) && !call(42, [0; 6]) && !can_be_made_again("running\n") && !can_be_made_again(""));
+        assert!(!can_be_made_again("-1 0x7ffd0 0x7f12\n"));
+    }
+
+    #[test]
+    fn who_does_not_give_is_asked_less_and_less() {
+        let mut pause = Pause::new();
+        assert!(pause.is_over(100) && !pause.is_over(100));
+        pause.due = Instant::now();
+        assert!(pause.is_over(100));
+        assert_eq!(pause.pause, FIRST_PAUSE * 2);
+        pause.due = Instant::now();
+        assert!(pause.is_over(50));
+        assert_eq!(pause.pause, FIRST_PAUSE);
+    }
+}

@@ -1,0 +1,142 @@
+//! How the processes of a tree share a budget: by need, as far as one can be seen.
+//!
+//! A process that faults and finds no room says how much it would like. Memory is then poured into all processes alike,
+//! each up to what it needs, until the budget is used up: the *level* is how high that goes. Whoever has more than the
+//! level gives as much as others lack of it. What a process needs is what it has, as long as it faults; less and less of
+//! that once it does not, so that one which sleeps, or has more than it touches, gives way to those that work. If it does
+//! touch what it gave, it faults, and needs it again.
+//!
+//! Invariants: what all may have together is never more than the budget, whatever they need; a process that needs less
+//! than the level may have what it needs. Cost: a few passes over the living processes, no memory.
+//! Source: max-min fairness (Bertsekas and Gallager, *Data Networks*, 6.5.2).
+
+/// What a process that does not fault needs is halved so often: nanoseconds.
+pub const HALVED_EVERY: u64 = 100_000_000;
+/// What a process has said that it would like is forgotten after so many nanoseconds.
+pub const CLAIMS_LAST: u64 = 100_000_000;
+
+/// What one process has, and what it needs. In pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// It has so many.
+    pub charged: i64,
+    /// It needs so many.
+    pub needed: i64,
+}
+
+impl Need {
+    /// The need of a process that has `charged` pages, faulted `idle` nanoseconds ago, and said `said` nanoseconds ago
+    /// that it would like to have `wanted`.
+    pub fn of(charged: i64, idle: u64, wanted: i64, said: u64) -> Need {
+        let left = charged.max(0) >> (idle / HALVED_EVERY).min(62);
+        let needed = if said < CLAIMS_LAST { left.max(wanted) } else { left };
+        Need { charged: charged.max(0), needed }
+    }
+}
+
+/// How many pages each process may have, each at most what it needs, when `limit` are shared alike.
+pub fn level(limit: i64, needs: impl Iterator<Item = Need> + Clone) -> i64 {
+    let many = needs.clone().count() as i64;
+    let mut level = limit / many.max(1);
+    loop {
+        let modest = needs.clone().filter(|need| need.needed <= level);
+        let (used, satisfied) = modest.fold((0, 0), |(used, count), need| (used + need.needed, count + 1));
+        if satisfied >= many {
+            return limit;
+        }
+        let higher = (limit - used) / (many - satisfied);
+        if higher <= level {
+            return level;
+        }
+        level = higher;
+    }
+}
+
+/// What one process may have at most now: what the others do not have and do not lack, and its own part of the level in any
+/// case.
+pub fn allowed(limit: i64, own: Need, others: impl Iterator<Item = Need> + Clone) -> i64 {
+    let level = level(limit, others.clone().chain(core::iter::once(own)));
+    let taken: i64 = others.map(|other| other.charged.max(other.needed.min(level))).sum();
+    (limit - taken).max(own.needed.min(level))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn need(charged: i64, needed: i64) -> Need {
+        Need { charged, needed }
+    }
+
+    #[test]
+    fn two_that_want_everything_have_half_each() {
+        let (full, starved) = (need(900, 1100), need(100, 1100));
+        assert_eq!(level(1000, [full, starved].into_iter()), 500);
+        assert_eq!(allowed(1000, full, [starved].into_iter()), 500);
+        // What the other has is not there yet, but this one's part is: it waits for it.
+        assert_eq!(allowed(1000, starved, [full].into_iter()), 500);
+    }
+
+    #[test]
+    fn what_is_not_needed_others_have() {
+        let (asleep, works) = (need(900, 0), need(100, 164));
+        assert_eq!(allowed(1000, asleep, [works].into_iter()), 836);
+        assert_eq!(allowed(1000, works, [asleep].into_iter()), 164);
+        // Nobody takes from it what nobody wants.
+        assert_eq!(allowed(1000, asleep, [need(50, 50)].into_iter()), 950);
+    }
+
+    #[test]
+    fn many_that_need_little_leave_the_rest_to_those_that_need_much() {
+        let small = [need(10, 10); 20];
+        let needs = small.into_iter().chain([need(700, 2000), need(100, 2000)]);
+        assert_eq!(level(1000, needs), 400);
+    }
+
+    #[test]
+    fn needs_fade() {
+        assert_eq!(Need::of(800, 0, 0, u64::MAX), need(800, 800));
+        assert_eq!(Need::of(800, 3 * HALVED_EVERY, 0, u64::MAX), need(800, 100));
+        assert_eq!(Need::of(800, 3 * HALVED_EVERY, 900, 0), need(800, 900));
+        assert_eq!(Need::of(800, u64::MAX, 900, CLAIMS_LAST), need(800, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn what_all_may_have_is_within_the_limit(
+            limit in 1i64..100_000,
+            pairs in proptest::collection::vec((0i64..50_000, 0i64..200_000), 1..12),
+        ) {
+            let needs: Vec<Need> = pairs.into_iter().map(|(charged, needed)| need(charged, needed)).collect();
+            let level = level(limit, needs.iter().copied());
+            let sum: i64 = needs.iter().map(|need| need.needed.min(level)).sum();
+            prop_assert!(sum <= limit);
+            // And no page of it is left while somebody lacks one, but for what does not divide.
+            let lacking = needs.iter().filter(|need| need.needed > level).count() as i64;
+            prop_assert!(lacking == 0 || limit - sum < lacking);
+        }
+
+        #[test]
+        fn giving_down_to_what_is_allowed_makes_room_for_what_others_lack(
+            limit in 100i64..100_000,
+            parts in proptest::collection::vec((1i64..100, 0i64..200_000), 2..12),
+        ) {
+            // All of the limit is charged.
+            let whole: i64 = parts.iter().map(|(part, _)| part).sum();
+            let mut needs: Vec<Need> =
+                parts.iter().map(|(part, needed)| need(limit * part / whole, *needed)).collect();
+            let level = level(limit, needs.iter().copied());
+            for index in 0..needs.len() {
+                let others = needs.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, need)| *need);
+                let may = allowed(limit, needs[index], others.collect::<Vec<_>>().into_iter());
+                prop_assert!(may >= needs[index].needed.min(level));
+                needs[index].charged = needs[index].charged.min(may);
+            }
+            let charged: i64 = needs.iter().map(|need| need.charged).sum();
+            let lacked: i64 = needs.iter().map(|need| (need.needed.min(level) - need.charged).max(0)).sum();
+            prop_assert!(charged + lacked <= limit, "{charged} {lacked} {limit}");
+        }
+    }
+}
