@@ -29,7 +29,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
     let account = unsafe { Account::join(shared, settings.own.then_some(settings.memory / 4096)) };
     let maker =
         settings.file.as_deref().and_then(Directory::open).map(|directory| Box::new(directory) as Box<dyn Files>);
-    let pool = (settings.memory * 8).max(1 << 30);
+    let pool = (settings.memory * 8).max(1 << 30).min(addresses() / 4);
     let store = Stores::new(pool, maker, (settings.memory * 16).clamp(4 << 30, 256 << 30))
         .map_err(|_| "no addresses are left for the compressed pool")?;
     let options =
@@ -44,6 +44,19 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
         return Err("this kernel has no system-call dispatch to user space (5.11 and later have)");
     }
     Ok(())
+}
+
+/// Bytes of addresses that this process may have: those for the compressed pool count, used or not.
+fn addresses() -> u64 {
+    const RLIMIT_DATA: usize = 2;
+    const RLIMIT_AS: usize = 9;
+    let limit = |which: usize| {
+        let mut limit = [u64::MAX; 2];
+        // SAFETY: getrlimit writes two words.
+        unsafe { sys::call(97, [which, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+        limit[0]
+    };
+    limit(RLIMIT_DATA).min(limit(RLIMIT_AS))
 }
 
 /// Bytes of this library's data that are private to a process, and of what the program had before it was taken over.

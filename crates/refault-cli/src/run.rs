@@ -24,8 +24,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use refault_console::{Contents, Failure, Outputs, Share, say};
 
+use refault_pager::AccessSource;
 use refault_pager::probe::Capabilities;
-use refault_pager::{AccessSource, Budget};
+use refault_paging::LEAST_OF_A_PROGRAM;
 
 use crate::launch::{self, Launch, MonitorOptions};
 use refault_lab::size::Bytes;
@@ -55,7 +56,7 @@ see it earlier. Exit status and signals are the program's, as without --watch.
 allocator or runtime of their own are not managed by it, each process has a budget of its own, and compressed memory is
 not counted.")]
 pub struct RunArgs {
-    /// Bytes that the program and its children may use together, such as 512M or 2G; at least 1M. Several, such as
+    /// Bytes that the program and its children may use together, such as 512M or 2G; at least 2M. Several, such as
     /// 60M,80M,100M: the program is run alone and under each of them in turn, and compared in a table
     #[arg(long, value_name = "SIZE[,SIZE…]", required_unless_present = "resident")]
     memory: Option<BudgetList>,
@@ -271,8 +272,8 @@ fn interpose(args: &RunArgs, watching: bool) -> Result<(), Failure> {
 }
 
 fn check_memory(option: &str, memory: u64) -> Result<(), Failure> {
-    if memory < Budget::LEAST_OF_A_PROGRAM {
-        return Err(Failure::usage("too little", option, "give at least 1M: with less a program may never get on"));
+    if memory < LEAST_OF_A_PROGRAM {
+        return Err(Failure::usage("too little", option, "give at least 2M: with less a program may never get on"));
     }
     Ok(())
 }

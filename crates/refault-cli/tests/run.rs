@@ -451,8 +451,8 @@ fn unworkable_options_are_refused_in_one_line() {
         return;
     }
     for (arguments, named) in [
-        (&["--memory", "64K"][..], "at least 1M"),
-        (&["--memory", "1048575"], "at least 1M"),
+        (&["--memory", "64K"][..], "at least 2M"),
+        (&["--memory", "2097151"], "at least 2M"),
         (&["--interpose", "--memory", "64M", "--handlers", "500"], "16"),
         (&["--interpose", "--memory", "64M", "--handlers", "0"], "1..=16"),
         (&["--memory", "64M", "--in-thread"], "--interpose"),
@@ -476,5 +476,5 @@ fn a_shell_gets_on_with_very_little() {
     }
     let script = "a=(); for i in {1..20000}; do a+=($i); done; echo ${#a[@]} $(echo child)";
     let arguments = ["--", "timeout", "-s", "KILL", "60", "bash", "-c", script];
-    assert_eq!(succeeds(&mut refault("4M", &arguments)), "20000 child\n");
+    assert_eq!(succeeds(&mut refault("3M", &arguments)), "20000 child\n");
 }

@@ -340,8 +340,13 @@ impl Engine {
         if self.resident_only {
             return (self.resident + self.staging.live()) as u64;
         }
-        let own = (self.own_bytes)() + (self.store.pool_bytes() + self.store.seal_bytes()) as usize;
+        let own = self.own_bytes() + self.store.pool_bytes() as usize;
         (self.resident + self.staging.live() + own / PAGE) as u64
+    }
+
+    /// Bytes that are neither pages nor compressed ones.
+    pub(crate) fn own_bytes(&self) -> usize {
+        (self.own_bytes)() + self.store.seal_bytes() as usize
     }
 
     /// Makes the charge and the counts known.

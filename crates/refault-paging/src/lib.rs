@@ -33,7 +33,7 @@ pub mod sys;
 mod table;
 pub mod uffd;
 
-pub use account::{Account, Shared};
+pub use account::{Account, LEAST_OF_A_PROGRAM, Shared};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use figures::{Statistics, Usage};
 pub use ranges::Attributes;

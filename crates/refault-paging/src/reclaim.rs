@@ -129,7 +129,8 @@ impl Engine {
         if self.resident_only {
             return false;
         }
-        let budget = self.account.limit() * PAGE as u64;
+        // Of what is left for pages: what the agent takes itself is no part of it.
+        let budget = (self.account.limit() * PAGE as u64).saturating_sub(self.own_bytes() as u64);
         let share = |(part, whole): (u64, u64)| budget * part / whole;
         self.store.compress_hard_from(share(DENSE_SHARE));
         let mut holders = Known { table: &mut self.table, copies: &mut self.copies };

@@ -43,9 +43,25 @@ pub trait Files: Send {
 /// A file by its descriptor, with direct I/O if it was opened so.
 struct Descriptor(i32);
 
+/// Bytes that a file of this process may have (`ulimit -f`). Whoever writes beyond is sent a signal that ends it.
+fn most_of_a_file() -> u64 {
+    let mut limit = [u64::MAX; 2];
+    // SAFETY: getrlimit writes two words.
+    unsafe { sys::call(97, [1, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    limit[0]
+}
+
+/// No space is left: what a file says that may not grow.
+const ENOSPC: i32 = -28;
+
 impl Device for Descriptor {
     unsafe fn write(&self, jobs: &mut [Job]) {
+        let most = most_of_a_file();
         for job in jobs {
+            if job.offset + job.len as u64 > most {
+                job.result = ENOSPC;
+                continue;
+            }
             // SAFETY: the buffer is readable (promised by the caller).
             job.result =
                 unsafe { sys::call(18, [self.0 as usize, job.buffer as usize, job.len, job.offset as usize, 0, 0]) }

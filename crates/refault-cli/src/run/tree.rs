@@ -151,6 +151,11 @@ impl Tree<'_> {
             // For `refault top`, which looks at the environment of processes.
             launch.push("stats", std::path::absolute(stats).unwrap_or_else(|_| stats.to_owned()));
         }
+        let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        if most.is_some_and(|most| most < Shared::BYTES as u64) {
+            let remedy = format!("the processes share one of {} KiB: ulimit -f unlimited", Shared::BYTES >> 10);
+            return Err(Failure::usage("too little", "the limit on file sizes (ulimit -f)", remedy));
+        }
         let no_segment = |error| Failure::failed("cannot make", "the segment that counts the budget", error);
         let segment =
             Inherited::segment("refault-budget", Shared::BYTES as u64, self.memory / PAGE).map_err(no_segment)?;
