@@ -98,6 +98,7 @@ fn start(thread: &mut Thread, context: &mut Context, mut kind: Kind) -> isize {
 
 /// A child with memory of its own.
 fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
+    let observer = crate::observer::stand_still();
     let mut paging = paging();
     paging.before_fork();
     let blocks = Thread::stand_still();
@@ -127,6 +128,7 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
     }
     drop(paging);
     thread.only();
+    observer.in_child();
     dispatch_on();
     if let Some(stack) = kind.stack() {
         context.registers[register::RSP] = stack as u64;
@@ -210,8 +212,36 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
     pid
 }
 
-/// Where a child that shares memory begins, with all signals blocked.
+/// Bytes of the stack of the agent's own thread.
+const OWN_STACK: usize = 256 << 10;
+
+/// Starts [`crate::observer::run`] in a thread that the program does not know of.
+///
+/// # Errors
+/// The kernel's number.
+pub(crate) fn start_own_thread() -> Result<(), isize> {
+    let stack = sys::map(OWN_STACK);
+    if stack == 0 {
+        return Err(-12);
+    }
+    // CLONE_VM, FS, FILES, SIGHAND, THREAD and SYSVSEM.
+    let flags = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
+    let top = stack + OWN_STACK - 64;
+    // SAFETY: a thread on a stack of its own, with every signal blocked.
+    let thread = crate::observer::without_signals(|| unsafe { frame::refault_clone(56, flags, top, 0, 0, 0, 0) });
+    if thread < 0 {
+        // SAFETY: nobody runs on it.
+        unsafe { sys::unmap(stack, OWN_STACK) };
+        return Err(thread);
+    }
+    Ok(())
+}
+
+/// Where a child that shares memory begins, with all signals blocked; without a birth, the agent's own thread.
 pub(crate) extern "C" fn child(birth: *const Birth) -> ! {
+    if birth.is_null() {
+        crate::observer::run();
+    }
     // SAFETY: written by `share` before the child was.
     unsafe {
         (*(*birth).thread).install_stack();
@@ -222,6 +252,12 @@ pub(crate) extern "C" fn child(birth: *const Birth) -> ! {
 
 /// `exit`: this thread ends, and its block is free.
 pub(crate) fn end_thread(thread: &mut Thread, status: usize) -> ! {
+    if crate::observer::runs() && thread.is_last() {
+        // The agent's thread would go on without the program.
+        crate::start::finish();
+        // SAFETY: ends the process.
+        unsafe { sys::call(sys::nr::EXIT_GROUP, [status, 0, 0, 0, 0, 0]) };
+    }
     thread.holds = Vec::new();
     // The kernel walks the list of robust mutexes; it must be there.
     let mut head = [0usize; 2];
@@ -268,6 +304,7 @@ pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize,
     }
     let mask = context.mask | thread.hidden;
     if !thread.is_vm_child {
+        crate::observer::finish();
         let mut paging = paging();
         let statistics = std::mem::take(&mut paging.statistics);
         paging.account().leave(&statistics);

@@ -49,6 +49,25 @@ pub(crate) fn is_own(descriptor: usize) -> bool {
     })
 }
 
+/// The number of an open file that the command gave to the program, written as `DESCRIPTOR:DEVICE:INODE:PATH`; if another
+/// file has the number by now, the path is opened.
+pub(crate) fn output(place: &str) -> Option<i32> {
+    let mut parts = place.splitn(4, ':');
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    let (descriptor, device, inode) = (number()?, number()?, number()?);
+    let mut stat = [0u64; 18];
+    // SAFETY: fstat writes 144 bytes, of which the first two words are device and inode.
+    let there = unsafe { sys::call(5, [descriptor as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0;
+    if there && stat[..2] == [device, inode] {
+        keep(descriptor as i32);
+        return Some(descriptor as i32);
+    }
+    let path = std::ffi::CString::new(parts.next()?).ok()?;
+    // SAFETY: opens a file: O_WRONLY | O_APPEND | O_CLOEXEC.
+    let opened = unsafe { sys::call(2, [path.as_ptr() as usize, 0o2_002_001, 0, 0, 0, 0]) };
+    (opened >= 0).then(|| adopt(opened as i32, false))
+}
+
 /// `close_range`, which leaves the agent's descriptors open.
 pub(crate) fn close_range(first: usize, last: usize, flags: usize) -> isize {
     let (first, last) = (first & 0xffff_ffff, last & 0xffff_ffff);

@@ -1,5 +1,22 @@
 //! What `refault run` tells the agent: `key=value` pairs separated by the unit separator (0x1f).
 
+/// What is to be monitored.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MonitorSettings {
+    /// The configuration: TOML, or the JSON of DAMON's user-space tool.
+    pub(crate) text: String,
+    /// Keys of it to change, as `key=value`.
+    pub(crate) changes: Vec<String>,
+    /// Schemes on one line each.
+    pub(crate) schemes: Vec<String>,
+    /// Share of one processor that it may use.
+    pub(crate) most_cpu: f64,
+    /// Where it writes what it finds: `DESCRIPTOR:DEVICE:INODE:PATH`.
+    pub(crate) out: Option<String>,
+    /// Where it writes what it came to alone.
+    pub(crate) sums: Option<String>,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -14,6 +31,9 @@ pub(crate) struct Settings {
     pub(crate) file: Option<String>,
     /// The descriptor of the segment that the tree shares.
     pub(crate) segment: Option<i32>,
+    /// Where touched pages are recorded, `DESCRIPTOR:DEVICE:INODE:PATH`, and nanoseconds between two looks.
+    pub(crate) record: Option<(String, u64)>,
+    pub(crate) monitor: Option<MonitorSettings>,
 }
 
 impl Settings {
@@ -25,7 +45,11 @@ impl Settings {
             policy: "mglru".to_owned(),
             file: None,
             segment: None,
+            record: None,
+            monitor: None,
         };
+        let (mut record, mut interval, mut monitored) = (None, 200_000_000, false);
+        let mut monitor = MonitorSettings { most_cpu: 0.01, ..MonitorSettings::default() };
         for pair in text.split('\u{1f}') {
             let (key, value) = pair.split_once('=').ok_or("a pair without `=`")?;
             let number = || value.parse::<u64>().map_err(|_| format!("`{value}` is not a number"));
@@ -38,9 +62,21 @@ impl Settings {
                 // For `refault top`, which looks at the environment of processes.
                 "stats" => {}
                 "segment" => settings.segment = Some(number()? as i32),
+                "record" => record = Some(value.to_owned()),
+                "record-interval-ms" => interval = number()?.max(1) * 1_000_000,
+                "monitor" => (monitored, monitor.text) = (true, value.to_owned()),
+                "monitor-set" => monitor.changes.push(value.to_owned()),
+                "monitor-scheme" => monitor.schemes.push(value.to_owned()),
+                "monitor-cpu" => {
+                    monitor.most_cpu = value.parse().map_err(|_| format!("`{value}` is not a share"))?;
+                }
+                "monitor-out" => monitor.out = Some(value.to_owned()),
+                "monitor-sums" => monitor.sums = Some(value.to_owned()),
                 _ => return Err(format!("`{key}` is no setting")),
             }
         }
+        settings.record = record.map(|place| (place, interval));
+        settings.monitor = monitored.then_some(monitor);
         Ok(settings)
     }
 }

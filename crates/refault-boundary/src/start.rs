@@ -9,10 +9,10 @@ use refault_paging::{Account, Engine, EngineOptions, Shared, sys};
 use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
-use crate::{descriptors, entry, heap, report, signals};
+use crate::{descriptors, entry, heap, observer, report, signals};
 
 /// Takes the program over. Called by the loader, before the program's own code.
-pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
+pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     if is_traced() {
         report::say(format_args!("process {} is traced (by a debugger): it is not managed", sys::process_id()));
         return Ok(());
@@ -40,8 +40,9 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), &'static str> {
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
     thread.install_stack();
     signals::install(actions);
+    observer::begin(settings)?;
     if entry::dispatch_on() != 0 {
-        return Err("this kernel has no system-call dispatch to user space (5.11 and later have)");
+        return Err("this kernel has no system-call dispatch to user space (5.11 and later have)".to_owned());
     }
     Ok(())
 }
@@ -130,6 +131,7 @@ fn segment(settings: &Settings) -> Result<*const Shared, &'static str> {
 
 /// The program ends: what it counted stays in the segment.
 pub(crate) fn finish() {
+    observer::finish();
     let mut paging = entry::paging();
     paging.publish();
     let statistics = paging.statistics;

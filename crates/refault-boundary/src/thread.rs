@@ -125,6 +125,14 @@ impl Thread {
         self.used.store(0, Ordering::Release);
     }
 
+    /// Whether the process has no other thread of the program's.
+    pub(crate) fn is_last(&self) -> bool {
+        let tops = BLOCKS.lock();
+        let others = tops.iter().map(|block| Thread::top(*block)).filter(|top| !std::ptr::eq(*top, self));
+        // SAFETY: blocks are never unmapped, and their state is an atomic.
+        others.into_iter().all(|top| unsafe { (*top).used.load(Ordering::Relaxed) } == 0)
+    }
+
     /// In a forked child only this thread is left.
     pub(crate) fn only(&self) {
         for block in BLOCKS.lock().iter() {

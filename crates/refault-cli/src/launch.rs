@@ -170,7 +170,7 @@ impl Launch {
         let config = options.read()?;
         let refuse = |key: String, reason: &str| Err(Failure::Usage(format!("bad configuration: {key}: {reason}")));
         for (index, scheme) in config.schemes.iter().enumerate() {
-            if let Some(reason) = refault_pager::refusal(&scheme.action, policy) {
+            if let Some(reason) = refault_paging::refusal(&scheme.action, policy) {
                 return refuse(format!("schemes[{index}].action"), &format!("{} {reason}", scheme.action.name()));
             }
         }

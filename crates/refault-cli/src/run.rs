@@ -1,9 +1,9 @@
 //! `refault run`: an unmodified program under a memory budget.
 //!
 //! The command looks at the program and the machine, says in one line what stands in the way if something does, and starts
-//! the program with the agent preloaded ([`tree`]): exit status, signals, terminal and output are the program's own. With
-//! `--scheme`, and for experiments with `--interpose`, an older agent that stands in for libc's functions takes its place,
-//! and the command becomes the program.
+//! the program with the agent preloaded ([`tree`]): exit status, signals, terminal and output are the program's own. For
+//! experiments with `--interpose` an older agent that stands in for libc's functions takes its place, and the command
+//! becomes the program.
 
 mod ask;
 #[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
@@ -13,6 +13,7 @@ pub mod escaped;
 mod measured;
 mod statistics;
 pub mod summary;
+mod sums;
 pub mod tree;
 mod watch;
 
@@ -52,9 +53,7 @@ them at the end if they exceed a tenth. No privilege is needed.
 writes to that terminal is held meanwhile and shown then (it sees a file, not a terminal); redirect its output to
 see it earlier. Exit status and signals are the program's, as without --watch.
 
---scheme manages the heap and large mappings by an older agent, which stands in for libc's functions: programs with an
-allocator or runtime of their own are not managed by it, each process has a budget of its own, and compressed memory is
-not counted.")]
+With --scheme a monitor in each process finds out which memory is in use and lets the schemes act on it.")]
 pub struct RunArgs {
     /// Bytes that the program and its children may use together, such as 512M or 2G; at least 2M. Several, such as
     /// 60M,80M,100M: the program is run alone and under each of them in turn, and compared in a table
@@ -68,7 +67,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT")]
     slowdown: Option<Share>,
     /// Bytes that may be resident, compressed memory not counted: for experiments
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory", "runs", "slowdown", "interpose", "scheme"])]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory", "runs", "slowdown", "interpose"])]
     resident: Option<Bytes>,
     /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}'
     #[arg(long, value_name = "POLICY", default_value = launch::DEFAULT_POLICY)]
@@ -87,7 +86,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     stats_interval: u64,
     /// Write what happened to this file as JSON when the program has ended
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["interpose", "scheme"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "interpose")]
     summary: Option<PathBuf>,
     /// Say nothing at the end
     #[arg(long)]
@@ -222,10 +221,10 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if args.watch && !watching {
         say("--watch needs a terminal at standard error and there is none: running without");
     }
-    if args.interposing.interpose || args.scheme.is_some() {
+    if args.interposing.interpose {
         return interpose(args, watching);
     }
-    if !args.set.is_empty() {
+    if args.scheme.is_none() && !args.set.is_empty() {
         return Err(Failure::usage("nothing to change", "--set", "name a configuration with --scheme FILE"));
     }
     if args.children == Children::None {
@@ -238,6 +237,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         (None, resident) => ("--resident", resident.expect("invariant: one of the two is required").0),
     };
     check_memory(option, memory)?;
+    let options = MonitorOptions { file: args.scheme.clone(), set: args.set.clone(), scheme: Vec::new() };
     let tree = tree::Tree {
         program: &args.program,
         memory,
@@ -251,6 +251,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         watch: watching,
         summary: args.summary.as_deref(),
         quiet: args.quiet,
+        monitor: args.scheme.is_some().then_some((&options, args.monitor_cpu.0)),
     };
     tree.run()
 }
@@ -330,12 +331,6 @@ fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
             return Err(Failure::usage("not a directory", directory.display(), remedy));
         }
         launch.push("control", path);
-    }
-    if args.scheme.is_some() {
-        let options = MonitorOptions { file: args.scheme.clone(), set: args.set.clone(), scheme: Vec::new() };
-        launch.monitor(&options, &args.policy, args.monitor_cpu.0)?;
-    } else if !args.set.is_empty() {
-        return Err(Failure::usage("nothing to change", "--set", "name a configuration with --scheme FILE"));
     }
     Ok(launch)
 }

@@ -203,26 +203,6 @@ fn statistics_are_complete_and_top_shows_them() {
 }
 
 #[test]
-fn scans_again_and_again_are_found_out() {
-    if skipped(&["gcc"]) {
-        return;
-    }
-    let directory = TempDir::new().expect("a directory");
-    let program = compile(&directory);
-    let run = |cycles: &str| {
-        let stats = directory.path().join(cycles).display().to_string();
-        let mut arguments = vec!["run", "--memory", "16M", "--stats", &stats, "--interpose", "--cycles", cycles, "--"];
-        arguments.extend([program.as_str(), "24", "1", "1500"]);
-        assert_eq!(stdout(&arguments), "whole\n");
-        lines(Path::new(&stats)).pop().expect("a last line")
-    };
-    let (found, none) = (run("detected"), run("none"));
-    assert!(found["cycles_found"].as_u64() >= Some(1), "{found}");
-    assert!(found["cyclic_pages"].as_u64() > Some(5000) && found["pswpin"].as_u64() > Some(5000), "{found}");
-    assert!(none["cycles_found"] == 0 && none["cyclic_pages"] == 0, "{none}");
-}
-
-#[test]
 fn the_budget_follows_its_control_file() {
     if skipped(&["gcc"]) {
         return;
@@ -280,8 +260,7 @@ fn what_a_record_says_is_enough_is_enough() {
         let stats = directory.path().join(format!("{budget}.jsonl"));
         let stats_name = stats.display().to_string();
         let memory = format!("{}p", budget / 4096);
-        let arguments =
-            ["run", "--interpose", "--memory", &memory, "--stats", &stats_name, "--", &program, "24", "32", "1500"];
+        let arguments = ["run", "--resident", &memory, "--stats", &stats_name, "--", &program, "24", "32", "1500"];
         assert_eq!(stdout(&arguments), "whole\n");
         let lines = lines(&stats);
         lines.last().expect("a line")["pswpin"].as_u64().expect("a count")
@@ -327,6 +306,30 @@ fn a_program_is_monitored_while_it_runs() {
     assert!(output.status.success() && table.contains("working set, percentile"), "{table}");
     assert!(table.contains("0 pageout") && table.contains("The monitor took"), "{table}");
     assert!(table.contains("Regions at the end, hottest first"), "{table}");
+}
+
+#[test]
+fn schemes_act_on_a_program_that_runs() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compile(&directory);
+    let scheme = directory.path().join("cold.toml").display().to_string();
+    let text = "[[schemes]]\naction = \"pageout\"\naccess_pattern = { nr_accesses = { max = 0 }, age = { min = \"500 ms\" } }\n";
+    std::fs::write(&scheme, text).expect("writes");
+    let stats = directory.path().join("run.jsonl");
+    let stats_name = stats.display().to_string();
+    let options = ["run", "--memory", "256M", "--monitor-cpu", "20%", "--scheme", &scheme, "--stats", &stats_name];
+    let arguments = [&options[..], &["--stats-interval", "100", "--", &program, "8", "48", "4000"]].concat();
+    assert_eq!(stdout(&arguments), "whole\n");
+    let lines = lines(&stats);
+    let number = |line: &Value, place: &str| line.pointer(place).and_then(Value::as_u64).unwrap_or(0);
+    let applied = lines.iter().map(|line| number(line, "/schemes/0/sz_applied")).max();
+    assert!(applied >= Some(24 << 20), "{applied:?} bytes of 48 MiB that are cold");
+    let least = lines.iter().skip(20).map(|line| number(line, "/resident_bytes")).min();
+    assert!(least < Some(40 << 20), "{least:?} bytes stayed in memory");
+    assert!(lines.iter().any(|line| number(line, "/monitor/checks") > 1000), "{:?}", lines.last());
 }
 
 #[test]

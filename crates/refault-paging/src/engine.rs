@@ -10,6 +10,7 @@ use refault_core::{PageId, PageType, Shadow};
 use refault_store::{Page, Scratch};
 
 use crate::account::Account;
+use crate::aside::Aside;
 use crate::copies::Copies;
 use crate::figures::{Statistics, Usage};
 use crate::policies::{self, PagingPolicy, Victims};
@@ -62,9 +63,12 @@ pub struct Engine {
     pub(crate) ranges: Ranges,
     pub(crate) table: Table,
     pub(crate) policy: PagingPolicy,
+    policy_name: String,
     pub(crate) staging: Staging,
     pub(crate) store: Stores,
     pub(crate) copies: Copies,
+    /// Pages set aside, if anybody looks for accesses.
+    pub(crate) aside: Option<Box<Aside>>,
     pub(crate) scratch: Scratch,
     pub(crate) account: Account,
     pub(crate) resident_only: bool,
@@ -105,9 +109,11 @@ impl Engine {
             ranges: Ranges::default(),
             table: Table::default(),
             policy: policies::make(&options.policy).map_err(|_| "there is no such policy for live memory")?,
+            policy_name: options.policy,
             staging,
             store: options.store,
             copies: Copies::new(sys::random()),
+            aside: None,
             scratch: Scratch::new(),
             account: options.account,
             resident_only: options.resident_only,
@@ -133,6 +139,11 @@ impl Engine {
     fn arm_staging(&mut self) -> Result<(), &'static str> {
         let (start, bytes) = self.staging.range();
         if self.uffd.register(start, bytes) == 0 { Ok(()) } else { Err("the staging area cannot be registered") }
+    }
+
+    /// The policy, as it was asked for.
+    pub fn policy_name(&self) -> &str {
+        &self.policy_name
     }
 
     /// What may be used, and by whom.
@@ -242,7 +253,10 @@ impl Engine {
     fn drop_page(&mut self, page: PageId, state: State) {
         match state {
             State::Untouched => return,
-            State::Resident => {
+            State::Resident | State::SetAside => {
+                if state == State::SetAside {
+                    self.drop_aside(page);
+                }
                 self.policy.freed(page);
                 self.resident -= 1;
                 self.drop_copy(page);
@@ -298,10 +312,16 @@ impl Engine {
         self.drop_copy(page);
         let new = self.page_id(to);
         match state {
-            State::Resident => {
+            State::SetAside if !self.move_from_mirror(page, to) => {
+                self.statistics.lost += 1;
+                self.policy.freed(page);
+                self.resident -= 1;
+            }
+            State::Resident | State::SetAside => {
                 self.policy.freed(page);
                 self.resident -= 1;
                 self.admit(new, None);
+                self.look_later(to);
             }
             State::Parked(place) => {
                 self.staging.leave(place);
@@ -422,6 +442,7 @@ impl Engine {
         self.statistics = Statistics::default();
         self.followed.clear();
         self.arm_staging()?;
+        self.arm_mirror()?;
         let all: Vec<_> = self.ranges.all().collect();
         for (start, end, attributes) in all {
             if attributes.not_in_children {

@@ -29,11 +29,17 @@ impl Engine {
         if attributes.guard {
             return Outcome::NotManaged;
         }
+        if self.table.state(address) == State::SetAside {
+            return self.touch_aside(address, write);
+        }
         self.statistics.faults += 1;
         let begun = crate::sys::now();
         let was_there = self.table.state(address) != State::Untouched;
         self.account.stalls(was_there);
         let outcome = self.bring_in(address, write);
+        if outcome == Outcome::Served {
+            self.note_touch(address, write);
+        }
         self.account.stalls(false);
         let now = crate::sys::now();
         self.statistics.waited += now - begun;
@@ -62,9 +68,12 @@ impl Engine {
             for address in (from & !(PAGE - 1)..to).step_by(PAGE) {
                 let resident = self.table.state(address) == State::Resident;
                 brought_in |= !resident;
-                if !resident && self.bring_in(address, write) != Outcome::Served {
-                    whole = false;
-                    continue;
+                if !resident {
+                    if self.bring_in(address, write) != Outcome::Served {
+                        whole = false;
+                        continue;
+                    }
+                    self.note_touch(address, write);
                 }
                 let (page, _) = self.table.find(address).expect("invariant: it was just brought in");
                 self.table.hold(page, 1);
@@ -97,6 +106,7 @@ impl Engine {
             State::Untouched => self.fill_zeros(address, write),
             State::Parked(place) => self.rescue(address, place),
             State::Stored(_) => self.read_back(address),
+            State::SetAside => self.take_back(address),
         }
     }
 
@@ -104,6 +114,7 @@ impl Engine {
     /// in this direction and twice as many again. The first address, and how many.
     fn window(&mut self, address: usize, alike: impl Fn(usize, State) -> bool) -> (usize, usize) {
         let (start, end, _) = self.ranges.find(address).unwrap_or((address, address + PAGE, Attributes::default()));
+        let max_window = if self.notes_touches() { 1 } else { MAX_WINDOW };
         let known = self.streams.iter().position(|stream| stream.next == address || stream.previous == address);
         let current = known.unwrap_or_else(|| {
             self.next_stream = (self.next_stream + 1) % STREAMS;
@@ -111,7 +122,7 @@ impl Engine {
             self.next_stream
         });
         let stream = &mut self.streams[current];
-        stream.window = (stream.window * 2).clamp(1, MAX_WINDOW);
+        stream.window = (stream.window * 2).clamp(1, max_window);
         let (most, backward) = (stream.window, known.is_some() && stream.previous == address);
         let table = &self.table;
         let neighbour = |index: usize| if backward { address - index * PAGE } else { address + index * PAGE };

@@ -18,6 +18,7 @@
 #![allow(unsafe_code)]
 
 pub mod account;
+mod aside;
 mod copies;
 pub mod engine;
 mod fault;
@@ -32,11 +33,13 @@ pub mod stores;
 pub mod sys;
 mod table;
 pub mod uffd;
+mod watch;
 
 pub use account::{Account, LEAST_OF_A_PROGRAM, Shared};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use figures::{Statistics, Usage};
 pub use ranges::Attributes;
+pub use watch::{Watch, refusal};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;

@@ -23,7 +23,7 @@ impl Memory for Victims<'_> {
     }
 
     fn is_resident(&self, page: PageId) -> bool {
-        self.table.entry(page).state() == State::Resident
+        matches!(self.table.entry(page).state(), State::Resident | State::SetAside)
     }
 
     fn needs_write(&self, _page: PageId) -> bool {
@@ -32,8 +32,8 @@ impl Memory for Victims<'_> {
 
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         let entry = self.table.entry(page);
-        debug_assert_eq!(entry.state(), State::Resident);
-        if entry.holds() > 0 {
+        debug_assert!(matches!(entry.state(), State::Resident | State::SetAside));
+        if entry.state() == State::Resident && entry.holds() > 0 {
             return Eviction::Kept;
         }
         self.chosen.push((page, shadow));
@@ -51,6 +51,11 @@ impl Memory for Victims<'_> {
 
 /// A policy over the engine's memory.
 pub(crate) type PagingPolicy = Box<dyn for<'a> DynPolicy<Victims<'a>> + Send>;
+
+/// Whether a policy has lists that schemes can sort.
+pub(crate) fn sorts(policy: &str) -> bool {
+    make(policy).is_ok_and(|mut policy| policy.sorts())
+}
 
 /// The policy that `name{key=value,…}` stands for.
 pub(crate) fn make(policy: &str) -> Result<PagingPolicy, PolicyError> {

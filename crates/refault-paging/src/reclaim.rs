@@ -159,6 +159,18 @@ impl Engine {
         chosen.clear();
         let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_batch().max(BATCH as u32), incoming: None };
         self.policy.reclaim(&request, &mut crate::policies::Victims { table: &self.table, chosen: &mut chosen });
+        let parked = self.park_these(&mut chosen);
+        self.chosen = chosen;
+        parked
+    }
+
+    /// The same with pages that are in memory and not the policy's any more.
+    pub(crate) fn park_these(&mut self, chosen: &mut [(PageId, Shadow)]) -> usize {
+        for (page, _) in chosen.iter() {
+            if self.table.entry(*page).state() == State::SetAside {
+                self.take_back(self.table.address(*page));
+            }
+        }
         chosen.sort_unstable_by_key(|(page, _)| self.table.address(*page));
         let (mut at, mut parked) = (0, 0);
         while at < chosen.len() {
@@ -192,7 +204,6 @@ impl Engine {
                 at += 1;
             }
         }
-        self.chosen = chosen;
         self.statistics.parked += parked as u64;
         parked
     }
@@ -226,10 +237,11 @@ impl Engine {
     fn stays(&mut self, page: PageId) {
         self.resident -= 1;
         self.admit(page, None);
+        self.look_later(self.table.address(page));
     }
 
     /// Stores what was parked longest and gives its memory back. Returns the pages that left memory.
-    fn store_oldest(&mut self) -> usize {
+    pub(crate) fn store_oldest(&mut self) -> usize {
         let (first, places) = self.staging.oldest(BATCH);
         let mut emptied = 0;
         let mut stored = 0;

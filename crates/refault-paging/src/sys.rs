@@ -19,6 +19,7 @@ pub mod nr {
     pub const IOCTL: usize = 16;
     pub const MINCORE: usize = 27;
     pub const MADVISE: usize = 28;
+    pub const NANOSLEEP: usize = 35;
     pub const GETPID: usize = 39;
     pub const FCNTL: usize = 72;
     pub const PRCTL: usize = 157;
@@ -77,6 +78,21 @@ pub fn now() -> u64 {
     // SAFETY: writes the two words.
     unsafe { call(nr::CLOCK_GETTIME, [1, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     time[0] * 1_000_000_000 + time[1]
+}
+
+/// Nanoseconds of processor time that this thread has used. Cost: a system call.
+pub fn thread_time() -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: writes the two words.
+    unsafe { call(nr::CLOCK_GETTIME, [3, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    time[0] * 1_000_000_000 + time[1]
+}
+
+/// Waits so many nanoseconds, or less if a signal comes.
+pub fn sleep(nanoseconds: u64) {
+    let pause = [nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000];
+    // SAFETY: nanosleep reads two words.
+    unsafe { call(nr::NANOSLEEP, [pause.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// A random number.

@@ -35,6 +35,8 @@ pub enum State {
     Resident,
     /// In memory, in this page of the staging area.
     Parked(u32),
+    /// In memory, in its place of the mirror.
+    SetAside,
     /// In a store.
     Stored(Slot),
 }
@@ -55,6 +57,7 @@ impl Entry {
             0 => State::Untouched,
             1 => State::Resident,
             2 => State::Parked((self.word >> 3) as u32),
+            4 => State::SetAside,
             _ => State::Stored(Slot::from_bits(self.word >> 3)),
         }
     }
@@ -65,6 +68,7 @@ impl Entry {
             State::Resident => 1,
             State::Parked(place) => 2 | u64::from(place) << 3,
             State::Stored(slot) => 3 | slot.bits() << 3,
+            State::SetAside => 4,
         }
     }
 

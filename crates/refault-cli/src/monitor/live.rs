@@ -1,6 +1,6 @@
 //! `refault monitor -- PROGRAM`: the monitor over a program's memory while it runs.
 //!
-//! The monitor works inside the program ([`refault_pager::Watch`]) and writes the regions of each aggregation to a file; this
+//! The monitor works inside the program ([`refault_paging::Watch`]) and writes the regions of each aggregation to a file; this
 //! command reads it when the program has ended, and says what was hot when, how much memory was in use, and what it cost.
 //! The program's output is its own: tables go to standard error or to `--out`.
 
@@ -211,10 +211,9 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     let mut outputs = args.outputs();
     let output = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
     let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
-    let mut launch = Launch::new(&args.program, memory)?;
+    let mut launch = Launch::at_system_call(&args.program, memory)?;
     let found = Unnamed::new()?;
     launch.push("policy", &args.policy);
-    launch.push("pool", "1099511627776");
     launch.output("monitor-out", found.path())?;
     let config = launch.monitor(&args.monitor, &args.policy, args.monitor_cpu.0)?;
     let mut kernel = args.source.kernel_too().then(|| Kernel::claim(Path::new(super::kernel::SYSFS))).transpose()?;

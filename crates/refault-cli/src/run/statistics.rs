@@ -17,6 +17,8 @@ use refault_paging::PAGE;
 use refault_paging::figures::{Published, TimeCounts};
 use serde_json::{Map, Value, json};
 
+use super::sums::Sums;
+
 /// Looks per second at who waits.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Refault distances of this long decide the advice.
@@ -33,6 +35,8 @@ pub(super) struct Statistics {
     /// A line could not be written, which has been said.
     incomplete: bool,
     histories: BTreeMap<i32, History>,
+    /// What monitors came to.
+    sums: Option<Sums>,
 }
 
 /// What the lines of a process before say.
@@ -62,10 +66,10 @@ impl Statistics {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(super) fn append_to(path: &Path, interval: Duration) -> Result<Statistics, Failure> {
+    pub(super) fn append_to(path: &Path, interval: Duration, sums: Option<Sums>) -> Result<Statistics, Failure> {
         let file = File::options().append(true).open(path).map_err(|error| Failure::write(path.display(), &error))?;
         let now = Instant::now();
-        Ok(Statistics { file, begun: now, interval, written: now, incomplete: false, histories: BTreeMap::new() })
+        Ok(Statistics { file, begun: now, interval, written: now, incomplete: false, histories: BTreeMap::new(), sums })
     }
 
     /// Whether lines are due.
@@ -113,6 +117,11 @@ impl Statistics {
         append_figures(&mut line, figures, budget_bytes);
         line.insert("interval_ms".to_owned(), interval_ms.into());
         self.history(process, turn).append(&mut line, figures, budget_bytes);
+        if let Some(latest) = self.sums.as_mut().and_then(|sums| sums.latest(process)) {
+            for key in ["monitor", "schemes"] {
+                line.insert(key.to_owned(), latest[key].clone());
+            }
+        }
         if last {
             self.histories.remove(&process);
         }

@@ -18,9 +18,10 @@ use super::control::{self, Control};
 use super::escaped::{Escaped, Watcher};
 use super::statistics::Statistics;
 use super::summary::Summary;
+use super::sums::Sums;
 use super::watch::{self, Watch};
 use crate::inherited::Inherited;
-use crate::launch::Launch;
+use crate::launch::{Launch, MonitorOptions};
 
 /// Looks at the tree.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -53,6 +54,8 @@ pub struct Tree<'a> {
     pub summary: Option<&'a Path>,
     /// `--quiet`.
     pub quiet: bool,
+    /// `--scheme` and `--set`, and the share of one processor that the monitor may use.
+    pub monitor: Option<(&'a MonitorOptions, f64)>,
 }
 
 impl Tree<'_> {
@@ -90,15 +93,16 @@ impl Tree<'_> {
 
     /// Starts the program and sees to it until its end.
     fn attend(&self) -> Result<(Child, End, Summary), Failure> {
-        let (launch, shared) = self.prepare()?;
+        let (mut launch, shared) = self.prepare()?;
         let name = Path::new(&self.program[0]).display().to_string();
         let failed = |error| Failure::failed("cannot execute", &name, error);
         let followed = if self.watch { Some(watch::Statistics::new(self.stats)?) } else { None };
         let lines = followed.as_ref().map(watch::Statistics::path).or(self.stats);
+        let sums = if self.monitor.is_some() && lines.is_some() { Some(Sums::of(&mut launch)?) } else { None };
         let mut aside = Aside {
             shared,
             statistics: lines
-                .map(|path| Statistics::append_to(path, Duration::from_millis(self.stats_interval)))
+                .map(|path| Statistics::append_to(path, Duration::from_millis(self.stats_interval), sums))
                 .transpose()?,
             control: self.control.map(Control::new),
             watch: followed.as_ref().map(|statistics| Watch::new(&name, statistics)).transpose()?,
@@ -143,6 +147,9 @@ impl Tree<'_> {
         }
         if self.children == Children::Own {
             launch.push("own", "1");
+        }
+        if let Some((options, most_cpu)) = self.monitor {
+            launch.monitor(options, self.policy, most_cpu)?;
         }
         if self.resident_only {
             launch.push("resident-only", "1");

@@ -1,0 +1,413 @@
+//! A monitor and its schemes over the memory of a process.
+//!
+//! A [`Watch`] is driven by a thread of its caller: each [`Watch::step`] ends a sampling interval, begins the next and says
+//! how long to wait. A check sets one page aside ([`crate::aside`]) and looks at the interval's end whether it was moved
+//! back. Addresses are the program's; pages that are not in memory are not accessed. The policy's own picture, which comes
+//! from what it gave up and what comes back, is not touched by checks.
+//!
+//! The cost is bounded by what the caller allows: the share of one processor that the thread used is measured, and when
+//! it exceeds the bound the intervals are stretched, results converted, until it does not. Cost of a check: moving a page
+//! and, if it was accessed, a fault of the program that moves it back.
+
+use core::ops::Range;
+use core::time::Duration;
+
+use refault_core::monitor::{AccessSampler, Attributes, IntervalsGoal, Profile, View, three_areas};
+use refault_core::policy::SortRule;
+use refault_core::schemes::{Action, Folio, Kdamond, Next, Observer, SchemeActor};
+use refault_core::{PageId, Shadow};
+
+use crate::engine::Engine;
+use crate::policies::Victims;
+use crate::table::State;
+use crate::{PAGE, policies, sys};
+
+/// How often the share of the processor is looked at …
+const GOVERN_EVERY: u64 = 1_000_000_000;
+/// … and how often in the first seconds, in which nothing is known yet. Nanoseconds.
+const GOVERN_FIRST: u64 = 200_000_000;
+const FIRST: u64 = 2_000_000_000;
+/// Intervals are never stretched beyond this, in µs.
+const MAX_SAMPLE: u64 = 10_000_000;
+/// Pages that a scheme evicts at once.
+const BATCH: usize = 64;
+
+/// Why an action has no effect on a program's memory under a policy, as the end of a sentence; `None` if it has one.
+pub fn refusal(action: &Action, policy: &str) -> Option<&'static str> {
+    match action {
+        Action::Stat | Action::Pageout | Action::Willneed => None,
+        Action::LruPrio | Action::LruDeprio | Action::Cold if policies::sorts(policy) => None,
+        Action::LruPrio | Action::LruDeprio | Action::Cold => {
+            Some("needs a policy with lists to sort; use mglru or classic")
+        }
+        Action::Hugepage | Action::Nohugepage => Some("has no effect here: managed memory has small pages only"),
+        Action::MigrateHot { .. } | Action::MigrateCold { .. } => {
+            Some("has no effect here: managed memory knows no nodes")
+        }
+    }
+}
+
+/// A monitor at work over an engine. See the module.
+pub struct Watch {
+    kdamond: Kdamond,
+    rule: SortRule,
+    /// Share of one processor that may be used, above 0.
+    most_cpu: f64,
+    wanted: Attributes,
+    start: u64,
+    sampling: bool,
+    ended: bool,
+    checked: Vec<usize>,
+    batch: Vec<(PageId, Shadow)>,
+    governed: (u64, u64),
+    first_cpu: u64,
+}
+
+impl Watch {
+    /// Watches an engine, whose accesses are watched ([`Engine::watch_accesses`]), with a kdamond made over
+    /// [`Engine::ranges_in`]. To be called, as [`Watch::step`], by the thread whose processor time is to be bounded by
+    /// `most_cpu` (0.01: one percent of one processor).
+    pub fn new(kdamond: Kdamond, most_cpu: f64) -> Watch {
+        let rule =
+            if kdamond.monitor().profile() == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
+        let (now, cpu) = (sys::now(), sys::thread_time());
+        Watch {
+            rule,
+            most_cpu: most_cpu.max(1e-6),
+            wanted: *kdamond.monitor().attributes(),
+            kdamond,
+            start: now,
+            sampling: false,
+            ended: false,
+            checked: Vec::with_capacity(1024),
+            batch: Vec::with_capacity(BATCH),
+            governed: (now, cpu),
+            first_cpu: cpu,
+        }
+    }
+
+    /// The monitor and its schemes.
+    pub fn kdamond(&self) -> &Kdamond {
+        &self.kdamond
+    }
+
+    /// Nanoseconds of processor time that the watching thread has used since the start. Only for that thread.
+    pub fn cpu_ns(&self) -> u64 {
+        sys::thread_time() - self.first_cpu
+    }
+
+    /// Nanoseconds since the start.
+    pub fn elapsed_ns(&self) -> u64 {
+        sys::now() - self.start
+    }
+
+    /// Ends the sampling interval that has passed and begins the next. Returns how long to wait before the next call;
+    /// `None` if there is nothing left to watch.
+    pub fn step<O: Observer>(&mut self, engine: &mut Engine, observer: &mut O) -> Option<Duration> {
+        if self.ended {
+            return None;
+        }
+        self.govern();
+        let mut hands = Hands { engine, rule: self.rule, checked: &mut self.checked, batch: &mut self.batch };
+        if self.sampling {
+            self.kdamond.finish((sys::now() - self.start) / 1000, &mut hands, observer);
+        }
+        let next = self.kdamond.begin(&mut hands);
+        hands.engine.set_aside(hands.checked);
+        self.checked.clear();
+        self.sampling = matches!(next, Next::Sample { .. });
+        match next {
+            Next::Sample { wait } | Next::Inactive { wait } => Some(Duration::from_micros(wait.max(1))),
+            Next::Ended => {
+                self.ended = true;
+                None
+            }
+        }
+    }
+
+    /// Stretches the intervals while the thread uses more than it may, and takes that back when it uses much less.
+    fn govern(&mut self) {
+        let now = sys::now();
+        let (passed, whole) = (now - self.governed.0, now - self.start);
+        if passed < if whole < FIRST { GOVERN_FIRST } else { GOVERN_EVERY } {
+            return;
+        }
+        let cpu = sys::thread_time();
+        let share = (cpu - self.governed.1) as f64 / passed as f64;
+        // What was too much at first is made up for, so that the share holds for the whole run.
+        let since_start = (cpu - self.first_cpu) as f64 / whole as f64;
+        self.governed = (now, cpu);
+        let factor = if share > self.most_cpu {
+            (share / self.most_cpu * 1.2).min(8.0)
+        } else if since_start > self.most_cpu && share > self.most_cpu / 2.0 {
+            1.3
+        } else if share < self.most_cpu / 2.0 && since_start < self.most_cpu * 0.8 {
+            0.7
+        } else {
+            return;
+        };
+        let attributes = stretched(self.kdamond.monitor().attributes(), &self.wanted, factor);
+        // Intervals that the profile refuses leave things as they are.
+        let _ = self.kdamond.set_attributes(attributes);
+    }
+}
+
+/// The attributes with intervals changed by a factor, never below those wanted. Self-tuned intervals get a new lower bound.
+fn stretched(now: &Attributes, wanted: &Attributes, factor: f64) -> Attributes {
+    let scale = |value: u64, least: u64| ((value as f64 * factor) as u64).clamp(least, MAX_SAMPLE.max(least));
+    match (now.intervals_goal, wanted.intervals_goal) {
+        (Some(goal), Some(wanted_goal)) => {
+            let least = scale(goal.min_sample_us, wanted_goal.min_sample_us).min(goal.max_sample_us);
+            let sample_interval = now.sample_interval.max(least);
+            Attributes {
+                sample_interval,
+                aggr_interval: sample_interval * u64::from(now.max_nr_accesses()),
+                intervals_goal: Some(IntervalsGoal { min_sample_us: least, ..goal }),
+                ..*now
+            }
+        }
+        _ => {
+            let sample_interval = scale(now.sample_interval, wanted.sample_interval);
+            // The number of checks of an aggregation stays what the user asked for.
+            let aggr_interval = if sample_interval == wanted.sample_interval {
+                wanted.aggr_interval
+            } else {
+                sample_interval * u64::from(wanted.max_nr_accesses())
+            };
+            Attributes { sample_interval, aggr_interval, ..*now }
+        }
+    }
+}
+
+impl Engine {
+    /// Where managed memory lies now: sorted, without overlap; in the view of a process its three areas, where it has as
+    /// many.
+    pub fn ranges_in(&self, view: View) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for (start, end, _) in self.ranges.all() {
+            match runs.last_mut() {
+                Some(last) if last.end == start as u64 => last.end = end as u64,
+                _ => runs.push(start as u64..end as u64),
+            }
+        }
+        if view == View::Virtual
+            && let Some(areas) = three_areas(&runs, PAGE as u64)
+        {
+            runs = areas.to_vec();
+        }
+        if runs.is_empty() {
+            runs.push(0..1);
+        }
+        runs
+    }
+
+    /// Addresses of pages of a range that have or had contents.
+    fn known_pages_in(&self, start: usize, end: usize) -> Vec<usize> {
+        let mut pages = Vec::new();
+        for (from, to, _) in self.ranges.within(start & !(PAGE - 1), end) {
+            let mut at = from;
+            while let Some(known) = self.table.next_known(at, to) {
+                let chunk_end = (known + 1).next_multiple_of(crate::table::CHUNK_PAGES * PAGE).min(to);
+                let touched = |address: &usize| self.table.state(*address) != State::Untouched;
+                pages.extend((known & !(PAGE - 1)..chunk_end).step_by(PAGE).filter(touched));
+                at = chunk_end;
+            }
+        }
+        pages
+    }
+
+    /// Pages that may be used, and pages that are.
+    fn room(&self) -> (u64, u64) {
+        (self.account.limit(), self.charge())
+    }
+
+    fn has_room(&self) -> bool {
+        let (most, used) = self.room();
+        used + 1 < most
+    }
+
+    /// Moves pages out of memory, however hot, and stores them. Returns those that left where they belong.
+    fn page_out(&mut self, pages: &mut Vec<(PageId, Shadow)>) -> usize {
+        pages.iter().for_each(|(page, _)| self.policy.freed(*page));
+        let parked = self.park_these(pages);
+        pages.clear();
+        // They are the last of those that wait.
+        while self.staging.live() > 0 && self.store_oldest() > 0 {}
+        self.settle();
+        parked
+    }
+}
+
+/// What a monitor sees of an engine, and what its schemes can do there.
+struct Hands<'a> {
+    engine: &'a mut Engine,
+    rule: SortRule,
+    /// Addresses under check.
+    checked: &'a mut Vec<usize>,
+    /// Pages about to be evicted.
+    batch: &'a mut Vec<(PageId, Shadow)>,
+}
+
+impl Hands<'_> {
+    /// The page at an address, if it is in memory, and whether it is set aside.
+    fn page(&self, address: u64) -> Option<(PageId, bool)> {
+        let (page, entry) = self.engine.table.find(usize::try_from(address).ok()?)?;
+        match entry.state() {
+            State::Resident => Some((page, false)),
+            State::SetAside => Some((page, true)),
+            _ => None,
+        }
+    }
+
+    fn evict_batch(&mut self) -> u64 {
+        self.engine.page_out(self.batch) as u64 * PAGE as u64
+    }
+}
+
+impl AccessSampler for Hands<'_> {
+    fn prepare(&mut self, _: usize, address: u64) {
+        self.checked.push(address as usize & !(PAGE - 1));
+    }
+
+    fn accessed(&mut self, _: usize, address: u64) -> bool {
+        self.engine.was_touched(address as usize)
+    }
+
+    fn ranges(&mut self, _: usize) -> Option<Vec<Range<u64>>> {
+        Some(self.engine.ranges_in(View::Virtual))
+    }
+
+    fn work_ns(&self) -> u64 {
+        sys::thread_time()
+    }
+}
+
+impl SchemeActor for Hands<'_> {
+    fn refuses(&self, action: &Action) -> Option<&'static str> {
+        refusal(action, self.engine.policy_name())
+    }
+
+    fn folio(&mut self, _: usize, address: u64) -> Option<Folio> {
+        let (page, _) = self.page(address)?;
+        Some(Folio { page, size: PAGE as u64, at_head: true, anon: true, active: false, mapped: true, memcg: Some(0) })
+    }
+
+    fn is_young(&mut self, folio: &Folio) -> bool {
+        self.engine.table.entry(folio.page).state() == State::Resident
+    }
+
+    fn make_old(&mut self, folio: &Folio) {
+        let mut one = vec![self.engine.table.address(folio.page)];
+        self.engine.set_aside(&mut one);
+    }
+
+    fn act(&mut self, action: &Action, folio: &Folio) -> u64 {
+        let entry = self.engine.table.entry(folio.page);
+        if !matches!(entry.state(), State::Resident | State::SetAside) {
+            return 0;
+        }
+        match action {
+            Action::LruPrio | Action::LruDeprio => {
+                let engine = &mut *self.engine;
+                let mut memory = Victims { table: &engine.table, chosen: &mut engine.chosen };
+                engine.policy.sort(folio.page, *action == Action::LruPrio, self.rule, &mut memory);
+                folio.size
+            }
+            Action::Pageout if entry.state() == State::Resident && entry.holds() > 0 => 0,
+            Action::Pageout => {
+                self.batch.push((folio.page, Shadow::NONE));
+                if self.batch.len() == BATCH { self.evict_batch() } else { 0 }
+            }
+            _ => 0,
+        }
+    }
+
+    fn finish(&mut self, action: &Action) -> u64 {
+        if *action == Action::Pageout && !self.batch.is_empty() { self.evict_batch() } else { 0 }
+    }
+
+    fn advise(&mut self, action: &Action, _: usize, range: Range<u64>) -> bool {
+        let known = self.engine.known_pages_in(range.start as usize, range.end as usize);
+        let in_memory = |state| matches!(state, State::Resident | State::SetAside);
+        for address in known {
+            let Some((page, entry)) = self.engine.table.find(address) else { continue };
+            match action {
+                Action::Willneed if !in_memory(entry.state()) && self.engine.has_room() => {
+                    self.engine.hold(address, 1, false);
+                    self.engine.release(address, 1);
+                }
+                Action::Willneed => {}
+                Action::Pageout | Action::Cold if !in_memory(entry.state()) => {}
+                Action::Pageout if entry.state() == State::Resident && entry.holds() > 0 => {}
+                Action::Pageout => self.batch.push((page, Shadow::NONE)),
+                Action::Cold => {
+                    let engine = &mut *self.engine;
+                    let mut memory = Victims { table: &engine.table, chosen: &mut engine.chosen };
+                    engine.policy.sort(page, false, self.rule, &mut memory);
+                }
+                _ => return false,
+            }
+            if self.batch.len() == BATCH {
+                self.evict_batch();
+            }
+        }
+        if !self.batch.is_empty() {
+            self.evict_batch();
+        }
+        matches!(action, Action::Willneed | Action::Pageout | Action::Cold)
+    }
+
+    fn free_permille(&self) -> u64 {
+        let (most, used) = self.engine.room();
+        most.saturating_sub(used) * 1000 / most.max(1)
+    }
+
+    fn psi_some_us(&self) -> u64 {
+        self.engine.statistics.waited_again / 1000
+    }
+
+    fn node_memory(&self, node: u32) -> Option<(u64, u64)> {
+        let (most, used) = self.engine.room();
+        (node == 0).then_some((most, most.saturating_sub(used)))
+    }
+
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        self.engine.policy.active_inactive()
+    }
+
+    fn node_of(&self, _: u64) -> Option<u32> {
+        Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_stretched_together_and_come_back_to_what_was_wanted() {
+        let wanted = Attributes::default();
+        let longer = stretched(&wanted, &wanted, 3.0);
+        assert_eq!((longer.sample_interval, longer.aggr_interval), (15_000, 300_000));
+        assert_eq!(stretched(&longer, &wanted, 0.1), wanted);
+        let longest = stretched(&longer, &wanted, 1e9);
+        assert_eq!((longest.sample_interval, longest.max_nr_accesses()), (MAX_SAMPLE, wanted.max_nr_accesses()));
+        let goal = IntervalsGoal { access_bp: 40, aggrs: 3, min_sample_us: 5000, max_sample_us: 20_000 };
+        let tuned = Attributes { intervals_goal: Some(goal), ..wanted };
+        let bounded = stretched(&tuned, &tuned, 100.0);
+        assert_eq!(
+            (bounded.sample_interval, bounded.intervals_goal.map(|goal| goal.min_sample_us)),
+            (20_000, Some(20_000))
+        );
+        assert_eq!(bounded.check(Profile::K72), Ok(()));
+    }
+
+    #[test]
+    fn what_has_no_effect_is_refused_in_words() {
+        assert_eq!(refusal(&Action::LruPrio, "mglru"), None);
+        assert!(refusal(&Action::LruPrio, "fifo").is_some_and(|why| why.contains("lists to sort")));
+        assert!(refusal(&Action::Hugepage, "mglru").is_some_and(|why| why.contains("small pages")));
+        assert!(refusal(&Action::MigrateHot { node: 0 }, "mglru").is_some_and(|why| why.contains("no nodes")));
+        assert_eq!(refusal(&Action::Pageout, "sieve"), None);
+    }
+}
