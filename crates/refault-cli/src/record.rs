@@ -153,7 +153,7 @@ impl Recording {
             entries.clear();
             for touch in pending[at + HEADER..whole].chunks_exact(8) {
                 let touch = u64::from_le_bytes(touch.try_into().expect("invariant: 8 bytes"));
-                entries.push(Entry::new(process << PAGE_BITS | touch / 2, Kind::Anon, touch % 2 == 1));
+                entries.push(Entry::new((process << PAGE_BITS) | (touch / 2), Kind::Anon, touch % 2 == 1));
             }
             let origin = *self.first_ns.get_or_insert(begin);
             let time = |ns: u64| ns.saturating_sub(origin);
@@ -258,7 +258,7 @@ mod tests {
         while reader.read_block(&mut block).expect("reads") > 0 {
             pages.extend(block.iter().map(|entry| (entry.page(), entry.write())));
         }
-        assert_eq!(pages, [(6, false), (5, true), (1 << PAGE_BITS | 5, false), (6, false), (9, true)]);
+        assert_eq!(pages, [(6, false), (5, true), ((1 << PAGE_BITS) | 5, false), (6, false), (9, true)]);
         let mut garbage = vec![1; HEADER];
         let mut writer = RftWriter::create(directory.path().join("b.rft")).expect("creates");
         assert!(Recording::default().take(&mut garbage, &mut writer).is_err());
