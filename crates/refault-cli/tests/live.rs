@@ -238,7 +238,7 @@ fn what_a_record_says_is_enough_is_enough() {
     let directory = TempDir::new().expect("a directory");
     let program = compile(&directory);
     let trace = directory.path().join("app.rft").display().to_string();
-    let output = refault(&["record", "--interval", "50", "--out", &trace, "--", &program, "24", "32", "2500"]);
+    let output = refault(&["record", "--interval", "50", "--out", &trace, "--", &program, "24", "32", "4000"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "whole\n", "the program's output is its own");
     assert!(text(&output.stderr).contains("overhead"), "{}", text(&output.stderr));
