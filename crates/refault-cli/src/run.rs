@@ -11,12 +11,14 @@ mod child;
 mod control;
 pub mod escaped;
 mod measured;
+mod seat;
 mod statistics;
 pub mod summary;
 mod sums;
 pub mod tree;
 mod watch;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
@@ -42,6 +44,7 @@ Examples:
   refault run --memory 2G --stats run.jsonl -- redis-server --save ''
   refault run --memory 1G --store pool -- sort big.txt
   refault run --memory 400M --summary made.json -- make -j2
+  refault run --pool web --low 200M -- redis-server --save ''     a share of what `refault pool` hands out
 
 The private anonymous memory of the program and of the programs it starts is managed, whoever asks for it: libc, another
 allocator, a runtime. What does not fit is compressed, and what does not compress goes to a file without a name, encrypted
@@ -57,7 +60,7 @@ With --scheme a monitor in each process finds out which memory is in use and let
 pub struct RunArgs {
     /// Bytes that the program and its children may use together, such as 512M or 2G; at least 2M. Several, such as
     /// 60M,80M,100M: the program is run alone and under each of them in turn, and compared in a table
-    #[arg(long, value_name = "SIZE[,SIZE…]", required_unless_present = "resident")]
+    #[arg(long, value_name = "SIZE[,SIZE…]", required_unless_present_any = ["resident", "pool"])]
     memory: Option<BudgetList>,
     /// Run the program so often under each budget, alone too, and compare them in a table [default with several budgets: as
     /// `refault size`]
@@ -69,6 +72,8 @@ pub struct RunArgs {
     /// Bytes that may be resident, compressed memory not counted: for experiments
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory", "runs", "slowdown", "interpose"])]
     resident: Option<Bytes>,
+    #[command(flatten)]
+    pool: seat::SeatArgs,
     /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}'
     #[arg(long, value_name = "POLICY", default_value = launch::DEFAULT_POLICY)]
     policy: String,
@@ -232,9 +237,11 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         return Err(Failure::usage("not possible", "--children none", remedy));
     }
     launch::check_policy(&args.policy)?;
-    let (option, memory) = match (&args.memory, args.resident) {
-        (Some(budgets), _) => ("--memory", budgets.0),
-        (None, resident) => ("--resident", resident.expect("invariant: one of the two is required").0),
+    let seat = args.pool.join(&args.program, args.store.as_deref())?;
+    let (option, memory) = match (&args.memory, args.resident, &seat) {
+        (Some(budgets), ..) => ("--memory", budgets.0),
+        (None, Some(resident), _) => ("--resident", resident.0),
+        (None, None, seat) => ("--pool", seat.as_ref().expect("invariant: one of the three is required").grant()),
     };
     check_memory(option, memory)?;
     let options = MonitorOptions { file: args.scheme.clone(), set: args.set.clone(), scheme: Vec::new() };
@@ -248,6 +255,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         stats: args.stats.as_deref(),
         stats_interval: args.stats_interval,
         control: args.memory_control.as_deref(),
+        seat: Cell::new(seat),
         watch: watching,
         summary: args.summary.as_deref(),
         quiet: args.quiet,

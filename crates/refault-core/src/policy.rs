@@ -30,6 +30,7 @@ mod cached;
 pub mod cyclic;
 mod dynamic;
 pub mod generations;
+pub mod giving;
 pub mod node;
 
 pub mod registry;

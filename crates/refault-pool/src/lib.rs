@@ -16,4 +16,5 @@ pub mod mappings;
 pub mod plan;
 pub mod pressure;
 pub mod reclaim;
+pub mod shared;
 pub mod wss;

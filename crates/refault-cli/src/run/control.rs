@@ -36,9 +36,14 @@ impl<'a> Control<'a> {
         {
             shared.set_limit(bytes);
         }
-        if shared.is_over() {
-            let processes = shared.living().map(|(slot, _)| slot.process.load(Ordering::Relaxed));
-            processes.for_each(|process| super::ask::for_room(shared, process));
-        }
+        make_room(shared);
+    }
+}
+
+/// Asks the processes of a tree that uses more than it may to make room.
+pub(super) fn make_room(shared: &Shared) {
+    if shared.is_over() {
+        let processes = shared.living().map(|(slot, _)| slot.process.load(Ordering::Relaxed));
+        processes.for_each(|process| super::ask::for_room(shared, process));
     }
 }

@@ -4,6 +4,7 @@
 //! file, starts the program as its child and waits for it. As it outlives all of them it can say at the end what
 //! happened, however they ended.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -16,6 +17,7 @@ use super::Children;
 use super::child::{Child, End, News};
 use super::control::{self, Control};
 use super::escaped::{Escaped, Watcher};
+use super::seat::{self, Seat};
 use super::statistics::Statistics;
 use super::summary::Summary;
 use super::sums::Sums;
@@ -48,6 +50,8 @@ pub struct Tree<'a> {
     pub stats_interval: u64,
     /// `--memory-control`.
     pub control: Option<&'a Path>,
+    /// The place in a pool, which decides about the budget.
+    pub seat: Cell<Option<Seat>>,
     /// `--watch`, and there is a terminal.
     pub watch: bool,
     /// `--summary`.
@@ -105,6 +109,7 @@ impl Tree<'_> {
                 .map(|path| Statistics::append_to(path, Duration::from_millis(self.stats_interval), sums))
                 .transpose()?,
             control: self.control.map(Control::new),
+            seat: self.seat.take(),
             watch: followed.as_ref().map(|statistics| Watch::new(&name, statistics)).transpose()?,
             buried: Instant::now(),
             escaped: None,
@@ -178,6 +183,7 @@ struct Aside<'a> {
     shared: &'static Shared,
     statistics: Option<Statistics>,
     control: Option<Control<'a>>,
+    seat: Option<Seat>,
     watch: Option<Watch<'a>>,
     /// When processes were last looked for that were killed.
     buried: Instant,
@@ -191,6 +197,7 @@ impl Aside<'_> {
         let ticks = [
             self.statistics.as_ref().map(Statistics::tick),
             self.control.as_ref().map(|_| control::EVERY),
+            self.seat.as_ref().map(|_| seat::EVERY),
             self.watch.as_ref().map(|_| watch::REDRAW),
         ];
         ticks.into_iter().flatten().min().unwrap_or(LOOK_EVERY)
@@ -206,6 +213,9 @@ impl Aside<'_> {
         }
         if let Some(control) = &mut self.control {
             control.look(self.shared);
+        }
+        if let Some(seat) = &mut self.seat {
+            seat.look(self.shared);
         }
         if let Some(statistics) = &mut self.statistics {
             let budget = self.shared.limit_bytes();

@@ -16,6 +16,7 @@ use crate::mglru::Mglru;
 use crate::mglru::aging::usable;
 use crate::mglru::generation::slot;
 use crate::page::{LruvecId, PageType};
+use crate::policy::giving::{Standing, has_outlived};
 use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};
 
 /// Generations of groups that there is room for; two are live.
@@ -197,15 +198,14 @@ impl Mglru {
         if lruvec != control.target
             && let Some(protection) = protection(memory, lruvec)
         {
-            if protection.usage <= protection.min {
-                return Some(Move::Young);
-            }
-            if protection.usage <= protection.low {
-                if segment != Segment::Tail {
+            match protection.standing() {
+                Standing::Min => return Some(Move::Young),
+                Standing::Low if segment != Segment::Tail => {
                     control.low_skipped = true;
                     return Some(Move::Tail);
                 }
-                memory.low_event(lruvec);
+                Standing::Low => memory.low_event(lruvec),
+                Standing::Open => {}
             }
         }
         self.walk_context = control.background;
@@ -227,14 +227,14 @@ impl Mglru {
             let birth = lruvec.birth[slot(lruvec.min_seq[PageType::File.index()])];
             !is_below_min(id, control, memory)
                 && self.evictable(id, memory) >> control.priority != 0
-                && birth + min_ttl < memory.now()
+                && has_outlived(birth, min_ttl, memory.now())
         })
     }
 }
 
 /// Whether a group below the target has come down to what is never reclaimed from it.
 pub(super) fn is_below_min<M: Memory>(id: LruvecId, control: &ScanControl, memory: &M) -> bool {
-    id != control.target && protection(memory, id).is_some_and(|protection| protection.usage <= protection.min)
+    id != control.target && protection(memory, id).is_some_and(|protection| protection.standing() == Standing::Min)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 use crate::memory::{Memory, protection};
 use crate::page::LruvecId;
+use crate::policy::giving::Standing;
 use crate::policy::{BackgroundPass, PassOutcome, ProactiveRequest};
 use crate::reclaim::batch_stage::BatchOutcome;
 use crate::reclaim::hierarchy::Hierarchy;
@@ -143,15 +144,14 @@ impl ScanControl {
             return true;
         }
         let Some(protection) = protection(memory, lruvec) else { return true };
-        if protection.usage <= protection.min {
-            return false;
-        }
-        if protection.usage <= protection.low {
-            if !self.low_reclaim {
+        match protection.standing() {
+            Standing::Min => return false,
+            Standing::Low if !self.low_reclaim => {
                 self.low_skipped = true;
                 return false;
             }
-            memory.low_event(lruvec);
+            Standing::Low => memory.low_event(lruvec),
+            Standing::Open => {}
         }
         true
     }

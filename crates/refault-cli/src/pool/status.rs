@@ -1,0 +1,186 @@
+//! `refault pool status`: who has what in a pool.
+
+use std::io::{BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use clap::Args;
+use refault_console::text::{align_numbers, plain_table};
+use refault_console::{Failure, with_output};
+use refault_lab::size::bytes_text;
+use refault_pool::shared::place::{DEFAULT_NAME, Place};
+use refault_pool::shared::protocol::{Answer, MemberStatus, Request, Status, receive, send};
+use serde_json::{Value, json};
+
+/// The longest answer: that of some thousand members.
+const MAX_ANSWER: u64 = 64 << 20;
+/// A daemon answers within this.
+const WITHIN: Duration = Duration::from_secs(2);
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  refault pool status             the pool 'default', or the only one
+  refault pool status web --json")]
+/// Say who has what in a pool, and how old it is
+pub struct StatusArgs {
+    /// The pool
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let name = args.name.clone().unwrap_or_else(|| match &Place::all()[..] {
+        [only] => only.clone(),
+        _ => DEFAULT_NAME.to_owned(),
+    });
+    let status = status(&super::place(&name)?)?;
+    with_output(None, |out| if args.json { write_json(out, &status) } else { write_table(out, &status) })
+}
+
+/// Asks a pool's daemon.
+///
+/// # Errors
+/// There is none, or it does not answer.
+pub fn ask(place: &Place, request: &Request) -> Result<Answer, Failure> {
+    let no_daemon = |error: std::io::Error| {
+        let remedy = format!("{error}; start it with refault pool --memory SIZE --name {}", place.name());
+        Failure::failed("no such pool", place.socket().display(), remedy)
+    };
+    let stream = UnixStream::connect(place.socket()).map_err(no_daemon)?;
+    let asked = stream
+        .set_read_timeout(Some(WITHIN))
+        .and_then(|()| send(&stream, request))
+        .and_then(|()| receive::<Answer>(&mut BufReader::new(&stream), MAX_ANSWER));
+    match asked {
+        Ok(Some(Answer::Refused(why))) => Err(Failure::failed("the pool refuses", place.name(), why)),
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err(Failure::failed("the pool does not answer", place.name(), "see whether its daemon runs")),
+        Err(error) => Err(Failure::failed("the pool does not answer", place.name(), error)),
+    }
+}
+
+/// How a pool is.
+///
+/// # Errors
+/// As [`ask`].
+pub fn status(place: &Place) -> Result<Status, Failure> {
+    match ask(place, &Request::Status)? {
+        Answer::Status(status) => Ok(*status),
+        _ => {
+            Err(Failure::failed("the pool does not say how it is", place.name(), "end its daemon and start this one's"))
+        }
+    }
+}
+
+/// Bytes by age: in generations born within the last 1 s, 10 s, 1 min, 10 min, and before.
+pub fn by_age(status: &Status, member: &MemberStatus) -> [u64; 5] {
+    const AGES: [u64; 4] = [1, 10, 60, 600];
+    let mut bytes = [0; 5];
+    for [birth, size] in &member.figures.generations {
+        let seconds = status.now.saturating_sub(*birth) / 1_000_000_000;
+        bytes[AGES.iter().position(|age| seconds < *age).unwrap_or(4)] += size;
+    }
+    bytes
+}
+
+fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "pool {}: {} in use of {}, {} granted; daemon {}",
+        status.pool,
+        bytes_text(status.charge_bytes),
+        bytes_text(status.memory_bytes),
+        bytes_text(status.committed_bytes),
+        status.daemon
+    )?;
+    if status.members.is_empty() {
+        return writeln!(out, "no members");
+    }
+    let mut table = plain_table();
+    table.set_header([
+        "member",
+        "process",
+        "grant",
+        "uses",
+        "compressed",
+        "waits %",
+        "< 1 s",
+        "< 10 s",
+        "< 1 min",
+        "< 10 min",
+        "older",
+        "",
+    ]);
+    for (pid, member) in &status.members {
+        let mut row = vec![
+            member.program.clone(),
+            pid.to_string(),
+            bytes_text(member.grant_bytes),
+            bytes_text(member.figures.charge),
+            bytes_text(member.figures.compressed),
+            format!("{:.2}", member.pressure * 100.0),
+        ];
+        row.extend(by_age(status, member).map(bytes_text));
+        row.push(if member.answers { String::new() } else { "does not answer".to_owned() });
+        table.add_row(row);
+    }
+    align_numbers(&mut table);
+    for line in table.lines() {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    writeln!(out, "\nAges are those of generations, since they were made; they are known of what is resident.")
+}
+
+fn write_json(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
+    let members: Vec<Value> = status.members.iter().map(|(pid, member)| member_json(status, *pid, member)).collect();
+    let object = json!({
+        "pool": status.pool,
+        "daemon": status.daemon,
+        "memory_bytes": status.memory_bytes,
+        "committed_bytes": status.committed_bytes,
+        "charge_bytes": status.charge_bytes,
+        "min_ttl_ms": status.min_ttl_ms,
+        "members": members,
+    });
+    serde_json::to_writer(&mut *out, &object)?;
+    writeln!(out)
+}
+
+/// A member as scripts read it.
+pub fn member_json(status: &Status, pid: u64, member: &MemberStatus) -> Value {
+    let figures = &member.figures;
+    let generations: Vec<Value> = figures
+        .generations
+        .iter()
+        .map(|[birth, bytes]| json!({"age_ms": status.now.saturating_sub(*birth) / 1_000_000, "bytes": bytes}))
+        .collect();
+    json!({
+        "pid": pid,
+        "program": member.program,
+        "answers": member.answers,
+        "grant_bytes": member.grant_bytes,
+        "committed_bytes": member.committed_bytes,
+        "min_bytes": member.terms.min,
+        "low_bytes": member.terms.low,
+        "max_bytes": member.terms.max,
+        "weight": member.terms.weight,
+        "charge_bytes": figures.charge,
+        "resident_bytes": figures.resident,
+        "compressed_bytes": figures.compressed,
+        "stored_bytes": figures.stored,
+        "faults": figures.faults,
+        "refaults": figures.refaults,
+        "waited_us": figures.waited / 1000,
+        "pressure": member.pressure,
+        "fault_p50_ns": figures.fault_p50,
+        "fault_p99_ns": figures.fault_p99,
+        "processes": figures.processes,
+        "generations": generations,
+        "bytes_by_age": by_age(status, member),
+    })
+}

@@ -1,0 +1,129 @@
+//! `refault run --pool NAME`: the budget is what the pool grants, as long as the program runs.
+//!
+//! This process, which waits for the program, is the member: it maps the segment in which the processes of the tree count,
+//! reports from there and applies grants to it.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use refault_console::Failure;
+use refault_lab::size::Bytes;
+use refault_paging::{PAGE, Shared};
+use refault_pool::shared::ledger::Figures;
+use refault_pool::shared::member::{JoinError, Member};
+use refault_pool::shared::place::Place;
+use refault_pool::shared::protocol::Wishes;
+
+use super::control;
+
+/// Looks at what the pool says.
+pub(super) const EVERY: Duration = Duration::from_millis(50);
+/// Generations reported at most; older ones are kept, younger ones added up.
+const MAX_GENERATIONS: usize = 32;
+/// How long a program waits for its first grant if it does not say.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// The program's place in a pool.
+#[derive(Args, Debug)]
+pub(super) struct SeatArgs {
+    /// Share the memory of this pool, which `refault pool` serves, instead of a budget of its own
+    #[arg(long, value_name = "NAME")]
+    #[arg(conflicts_with_all = ["memory", "runs", "slowdown", "resident", "memory_control", "interpose", "scheme"])]
+    pool: Option<String>,
+    /// Bytes that the pool never takes from it [default: 4M]
+    #[arg(long, value_name = "SIZE", requires = "pool")]
+    min: Option<Bytes>,
+    /// Bytes that the pool does not take from it while others have something to give
+    #[arg(long, value_name = "SIZE", requires = "pool")]
+    low: Option<Bytes>,
+    /// Bytes that it never has more than [default: the pool]
+    #[arg(long, value_name = "SIZE", requires = "pool")]
+    max: Option<Bytes>,
+    /// Twice the weight makes its memory count as half as old when it is compared with that of others [default: 100]
+    #[arg(long, value_name = "N", requires = "pool", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    weight: Option<u32>,
+    /// How long to wait until the pool has room for it [default: 10s]
+    #[arg(long, value_name = "TIME", requires = "pool", value_parser = crate::wss::time)]
+    wait: Option<Duration>,
+}
+
+impl SeatArgs {
+    /// Joins the pool, if one is named.
+    ///
+    /// # Errors
+    /// There is no such pool, or no room in it.
+    pub(super) fn join(&self, program: &[OsString], store: Option<&str>) -> Result<Option<Seat>, Failure> {
+        let Some(name) = &self.pool else { return Ok(None) };
+        if store == Some("pool") {
+            let remedy =
+                "what does not compress would have nowhere to go when others need room; leave it out, or give file=DIR";
+            return Err(Failure::usage("not possible in a pool", "--store pool", remedy));
+        }
+        let place = Place::new(name).map_err(|why| Failure::usage("wrong usage", "--pool", why))?;
+        let bytes = |size: Option<Bytes>| size.map(|Bytes(bytes)| bytes);
+        let wishes = Wishes { min: bytes(self.min), low: bytes(self.low), max: bytes(self.max), weight: self.weight };
+        let program =
+            Path::new(&program[0]).file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+        let member =
+            Member::join(&place, &program, wishes, self.wait.unwrap_or(WAIT)).map_err(|error| match error {
+                JoinError::Away(error) => {
+                    let remedy = format!("{error}; start it with refault pool --memory SIZE --name {name}");
+                    Failure::failed("no such pool", place.socket().display(), remedy)
+                }
+                JoinError::Refused(why) => Failure::failed("cannot join the pool", name, why),
+                JoinError::Full => Failure::failed("the pool is full", name, "give --wait more time, or end a member"),
+            })?;
+        Ok(Some(Seat(member)))
+    }
+}
+
+/// A place in a pool.
+pub struct Seat(Member);
+
+impl Seat {
+    /// Bytes to begin with.
+    pub(super) fn grant(&self) -> u64 {
+        self.0.grant()
+    }
+
+    /// Hears the pool, applies its grant and reports.
+    pub(super) fn look(&mut self, shared: &Shared) {
+        let lowers = |member: &mut Member| member.tend(|| figures(shared));
+        if let Some(bytes) = lowers(&mut self.0) {
+            shared.set_limit(bytes);
+        }
+        control::make_room(shared);
+    }
+}
+
+/// How the tree is now.
+fn figures(shared: &Shared) -> Figures {
+    let page = PAGE as u64;
+    let (statistics, times) = (shared.statistics(), shared.times());
+    let mut figures = Figures {
+        charge: shared.total.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64 * page,
+        faults: statistics.faults,
+        refaults: statistics.read_back,
+        waited: statistics.waited_again,
+        fault_p50: times.quantile(0.5),
+        fault_p99: times.quantile(0.99),
+        ..Figures::default()
+    };
+    for (slot, published) in shared.living() {
+        let usage = published.usage.load();
+        figures.processes.push(slot.process.load(std::sync::atomic::Ordering::Relaxed));
+        figures.resident += (usage.resident_pages + usage.parked_pages) * page;
+        figures.compressed += usage.pool_bytes;
+        figures.stored += (usage.same_filled_pages + usage.pool_pages + usage.file_pages) * page;
+        figures.generations.extend(published.generations().map(|[_, birth, pages]| [birth, pages * page]));
+    }
+    figures.generations.sort_unstable();
+    if let Some(young) = figures.generations.get(MAX_GENERATIONS..) {
+        let bytes: u64 = young.iter().map(|[_, bytes]| bytes).sum();
+        figures.generations.truncate(MAX_GENERATIONS);
+        figures.generations[MAX_GENERATIONS - 1][1] += bytes;
+    }
+    figures
+}

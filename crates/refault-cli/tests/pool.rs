@@ -1,0 +1,264 @@
+//! `refault pool` and `refault run --pool` with real processes: they join, leave, are killed, hang, and the daemon is
+//! killed and started again; what they use together is measured from outside all the while.
+
+mod common;
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{skipped, text};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// Touches so many MiB again and again, a part of it always, with a mark on each page that is checked.
+const PROGRAM: &str = "
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    size_t bytes = strtoul(argv[1], 0, 10) << 20;
+    unsigned pause = argc > 2 ? atoi(argv[2]) : 0;
+    unsigned char *memory = malloc(bytes);
+    for (size_t at = 0; at < bytes; at += 4096)
+        for (int i = 0; i < 4096; i++) memory[at + i] = (unsigned char)((at >> 12) * 31 + i * (i % 7 + 1) + rand() % 3);
+    unsigned long sum = 0, first = 0;
+    for (size_t at = 0; at < bytes; at += 4096) first += memory[at + 5];
+    for (;;) {
+        sum = 0;
+        for (size_t at = 0; at < bytes; at += 4096) { sum += memory[at + 5]; if (at % (1 << 20) == 0) usleep(pause); }
+        if (sum != first) { fprintf(stderr, \"lost\\n\"); return 3; }
+    }
+}
+";
+
+/// A runtime directory of its own with a program and a pool.
+struct Place {
+    directory: TempDir,
+    daemon: Child,
+}
+
+fn refault_in(directory: &TempDir) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("refault"));
+    command.env("XDG_RUNTIME_DIR", directory.path()).current_dir(directory.path());
+    command
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < until, "not within 30 s: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+impl Place {
+    fn new(memory: &str) -> Place {
+        let directory = TempDir::new().expect("a directory");
+        let source = directory.path().join("program.c");
+        std::fs::write(&source, PROGRAM).expect("room");
+        let cc = Command::new("cc").arg("-O1").arg("-o").arg(directory.path().join("program")).arg(&source).status();
+        assert!(cc.is_ok_and(|status| status.success()), "a C compiler is needed");
+        let daemon = Place::serve(&directory, memory);
+        let place = Place { directory, daemon };
+        place.wait_for_daemon();
+        place
+    }
+
+    fn serve(directory: &TempDir, memory: &str) -> Child {
+        refault_in(directory)
+            .args(["pool", "--memory", memory, "--name", "t"])
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts")
+    }
+
+    fn wait_for_daemon(&self) {
+        let id = u64::from(self.daemon.id());
+        wait_for("the daemon", || self.try_status().is_some_and(|status| status["daemon"].as_u64() == Some(id)));
+    }
+
+    fn try_status(&self) -> Option<Value> {
+        let output = refault_in(&self.directory).args(["pool", "status", "t", "--json"]).output().expect("it starts");
+        serde_json::from_slice(&output.stdout).ok()
+    }
+
+    fn status(&self) -> Value {
+        self.try_status().expect("the daemon answers")
+    }
+
+    fn run(&self, options: &[&str], mib: &str, pause: &str) -> Member {
+        let child = refault_in(&self.directory)
+            .args(["run", "--quiet", "--pool", "t"])
+            .args(options)
+            .args(["--", "./program", mib, pause])
+            .spawn()
+            .expect("it starts");
+        Member(child)
+    }
+
+    /// Bytes that all programs use, as the kernel counts their private memory.
+    fn used(&self) -> u64 {
+        let mut sum = 0;
+        for entry in std::fs::read_dir("/proc").expect("there").flatten() {
+            let here =
+                std::fs::read_link(entry.path().join("exe")).is_ok_and(|exe| exe.starts_with(self.directory.path()));
+            if here && let Ok(text) = std::fs::read_to_string(entry.path().join("smaps_rollup")) {
+                let kib = |key: &str| {
+                    let line = text.lines().find(|line| line.starts_with(key))?;
+                    line.split_whitespace().nth(1)?.parse::<u64>().ok()
+                };
+                sum += kib("Anonymous:").unwrap_or(0) * 1024;
+            }
+        }
+        sum
+    }
+
+    fn member(&self, member: &Member) -> Value {
+        let status = self.status();
+        let id = u64::from(member.0.id());
+        let members = status["members"].as_array().expect("members").clone();
+        members.into_iter().find(|member| member["pid"].as_u64() == Some(id)).unwrap_or(Value::Null)
+    }
+
+    /// Looks for so long at the sum from outside. 2 % and a MiB for each program's stacks and loader are not counted.
+    fn holds(&self, memory: u64, programs: u64, seconds: u64) {
+        let until = Instant::now() + Duration::from_secs(seconds);
+        while Instant::now() < until {
+            let used = self.used();
+            assert!(used <= memory + memory / 50 + programs * MIB, "{} MiB of {}", used / MIB, memory / MIB);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// `refault run` with its program, ended with the test.
+struct Member(Child);
+
+impl Member {
+    fn is_running(&mut self) -> bool {
+        self.0.try_wait().expect("our own child").is_none()
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.0.id() as i32).expect("a number");
+        rustix::process::kill_process(pid, signal).expect("it runs");
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_sum_holds_while_members_come_go_hang_and_die_and_the_daemon_is_killed() {
+    if skipped(&["cc"]) {
+        return;
+    }
+    const POOL: u64 = 160 * MIB;
+    let mut place = Place::new("160M");
+    let mut cold = place.run(&["--low", "24M"], "120", "20000");
+    wait_for("the first to have its memory", || place.member(&cold)["charge_bytes"].as_u64() > Some(100 * MIB));
+    let mut hot = place.run(&[], "150", "0");
+    place.holds(POOL, 2, 6);
+    let (one, other) = (place.member(&cold), place.member(&hot));
+    let grant = |member: &Value| member["grant_bytes"].as_u64().expect("a grant");
+    assert!(grant(&other) > 48 * MIB && grant(&one) < 110 * MIB, "{one} {other}");
+    assert!(grant(&one) + grant(&other) <= POOL);
+
+    // One hangs: it keeps what it has, and is reported.
+    hot.signal(rustix::process::Signal::STOP);
+    wait_for("the silence to be noticed", || place.member(&hot)["answers"] == Value::Bool(false));
+    let kept = grant(&place.member(&hot));
+    place.holds(POOL, 2, 2);
+    assert_eq!(grant(&place.member(&hot)), kept);
+    hot.signal(rustix::process::Signal::CONT);
+    wait_for("it to answer again", || place.member(&hot)["answers"] == Value::Bool(true));
+
+    // The daemon is killed: nobody stops, and one that is started again has them both.
+    place.daemon.kill().expect("it runs");
+    place.daemon.wait().expect("it ran");
+    place.holds(POOL, 2, 2);
+    assert!(cold.is_running() && hot.is_running());
+    place.daemon = Place::serve(&place.directory, "160M");
+    place.wait_for_daemon();
+    assert!(place.status()["committed_bytes"].as_u64() <= Some(POOL));
+    wait_for("both to be back", || {
+        let status = place.status();
+        let members = status["members"].as_array().expect("members");
+        members.len() == 2 && members.iter().all(|member| member["answers"] == Value::Bool(true))
+    });
+    place.holds(POOL, 2, 2);
+
+    // One is killed with its program: what it had is free once its processes are gone.
+    hot.signal(rustix::process::Signal::KILL);
+    wait_for("its memory to be free", || place.status()["members"].as_array().map(Vec::len) == Some(1));
+    wait_for("the other to have it", || grant(&place.member(&cold)) > 110 * MIB);
+    place.holds(POOL, 1, 1);
+    assert!(cold.is_running());
+}
+
+#[test]
+fn who_does_not_fit_or_finds_no_pool_is_told() {
+    if skipped(&["cc"]) {
+        return;
+    }
+    let place = Place::new("64M");
+    let run = |arguments: &[&str]| {
+        let output = refault_in(&place.directory).args(arguments).output().expect("it starts");
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, _, said) = run(&["run", "--pool", "t", "--min", "65M", "--", "true"]);
+    assert!(code == Some(1) && said.contains("cannot join the pool: t: its min"), "{said}");
+    let (code, _, said) = run(&["run", "--pool", "none", "--", "true"]);
+    assert!(code == Some(1) && said.contains("no such pool") && said.contains("refault pool --memory"), "{said}");
+    let (code, _, said) = run(&["run", "--pool", "../t", "--", "true"]);
+    assert!(code == Some(2) && said.contains("is not a pool's name"), "{said}");
+    let (code, _, said) = run(&["run", "--pool", "t", "--store", "pool", "--", "true"]);
+    assert!(code == Some(2) && said.contains("--store pool"), "{said}");
+    let (code, _, said) = run(&["pool", "--memory", "64M", "--name", "t"]);
+    assert!(code == Some(1) && said.contains("has a daemon already"), "{said}");
+    let (code, _, said) = run(&["pool"]);
+    assert!(code == Some(2) && said.contains("no memory to share"), "{said}");
+    let (code, out, said) = run(&["run", "--pool", "t", "--", "echo", "hello"]);
+    assert!(code == Some(0) && out == "hello\n", "{said}");
+    let (_, out, _) = run(&["pool", "status", "t"]);
+    assert!(out.starts_with("pool t: 0 B in use of 64 MiB") || out.contains("echo"), "{out}");
+    // The whole memory is spoken for: others wait, and are told.
+    let _all = place.run(&["--min", "60M"], "50", "1000");
+    wait_for("it to run", || place.status()["committed_bytes"].as_u64() >= Some(60 * MIB));
+    let (code, _, said) = run(&["run", "--pool", "t", "--min", "8M", "--", "true"]);
+    assert!(code == Some(1) && said.contains("cannot join the pool"), "{said}");
+}
+
+#[test]
+fn only_members_of_the_user_are_heard_and_nonsense_ends_a_connection() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    let place = Place::new("64M");
+    let socket = place.directory.path().join("refault/t.sock");
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(socket.parent().expect("one")).expect("there"));
+    assert_eq!(mode & 0o077, 0, "closed to others");
+    for junk in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"{\"report\":{}}\n", &[b'x'; 100_000]] {
+        let mut stream = UnixStream::connect(&socket).expect("it listens");
+        let _ = stream.write_all(junk);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(answer, b"");
+    }
+    assert_eq!(place.status()["members"].as_array().map(Vec::len), Some(0));
+}

@@ -1,0 +1,365 @@
+//! The daemon's end: takes members in, hears them, decides in rounds and tells them their grants.
+//!
+//! A thread for each connection reads; one thread decides. What members may be using is written to a file before they hear
+//! of it, so that a daemon that is started again leaves it to them until they have joined again or are gone. A member that
+//! has said nothing for [`SILENCE`] keeps its last grant. Only processes of the same user, or root, are heard.
+//!
+//! Cost: a round each [`ROUND`], some microseconds for each member.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{self, BufReader, ErrorKind};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::ledger::{Figures, Ledger, Terms};
+use super::place::Place;
+use super::processes::{Process, now};
+use super::protocol::{Answer, MAX_LINE, MemberStatus, Request, Status, Wishes, receive, send};
+
+/// Between two rounds.
+pub const ROUND: Duration = Duration::from_millis(200);
+/// A member that has said nothing for so long does not answer.
+pub const SILENCE: Duration = Duration::from_secs(1);
+/// Who does not read for so long is cut off.
+const SEND_WITHIN: Duration = Duration::from_millis(50);
+/// Connections at once.
+const MAX_CONNECTIONS: usize = 1024;
+/// Who says nothing at all for so long after connecting is cut off.
+const FIRST_WORD: Duration = Duration::from_secs(5);
+
+/// What a pool is to be.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// Bytes that members may use together.
+    pub memory: u64,
+    /// Generations younger than this are not taken.
+    pub min_ttl: Duration,
+    /// The share of time in which a member may wait, to which each is squeezed.
+    pub proactive: Option<f64>,
+    /// What members ask for that do not say it themselves, by the name of their program.
+    pub members: HashMap<String, Wishes>,
+}
+
+/// A member as the daemon knows it.
+struct Known {
+    program: String,
+    /// Its own process and those of its programs: as long as one is there, its memory is taken to be in use.
+    processes: Vec<Process>,
+    connection: Option<UnixStream>,
+    /// Number of that connection: a late end of one before it is none of this one.
+    number: u64,
+    heard: Instant,
+    /// The grant that it was told last.
+    told: u64,
+}
+
+struct State {
+    ledger: Ledger,
+    known: BTreeMap<u64, Known>,
+    /// What the file says.
+    written: String,
+}
+
+/// What is written for the daemon after this one.
+#[derive(Serialize, Deserialize)]
+struct Left {
+    program: String,
+    terms: Terms,
+    committed: u64,
+    processes: Vec<Process>,
+}
+
+/// A pool at work.
+pub struct Daemon {
+    place: Place,
+    options: PoolOptions,
+    state: Mutex<State>,
+    connections: AtomicUsize,
+    numbers: AtomicU64,
+    listener: UnixListener,
+    /// Held as long as the daemon lives.
+    _lock: File,
+}
+
+impl Daemon {
+    /// Takes the pool and opens its socket.
+    ///
+    /// # Errors
+    /// `WouldBlock`: it has a daemon already. Others: its directory cannot be used.
+    pub fn open(place: Place, options: PoolOptions) -> io::Result<Arc<Daemon>> {
+        let lock = place.lock()?;
+        match fs::remove_file(place.socket()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(place.socket())?;
+        let mut state = State {
+            ledger: Ledger::new(options.memory, options.min_ttl.as_nanos() as u64, options.proactive),
+            known: BTreeMap::new(),
+            written: String::new(),
+        };
+        let left = fs::read_to_string(place.state()).unwrap_or_default();
+        let left: BTreeMap<u64, Left> = serde_json::from_str(&left).unwrap_or_default();
+        for (id, left) in left {
+            state.ledger.join(id, left.terms, left.committed);
+            state.ledger.answers(id, false);
+            let heard = Instant::now();
+            let (program, processes) = (left.program, left.processes);
+            state.known.insert(id, Known { program, processes, connection: None, number: 0, heard, told: 0 });
+        }
+        state.bury();
+        let (connections, numbers) = (AtomicUsize::new(0), AtomicU64::new(1));
+        Ok(Arc::new(Daemon { place, options, state: Mutex::new(state), connections, numbers, listener, _lock: lock }))
+    }
+
+    /// Serves until it is asked to end. Members keep their grants then.
+    ///
+    /// # Errors
+    /// The socket cannot be served.
+    pub fn run(self: &Arc<Daemon>, asked: &AtomicBool) -> io::Result<()> {
+        let daemon = Arc::clone(self);
+        std::thread::Builder::new().name("listener".into()).spawn(move || daemon.listen())?;
+        let mut last = Instant::now();
+        while !asked.load(Ordering::Relaxed) {
+            std::thread::sleep(ROUND);
+            self.round(last.elapsed());
+            last = Instant::now();
+        }
+        match fs::remove_file(self.place.socket()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // What a thread that panicked left is as good as what it had before: each change is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listen(self: Arc<Daemon>) {
+        for stream in self.listener.incoming() {
+            // Out of descriptors, say: those that are there go on.
+            let Ok(stream) = stream else {
+                std::thread::sleep(ROUND);
+                continue;
+            };
+            if self.connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+                self.connections.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let daemon = Arc::clone(&self);
+            let hears = std::thread::Builder::new().name("connection".into()).stack_size(256 << 10).spawn(move || {
+                // Whatever went wrong, the connection is over.
+                let _ = daemon.hear(stream);
+                daemon.connections.fetch_sub(1, Ordering::Relaxed);
+            });
+            if hears.is_err() {
+                self.connections.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Serves a connection until its end.
+    fn hear(&self, stream: UnixStream) -> io::Result<()> {
+        let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+        let me = rustix::process::geteuid();
+        stream.set_write_timeout(Some(SEND_WITHIN))?;
+        stream.set_read_timeout(Some(FIRST_WORD))?;
+        if peer.uid != me && !peer.uid.is_root() {
+            return send(&stream, &Answer::Refused("the pool is another user's".to_owned()));
+        }
+        let pid = peer.pid.as_raw_nonzero().get() as u64;
+        let mut reader = BufReader::new(stream.try_clone()?);
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let mut joined = false;
+        loop {
+            let request = match receive::<Request>(&mut reader, MAX_LINE) {
+                Ok(Some(request)) => request,
+                end => {
+                    if joined {
+                        self.lost(pid, number);
+                    }
+                    return end.map(|_| ());
+                }
+            };
+            match request {
+                Request::Join { program, wishes, has } => {
+                    if let Err(why) = self.join(pid, &program, wishes, has, stream.try_clone()?, number) {
+                        return send(&stream, &Answer::Refused(why));
+                    }
+                    joined = true;
+                    stream.set_read_timeout(None)?;
+                }
+                Request::Report(figures) if joined => self.report(pid, *figures),
+                Request::Report(_) => return Ok(()),
+                Request::Status => send(&stream, &Answer::Status(Box::new(self.status())))?,
+                Request::Budget { pid, bytes } => {
+                    let set = self.state().ledger.set_budget(pid, bytes);
+                    let no = || Answer::Refused("no such member, or more than the pool, or too little".to_owned());
+                    send(&stream, &if set { Answer::Done } else { no() })?;
+                }
+            }
+        }
+    }
+
+    fn join(
+        &self,
+        pid: u64,
+        program: &str,
+        wishes: Wishes,
+        has: u64,
+        stream: UnixStream,
+        number: u64,
+    ) -> Result<(), String> {
+        let configured = self.options.members.get(program).copied().unwrap_or_default();
+        let terms = wishes.terms(configured);
+        let mut state = self.state();
+        let before = state.ledger.members().get(&pid).map(|member| member.committed);
+        if before.is_none() && has == 0 && !state.ledger.could_hold(&terms) {
+            return Err(format!(
+                "its min and those of the members are more than the pool's {} bytes",
+                state.ledger.pool()
+            ));
+        }
+        // What it may be using counts until it confirms less.
+        state.ledger.join(pid, terms, has.max(if has > 0 { before.unwrap_or(0) } else { 0 }));
+        let processes = Process::of(pid as i32).into_iter().collect();
+        let known = Known {
+            program: program.to_owned(),
+            processes,
+            connection: Some(stream),
+            number,
+            heard: Instant::now(),
+            told: 0,
+        };
+        state.known.insert(pid, known);
+        Ok(())
+    }
+
+    fn report(&self, pid: u64, figures: Figures) {
+        let mut state = self.state();
+        if let Some(known) = state.known.get_mut(&pid) {
+            known.heard = Instant::now();
+            known.see(pid as i32, &figures.processes);
+        }
+        state.ledger.answers(pid, true);
+        state.ledger.report(pid, figures);
+    }
+
+    /// A connection has ended: the member keeps its grant until it is gone.
+    fn lost(&self, pid: u64, number: u64) {
+        let mut state = self.state();
+        match state.known.get_mut(&pid) {
+            Some(known) if known.number == number => known.connection = None,
+            _ => return,
+        }
+        state.ledger.answers(pid, false);
+        state.bury();
+    }
+
+    fn round(&self, elapsed: Duration) {
+        let mut state = self.state();
+        state.bury();
+        let silent: Vec<u64> =
+            state.known.iter().filter(|(_, known)| known.heard.elapsed() > SILENCE).map(|(id, _)| *id).collect();
+        silent.iter().for_each(|id| state.ledger.answers(*id, false));
+        state.ledger.round(now(), elapsed.as_nanos() as u64);
+        state.write(&self.place);
+        state.tell();
+    }
+
+    /// How the pool is.
+    pub fn status(&self) -> Status {
+        let state = self.state();
+        let members = state.ledger.members().iter().map(|(id, entry)| {
+            let known = state.known.get(id);
+            let status = MemberStatus {
+                program: known.map_or_else(String::new, |known| known.program.clone()),
+                terms: entry.terms,
+                grant_bytes: entry.grant,
+                committed_bytes: entry.committed,
+                answers: entry.answers,
+                pressure: entry.pressure,
+                figures: entry.figures.clone(),
+            };
+            (*id, status)
+        });
+        Status {
+            pool: self.place.name().to_owned(),
+            memory_bytes: state.ledger.pool(),
+            committed_bytes: state.ledger.committed(),
+            charge_bytes: state.ledger.members().values().map(|entry| entry.figures.charge).sum(),
+            min_ttl_ms: self.options.min_ttl.as_millis() as u64,
+            daemon: std::process::id(),
+            now: now(),
+            members: members.collect(),
+        }
+    }
+}
+
+impl Known {
+    /// Takes note of the processes that run in a member now.
+    fn see(&mut self, own: i32, running: &[i32]) {
+        self.processes.retain(|process| process.pid == own || running.contains(&process.pid));
+        for pid in running {
+            if !self.processes.iter().any(|process| process.pid == *pid) {
+                self.processes.extend(Process::of(*pid));
+            }
+        }
+    }
+}
+
+impl State {
+    /// Takes the memory of members back of which no process is left.
+    fn bury(&mut self) {
+        let gone = |known: &&Known| !known.processes.iter().any(Process::is_there);
+        let gone: Vec<u64> = self.known.iter().filter(|(_, known)| gone(known)).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.known.remove(&id);
+            self.ledger.leave(id);
+        }
+    }
+
+    /// Writes what members may be using, before they hear of it.
+    fn write(&mut self, place: &Place) {
+        let left: BTreeMap<u64, Left> = self
+            .ledger
+            .members()
+            .iter()
+            .filter_map(|(id, entry)| {
+                let known = self.known.get(id)?;
+                let (program, processes) = (known.program.clone(), known.processes.clone());
+                Some((*id, Left { program, terms: entry.terms, committed: entry.committed, processes }))
+            })
+            .collect();
+        let text = serde_json::to_string(&left).unwrap_or_default();
+        if text == self.written {
+            return;
+        }
+        let new = place.state().with_extension("new");
+        // Without the file a daemon after this one learns it from the members themselves.
+        if fs::write(&new, &text).and_then(|()| fs::rename(&new, place.state())).is_ok() {
+            self.written = text;
+        }
+    }
+
+    fn tell(&mut self) {
+        for (id, entry) in self.ledger.members() {
+            let Some(known) = self.known.get_mut(id) else { continue };
+            if entry.grant == 0 || known.told == entry.turn {
+                continue;
+            }
+            let Some(connection) = &known.connection else { continue };
+            match send(connection, &Answer::Grant { bytes: entry.grant, turn: entry.turn }) {
+                Ok(()) => known.told = entry.turn,
+                // Half a line may be there: it is to join again.
+                Err(_) => drop(connection.shutdown(std::net::Shutdown::Both)),
+            }
+        }
+    }
+}

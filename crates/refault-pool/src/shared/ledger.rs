@@ -1,0 +1,351 @@
+//! Who has been granted how much, who gets more and who gives way.
+//!
+//! A member that fills its grant and waits for memory, or grows, wants more. What is free goes to it first; then what
+//! others have been granted and do not use; then the member gives whose oldest generation is oldest, by the core's own
+//! comparison ([`gives_first`]), if that is older than what the wanting member itself would evict. Each round moves a
+//! small part, so that births, which change as memory moves, steer it.
+//!
+//! Invariant: the sum of [`Entry::committed`] never exceeds the pool, but for what members claim that kept a grant while
+//! the daemon was away. Cost: a look at each member for each round.
+
+use std::collections::BTreeMap;
+
+use refault_core::memory::Protection;
+use refault_core::policy::giving::{DEFAULT_WEIGHT, Group, gives_first, has_outlived};
+
+use crate::pressure::Controller;
+
+const MIB: u64 = 1 << 20;
+/// The least that a program can run in.
+pub const MIN_GRANT: u64 = 4 * MIB;
+/// What a member begins with, if that is free.
+const FIRST_GRANT: u64 = 32 * MIB;
+/// The part of a grant that moves in a round, and the least.
+const STEP: (u64, u64) = (8, 2 * MIB);
+/// A member that uses more than this part of its grant fills it.
+const FULL: (u64, u64) = (15, 16);
+/// Room beyond what a member uses that is left to it when unused memory is taken back: 1/8, and the least.
+const SLACK: (u64, u64) = (8, 8 * MIB);
+/// A generation must be so much older than those of the member that wants its memory.
+const OLDER: (u128, u128) = (5, 4);
+
+/// What a member asked for when it joined, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Terms {
+    /// Never less than that.
+    pub min: u64,
+    /// Not less than that while others have something to give.
+    pub low: u64,
+    /// Never more than that; none: the pool.
+    pub max: Option<u64>,
+    /// Twice the weight makes its generations count as half as old.
+    pub weight: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { min: MIN_GRANT, low: 0, max: None, weight: DEFAULT_WEIGHT }
+    }
+}
+
+/// What a member says of itself.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Number of the grant that it keeps to, see [`Entry::turn`].
+    pub turn: u64,
+    /// Bytes that it keeps to now.
+    pub limit: u64,
+    /// Bytes that its programs use.
+    pub charge: u64,
+    /// Bytes of them where they belong.
+    pub resident: u64,
+    /// Bytes of compressed memory.
+    pub compressed: u64,
+    /// Bytes that are out of memory, before compression.
+    pub stored: u64,
+    /// Faults so far.
+    pub faults: u64,
+    /// Pages that came back so far.
+    pub refaults: u64,
+    /// Nanoseconds that threads waited so far for pages that had been there.
+    pub waited: u64,
+    /// Nanoseconds that half, and 99 of 100, of the faults did not exceed.
+    pub fault_p50: u64,
+    /// See `fault_p50`.
+    pub fault_p99: u64,
+    /// Generations, oldest first: birth on the monotonic clock in nanoseconds, bytes.
+    pub generations: Vec<[u64; 2]>,
+    /// Processes that run in it.
+    pub processes: Vec<i32>,
+}
+
+/// A member's page of the ledger.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What it asked for.
+    pub terms: Terms,
+    /// Bytes that it is to keep to.
+    pub grant: u64,
+    /// Grants that it has had: tells a confirmation of this one from that of an earlier one of the same size.
+    pub turn: u64,
+    /// Bytes that it may be using: its grant, or more until it has confirmed to be below a lower one.
+    pub committed: u64,
+    /// What it said last.
+    pub figures: Figures,
+    /// It answers. What does not keeps what it has.
+    pub answers: bool,
+    /// Share of time in which its threads waited, of the last round; more than 1 if several did.
+    pub pressure: f64,
+    /// It faulted in the last round.
+    faulted: bool,
+    /// The figures at the round before.
+    before: Figures,
+    controller: Option<Controller>,
+}
+
+impl Entry {
+    fn set_grant(&mut self, bytes: u64) {
+        if bytes != self.grant {
+            self.grant = bytes;
+            self.turn += 1;
+        }
+    }
+
+    /// Whether it uses what it has.
+    fn is_full(&self) -> bool {
+        self.figures.charge >= self.grant / FULL.1 * FULL.0
+    }
+
+    fn wants(&self, pool: u64) -> bool {
+        self.answers && self.grant < self.most(pool) && self.is_full() && (self.faulted || self.pressure > 0.0)
+    }
+
+    /// The most that it may be granted.
+    fn most(&self, pool: u64) -> u64 {
+        self.terms.max.unwrap_or(pool).min(pool).max(self.terms.min)
+    }
+
+    fn step(&self) -> u64 {
+        (self.grant / STEP.0).max(STEP.1)
+    }
+
+    fn floor(&self) -> u64 {
+        self.terms.min.max(MIN_GRANT)
+    }
+
+    /// As the core compares it; what it has been granted and does not use is no usage.
+    fn group(&self) -> Group {
+        // Without generations it counts as just used.
+        let birth = self.figures.generations.iter().find(|[_, bytes]| *bytes > 0).map_or(u64::MAX, |[birth, _]| *birth);
+        let protection = Protection { usage: self.grant, min: self.floor(), low: self.terms.low };
+        Group { protection, birth, evictable: self.grant - self.floor().min(self.grant), weight: self.terms.weight }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    pool: u64,
+    min_ttl: u64,
+    proactive: Option<f64>,
+    members: BTreeMap<u64, Entry>,
+}
+
+impl Ledger {
+    /// For a pool of so many bytes; generations younger than `min_ttl` nanoseconds are not taken. `proactive`: the share
+    /// of time in which a member may wait, to which each is squeezed.
+    pub fn new(pool: u64, min_ttl: u64, proactive: Option<f64>) -> Ledger {
+        Ledger { pool, min_ttl, proactive, members: BTreeMap::new() }
+    }
+
+    /// Bytes of the pool.
+    pub fn pool(&self) -> u64 {
+        self.pool
+    }
+
+    /// The members.
+    pub fn members(&self) -> &BTreeMap<u64, Entry> {
+        &self.members
+    }
+
+    /// Bytes that members may be using.
+    pub fn committed(&self) -> u64 {
+        self.members.values().map(|member| member.committed).sum()
+    }
+
+    /// Bytes that can be granted.
+    pub fn free(&self) -> u64 {
+        self.pool.saturating_sub(self.committed())
+    }
+
+    /// Whether a member could ever be granted what it asks for at least.
+    pub fn could_hold(&self, terms: &Terms) -> bool {
+        let floors: u64 = self.members.values().map(Entry::floor).sum();
+        floors.saturating_add(terms.min.max(MIN_GRANT)) <= self.pool
+    }
+
+    /// A member joins, and has this already: 0 unless it kept a grant while the daemon was away.
+    pub fn join(&mut self, id: u64, terms: Terms, has: u64) {
+        let entry = Entry {
+            terms,
+            grant: has,
+            turn: 1,
+            committed: has,
+            figures: Figures { turn: 1, limit: has, charge: has, ..Figures::default() },
+            answers: true,
+            pressure: 0.0,
+            faulted: has == 0,
+            before: Figures::default(),
+            controller: self.proactive.map(Controller::new),
+        };
+        self.members.insert(id, entry);
+    }
+
+    /// A member and all of its processes are gone.
+    pub fn leave(&mut self, id: u64) {
+        self.members.remove(&id);
+    }
+
+    /// A member answers, or does not.
+    pub fn answers(&mut self, id: u64, answers: bool) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.answers = answers;
+        }
+    }
+
+    /// A member's budget is set by hand: its `max`, and `low` so that it is not taken from.
+    pub fn set_budget(&mut self, id: u64, bytes: u64) -> bool {
+        let pool = self.pool;
+        let Some(member) = self.members.get_mut(&id).filter(|_| (MIN_GRANT..=pool).contains(&bytes)) else {
+            return false;
+        };
+        member.terms.max = Some(bytes.max(member.terms.min));
+        member.set_grant(member.grant.min(bytes).max(member.floor()));
+        true
+    }
+
+    /// Takes down what a member says.
+    pub fn report(&mut self, id: u64, figures: Figures) {
+        let Some(member) = self.members.get_mut(&id) else { return };
+        if figures.turn == member.turn && figures.charge <= member.grant {
+            member.committed = member.grant;
+        }
+        member.figures = figures;
+    }
+
+    /// One round, so many nanoseconds after the last; `now` is on the monotonic clock. Afterwards each member is to be
+    /// told its grant.
+    pub fn round(&mut self, now: u64, elapsed: u64) {
+        let mut freshly_joined = Vec::new();
+        for (id, member) in &mut self.members {
+            let waited = member.figures.waited.saturating_sub(member.before.waited);
+            member.pressure = waited as f64 / elapsed.max(1) as f64;
+            member.faulted = member.grant == 0 || member.figures.faults > member.before.faults;
+            member.before = member.figures.clone();
+            if member.grant == 0 {
+                freshly_joined.push(*id);
+            }
+        }
+        // Who waits to begin goes first, then whose generations are youngest: who has older ones would have to give.
+        let pool = self.pool;
+        let wants = |(_, member): &(&u64, &Entry)| member.grant > 0 && member.wants(pool);
+        let wanting = self.members.iter().filter(wants);
+        let mut wanting: Vec<(u64, u128)> =
+            wanting.map(|(id, member)| (*id, member.group().weighted_age(now))).collect();
+        wanting.sort_by_key(|(_, age)| *age);
+        for id in freshly_joined {
+            self.begin(id, now);
+        }
+        for (id, _) in wanting {
+            self.give_more(id, now);
+        }
+        self.squeeze();
+    }
+
+    /// A member that has nothing yet is granted its first memory, or room is made for it.
+    fn begin(&mut self, id: u64, now: u64) {
+        let free = self.free();
+        let member = &self.members[&id];
+        let least = member.floor();
+        if free >= least {
+            let first =
+                (free / 2).max(FIRST_GRANT).max(member.terms.low).min(free).min(member.most(self.pool)).max(least);
+            self.raise(id, first);
+        } else if !self.is_lowering() {
+            self.take(id, least - free, now, true);
+        }
+    }
+
+    /// More for a member that wants it.
+    fn give_more(&mut self, id: u64, now: u64) {
+        let member = &self.members[&id];
+        let wanted = member.step().min(member.most(self.pool) - member.grant);
+        let granted = wanted.min(self.free());
+        if granted > 0 && member.committed == member.grant {
+            self.raise(id, granted);
+        } else if granted == 0 && !self.is_lowering() {
+            self.take(id, wanted, now, false);
+        }
+    }
+
+    /// Some member has not confirmed a lower grant yet: what is on its way is waited for.
+    fn is_lowering(&self) -> bool {
+        self.members.values().any(|member| member.answers && member.committed > member.grant)
+    }
+
+    fn raise(&mut self, id: u64, bytes: u64) {
+        debug_assert!(bytes <= self.free());
+        if let Some(member) = self.members.get_mut(&id) {
+            member.set_grant(member.grant + bytes);
+            member.committed = member.committed.max(member.grant);
+        }
+    }
+
+    /// Lowers the grant of somebody else, to raise that of `to` when it is confirmed.
+    fn take(&mut self, to: u64, wanted: u64, now: u64, begins: bool) {
+        let others =
+            || self.members.iter().filter(move |(id, member)| **id != to && member.answers && member.grant > 0);
+        // What is granted and not used costs nobody anything.
+        let unused = |member: &Entry| {
+            let used = member.figures.charge;
+            let keeps = (used + (used / SLACK.0).max(SLACK.1)).max(member.floor());
+            member.grant.saturating_sub(keeps)
+        };
+        if let Some((id, bytes)) = others().map(|(id, member)| (*id, unused(member))).max_by_key(|(_, bytes)| *bytes)
+            && bytes > 0
+        {
+            return self.lower(id, bytes.min(wanted));
+        }
+        let (ids, groups): (Vec<u64>, Vec<Group>) = others().map(|(id, member)| (*id, member.group())).unzip();
+        // One that is to begin is let in whatever the ages are.
+        let min_ttl = if begins { 0 } else { self.min_ttl };
+        let Some(at) = gives_first(&groups, min_ttl, now) else { return };
+        let own = self.members[&to].group();
+        let is_older = groups[at].weighted_age(now) * OLDER.1 >= own.weighted_age(now) * OLDER.0;
+        debug_assert!(begins || has_outlived(groups[at].birth, min_ttl, now));
+        if begins || is_older {
+            let step = self.members[&ids[at]].step();
+            self.lower(ids[at], if begins { wanted.max(step) } else { wanted.min(step) });
+        }
+    }
+
+    fn lower(&mut self, id: u64, bytes: u64) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.set_grant(member.grant.saturating_sub(bytes).max(member.floor()).min(member.grant));
+        }
+    }
+
+    /// Squeezes each member towards the pressure that it may have.
+    fn squeeze(&mut self) {
+        for member in self.members.values_mut().filter(|member| member.answers && member.grant > 0) {
+            let floor = member.floor().max(member.terms.low);
+            let Some(controller) = &mut member.controller else { continue };
+            let bytes = controller.step(member.figures.charge, member.pressure);
+            if bytes > 0 && member.committed == member.grant {
+                let aim = member.figures.charge.saturating_sub(bytes).max(floor);
+                member.set_grant(member.grant.min(aim).max(floor.min(member.grant)));
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A member's end: joins, keeps to grants, reports, and joins again when the daemon comes back.
+//!
+//! Nothing waits for the daemon once the program runs: while it is away the member keeps what it has.
+
+use std::io::{self, BufReader, Read};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::ledger::Figures;
+use super::place::Place;
+use super::protocol::{Answer, MAX_LINE, Request, Wishes, receive, send};
+
+/// Between two reports.
+pub const REPORT_EVERY: Duration = Duration::from_millis(200);
+/// Between two attempts to reach a daemon that is away.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+/// A daemon that does not read for so long is away.
+const SEND_WITHIN: Duration = Duration::from_millis(100);
+
+/// A program's place in a pool.
+#[derive(Debug)]
+pub struct Member {
+    socket: PathBuf,
+    program: String,
+    wishes: Wishes,
+    connection: Option<Connection>,
+    /// The grant that is kept to, and its number.
+    grant: u64,
+    turn: u64,
+    tried: Instant,
+    reported: Instant,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: UnixStream,
+    /// What has been read of a line.
+    partial: Vec<u8>,
+}
+
+/// Why a program cannot join.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// There is no daemon.
+    #[error("{0}")]
+    Away(io::Error),
+    /// The daemon says no.
+    #[error("{0}")]
+    Refused(String),
+    /// Nothing was free in time.
+    #[error("the pool is full")]
+    Full,
+}
+
+impl Member {
+    /// Joins, and waits until there is a grant to begin with, `wait` at most.
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn join(place: &Place, program: &str, wishes: Wishes, wait: Duration) -> Result<Member, JoinError> {
+        let now = Instant::now();
+        let mut member = Member {
+            socket: place.socket(),
+            program: program.to_owned(),
+            wishes,
+            connection: None,
+            grant: 0,
+            turn: 0,
+            tried: now,
+            reported: now,
+        };
+        let stream = member.connect().map_err(JoinError::Away)?;
+        let until = now + wait;
+        let mut reader = BufReader::new(stream.try_clone().map_err(JoinError::Away)?);
+        while member.grant == 0 {
+            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            stream.set_read_timeout(Some(left)).map_err(JoinError::Away)?;
+            match receive::<Answer>(&mut reader, MAX_LINE) {
+                Ok(Some(Answer::Grant { bytes, turn })) => (member.grant, member.turn) = (bytes, turn),
+                Ok(Some(Answer::Refused(why))) => return Err(JoinError::Refused(why)),
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(JoinError::Away(io::ErrorKind::UnexpectedEof.into())),
+                Err(error) if is_timeout(&error) => return Err(JoinError::Full),
+                Err(error) => return Err(JoinError::Away(error)),
+            }
+        }
+        let partial = reader.buffer().to_vec();
+        stream.set_nonblocking(true).map_err(JoinError::Away)?;
+        member.connection = Some(Connection { stream, partial });
+        Ok(member)
+    }
+
+    /// Bytes to keep to.
+    pub fn grant(&self) -> u64 {
+        self.grant
+    }
+
+    fn connect(&self) -> io::Result<UnixStream> {
+        let stream = UnixStream::connect(&self.socket)?;
+        stream.set_write_timeout(Some(SEND_WITHIN))?;
+        let (program, wishes) = (self.program.clone(), self.wishes);
+        send(&stream, &Request::Join { program, wishes, has: self.grant })?;
+        Ok(stream)
+    }
+
+    /// Hears the daemon and reports when it is time. Returns the bytes to keep to from now on, if that has changed.
+    pub fn tend(&mut self, figures: impl FnOnce() -> Figures) -> Option<u64> {
+        if self.connection.is_none() && self.tried.elapsed() >= RETRY_EVERY {
+            self.tried = Instant::now();
+            let connected = self.connect().and_then(|stream| stream.set_nonblocking(true).map(|()| stream));
+            self.connection = connected.ok().map(|stream| Connection { stream, partial: Vec::new() });
+        }
+        let before = self.grant;
+        if self.hear().is_err() {
+            self.connection = None;
+        }
+        if self.reported.elapsed() >= REPORT_EVERY || self.grant != before {
+            self.reported = Instant::now();
+            let figures = Figures { turn: self.turn, limit: self.grant, ..figures() };
+            // A report that does not fit whole cannot be continued: begin anew.
+            if let Some(connection) = &self.connection
+                && send(&connection.stream, &Request::Report(Box::new(figures))).is_err()
+            {
+                self.connection = None;
+            }
+        }
+        (self.grant != before).then_some(self.grant)
+    }
+
+    fn hear(&mut self) -> io::Result<()> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        let mut bytes = [0; 4096];
+        loop {
+            match connection.stream.read(&mut bytes) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => connection.partial.extend_from_slice(&bytes[..count]),
+                Err(error) if is_timeout(&error) => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if connection.partial.len() > MAX_LINE as usize {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+        while let Some(end) = connection.partial.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = connection.partial.drain(..=end).collect();
+            if let Answer::Grant { bytes, turn } = serde_json::from_slice(&line)?
+                && bytes > 0
+            {
+                (self.grant, self.turn) = (bytes, turn);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Nothing came in time.
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}

@@ -1,0 +1,110 @@
+//! Where a pool's socket is, and that only one daemon has it.
+//!
+//! `$XDG_RUNTIME_DIR/refault/NAME.sock`, or `/run/refault` for root, or a directory of the user's own under `/tmp`; closed
+//! to others in each case. A lock beside the socket is held by the daemon and goes with it, so a socket that a killed one
+//! left stops nobody.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The name of a pool that has none.
+pub const DEFAULT_NAME: &str = "default";
+
+/// The files of a pool.
+#[derive(Clone, Debug)]
+pub struct Place {
+    directory: PathBuf,
+    name: String,
+}
+
+impl Place {
+    /// That of a pool of this user.
+    ///
+    /// # Errors
+    /// The name has other characters than letters, digits, `-` and `_`, or is none.
+    pub fn new(name: &str) -> Result<Place, String> {
+        let directory = match std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()) {
+            Some(directory) => PathBuf::from(directory).join("refault"),
+            None if rustix::process::geteuid().is_root() => PathBuf::from("/run/refault"),
+            None => PathBuf::from(format!("/tmp/refault-{}", rustix::process::geteuid().as_raw())),
+        };
+        Place::within(&directory, name)
+    }
+
+    /// The same in a directory.
+    ///
+    /// # Errors
+    /// As [`Place::new`].
+    pub fn within(directory: &Path, name: &str) -> Result<Place, String> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+            return Err(format!("'{name}' is not a pool's name: use up to 64 letters, digits, - and _"));
+        }
+        Ok(Place { directory: directory.to_owned(), name: name.to_owned() })
+    }
+
+    /// The pool's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join(format!("{}.sock", self.name))
+    }
+
+    /// What the daemon has granted, for the one after it.
+    pub fn state(&self) -> PathBuf {
+        self.directory.join(format!("{}.json", self.name))
+    }
+
+    /// Names of the pools that there are, or were.
+    pub fn all() -> Vec<String> {
+        let Ok(place) = Place::new(DEFAULT_NAME) else { return Vec::new() };
+        let entries = fs::read_dir(place.directory).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".sock").map(str::to_owned)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Makes the directory, and takes the pool for this process as long as the file lives.
+    ///
+    /// # Errors
+    /// `WouldBlock`: it has a daemon. Others: the directory cannot be made, or is somebody else's.
+    pub fn lock(&self) -> io::Result<File> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        let metadata = fs::symlink_metadata(&self.directory)?;
+        let is_ours = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
+        if !is_ours || metadata.mode() & 0o022 != 0 {
+            let words = format!("{} belongs to somebody else, or others may write there", self.directory.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
+        }
+        let lock = File::create(self.directory.join(format!("{}.lock", self.name)))?;
+        lock.try_lock().map_err(|error| match error {
+            fs::TryLockError::WouldBlock => io::Error::from(io::ErrorKind::WouldBlock),
+            fs::TryLockError::Error(error) => error,
+        })?;
+        Ok(lock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_daemon_has_a_pool_and_names_stay_in_their_directory() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = Place::within(&directory.path().join("new"), "web").expect("a name");
+        let lock = place.lock().expect("nobody has it");
+        assert_eq!(place.lock().expect_err("we have it").kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+        place.lock().expect("nobody has it any more");
+        for bad in ["", "../x", "a/b", "a.b", &"x".repeat(65)] {
+            assert!(Place::within(directory.path(), bad).is_err(), "{bad}");
+        }
+    }
+}

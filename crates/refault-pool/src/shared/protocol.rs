@@ -1,0 +1,187 @@
+//! What members and daemon say to each other: a JSON object on each line.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::ledger::{Figures, Terms};
+
+/// Bytes of a line; who sends more is cut off.
+pub const MAX_LINE: u64 = 1 << 16;
+
+/// What a program that joins asks for; what is left out the daemon's configuration says, or the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Wishes {
+    /// Bytes that it is never granted less than.
+    pub min: Option<u64>,
+    /// Bytes that it is not granted less than while others have something to give.
+    pub low: Option<u64>,
+    /// Bytes that it is never granted more than.
+    pub max: Option<u64>,
+    /// Its weight.
+    pub weight: Option<u32>,
+}
+
+impl Wishes {
+    /// What these wishes, then those of a configuration, then the defaults come to.
+    pub fn terms(self, configured: Wishes) -> Terms {
+        let default = Terms::default();
+        let min = self.min.or(configured.min).unwrap_or(default.min);
+        Terms {
+            min,
+            low: self.low.or(configured.low).unwrap_or(default.low),
+            max: self.max.or(configured.max).map(|max| max.max(min)),
+            weight: self.weight.or(configured.weight).unwrap_or(default.weight),
+        }
+    }
+}
+
+/// To the daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// A program is to run in the pool.
+    Join {
+        /// Its name.
+        program: String,
+        /// What it asks for.
+        wishes: Wishes,
+        /// Bytes that it keeps to already, granted before the daemon was started.
+        has: u64,
+    },
+    /// How a member is.
+    Report(Box<Figures>),
+    /// Somebody wants to know how the pool is.
+    Status,
+    /// Somebody sets a member's budget by hand.
+    Budget {
+        /// The member's process.
+        pid: u64,
+        /// Bytes.
+        bytes: u64,
+    },
+}
+
+/// From the daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// A member is to keep to so many bytes.
+    Grant {
+        /// Bytes.
+        bytes: u64,
+        /// Number of the grant, which reports name.
+        turn: u64,
+    },
+    /// There is no place for the program, or no right.
+    Refused(String),
+    /// How the pool is.
+    Status(Box<Status>),
+    /// Done.
+    Done,
+}
+
+/// How a pool is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its name.
+    pub pool: String,
+    /// Bytes that members may use together.
+    pub memory_bytes: u64,
+    /// Bytes that members may be using.
+    pub committed_bytes: u64,
+    /// Bytes that their programs use, as they said last.
+    pub charge_bytes: u64,
+    /// Generations younger than these milliseconds are not taken.
+    pub min_ttl_ms: u64,
+    /// The daemon's process.
+    pub daemon: u32,
+    /// Monotonic clock in nanoseconds, for the generations' births.
+    pub now: u64,
+    /// The members by process.
+    pub members: BTreeMap<u64, MemberStatus>,
+}
+
+/// How a member is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// The program.
+    pub program: String,
+    /// What it asked for.
+    pub terms: Terms,
+    /// Bytes that it is to keep to.
+    pub grant_bytes: u64,
+    /// Bytes that it may be using.
+    pub committed_bytes: u64,
+    /// It answers. What does not keeps its last grant.
+    pub answers: bool,
+    /// Share of time in which its threads waited for memory, of the last round.
+    pub pressure: f64,
+    /// What it said last.
+    pub figures: Figures,
+}
+
+/// Writes a message.
+///
+/// # Errors
+/// The other side is gone, or does not read.
+pub fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line)
+}
+
+/// Reads a message; `None` at the end. Of a daemon's status a member has no use, so lines may be long there.
+///
+/// # Errors
+/// The other side says nothing in time, or nonsense, or too much.
+pub fn receive<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead, most: u64) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    from.take(most).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if line.pop() != Some(b'\n') {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a line without an end"));
+    }
+    serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_as_they_went() {
+        let all = [
+            Request::Join { program: "a\n\"b\"".into(), wishes: Wishes { min: Some(5), ..Wishes::default() }, has: 7 },
+            Request::Report(Box::new(Figures { generations: vec![[1, 2]], ..Figures::default() })),
+            Request::Status,
+            Request::Budget { pid: 4, bytes: 9 },
+        ];
+        let mut wire = Vec::new();
+        all.iter().for_each(|message| send(&mut wire, message).expect("memory"));
+        let mut from = &wire[..];
+        for message in all {
+            assert_eq!(receive::<Request>(&mut from, MAX_LINE).expect("a line"), Some(message));
+        }
+        assert_eq!(receive::<Request>(&mut from, MAX_LINE).expect("the end"), None);
+    }
+
+    #[test]
+    fn nonsense_and_endless_lines_are_errors() {
+        let long = vec![b'x'; MAX_LINE as usize + 1];
+        for bad in [&b"{}\n"[..], b"nonsense\n", b"\"status\"", &long, b"{\"join\":{\"program\":5}}\n"] {
+            assert!(receive::<Request>(&mut &bad[..], MAX_LINE).is_err());
+        }
+    }
+
+    #[test]
+    fn wishes_go_before_the_configuration_and_that_before_defaults() {
+        let configured = Wishes { min: Some(8 << 20), weight: Some(50), ..Wishes::default() };
+        let terms = Wishes { weight: Some(200), max: Some(1), ..Wishes::default() }.terms(configured);
+        assert_eq!(terms, Terms { min: 8 << 20, low: 0, max: Some(8 << 20), weight: 200 });
+    }
+}

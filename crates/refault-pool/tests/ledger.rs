@@ -1,0 +1,203 @@
+//! The ledger with simulated members: who gives way, and that the sum never exceeds the pool whatever they do.
+
+use proptest::prelude::*;
+use refault_pool::shared::ledger::{Figures, Ledger, MIN_GRANT, Terms};
+
+const MIB: u64 = 1 << 20;
+const SECOND: u64 = 1_000_000_000;
+
+/// A program that uses what it may, up to its size; if it is cut, the oldest generation goes.
+struct Program {
+    size: u64,
+    charge: u64,
+    /// Its oldest generation is so old at any time; hot programs make new ones all the time.
+    age: u64,
+    figures: Figures,
+}
+
+impl Program {
+    fn new(size: u64, age: u64) -> Program {
+        Program { size, charge: 0, age, figures: Figures::default() }
+    }
+
+    fn run(&mut self, grant: u64, turn: u64, now: u64) -> Figures {
+        self.figures.turn = turn;
+        self.charge = self.size.min(grant);
+        self.figures.limit = grant;
+        self.figures.charge = self.charge;
+        if self.size > grant {
+            self.figures.faults += 100;
+            self.figures.waited += SECOND / 50;
+        }
+        self.figures.generations = vec![[now.saturating_sub(self.age), self.charge]];
+        self.figures.clone()
+    }
+}
+
+fn run(ledger: &mut Ledger, programs: &mut [Program], rounds: u64) {
+    for round in 1..=rounds {
+        let now = 1000 * SECOND + round * SECOND / 5;
+        for (id, program) in programs.iter_mut().enumerate() {
+            let (grant, turn) = (ledger.members()[&(id as u64)].grant, ledger.members()[&(id as u64)].turn);
+            ledger.report(id as u64, program.run(grant, turn, now));
+        }
+        ledger.round(now, SECOND / 5);
+        assert!(ledger.committed() <= ledger.pool());
+    }
+}
+
+fn grants(ledger: &Ledger) -> Vec<u64> {
+    ledger.members().values().map(|member| member.grant / MIB).collect()
+}
+
+#[test]
+fn the_hot_one_grows_at_the_cost_of_the_cold_one_down_to_its_protection() {
+    let mut ledger = Ledger::new(400 * MIB, SECOND, None);
+    let terms = Terms { low: 60 * MIB, ..Terms::default() };
+    ledger.join(0, terms, 0);
+    let mut programs = vec![Program::new(390 * MIB, 60 * SECOND)];
+    run(&mut ledger, &mut programs, 100);
+    assert!(grants(&ledger)[0] >= 389, "{:?}", grants(&ledger));
+    ledger.join(1, Terms::default(), 0);
+    programs.push(Program::new(1000 * MIB, 3 * SECOND));
+    run(&mut ledger, &mut programs, 400);
+    let [cold, hot] = grants(&ledger)[..] else { panic!("two members") };
+    assert!(cold <= 60 && hot >= 335, "{cold} and {hot}: low is used up only when nobody else gives");
+}
+
+#[test]
+fn equally_old_generations_are_not_moved_about() {
+    let mut ledger = Ledger::new(400 * MIB, SECOND, None);
+    let mut programs = vec![Program::new(1000 * MIB, 5 * SECOND), Program::new(1000 * MIB, 5 * SECOND)];
+    (0..2).for_each(|id| ledger.join(id, Terms::default(), 0));
+    run(&mut ledger, &mut programs, 100);
+    let settled = grants(&ledger);
+    run(&mut ledger, &mut programs, 100);
+    assert_eq!(grants(&ledger), settled);
+    assert!(settled.iter().sum::<u64>() >= 398, "{settled:?}");
+}
+
+#[test]
+fn young_generations_are_a_working_set_and_nobody_takes_them() {
+    let mut ledger = Ledger::new(400 * MIB, 10 * SECOND, None);
+    let mut programs = vec![Program::new(300 * MIB, 9 * SECOND), Program::new(1000 * MIB, SECOND)];
+    ledger.join(0, Terms::default(), 300 * MIB);
+    ledger.join(1, Terms::default(), 0);
+    run(&mut ledger, &mut programs, 200);
+    assert!(grants(&ledger)[0] >= 299, "{:?}", grants(&ledger));
+}
+
+#[test]
+fn what_is_not_used_is_given_to_who_needs_it() {
+    let mut ledger = Ledger::new(400 * MIB, SECOND, None);
+    let mut programs = vec![Program::new(20 * MIB, 0), Program::new(1000 * MIB, SECOND)];
+    ledger.join(0, Terms::default(), 300 * MIB);
+    ledger.join(1, Terms::default(), 0);
+    run(&mut ledger, &mut programs, 200);
+    let [small, large] = grants(&ledger)[..] else { panic!("two members") };
+    assert!((20..=30).contains(&small) && large >= 368, "{small} and {large}");
+}
+
+#[test]
+fn a_proactive_pool_keeps_programs_at_their_working_sets() {
+    let mut ledger = Ledger::new(400 * MIB, SECOND, Some(0.001));
+    let mut programs = vec![Program::new(100 * MIB, SECOND)];
+    ledger.join(0, Terms::default(), 400 * MIB);
+    run(&mut ledger, &mut programs, 300);
+    for _ in 0..100 {
+        run(&mut ledger, &mut programs, 1);
+        assert!((90..=120).contains(&grants(&ledger)[0]), "{:?}", grants(&ledger));
+    }
+}
+
+#[test]
+fn a_budget_by_hand_holds_and_nonsense_is_refused() {
+    let mut ledger = Ledger::new(400 * MIB, SECOND, None);
+    let mut programs = vec![Program::new(1000 * MIB, SECOND)];
+    ledger.join(0, Terms::default(), 0);
+    run(&mut ledger, &mut programs, 50);
+    assert!(ledger.set_budget(0, 100 * MIB));
+    run(&mut ledger, &mut programs, 50);
+    assert_eq!(grants(&ledger), [100]);
+    assert!(!ledger.set_budget(0, 500 * MIB) && !ledger.set_budget(0, 1) && !ledger.set_budget(7, 100 * MIB));
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Join(u64, u64, u64),
+    Leave(u64),
+    Report { id: u64, obeys: bool, charge: u64, faults: u64, age: u64 },
+    Silence(u64),
+    Round,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let id = 0..4u64;
+    prop_oneof![
+        (id.clone(), 0..60u64, 0..100u64).prop_map(|(id, min, low)| Event::Join(id, min * MIB, low * MIB)),
+        id.clone().prop_map(Event::Leave),
+        (id.clone(), any::<bool>(), 0..400u64, 0..3u64, 0..20u64).prop_map(|(id, obeys, charge, faults, age)| {
+            Event::Report { id, obeys, charge: charge * MIB, faults, age }
+        }),
+        id.prop_map(Event::Silence),
+        Just(Event::Round),
+        Just(Event::Round),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_sum_never_exceeds_the_pool(events in proptest::collection::vec(event(), 1..120)) {
+        let mut ledger = Ledger::new(256 * MIB, SECOND, None);
+        // What each member really keeps to: the last grant that it heard of and obeyed.
+        let mut kept = [0u64; 4];
+        let mut turns = [0u64; 4];
+        let mut now = 1000 * SECOND;
+        for event in events {
+            match event {
+                Event::Join(id, min, low) => {
+                    let terms = Terms { min, low, ..Terms::default() };
+                    if !ledger.members().contains_key(&id) && ledger.could_hold(&terms) {
+                        ledger.join(id, terms, 0);
+                        kept[id as usize] = 0;
+                        turns[id as usize] = 1;
+                    }
+                }
+                Event::Leave(id) => {
+                    ledger.leave(id);
+                    kept[id as usize] = 0;
+                }
+                Event::Silence(id) => ledger.answers(id, false),
+                Event::Report { id, obeys, charge, faults, age } => {
+                    let Some(member) = ledger.members().get(&id) else { continue };
+                    if obeys {
+                        kept[id as usize] = member.grant;
+                        turns[id as usize] = member.turn;
+                    }
+                    let limit = kept[id as usize];
+                    let figures = Figures {
+                        turn: turns[id as usize],
+                        limit,
+                        charge: charge.min(limit),
+                        faults: member.figures.faults + faults,
+                        waited: member.figures.waited + faults * 1000,
+                        generations: vec![[now - age * SECOND, charge]],
+                        ..Figures::default()
+                    };
+                    ledger.answers(id, true);
+                    ledger.report(id, figures);
+                }
+                Event::Round => {
+                    now += SECOND / 5;
+                    ledger.round(now, SECOND / 5);
+                }
+            }
+            prop_assert!(ledger.committed() <= ledger.pool());
+            prop_assert!(kept.iter().sum::<u64>() <= ledger.pool(), "{kept:?}");
+            for member in ledger.members().values() {
+                prop_assert!(member.grant <= member.committed);
+                prop_assert!(member.grant == 0 || member.grant >= member.terms.min.max(MIN_GRANT));
+            }
+        }
+    }
+}
