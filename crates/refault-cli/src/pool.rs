@@ -55,7 +55,7 @@ pub struct PoolArgs {
 
 #[derive(Subcommand, Debug)]
 enum PoolCommand {
-    Plan(plan::PlanArgs),
+    Plan(Box<plan::PlanArgs>),
     Status(status::StatusArgs),
 }
 

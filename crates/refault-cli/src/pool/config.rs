@@ -93,8 +93,10 @@ mod tests {
             ("[members.a]\nweight = 0", "members.a.weight"),
             ("[members.a]\nlow = \"-1\"", "members.a.low"),
         ] {
-            let error = parse(text).err().expect(text);
-            assert!(error.contains(key), "{text}: {error}");
+            match parse(text) {
+                Err(error) => assert!(error.contains(key), "{text}: {error}"),
+                Ok(_) => panic!("{text}"),
+            }
         }
     }
 }
