@@ -9,8 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use refault_core::PageId;
 
-use crate::backing::Backing;
-use crate::file::Shared;
+use crate::file::{Opened, Shared};
 use crate::fill::{Run, read_run};
 
 /// Threads at most.
@@ -19,9 +18,7 @@ const MAX_THREADS: usize = 4;
 /// A run of pages of a file.
 pub(crate) struct Job {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) backing: Arc<dyn Backing>,
-    /// Bytes of the file.
-    pub(crate) length: u64,
+    pub(crate) file: Arc<Opened>,
     pub(crate) run: Run,
     /// The page whose reader reads on.
     pub(crate) marked: PageId,
@@ -30,7 +27,7 @@ pub(crate) struct Job {
 impl Job {
     fn run(self) {
         let pages = &self.run.pages;
-        let outcome = read_run(&*self.backing, &self.shared.buffers, &self.run, self.length);
+        let outcome = read_run(&self.file, &self.shared.buffers, &self.run);
         let mut engine = self.shared.engine();
         for (page, _) in pages {
             if outcome.is_err() {

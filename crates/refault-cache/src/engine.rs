@@ -20,9 +20,10 @@ use refault_core::policy::{
 use refault_core::{Counters, DynPolicy, PageId, PageType, Policy};
 
 use crate::buffers::Buffers;
+use crate::dirty::{At, Dirty};
 use crate::error::ReadError;
 use crate::pages::Pages;
-use crate::table::{SEGMENT, Segment, Segments};
+use crate::table::{SEGMENT, Segments};
 
 /// Counts of what the cache itself did. Pages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +34,7 @@ pub(crate) struct Counts {
     pub(crate) waits: u64,
     pub(crate) read_ahead: u64,
     pub(crate) written: u64,
+    pub(crate) written_back: u64,
     pub(crate) file_reads: u64,
     pub(crate) limit_hits: u64,
     pub(crate) limit_overruns: u64,
@@ -71,6 +73,8 @@ pub(crate) struct Engine {
     buffers: Arc<Buffers>,
     /// Frames that are pinned and have no page.
     pub(crate) orphans: u32,
+    /// What is to be written.
+    pub(crate) dirty: Dirty,
     /// Pages that have numbers.
     numbered: u32,
     pub(crate) counts: Counts,
@@ -100,6 +104,7 @@ impl Engine {
             free_segments: Vec::new(),
             buffers,
             orphans: 0,
+            dirty: Dirty::default(),
             numbered: 0,
             counts: Counts::default(),
             miniatures: None,
@@ -131,9 +136,7 @@ impl Engine {
             Some(first) => first,
             None => self.number_more()?,
         };
-        let segment = Arc::new(Segment::new(first, file.unread.clone()));
-        self.pages.set_segment(first, Some(segment.clone()));
-        file.insert(place, segment);
+        self.pages.set_segment(first, Some(file.insert(place, first)));
         Ok(first + within)
     }
 
@@ -267,6 +270,9 @@ impl Engine {
             miniatures.forgotten(page);
         }
         if self.pages.is_resident(page) {
+            if self.pages.is_held(page) {
+                self.dirty.forget(self.pages.place(page));
+            }
             self.policy.freed(page);
             self.pages.goes(page);
             self.release_frame(page);
@@ -274,6 +280,30 @@ impl Engine {
             self.frames.discard(page);
         }
         let _ = self.pages.take_shadow(page);
+    }
+
+    /// A page was written to: it cannot be evicted before it is in the file.
+    pub(crate) fn make_dirty(&mut self, at: At, page: PageId) {
+        self.pages.set_dirty(page, true);
+        self.dirty.insert(at, page);
+    }
+
+    /// The write of a dirty page begins.
+    pub(crate) fn begin_write(&mut self, at: At, page: PageId) {
+        self.pages.set_dirty(page, false);
+        self.pages.set_writing(page, true);
+        self.dirty.begin(at);
+    }
+
+    /// It has ended.
+    pub(crate) fn finish_write(&mut self, at: At, page: PageId, went_well: bool) {
+        self.pages.set_writing(page, false);
+        if self.dirty.finish(at, went_well) {
+            self.counts.written_back += 1;
+            self.pages.set_unstable(page, true);
+        } else {
+            self.pages.set_dirty(page, true);
+        }
     }
 
     /// A page's frame is free, or as soon as nobody pins it.

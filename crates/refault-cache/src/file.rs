@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 
 use refault_core::PageId;
@@ -13,6 +13,7 @@ use refault_store::PAGE_SIZE;
 use crate::ahead::Pool;
 use crate::backing::{Backing, DirectFile};
 use crate::buffers::Buffers;
+use crate::dirty::Limits;
 use crate::engine::Engine;
 use crate::error::{MakeError, OpenError};
 use crate::options::{CacheOptions, CacheReport, WhatIf, WouldMiss};
@@ -20,6 +21,7 @@ use crate::read::Pin;
 use crate::references::References;
 use crate::streams::{Streams, Window};
 use crate::table::Segments;
+use crate::write_back::Flusher;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -43,6 +45,11 @@ pub(crate) struct Shared {
     /// Readahead in the background.
     pub(crate) ahead: Pool,
     read_ahead: u64,
+    /// With write-back: how much may wait.
+    pub(crate) limits: Option<Limits>,
+    pub(crate) flusher: Flusher,
+    /// Files that were opened.
+    files: AtomicU32,
 }
 
 /// Where threads wait. Nobody is woken by a system call where nobody waits.
@@ -108,6 +115,11 @@ impl Shared {
         self.room.wait(engine)
     }
 
+    /// Pages can be evicted that could not before.
+    pub(crate) fn room(&self) {
+        self.room.wake();
+    }
+
     /// Pages are not busy any more.
     pub(crate) fn wake(&self, pages: impl Iterator<Item = PageId>) {
         pages.for_each(|page| self.changed[page as usize % self.changed.len()].wake());
@@ -118,6 +130,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.ahead.close();
+        self.flusher.close();
     }
 }
 
@@ -142,6 +155,7 @@ impl PageCache {
         if let Some(share) = options.keep_evicted.filter(|share| !(0.0..=0.5).contains(share)) {
             return Err(MakeError::BadShare(share));
         }
+        let limits = options.write_back.map(|write_back| write_back.limits(frames as u32)).transpose()?;
         let miniatures = miniatures(&options.what_if, frames)?;
         let reserve = options.keep_evicted.map(|share| (frames as f64 * share) as u32);
         let buffers = Arc::new(Buffers::new(frames as usize).map_err(MakeError::Memory)?);
@@ -155,6 +169,9 @@ impl PageCache {
             buffers,
             ahead: Pool::default(),
             read_ahead: u64::from(options.read_ahead).min(frames / 8),
+            limits,
+            flusher: Flusher::default(),
+            files: AtomicU32::new(0),
         })))
     }
 
@@ -173,16 +190,26 @@ impl PageCache {
     /// # Errors
     /// What asking for the length says.
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
-        let length = AtomicU64::new(backing.len()?);
-        Ok(CachedFile {
-            shared: self.0.clone(),
-            backing: backing.into(),
-            pages: Segments::new(),
-            length,
-            advice: AtomicU32::new(Advice::Normal as u32),
-            streams: Mutex::default(),
+        let number = self.0.files.fetch_add(1, Ordering::Relaxed);
+        let opened = Arc::new(Opened {
+            number,
+            length: AtomicU64::new(backing.len()?),
+            backing,
             tail: Mutex::default(),
             resizing: RwLock::default(),
+            settling: Mutex::default(),
+        });
+        if let Some(limits) = self.0.limits {
+            self.0.engine().dirty.open(number, opened.clone());
+            self.0.flusher.start(&self.0, limits);
+        }
+        Ok(CachedFile {
+            shared: self.0.clone(),
+            opened,
+            pages: Segments::new(number),
+            advice: AtomicU32::new(Advice::Normal as u32),
+            writes_through: AtomicBool::new(self.0.limits.is_none()),
+            streams: Mutex::default(),
         })
     }
 
@@ -201,6 +228,8 @@ impl PageCache {
             waits: counts.waits,
             read_ahead: counts.read_ahead,
             written: counts.written,
+            written_back: counts.written_back,
+            dirty_bytes: u64::from(engine.dirty.total()) * PAGE,
             counters: engine.counters(),
             would_miss: engine.miniatures.as_deref().map_or_else(Vec::new, answers),
         }
@@ -233,25 +262,41 @@ fn answers(miniatures: &Miniatures) -> Vec<WouldMiss> {
     miniatures.estimates().map(answer).collect()
 }
 
-/// An open file above the cache. Can be read and written by many threads at once. Its pages leave the cache with it.
-pub struct CachedFile {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) backing: Arc<dyn Backing>,
-    pub(crate) pages: Segments,
+/// What the cache's threads need of an open file.
+pub(crate) struct Opened {
+    pub(crate) number: u32,
+    pub(crate) backing: Box<dyn Backing>,
     pub(crate) length: AtomicU64,
-    /// The [`Advice`] that holds.
-    advice: AtomicU32,
-    pub(crate) streams: Mutex<Streams>,
     /// Held by writes that touch the end of the file, across their I/O: they follow each other.
     pub(crate) tail: Mutex<()>,
     /// Shared by writes; a change of the length has it alone.
     pub(crate) resizing: RwLock<()>,
+    /// Held while the device makes the file durable: who comes second knows how it went.
+    pub(crate) settling: Mutex<()>,
+}
+
+impl Opened {
+    pub(crate) fn len(&self) -> u64 {
+        self.length.load(Ordering::Acquire)
+    }
+}
+
+/// An open file above the cache. Can be read and written by many threads at once. Its pages leave the cache with it; what
+/// waits to be written is written then, but nobody is told if that fails: [`CachedFile::sync`] tells.
+pub struct CachedFile {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) opened: Arc<Opened>,
+    pub(crate) pages: Segments,
+    /// The [`Advice`] that holds.
+    advice: AtomicU32,
+    writes_through: AtomicBool,
+    pub(crate) streams: Mutex<Streams>,
 }
 
 impl CachedFile {
     /// Bytes.
     pub fn len(&self) -> u64 {
-        self.length.load(Ordering::Acquire)
+        self.opened.len()
     }
 
     /// Whether there are none.
@@ -287,76 +332,123 @@ impl CachedFile {
         }
     }
 
-    /// Drops the pages that lie wholly in a range; waits for those on their way. Nothing is lost: writes went through.
+    /// Drops the pages that lie wholly in a range; waits for those on their way. Pages that wait to be written, or to
+    /// become durable, stay.
     pub fn evict(&self, range: Range<u64>) {
         let end = range.end.min(self.len().next_multiple_of(PAGE)) / PAGE;
-        self.forget_pages(range.start.div_ceil(PAGE)..end);
+        self.forget_clean(range.start.div_ceil(PAGE)..end);
     }
 
-    /// Makes everything durable that was written before.
+    /// Makes everything durable that was written before. What others write meanwhile may be or not.
     ///
     /// # Errors
-    /// The device's: what was written since the last success may not be durable.
+    /// The device's. What was written since the last success may not be durable; with [`CacheOptions::write_back`] it is
+    /// still in the cache, and the next call tries all of it again.
     pub fn sync(&self) -> std::io::Result<()> {
-        self.backing.sync()
+        self.shared.sync(&self.opened, 0..u64::MAX)
+    }
+
+    /// Makes everything durable that was written to a range before. Data first, then what the device needs to find it.
+    ///
+    /// # Errors
+    /// As of [`CachedFile::sync`].
+    pub fn sync_range(&self, range: Range<u64>) -> std::io::Result<()> {
+        self.shared.sync(&self.opened, range.start / PAGE..range.end.div_ceil(PAGE))
+    }
+
+    /// Whether [`CachedFile::write_at`] waits for the device from now on, as it does without
+    /// [`CacheOptions::write_back`].
+    pub fn set_write_through(&self, through: bool) {
+        self.writes_through.store(through || self.shared.limits.is_none(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn writes_through(&self) -> bool {
+        self.writes_through.load(Ordering::Relaxed)
     }
 
     /// Cuts the file off, or adds zeros at its end. Writes wait meanwhile; a read beyond the new end finds the end, or, if
-    /// it was under way already, [`ReadError::Short`].
+    /// it was under way already, [`crate::ReadError::Short`].
     ///
     /// # Errors
     /// The system's; the length is what it was then. Cost: every page from the lower of both lengths on leaves the cache.
     pub fn set_len(&self, bytes: u64) -> std::io::Result<()> {
-        let _alone = self.resizing.write().expect("invariant: nothing panics under this lock");
+        let last = |length: u64| length.min(bytes) / PAGE;
+        let _alone = loop {
+            let alone = self.opened.resizing.write().expect("invariant: nothing panics under this lock");
+            let last = last(self.len());
+            // A page that stays in part is dropped below: first it goes to the device for good.
+            if self.len().min(bytes).is_multiple_of(PAGE) || !self.is_held(last) {
+                break alone;
+            }
+            drop(alone);
+            self.shared.sync(&self.opened, last..last + 1)?;
+        };
         let before = self.len();
         // Who reads from now on stays below both lengths.
-        self.length.store(before.min(bytes), Ordering::Release);
-        if let Err(error) = self.backing.set_len(bytes) {
-            self.length.store(before, Ordering::Release);
+        self.opened.length.store(before.min(bytes), Ordering::Release);
+        if let Err(error) = self.opened.backing.set_len(bytes) {
+            self.opened.length.store(before, Ordering::Release);
             return Err(error);
         }
         // A fill that began before is waited for; one that begins now finds the new end.
-        self.forget_from(before.min(bytes) / PAGE);
-        self.length.store(bytes, Ordering::Release);
+        self.forget_from(last(before));
+        self.opened.length.store(bytes, Ordering::Release);
         Ok(())
     }
 
-    /// Somebody else may have written to the file: drops what is cached of it, and asks for its length. Reads that are
-    /// under way may still answer what was there before; writes wait.
+    /// Somebody else may have written to the file: writes what waits to be written, drops what is cached of it, and asks
+    /// for its length. Reads that are under way may still answer what was there before; writes wait.
     ///
     /// # Errors
-    /// What asking for the length says; what was cached is dropped all the same.
+    /// What writing, or asking for the length, says. What could not be written stays in the cache.
     pub fn reload(&self) -> std::io::Result<()> {
-        let _alone = self.resizing.write().expect("invariant: nothing panics under this lock");
-        let length = self.backing.len();
+        self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX)?;
+        let _alone = self.opened.resizing.write().expect("invariant: nothing panics under this lock");
+        let length = self.opened.backing.len();
         if let Ok(bytes) = length {
-            self.length.store(bytes, Ordering::Release);
+            self.opened.length.store(bytes, Ordering::Release);
         }
-        self.forget_from(0);
+        self.forget_clean(0..u64::MAX);
         length.map(|_| ())
     }
 
-    /// Drops the pages from an index on; waits for those on their way.
-    fn forget_from(&self, index: u64) {
-        self.forget_pages(index..u64::MAX);
+    /// Whether a page waits to be written, or to become durable.
+    fn is_held(&self, index: u64) -> bool {
+        let engine = self.shared.engine();
+        engine.numbered(&self.pages, index..index + 1).iter().any(|page| engine.pages.is_held(*page))
     }
 
-    fn forget_pages(&self, range: Range<u64>) {
+    /// Drops the pages from an index on, dirty ones too; waits for those on their way.
+    fn forget_from(&self, index: u64) {
+        self.forget_pages(index..u64::MAX, |_, _| true);
+    }
+
+    /// Drops pages that are as the device has them.
+    fn forget_clean(&self, range: Range<u64>) {
+        self.forget_pages(range, |engine, page| !engine.pages.is_held(page));
+    }
+
+    fn forget_pages(&self, range: Range<u64>, goes: impl Fn(&Engine, PageId) -> bool) {
         let mut engine = self.shared.engine();
         for page in engine.numbered(&self.pages, range) {
-            while engine.pages.is_busy(page) {
+            while engine.pages.is_busy(page) || engine.pages.is_writing(page) {
                 engine = self.shared.wait(engine, page);
             }
-            engine.forget(page);
+            if goes(&engine, page) {
+                engine.forget(page);
+            }
         }
     }
 }
 
 impl Drop for CachedFile {
     fn drop(&mut self) {
+        let _ = self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX);
         // What is read ahead is on its way still.
         self.forget_from(0);
-        self.shared.engine().remove_file(&self.pages);
+        let mut engine = self.shared.engine();
+        engine.dirty.close(self.opened.number);
+        engine.remove_file(&self.pages);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::backing::Backing;
 use crate::buffers::Buffers;
 use crate::engine::Engine;
 use crate::error::ReadError;
-use crate::file::CachedFile;
+use crate::file::{CachedFile, Opened};
 use crate::read::Pin;
 use crate::streams::Window;
 
@@ -85,7 +85,12 @@ impl CachedFile {
                 engine.counts.misses += 1;
                 return self.fill(engine, Run { index, pages: vec![(page, frame)] }, within, out);
             } else if engine.filling == 0 {
-                return Err(ReadError::NoRoom);
+                let waits_for_writes = engine.dirty.total() > 0;
+                drop(engine);
+                if !waits_for_writes || !self.shared.relieve() {
+                    return Err(ReadError::NoRoom);
+                }
+                engine = self.shared.engine();
             } else {
                 engine = self.shared.wait_for_room(engine);
             }
@@ -115,11 +120,11 @@ impl CachedFile {
         let jobs = self.plan(&mut engine, &mut run);
         drop(engine);
         self.submit(jobs);
-        let together = read_run(&*self.backing, &self.shared.buffers, &run, self.len());
+        let together = read_run(&self.opened, &self.shared.buffers, &run);
         let outcome = match together {
             Err(_) if run.pages.len() > 1 => {
                 self.abandon(&run.pages.split_off(1));
-                read_run(&*self.backing, &self.shared.buffers, &run, self.len())
+                read_run(&self.opened, &self.shared.buffers, &run)
             }
             outcome => outcome,
         };
@@ -233,8 +238,7 @@ impl CachedFile {
         if window.step < 0 {
             runs.reverse();
         }
-        let job =
-            |run| Job { shared: self.shared.clone(), backing: self.backing.clone(), length: self.len(), run, marked };
+        let job = |run| Job { shared: self.shared.clone(), file: self.opened.clone(), run, marked };
         runs.into_iter().map(job).collect()
     }
 
@@ -267,15 +271,15 @@ impl CachedFile {
             into.0.fill(0);
             return Ok(());
         }
-        read_pages(&*self.backing, &mut [into], offset, self.len()).map_err(|fault| fault.at(offset))
+        read_pages(&*self.opened.backing, &mut [into], offset, self.len()).map_err(|fault| fault.at(offset))
     }
 }
 
 /// Reads the pages of a run into their frames.
-pub(crate) fn read_run(backing: &dyn Backing, buffers: &Buffers, run: &Run, length: u64) -> Result<(), Fault> {
+pub(crate) fn read_run(file: &Opened, buffers: &Buffers, run: &Run) -> Result<(), Fault> {
     // SAFETY: the pages are busy on the account of whoever has the run, each with a frame of its own.
     let mut pages: Vec<&mut Page> = run.pages.iter().map(|(_, frame)| unsafe { buffers.page_mut(*frame) }).collect();
-    read_pages(backing, &mut pages, run.index * PAGE, length)
+    read_pages(&*file.backing, &mut pages, run.index * PAGE, file.len())
 }
 
 /// Reads pages from `offset` on from a file of `length` bytes; zeros follow its end.

@@ -10,6 +10,7 @@
 //!    └─ no ─▶ engine (one lock): room, frames, "busy" ──▶ preadv, without the lock ──▶ admitted, waiters woken
 //!                └─ a stream? its next window is read in the background
 //! write_at ─▶ busy ──▶ pwritev ──▶ frames updated ──▶ waiters woken        (write-through)
+//!                 └─ with write-back: frames updated, dirty ──▶ pwritev later ──▶ unstable ──▶ synced, clean
 //! pin ──────▶ as read_at, without the copy
 //! ```
 //!
@@ -21,8 +22,9 @@
 //!   other readers wait for that page alone.
 //! - **What is pinned stays as it is**: [`CachedFile::pin`] lends the cache's own memory; writes and changes of the
 //!   length meanwhile give later readers the new contents, and the pin the old.
-//! - **Writes go through**: [`CachedFile::write_at`] returns when the device has the data, so there are no dirty pages,
-//!   and an eviction costs nothing. [`CachedFile::sync`] makes them durable.
+//! - **Writes go through**, unless [`CacheOptions::write_back`] is chosen: [`CachedFile::write_at`] returns when the device
+//!   has the data, so there are no dirty pages, and an eviction costs nothing. [`CachedFile::sync`] makes them durable. With
+//!   write-back a page stays until a sync has succeeded, so that one that fails loses nothing.
 //! - **A failure is told to whom it concerns**: a read that fails leaves nothing behind; a write that fails takes its
 //!   pages out of the cache, so that later reads see what the device has, old or new, page by page. Other pages, and
 //!   writes that returned, lose nothing.
@@ -49,6 +51,7 @@
 mod ahead;
 mod backing;
 mod buffers;
+mod dirty;
 mod engine;
 mod error;
 mod file;
@@ -61,6 +64,7 @@ mod references;
 mod streams;
 mod table;
 mod write;
+mod write_back;
 
 pub(crate) mod sync {
     //! What pins are made of; the model in `tests` puts other atomics here.
@@ -70,6 +74,6 @@ pub(crate) mod sync {
 pub use backing::{Backing, DirectFile};
 pub use error::{MakeError, OpenError, ReadError, WriteError};
 pub use file::{Advice, CachedFile, PageCache};
-pub use options::{CacheOptions, CacheReport, WhatIf, WouldMiss};
+pub use options::{CacheOptions, CacheReport, WhatIf, WouldMiss, WriteBack};
 pub use read::Pinned;
 pub use refault_core::policy::PolicyError;

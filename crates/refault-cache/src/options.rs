@@ -1,6 +1,11 @@
 //! How a cache is made, and what it says about itself.
 
+use std::time::Duration;
+
 use refault_core::Counters;
+
+use crate::dirty::Limits;
+use crate::error::MakeError;
 
 /// How a cache is made.
 #[derive(Clone, Debug)]
@@ -18,7 +23,11 @@ pub struct CacheOptions {
     /// Pages at most that a window of readahead has, whose size doubles as a stream goes on; an eighth of memory in any
     /// case. 0: nothing is read ahead.
     pub read_ahead: u32,
-    /// Policies and sizes of which [`PageCache::report`] says what they would have missed; none by default.
+    /// Writes stay in memory until they are written in the background, or [`crate::CachedFile::sync`] asks for it. `None`, the
+    /// default: each write waits for the device, because what is only in this cache is lost with the process (the kernel's
+    /// page cache outlives a program that crashes).
+    pub write_back: Option<WriteBack>,
+    /// Policies and sizes of which [`crate::PageCache::report`] says what they would have missed; none by default.
     pub what_if: WhatIf,
 }
 
@@ -53,10 +62,44 @@ impl Default for CacheOptions {
             policy: "mglru".to_owned(),
             keep_evicted: None,
             read_ahead: 512,
+            write_back: None,
             what_if: WhatIf::default(),
         }
     }
 }
+
+/// How much may wait to be written, and how long. What was written to a device that has not been told to make it durable
+/// counts too. The defaults are the kernel's (`vm.dirty_background_ratio`, `vm.dirty_ratio`,
+/// `vm.dirty_expire_centisecs`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WriteBack {
+    /// The share of memory from which on pages are written in the background; 0.1 by default.
+    pub background_ratio: f64,
+    /// The share of memory that writers never exceed: they write back themselves before; 0.2 by default, at most 0.5.
+    pub ratio: f64,
+    /// Pages are written after this time in any case; 30 s by default.
+    pub expire: Duration,
+}
+
+impl Default for WriteBack {
+    fn default() -> WriteBack {
+        WriteBack { background_ratio: 0.1, ratio: 0.2, expire: Duration::from_secs(30) }
+    }
+}
+
+impl WriteBack {
+    pub(crate) fn limits(self, frames: u32) -> Result<Limits, MakeError> {
+        let (low, high) = (self.background_ratio, self.ratio);
+        if !(0.0..=0.5).contains(&high) || !(0.0..=high).contains(&low) {
+            return Err(MakeError::BadRatios(low, high));
+        }
+        let pages = |share: f64| ((f64::from(frames) * share) as u32).max(MIN_DIRTY);
+        Ok(Limits { background: pages(low), most: pages(high), expire: self.expire })
+    }
+}
+
+/// Pages that may be dirty whatever the ratios say.
+const MIN_DIRTY: u32 = 4;
 
 /// A cache's state at one moment. Counts are pages since the start.
 #[derive(Clone, Debug)]
@@ -79,8 +122,12 @@ pub struct CacheReport {
     pub waits: u64,
     /// Pages that came along in sequences.
     pub read_ahead: u64,
-    /// Pages written.
+    /// Pages written by [`crate::CachedFile::write_at`].
     pub written: u64,
+    /// Pages that were written to their files later than that.
+    pub written_back: u64,
+    /// Bytes that wait to be written, or to become durable.
+    pub dirty_bytes: u64,
     /// The policy's counters under their `/proc/vmstat` names, with what the cache counts: `file_reads`, `limit_hits`,
     /// `limit_overruns`, `pages_cached`, `pages_reactivated`.
     pub counters: Counters,

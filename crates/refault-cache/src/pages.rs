@@ -1,7 +1,7 @@
 //! What the policy sees of the cache's pages.
 //!
-//! Pages are always clean (writes go through) and never mapped: accesses reach the policy by a call, or as the accessed
-//! bit of those that want it so. A pinned page cannot go. Cost: 13 bytes per page that ever was asked for, in steps
+//! Pages are never mapped: accesses reach the policy by a call, or as the accessed bit of those that want it so. A page that
+//! is pinned, dirty, or not durable yet cannot go. Cost: 13 bytes per page that ever was asked for, in steps
 //! of a segment (2 MiB of file).
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use refault_core::frames::Frame;
-use refault_core::memory::{Eviction, Memory, References};
+use refault_core::memory::{Eviction, IoState, Memory, References};
 use refault_core::{PageId, Shadow};
 
 use crate::buffers::Buffers;
@@ -24,6 +24,14 @@ const BUSY: u8 = 2;
 const ACCESSED: u8 = 4;
 /// Read ahead, and not asked for yet.
 const AHEAD: u8 = 8;
+/// Written to, and the file does not have it.
+const DIRTY: u8 = 16;
+/// Being written to the file: readers may read it, writers wait.
+const WRITING: u8 = 32;
+/// The file has it, but not for certain.
+const UNSTABLE: u8 = 64;
+/// Cannot go.
+const HELD: u8 = DIRTY | WRITING | UNSTABLE;
 
 pub(crate) struct Pages {
     flags: Vec<u8>,
@@ -90,8 +98,41 @@ impl Pages {
 
     /// The page is resident no more. Whether its frame can be used again is seen by the frame's pins afterwards.
     pub(crate) fn goes(&mut self, page: PageId) {
-        self.flags[page as usize] &= !(RESIDENT | ACCESSED | AHEAD);
+        self.flags[page as usize] &= !(RESIDENT | ACCESSED | AHEAD | HELD);
         self.word(page).store(NOWHERE, Ordering::SeqCst);
+    }
+
+    fn set(&mut self, page: PageId, flag: u8, on: bool) {
+        let flags = &mut self.flags[page as usize];
+        *flags = if on { *flags | flag } else { *flags & !flag };
+    }
+
+    pub(crate) fn set_dirty(&mut self, page: PageId, dirty: bool) {
+        self.set(page, DIRTY, dirty);
+    }
+
+    pub(crate) fn set_writing(&mut self, page: PageId, writing: bool) {
+        self.set(page, WRITING, writing);
+    }
+
+    pub(crate) fn set_unstable(&mut self, page: PageId, unstable: bool) {
+        self.set(page, UNSTABLE, unstable);
+    }
+
+    /// Whether somebody writes the page to its file.
+    pub(crate) fn is_writing(&self, page: PageId) -> bool {
+        self.flags[page as usize] & WRITING != 0
+    }
+
+    /// Whether the page cannot go because of writes.
+    pub(crate) fn is_held(&self, page: PageId) -> bool {
+        self.flags[page as usize] & HELD != 0
+    }
+
+    /// File number and place of a page of an open file.
+    pub(crate) fn place(&self, page: PageId) -> (u32, u64) {
+        let (file, base) = self.segment(page).at;
+        (file, base + u64::from(page % SEGMENT))
     }
 
     pub(crate) fn set_accessed(&mut self, page: PageId) {
@@ -147,6 +188,9 @@ impl Memory for Pages {
 
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         debug_assert!(self.is_resident(page), "invariant: only what was admitted is evicted");
+        if self.is_held(page) {
+            return Eviction::Kept;
+        }
         if !self.buffers.pins.take(self.word(page)) {
             return Eviction::Kept;
         }
@@ -158,6 +202,15 @@ impl Memory for Pages {
             self.segment(page).unread.fetch_add(1, Ordering::Relaxed);
         }
         Eviction::Freed { pages_written: 0 }
+    }
+
+    fn io_state(&self, page: PageId) -> IoState {
+        match self.flags[page as usize] & HELD {
+            0 => IoState::CLEAN,
+            DIRTY => IoState::DIRTY,
+            held if held & DIRTY == 0 => IoState::WRITEBACK,
+            _ => IoState::DIRTY.with(IoState::WRITEBACK),
+        }
     }
 
     fn now(&self) -> u64 {

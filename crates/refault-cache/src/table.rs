@@ -23,14 +23,16 @@ const BLOCKS: usize = 15;
 pub(crate) struct Segment {
     /// Number of its first page.
     pub(crate) first: PageId,
+    /// Number of its file, and its first page's place there.
+    pub(crate) at: (u32, u64),
     words: [AtomicU32; SEGMENT as usize],
     /// Pages of the file that were read ahead and evicted before anybody asked for them.
     pub(crate) unread: Arc<AtomicU32>,
 }
 
 impl Segment {
-    pub(crate) fn new(first: PageId, unread: Arc<AtomicU32>) -> Segment {
-        Segment { first, words: [const { AtomicU32::new(NOWHERE) }; SEGMENT as usize], unread }
+    fn new(first: PageId, at: (u32, u64), unread: Arc<AtomicU32>) -> Segment {
+        Segment { first, at, words: [const { AtomicU32::new(NOWHERE) }; SEGMENT as usize], unread }
     }
 
     /// The word of a page by its place in the segment.
@@ -44,6 +46,8 @@ type Chunk = Box<[OnceLock<Arc<Segment>>]>;
 /// A file's segments.
 pub(crate) struct Segments {
     blocks: [OnceLock<Box<[OnceLock<Chunk>]>>; BLOCKS],
+    /// The file's number.
+    file: u32,
     /// See [`Segment::unread`].
     pub(crate) unread: Arc<AtomicU32>,
 }
@@ -59,8 +63,8 @@ fn empty<T>(count: usize) -> Box<[OnceLock<T>]> {
 }
 
 impl Segments {
-    pub(crate) fn new() -> Segments {
-        Segments { blocks: [const { OnceLock::new() }; BLOCKS], unread: Arc::default() }
+    pub(crate) fn new(file: u32) -> Segments {
+        Segments { blocks: [const { OnceLock::new() }; BLOCKS], file, unread: Arc::default() }
     }
 
     /// A segment, if any page of it was asked for before.
@@ -70,12 +74,16 @@ impl Segments {
         self.blocks.get(block)?.get()?.get(place)?.get()?[segment % CHUNK].get()
     }
 
-    /// Puts a segment where there is none.
-    pub(crate) fn insert(&self, segment: usize, new: Arc<Segment>) {
+    /// Puts a segment where there is none, with pages that are numbered from `first` on.
+    pub(crate) fn insert(&self, segment: usize, first: PageId) -> Arc<Segment> {
+        let at = (self.file, segment as u64 * u64::from(SEGMENT));
+        let new = Arc::new(Segment::new(first, at, self.unread.clone()));
         let (block, place) = block(segment / CHUNK);
         let chunks = self.blocks[block].get_or_init(|| empty(1 << block));
         let chunk = chunks[place].get_or_init(|| empty(CHUNK));
-        assert!(chunk[segment % CHUNK].set(new).is_ok(), "invariant: a segment is put in under the engine's lock");
+        let set = chunk[segment % CHUNK].set(new.clone());
+        assert!(set.is_ok(), "invariant: a segment is put in under the engine's lock");
+        new
     }
 
     /// All segments with their places, ascending.
@@ -96,12 +104,12 @@ mod tests {
 
     #[test]
     fn segments_are_found_where_they_were_put_and_listed_in_order() {
-        let segments = Segments::new();
+        let segments = Segments::new(3);
         let places = [0, 1, 511, 512, 513, 5000, 1_000_000, (u32::MAX / SEGMENT) as usize - 1];
         for (number, place) in places.iter().enumerate().rev() {
             assert!(segments.find(*place).is_none());
-            let first = number as u32 * SEGMENT;
-            segments.insert(*place, Arc::new(Segment::new(first, segments.unread.clone())));
+            let segment = segments.insert(*place, number as u32 * SEGMENT);
+            assert_eq!(segment.at, (3, *place as u64 * u64::from(SEGMENT)));
         }
         for (number, place) in places.iter().enumerate() {
             assert_eq!(segments.find(*place).map(|one| one.first), Some(number as u32 * SEGMENT), "{place}");

@@ -1,4 +1,5 @@
-//! Writing: through to the file first, then into the cache.
+//! Writing: through to the file first, then into the cache; or into the cache, from where it is written later
+//! ([`crate::write_back`]).
 //!
 //! The pages of a write are taken busy in the order of the file, so that two writers never wait for each other in a
 //! circle (readers wait for nothing while they hold a page). Their new contents are put together in private buffers,
@@ -16,6 +17,7 @@ use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
 
 use crate::backing::Backing;
+use crate::dirty::At;
 use crate::error::{ReadError, WriteError};
 use crate::file::CachedFile;
 
@@ -35,29 +37,41 @@ impl CachedFile {
         if buffer.is_empty() {
             return Ok(());
         }
-        let end = offset.checked_add(buffer.len() as u64).ok_or(ReadError::TooManyPages)?;
-        let _length = self.resizing.read().expect("invariant: nothing panics under this lock");
-        // The file only grows meanwhile, so a write that does not touch the end now never will.
-        let whole_pages = self.len() / PAGE * PAGE;
-        let _tail = (end > whole_pages).then(|| self.tail.lock().expect("invariant: nothing panics under this lock"));
+        offset.checked_add(buffer.len() as u64).ok_or(ReadError::TooManyPages)?;
+        let limits = self.shared.limits.as_ref().filter(|_| !self.writes_through());
+        let at_once = limits.map_or(AT_ONCE, |limits| (limits.most as usize / 2).clamp(1, AT_ONCE));
         let mut done = 0;
         while done < buffer.len() {
             let at = offset + done as u64;
-            let part = (AT_ONCE * PAGE_SIZE - (at % PAGE) as usize).min(buffer.len() - done);
-            self.write_part(&buffer[done..done + part], at)?;
+            let part = (at_once * PAGE_SIZE - (at % PAGE) as usize).min(buffer.len() - done);
+            if let Some(limits) = limits {
+                // Before any lock is taken: this may write pages of the same file.
+                let balanced = self.shared.balance(limits, at_once as u32);
+                balanced.map_err(|error| WriteError::Io { offset: at, error })?;
+            }
+            self.write_part(&buffer[done..done + part], at, limits.is_none())?;
             done += part;
         }
         Ok(())
     }
 
-    fn write_part(&self, bytes: &[u8], offset: u64) -> Result<(), WriteError> {
+    fn write_part(&self, bytes: &[u8], offset: u64, through: bool) -> Result<(), WriteError> {
+        let _length = self.opened.resizing.read().expect("invariant: nothing panics under this lock");
+        // The file only grows meanwhile, so a write that does not touch the end now never will.
+        let whole_pages = self.len() / PAGE * PAGE;
+        let at_end = offset + bytes.len() as u64 > whole_pages;
+        let _tail = at_end.then(|| self.opened.tail.lock().expect("invariant: nothing panics under this lock"));
         let (first, end) = (offset / PAGE, (offset + bytes.len() as u64).div_ceil(PAGE));
         let pages = self.take_busy(first, end)?;
-        let outcome = self.write_busy(bytes, offset, first, &pages);
+        let outcome = self.write_busy(bytes, offset, first, &pages, through);
         let mut engine = self.shared.engine();
-        if outcome.is_err() {
-            // What the device has is unknown: the next read will tell.
-            pages.iter().for_each(|page| engine.forget(*page));
+        if outcome.is_err() && through {
+            // What the device has is unknown: the next read will tell. What waits to be written is known.
+            for page in &pages {
+                if !engine.pages.is_held(*page) {
+                    engine.forget(*page);
+                }
+            }
         }
         pages.iter().for_each(|page| engine.pages.set_busy(*page, false));
         drop(engine);
@@ -70,7 +84,7 @@ impl CachedFile {
         // All numbers first: nothing is busy yet if they are not to be had.
         let pages: Vec<PageId> = (first..end).map(|index| engine.page(&self.pages, index)).collect::<Result<_, _>>()?;
         for page in &pages {
-            while engine.pages.is_busy(*page) {
+            while engine.pages.is_busy(*page) || engine.pages.is_writing(*page) {
                 engine = self.shared.wait(engine, *page);
             }
             engine.pages.set_busy(*page, true);
@@ -79,7 +93,14 @@ impl CachedFile {
     }
 
     /// Writes pages that are busy on this thread's account.
-    fn write_busy(&self, bytes: &[u8], offset: u64, first: u64, pages: &[PageId]) -> Result<(), WriteError> {
+    fn write_busy(
+        &self,
+        bytes: &[u8],
+        offset: u64,
+        first: u64,
+        pages: &[PageId],
+        through: bool,
+    ) -> Result<(), WriteError> {
         let mut contents = vec![Page::ZERO; pages.len()];
         let start = (offset - first * PAGE) as usize;
         let end = start + bytes.len();
@@ -93,16 +114,33 @@ impl CachedFile {
             page.0[from - place * PAGE_SIZE..to - place * PAGE_SIZE].copy_from_slice(&bytes[from - start..to - start]);
         }
         let failed = |error| WriteError::Io { offset: first * PAGE, error };
-        let outcome = write_pages(&*self.backing, &contents, first * PAGE);
-        let (before, padded) = (self.len(), (first + pages.len() as u64) * PAGE);
-        let after = if outcome.is_ok() { before.max(offset + bytes.len() as u64) } else { before };
-        let cut = if padded > after { self.backing.set_len(after) } else { Ok(()) };
-        outcome.and(cut).map_err(failed)?;
-        self.length.fetch_max(after, Ordering::AcqRel);
-        for (place, (page, contents)) in pages.iter().zip(&contents).enumerate() {
-            self.put(*page, contents, !partial(place));
+        let after = self.len().max(offset + bytes.len() as u64);
+        if through {
+            self.write_through(&contents, first, after).map_err(failed)?;
+        } else if after > self.len() {
+            // The file has its length at once: what lies between is a hole until it is written.
+            self.opened.backing.set_len(after).map_err(failed)?;
         }
+        for (place, (page, contents)) in pages.iter().zip(&contents).enumerate() {
+            let index = first + place as u64;
+            let dirty = (!through).then_some((self.opened.number, index));
+            if !self.put(*page, contents, !partial(place), dirty) && !through {
+                // There is no frame in which it could wait, or be kept until it is durable.
+                self.write_through(std::slice::from_ref(contents), index, after).map_err(failed)?;
+                self.shared.settle(&self.opened).map_err(failed)?;
+            }
+        }
+        self.opened.length.fetch_max(after, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Writes whole pages to a file that is to have a length afterwards, or its old one if that fails.
+    fn write_through(&self, contents: &[Page], first: u64, length: u64) -> io::Result<()> {
+        let outcome = write_pages(&*self.opened.backing, &contents.iter().collect::<Vec<_>>(), first * PAGE);
+        let (padded, after) =
+            ((first + contents.len() as u64) * PAGE, if outcome.is_ok() { length } else { self.len() });
+        let cut = if padded > after { self.opened.backing.set_len(after) } else { Ok(()) };
+        outcome.and(cut)
     }
 
     /// The contents of a busy page, from wherever they are.
@@ -120,8 +158,8 @@ impl CachedFile {
     }
 
     /// Puts the new contents of a busy page into its frame, or into a new one if there is any. Whoever has pinned the old
-    /// contents goes on seeing them.
-    fn put(&self, page: PageId, contents: &Page, overwrites: bool) {
+    /// contents goes on seeing them. `dirty`: where the page is to be written later. Returns whether it has a frame.
+    fn put(&self, page: PageId, contents: &Page, overwrites: bool, dirty: Option<At>) -> bool {
         let mut engine = self.shared.engine();
         engine.counts.written += 1;
         engine.asked(page, true);
@@ -132,11 +170,14 @@ impl CachedFile {
             // It stays from here on.
             let pin = self.shared.pin(frame);
             engine.accessed(page, true, resident);
+            if let Some(at) = dirty {
+                engine.make_dirty(at, page);
+            }
             drop(engine);
             if self.is_alone(frame) {
                 // SAFETY: the page is busy on this thread's account and the pin is its only one; readers do not find it.
                 unsafe { self.shared.buffers.page_mut(frame) }.0.copy_from_slice(&contents.0);
-                return;
+                return true;
             }
             engine = self.shared.engine();
             engine.forget(page);
@@ -148,14 +189,19 @@ impl CachedFile {
             // No frame is to be had for the new contents, and the copy is old.
             engine.frames.discard(page);
         }
-        let Some(frame) = engine.begin_fill(page, false) else { return };
+        let Some(frame) = engine.begin_fill(page, false) else { return false };
         drop(engine);
         // SAFETY: the page is busy on this thread's account, and the frame has no other.
         unsafe { self.shared.buffers.page_mut(frame) }.0.copy_from_slice(&contents.0);
         let mut engine = self.shared.engine();
+        if let Some(at) = dirty {
+            // Before it is the policy's, which could evict it.
+            engine.make_dirty(at, page);
+        }
         engine.finish_fill(page, overwrites);
         // Busy still, on the write's account.
         engine.pages.set_busy(page, true);
+        true
     }
 
     /// Whether this thread's pin of a busy page's frame is the only one, after those have gone that copy from it.
@@ -170,7 +216,7 @@ impl CachedFile {
     }
 }
 
-fn write_pages(backing: &dyn Backing, pages: &[Page], offset: u64) -> io::Result<()> {
+pub(crate) fn write_pages(backing: &dyn Backing, pages: &[&Page], offset: u64) -> io::Result<()> {
     let slices: Vec<IoSlice<'_>> = pages.iter().map(|page| IoSlice::new(&page.0)).collect();
     let wanted = pages.len() * PAGE_SIZE;
     let mut done = retried(|| backing.write(&slices, offset))?;

@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
-use refault_cache::{CachedFile, PageCache};
+use refault_cache::{CacheOptions, CachedFile, PageCache, WriteBack};
 use std::sync::atomic::Ordering;
 
 #[derive(Clone, Debug)]
@@ -68,12 +68,20 @@ proptest! {
         policy in 0..policies().count(),
         keep in prop_oneof![Just(None), Just(Some(0.0)), Just(Some(0.1)), Just(Some(0.5))],
         short in prop_oneof![Just(0u64), Just(3)],
+        write_back in any::<bool>(),
         ops in proptest::collection::vec(op(), 1..120),
     ) {
         let memory = Memory::with(contents());
         memory.faults.short.store(short, Ordering::Relaxed);
         let mut model = contents();
-        let cache = cache(64, policies().nth(policy).expect("below their number"), keep);
+        let options = CacheOptions {
+            memory: 64 * PAGE as u64,
+            policy: policies().nth(policy).expect("below their number").into(),
+            keep_evicted: keep,
+            write_back: write_back.then(WriteBack::default),
+            ..CacheOptions::default()
+        };
+        let cache = PageCache::new(&options).expect("a cache");
         let mut file = open(&cache, &memory);
         for op in ops {
             match op {
@@ -104,7 +112,8 @@ proptest! {
             }
             check_gauges(&cache);
         }
-        // Writes went through: what is below is what was written, to the byte.
+        // What is below is what was written, to the byte.
+        file.sync().expect("syncs");
         prop_assert_eq!(&*memory.bytes.lock().unwrap(), &model);
     }
 

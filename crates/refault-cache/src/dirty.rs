@@ -1,0 +1,174 @@
+//! Which pages are dirty, being written, or written and not yet durable.
+//!
+//! A page that was written to is *dirty* until its write to the file begins. Once the device has taken it, it is
+//! *unstable* until the device was told to make what it has durable: a device that fails at that may have lost it, so the
+//! page must be there to be written again (as an NFS client keeps its unstable writes). Neither can be evicted.
+//!
+//! Invariants: the flags of [`crate::pages`] and the maps here say the same; everything is under the engine's lock. Cost:
+//! some 50 bytes per dirty or unstable page; O(log n) per change.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use refault_core::PageId;
+
+use crate::file::Opened;
+
+/// A page of a file: file number and place.
+pub(crate) type At = (u32, u64);
+
+/// How much may wait to be written, in pages, and how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// From here on pages are written in the background.
+    pub(crate) background: u32,
+    /// Writers write themselves before they exceed this.
+    pub(crate) most: u32,
+    /// Dirty pages are written after this time in any case.
+    pub(crate) expire: Duration,
+}
+
+/// A dirty page.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) page: PageId,
+    /// Of the first write that the device has not taken. Numbers rise.
+    pub(crate) number: u64,
+    since: Instant,
+    /// The device may have lost it while it was being written.
+    suspect: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Dirty {
+    pages: BTreeMap<At, Entry>,
+    writing: BTreeMap<At, Entry>,
+    /// With the number that [`Dirty::written`] gave.
+    unstable: BTreeMap<At, (Entry, u64)>,
+    number: u64,
+    files: HashMap<u32, Arc<Opened>>,
+}
+
+fn of(file: u32, range: Range<u64>) -> Range<At> {
+    (file, range.start)..(file, range.end.max(range.start))
+}
+
+impl Dirty {
+    /// A file whose pages may become dirty.
+    pub(crate) fn open(&mut self, number: u32, file: Arc<Opened>) {
+        self.files.insert(number, file);
+    }
+
+    pub(crate) fn close(&mut self, number: u32) {
+        self.files.remove(&number);
+    }
+
+    /// Pages that cannot go because of writes.
+    pub(crate) fn total(&self) -> u32 {
+        (self.pages.len() + self.writing.len() + self.unstable.len()) as u32
+    }
+
+    /// Pages that are still to be written.
+    pub(crate) fn len(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    /// The number of the last write.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A page was written to.
+    pub(crate) fn insert(&mut self, at: At, page: PageId) {
+        self.number += 1;
+        let number = self.number;
+        self.pages.entry(at).or_insert_with(|| Entry { page, number, since: Instant::now(), suspect: false });
+    }
+
+    /// A page is gone, or cut off.
+    pub(crate) fn forget(&mut self, at: At) {
+        self.pages.remove(&at);
+        self.unstable.remove(&at);
+    }
+
+    /// The first dirty page of a file in a range.
+    pub(crate) fn first(&self, file: u32, range: Range<u64>) -> Option<(u64, Entry)> {
+        self.pages.range(of(file, range)).next().map(|((_, index), entry)| (*index, *entry))
+    }
+
+    /// The next dirty page after a place, round all files.
+    pub(crate) fn after(&self, at: At) -> Option<At> {
+        self.pages.range(at..).next().or_else(|| self.pages.iter().next()).map(|(at, _)| *at)
+    }
+
+    /// A dirty page that has waited for so long.
+    pub(crate) fn expired(&self, age: Duration) -> Option<At> {
+        self.pages.iter().find(|(_, entry)| entry.since.elapsed() >= age).map(|(at, _)| *at)
+    }
+
+    /// An opened file by its number.
+    pub(crate) fn file(&self, number: u32) -> Option<Arc<Opened>> {
+        self.files.get(&number).cloned()
+    }
+
+    /// A file with unstable pages.
+    pub(crate) fn unstable_file(&self) -> Option<Arc<Opened>> {
+        self.unstable.keys().next().and_then(|(file, _)| self.file(*file))
+    }
+
+    /// The write of a page begins.
+    pub(crate) fn begin(&mut self, at: At) {
+        if let Some(entry) = self.pages.remove(&at) {
+            self.writing.insert(at, entry);
+        }
+    }
+
+    /// The write of a page has ended. Returns whether the device has it; if not, it is dirty as before.
+    pub(crate) fn finish(&mut self, at: At, went_well: bool) -> bool {
+        let Some(entry) = self.writing.remove(&at) else { return went_well };
+        let has = went_well && !entry.suspect;
+        if has {
+            self.number += 1;
+            self.unstable.insert(at, (entry, self.number));
+        } else {
+            self.pages.insert(at, Entry { suspect: false, ..entry });
+        }
+        has
+    }
+
+    /// A page of a file that is being written in a range and had a write with a number up to `until`.
+    pub(crate) fn being_written(&self, file: u32, range: Range<u64>, until: u64) -> Option<PageId> {
+        self.writing.range(of(file, range)).find(|(_, entry)| entry.number <= until).map(|(_, entry)| entry.page)
+    }
+
+    /// Whether anything of a file in a range is not durable that had a write with a number up to `until`.
+    pub(crate) fn any(&self, file: u32, range: Range<u64>, until: u64) -> bool {
+        let range = of(file, range);
+        self.pages.range(range.clone()).any(|(_, entry)| entry.number <= until)
+            || self.writing.range(range.clone()).any(|(_, entry)| entry.number <= until)
+            || self.unstable.range(range).any(|(_, (entry, _))| entry.number <= until)
+    }
+
+    /// The device has made durable what it had of a file, whose writes had ended with a number up to `until`; or it could
+    /// not, and whatever it was given until now is dirty as before, also what is being given to it. Returns the pages that
+    /// are not unstable any more.
+    pub(crate) fn settle(&mut self, file: u32, until: u64, durable: bool) -> Vec<PageId> {
+        let until = if durable { until } else { u64::MAX };
+        if !durable {
+            self.writing.range_mut(of(file, 0..u64::MAX)).for_each(|(_, entry)| entry.suspect = true);
+        }
+        let ended = |(_, (_, written)): &(&At, &(Entry, u64))| *written <= until;
+        let settled: Vec<(At, Entry)> =
+            self.unstable.range(of(file, 0..u64::MAX)).filter(ended).map(|(at, (entry, _))| (*at, *entry)).collect();
+        for (at, entry) in &settled {
+            self.unstable.remove(at);
+            if !durable {
+                // Written to since or not, it has waited since its first write.
+                self.pages.insert(*at, *entry);
+            }
+        }
+        settled.into_iter().map(|(_, entry)| entry.page).collect()
+    }
+}

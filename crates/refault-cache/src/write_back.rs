@@ -1,0 +1,299 @@
+//! Writing dirty pages to their files: in the background, when a writer has to, and on demand.
+//!
+//! Dirty pages that follow each other are written by one call. While a page is written, readers go on reading it and
+//! writers wait for it. What the device refuses stays dirty; what it has taken can be evicted only after
+//! [`crate::Backing::sync`] has succeeded ([`crate::dirty`]). One thread per cache writes in the background: when more
+//! is dirty than the background ratio, and what has waited too long.
+//!
+//! Locks, in the order in which they are taken: a file's `resizing` (shared), its `tail`, its `settling`, the engine's.
+//! Nobody waits for a page while pages are being written on his account.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::time::Duration;
+
+use refault_core::PageId;
+use refault_store::{PAGE_SIZE, Page};
+
+use crate::dirty::Limits;
+use crate::file::{Opened, Shared};
+use crate::write::write_pages;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// Pages that are written by one call.
+const MAX_TOGETHER: usize = 64;
+/// How often somebody looks for what has waited too long: the kernel's `dirty_writeback_centisecs`.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+const UNBROKEN: &str = "invariant: nothing panics under this lock";
+
+/// What to do about a dirty page that a writer is busy with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Busy {
+    Wait,
+    Skip,
+}
+
+impl Shared {
+    /// Writes the first run of dirty pages of a file in a range whose last write has a number up to `until`. Returns
+    /// where to go on, or that there is none.
+    fn write_run(&self, file: &Opened, range: Range<u64>, until: u64, busy: Busy) -> io::Result<Option<u64>> {
+        let _length = file.resizing.read().expect(UNBROKEN);
+        let mut tail = None;
+        let (start, run) = loop {
+            let Some((start, run)) = self.begin_run(file, range.clone(), until, busy, tail.is_some()) else {
+                return Ok(None);
+            };
+            if !run.is_empty() {
+                break (start, run);
+            }
+            // It touches the end of the file, and nobody may change that meanwhile.
+            tail = Some(file.tail.lock().expect(UNBROKEN));
+        };
+        let end = start + run.len() as u64;
+        let outcome = {
+            // SAFETY: the pages are being written: they are not evicted, and who wants to change one waits.
+            let pages: Vec<&Page> = run.iter().map(|(_, frame)| unsafe { self.buffers.page(*frame) }).collect();
+            write_pages(&*file.backing, &pages, start * PAGE)
+        };
+        let cut = if end * PAGE > file.len() { file.backing.set_len(file.len()) } else { Ok(()) };
+        let outcome = outcome.and(cut);
+        let mut engine = self.engine();
+        for (index, (page, _)) in (start..end).zip(&run) {
+            engine.finish_write((file.number, index), *page, outcome.is_ok());
+        }
+        drop(engine);
+        self.wake(run.iter().map(|(page, _)| *page));
+        outcome.map(|()| Some(end))
+    }
+
+    /// Marks a run as being written. An empty run: it touches the end of the file, and `has_tail` is false.
+    fn begin_run(
+        &self,
+        file: &Opened,
+        mut range: Range<u64>,
+        until: u64,
+        busy: Busy,
+        has_tail: bool,
+    ) -> Option<(u64, Vec<(PageId, u32)>)> {
+        let mut engine = self.engine();
+        loop {
+            let (start, entry) = engine.dirty.first(file.number, range.clone())?;
+            if entry.number > until {
+                range.start = start + 1;
+            } else if engine.pages.is_busy(entry.page) {
+                match busy {
+                    Busy::Wait => engine = self.wait(engine, entry.page),
+                    Busy::Skip => range.start = start + 1,
+                }
+            } else {
+                let mut run = Vec::new();
+                let mut next = start;
+                while run.len() < MAX_TOGETHER
+                    && next < range.end
+                    && let Some((index, entry)) = engine.dirty.first(file.number, next..next + 1)
+                    && !engine.pages.is_busy(entry.page)
+                {
+                    run.push((entry.page, engine.frame(entry.page)));
+                    next = index + 1;
+                }
+                if next * PAGE > file.len() && !has_tail {
+                    return Some((start, Vec::new()));
+                }
+                for (index, (page, _)) in (start..).zip(&run) {
+                    engine.begin_write((file.number, index), *page);
+                }
+                return Some((start, run));
+            }
+        }
+    }
+
+    /// Writes everything of a range of a file that was written to up to a number and is dirty, and waits for what others
+    /// write of it.
+    pub(crate) fn write_range(&self, file: &Opened, range: Range<u64>, until: u64) -> io::Result<()> {
+        loop {
+            let mut next = range.start;
+            while let Some(end) = self.write_run(file, next..range.end, until, Busy::Wait)? {
+                next = end;
+            }
+            let engine = self.engine();
+            match engine.dirty.being_written(file.number, range.clone(), until) {
+                None => return Ok(()),
+                // If that fails, it is dirty again, and the next turn tries it.
+                Some(page) => drop(self.wait(engine, page)),
+            }
+        }
+    }
+
+    /// Has the device make durable what it has of a file. If it cannot, everything that it had and that was not durable
+    /// before is dirty again.
+    pub(crate) fn settle(&self, file: &Opened) -> io::Result<()> {
+        let _one = file.settling.lock().expect(UNBROKEN);
+        let until = self.engine().dirty.number();
+        let outcome = file.backing.sync();
+        let mut engine = self.engine();
+        for page in engine.dirty.settle(file.number, until, outcome.is_ok()) {
+            engine.pages.set_unstable(page, false);
+            if outcome.is_err() {
+                engine.pages.set_dirty(page, true);
+            }
+        }
+        drop(engine);
+        self.room();
+        outcome
+    }
+
+    /// When this returns, everything is durable that was written to the range before.
+    pub(crate) fn sync(&self, file: &Opened, range: Range<u64>) -> io::Result<()> {
+        let until = self.engine().dirty.number();
+        loop {
+            self.write_range(file, range.clone(), until)?;
+            self.settle(file)?;
+            // Somebody else's failure has made it dirty again, after it was written and before this one's turn.
+            if !self.engine().dirty.any(file.number, range.clone(), until) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A writer is about to make so many pages dirty: it writes others itself until there is room for them.
+    pub(crate) fn balance(&self, limits: &Limits, pages: u32) -> io::Result<()> {
+        loop {
+            let engine = self.engine();
+            let total = engine.dirty.total();
+            if total + pages > limits.background {
+                self.flusher.wake();
+            }
+            if total == 0 || total + pages <= limits.most {
+                return Ok(());
+            }
+            let next = engine.dirty.after((0, 0)).and_then(|(number, _)| engine.dirty.file(number));
+            let unstable = engine.dirty.unstable_file();
+            drop(engine);
+            let progress = match next {
+                Some(file) => self.write_run(&file, 0..u64::MAX, u64::MAX, Busy::Skip)?.is_some(),
+                None => false,
+            };
+            if !progress {
+                match unstable {
+                    Some(file) => self.settle(&file)?,
+                    // All of it is being written or written to by others.
+                    None => std::thread::sleep(Duration::from_micros(100)),
+                }
+            }
+        }
+    }
+
+    /// Nothing can be evicted, and pages wait to be written or to become durable: does that for some of them. False if
+    /// there are none any more, or the device refuses.
+    pub(crate) fn relieve(&self) -> bool {
+        let engine = self.engine();
+        let file = engine.dirty.after((0, 0)).and_then(|(number, _)| engine.dirty.file(number));
+        let file = file.or_else(|| engine.dirty.unstable_file());
+        drop(engine);
+        file.is_some_and(|file| {
+            self.write_run(&file, 0..u64::MAX, u64::MAX, Busy::Skip).is_ok() && self.settle(&file).is_ok()
+        })
+    }
+
+    /// One round of the background thread. False if the device refuses.
+    fn write_in_background(&self, limits: &Limits, tick: bool) -> bool {
+        let mut at = (0, 0);
+        loop {
+            let engine = self.engine();
+            let next = if engine.dirty.len() > limits.background / 2 && engine.dirty.total() > limits.background {
+                engine.dirty.after(at)
+            } else {
+                engine.dirty.expired(limits.expire)
+            };
+            let file = next.and_then(|(number, index)| Some((engine.dirty.file(number)?, index)));
+            drop(engine);
+            let Some((file, index)) = file else { break };
+            match self.write_run(&file, index..u64::MAX, u64::MAX, Busy::Skip) {
+                Ok(Some(end)) => at = (file.number, end),
+                // Writers are busy with all of it.
+                Ok(None) => break,
+                Err(_) => return false,
+            }
+        }
+        loop {
+            let engine = self.engine();
+            let many = engine.dirty.total() > limits.background;
+            let file = engine.dirty.unstable_file().filter(|_| many || tick);
+            drop(engine);
+            let Some(file) = file else { return true };
+            if self.settle(&file).is_err() {
+                return false;
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    wanted: bool,
+    closed: bool,
+    started: bool,
+}
+
+/// The thread that writes in the background, once there is something to write.
+#[derive(Clone, Default)]
+pub(crate) struct Flusher(Arc<(Mutex<State>, Condvar)>);
+
+impl Flusher {
+    /// Starts the thread. Without one, writers write when they reach the limit.
+    pub(crate) fn start(&self, cache: &Arc<Shared>, limits: Limits) {
+        let mut state = self.0.0.lock().expect(UNBROKEN);
+        if !state.started {
+            let (flusher, cache) = (self.clone(), Arc::downgrade(cache));
+            let thread = std::thread::Builder::new().name("refault-write".into());
+            state.started = thread.spawn(move || flusher.work(&cache, &limits)).is_ok();
+        }
+    }
+
+    fn wake(&self) {
+        let mut state = self.0.0.lock().expect(UNBROKEN);
+        if !state.wanted {
+            state.wanted = true;
+            self.0.1.notify_one();
+        }
+    }
+
+    fn work(&self, cache: &Weak<Shared>, limits: &Limits) {
+        let (lock, wake) = &*self.0;
+        let interval = INTERVAL.min(limits.expire.max(Duration::from_millis(10)));
+        let mut state = lock.lock().expect(UNBROKEN);
+        loop {
+            let tick = if state.wanted {
+                false
+            } else {
+                let (after, timeout) = wake.wait_timeout(state, interval).expect(UNBROKEN);
+                state = after;
+                timeout.timed_out()
+            };
+            if state.closed {
+                return;
+            }
+            state.wanted = false;
+            drop(state);
+            let Some(cache) = cache.upgrade() else { return };
+            let went_well = cache.write_in_background(limits, tick);
+            drop(cache);
+            if !went_well {
+                // The device refuses: what is dirty stays so, and whoever syncs is told.
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            state = lock.lock().expect(UNBROKEN);
+        }
+    }
+
+    /// The cache is gone.
+    pub(crate) fn close(&self) {
+        if let Ok(mut state) = self.0.0.lock() {
+            state.closed = true;
+        }
+        self.0.1.notify_one();
+    }
+}

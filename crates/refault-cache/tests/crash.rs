@@ -1,0 +1,426 @@
+//! Nothing that was acknowledged is lost: a device that keeps writes in its own memory, and that may lose, reorder or tear
+//! them in a crash, refuse writes, run full, and fail to make them durable once, losing some on the way.
+//!
+//! After every operation the power is cut in thought: each byte that the device then has must be one that was there at
+//! the last successful sync, or that was written since.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::*;
+use refault_cache::{Backing, CacheOptions, CachedFile, PageCache, WriteBack};
+
+const SECTOR: usize = 512;
+const PAGES: usize = 96;
+
+/// What the device has.
+#[derive(Default)]
+struct Medium {
+    /// What survives a crash.
+    durable: Vec<u8>,
+    /// What a read returns.
+    current: Vec<u8>,
+    /// Sectors that were written since the last flush, each with all its versions, oldest first.
+    pending: BTreeMap<usize, Vec<[u8; SECTOR]>>,
+    fail_sync: bool,
+    fail_writes: bool,
+    syncs: u64,
+    random: u64,
+}
+
+#[derive(Clone, Default)]
+struct Device(Arc<Mutex<Medium>>);
+
+impl Medium {
+    fn random(&mut self) -> u64 {
+        self.random += 1;
+        Random(self.random).next()
+    }
+
+    /// The device after a crash: of each sector any version since the last flush, or none.
+    fn crash(&mut self) -> Vec<u8> {
+        let mut image = self.durable.clone();
+        let size = image.len().max(self.current.len());
+        image.resize(size, 0);
+        let sectors: Vec<usize> = self.pending.keys().copied().collect();
+        for sector in sectors {
+            let choice = self.random() as usize;
+            let versions = &self.pending[&sector];
+            if let Some(version) = versions.get(choice % (versions.len() + 1)) {
+                let part = SECTOR.min(image.len().saturating_sub(sector * SECTOR));
+                image[sector * SECTOR..][..part].copy_from_slice(&version[..part]);
+            }
+        }
+        image
+    }
+}
+
+impl Backing for Device {
+    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        let medium = self.0.lock().unwrap();
+        let (mut at, start) = (offset as usize, offset as usize);
+        for slice in into {
+            let part = slice.len().min(medium.current.len().saturating_sub(at));
+            slice[..part].copy_from_slice(&medium.current[at..at + part]);
+            at += part;
+        }
+        Ok(at - start)
+    }
+
+    fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let mut medium = self.0.lock().unwrap();
+        let bytes: Vec<u8> = from.iter().flat_map(|slice| slice.iter().copied()).collect();
+        // A write that is refused may have been carried out in part.
+        let done = if medium.fail_writes { bytes.len() / 2 / SECTOR * SECTOR } else { bytes.len() };
+        let end = offset as usize + done;
+        let size = medium.current.len().max(end);
+        medium.current.resize(size, 0);
+        medium.current[offset as usize..end].copy_from_slice(&bytes[..done]);
+        for (number, sector) in bytes[..done].chunks(SECTOR).enumerate() {
+            let place = offset as usize / SECTOR + number;
+            medium.pending.entry(place).or_default().push(sector.try_into().expect("whole sectors"));
+        }
+        if medium.fail_writes { Err(io::Error::from_raw_os_error(28)) } else { Ok(done) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut medium = self.0.lock().unwrap();
+        medium.syncs += 1;
+        if std::mem::take(&mut medium.fail_sync) {
+            // What was not durable may be gone, and nobody will hear of it again.
+            let image = medium.crash();
+            medium.current.clone_from(&image);
+            medium.durable = image;
+            medium.pending.clear();
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        medium.durable = medium.current.clone();
+        medium.pending.clear();
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().current.len() as u64)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let mut medium = self.0.lock().unwrap();
+        medium.current.resize(bytes as usize, 0);
+        // Lengths are durable at once here: the bytes are what this is about.
+        medium.durable.resize(bytes as usize, 0);
+        let end = (bytes as usize).div_ceil(SECTOR);
+        medium.pending.retain(|sector, _| *sector < end);
+        Ok(())
+    }
+}
+
+/// What each byte may be after a crash.
+struct Reference {
+    /// What a reader sees.
+    now: Vec<u8>,
+    /// What was there at the last successful sync.
+    synced: Vec<u8>,
+    /// What was written since then: each write is of one value.
+    since: Vec<(std::ops::Range<usize>, u8)>,
+}
+
+impl Reference {
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        let size = self.now.len().max(at + bytes.len());
+        self.now.resize(size, 0);
+        self.now[at..at + bytes.len()].copy_from_slice(bytes);
+        self.since.push((at..at + bytes.len(), bytes[0]));
+    }
+
+    fn sync(&mut self) {
+        self.synced.clone_from(&self.now);
+        self.since.clear();
+    }
+
+    fn check(&self, image: &[u8]) {
+        for (number, sector) in image.chunks(SECTOR).enumerate() {
+            let start = number * SECTOR;
+            if self.synced.get(start..start + sector.len()) == Some(sector) {
+                continue;
+            }
+            for (place, byte) in sector.iter().enumerate() {
+                let at = start + place;
+                let allowed = self.synced.get(at).copied().unwrap_or(0) == *byte
+                    || self.since.iter().any(|(range, value)| value == byte && range.contains(&at));
+                assert!(allowed, "byte {at}: {byte} was never there since the last sync");
+            }
+        }
+    }
+}
+
+fn open(device: &Device, policy: &str, write_back: Option<WriteBack>) -> (PageCache, CachedFile) {
+    let memory = 64 * PAGE as u64;
+    let options = CacheOptions { memory, policy: policy.into(), write_back, ..CacheOptions::default() };
+    let cache = PageCache::new(&options).expect("a cache");
+    let file = cache.attach(Box::new(device.clone())).expect("opens");
+    (cache, file)
+}
+
+fn device(seed: u64) -> Device {
+    let bytes: Vec<u8> = (0..PAGES * PAGE).map(|at| (at / 4096 * 7) as u8).collect();
+    let medium = Medium { durable: bytes.clone(), current: bytes, random: seed << 32, ..Medium::default() };
+    Device(Arc::new(Mutex::new(medium)))
+}
+
+fn write_back() -> Option<WriteBack> {
+    Some(WriteBack { background_ratio: 0.2, ratio: 0.4, ..WriteBack::default() })
+}
+
+/// One history; the power is cut after each operation. Returns how often.
+fn history(seed: u64, operations: usize, write_back: Option<WriteBack>) -> usize {
+    let policy = ["mglru", "lru", "s3fifo", "classic", "adaptive", "freebsd"][seed as usize % 6];
+    let device = device(seed);
+    let (_cache, file) = open(&device, policy, write_back);
+    let contents = device.0.lock().unwrap().current.clone();
+    let mut reference = Reference { now: contents.clone(), synced: contents, since: Vec::new() };
+    let mut random = Random(seed);
+    for _ in 0..operations {
+        match random.below(20) {
+            0..12 => {
+                let at = random.below((PAGES * PAGE) as u64) as usize;
+                let at = if random.below(3) == 0 { at / PAGE * PAGE } else { at };
+                let length = [1, 100, PAGE, 3 * PAGE, 20 * PAGE][random.below(5) as usize];
+                let bytes = vec![random.next() as u8; length];
+                if file.write_at(&bytes, at as u64).is_ok() {
+                    reference.write(at, &bytes);
+                } else {
+                    // Refused: each byte is old or new, and a reader says which.
+                    reference.write(at, &bytes);
+                    let mut seen = vec![0; reference.now.len()];
+                    let read = file
+                        .read_at(&mut seen, 0)
+                        .unwrap_or_else(|error| panic!("{policy} {seed}: {error} {:?}", _cache.report()));
+                    reference.now.truncate(read);
+                    reference.now.copy_from_slice(&seen[..read]);
+                }
+            }
+            12..14 => {
+                let length = device.0.lock().unwrap().current.len() as u64;
+                let at = random.below(length);
+                let mut seen = vec![0; 5000];
+                let read = file
+                    .read_at(&mut seen, at)
+                    .unwrap_or_else(|error| panic!("{policy} {seed}: {error} {:?}", _cache.report()));
+                assert!(
+                    seen[..read] == reference.now[at as usize..at as usize + read],
+                    "an acknowledged write is gone"
+                );
+            }
+            14 => device.0.lock().unwrap().fail_sync = true,
+            15 => {
+                let mut medium = device.0.lock().unwrap();
+                medium.fail_writes = !medium.fail_writes;
+            }
+            16 => {
+                if file.sync_range(0..u64::MAX).is_ok() {
+                    reference.sync();
+                }
+            }
+            _ => {
+                if file.sync().is_ok() {
+                    reference.sync();
+                }
+            }
+        }
+        let image = device.0.lock().unwrap().crash();
+        reference.check(&image);
+    }
+    // The device recovers: one sync may still tell of what went wrong, the next one makes everything durable.
+    device.0.lock().unwrap().fail_writes = false;
+    let synced = file.sync().is_ok() || file.sync().is_ok();
+    assert!(synced, "the device is well again");
+    reference.sync();
+    let image = device.0.lock().unwrap().crash();
+    reference.check(&image);
+    assert!(image == reference.now, "what was acknowledged is there");
+    operations
+}
+
+/// `REFAULT_CRASH_POINTS` asks for more than the usual number.
+#[test]
+fn what_was_synced_survives_a_crash_at_any_point() {
+    let points: usize = std::env::var("REFAULT_CRASH_POINTS").map_or(10_000, |text| text.parse().expect("a number"));
+    let (mut done, mut seed) = (0, 1);
+    while done < points {
+        done += history(seed, 100, write_back());
+        seed += 1;
+    }
+}
+
+#[test]
+fn writes_that_go_through_survive_as_well() {
+    (1..10).for_each(|seed| {
+        let device = device(seed);
+        let (_cache, file) = open(&device, "lru", None);
+        let mut random = Random(seed);
+        for _ in 0..50 {
+            let at = random.below((PAGES * PAGE) as u64);
+            file.write_at(&vec![random.next() as u8; 3000], at).expect("writes");
+            file.sync().expect("syncs");
+            let mut seen = vec![0; device.0.lock().unwrap().current.len()];
+            file.read_at(&mut seen, 0).expect("reads");
+            let image = device.0.lock().unwrap().crash();
+            assert!(image == seen);
+        }
+    });
+}
+
+#[test]
+fn a_sync_that_fails_once_says_so_and_the_next_one_has_everything() {
+    let device = device(1);
+    let (cache, file) = open(&device, "mglru", write_back());
+    file.write_at(&[1; 3 * PAGE], 0).expect("stays in memory");
+    assert_eq!(cache.report().dirty_bytes, 3 * PAGE as u64);
+    assert_eq!(device.0.lock().unwrap().current[0], 0, "nothing was written yet");
+    device.0.lock().unwrap().fail_sync = true;
+    let error = file.sync().expect_err("the device fails");
+    assert_eq!(error.raw_os_error(), Some(5));
+    assert_eq!(cache.report().dirty_bytes, 3 * PAGE as u64, "it has to be written again");
+    file.sync().expect("the device is well");
+    assert_eq!(cache.report().dirty_bytes, 0);
+    assert_eq!(device.0.lock().unwrap().durable[..3 * PAGE], [1; 3 * PAGE]);
+}
+
+/// Each of several writers hears of a failure that concerns what it wrote, unless it was made good before.
+#[test]
+fn every_writer_that_syncs_has_its_data_or_an_error() {
+    let device = device(2);
+    let (_cache, file) = open(&device, "lru", write_back());
+    for round in 0..50u8 {
+        device.0.lock().unwrap().fail_sync = round % 2 == 0;
+        std::thread::scope(|scope| {
+            for writer in 0..3u8 {
+                let (file, device) = (&file, &device);
+                scope.spawn(move || {
+                    let at = usize::from(writer) * 5 * PAGE;
+                    file.write_at(&[round ^ writer; 2 * PAGE], at as u64).expect("stays in memory");
+                    if file.sync().is_ok() {
+                        let medium = device.0.lock().unwrap();
+                        assert_eq!(
+                            medium.durable[at..at + 2 * PAGE],
+                            [round ^ writer; 2 * PAGE],
+                            "acknowledged, and lost"
+                        );
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_full_device_loses_nothing_and_stops_writers_in_words() {
+    let device = device(3);
+    let (cache, file) = open(&device, "lru", write_back());
+    device.0.lock().unwrap().fail_writes = true;
+    let mut accepted = Vec::new();
+    let mut refused = 0;
+    for page in 0..PAGES {
+        match file.write_at(&[page as u8 + 1; PAGE], (page * PAGE) as u64) {
+            Ok(()) => accepted.push(page),
+            Err(error) => {
+                assert!(error.to_string().contains("No space left on device"), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0 && !accepted.is_empty(), "memory for dirty pages is bounded");
+    assert!(cache.report().dirty_bytes <= cache.report().memory_bytes / 2);
+    device.0.lock().unwrap().fail_writes = false;
+    file.sync().expect("there is room again");
+    let medium = device.0.lock().unwrap();
+    for page in accepted {
+        assert!(
+            medium.durable[page * PAGE..][..PAGE].iter().all(|byte| *byte == page as u8 + 1),
+            "page {page} is lost"
+        );
+    }
+}
+
+#[test]
+fn what_is_dirty_is_written_in_time_without_being_asked_for() {
+    let device = device(4);
+    let expire = Duration::from_millis(20);
+    let (cache, file) = open(&device, "lru", Some(WriteBack { expire, ..WriteBack::default() }));
+    file.write_at(&[9; PAGE], 0).expect("stays in memory");
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while device.0.lock().unwrap().durable[0] != 9 {
+        assert!(std::time::Instant::now() < deadline, "nobody writes what has expired");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    while cache.report().dirty_bytes != 0 {
+        assert!(std::time::Instant::now() < deadline, "{:?}", cache.report());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(cache.report().written_back, 1);
+}
+
+#[test]
+fn a_file_can_write_through_beside_others_that_do_not() {
+    let (first, second) = (device(5), device(6));
+    let (cache, file) = open(&first, "lru", write_back());
+    let other = cache.attach(Box::new(second.clone())).expect("opens");
+    other.set_write_through(true);
+    file.write_at(&[1; PAGE], 0).expect("stays in memory");
+    other.write_at(&[1; PAGE], 0).expect("goes through");
+    assert_eq!((first.0.lock().unwrap().current[0], second.0.lock().unwrap().current[0]), (0, 1));
+    drop(file);
+    assert_eq!(first.0.lock().unwrap().current[..PAGE], [1; PAGE], "a file that is closed is written");
+}
+
+/// Many writers beyond what may be dirty, readers, evictions and changes of length: in the end the device has what a
+/// reader sees.
+#[test]
+fn writers_that_outrun_the_device_are_slowed_and_lose_nothing() {
+    for policy in ["mglru", "lru", "freebsd", "s3fifo"] {
+        let memory = Memory::with(vec![0; 400 * PAGE]);
+        memory.faults.slow.store(50, Ordering::Relaxed);
+        let options = CacheOptions {
+            memory: 64 * PAGE as u64,
+            policy: policy.into(),
+            write_back: write_back(),
+            ..CacheOptions::default()
+        };
+        let cache = PageCache::new(&options).expect("a cache");
+        let file = cache.attach(Box::new(memory.clone())).expect("opens");
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let file = &file;
+                scope.spawn(move || {
+                    let mut random = Random(thread);
+                    for step in 0..400u64 {
+                        // Pages of its own.
+                        let page = random.below(100) * 4 + thread;
+                        let bytes = [step as u8; 2000];
+                        file.write_at(&bytes, page * PAGE as u64 + 1000).expect("writes");
+                        let mut seen = [0; 2000];
+                        file.read_at(&mut seen, page * PAGE as u64 + 1000).expect("reads");
+                        assert_eq!(seen, bytes, "{policy}: a write is gone");
+                        match random.below(40) {
+                            0 => file.sync().expect("syncs"),
+                            1 => file.evict(0..400 * PAGE as u64),
+                            2 => file.sync_range(page * PAGE as u64..(page + 1) * PAGE as u64).expect("syncs"),
+                            _ => {}
+                        }
+                    }
+                });
+            }
+        });
+        file.sync().expect("syncs");
+        let mut seen = vec![0; 400 * PAGE];
+        file.read_at(&mut seen, 0).expect("reads");
+        assert!(*memory.bytes.lock().unwrap() == seen, "{policy}");
+        let report = cache.report();
+        assert!(report.written_back > 0 && report.dirty_bytes == 0, "{report:?}");
+    }
+}
