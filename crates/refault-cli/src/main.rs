@@ -23,6 +23,7 @@ mod reproduce;
 mod run;
 mod run_report;
 mod scenario;
+mod serve;
 mod size;
 mod source;
 mod tables;
@@ -62,6 +63,7 @@ enum Command {
     Run(run::RunArgs),
     Top(top::TopArgs),
     Pool(pool::PoolArgs),
+    Serve(serve::ServeArgs),
     Wss(wss::WssArgs),
     Reclaim(reclaim::ReclaimArgs),
     Report(run_report::ReportArgs),
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Top(args) => top::run(args),
         Command::Pool(args) => pool::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Wss(args) => wss::run(args),
         Command::Reclaim(args) => reclaim::run(args),
         Command::Report(args) => run_report::run(args),

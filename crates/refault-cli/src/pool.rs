@@ -2,7 +2,7 @@
 
 mod config;
 mod plan;
-mod status;
+pub mod status;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -16,5 +16,6 @@ pub mod mappings;
 pub mod plan;
 pub mod pressure;
 pub mod reclaim;
+pub mod serve;
 pub mod shared;
 pub mod wss;

@@ -78,7 +78,7 @@ pub fn status(place: &Place) -> Result<Status, Failure> {
 }
 
 /// Bytes by age: in generations born within the last 1 s, 10 s, 1 min, 10 min, and before.
-pub fn by_age(status: &Status, member: &MemberStatus) -> [u64; 5] {
+fn by_age(status: &Status, member: &MemberStatus) -> [u64; 5] {
     const AGES: [u64; 4] = [1, 10, 60, 600];
     let mut bytes = [0; 5];
     for [birth, size] in &member.figures.generations {
@@ -137,8 +137,14 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
 }
 
 fn write_json(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, &pool_json(status))?;
+    writeln!(out)
+}
+
+/// A pool as scripts and the page of `refault serve` read it.
+pub fn pool_json(status: &Status) -> Value {
     let members: Vec<Value> = status.members.iter().map(|(pid, member)| member_json(status, *pid, member)).collect();
-    let object = json!({
+    json!({
         "pool": status.pool,
         "daemon": status.daemon,
         "memory_bytes": status.memory_bytes,
@@ -146,13 +152,10 @@ fn write_json(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
         "charge_bytes": status.charge_bytes,
         "min_ttl_ms": status.min_ttl_ms,
         "members": members,
-    });
-    serde_json::to_writer(&mut *out, &object)?;
-    writeln!(out)
+    })
 }
 
-/// A member as scripts read it.
-pub fn member_json(status: &Status, pid: u64, member: &MemberStatus) -> Value {
+fn member_json(status: &Status, pid: u64, member: &MemberStatus) -> Value {
     let figures = &member.figures;
     let generations: Vec<Value> = figures
         .generations

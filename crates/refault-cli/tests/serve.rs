@@ -1,0 +1,304 @@
+//! `refault serve`: the page in a real browser, driven by its debugging pipe, and requests that mean harm.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::skipped;
+use refault_testing::skip;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A pool with members, and the window on it.
+struct Site {
+    directory: TempDir,
+    children: Vec<Child>,
+    address: String,
+}
+
+impl Site {
+    fn new(members: usize) -> Site {
+        let directory = TempDir::new().expect("a directory");
+        let mut site = Site { directory, children: Vec::new(), address: String::new() };
+        site.start(&["pool", "--memory", "256M", "--name", "web"]);
+        let socket = site.directory.path().join("refault/web.sock");
+        wait_for("the pool", || socket.exists());
+        for _ in 0..members {
+            site.start(&["run", "--quiet", "--pool", "web", "--", "sleep", "300"]);
+        }
+        let mut serve =
+            site.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped()).spawn().expect("starts");
+        let mut line = String::new();
+        BufReader::new(serve.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        let (_, address) = line.trim().split_once("http://").expect("an address");
+        site.address = address.trim_end_matches('/').to_owned();
+        site.children.push(serve);
+        site
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("refault"));
+        command.env("XDG_RUNTIME_DIR", self.directory.path()).args(arguments).stdout(Stdio::null());
+        command
+    }
+
+    fn start(&mut self, arguments: &[&str]) {
+        let child = self.command(arguments).stderr(Stdio::null()).spawn().expect("it starts");
+        self.children.push(child);
+    }
+
+    /// What is answered to these bytes.
+    fn send(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+        // It may be cut off while it sends.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).as_bytes())
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().rev() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < until, "not within 30 s: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A browser at the other end of its debugging pipe.
+struct Browser {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    session: Option<String>,
+    number: u64,
+    _profile: TempDir,
+}
+
+impl Browser {
+    fn open(address: &str) -> Option<Browser> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let names = ["chromium", "chromium-browser", "google-chrome"];
+        let Some(name) = names.iter().find(|name| std::env::split_paths(&path).any(|place| place.join(name).is_file()))
+        else {
+            skip(format_args!("no browser: none of {} is installed", names.join(", ")));
+            return None;
+        };
+        let profile = TempDir::new().expect("a directory");
+        let line = format!(
+            "exec {name} --headless=new --no-sandbox --disable-gpu --hide-scrollbars --remote-debugging-pipe \
+             --user-data-dir={} about:blank 3<&0 4>&1 >/dev/null 2>&1",
+            profile.path().display()
+        );
+        let mut child = Command::new("sh")
+            .args(["-c", &line])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let (to, from) = (child.stdin.take().expect("a pipe"), BufReader::new(child.stdout.take().expect("a pipe")));
+        let mut browser = Browser { child, to, from, session: None, number: 0, _profile: profile };
+        let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}))["targetId"].clone();
+        let session = browser.call("Target.attachToTarget", &json!({"targetId": target, "flatten": true}));
+        browser.session = session["sessionId"].as_str().map(str::to_owned);
+        browser.call("Page.enable", &json!({}));
+        browser.call("Page.navigate", &json!({"url": format!("http://{address}/")}));
+        Some(browser)
+    }
+
+    fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.number += 1;
+        let mut message = json!({"id": self.number, "method": method, "params": parameters});
+        if let Some(session) = &self.session {
+            message["sessionId"] = session.as_str().into();
+        }
+        self.to.write_all(format!("{message}\0").as_bytes()).expect("the browser reads");
+        loop {
+            let mut bytes = Vec::new();
+            self.from.read_until(0, &mut bytes).expect("the browser writes");
+            assert_eq!(bytes.pop(), Some(0), "the browser has ended");
+            let answer: Value = serde_json::from_slice(&bytes).expect("JSON");
+            if answer["id"].as_u64() == Some(self.number) {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+        }
+    }
+
+    /// The value of an expression on the page.
+    fn value(&mut self, expression: &str) -> Value {
+        let result = self
+            .call("Runtime.evaluate", &json!({"expression": expression, "returnByValue": true, "awaitPromise": true}));
+        assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
+        result["result"]["value"].clone()
+    }
+
+    fn wait_for(&mut self, expression: &str) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while self.value(expression) != Value::Bool(true) {
+            assert!(Instant::now() < until, "not within 30 s: {expression}; {}", self.value("document.body.innerText"));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn key(&mut self, key: &str, code: u32) {
+        for kind in ["keyDown", "keyUp"] {
+            let text = if key == "Enter" && kind == "keyDown" { "\r" } else { "" };
+            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+            self.call("Input.dispatchKeyEvent", &event);
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_page_is_live_and_changes_a_budget_by_keyboard_in_every_look() {
+    if skipped(&["sleep"]) {
+        return;
+    }
+    let mut site = Site::new(10);
+    let Some(mut browser) = Browser::open(&site.address) else { return };
+    browser.wait_for("document.querySelectorAll('#members tr').length === 10");
+    browser.wait_for("document.getElementById('state').textContent === 'live'");
+    browser.wait_for("document.querySelectorAll('canvas').length === 3");
+    for width in [1280, 400] {
+        for scheme in ["light", "dark"] {
+            let metrics = json!({"width": width, "height": 1400, "deviceScaleFactor": 1, "mobile": false});
+            browser.call("Emulation.setDeviceMetricsOverride", &metrics);
+            let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+            browser.call("Emulation.setEmulatedMedia", &media);
+            std::thread::sleep(Duration::from_millis(1500));
+            assert_eq!(browser.value("document.documentElement.scrollWidth"), width, "nothing reaches beyond the edge");
+            assert_eq!(browser.value("matchMedia('(prefers-color-scheme: dark)').matches"), scheme == "dark");
+            // For people: where it is asked for.
+            if let Some(place) = std::env::var_os("REFAULT_PICTURES") {
+                let picture = browser.call("Page.captureScreenshot", &json!({"format": "png"}));
+                let file = std::path::Path::new(&place).join(format!("serve-{width}-{scheme}.base64"));
+                std::fs::write(file, picture["data"].as_str().expect("a picture")).expect("room");
+            }
+        }
+    }
+    // By keyboard alone: to the first button, into the dialog, a number, Enter.
+    browser.value("document.querySelector('#members button').focus()");
+    let pid = browser.value("document.activeElement.dataset.pid").as_str().expect("a process").to_owned();
+    browser.key("Enter", 13);
+    browser.wait_for("document.getElementById('dialog').open");
+    browser.value("document.getElementById('mib').focus(); document.getElementById('mib').value = '9'");
+    browser.key("Enter", 13);
+    browser.wait_for("!document.getElementById('dialog').open");
+    browser.wait_for(&format!(
+        "document.querySelector('[data-pid=\"{pid}\"]').closest('tr').cells[2].textContent === '9.0 MiB'"
+    ));
+    // The daemon goes and comes back: the page says so, and goes on.
+    site.children[0].kill().expect("it runs");
+    site.children[0].wait().expect("it ran");
+    browser.wait_for("document.getElementById('state').textContent.startsWith('no pool')");
+    site.start(&["pool", "--memory", "256M", "--name", "web"]);
+    browser.wait_for("document.querySelectorAll('#members tr').length === 10");
+    assert_eq!(
+        browser.value("performance.getEntriesByType('resource').every((one) => one.name.startsWith(location.origin))"),
+        true
+    );
+}
+
+#[test]
+fn requests_that_mean_harm_are_refused_and_others_go_on() {
+    let site = Site::new(0);
+    let host = &site.address;
+    let status = |answer: &str| answer.split(' ').nth(1).unwrap_or("none").to_owned();
+    let send = |text: &str| status(&site.send(text.as_bytes()));
+    assert_eq!(status(&site.get("/")), "200");
+    for (request, code) in [
+        ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned(), "421"),
+        ("GET /metrics HTTP/1.1\r\n\r\n".to_owned(), "421"),
+        (format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nHost: evil.example\r\n\r\n"), "421"),
+        (format!("GET /../../../etc/passwd HTTP/1.1\r\nHost: {host}\r\n\r\n"), "404"),
+        (format!("GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: {host}\r\n\r\n"), "404"),
+        (format!("DELETE / HTTP/1.1\r\nHost: {host}\r\n\r\n"), "405"),
+        (
+            format!(
+                "POST /api/budget HTTP/1.1\r\nHost: {host}\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{{}}"
+            ),
+            "403",
+        ),
+        (format!("GET /{} HTTP/1.1\r\nHost: {host}\r\n\r\n", "a".repeat(100_000)), "413"),
+        (format!("POST /api/budget HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000000\r\n\r\n"), "413"),
+        ("\u{1}\u{2}\u{3}\r\n\r\n".to_owned(), "400"),
+    ] {
+        let got = send(&request);
+        // One that sends more than is read may be cut off before it reads why.
+        assert!(
+            got == code || code == "413" && got == "none",
+            "{got}, not {code}: {:?}",
+            &request[..request.len().min(80)]
+        );
+    }
+    let upgrade =
+        format!("GET /api/pools HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n\u{1}");
+    assert_eq!(send(&upgrade), "200", "an upgrade is not taken");
+    let change = "{\"pool\":\"web\",\"pid\":1,\"bytes\":99999999}";
+    let budget = format!(
+        "POST /api/budget HTTP/1.1\r\nHost: {host}\r\nX-Refault: 1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{change}",
+        change.len()
+    );
+    assert_eq!(send(&budget), "409", "there is no such member");
+    assert!(!site.get("/").to_lowercase().contains("access-control"), "no other site may read");
+    // Slow ones take a thread each, for seconds, and do not keep others waiting.
+    let slow: Vec<TcpStream> = (0..50)
+        .map(|_| {
+            let mut stream = TcpStream::connect(host).expect("it listens");
+            stream.write_all(b"GET / HT").expect("it listens");
+            stream
+        })
+        .collect();
+    let begun = Instant::now();
+    assert_eq!(status(&site.get("/api/pools")), "200");
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    let mut first = &slow[0];
+    first.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    let mut answer = String::new();
+    first.read_to_string(&mut answer).expect("an answer");
+    assert_eq!(status(&answer), "408");
+    assert!(begun.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn others_need_the_token() {
+    let site = Site::new(0);
+    let mut serve =
+        site.command(&["serve", "--listen", "0.0.0.0:0"]).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(serve.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let (address, token) =
+        line.trim().split_once("http://").and_then(|(_, rest)| rest.split_once("/?token=")).expect("a token");
+    let host = address.replace("0.0.0.0", "127.0.0.1");
+    let other = Site { directory: TempDir::new().expect("a directory"), children: vec![serve], address: host };
+    assert!(other.get("/").starts_with("HTTP/1.1 401"));
+    assert!(other.get("/metrics?token=0").starts_with("HTTP/1.1 401"));
+    assert!(other.get(&format!("/metrics?token={token}")).starts_with("HTTP/1.1 200"));
+    assert!(other.get(&format!("/?token={token}")).contains("<title>refault"));
+}

@@ -1,0 +1,222 @@
+//! A window on pools: one page in a browser, live, and `/metrics` for Prometheus.
+//!
+//! Loopback unless told otherwise, and then only with a token. A request is served if its Host is the one that is listened
+//! at, so that a page of another site cannot reach it by a name of its own; no other site may read an answer (no CORS), and
+//! a change needs a header that a form of another site cannot send. The page and its charts are in the binary; it loads
+//! nothing from elsewhere.
+//!
+//! Invariants: a request takes at most [`http::MAX_REQUEST`] bytes and [`http::WITHIN`] to arrive; at most
+//! [`MAX_CONNECTIONS`] are served at once. Cost: the pools are asked once per second, whoever looks; a thread with a small
+//! stack for each connection.
+
+pub mod http;
+pub mod metrics;
+
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{Problem, Request, respond};
+
+use crate::shared::protocol::Status;
+
+/// Connections served at once.
+pub const MAX_CONNECTIONS: usize = 256;
+/// Between two looks at the pools.
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A listener that reads nothing for so long is cut off.
+const WRITE_WITHIN: Duration = Duration::from_secs(5);
+
+const PAGE: &str = include_str!("serve/page/index.html");
+const SCRIPT: &str = include_str!("serve/page/page.js");
+const STYLE: &str = include_str!("serve/page/page.css");
+const CHARTS: &str = include_str!("serve/page/uplot.js");
+const CHART_STYLE: &str = include_str!("serve/page/uplot.css");
+
+/// What is shown and changed: the pools, as the caller reaches them.
+pub trait Pools: Send + Sync + 'static {
+    /// How all pools are.
+    fn statuses(&self) -> Vec<Status>;
+    /// The same as the page reads them.
+    fn json(&self, statuses: &[Status]) -> String;
+    /// Sets a member's budget in bytes.
+    ///
+    /// # Errors
+    /// Says why not.
+    fn set_budget(&self, pool: &str, pid: u64, bytes: u64) -> Result<(), String>;
+}
+
+/// What was seen last.
+#[derive(Default)]
+struct Seen {
+    number: u64,
+    json: Arc<str>,
+    metrics: Arc<str>,
+}
+
+/// The window.
+pub struct Window<P> {
+    pools: P,
+    address: SocketAddr,
+    /// What requests must hold if others than this machine can send them.
+    token: Option<String>,
+    seen: Mutex<Seen>,
+    changed: Condvar,
+    connections: AtomicUsize,
+}
+
+impl<P: Pools> Window<P> {
+    /// A window at an address; a token is needed unless it is loopback.
+    pub fn new(pools: P, address: SocketAddr, token: Option<String>) -> Arc<Window<P>> {
+        let (seen, changed, connections) = Default::default();
+        Arc::new(Window { pools, address, token, seen, changed, connections })
+    }
+
+    /// Serves until it is asked to end.
+    ///
+    /// # Errors
+    /// The listener cannot be served.
+    pub fn run(self: &Arc<Self>, listener: TcpListener, asked: &AtomicBool) -> io::Result<()> {
+        self.look();
+        let window = Arc::clone(self);
+        std::thread::Builder::new().name("listener".into()).spawn(move || window.listen(&listener))?;
+        while !asked.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK_EVERY);
+            self.look();
+        }
+        Ok(())
+    }
+
+    fn look(&self) {
+        let statuses = self.pools.statuses();
+        let (json, metrics) = (self.pools.json(&statuses).into(), metrics::text(&statuses).into());
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = Seen { number: seen.number + 1, json, metrics };
+        self.changed.notify_all();
+    }
+
+    fn listen(self: Arc<Self>, listener: &TcpListener) {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else {
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            if self.connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+                self.connections.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let window = Arc::clone(&self);
+            let serves = std::thread::Builder::new().name("request".into()).stack_size(128 << 10).spawn(move || {
+                // Whatever went wrong, the connection is over.
+                let _ = window.serve(stream);
+                window.connections.fetch_sub(1, Ordering::Relaxed);
+            });
+            if serves.is_err() {
+                self.connections.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_write_timeout(Some(WRITE_WITHIN))?;
+        let request = match http::read(&mut stream) {
+            Ok(request) => request,
+            Err(problem) => return respond(&mut stream, problem.status(), "text/plain", problem.words().as_bytes()),
+        };
+        match self.answer(&request) {
+            Ok(Body::Text(kind, text)) => respond(&mut stream, 200, kind, text.as_bytes()),
+            Ok(Body::Events) => self.events(&mut stream),
+            Err(problem) => respond(&mut stream, problem.status(), "text/plain", problem.words().as_bytes()),
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Result<Body, Problem> {
+        if !self.is_our_host(request.host()) {
+            return Err(Problem::WrongHost);
+        }
+        // The page's own parts say nothing of the pools, and its links cannot hold the token.
+        let is_part = request.method == "GET" && [".js", ".css"].iter().any(|end| request.path.ends_with(end));
+        if !is_part && self.token.as_deref().is_some_and(|token| !request.has_token(token)) {
+            return Err(Problem::NoToken);
+        }
+        let text = |kind, text: &'static str| Ok(Body::Text(kind, Arc::from(text)));
+        match (request.method.as_str(), request.path.as_str()) {
+            ("GET", "/") => text("text/html; charset=utf-8", PAGE),
+            ("GET", "/page.js") => text("text/javascript; charset=utf-8", SCRIPT),
+            ("GET", "/page.css") => text("text/css; charset=utf-8", STYLE),
+            ("GET", "/uplot.js") => text("text/javascript; charset=utf-8", CHARTS),
+            ("GET", "/uplot.css") => text("text/css; charset=utf-8", CHART_STYLE),
+            ("GET", "/metrics") => Ok(Body::Text(metrics::CONTENT_TYPE, Arc::clone(&self.seen().metrics))),
+            ("GET", "/api/pools") => Ok(Body::Text("application/json", Arc::clone(&self.seen().json))),
+            ("GET", "/api/events") => Ok(Body::Events),
+            ("POST", "/api/budget") => self.budget(request),
+            (_, "/api/budget" | "/" | "/metrics" | "/api/pools" | "/api/events") => Err(Problem::WrongMethod),
+            _ => Err(Problem::NotFound),
+        }
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A change by hand: a JSON object with pool, pid and bytes.
+    fn budget(&self, request: &Request) -> Result<Body, Problem> {
+        #[derive(serde::Deserialize)]
+        struct Change {
+            pool: String,
+            pid: u64,
+            bytes: u64,
+        }
+        // A form of another site can send neither this header nor this type without being asked first.
+        if request.header("x-refault").is_none() || request.header("content-type") != Some("application/json") {
+            return Err(Problem::Foreign);
+        }
+        let change: Change = serde_json::from_slice(&request.body).map_err(|_| Problem::Bad)?;
+        self.pools.set_budget(&change.pool, change.pid, change.bytes).map_err(Problem::Refused)?;
+        self.look();
+        Ok(Body::Text("text/plain", Arc::from("done\n")))
+    }
+
+    /// Server-sent events: each look, as it comes, until the listener goes.
+    fn events(&self, stream: &mut TcpStream) -> io::Result<()> {
+        http::begin_events(stream)?;
+        let mut number = 0;
+        loop {
+            let json = {
+                let seen = self.seen();
+                let wait = self.changed.wait_while(seen, |seen| seen.number == number);
+                let seen = wait.unwrap_or_else(PoisonError::into_inner);
+                number = seen.number;
+                Arc::clone(&seen.json)
+            };
+            write!(stream, "data: {json}\n\n")?;
+        }
+    }
+
+    /// Whether a request was meant for this window: by its address, or as localhost.
+    fn is_our_host(&self, host: Option<&str>) -> bool {
+        let Some(host) = host else { return false };
+        let port = self.address.port();
+        let with_port = |name: &str| host == format!("{name}:{port}") || (port == 80 && host == name);
+        let literal = host.parse::<SocketAddr>().is_ok_and(|address| self.is_our_address(address));
+        literal || with_port("localhost")
+    }
+
+    fn is_our_address(&self, address: SocketAddr) -> bool {
+        let is_any = self.address.ip().is_unspecified();
+        address.port() == self.address.port()
+            && (is_any || address.ip() == self.address.ip() || both_loopback(address.ip(), self.address.ip()))
+    }
+}
+
+fn both_loopback(one: IpAddr, other: IpAddr) -> bool {
+    one.is_loopback() && other.is_loopback()
+}
+
+/// What is answered.
+enum Body {
+    Text(&'static str, Arc<str>),
+    Events,
+}

@@ -1,0 +1,157 @@
+//! `/metrics`: the pools in OpenMetrics text, which Prometheus reads.
+//!
+//! Labels are `pool`, and for members `program` and `pid`, of which there are as many as members; ages are five. The page
+//! docs/pool.md lists the names.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
+
+use crate::shared::protocol::{MemberStatus, Status};
+
+/// What the answer says that it is.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Seconds below which a generation counts to an age.
+const AGES: [(&str, u64); 5] = [("1s", 1), ("10s", 10), ("1m", 60), ("10m", 600), ("older", u64::MAX)];
+
+type Labels = Vec<(&'static str, String)>;
+type Sizes = Family<Labels, Gauge>;
+type Shares = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// The text for pools.
+pub fn text(statuses: &[Status]) -> String {
+    let mut registry = Registry::with_prefix("refault");
+    pools(&mut registry, statuses);
+    members(&mut registry, statuses);
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+fn of_pool(status: &Status) -> Labels {
+    vec![("pool", status.pool.clone())]
+}
+
+fn of_member(status: &Status, pid: u64, member: &MemberStatus) -> Labels {
+    vec![("pool", status.pool.clone()), ("program", member.program.clone()), ("pid", pid.to_string())]
+}
+
+fn pools(registry: &mut Registry, statuses: &[Status]) {
+    let figures: [(&str, &str, fn(&Status) -> u64); 3] = [
+        ("pool_memory", "Bytes that the members may use together", |status| status.memory_bytes),
+        ("pool_committed", "Bytes that members may be using", |status| status.committed_bytes),
+        ("pool_charge", "Bytes that members use", |status| status.charge_bytes),
+    ];
+    for (name, help, figure) in figures {
+        let family = Sizes::default();
+        for status in statuses {
+            family.get_or_create(&of_pool(status)).set(figure(status) as i64);
+        }
+        registry.register_with_unit(name, help, Unit::Bytes, family);
+    }
+}
+
+fn members(registry: &mut Registry, statuses: &[Status]) {
+    let all =
+        || statuses.iter().flat_map(|status| status.members.iter().map(move |(pid, member)| (status, *pid, member)));
+    let sizes: [(&str, &str, fn(&MemberStatus) -> u64); 5] = [
+        ("member_grant", "Bytes that the member is to keep to", |member| member.grant_bytes),
+        ("member_charge", "Bytes that its programs use", |member| member.figures.charge),
+        ("member_resident", "Bytes of them where they belong", |member| member.figures.resident),
+        ("member_compressed", "Bytes of compressed memory", |member| member.figures.compressed),
+        ("member_stored", "Bytes out of memory, before compression", |member| member.figures.stored),
+    ];
+    for (name, help, figure) in sizes {
+        let family = Sizes::default();
+        all().for_each(|(status, pid, member)| {
+            family.get_or_create(&of_member(status, pid, member)).set(figure(member) as i64);
+        });
+        registry.register_with_unit(name, help, Unit::Bytes, family);
+    }
+    let ages = Sizes::default();
+    let answers = Sizes::default();
+    let pressure = Shares::default();
+    for (status, pid, member) in all() {
+        let labels = of_member(status, pid, member);
+        answers.get_or_create(&labels).set(i64::from(member.answers));
+        pressure.get_or_create(&labels).set(member.pressure);
+        for ((age, bytes), _) in by_age(status, member).into_iter().zip(AGES) {
+            let labels = [labels.clone(), vec![("age", age.to_owned())]].concat();
+            ages.get_or_create(&labels).set(bytes as i64);
+        }
+    }
+    registry.register_with_unit(
+        "member_generations",
+        "Bytes by the age of their generation, below so much",
+        Unit::Bytes,
+        ages,
+    );
+    registry.register("member_answers", "1 if the member answers within a second", answers);
+    registry.register("member_pressure_ratio", "Share of time in which its threads wait for memory", pressure);
+    let counts: [(&str, &str, fn(&MemberStatus) -> u64); 2] = [
+        ("member_faults", "Faults served", |member| member.figures.faults),
+        ("member_refaults", "Pages that came back", |member| member.figures.refaults),
+    ];
+    for (name, help, figure) in counts {
+        let family = Family::<Labels, Count>::default();
+        all().for_each(|(status, pid, member)| {
+            family.get_or_create(&of_member(status, pid, member)).inc_by(figure(member));
+        });
+        registry.register(name, help, family);
+    }
+}
+
+type Count = prometheus_client::metrics::counter::Counter;
+
+fn by_age(status: &Status, member: &MemberStatus) -> Vec<(&'static str, u64)> {
+    let mut bytes: Vec<(&str, u64)> = AGES.iter().map(|(name, _)| (*name, 0)).collect();
+    for [birth, size] in &member.figures.generations {
+        let seconds = status.now.saturating_sub(*birth) / 1_000_000_000;
+        let at = AGES.iter().position(|(_, below)| seconds < *below).unwrap_or(AGES.len() - 1);
+        bytes[at].1 += size;
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::ledger::{Figures, Terms};
+
+    #[test]
+    fn names_have_units_and_labels_are_escaped() {
+        let figures =
+            Figures { charge: 5, faults: 7, generations: vec![[0, 3], [99_500_000_000, 4]], ..Figures::default() };
+        let member = MemberStatus {
+            program: "a\"b\n".to_owned(),
+            terms: Terms::default(),
+            grant_bytes: 9,
+            committed_bytes: 9,
+            answers: true,
+            pressure: 0.25,
+            figures,
+        };
+        let status = Status {
+            pool: "p".to_owned(),
+            memory_bytes: 10,
+            now: 100_000_000_000,
+            members: [(3, member)].into(),
+            ..Status::default()
+        };
+        let text = text(&[status]);
+        for line in [
+            "refault_pool_memory_bytes{pool=\"p\"} 10",
+            "refault_member_charge_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 5",
+            "refault_member_faults_total{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 7",
+            "refault_member_pressure_ratio{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 0.25",
+            "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",age=\"1s\"} 4",
+            "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",age=\"10m\"} 3",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+}

@@ -1,0 +1,156 @@
+// The page of refault serve: one stream of events, three charts, a table, and a dialog to change a budget.
+"use strict";
+const KEPT = 600, MIB = 1048576, AGES = ["< 1 s", "< 10 s", "< 1 min", "< 10 min", "older"];
+const at = (id) => document.getElementById(id);
+const query = new URLSearchParams(location.search);
+const token = query.get("token");
+const address = (path) => path + (token ? "?token=" + encodeURIComponent(token) : "");
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const hues = () => dark.matches
+  ? ["#6db3f8", "#ffb454", "#7ddc9a", "#e79cf0", "#ff9188", "#9fd8e0", "#d8d27a", "#b8b4ff"]
+  : ["#0b62b8", "#b35900", "#1b7a3d", "#8a2aa0", "#a3211b", "#12717c", "#6b6400", "#4b45b8"];
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+let history = [], pool = null, charts = {}, latest = [];
+
+function size(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (bytes >= 1024 && unit < 4) { bytes /= 1024; unit++; }
+  return (unit === 0 || bytes >= 100 ? bytes.toFixed(0) : bytes.toFixed(1)) + " " + units[unit];
+}
+const time = (ns) => ns >= 1e6 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e3).toFixed(0) + " µs";
+
+function take(text) {
+  latest = JSON.parse(text).pools;
+  const names = latest.map((one) => one.pool);
+  if (!names.includes(pool)) {
+    const most = latest.reduce((best, one) => !best || one.charge_bytes > best.charge_bytes ? one : best, null);
+    pool = names.includes(query.get("pool")) ? query.get("pool") : most?.pool ?? null;
+    history = [];
+    drop();
+  }
+  const choice = at("pool");
+  if (names.join() !== [...choice.options].map((option) => option.value).join()) {
+    choice.replaceChildren(...names.map((name) => new Option(name, name, false, name === pool)));
+  }
+  at("pool-choice").hidden = names.length < 2;
+  const now = latest.find((one) => one.pool === pool);
+  at("state").className = "";
+  at("state").textContent = now ? "live" : "no pool is served: start one with refault pool --memory SIZE";
+  if (!now) { at("sum").textContent = ""; at("members").replaceChildren(); return; }
+  history.push({ time: Date.now() / 1000, members: now.members });
+  history.splice(0, history.length - KEPT);
+  at("sum").textContent = `Pool ${now.pool}: ${size(now.charge_bytes)} in use of ${size(now.memory_bytes)}, ${size(now.committed_bytes)} granted.`;
+  table(now);
+  draw();
+}
+
+function table(now) {
+  const body = at("members");
+  const held = document.activeElement?.dataset?.pid;
+  body.replaceChildren(...now.members.map((member) => {
+    const row = document.createElement("tr");
+    const name = document.createElement("th");
+    name.scope = "row";
+    name.textContent = `${member.program} (${member.pid})`;
+    if (!member.answers) {
+      const note = document.createElement("span");
+      note.className = "bad";
+      note.textContent = " does not answer";
+      name.append(note);
+    }
+    row.append(name);
+    for (const text of [size(member.charge_bytes), size(member.grant_bytes), size(member.resident_bytes),
+      size(member.compressed_bytes), size(member.stored_bytes), (member.pressure * 100).toFixed(2) + " %",
+      time(member.fault_p50_ns) + " / " + time(member.fault_p99_ns)]) {
+      const cell = document.createElement("td");
+      cell.textContent = text;
+      row.append(cell);
+    }
+    const cell = document.createElement("td"), button = document.createElement("button");
+    button.type = "button";
+    button.dataset.pid = member.pid;
+    button.textContent = "Change";
+    button.setAttribute("aria-label", `Change the budget of ${member.program}, process ${member.pid}`);
+    button.onclick = () => ask(now, member);
+    cell.append(button);
+    row.append(cell);
+    return row;
+  }));
+  if (held) body.querySelector(`[data-pid="${CSS.escape(held)}"]`)?.focus();
+}
+
+function ask(now, member) {
+  const dialog = at("dialog");
+  at("dialog-title").textContent = `Budget of ${member.program} (${member.pid})`;
+  at("mib").value = Math.round(member.grant_bytes / MIB);
+  at("mib").max = Math.floor(now.memory_bytes / MIB);
+  at("problem").textContent = "";
+  at("warning").textContent = `It uses ${size(member.charge_bytes)} now. With less, what does not fit is compressed or written to disk.`;
+  at("form").onsubmit = async (event) => {
+    event.preventDefault();
+    const bytes = Math.round(Number(at("mib").value)) * MIB;
+    const answer = await fetch(address("api/budget"), {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-refault": "1" },
+      body: JSON.stringify({ pool: now.pool, pid: member.pid, bytes }),
+    }).catch(() => null);
+    if (answer?.ok) dialog.close(); else at("problem").textContent = answer ? await answer.text() : "refault serve does not answer";
+  };
+  dialog.showModal();
+}
+
+function drop() {
+  Object.values(charts).forEach((chart) => chart.plot.destroy());
+  charts = {};
+}
+
+function plot(id, labels, data, options) {
+  const key = labels.join("\n"), width = at(id).clientWidth;
+  if (charts[id]?.key !== key) {
+    charts[id]?.plot.destroy();
+    const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } };
+    const series = [{}, ...labels.map((label, index) => ({
+      label, width: 2, stroke: hues()[index % 8], points: { show: false }, spanGaps: false,
+      fill: options.filled ? hues()[index % 8] + "40" : undefined,
+      value: (_, value) => value == null ? "–" : value.toFixed(1),
+    }))];
+    charts[id] = { key, plot: new uPlot({
+      width, height: 220, series, axes: [axis, { ...axis, size: 56 }], scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.05] } },
+      cursor: { drag: { x: false, y: false } },
+    }, data, at(id)) };
+  } else {
+    if (charts[id].plot.width !== width) charts[id].plot.setSize({ width, height: 220 });
+    charts[id].plot.setData(data);
+  }
+}
+
+function draw() {
+  const times = history.map((one) => one.time);
+  const ids = new Map();
+  history.forEach((one) => one.members.forEach((member) => ids.set(member.pid, `${member.program} (${member.pid})`)));
+  const shown = [...ids.keys()].filter((id) => history.at(-1).members.some((member) => member.pid === id)).slice(0, 16);
+  const line = (figure) => shown.map((id) => history.map((one) => {
+    const member = one.members.find((other) => other.pid === id);
+    return member ? figure(member) : null;
+  }));
+  const names = shown.map((id) => ids.get(id));
+  plot("uses", names, [times, ...line((member) => member.charge_bytes / MIB)], {});
+  plot("waits", names, [times, ...line((member) => member.pressure * 100)], {});
+  const ages = AGES.map((_, age) => history.map((one) =>
+    one.members.reduce((sum, member) => sum + member.bytes_by_age.slice(0, age + 1).reduce((a, b) => a + b, 0), 0) / MIB));
+  // The highest sum first, so that what lies below is drawn over it.
+  plot("ages", AGES.toReversed(), [times, ...ages.toReversed()], { filled: true });
+}
+
+at("pool").onchange = () => { pool = at("pool").value; history = []; drop(); };
+at("cancel").onclick = () => at("dialog").close();
+dark.addEventListener("change", () => { drop(); if (history.length) draw(); });
+addEventListener("resize", () => { if (history.length) draw(); });
+const events = new EventSource(address("api/events"));
+events.onmessage = (event) => take(event.data);
+events.onerror = () => {
+  at("state").className = "bad";
+  at("state").textContent = "refault serve does not answer; the page goes on when it does";
+};
