@@ -4,6 +4,7 @@
 //! docs/pool.md lists the names.
 
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -16,6 +17,8 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// Seconds below which a generation counts to an age.
 const AGES: [(&str, u64); 5] = [("1s", 1), ("10s", 10), ("1m", 60), ("10m", 600), ("older", u64::MAX)];
 
+/// Name without prefix and unit, what it is, and the figure.
+type Metric<T> = (&'static str, &'static str, fn(&T) -> u64);
 type Labels = Vec<(&'static str, String)>;
 type Sizes = Family<Labels, Gauge>;
 type Shares = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -40,7 +43,7 @@ fn of_member(status: &Status, pid: u64, member: &MemberStatus) -> Labels {
 }
 
 fn pools(registry: &mut Registry, statuses: &[Status]) {
-    let figures: [(&str, &str, fn(&Status) -> u64); 3] = [
+    let figures: [Metric<Status>; 3] = [
         ("pool_memory", "Bytes that the members may use together", |status| status.memory_bytes),
         ("pool_committed", "Bytes that members may be using", |status| status.committed_bytes),
         ("pool_charge", "Bytes that members use", |status| status.charge_bytes),
@@ -57,7 +60,7 @@ fn pools(registry: &mut Registry, statuses: &[Status]) {
 fn members(registry: &mut Registry, statuses: &[Status]) {
     let all =
         || statuses.iter().flat_map(|status| status.members.iter().map(move |(pid, member)| (status, *pid, member)));
-    let sizes: [(&str, &str, fn(&MemberStatus) -> u64); 5] = [
+    let sizes: [Metric<MemberStatus>; 5] = [
         ("member_grant", "Bytes that the member is to keep to", |member| member.grant_bytes),
         ("member_charge", "Bytes that its programs use", |member| member.figures.charge),
         ("member_resident", "Bytes of them where they belong", |member| member.figures.resident),
@@ -91,20 +94,18 @@ fn members(registry: &mut Registry, statuses: &[Status]) {
     );
     registry.register("member_answers", "1 if the member answers within a second", answers);
     registry.register("member_pressure_ratio", "Share of time in which its threads wait for memory", pressure);
-    let counts: [(&str, &str, fn(&MemberStatus) -> u64); 2] = [
+    let counts: [Metric<MemberStatus>; 2] = [
         ("member_faults", "Faults served", |member| member.figures.faults),
         ("member_refaults", "Pages that came back", |member| member.figures.refaults),
     ];
     for (name, help, figure) in counts {
-        let family = Family::<Labels, Count>::default();
+        let family = Family::<Labels, Counter>::default();
         all().for_each(|(status, pid, member)| {
             family.get_or_create(&of_member(status, pid, member)).inc_by(figure(member));
         });
         registry.register(name, help, family);
     }
 }
-
-type Count = prometheus_client::metrics::counter::Counter;
 
 fn by_age(status: &Status, member: &MemberStatus) -> Vec<(&'static str, u64)> {
     let mut bytes: Vec<(&str, u64)> = AGES.iter().map(|(name, _)| (*name, 0)).collect();

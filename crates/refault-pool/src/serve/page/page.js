@@ -19,6 +19,7 @@ function size(bytes) {
   while (bytes >= 1024 && unit < 4) { bytes /= 1024; unit++; }
   return (unit === 0 || bytes >= 100 ? bytes.toFixed(0) : bytes.toFixed(1)) + " " + units[unit];
 }
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
 const time = (ns) => ns >= 1e6 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e3).toFixed(0) + " µs";
 
 function take(text) {
@@ -113,11 +114,12 @@ function plot(id, labels, data, options) {
     const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } };
     const series = [{}, ...labels.map((label, index) => ({
       label, width: 2, stroke: hues()[index % 8], points: { show: false }, spanGaps: false,
+      dash: index < 8 ? undefined : [6, 4],
       fill: options.filled ? hues()[index % 8] + "40" : undefined,
       value: (_, value) => value == null ? "–" : value.toFixed(1),
     }))];
     charts[id] = { key, plot: new uPlot({
-      width, height: 220, series, axes: [axis, { ...axis, size: 56 }], scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.05] } },
+      width, height: 220, series, axes: [{ ...axis, space: 90, values: (_, times) => times.map(clock) }, { ...axis, size: 56 }], scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.05] } },
       cursor: { drag: { x: false, y: false } },
     }, data, at(id)) };
   } else {
