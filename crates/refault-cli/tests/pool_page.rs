@@ -1,0 +1,152 @@
+//! docs/pool.md: each block of commands runs as it stands there, its metrics are those that are served, and the files of
+//! contrib/ load where the tools for them are installed.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{skipped, text};
+use refault_testing::skip;
+use tempfile::TempDir;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn page() -> String {
+    std::fs::read_to_string(root().join("docs/pool.md")).expect("the page is there")
+}
+
+/// The block of shell commands under a heading.
+fn block(heading: &str) -> String {
+    let page = page();
+    let (_, rest) = page.split_once(&format!("\n## {heading}\n")).expect("the heading is there");
+    let (_, block) = rest.split_once("\n```sh\n").expect("a block");
+    block.split("\n```").next().expect("a first part").to_owned()
+}
+
+/// Runs a block; what it started in the background ends with it. All that it wrote to standard output.
+fn run(block: &str) -> String {
+    let directory = TempDir::new().expect("a directory");
+    let programs = directory.path().join("bin");
+    std::fs::create_dir(&programs).expect("creates");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_refault"), programs.join("refault")).expect("links");
+    let inherited = std::env::var_os("PATH").unwrap_or_default();
+    let path =
+        std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&inherited))).expect("a path");
+    let out = directory.path().join("out");
+    let script =
+        format!("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n{{\n{block}\n}} > {} < /dev/null\n", out.display());
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &script])
+        .current_dir(directory.path())
+        .env("PATH", path)
+        .env("XDG_RUNTIME_DIR", directory.path())
+        .output()
+        .expect("bash starts");
+    let said = std::fs::read_to_string(out).unwrap_or_default();
+    assert!(output.status.success(), "{block}\n{said}{}", text(&output.stderr));
+    said
+}
+
+#[test]
+fn four_services_share_a_pool() {
+    if skipped(&["bash", "redis-server", "memcached", "node", "python3"]) {
+        return;
+    }
+    let said = run(&block("Give four services 8 GiB together"));
+    let status = said.split("pool web: ").nth(1).unwrap_or_else(|| panic!("{said}"));
+    for program in ["redis-server", "memcached", "node", "python3"] {
+        assert!(status.contains(program), "{program} is not in {said}");
+    }
+    assert!(!status.contains("does not answer"), "{said}");
+}
+
+#[test]
+fn what_a_host_could_give_back_is_found() {
+    if skipped(&["bash", "node"]) {
+        return;
+    }
+    let said = run(&block("Find what this host could give back"));
+    assert!(said.contains("working set") && said.contains("would have gone in 3 s; nothing was changed"), "{said}");
+}
+
+#[test]
+fn jobs_are_placed() {
+    if skipped(&["bash", "awk", "sort", "python3"]) {
+        return;
+    }
+    let said = run(&block("Which hosts for these jobs"));
+    for name in ["\n sort ", "\n count ", "\n python ", " misses in all."] {
+        assert!(said.contains(name), "{name} is not in {said}");
+    }
+}
+
+#[test]
+fn metrics_are_served_as_the_page_lists_them() {
+    if skipped(&["bash", "curl"]) {
+        return;
+    }
+    if std::net::TcpListener::bind("127.0.0.1:7077").is_err() {
+        return skip("somebody listens at port 7077");
+    }
+    let all = block("Watch it in Grafana").replace(" | grep refault_pool_memory_bytes", "")
+        + "\nrefault run --quiet --pool watched -- sleep 60 &\nsleep 3\ncurl -s http://127.0.0.1:7077/metrics\n";
+    let said = run(&all);
+    assert!(said.contains("refault_pool_memory_bytes{pool=\"watched\"} 1073741824"), "{said}");
+    let page = page();
+    let listed = page.lines().filter_map(|line| line.strip_prefix("| `refault_")?.split('`').next());
+    let listed: Vec<String> = listed.map(|name| format!("refault_{name}")).collect();
+    let served: std::collections::BTreeSet<&str> =
+        said.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split('{').next()).collect();
+    let served: Vec<&str> = served.into_iter().filter(|name| name.starts_with("refault_")).collect();
+    assert!(served.len() >= 12, "{said}");
+    for name in &served {
+        assert!(listed.iter().any(|known| known == name), "{name} is not on the page");
+    }
+    for name in &listed {
+        assert!(served.contains(&name.as_str()), "{name} is not served");
+    }
+    // What the dashboard and the alerts ask for is served.
+    for file in ["contrib/grafana/refault-pools.json", "contrib/prometheus/refault-alerts.yml"] {
+        let text = std::fs::read_to_string(root().join(file)).expect("the file is there");
+        for part in text.split("refault_").skip(1) {
+            let name: String = part.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            assert!(served.contains(&format!("refault_{name}").as_str()), "{file}: refault_{name}");
+        }
+    }
+}
+
+#[test]
+fn a_real_prometheus_scrapes_and_its_tool_takes_the_rules() {
+    if skipped(&["bash", "sleep"]) {
+        return;
+    }
+    let found = |name: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|place| place.join(name).is_file())
+    };
+    if !found("promtool") || !found("prometheus") || !found("curl") {
+        return skip("prometheus is not installed");
+    }
+    let contrib = root().join("contrib/prometheus");
+    let checked = Command::new("promtool").args(["check", "config", "prometheus.yml"]).current_dir(&contrib).output();
+    let checked = checked.expect("promtool starts");
+    assert!(checked.status.success(), "{}{}", text(&checked.stdout), text(&checked.stderr));
+    let said = run("\
+refault pool --memory 64M --name scraped 2> /dev/null &
+refault serve --listen 127.0.0.1:0 2> at &
+sleep 2
+refault run --quiet --pool scraped -- sleep 60 &
+target=$(sed 's,.*http://\\(.*\\)/,\\1,' at)
+printf 'scrape_configs: [{job_name: refault, scrape_interval: 1s, static_configs: [{targets: [\"%s\"]}]}]\\n' $target > p.yml
+prometheus --config.file=p.yml --storage.tsdb.path=data --web.listen-address=127.0.0.1:7079 2> log &
+for i in $(seq 40); do
+    curl -sg 'http://127.0.0.1:7079/api/v1/query?query=refault_member_answers' > answer || true
+    grep -q scraped answer && break
+    sleep 0.5
+done
+cat answer");
+    assert!(said.contains("\"program\":\"sleep\"") && said.contains("\"pool\":\"scraped\""), "{said}");
+}
