@@ -37,7 +37,7 @@ fn run(block: &str) -> String {
         std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&inherited))).expect("a path");
     let out = directory.path().join("out");
     let script =
-        format!("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n{{\n{block}\n}} > {} < /dev/null\n", out.display());
+        format!("trap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT\n{{\n{block}\n}} > {} < /dev/null\n", out.display());
     let output = Command::new("bash")
         .args(["-euo", "pipefail", "-c", &script])
         .current_dir(directory.path())
