@@ -36,8 +36,10 @@ fn run(block: &str) -> String {
     let path =
         std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&inherited))).expect("a path");
     let out = directory.path().join("out");
-    let script =
-        format!("trap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT\n{{\n{block}\n}} > {} < /dev/null\n", out.display());
+    let script = format!(
+        "trap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT\n{{\n{block}\n}} > {} < /dev/null\n",
+        out.display()
+    );
     let output = Command::new("bash")
         .args(["-euo", "pipefail", "-c", &script])
         .current_dir(directory.path())
