@@ -1,6 +1,7 @@
 /* An I/O engine for fio whose files lie behind refault's page cache: ioengine=external:/path/to/refault_fio.so
  *
- * Options: refault_memory (bytes of contents, default 64 MiB) and refault_policy (default mglru), read by the first job.
+ * Options: refault_memory (bytes of contents, default 64 MiB), refault_policy (default mglru) and refault_write_back
+ * (default 0), read by the first job.
  * All jobs of one process share the cache and its files: use thread=1, or each job has a cache of its own. */
 #include <errno.h>
 #include <pthread.h>
@@ -16,6 +17,7 @@ struct options {
     void *pad; /* fio takes offset 0 for "no option" */
     unsigned long long memory;
     char *policy;
+    unsigned int write_back;
 };
 
 static struct fio_option options[] = {
@@ -35,6 +37,16 @@ static struct fio_option options[] = {
         .type = FIO_OPT_STR_STORE,
         .off1 = offsetof(struct options, policy),
         .help = "As 'refault policies' lists them",
+        .category = FIO_OPT_C_ENGINE,
+        .group = FIO_OPT_G_INVALID,
+    },
+    {
+        .name = "refault_write_back",
+        .lname = "Writes stay in memory",
+        .type = FIO_OPT_BOOL,
+        .off1 = offsetof(struct options, write_back),
+        .help = "Writes are written in the background, or when fsync asks",
+        .def = "0",
         .category = FIO_OPT_C_ENGINE,
         .group = FIO_OPT_G_INVALID,
     },
@@ -64,7 +76,8 @@ static int start(struct thread_data *td) {
     struct options *own = td->eo;
     int result = 0;
     pthread_mutex_lock(&lock);
-    if (!cache && refault_cache_new(own->memory, own->policy, &cache) != REFAULT_OK) result = complain(td, "refault_cache_new");
+    refault_cache_options options = {.memory = own->memory, .policy = own->policy, .write_back = own->write_back};
+    if (!cache && refault_cache_new_with(&options, &cache) != REFAULT_OK) result = complain(td, "refault_cache_new_with");
     pthread_mutex_unlock(&lock);
     return result;
 }

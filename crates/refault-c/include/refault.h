@@ -93,6 +93,44 @@ typedef uint64_t refault_region;
 typedef uint64_t refault_cache;
 
 /*
+ How a cache is made. Set all to zero first: a zero is the default.
+ */
+typedef struct {
+  /*
+   Bytes of files' contents in memory, at least 256 KiB; 64 MiB if 0.
+   */
+  uint64_t memory;
+  /*
+   The policy, or null.
+   */
+  const char *policy;
+  /*
+   Pages of a window of readahead at most; 512 if 0.
+   */
+  uint32_t read_ahead;
+  /*
+   Not 0: nothing is read ahead.
+   */
+  uint32_t no_read_ahead;
+  /*
+   Not 0: writes stay in memory until they are written in the background, or `refault_file_sync` asks for it.
+   */
+  uint32_t write_back;
+  /*
+   With `write_back`: the share of memory from which on pages are written in the background; 0.1 if 0.
+   */
+  double background_ratio;
+  /*
+   The share of memory that may wait to be written, at most 0.5; 0.2 if 0.
+   */
+  double ratio;
+  /*
+   Milliseconds after which pages are written in any case; 30,000 if 0.
+   */
+  uint64_t expire_ms;
+} refault_cache_options;
+
+/*
  A cache's state at one moment. Counts are pages since the start.
  */
 typedef struct {
@@ -130,6 +168,11 @@ typedef struct {
  A file behind a page cache.
  */
 typedef uint64_t refault_file;
+
+/*
+ Bytes of a file that stay where they are.
+ */
+typedef uint64_t refault_pin;
 
 /*
  A policy over a memory of a few pages.
@@ -235,6 +278,14 @@ refault_status refault_cache_new(uint64_t memory,
                                  refault_cache *out);
 
 /*
+ `refault_cache_new` with more to say.
+
+ # Safety
+ `options` points to options whose `policy` is null or a string; `out` can be written to.
+ */
+refault_status refault_cache_new_with(const refault_cache_options *options, refault_cache *out);
+
+/*
  Ends the use of a cache. Its files stay usable until they are closed.
  */
 refault_status refault_cache_free(refault_cache cache);
@@ -259,7 +310,8 @@ refault_status refault_file_open(refault_cache cache,
                                  refault_file *out);
 
 /*
- Closes a file; what is cached of it goes. Does not wait for the disk: see `refault_file_sync`.
+ Closes a file; what is cached of it goes. What waits to be written is written, but nothing is made durable, and a
+ failure is not told: see `refault_file_sync`.
  */
 refault_status refault_file_close(refault_file file);
 
@@ -276,8 +328,8 @@ refault_status refault_file_read(refault_file file,
                                  size_t *read);
 
 /*
- Writes `length` bytes at `offset`; the file grows if need be. When it returns the device has them;
- `refault_file_sync` makes them durable.
+ Writes `length` bytes at `offset`; the file grows if need be. When it returns the device has
+ them, or memory with `write_back`; `refault_file_sync` makes them durable.
 
  # Safety
  `buffer` holds `length` bytes, which do not change during the call.
@@ -309,6 +361,37 @@ refault_status refault_file_reload(refault_file file);
  `out` can be written to.
  */
 refault_status refault_file_size(refault_file file, uint64_t *out);
+
+/*
+ Lends the cache's own memory: `data` gets the byte at `offset`, `bytes` how many follow it, up to the end of its page of
+ 4096 bytes or of the file. They stay as they are until `refault_pin_free`, whatever is written or cut off; the page
+ cannot be evicted meanwhile, so pin little and not for long. Beyond the end of the file there are 0 bytes.
+
+ # Safety
+ `data`, `bytes` and `out` can be written to.
+ */
+refault_status refault_file_pin(refault_file file,
+                                uint64_t offset,
+                                const void **data,
+                                size_t *bytes,
+                                refault_pin *out);
+
+/*
+ Ends a pin; what it lent must not be read any more.
+ */
+refault_status refault_pin_free(refault_pin pin);
+
+/*
+ Begins to read `length` bytes from `offset` on in the background, as far as there is room, and returns at once.
+ */
+refault_status refault_file_prefetch(refault_file file,
+                                     uint64_t offset,
+                                     uint64_t length);
+
+/*
+ Makes durable what was written to `length` bytes from `offset` on before; see `refault_file_sync`.
+ */
+refault_status refault_file_sync_range(refault_file file, uint64_t offset, uint64_t length);
 
 /*
  The names of all policies, separated by commas.

@@ -2,7 +2,9 @@
 
 use std::ffi::{c_char, c_void};
 
-use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, ReadError, WriteError};
+use std::time::Duration;
+
+use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, ReadError, WriteBack, WriteError};
 
 use crate::handles::Table;
 use crate::status::{Failure, REFAULT_NO_ROOM, give, guarded, path, refault_status, text};
@@ -13,7 +15,7 @@ pub type refault_cache = u64;
 pub type refault_file = u64;
 
 static CACHES: Table<PageCache> = Table::new(1, "page cache");
-static FILES: Table<CachedFile> = Table::new(2, "file");
+pub(crate) static FILES: Table<CachedFile> = Table::new(2, "file");
 
 /// A cache's state at one moment. Counts are pages since the start.
 #[repr(C)]
@@ -49,7 +51,7 @@ fn open_failure(error: OpenError) -> Failure {
     }
 }
 
-fn read_failure(error: &ReadError, sentence: String) -> Failure {
+pub(crate) fn read_failure(error: &ReadError, sentence: String) -> Failure {
     match error {
         ReadError::Io { error: source, .. } => Failure::system(source, sentence),
         ReadError::NoRoom | ReadError::TooManyPages => Failure::new(REFAULT_NO_ROOM, sentence),
@@ -88,6 +90,83 @@ pub unsafe extern "C" fn refault_cache_new(
         // SAFETY: as above, and it is not null.
         unsafe { give(out, CACHES.put(cache), "the cache") }
     })
+}
+
+/// How a cache is made. Set all to zero first: a zero is the default.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct refault_cache_options {
+    /// Bytes of files' contents in memory, at least 256 KiB; 64 MiB if 0.
+    pub memory: u64,
+    /// The policy, or null.
+    pub policy: *const c_char,
+    /// Pages of a window of readahead at most; 512 if 0.
+    pub read_ahead: u32,
+    /// Not 0: nothing is read ahead.
+    pub no_read_ahead: u32,
+    /// Not 0: writes stay in memory until they are written in the background, or `refault_file_sync` asks for it.
+    pub write_back: u32,
+    /// With `write_back`: the share of memory from which on pages are written in the background; 0.1 if 0.
+    pub background_ratio: f64,
+    /// The share of memory that may wait to be written, at most 0.5; 0.2 if 0.
+    pub ratio: f64,
+    /// Milliseconds after which pages are written in any case; 30,000 if 0.
+    pub expire_ms: u64,
+}
+
+/// `refault_cache_new` with more to say.
+///
+/// # Safety
+/// `options` points to options whose `policy` is null or a string; `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn refault_cache_new_with(
+    options: *const refault_cache_options,
+    out: *mut refault_cache,
+) -> refault_status {
+    guarded(|| {
+        // SAFETY: the caller's; null is refused.
+        let asked = unsafe { options.as_ref() }.ok_or_else(|| Failure::argument("the options are null"))?;
+        // SAFETY: the caller's.
+        unsafe { give(out, 0, "the cache")? };
+        // SAFETY: the caller's.
+        let options = unsafe { cache_options(asked) }?;
+        let cache = PageCache::new(&options).map_err(make_failure)?;
+        // SAFETY: as above, and it is not null.
+        unsafe { give(out, CACHES.put(cache), "the cache") }
+    })
+}
+
+/// # Safety
+/// The policy is null or a string.
+unsafe fn cache_options(asked: &refault_cache_options) -> Result<CacheOptions, Failure> {
+    let (mut options, mut write_back) = (CacheOptions::default(), WriteBack::default());
+    if asked.memory != 0 {
+        options.memory = asked.memory;
+    }
+    // SAFETY: the caller's.
+    if let Some(policy) = unsafe { text(asked.policy, "the policy") }? {
+        options.policy = policy.to_owned();
+    }
+    if asked.read_ahead != 0 {
+        options.read_ahead = asked.read_ahead;
+    }
+    if asked.no_read_ahead != 0 {
+        options.read_ahead = 0;
+    }
+    if asked.background_ratio != 0.0 {
+        write_back.background_ratio = asked.background_ratio;
+    }
+    if asked.ratio != 0.0 {
+        write_back.ratio = asked.ratio;
+        if asked.background_ratio == 0.0 {
+            write_back.background_ratio = write_back.background_ratio.min(asked.ratio / 2.0);
+        }
+    }
+    if asked.expire_ms != 0 {
+        write_back.expire = Duration::from_millis(asked.expire_ms);
+    }
+    options.write_back = (asked.write_back != 0).then_some(write_back);
+    Ok(options)
 }
 
 /// Ends the use of a cache. Its files stay usable until they are closed.
@@ -144,7 +223,8 @@ pub unsafe extern "C" fn refault_file_open(
     })
 }
 
-/// Closes a file; what is cached of it goes. Does not wait for the disk: see `refault_file_sync`.
+/// Closes a file; what is cached of it goes. What waits to be written is written, but nothing is made durable, and a
+/// failure is not told: see `refault_file_sync`.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_file_close(file: refault_file) -> refault_status {
     guarded(|| FILES.take(file).map(drop))
@@ -178,8 +258,8 @@ pub unsafe extern "C" fn refault_file_read(
     })
 }
 
-/// Writes `length` bytes at `offset`; the file grows if need be. When it returns the device has them;
-/// `refault_file_sync` makes them durable.
+/// Writes `length` bytes at `offset`; the file grows if need be. When it returns the device has
+/// them, or memory with `write_back`; `refault_file_sync` makes them durable.
 ///
 /// # Safety
 /// `buffer` holds `length` bytes, which do not change during the call.

@@ -13,10 +13,12 @@
 mod budget;
 mod cache;
 mod handles;
+mod pin;
 mod policy;
 mod status;
 
 pub use budget::*;
 pub use cache::*;
+pub use pin::*;
 pub use policy::*;
 pub use status::*;

@@ -66,11 +66,51 @@ static void files(void) {
     for (size_t at = 0; at < 7; at++) buffer[at] = (char)at;
     CHECK(refault_file_write(file, buffer, 7, 0) == REFAULT_OK);
 
+    refault_pin pin = 1;
+    const void *data = NULL;
+    size_t bytes = 0;
+    CHECK(refault_file_pin(file, 8000, &data, &bytes, &pin) == REFAULT_OK && bytes == 192);
+    for (size_t at = 0; at < bytes; at++) CHECK(((const char *)data)[at] == (char)((8000 + at) % 251));
+    CHECK(refault_file_write(file, "changed", 7, 8000) == REFAULT_OK);
+    CHECK(((const char *)data)[0] == (char)(8000 % 251)); /* as it was */
+    CHECK(refault_pin_free(pin) == REFAULT_OK && refault_pin_free(pin) == REFAULT_BAD_HANDLE);
+    CHECK(refault_file_pin(file, 5000000, &data, &bytes, &pin) == REFAULT_OK && bytes == 0);
+    CHECK(refault_pin_free(pin) == REFAULT_OK);
+    CHECK(refault_file_pin(file, 0, NULL, &bytes, &pin) == REFAULT_BAD_ARGUMENT);
+    for (size_t at = 0; at < 7; at++) buffer[at] = (char)((8000 + at) % 251);
+    CHECK(refault_file_write(file, buffer, 7, 8000) == REFAULT_OK);
+    CHECK(refault_file_prefetch(file, 100000, 200000) == REFAULT_OK);
+    CHECK(refault_file_sync_range(file, 0, 10000) == REFAULT_OK);
+
     CHECK(refault_cache_stats_now(cache, &stats) == REFAULT_OK);
     CHECK(stats.hits > 0 && stats.misses > 0 && stats.resident_bytes <= stats.memory_bytes);
     CHECK(refault_cache_new(1 << 20, NULL, &other) == REFAULT_OK && other != cache);
     CHECK(refault_cache_free(other) == REFAULT_OK);
     CHECK(refault_cache_free(other) == REFAULT_BAD_HANDLE);
+
+    refault_cache_options options;
+    refault_file later = 0;
+    memset(&options, 0, sizeof options);
+    CHECK(refault_cache_new_with(NULL, &other) == REFAULT_BAD_ARGUMENT);
+    options.ratio = 0.9;
+    options.write_back = 1;
+    CHECK(refault_cache_new_with(&options, &other) == REFAULT_BAD_ARGUMENT && strstr(refault_error_message(), "0.5"));
+    options.ratio = 0.25;
+    options.policy = "lru";
+    CHECK(refault_cache_new_with(&options, &other) == REFAULT_OK);
+    CHECK(refault_file_open(other, path, &later) == REFAULT_OK);
+    CHECK(refault_file_write(later, "later", 5, 500) == REFAULT_OK);
+    CHECK(refault_file_read(later, buffer, 5, 500, &read) == REFAULT_OK && memcmp(buffer, "later", 5) == 0);
+    CHECK(refault_file_reload(file) == REFAULT_OK);
+    CHECK(refault_file_read(file, buffer, 5, 500, &read) == REFAULT_OK && memcmp(buffer, "later", 5) != 0);
+    CHECK(refault_file_sync(later) == REFAULT_OK);
+    CHECK(refault_file_reload(file) == REFAULT_OK);
+    CHECK(refault_file_read(file, buffer, 5, 500, &read) == REFAULT_OK && memcmp(buffer, "later", 5) == 0);
+    for (size_t at = 0; at < 5; at++) buffer[at] = (char)((500 + at) % 251);
+    CHECK(refault_file_write(later, buffer, 5, 500) == REFAULT_OK);
+    CHECK(refault_file_close(later) == REFAULT_OK);
+    CHECK(refault_cache_free(other) == REFAULT_OK);
+    CHECK(refault_file_reload(file) == REFAULT_OK);
     CHECK(refault_cache_free(cache) == REFAULT_OK);
     CHECK(refault_file_read(file, buffer, 10, 0, &read) == REFAULT_OK && read == 10); /* files outlive their cache */
     CHECK(refault_file_close(file) == REFAULT_OK);
