@@ -3,7 +3,7 @@
 //! SIGSYS brings a system call of the program, SIGBUS a page that is missing, everything else is the program's. The
 //! handler runs on the agent's stack of the thread, with all signals blocked that the agent's own work cannot raise.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use refault_paging::account::MAKE_ROOM;
 use refault_paging::lock::{Held, Lock};
@@ -30,6 +30,9 @@ static SEEN_LIMIT: AtomicU64 = AtomicU64::new(0);
 static SEEN_LACKING: AtomicU64 = AtomicU64::new(0);
 /// The agent's own code.
 static CODE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+/// See [`is_child`].
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// The engine, locked.
 pub(crate) struct Paging(Held<'static, Option<Engine>>);
@@ -70,6 +73,14 @@ pub(crate) fn follow_the_budget() {
     if is_news(&SEEN_LIMIT, limit) | is_news(&SEEN_LACKING, lacking) {
         paging().give_room();
     }
+    if IS_CHILD.load(Ordering::Relaxed) {
+        paging().count_what_was_written();
+    }
+}
+
+/// This process is a child of a fork, which shares pages with its parent until it writes to them.
+pub(crate) fn is_child() {
+    IS_CHILD.store(true, Ordering::Relaxed);
 }
 
 /// The agent's code, from which calls are the agent's own.

@@ -33,6 +33,8 @@ const MAX_NAPS: u32 = 100;
 const DISCOURAGED: u64 = 1_000_000_000;
 /// Nanoseconds between two times that a process makes known what it lacks.
 const ASK_EVERY: u64 = 500_000;
+/// Nanoseconds between two looks at what a child still shares with its parent.
+const LOOK_EVERY: u64 = 50_000_000;
 /// A process is not asked for less than this: pages.
 const WORTH_ASKING: i64 = 16;
 
@@ -54,6 +56,8 @@ pub struct Slot {
     pub turn: AtomicU32,
     /// Pages charged.
     pub charged: AtomicI64,
+    /// Those, and pages that are charged to whom they were inherited from.
+    held: AtomicI64,
     /// Pages that it would like to have, and when it said so.
     wanted: AtomicI64,
     said: AtomicU64,
@@ -107,8 +111,11 @@ pub struct Account {
     charged: i64,
     /// Pages of its own budget, if it has one.
     own_limit: Option<u64>,
-    /// Inherited from the parent and charged there.
+    /// Pages that were inherited at the fork, and from which slot, in which of its turns: see [`Account::lent`].
     inherited: i64,
+    lender: (usize, u32),
+    /// When it was last looked at how many of those are still shared.
+    looked: u64,
     /// When it last said what it lacks, and until when it does not wait for others.
     said: u64,
     discouraged: u64,
@@ -123,7 +130,17 @@ impl Account {
     /// # Safety
     /// The segment stays mapped as long as the process lives.
     pub unsafe fn join(shared: *const Shared, own_limit: Option<u64>) -> Account {
-        let mut account = Account { shared, slot: None, charged: 0, own_limit, inherited: 0, said: 0, discouraged: 0 };
+        let mut account = Account {
+            shared,
+            slot: None,
+            charged: 0,
+            own_limit,
+            inherited: 0,
+            lender: (0, 0),
+            looked: 0,
+            said: 0,
+            discouraged: 0,
+        };
         account.enter();
         account
     }
@@ -146,6 +163,7 @@ impl Account {
         if let Some(slot) = slot {
             slots[slot].turn.fetch_add(1, Ordering::Relaxed);
             slots[slot].wanted.store(0, Ordering::Relaxed);
+            slots[slot].held.store(0, Ordering::Relaxed);
             slots[slot].deaf.store(0, Ordering::Relaxed);
             slots[slot].asking.store(0, Ordering::Relaxed);
             self.shared().used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
@@ -198,11 +216,39 @@ impl Account {
         }
     }
 
-    /// In a forked child: what it inherited stays charged to the parent until the child has pages of its own.
+    /// In a forked child: what it inherited stays charged to the parent as long as that has it too.
     pub fn after_fork(&mut self) {
-        self.inherited += self.charged;
-        self.charged = 0;
+        self.inherited = self.charged + self.lent();
+        let turn = |slot: usize| self.shared().slots[slot].turn.load(Ordering::Relaxed);
+        self.lender = self.slot.map_or((0, 0), |slot| (slot, turn(slot)));
+        (self.charged, self.looked) = (0, sys::now());
         self.enter();
+    }
+
+    /// Looks, now and then, how much of what was inherited has been written to since. True if it did.
+    pub fn look_at_common(&mut self) -> bool {
+        let now = if self.inherited > 0 { sys::now() } else { 0 };
+        if now.saturating_sub(self.looked) < LOOK_EVERY {
+            return false;
+        }
+        self.looked = now;
+        if let Some(common) = crate::rollup::shared_pages() {
+            // What was written to is never shared again.
+            self.inherited = self.inherited.min(common);
+        }
+        true
+    }
+
+    /// Pages of this process that are charged to another, which it inherited them from: no more than that one still holds.
+    /// Once it has given them up, or has ended, they are this one's alone.
+    fn lent(&self) -> i64 {
+        if self.inherited == 0 {
+            return 0;
+        }
+        let (slot, turn) = self.lender;
+        let lender = &self.shared().slots[slot];
+        let is_there = lender.turn.load(Ordering::Relaxed) == turn && lender.process.load(Ordering::Relaxed) > 0;
+        if is_there { self.inherited.min(lender.held.load(Ordering::Relaxed)) } else { 0 }
     }
 
     /// This process needs its memory: it has faulted.
@@ -217,7 +263,7 @@ impl Account {
     pub fn limit(&self) -> u64 {
         let limit = self.to_give_out();
         if self.own_limit.is_some() {
-            return limit + self.inherited as u64;
+            return limit + self.lent() as u64;
         }
         let shared = self.shared();
         let others = shared.total.load(Ordering::Relaxed) - self.charged;
@@ -226,12 +272,12 @@ impl Account {
             Some(slot) if shared.lacking.load(Ordering::Relaxed) != 0 => shared.allowed(slot, limit, sys::now()),
             _ => free,
         };
-        free.min(allowed).max(MIN_PAGES as i64) as u64 + self.inherited as u64
+        free.min(allowed).max(MIN_PAGES as i64) as u64 + self.lent() as u64
     }
 
     /// Pages with which this process has nothing that it could give up.
     pub fn least(&self) -> u64 {
-        MIN_PAGES + self.inherited as u64
+        MIN_PAGES + self.lent() as u64
     }
 
     /// The tree's limit without the slack.
@@ -242,7 +288,7 @@ impl Account {
     /// Uses so many pages from now on, if that does not exceed what all may use.
     pub fn reserve(&mut self, pages: u64) -> bool {
         let limit = self.to_give_out() as i64;
-        let pages = (pages as i64 - self.inherited).max(0);
+        let pages = (pages as i64 - self.lent()).max(0);
         let change = pages - self.charged;
         if change > 0 {
             if self.own_limit.is_some() {
@@ -258,7 +304,7 @@ impl Account {
             }
             self.charged_now(pages);
         } else {
-            self.charge((pages + self.inherited) as u64);
+            self.charge((pages + self.lent()) as u64);
         }
         true
     }
@@ -275,7 +321,7 @@ impl Account {
         if now.saturating_sub(self.said) < ASK_EVERY {
             return;
         }
-        let wanted = pages as i64 - self.inherited;
+        let wanted = pages as i64 - self.lent();
         // More than that one page: who asks grows, and each request costs others a look.
         own.wanted.store(wanted + (wanted / 4).max(MIN_PAGES as i64 / 2), Ordering::Relaxed);
         own.said.store(now, Ordering::Relaxed);
@@ -314,7 +360,7 @@ impl Account {
 
     /// This process uses so many pages now.
     pub fn charge(&mut self, pages: u64) {
-        let pages = (pages as i64 - self.inherited).max(0);
+        let pages = (pages as i64 - self.lent()).max(0);
         let change = pages - self.charged;
         if change == 0 {
             return;
@@ -333,13 +379,16 @@ impl Account {
         }
         if let Some(slot) = self.slot {
             shared.slots[slot].charged.store(pages, Ordering::Relaxed);
+            shared.slots[slot].held.store(pages + self.lent(), Ordering::Relaxed);
         }
     }
 
     /// The process ends, or becomes another program.
     pub fn leave(&mut self, statistics: &Statistics) {
         self.publish(statistics);
-        self.charge(self.inherited as u64);
+        // What was lent is not used any more either.
+        self.inherited = 0;
+        self.charge(0);
         if let Some(slot) = self.slot.take() {
             self.shared().end(slot, sys::process_id());
             let mut naps = 0;
@@ -548,6 +597,9 @@ mod tests {
     #[test]
     fn the_sum_never_exceeds_the_limit_whoever_reserves_at_once() {
         let shared = segment(1000);
+        // So that even one alone is refused now and then.
+        let mut idle = joined(shared);
+        assert!(idle.reserve(600));
         let threads: Vec<_> = (0..4u64)
             .map(|seed| {
                 let mut account = joined(shared);
@@ -565,7 +617,7 @@ mod tests {
             .collect();
         let refused: u32 = threads.into_iter().map(|thread| thread.join().expect("ends")).sum();
         assert!(refused > 0 && shared.peak.load(Ordering::Relaxed) <= 1000);
-        assert_eq!(shared.total.load(Ordering::Relaxed), 0);
+        assert_eq!(shared.total.load(Ordering::Relaxed), 600);
     }
 
     /// Two that grow and one that is full and idle, in random order: each step is what the engine does.
@@ -592,6 +644,23 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
         assert!(full.charged < 500, "{}", full.charged);
+    }
+
+    #[test]
+    fn what_a_child_inherited_is_its_own_once_the_parent_has_given_it_up() {
+        let shared = segment(4000);
+        let mut parent = joined(shared);
+        assert!(parent.reserve(1000));
+        // As a fork leaves it: a copy.
+        let mut child = Account { shared, ..parent };
+        child.after_fork();
+        assert!(child.reserve(1010));
+        assert_eq!((child.charged, shared.total.load(Ordering::Relaxed)), (10, 1010));
+        assert!(parent.reserve(300) && child.reserve(1010));
+        assert_eq!((child.charged, shared.total.load(Ordering::Relaxed)), (710, 1010));
+        parent.leave(&Statistics::default());
+        assert!(child.reserve(1010));
+        assert_eq!((child.charged, shared.total.load(Ordering::Relaxed)), (1010, 1010));
     }
 
     #[test]

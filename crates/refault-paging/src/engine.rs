@@ -371,6 +371,7 @@ impl Engine {
 
     /// Makes the charge and the counts known.
     pub(crate) fn settle(&mut self) {
+        self.account.look_at_common();
         let charge = self.charge();
         if !self.account.reserve(charge) {
             self.give_way();
@@ -378,6 +379,13 @@ impl Engine {
         self.account.publish(&self.statistics);
         let (resident, parked) = (self.resident as u64, self.staging.live() as u64);
         self.account.publish_memory(resident, parked, self.store.pool_bytes());
+    }
+
+    /// In a child of a fork: counts what it has written to of its parent's pages, now and then.
+    pub fn count_what_was_written(&mut self) {
+        if self.account.look_at_common() {
+            self.settle();
+        }
     }
 
     /// Makes everything known that takes longer to find out.

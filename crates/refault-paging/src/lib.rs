@@ -27,6 +27,7 @@ pub mod lock;
 mod policies;
 mod ranges;
 mod reclaim;
+mod rollup;
 pub mod share;
 mod staging;
 pub mod stores;
