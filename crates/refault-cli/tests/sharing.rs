@@ -84,7 +84,7 @@ fn who_sleeps_gives_way_and_sleeps_on() {
                 int ends[2], never[2]; CHECK(!pipe(ends) && !pipe(never));
                 unsigned char *p = map(24 * MIB); for (unsigned long i = 0; i < 24 * MIB; i += 4096) *(unsigned long *)(p + i) = i + 5;
                 pid_t pid = fork(); CHECK(pid >= 0);
-                if (!pid) {{ munmap(p, 24 * MIB); int good = work(16 * MIB, 10); CHECK(write(ends[1], "x", 1) == 1); _exit(!good); }}
+                if (!pid) {{ munmap(p, 24 * MIB); int good = work(16 * MIB, 60); CHECK(write(ends[1], "x", 1) == 1); _exit(!good); }}
                 long begun = ms(); {sleep} long slept = ms() - begun;
                 if ({timed}) CHECK(slept >= 899 && slept < 1800);
                 CHECK(ended_well(pid));
@@ -94,10 +94,10 @@ fn who_sleeps_gives_way_and_sleeps_on() {
             timed = i32::from(timed),
         ));
         program.comes_through("24M", &["--summary", "summary.json"]);
-        // Ten passes over 16 MiB, of which nothing comes to fit if the sleeper keeps its 24: 40 thousand faults of the
-        // child at least, each of which brings in some pages.
+        // Sixty passes over 16 MiB, of which nothing comes to fit if the sleeper keeps its 24: 245 thousand pages would come
+        // back. It gives half at once, and half of what is left each tenth of a second.
         let again = figure(&program, "read_back");
-        assert!(again < 30_000, "{name}: {again} pages were brought back");
+        assert!(again < 100_000, "{name}: {again} pages were brought back");
     }
 }
 
@@ -113,7 +113,7 @@ fn who_computes_gives_way() {
             volatile int *ended = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
             unsigned char *p = map(24 * MIB); for (unsigned long i = 0; i < 24 * MIB; i += 4096) *(unsigned long *)(p + i) = i + 5;
             pid_t pid = fork(); CHECK(pid >= 0);
-            if (!pid) {{ munmap(p, 24 * MIB); int good = work(16 * MIB, 10); *ended = 1; _exit(!good); }}
+            if (!pid) {{ munmap(p, 24 * MIB); int good = work(16 * MIB, 60); *ended = 1; _exit(!good); }}
             volatile unsigned long sum = 0; while (!*ended) sum += *ended + 1;
             CHECK(ended_well(pid)); for (unsigned long i = 0; i < 24 * MIB; i += 4096) CHECK(*(unsigned long *)(p + i) == i + 5);
             puts("done"); return 0;
@@ -121,5 +121,5 @@ fn who_computes_gives_way() {
     ));
     program.comes_through("24M", &["--summary", "summary.json"]);
     let again = figure(&program, "read_back");
-    assert!(again < 30_000, "{again} pages were brought back");
+    assert!(again < 100_000, "{again} pages were brought back");
 }

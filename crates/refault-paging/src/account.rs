@@ -35,6 +35,8 @@ const DISCOURAGED: u64 = 1_000_000_000;
 const ASK_EVERY: u64 = 500_000;
 /// Nanoseconds between two looks at what a child still shares with its parent.
 const LOOK_EVERY: u64 = 50_000_000;
+/// Pages that a child gives up before the next such look.
+const LOOK_AFTER: u64 = 128;
 /// A process is not asked for less than this: pages.
 const WORTH_ASKING: i64 = 16;
 
@@ -114,8 +116,9 @@ pub struct Account {
     /// Pages that were inherited at the fork, and from which slot, in which of its turns: see [`Account::lent`].
     inherited: i64,
     lender: (usize, u32),
-    /// When it was last looked at how many of those are still shared.
+    /// When it was last looked at how many of those are still shared, and pages that it has given up since.
     looked: u64,
+    given_up: u64,
     /// When it last said what it lacks, and until when it does not wait for others.
     said: u64,
     discouraged: u64,
@@ -138,6 +141,7 @@ impl Account {
             inherited: 0,
             lender: (0, 0),
             looked: 0,
+            given_up: 0,
             said: 0,
             discouraged: 0,
         };
@@ -225,13 +229,18 @@ impl Account {
         self.enter();
     }
 
+    /// A page has left memory: it may have been one that was inherited.
+    pub fn gives_up_a_page(&mut self) {
+        self.given_up += 1;
+    }
+
     /// Looks, now and then, how much of what was inherited has been written to since. True if it did.
     pub fn look_at_common(&mut self) -> bool {
         let now = if self.inherited > 0 { sys::now() } else { 0 };
-        if now.saturating_sub(self.looked) < LOOK_EVERY {
+        if now.saturating_sub(self.looked) < LOOK_EVERY && (now == 0 || self.given_up < LOOK_AFTER) {
             return false;
         }
-        self.looked = now;
+        (self.looked, self.given_up) = (now, 0);
         if let Some(common) = crate::rollup::shared_pages() {
             // What was written to is never shared again.
             self.inherited = self.inherited.min(common);

@@ -259,6 +259,7 @@ impl Engine {
                 }
                 self.policy.freed(page);
                 self.resident -= 1;
+                self.account.gives_up_a_page();
                 self.drop_copy(page);
             }
             State::Parked(place) => {

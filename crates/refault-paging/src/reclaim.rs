@@ -4,8 +4,6 @@
 //! the policy's again; pages are stored in the order in which they were parked. Cost: one `UFFDIO_MOVE` a run of
 //! neighbours, one compression a page, one `madvise` a batch.
 
-use core::sync::atomic::{AtomicU8, Ordering};
-
 use refault_core::policy::ReclaimRequest;
 use refault_core::{PageId, Shadow};
 use refault_store::{Page, Slot};
@@ -221,8 +219,9 @@ impl Engine {
         if error != EBUSY || !self.ranges.find(address).is_some_and(|(.., attributes)| attributes.can_be_evicted()) {
             return 0;
         }
-        // SAFETY: the page is resident and writable; adding nothing changes nothing, whoever writes at the same time.
-        unsafe { AtomicU8::from_ptr(address as *mut u8) }.fetch_add(0, Ordering::Relaxed);
+        // An atomic operation of the language that changes nothing may be compiled to one that does not write.
+        // SAFETY: the page is resident and writable; nothing changes, whoever writes at the same time.
+        unsafe { core::arch::asm!("lock or byte ptr [{}], 0", in(reg) address, options(nostack)) };
         // SAFETY: as in `park`.
         usize::from(unsafe { self.uffd.relocate(self.staging.address(place), address, PAGE) } == PAGE as isize)
     }
@@ -231,6 +230,7 @@ impl Engine {
         let place = self.staging.fill(self.table.address(page));
         self.table.set(page, State::Parked(place), shadow);
         self.resident -= 1;
+        self.account.gives_up_a_page();
     }
 
     /// A chosen page stays: the policy thinks it gone.
