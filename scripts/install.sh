@@ -41,7 +41,7 @@ fi
 strip=$(command -v strip > /dev/null && echo -s || true)
 install -D $strip -m 755 "$from/refault" "$root/bin/refault"
 # Those that this version has. The binary holds them too; installed files need not be unpacked.
-for name in librefault_agent.so librefault_boundary.so; do
+for name in librefault_boundary.so; do
     for library in "$from/$name" "$from/deps/$name"; do
         if [ -f "$library" ]; then
             install -D $strip -m 644 "$library" "$root/lib/refault/$name"

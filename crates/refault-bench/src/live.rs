@@ -77,7 +77,7 @@ pub fn run(setup: &Setup<'_>) -> Result<Measured, Failure> {
     let binary = std::env::current_exe().map_err(|error| Failure::failed("cannot find", "this binary", error))?;
     let mut command = Command::new(&binary);
     command
-        .args(["run", "--interpose", "--stats-interval", "200", "--memory", &setup.memory.to_string(), "--stats"])
+        .args(["run", "--quiet", "--stats-interval", "200", "--memory", &setup.memory.to_string(), "--stats"])
         .arg(&stats);
     command.arg("--memory-control").arg(&control).args(setup.flags).arg("--");
     let done = std::sync::atomic::AtomicBool::new(false);

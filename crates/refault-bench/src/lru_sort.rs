@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use refault_config::Config;
 use refault_console::{Failure, ForceArgs, Format, Outputs, say, with_output};
 use refault_core::monitor::Attributes;
+use refault_core::policy::{FrontEnd, PolicySpec};
 use serde_json::{Value, json};
 
 use super::live::{Measured, Setup, Work, middle, run as run_once};
@@ -65,10 +66,10 @@ struct Outcome {
 pub fn run(args: &LruSortArgs) -> Result<(), Failure> {
     let mut outputs = Outputs::new(args.force);
     let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
-    refault_pager::check_policy(&args.policy)
+    PolicySpec::parse_for(&args.policy, FrontEnd::Pager)
         .map_err(|error| Failure::usage("not a policy for live memory", &args.policy, error))?;
     for scheme in refault_lab::experiments::lru_sort::radical_schemes() {
-        if let Some(reason) = refault_pager::refusal(&scheme.action, &args.policy) {
+        if let Some(reason) = refault_paging::refusal(&scheme.action, &args.policy) {
             return Err(Failure::usage("cannot sort", &args.policy, format!("{} {reason}", scheme.action.name())));
         }
     }

@@ -3,7 +3,7 @@
 //! Both sides run the same program on the same data with the same resident budget, one after the other, several times,
 //! the order reversed every second time; what counts is the median. What the comparison charges: the budget holds the
 //! program's memory on both sides; compressed pages lie outside of it on both sides (zram's pool is not charged to a
-//! cgroup, ours not to `--memory`) and are shown. The kernel's side gets [`ALLOWANCE`] more, because a cgroup also
+//! cgroup, ours not to `--resident`) and are shown. The kernel's side gets [`ALLOWANCE`] more, because a cgroup also
 //! counts code, stacks and page tables.
 
 pub mod load;
@@ -56,14 +56,9 @@ pub struct PagerArgs {
     /// An eighth of the memory and half a second per run: a smoke test, not a measurement
     #[arg(long)]
     quick: bool,
-    /// Options for `refault run` instead of the row's own, such as --with='--policy=clock --in-thread'; --with='' for
-    /// none
-    ///
-    /// A row's own are `--in-thread`, because no system call touches the arrays and memcached makes its calls through
-    /// libc; `--policy lrfu` for memcached, uniform and zipf, whose working sets stay the same, with a longer memory for
-    /// memcached; and `cyclic=yes` for the scans.
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
-    with: Option<String>,
+    /// Options for `refault run`, such as --with='--policy=clock'; none as a rule
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "", hide_default_value = true)]
+    with: String,
     /// Output format
     #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
@@ -130,17 +125,6 @@ impl Row {
             _ => 512 << 20,
         };
         if quick { bytes / 8 } else { bytes }
-    }
-
-    /// Options that suit its program: no system call touches the arrays, and memcached makes its calls through libc;
-    /// what is asked for often stays the same in three of them.
-    fn options(self) -> &'static [&'static str] {
-        match self {
-            Row::Memcached => &["--in-thread", "--policy=lrfu{half_life=8}"],
-            Row::Uniform | Row::Zipf => &["--in-thread", "--policy=lrfu"],
-            Row::Scan => &["--in-thread", "--policy=mglru{cyclic=yes}"],
-            Row::Fits => &["--in-thread"],
-        }
     }
 
     /// Seconds until both sides are settled.
@@ -245,15 +229,10 @@ struct Plan {
     seconds: Option<f64>,
     warm_up: Option<f64>,
     quick: bool,
-    with: Option<Vec<OsString>>,
+    with: Vec<OsString>,
 }
 
 impl Plan {
-    /// Options for `refault run` in a row.
-    fn options(&self, row: Row) -> Vec<OsString> {
-        self.with.clone().unwrap_or_else(|| row.options().iter().map(OsString::from).collect())
-    }
-
     /// Seconds that are counted in a row.
     fn seconds(&self, row: Row) -> f64 {
         self.seconds.unwrap_or(row.seconds())
@@ -275,7 +254,7 @@ pub fn run(args: &PagerArgs) -> Result<(), Failure> {
         seconds: if args.quick { Some(0.5) } else { args.seconds },
         warm_up: if args.quick { Some(0.2) } else { args.warm_up },
         quick: args.quick,
-        with: args.with.as_ref().map(|with| with.split_whitespace().map(OsString::from).collect()),
+        with: args.with.split_whitespace().map(OsString::from).collect(),
     };
     let runs = if args.quick { 1 } else { args.runs };
     let progress = Progress::new("measuring");

@@ -68,31 +68,22 @@ enum Role {
 struct Way {
     name: String,
     flags: Vec<String>,
-    in_thread: bool,
 }
 
-fn ways(directory: &Path) -> Vec<Way> {
-    let file = format!("file={}:2G", directory.display());
-    let stores: [(&str, Vec<&str>); 7] = [
-        ("pool", vec!["--store", "pool"]),
-        ("zstd", vec!["--store", "pool", "--codec", "zstd"]),
-        ("file", vec!["--store", &file]),
-        ("encrypted file", vec!["--store", &file, "--encrypt-swap"]),
-        ("small pool, then file", vec!["--store", "POOL,FILE"]),
-        ("pool, clock", vec!["--store", "pool", "--policy", "clock"]),
-        ("pool, lrfu", vec!["--store", "pool", "--policy", "lrfu"]),
+fn ways() -> Vec<Way> {
+    let ways: [(&str, &[&str]); 6] = [
+        ("pool", &["--store", "pool"]),
+        ("pool, then file", &[]),
+        ("pool, clock", &["--store", "pool", "--policy", "clock"]),
+        ("pool, lrfu", &["--store", "pool", "--policy", "lrfu"]),
+        ("pool, cyclic scans looked for", &["--store", "pool", "--policy", "mglru{cyclic=yes}"]),
+        ("a budget for each process", &["--children", "own"]),
     ];
-    let modes: [(&str, &[&str]); 3] =
-        [("one handler", &[]), ("two handlers", &["--handlers", "2"]), ("in the faulting thread", &["--in-thread"])];
-    let mut ways = Vec::new();
-    for (mode, more) in modes {
-        for (store, flags) in &stores {
-            let flags = flags.iter().chain(more);
-            let flags = flags.map(|flag| flag.replace("POOL,FILE", &format!("pool=4M,{file}"))).collect();
-            ways.push(Way { name: format!("{store}; {mode}"), flags, in_thread: mode.starts_with("in") });
-        }
-    }
-    ways
+    let way = |(name, flags): &(&str, &[&str])| Way {
+        name: (*name).to_owned(),
+        flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+    };
+    ways.iter().map(way).collect()
 }
 
 /// Runs the program named by the command line.
@@ -118,7 +109,7 @@ fn drive(args: &StressArgs) -> Result<(), String> {
         return Err(format!("no such program: {}: build refault beside this program", refault.display()));
     }
     let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
-    let mut ways = ways(directory.path());
+    let mut ways = ways();
     if let Some(part) = &args.only {
         ways.retain(|way| way.name.contains(part.as_str()));
     }
@@ -161,13 +152,10 @@ impl Turn<'_> {
         let (stats, control) = (self.directory.join("stats"), self.directory.join("budget"));
         let _ = std::fs::remove_file(&control);
         let mut command = Command::new(refault);
-        command.args(["run", "--interpose", "--memory", &(self.bytes() / 3).to_string(), "--stats"]).arg(&stats);
+        command.args(["run", "--quiet", "--memory", &(self.bytes() / 3).to_string(), "--stats"]).arg(&stats);
         command.arg("--memory-control").arg(&control).args(&self.way.flags).arg("--").arg(me).arg("churn");
         command.args(["--seed", &self.seed.to_string(), "--seconds", &self.seconds.to_string()]);
         command.args(["--pages", &(self.bytes() / 4096).to_string(), "--threads", &self.args.threads.to_string()]);
-        if !self.way.in_thread {
-            command.arg("--system-calls");
-        }
         let ended = AtomicBool::new(false);
         let output = std::thread::scope(|scope| {
             scope.spawn(|| self.change_budget(&control, &ended));

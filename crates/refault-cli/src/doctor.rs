@@ -123,7 +123,6 @@ fn examine(machine: &Machine, quick: bool) -> Vec<Finding> {
     let usable = capabilities.userfaultfd.is_ok();
     findings.extend(userfaultfd(&capabilities));
     findings.push(scan(&capabilities));
-    findings.push(interposing_agent());
     findings.push(io_uring(&capabilities));
     findings.push(machine.memory_limit());
     findings.push(machine.swap());
@@ -138,19 +137,12 @@ fn examine(machine: &Machine, quick: bool) -> Vec<Finding> {
 
 /// The library that is preloaded into programs.
 fn agent() -> Finding {
-    library("agent", crate::program::BOUNDARY, crate::program::boundary_library(), Status::Missing)
-}
-
-/// The library of `record`, `monitor` and `run --scheme`.
-fn interposing_agent() -> Finding {
-    library("interposing agent", crate::program::AGENT, crate::program::agent_library(), Status::Limited)
-}
-
-fn library(title: &'static str, name: &str, path: Option<PathBuf>, without: Status) -> Finding {
-    let Some(path) = path else {
+    let title = "agent";
+    let Some(path) = crate::program::agent_library() else {
+        let name = crate::program::AGENT;
         let detail = format!("{name} is neither in this binary nor beside it nor in ../lib/refault");
         // Whoever has this binary has no sources at hand, perhaps, but the place it came from.
-        return Finding::new(title, without, detail).improve(
+        return Finding::new(title, Status::Missing, detail).improve(
             "install refault again with scripts/install.sh or its package, or name the library in REFAULT_AGENT_LIBRARY",
         );
     };
@@ -172,7 +164,7 @@ fn system_call() -> Finding {
     }
 }
 
-/// What the interposing agent stands on: `record`, `monitor` and `run --scheme`.
+/// What regions stand on: the library's memory under a budget, which the page tables of a process of its own show.
 fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
     let (offered, access) = match &capabilities.userfaultfd {
         Ok(found) => *found,

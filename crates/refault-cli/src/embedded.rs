@@ -1,4 +1,4 @@
-//! The agents' libraries inside this binary, for a `refault` that was installed as one file.
+//! The agent's library inside this binary, for a `refault` that was installed as one file.
 //!
 //! A program finds a preloaded library by its path, and so do the programs that it executes, after it may have closed
 //! every descriptor. So the library becomes a file: in the user's cache directory, or in a private one for temporary
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{MemfdFlags, StatVfsMountFlags};
 
 /// File names and contents, packed.
-static LIBRARIES: &[(&str, &[u8])] = refault_embed::libraries!(refault_agent, refault_boundary);
+static LIBRARIES: &[(&str, &[u8])] = refault_embed::libraries!(refault_boundary);
 
 /// Whether a path is one that [`library`] made.
 pub fn made(path: &Path) -> bool {

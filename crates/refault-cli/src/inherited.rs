@@ -1,7 +1,7 @@
 //! Open files that the command gives to the agents of its programs.
 //!
 //! A program may change its user or its root before it executes another, so it is not left to open them: it inherits
-//! the descriptors, under high numbers that programs hardly use. The agent's `output.rs` is the other end.
+//! the descriptors, under high numbers that programs hardly use. The agent's `descriptors.rs` is the other end.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -50,11 +50,6 @@ impl Inherited {
     pub fn append(path: &Path) -> Result<Inherited, Failure> {
         let opened = File::options().append(true).open(path).and_then(Inherited::new);
         opened.map_err(|error| Failure::write(path.display(), &error))
-    }
-
-    /// Opens a device, if this user may.
-    pub fn device(path: &Path) -> Option<Inherited> {
-        File::options().read(true).write(true).open(path).and_then(Inherited::new).ok()
     }
 
     /// Memory that the processes of a tree share: `bytes` of zeros, the first word of which is `word`.

@@ -1,6 +1,6 @@
 //! Starting programs with the agent preloaded: what can be checked beforehand, and the agent's settings.
 //!
-//! The settings are `key=value` pairs in one environment variable; the agent's `config.rs` is the other end.
+//! The settings are `key=value` pairs in one environment variable; the agent's `settings.rs` is the other end.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_config::Config;
+use refault_core::policy::{FrontEnd, PolicySpec};
 use refault_lab::meminfo;
-use refault_pager::probe::Capabilities;
 use refault_paging::sys;
 use refault_paging::uffd::{Refusal, Uffd};
 use signal_hook::SigId;
@@ -85,40 +85,13 @@ impl Launch {
     /// Says which obstacle there is, and what to do about it.
     pub fn new(program: &[OsString], memory: u64) -> Result<Launch, Failure> {
         check_program(program)?;
-        if let Err(error) = Capabilities::probe().userfaultfd {
-            let remedy = "run as root or with CAP_SYS_PTRACE, or set vm.unprivileged_userfaultfd=1, or give this user access to \
-                          /dev/userfaultfd; 'refault doctor' says more";
-            return Err(Failure::failed("userfaultfd is not permitted", error, remedy));
-        }
-        let library = program::agent_library().ok_or_else(|| {
-            Failure::failed(
-                "the agent is missing",
-                "librefault_agent.so",
-                "this binary does not hold it: put it beside it or into ../lib/refault, or name it in REFAULT_AGENT_LIBRARY",
-            )
-        })?;
-        let settings = OsString::from(format!("memory={memory}"));
-        let mut launch = Launch { program: program.to_vec(), library, settings, inherited: Vec::new() };
-        // The program may change to a user who may not use userfaultfd, and then fork or execute.
-        let device = Path::new("/dev/userfaultfd");
-        if let Some(file) = Inherited::device(device) {
-            launch.give("userfaultfd", file, device);
-        }
-        Ok(launch)
-    }
-
-    /// The same with memory taken at the system call: needs no privilege.
-    ///
-    /// # Errors
-    /// As [`Launch::new`].
-    pub fn at_system_call(program: &[OsString], memory: u64) -> Result<Launch, Failure> {
-        check_program(program)?;
         if let Some(KernelObstacle { what, tried, remedy }) = kernel_obstacle() {
             return Err(Failure::failed(what, tried, remedy));
         }
-        let library = program::boundary_library().ok_or_else(|| {
-            let remedy = "this binary does not hold it: put it beside it or into ../lib/refault";
-            Failure::failed("the agent is missing", program::BOUNDARY, remedy)
+        let library = program::agent_library().ok_or_else(|| {
+            let remedy =
+                "this binary does not hold it: put it beside it or into ../lib/refault, or name it in REFAULT_AGENT_LIBRARY";
+            Failure::failed("the agent is missing", program::AGENT, remedy)
         })?;
         let settings = OsString::from(format!("memory={memory}"));
         Ok(Launch { program: program.to_vec(), library, settings, inherited: Vec::new() })
@@ -143,23 +116,10 @@ impl Launch {
     /// # Errors
     /// It cannot be opened.
     pub fn output(&mut self, key: &str, path: &Path) -> Result<(), Failure> {
-        self.give(key, Inherited::append(path)?, path);
-        Ok(())
-    }
-
-    /// Lets the program and what it executes inherit an open file.
-    fn give(&mut self, key: &str, file: Inherited, path: &Path) {
+        let file = Inherited::append(path)?;
         self.push(key, file.place(path));
         self.inherited.push(file);
-    }
-
-    /// Lets the agent write statistics.
-    ///
-    /// # Errors
-    /// The file cannot be opened.
-    pub fn statistics(&mut self, path: &Path, interval_ms: u64) -> Result<(), Failure> {
-        self.push("interval-ms", interval_ms.to_string());
-        self.output("stats", path)
+        Ok(())
     }
 
     /// Adds a monitor with its schemes. The policy's name decides what schemes can do.
@@ -362,5 +322,5 @@ pub fn machine_bytes() -> u64 {
 /// # Errors
 /// It cannot.
 pub fn check_policy(policy: &str) -> Result<(), Failure> {
-    Ok(refault_pager::check_policy(policy).map(|_| ())?)
+    Ok(PolicySpec::parse_for(policy, FrontEnd::Pager).map(|_| ())?)
 }

@@ -36,8 +36,8 @@ pub fn find(name: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The agent's library: named in the environment, beside the binary (the newest of what a build leaves there), installed
-/// in `../lib/refault`, or out of the binary itself.
+/// The library that is preloaded into programs: named in `REFAULT_AGENT_LIBRARY`, beside the binary, installed in
+/// `../lib/refault`, or out of the binary itself.
 pub fn agent_library() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("REFAULT_AGENT_LIBRARY") {
         return Some(PathBuf::from(named)).filter(|path| path.is_file());
@@ -45,15 +45,8 @@ pub fn agent_library() -> Option<PathBuf> {
     library(AGENT)
 }
 
-/// The library that takes memory at the system call: beside the binary, installed, or out of the binary itself.
-pub fn boundary_library() -> Option<PathBuf> {
-    library(BOUNDARY)
-}
-
-/// What [`agent_library`] is called.
-pub const AGENT: &str = "librefault_agent.so";
-/// What [`boundary_library`] is called.
-pub const BOUNDARY: &str = "librefault_boundary.so";
+/// What it is called.
+pub const AGENT: &str = "librefault_boundary.so";
 
 fn library(name: &str) -> Option<PathBuf> {
     let binary = std::env::current_exe().ok()?;

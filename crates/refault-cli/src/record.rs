@@ -67,7 +67,7 @@ fn interval(text: &str) -> Result<u64, String> {
 
 /// Runs the command; exits with the program's exit code.
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
-    let mut launch = Launch::at_system_call(&args.program, launch::machine_bytes())?;
+    let mut launch = Launch::new(&args.program, launch::machine_bytes())?;
     let pieces = Unnamed::new()?;
     // Fails now rather than after the program has run.
     let mut outputs = Outputs::new(args.force);

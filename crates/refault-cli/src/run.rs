@@ -1,9 +1,7 @@
 //! `refault run`: an unmodified program under a memory budget.
 //!
 //! The command looks at the program and the machine, says in one line what stands in the way if something does, and starts
-//! the program with the agent preloaded ([`tree`]): exit status, signals, terminal and output are the program's own. For
-//! experiments with `--interpose` an older agent that stands in for libc's functions takes its place, and the command
-//! becomes the program.
+//! the program with the agent preloaded ([`tree`]): exit status, signals, terminal and output are the program's own.
 
 mod ask;
 #[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
@@ -21,17 +19,14 @@ mod watch;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use refault_console::{Contents, Failure, Outputs, Share, say};
+use refault_console::{Failure, Share, say};
 
-use refault_pager::AccessSource;
-use refault_pager::probe::Capabilities;
 use refault_paging::LEAST_OF_A_PROGRAM;
 
-use crate::launch::{self, Launch, MonitorOptions};
+use crate::launch::{self, MonitorOptions};
 use refault_lab::size::Bytes;
 
 /// Runs a program in less memory than it asks for
@@ -70,7 +65,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT")]
     slowdown: Option<Share>,
     /// Bytes that may be resident, compressed memory not counted: for experiments
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory", "runs", "slowdown", "interpose"])]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory", "runs", "slowdown"])]
     resident: Option<Bytes>,
     #[command(flatten)]
     pool: seat::SeatArgs,
@@ -91,7 +86,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     stats_interval: u64,
     /// Write what happened to this file as JSON when the program has ended
-    #[arg(long, value_name = "FILE", conflicts_with = "interpose")]
+    #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
     /// Say nothing at the end
     #[arg(long)]
@@ -111,56 +106,9 @@ pub struct RunArgs {
     /// What the monitor may use of one processor; its intervals grow until that is kept
     #[arg(long, value_name = "PERCENT", default_value = "1%", requires = "scheme")]
     monitor_cpu: Share,
-    #[command(flatten)]
-    interposing: Interposing,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
-}
-
-/// Options of the older agent.
-#[derive(Args, Debug)]
-struct Interposing {
-    /// Stand in for libc's functions instead of taking memory at the system call: an older agent, for experiments
-    #[arg(long, hide = true)]
-    interpose: bool,
-    /// Codec of the compressed pool
-    #[arg(long, value_enum, default_value = "lz4", hide = true, requires = "interpose")]
-    codec: CodecName,
-    /// Encrypt the file with a key that lives only in the process
-    #[arg(long, hide = true, requires = "interpose")]
-    encrypt_swap: bool,
-    /// Seconds after which what stays in the pool is compressed harder (zstd), and then moved to the file; or never
-    #[arg(long, value_name = "SECONDS|never", default_value = "30", hide = true, requires = "interpose")]
-    demote_after: DemoteAfter,
-    /// How accesses are found out: from page-table entries that come back, or only from pages that come back
-    #[arg(long, value_name = "SOURCE", default_value = "drop-and-scan", value_parser = ["drop-and-scan", "refault-only"])]
-    #[arg(hide = true, requires = "interpose")]
-    access_source: String,
-    /// What happens when the stores are full: exceed the budget, wait, or end the program
-    #[arg(long, value_enum, default_value = "grow", hide = true, requires = "interpose")]
-    on_full: OnFullName,
-    /// Threads that serve faults, 16 at most
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
-    #[arg(hide = true, requires = "interpose")]
-    handlers: u16,
-    /// Serve faults in the faulting thread: faster, but a system call that is not made through libc's functions (Go, `ioctl`)
-    /// fails with EFAULT on an evicted page
-    #[arg(long, hide = true, requires = "interpose")]
-    in_thread: bool,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum CodecName {
-    Lz4,
-    Zstd,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum OnFullName {
-    Grow,
-    Block,
-    End,
 }
 
 /// The value of `--memory`: the first budget, and more of them to compare with.
@@ -183,22 +131,6 @@ impl std::str::FromStr for BudgetList {
     }
 }
 
-/// The value of `--demote-after`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct DemoteAfter(Option<f64>);
-
-impl std::str::FromStr for DemoteAfter {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<DemoteAfter, String> {
-        if text == "never" {
-            return Ok(DemoteAfter(None));
-        }
-        let seconds = text.parse().ok().filter(|seconds: &f64| (0.0..=1e9).contains(seconds));
-        seconds.map(|seconds| DemoteAfter(Some(seconds))).ok_or_else(|| "give seconds, such as 30, or never".to_owned())
-    }
-}
-
 /// Whose the budget is.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
@@ -206,9 +138,6 @@ pub enum Children {
     Shared,
     /// One each
     Own,
-    /// Programs that the program executes are not managed (with --interpose)
-    #[value(hide = true)]
-    None,
 }
 
 /// Runs the command; returns only if the program could not be started, or with how it ended.
@@ -226,15 +155,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if args.watch && !watching {
         say("--watch needs a terminal at standard error and there is none: running without");
     }
-    if args.interposing.interpose {
-        return interpose(args, watching);
-    }
     if args.scheme.is_none() && !args.set.is_empty() {
         return Err(Failure::usage("nothing to change", "--set", "name a configuration with --scheme FILE"));
-    }
-    if args.children == Children::None {
-        let remedy = "give shared or own: what the program executes is managed as it is";
-        return Err(Failure::usage("not possible", "--children none", remedy));
     }
     launch::check_policy(&args.policy)?;
     let seat = args.pool.join(&args.program, args.store.as_deref())?;
@@ -264,128 +186,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     tree.run()
 }
 
-/// The same by the older agent.
-fn interpose(args: &RunArgs, watching: bool) -> Result<(), Failure> {
-    let name = Path::new(&args.program[0]).display().to_string();
-    let mut launch = prepare(args)?;
-    if watching {
-        let statistics = watch::Statistics::new(args.stats.as_deref())?;
-        if args.stats.is_none() {
-            launch.statistics(statistics.path(), args.stats_interval)?;
-        }
-        launch.push("end-with", std::process::id().to_string());
-        return watch::run(&launch, &name, &statistics);
-    }
-    let error = launch.command().exec();
-    Err(Failure::failed("cannot execute", name, error))
-}
-
 fn check_memory(option: &str, memory: u64) -> Result<(), Failure> {
     if memory < LEAST_OF_A_PROGRAM {
         return Err(Failure::usage("too little", option, "give at least 2M: with less a program may never get on"));
     }
     Ok(())
-}
-
-/// Checks everything that can be checked beforehand.
-fn prepare(args: &RunArgs) -> Result<Launch, Failure> {
-    launch::check_policy(&args.policy)?;
-    let stores = stores(args.store.as_deref().unwrap_or("pool"))?;
-    let experiment = &args.interposing;
-    let memory = args.memory.as_ref().map_or(0, |budgets| budgets.0);
-    check_memory("--memory", memory)?;
-    if experiment.encrypt_swap && !stores.iter().any(|(key, _)| *key == "file") {
-        return Err(Failure::usage(
-            "nothing to encrypt",
-            "--encrypt-swap",
-            "add a file to --store, such as pool,file=DIR",
-        ));
-    }
-    let mut launch = Launch::new(&args.program, memory)?;
-    launch.push("policy", &args.policy);
-    stores.iter().for_each(|(key, value)| launch.push(key, value));
-    launch.push("codec", if matches!(experiment.codec, CodecName::Zstd) { "zstd" } else { "lz4" });
-    launch.push("encrypt", if experiment.encrypt_swap { "1" } else { "0" });
-    let on_full = match experiment.on_full {
-        OnFullName::Grow => "grow",
-        OnFullName::Block => "block",
-        OnFullName::End => "end",
-    };
-    launch.push("on-full", on_full);
-    match experiment.demote_after.0 {
-        Some(seconds) => launch.push("demote-after-ms", ((seconds * 1000.0) as u64).to_string()),
-        None => launch.push("demote-never", "1"),
-    }
-    launch.push("access-source", &experiment.access_source);
-    launch.push("children", if args.children != Children::None { "1" } else { "0" });
-    launch.push("handlers", experiment.handlers.to_string());
-    if experiment.in_thread {
-        launch.push("in-thread", "1");
-    }
-    let mut outputs = Outputs::default();
-    args.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));
-    if let Some(stats) = &args.stats {
-        outputs.check("--stats", stats, Contents::Json)?;
-        // The program may change its directory before its children open the file.
-        let path = std::path::absolute(stats).map_err(|error| Failure::write(stats.display(), &error))?;
-        std::fs::File::create(&path).map_err(|error| Failure::write(stats.display(), &error))?;
-        launch.statistics(&path, args.stats_interval)?;
-        say_access_source(&experiment.access_source);
-    }
-    if let Some(control) = &args.memory_control {
-        let path = std::path::absolute(control).map_err(|error| Failure::write(control.display(), &error))?;
-        if let Some(directory) = path.parent().filter(|directory| !directory.is_dir()) {
-            let remedy = "--memory-control needs a file in a directory that exists";
-            return Err(Failure::usage("not a directory", directory.display(), remedy));
-        }
-        launch.push("control", path);
-    }
-    Ok(launch)
-}
-
-/// Where accesses come from here, in one line.
-fn say_access_source(wanted: &str) {
-    let source = AccessSource::by_name(wanted).unwrap_or(AccessSource::RefaultOnly);
-    let capabilities = Capabilities::probe();
-    let used = capabilities.access_source(source);
-    match &capabilities.scan {
-        Err(error) if used != source => say(format_args!("accesses: {}, because {error}", used.name())),
-        _ => say(format_args!("accesses: {}", used.name())),
-    }
-}
-
-/// The settings of `--store`.
-fn stores(text: &str) -> Result<Vec<(&'static str, OsString)>, Failure> {
-    let mut settings: Vec<(&'static str, OsString)> = Vec::new();
-    for store in text.split(',') {
-        let (kind, value) = store.split_once('=').map_or((store, None), |(kind, value)| (kind, Some(value)));
-        let size = |text: &str| {
-            let Bytes(size) = text.parse().map_err(|why| Failure::usage("wrong usage", "--store", why))?;
-            Ok::<_, Failure>(OsString::from(size.to_string()))
-        };
-        match (kind, value) {
-            ("pool", None) => settings.push(("pool", "1099511627776".into())),
-            ("pool", Some(limit)) => settings.push(("pool", size(limit)?)),
-            ("file", Some(place)) => {
-                let (directory, limit) = place.rsplit_once(':').map_or((place, None), |(d, l)| (d, Some(l)));
-                if !Path::new(directory).is_dir() {
-                    return Err(Failure::usage("not a directory", directory, "--store file=DIR needs one"));
-                }
-                // As the agent will make its own; better said here than by the program that could not start.
-                if let Err(error) = tempfile::tempfile_in(directory) {
-                    let remedy = format!("{error}; --store file=DIR needs a directory in which files can be made");
-                    return Err(Failure::usage("cannot make a file", directory, remedy));
-                }
-                settings.push(("file", directory.into()));
-                if let Some(limit) = limit {
-                    settings.push(("file-limit", size(limit)?));
-                }
-            }
-            _ => {
-                let remedy = "write pool, pool=SIZE, file=DIR or file=DIR:SIZE, separated by commas";
-                return Err(Failure::usage("not a store", store, remedy));
-            }
-        }
-    }
-    Ok(settings)
 }

@@ -17,7 +17,7 @@ fn run(command: &mut Command) -> Output {
 
 fn refault(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
-    command.args(["run", "--interpose", "--memory", "8M"]).args(arguments);
+    command.args(["run", "--memory", "8M"]).args(arguments);
     command
 }
 
@@ -37,7 +37,7 @@ fn numbers_that_a_program_chooses_are_its_own() {
     if skipped(&["bash"]) {
         return;
     }
-    for store in ["pool", "pool=1M,file=/tmp"] {
+    for store in ["pool", "file=/var/tmp"] {
         let directory = TempDir::new().expect("a directory");
         let place = directory.path().to_str().expect("text");
         let stats = directory.path().join("stats");
@@ -77,24 +77,16 @@ for depth in range(6):
         os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
     print(len(os.listdir('/proc/self/fd')), flush=True)
 ";
-    let output =
-        run(refault(&["--store", "pool=1M,file=/tmp", "--", "python3", "-c", script]).env("PYTHONUNBUFFERED", "1"));
+    let output = run(refault(&["--", "python3", "-c", script]).env("PYTHONUNBUFFERED", "1"));
     let said = text(&output.stdout);
     let counts: Vec<&str> = said.lines().collect();
     assert!(output.status.success() && counts.len() == 6, "{:?} {said} {}", output.status, text(&output.stderr));
     assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 }
 
-/// Changes the user to one that cannot open the statistics, and executes; with `close` as its first argument, without
-/// the inherited descriptor.
+/// Changes the user to one that cannot open the statistics, and executes.
 const CHANGES_USER: &str = r#"
-import ctypes, os, sys
-if sys.argv[1] == 'close':
-    libc = ctypes.CDLL(None)
-    for fd in os.listdir('/proc/self/fd'):
-        try:
-            if os.readlink('/proc/self/fd/' + fd) == sys.argv[2]: libc.syscall(3, int(fd))
-        except FileNotFoundError: pass
+import os
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 script = 'import os; b = bytearray(os.urandom(24 << 20)); c = bytes(b); print(os.getuid(), b == c)'
 os.execv('/usr/bin/python3', ['python3', '-c', script])
@@ -103,11 +95,11 @@ os.execv('/usr/bin/python3', ['python3', '-c', script])
 /// The agent's library, where everybody may read it.
 fn library_for_all(directory: &TempDir) -> PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_refault")).parent().expect("a directory");
-    let places = ["librefault_agent.so", "deps/librefault_agent.so"].map(|name| beside.join(name));
+    let places = ["librefault_boundary.so", "deps/librefault_boundary.so"].map(|name| beside.join(name));
     let built = places.into_iter().filter(|path| path.is_file());
     let built = built.max_by_key(|path| path.metadata().and_then(|it| it.modified()).expect("is there"));
     let built = built.expect("the agent is built");
-    let path = directory.path().join("librefault_agent.so");
+    let path = directory.path().join("librefault_boundary.so");
     std::fs::copy(built, &path).expect("copies");
     for path in [directory.path(), &path] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("opens");
@@ -158,7 +150,7 @@ for task in os.listdir('/proc/self/task'):
     assert_eq!(lines.next(), Some("0 (65534, 65534, 65534) (65534, 65534, 65534) [] True"), "{said}");
     let threads: Vec<&str> = lines.collect();
     let none = "65534 65534 0000000000000000 0000000000000000";
-    assert!(threads.len() > 2 && threads.iter().all(|thread| *thread == none), "{threads:?}");
+    assert!(!threads.is_empty() && threads.iter().all(|thread| *thread == none), "{threads:?}");
 }
 
 #[test]
@@ -168,21 +160,17 @@ fn a_program_that_changes_its_user_goes_on() {
     }
     let open = TempDir::new().expect("a directory");
     let library = library_for_all(&open);
-    for close in ["keep", "close"] {
-        // Only root may look into a temporary directory.
-        let directory = TempDir::new().expect("a directory");
-        let stats = directory.path().join("stats");
-        let name = stats.to_str().expect("text");
-        let mut command = refault(&["--stats", name, "--"]);
-        command.args([PYTHON, "-c", CHANGES_USER, close, name]);
-        let output = run(command.env("REFAULT_AGENT_LIBRARY", &library).current_dir("/"));
-        let said = text(&output.stderr);
-        assert!(output.status.success(), "{close}: {:?} {said}", output.status);
-        assert_eq!(text(&output.stdout), "65534 True\n");
-        let complaint = said.contains("there are no statistics of process") && said.contains("Permission denied");
-        assert_eq!(complaint, close == "close", "{said}");
-        // The program that ends is the one that has paged.
-        let paged = lines(&stats).iter().any(|line| line["last"] == true && line["pswpout"].as_u64() > Some(1000));
-        assert_eq!(paged, close == "keep", "{:?}", lines(&stats));
-    }
+    // Only root may look into a temporary directory.
+    let directory = TempDir::new().expect("a directory");
+    let stats = directory.path().join("stats");
+    let name = stats.to_str().expect("text");
+    let mut command = refault(&["--stats", name, "--"]);
+    command.args([PYTHON, "-c", CHANGES_USER]);
+    let output = run(command.env("REFAULT_AGENT_LIBRARY", &library).current_dir("/"));
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{:?} {said}", output.status);
+    assert_eq!(text(&output.stdout), "65534 True\n");
+    // The program that ends is the one that has paged.
+    let paged = lines(&stats).iter().any(|line| line["last"] == true && line["pswpout"].as_u64() > Some(1000));
+    assert!(paged, "{:?}", lines(&stats));
 }

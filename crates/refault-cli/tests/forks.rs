@@ -37,8 +37,7 @@ fn a_child_may_be_forked_while_other_threads_come_and_go() {
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.interposed("4M", &[]);
-    program.interposed("4M", &["--in-thread"]);
+    program.comes_through("4M", &[]);
 }
 
 /// The dynamic linker reads its records of such libraries when a thread is created: in the child before memory is
@@ -61,8 +60,7 @@ fn a_child_may_be_forked_after_a_library_with_thread_local_variables_was_opened(
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.interposed("4M", &[]);
-    program.interposed("4M", &["--in-thread"]);
+    program.comes_through("4M", &[]);
 }
 
 /// Other threads hold the lock of a stream most of the time.
@@ -86,8 +84,7 @@ fn a_child_finds_streams_unlocked() {
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.interposed("4M", &[]);
-    program.interposed("4M", &["--in-thread"]);
+    program.comes_through("4M", &[]);
 }
 
 #[test]
@@ -111,7 +108,7 @@ fn a_stream_that_another_thread_has_locked_is_free_in_the_child() {
         }"#,
     );
     program.comes_through("8M", &[]);
-    program.interposed("8M", &[]);
+    program.comes_through("8M", &[]);
 }
 
 #[test]
@@ -129,27 +126,7 @@ fn a_stream_that_the_forking_thread_holds_stays_its_own() {
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.interposed("4M", &[]);
-    program.interposed("4M", &["--in-thread"]);
-}
-
-#[test]
-fn threads_that_are_not_in_the_child_may_be_joined_there() {
-    if skipped(&["gcc"]) {
-        return;
-    }
-    let program = Program::new(
-        r#"
-        static void *sleeps(void *x) { sleep(1000); return 0; }
-        int main(void) {
-            pthread_t t[3]; for (int i = 0; i < 3; i++) CHECK(!pthread_create(t + i, 0, sleeps, 0));
-            usleep(20000); pid_t pid = fork(); CHECK(pid >= 0); if (pid == 0) { alarm(20); for (int i = 0; i < 3; i++) CHECK(!pthread_join(t[i], 0)); _exit(0); }
-            int s; CHECK(waitpid(pid, &s, 0) == pid && !s); puts("done"); fflush(stdout); _exit(0);
-        }"#,
-    );
-    // Alone it dies in libc's own join, and so it does where nothing of libc is touched.
-    program.interposed("4M", &[]);
-    program.interposed("4M", &["--in-thread"]);
+    program.comes_through("4M", &[]);
 }
 
 /// The agent's threads do not keep a program alive, in a child neither.
@@ -170,8 +147,7 @@ fn a_program_ends_with_its_last_thread() {
         }"#,
     );
     program.comes_through("4M", &[]);
-    program.interposed("4M", &[]);
-    program.interposed("4M", &["--in-thread"]);
+    program.comes_through("4M", &[]);
 }
 
 #[test]
@@ -197,5 +173,5 @@ fn handlers_of_a_library_that_was_closed_are_not_called() {
     gcc.args(["-shared", "-fPIC", "-o"]).arg(program.directory.path().join("library.so")).arg(&source);
     assert!(gcc.status().expect("gcc starts").success());
     program.comes_through("4M", &[]);
-    program.interposed("4M", &[]);
+    program.comes_through("4M", &[]);
 }

@@ -84,7 +84,7 @@ fn the_install_script_puts_everything_in_its_place_and_takes_it_away() {
     done(script("install.sh").arg("--prefix").arg(&prefix).output().expect("bash starts"));
     for file in [
         "bin/refault",
-        "lib/refault/librefault_agent.so",
+        "lib/refault/librefault_boundary.so",
         "share/man/man1/refault.1.gz",
         "share/man/man1/refault-run.1.gz",
         "share/bash-completion/completions/refault",
@@ -96,7 +96,7 @@ fn the_install_script_puts_everything_in_its_place_and_takes_it_away() {
     }
     let binary = prefix.join("bin/refault");
     let doctor = done(installed(&binary, home.path()).args(["doctor", "--quick"]).output().expect("it starts"));
-    assert!(doctor.contains("lib/refault/librefault_agent.so"), "{doctor}");
+    assert!(doctor.contains("lib/refault/librefault_boundary.so"), "{doctor}");
     runs_in_less(&binary, home.path());
     assert!(!home.path().join(".cache").exists(), "what is installed need not be unpacked");
     done(script("install.sh").arg("--prefix").arg(&prefix).arg("--uninstall").output().expect("bash starts"));
@@ -124,6 +124,6 @@ fn the_packages_hold_a_whole_refault() {
     let tree = std::fs::read_dir(&unpacked).expect("a directory").next().expect("one").expect("it can be read");
     for binary in [tree.path().join("bin/refault"), root.join("usr/bin/refault")] {
         let doctor = done(installed(&binary, home.path()).args(["doctor", "--quick"]).output().expect("it starts"));
-        assert!(doctor.contains("lib/refault/librefault_agent.so"), "{doctor}");
+        assert!(doctor.contains("lib/refault/librefault_boundary.so"), "{doctor}");
     }
 }

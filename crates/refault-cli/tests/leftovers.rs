@@ -125,7 +125,7 @@ fn a_killed_program_leaves_nothing() {
     .iter()
     .enumerate()
     {
-        let mut arguments = vec!["run", "--interpose", "--memory", "8M", "--store", &store];
+        let mut arguments = vec!["run", "--memory", "8M", "--store", &store];
         arguments.extend(*more);
         let mut child = scene.start(&arguments);
         // In the middle of something, each time of something else.

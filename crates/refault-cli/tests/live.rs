@@ -133,10 +133,8 @@ fn without_permission_the_reason_and_the_command_are_named() {
     let finding = finding.expect("it is there");
     assert_eq!(finding["status"], "limited");
     assert_eq!(finding["improve"], "sudo sysctl vm.unprivileged_userfaultfd=1");
-    let Some(output) = as_nobody(&["run", "--interpose", "--memory", "64M", "--", "true"]) else { return };
-    let line = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{line}");
-    assert!(line.contains("userfaultfd is not permitted") && line.lines().count() == 1, "{line}");
+    let Some(output) = as_nobody(&["run", "--memory", "64M", "--", "true"]) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
 #[test]

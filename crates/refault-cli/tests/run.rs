@@ -222,7 +222,7 @@ fn a_compiler_and_what_it_compiles() {
     let (source, program) = (source.to_str().expect("text"), program.to_str().expect("text"));
     succeeds(&mut refault("48M", &["--", "g++", "-O1", "-pthread", "-o", program, source]));
     assert_eq!(succeeds(&mut refault("16M", &["--", program])), "bad 0\n");
-    assert_eq!(succeeds(&mut refault("16M", &["--interpose", "--handlers", "2", "--", program])), "bad 0\n");
+    assert_eq!(succeeds(&mut refault("16M", &["--", program])), "bad 0\n");
 }
 
 const MAPPINGS: &str = r#"
@@ -404,48 +404,6 @@ fn redis_saves_in_a_forked_child() {
 }
 
 #[test]
-fn accesses_and_demotion_can_be_chosen() {
-    if skipped(&["sort"]) {
-        return;
-    }
-    let scratch = Scratch::new("choices");
-    let lines: String = (0..150_000u64).map(|n| format!("{}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
-    let input = scratch.write("lines", lines);
-    let plain = Command::new("sort").args(["-S", "64M"]).arg(&input).output().expect("sort starts");
-    let stats = scratch.path("stats");
-    for (source, more) in [
-        ("refault-only", &["--demote-after", "never"][..]),
-        ("refault-only", &["--policy", "clock", "--demote-after", "1"]),
-        ("drop-and-scan", &["--demote-after", "0.1", "--policy", "mglru{cyclic=yes}"]),
-    ] {
-        let mut command = refault("6M", &["--interpose", "--access-source", source]);
-        command.args(more).arg("--stats").arg(&stats).args(["--", "sort", "-S", "64M", "--parallel=1"]).arg(&input);
-        let output = output(&mut command);
-        let said = text(&output.stderr);
-        assert!(output.status.success() && output.stdout == plain.stdout, "{source} {more:?}: {said}");
-        let line = last_line(&stats);
-        assert!(line["access_source"] == source && line["pswpout"].as_u64() > Some(100), "{line}");
-        assert!(said.contains(&format!("refault: accesses: {source}")), "{said}");
-    }
-    for wrong in [["--access-source", "guess"], ["--demote-after", "soon"], ["--demote-after", "-1"]] {
-        let refused = output(&mut refault("64M", &[wrong[0], wrong[1], "--", "true"]));
-        assert_eq!((refused.status.code(), text(&refused.stderr).lines().count()), (Some(2), 1), "{wrong:?}");
-    }
-}
-
-#[test]
-fn children_can_be_left_alone() {
-    if skipped(&["sh"]) {
-        return;
-    }
-    let script = "echo ${LD_PRELOAD:-none}";
-    let alone = ["--interpose", "--children", "none", "--", "sh", "-c", script];
-    assert_eq!(succeeds(&mut refault("64M", &alone)), "none\n");
-    let managed = ["--interpose", "--", "sh", "-c", script];
-    assert!(succeeds(&mut refault("64M", &managed)).contains("librefault_agent.so"));
-}
-
-#[test]
 fn unworkable_options_are_refused_in_one_line() {
     if skipped(&["true"]) {
         return;
@@ -453,12 +411,9 @@ fn unworkable_options_are_refused_in_one_line() {
     for (arguments, named) in [
         (&["--memory", "64K"][..], "at least 2M"),
         (&["--memory", "2097151"], "at least 2M"),
-        (&["--interpose", "--memory", "64M", "--handlers", "500"], "16"),
-        (&["--interpose", "--memory", "64M", "--handlers", "0"], "1..=16"),
-        (&["--memory", "64M", "--in-thread"], "--interpose"),
-        (&["--memory", "64M", "--children", "none"], "shared or own"),
+        (&["--memory", "64M", "--children", "none"], "shared"),
         (&["--memory", "64M", "--store", "file=/proc"], "/proc"),
-        (&["--interpose", "--memory", "64M", "--encrypt-swap"], "add a file to --store"),
+        (&["--memory", "64M", "--set", "seed=1"], "--scheme"),
         (&["--memory", "64M", "--memory-control", "/no/such/place"], "/no/such"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));

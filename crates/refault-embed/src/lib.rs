@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro::TokenStream;
 
-/// `libraries!(refault_agent, …)`: a `&[(&str, &[u8])]` of the file name of each crate's shared library and its bytes,
+/// `libraries!(refault_boundary, …)`: a `&[(&str, &[u8])]` of the file name of each crate's shared library and its bytes,
 /// packed as an LZ4 block behind its size. Those that are not there are left out.
 #[proc_macro]
 pub fn libraries(crates: TokenStream) -> TokenStream {

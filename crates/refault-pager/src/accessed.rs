@@ -6,7 +6,7 @@
 //! policy's lock ([`crate::dropper`]). What is accessed in between is not seen.
 //!
 //! Neighbours are dropped with one call, and with them the entries of a few pages in between whose access nobody has taken:
-//! these are noted as *lent* and count as accessed until somebody takes it. So do those whose entry a monitor dropped.
+//! these are noted as *lent* and count as accessed until the policy takes it.
 //!
 //! Invariant: an access that was not taken is not lost, but for one that falls between the scan and the drop. Cost: three bits a
 //! page; a system call for each range that is asked about, some 17 ns a present page.
@@ -89,14 +89,6 @@ fn for_bits(index: usize, mut word: u64, mut visit: impl FnMut(PageId)) {
     }
 }
 
-/// Pages under a monitor's check. There only while a monitor runs.
-#[derive(Default)]
-struct Checks {
-    checked: PageSet,
-    /// Those of them whose entry was dropped meanwhile by others: accessed, as far as the monitor is concerned.
-    seen: PageSet,
-}
-
 /// The accessed bits of an arena.
 pub(crate) struct AccessedBits {
     base: usize,
@@ -108,7 +100,6 @@ pub(crate) struct AccessedBits {
     lent: PageSet,
     /// A walk has looked at everything since the entries were last dropped.
     walked_since: bool,
-    checks: Option<Box<Checks>>,
     noted: Option<Box<Noted>>,
     pages: u32,
 }
@@ -123,7 +114,6 @@ impl AccessedBits {
             spent_pages: 0,
             lent: PageSet::default(),
             walked_since: false,
-            checks: None,
             noted: (wanted == AccessSource::Noted).then(Box::default),
             pages: 0,
         }
@@ -149,10 +139,6 @@ impl AccessedBits {
         self.pages = pages;
         self.spent.grow(pages as usize);
         self.lent.grow(pages as usize);
-        if let Some(checks) = &mut self.checks {
-            checks.checked.grow(pages as usize);
-            checks.seen.grow(pages as usize);
-        }
         if let Some(noted) = &mut self.noted {
             noted.grow(pages as usize);
         }
@@ -164,9 +150,8 @@ impl AccessedBits {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let checks = self.checks.as_ref().map_or(0, |checks| checks.checked.bytes() + checks.seen.bytes());
         let noted = self.noted.as_ref().map_or(0, |noted| noted.bytes());
-        self.spent.bytes() + self.lent.bytes() + checks + noted
+        self.spent.bytes() + self.lent.bytes() + noted
     }
 
     /// Calls `visit` for each page of at most a region that was accessed, in order, and whether its entry is there.
@@ -233,15 +218,6 @@ impl AccessedBits {
         if present {
             self.spent.insert(page);
             self.spent_pages += 1;
-            self.note_for_monitor(page);
-        }
-    }
-
-    fn note_for_monitor(&mut self, page: PageId) {
-        if let Some(checks) = &mut self.checks
-            && checks.checked.has(page)
-        {
-            checks.seen.insert(page);
         }
     }
 
@@ -308,7 +284,6 @@ impl AccessedBits {
                     Some((start, _)) if joins => {
                         for lent in &between[..between_count as usize] {
                             self.lent.insert(*lent);
-                            self.note_for_monitor(*lent);
                         }
                         Some((start, page + 1))
                     }
@@ -328,42 +303,5 @@ impl AccessedBits {
     /// These entries are gone: one that is found from now on was accessed since.
     pub(crate) fn finish_drops(&mut self, runs: &[Run]) {
         runs.iter().for_each(|run| self.spent.remove_run(*run));
-    }
-
-    /// A monitor is there: from now on it and the policy leave each other their accessed bits.
-    pub(crate) fn watch(&mut self) {
-        if self.checks.is_none() {
-            self.checks = Some(Box::default());
-            self.grow(self.pages);
-        }
-    }
-
-    /// A monitor's check of a page begins. True if its entry is to be dropped for that.
-    pub(crate) fn begin_check(&mut self, page: PageId) -> bool {
-        if let Some(checks) = &mut self.checks {
-            checks.checked.insert(page);
-            checks.seen.remove(page);
-        }
-        self.lend(page)
-    }
-
-    /// The monitor takes a page for old from now on; the policy does not. True if its entry is to be dropped for that.
-    pub(crate) fn lend(&mut self, page: PageId) -> bool {
-        if self.spent.take(page) {
-            // The policy has taken this access already and left the entry to be dropped later.
-            return true;
-        }
-        let present = self.is_present(page);
-        if present {
-            self.lent.insert(page);
-        }
-        present
-    }
-
-    /// The check ends: whether the page was accessed.
-    pub(crate) fn end_check(&mut self, page: PageId) -> bool {
-        let Some(checks) = &mut self.checks else { return false };
-        checks.checked.remove(page);
-        checks.seen.take(page) || self.is_present(page)
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
-use crate::engine::{Engine, for_runs};
+use crate::engine::Engine;
 use crate::turn::Turn;
 
 /// Ranges in one call: no more, because others that change entries wait for it.
@@ -109,22 +109,6 @@ impl Step {
         }
         // SAFETY: promised by the caller.
         unsafe { drop_ranges(&Turn::take(), &ranges[..self.len()]) };
-    }
-}
-
-/// Drops the entries of pages (sorted) in an arena at `base`, and no others.
-///
-/// # Safety
-/// The pages lie in a shared mapping, where dropping entries changes no contents.
-pub(crate) unsafe fn drop_pages(base: usize, pages: &[PageId]) {
-    for pages in pages.chunks(RANGES) {
-        let (mut ranges, mut count) = ([Range::default(); RANGES], 0);
-        for_runs(pages, |first, pages| {
-            ranges[count] = Range { start: base + first as usize * PAGE_SIZE, len: pages as usize * PAGE_SIZE };
-            count += 1;
-        });
-        // SAFETY: promised by the caller.
-        unsafe { drop_ranges(&Turn::take(), &ranges[..count]) };
     }
 }
 

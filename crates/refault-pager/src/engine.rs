@@ -15,9 +15,7 @@ use crate::dropper::Run;
 use crate::state::{PageWord, State};
 use crate::table::PageTable;
 use refault_core::memory::{Eviction, LookAround, Neighbourhood, PageTables, References, Walk};
-use refault_core::policy::{
-    AccessPattern, Admission, CyclicScans, GenerationSize, HitReport, ReclaimRequest, SortRule,
-};
+use refault_core::policy::{AccessPattern, Admission, CyclicScans, GenerationSize, HitReport, ReclaimRequest};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Shadow};
 
 use crate::policies::PagerPolicy;
@@ -292,42 +290,9 @@ impl Engine {
         self.policy.metadata_bytes() + self.memory.known.bytes() + self.memory.bits.bytes()
     }
 
-    /// Whether the policy has the page.
-    pub(crate) fn has(&self, page: PageId) -> bool {
-        page < self.memory.pages && self.memory.known.has(page)
-    }
-
-    /// Moves a page that the policy has towards or away from the end that is evicted.
-    pub(crate) fn sort(&mut self, page: PageId, hot: bool, rule: SortRule) {
-        self.policy.sort(page, hot, rule, &mut self.memory);
-    }
-
     /// What the policy has found out about cyclic scans, if it looks for them.
     pub(crate) fn cyclic_scans(&self) -> Option<&CyclicScans> {
         self.policy.cyclic_scans()
-    }
-
-    /// Pages on active and on inactive lists.
-    pub(crate) fn active_inactive(&self) -> Option<[u64; 2]> {
-        self.policy.active_inactive()
-    }
-
-    /// Calls `run` for each run of pages of a range that have an entry.
-    pub(crate) fn for_present_runs(&self, first: PageId, end: PageId, run: &mut dyn FnMut(PageId, u32)) {
-        let mut start = first;
-        let mut next = first;
-        self.memory.bits.present(first, end, |page| {
-            if page != next {
-                if next > start {
-                    run(start, next - start);
-                }
-                start = page;
-            }
-            next = page + 1;
-        });
-        if next > start {
-            run(start, next - start);
-        }
     }
 }
 

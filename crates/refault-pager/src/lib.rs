@@ -63,7 +63,6 @@ mod threads;
 mod touched;
 mod turn;
 pub mod uffd;
-mod watch;
 mod worker;
 
 mod sync {
@@ -84,4 +83,3 @@ pub use region::{Hint, Region};
 pub use report::{FaultTimes, Report};
 pub use signals::BlockedSignals;
 pub use touched::{Held, Touched};
-pub use watch::{Hands, Watch, refusal};

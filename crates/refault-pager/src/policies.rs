@@ -1,7 +1,7 @@
 //! The policies that can decide over live memory: those of the core's registry that need only accessed bits.
 
 use refault_core::DynPolicy;
-use refault_core::policy::registry::{BuildContext, FrontEnd, PolicySpec, Visitor, build, visit};
+use refault_core::policy::registry::{BuildContext, FrontEnd, PolicySpec, Visitor, visit};
 use refault_core::policy::{Policy, PolicyError};
 
 use crate::engine::PagedMemory;
@@ -15,11 +15,6 @@ pub const DEFAULT_POLICY: &str = "mglru{cyclic=yes}";
 /// Says what is wrong, and what there is.
 pub fn check_policy(policy: &str) -> Result<PolicySpec, PolicyError> {
     PolicySpec::parse_for(policy, FrontEnd::Pager)
-}
-
-/// Whether a policy has lists that schemes can sort.
-pub(crate) fn sorts(policy: &str) -> bool {
-    build::<PagedMemory>(policy, FrontEnd::Pager).is_ok_and(|mut policy| policy.sorts())
 }
 
 /// A policy over the pager's memory.

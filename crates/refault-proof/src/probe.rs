@@ -241,7 +241,7 @@ impl Bench {
         }
         let beside = refault.parent().unwrap_or(Path::new("."));
         std::fs::copy(refault, &to).map_err(ProofError::io(format!("cannot copy {}", refault.display())))?;
-        let library = "librefault_agent.so";
+        let library = "librefault_boundary.so";
         for candidate in
             [beside.join(library), beside.join("deps").join(library), beside.join("../lib/refault").join(library)]
         {

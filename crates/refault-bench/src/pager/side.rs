@@ -117,8 +117,8 @@ pub fn ours(row: Row, bytes: u64, plan: &Plan) -> Result<Measured, Failure> {
     let me = me()?;
     let stats = place.path.join("stats");
     let mut command = Command::new(&me);
-    command.args(["run", "--interpose", "--memory", &(bytes * row.percent() / 100).to_string(), "--stats"]).arg(&stats);
-    command.args(["--stats-interval", "200"]).args(plan.options(row)).arg("--");
+    command.args(["run", "--quiet", "--resident", &(bytes * row.percent() / 100).to_string(), "--stats"]).arg(&stats);
+    command.args(["--stats-interval", "200"]).args(&plan.with).arg("--");
     drive(row, plan, &place, command, &mut Ours { stats, lines_before: 0 })
 }
 

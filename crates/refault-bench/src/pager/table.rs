@@ -48,7 +48,7 @@ pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> s
     for result in results {
         let (ours, theirs) = result.medians();
         let ratio = theirs.as_ref().map(|theirs| ours.operations_per_second / theirs.operations_per_second);
-        let options: Vec<_> = plan.options(result.row).iter().map(|one| one.to_string_lossy().into_owned()).collect();
+        let options: Vec<_> = plan.with.iter().map(|one| one.to_string_lossy().into_owned()).collect();
         let own = format!("refault {}", options.join(" "));
         let mut lines = vec![(own.trim_end(), &ours)];
         lines.extend(theirs.as_ref().map(|theirs| (result.other(), theirs)));
@@ -156,7 +156,7 @@ pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> st
             json!({
                 "row": result.row.to_string(),
                 "resident_percent": result.row.percent(),
-                "options": plan.options(result.row).iter().map(|one| one.to_string_lossy()).collect::<Vec<_>>(),
+                "options": plan.with.iter().map(|one| one.to_string_lossy()).collect::<Vec<_>>(),
                 "against": result.other(),
                 "warm_up_seconds": plan.warm_up(result.row),
                 "seconds": plan.seconds(result.row),

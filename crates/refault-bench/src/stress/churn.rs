@@ -25,9 +25,6 @@ pub struct ChurnArgs {
     pages: usize,
     #[arg(long)]
     threads: u64,
-    /// System calls may be given managed memory
-    #[arg(long)]
-    system_calls: bool,
 }
 
 /// What was done, over all threads.
@@ -245,9 +242,6 @@ impl<'a> Churner<'a> {
 
     /// A page goes through a pipe into another one.
     fn through_system_calls(&mut self, block: usize, page: usize) {
-        if !self.args.system_calls {
-            return;
-        }
         let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let address = self.blocks[block].address(page).cast::<u8>();
         // SAFETY: a page of a block of this thread.

@@ -1,4 +1,4 @@
-//! Short measurements: what a fault costs the program that makes it, both ways, and what finding accesses costs.
+//! Short measurements: what a fault costs the program that makes it, both ways.
 
 use std::time::Instant;
 
@@ -19,15 +19,14 @@ pub(super) fn add(findings: &mut [Finding]) {
         }
     };
     let handler = region(FaultMode::Handler { threads: 1 });
-    if let Some((pager, mut region)) = handler {
+    if let Some((_pager, mut region)) = handler {
         fill(&mut region);
         put("userfaultfd", "a fault from the compressed pool", fault_us(&region), "µs");
         put("userfaultfd", "an eviction", evict_us(&mut region), "µs");
-        put("accessed bits", "finding and forgetting an access", scan_ns(&pager, &region), "ns");
     }
     if let Some((_pager, mut region)) = region(FaultMode::InThread) {
         fill(&mut region);
-        put("userfaultfd", "with --in-thread", fault_us(&region), "µs");
+        put("userfaultfd", "a fault served in the thread that takes it", fault_us(&region), "µs");
     }
 }
 
@@ -76,13 +75,4 @@ fn evict_us(region: &mut Region) -> Option<f64> {
     let start = Instant::now();
     let pages = region.evict(0..region.len()) / PAGE;
     (pages > 0).then(|| start.elapsed().as_nanos() as f64 / 1000.0 / pages as f64)
-}
-
-fn scan_ns(pager: &Pager, region: &Region) -> Option<f64> {
-    region.iter().step_by(PAGE).for_each(|byte| _ = std::hint::black_box(*byte));
-    let mut runs = Vec::with_capacity(PAGES);
-    let start = Instant::now();
-    let works = pager.take_accessed(&mut runs);
-    let pages: u32 = runs.iter().map(|(_, pages)| pages).sum();
-    (works && pages > 0).then(|| start.elapsed().as_nanos() as f64 / f64::from(pages))
 }

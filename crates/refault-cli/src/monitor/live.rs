@@ -211,7 +211,7 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     let mut outputs = args.outputs();
     let output = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
     let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
-    let mut launch = Launch::at_system_call(&args.program, memory)?;
+    let mut launch = Launch::new(&args.program, memory)?;
     let found = Unnamed::new()?;
     launch.push("policy", &args.policy);
     launch.output("monitor-out", found.path())?;

@@ -145,7 +145,7 @@ impl Tree<'_> {
     }
 
     fn prepare(&self) -> Result<(Launch, &'static Shared), Failure> {
-        let mut launch = Launch::at_system_call(self.program, self.memory)?;
+        let mut launch = Launch::new(self.program, self.memory)?;
         launch.push("policy", self.policy);
         if let Some(directory) = directory(self.store)? {
             launch.push("file", directory);

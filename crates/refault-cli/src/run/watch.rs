@@ -22,9 +22,7 @@ use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use rustix::termios::{self, LocalModes, OptionalActions};
 
-use super::child::{Child, News};
 use crate::inherited::Unnamed;
-use crate::launch::Launch;
 use crate::top::{Follower, View, screen};
 use refault_console::Failure;
 use refault_lab::size::bytes_text;
@@ -110,30 +108,6 @@ impl<'a> Watch<'a> {
         self.close();
         show(self.held);
     }
-}
-
-/// Runs the program as a child and shows the view. Ends this process as the program ended.
-///
-/// # Errors
-/// Something could not be set up, or the program could not be started.
-pub fn run(launch: &Launch, name: &str, statistics: &Statistics) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::failed("cannot execute", name, error);
-    let mut watch = Watch::new(name, statistics)?;
-    let mut command = launch.command();
-    watch.hold(&mut command).map_err(failed)?;
-    let child = Child::spawn(command).map_err(failed)?;
-    let end = loop {
-        match child.attend(Some(REDRAW)).map_err(failed)? {
-            News::Ended(end) => break end,
-            News::Stopped => {
-                watch.close();
-                child.stop_along();
-            }
-            News::Runs => watch.look(),
-        }
-    };
-    watch.end();
-    child.end_as(end.status)
 }
 
 /// Whether a stream is the terminal that standard error is.

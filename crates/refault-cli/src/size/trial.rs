@@ -23,7 +23,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::listening::is_listening;
-use crate::history::{History, Summary};
+use crate::history::Summary;
 use crate::program;
 use crate::run::summary as run;
 
@@ -31,8 +31,6 @@ use crate::run::summary as run;
 const SHOWN: usize = 60;
 /// Between looks at whether the command was interrupted.
 const LOOK: Duration = Duration::from_millis(100);
-/// Milliseconds between two lines of the statistics of a run.
-const STATISTICS_MS: u64 = 100;
 /// How long a server may take to listen, and how long to end.
 const SERVER: Duration = Duration::from_secs(30);
 /// How long the refault of a run may take before the program begins, in no budget's favour.
@@ -130,21 +128,12 @@ impl Runner {
             Some(load) => self.serve(&mut group, load, how, give_up, words)?,
         };
         let summary = match how {
-            How::Under(_) if self.sums_up() => summary(statistics.path()),
-            How::Under(_) => History::read(statistics.path()).ok().and_then(|history| history.summary()),
+            How::Under(_) => summary(statistics.path()),
             How::Alone | How::Recorded(..) => None,
         };
         let given_up = seconds.is_none();
         let seconds = seconds.or(give_up.map(|limit| limit.as_secs_f64())).unwrap_or(0.0);
         Ok(Outcome { seconds, given_up, summary })
-    }
-
-    /// Whether a run says at its end what it came to. Memory that is taken at libc's functions has statistics instead.
-    fn sums_up(&self) -> bool {
-        !self.options.iter().any(|option| {
-            let option = option.to_string_lossy();
-            option == "--interpose" || option.starts_with("--scheme")
-        })
     }
 
     fn name(&self) -> std::path::Display<'_> {
@@ -157,12 +146,7 @@ impl Runner {
             How::Alone => {}
             How::Under(bytes) => {
                 words.extend(["run".into(), "--memory".into(), bytes.to_string().into()]);
-                if self.sums_up() {
-                    words.extend(["--quiet".into(), "--summary".into(), statistics.into()]);
-                } else {
-                    words.extend(["--stats".into(), statistics.into()]);
-                    words.extend(["--stats-interval".into(), STATISTICS_MS.to_string().into()]);
-                }
+                words.extend(["--quiet".into(), "--summary".into(), statistics.into()]);
                 words.extend(self.options.iter().cloned());
             }
             How::Recorded(out, interval) => {
@@ -228,7 +212,7 @@ impl Runner {
             Some(status) => return Err(failed(load, how, status, output)),
         };
         // The last line of its statistics may be one of the regular ones.
-        std::thread::sleep(Duration::from_millis(2 * STATISTICS_MS));
+        std::thread::sleep(2 * LOOK);
         server.ask_to_end();
         self.until_end(server, Some(Instant::now() + SERVER))?;
         Ok(seconds)

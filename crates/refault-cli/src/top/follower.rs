@@ -17,7 +17,7 @@ use refault_console::Failure;
 const HISTORY: usize = 240;
 
 /// What a line says of memory at its moment, as against what it counts from the start.
-const OF_THE_MOMENT: [&str; 12] = [
+const OF_THE_MOMENT: [&str; 11] = [
     "resident_bytes",
     "compressed_bytes",
     "stored_bytes",
@@ -28,7 +28,6 @@ const OF_THE_MOMENT: [&str; 12] = [
     "file_bytes",
     "metadata_bytes",
     "managed_pages",
-    "cyclic_pages",
     "generations",
 ];
 const ADVICE: &str = "would_stop_refaulting_at_bytes";

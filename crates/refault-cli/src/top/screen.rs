@@ -81,12 +81,8 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let line = &view.line;
     let ended = if has_ended(line) { ", ended" } else { "" };
     let others = if view.processes > 1 { format!(", {} processes", view.processes) } else { String::new() };
-    let cycles = match number(line, "cyclic_pages") * number(line, "page_bytes") {
-        0 => String::new(),
-        cyclic => format!(", {} cyclic", bytes_text(cyclic)),
-    };
     let text = format!(
-        "  process {}{ended}, {:.0} s{others}, accesses by {}{cycles}  {}",
+        "  process {}{ended}, {:.0} s{others}, accesses by {}  {}",
         number(line, "pid"),
         line["seconds"].as_f64().unwrap_or(0.0),
         line["access_source"].as_str().unwrap_or("unknown means"),
@@ -308,7 +304,6 @@ mod tests {
         line["would_stop_refaulting_at_bytes"] = Value::Null;
         line["pswpin"] = json!(0);
         line["last"] = json!(true);
-        line["cyclic_pages"] = json!(65_536);
         let view = View {
             command: "refault top",
             source: "x",
@@ -318,7 +313,7 @@ mod tests {
             note: String::new(),
         };
         let screen = text(&view, 100);
-        let title = "process 4711, ended, 12 s, 3 processes, accesses by drop-and-scan, 256 MiB cyclic";
+        let title = "process 4711, ended, 12 s, 3 processes, accesses by drop-and-scan";
         assert!(screen.contains(title), "{screen}");
         assert!(screen.contains("this policy has none") && screen.contains("the budget is enough so far"), "{screen}");
     }

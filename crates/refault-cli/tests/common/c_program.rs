@@ -74,12 +74,6 @@ impl Program {
         err
     }
 
-    /// [`Program::comes_through`] with the agent that stands in for libc's functions.
-    #[track_caller]
-    pub fn interposed(&self, memory: &str, flags: &[&str]) -> String {
-        self.comes_through(memory, &[&["--interpose"], flags].concat())
-    }
-
     pub fn run(&self, memory: &str, flags: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
         command
