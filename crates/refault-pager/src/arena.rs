@@ -135,17 +135,6 @@ impl Arena {
         Some(first)
     }
 
-    /// Takes exactly this run, if it is free.
-    pub(crate) fn take_at(&self, first: PageId, pages: u32) -> bool {
-        let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
-        let Some((&start, &len)) = free.range(..=first).next_back() else { return false };
-        if u64::from(first) + u64::from(pages) > u64::from(start) + u64::from(len) {
-            return false;
-        }
-        self.cut(&mut free, start, len, first, pages);
-        true
-    }
-
     fn cut(&self, free: &mut BTreeMap<u32, u32>, start: u32, len: u32, first: u32, pages: u32) {
         free.remove(&start);
         if first > start {
@@ -156,30 +145,6 @@ impl Arena {
         }
         let before = self.high.fetch_max(first + pages, Ordering::AcqRel);
         self.dump(before, first + pages);
-    }
-
-    /// Takes what nobody has of a run.
-    pub(crate) fn take_rest(&self, first: PageId, pages: u32) {
-        let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
-        let mut at = first;
-        for (start, len) in taken_between(&free, first, first + pages).into_iter().chain([(first + pages, 0)]) {
-            if start > at
-                && let Some((&run, &run_len)) = free.range(..=at).next_back()
-            {
-                self.cut(&mut free, run, run_len, at, start - at);
-            }
-            at = start + len;
-        }
-    }
-
-    /// The runs of pages that somebody has: first page and length, in order.
-    pub(crate) fn taken(&self) -> Vec<(PageId, u32)> {
-        self.taken_within(0, self.pages)
-    }
-
-    /// What somebody has of a run, as runs in order.
-    pub(crate) fn taken_within(&self, first: PageId, pages: u32) -> Vec<(PageId, u32)> {
-        taken_between(&self.free.lock().expect("invariant: nothing panics under this lock"), first, first + pages)
     }
 
     /// Calls `work` with the end of the taken pages that start at `first`, while none of them can begin to leave.
@@ -337,35 +302,16 @@ mod tests {
                     prop_assert_eq!(arena.begin_leaving(first, pages), vec![]);
                     arena.give_back(first, pages);
                     prop_assert_eq!(arena.begin_leaving(first, pages), vec![]);
-                } else if pick % 7 == 0 {
-                    // Whatever is there, taken or not.
-                    let first = u32::from(pick) % 3800;
-                    let end = first + pages;
-                    arena.take_rest(first, pages);
-                    prop_assert_eq!(arena.taken_within(first, pages), vec![(first, pages)]);
-                    let mut at = first;
-                    taken.sort_unstable();
-                    for (f, n) in taken.clone() {
-                        if f < end && f + n > at {
-                            if f > at { taken.push((at, f - at)); }
-                            at = f + n;
-                        }
-                    }
-                    if at < end { taken.push((at, end - at)); }
                 } else if let Some(first) = arena.take(pages, PAGE_SIZE << align) {
                     prop_assert_eq!(arena.address(first) % (PAGE_SIZE << align), 0);
                     prop_assert!(taken.iter().all(|(f, n)| first + pages <= *f || f + n <= first));
                     taken.push((first, pages));
                 }
             }
-            let mut total = 0;
-            arena.taken().iter().for_each(|(_, pages)| total += pages);
-            prop_assert_eq!(total, taken.iter().map(|(_, pages)| pages).sum::<u32>());
             for (first, pages) in taken.drain(..) {
-                prop_assert!(!arena.take_at(first, 1));
                 arena.give_back(first, pages);
             }
-            prop_assert!(arena.take_at(0, 4096));
+            prop_assert_eq!(arena.take(4096, PAGE_SIZE), Some(0));
         }
     }
 }

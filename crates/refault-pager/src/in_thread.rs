@@ -112,17 +112,6 @@ fn previous_action() -> MutexGuard<'static, Option<libc::sigaction>> {
     PREVIOUS.lock().expect("invariant: nothing panics under this lock")
 }
 
-/// Takes over what the program wants to be done about a SIGBUS that is no fault of a pager's; returns what it wanted before.
-/// For an agent that stands in for sigaction(2). The calling thread must have blocked its signals.
-pub fn set_program_action(action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
-    let mut previous = previous_action();
-    let before = *previous;
-    if let Some(action) = action {
-        *previous = Some(*action);
-    }
-    before
-}
-
 pub(crate) fn unregister(inner: &Arc<Inner>) {
     let pointer = Arc::as_ptr(inner).cast_mut();
     for slot in &REGISTERED {

@@ -28,7 +28,6 @@
 //! ```
 
 mod accessed;
-mod addresses;
 mod arena;
 mod budget;
 mod demote;
@@ -73,7 +72,6 @@ mod sync {
 pub use accessed::AccessSource;
 pub use budget::{Budget, BudgetBounds};
 pub use fork::ForkTicket;
-pub use in_thread::set_program_action;
 pub use latency::{Counts as HistogramCounts, Latencies};
 pub use options::{FaultMode, OnFull, PagerOptions};
 pub use origin::Origin;

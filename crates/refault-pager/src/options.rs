@@ -56,8 +56,6 @@ pub struct PagerOptions {
     /// Pages that stay in the pool for longer are stored one step colder in the background: compressed harder (zstd), then in the
     /// file. `None`: never.
     pub demote_after: Option<Duration>,
-    /// Called by each thread of the pager when it starts, before it serves anything.
-    pub on_thread_start: Option<fn()>,
 }
 
 impl Default for PagerOptions {
@@ -71,7 +69,6 @@ impl Default for PagerOptions {
             on_full: OnFull::Grow,
             demote_after: Some(Duration::from_secs(30)),
             bring_successors: true,
-            on_thread_start: None,
         }
     }
 }

@@ -106,11 +106,4 @@ impl Inner {
             }
         }
     }
-
-    /// The pin of a page goes along with its contents.
-    pub(crate) fn move_pin(&self, source: PageId, target: PageId) {
-        if self.word(source).set_pinned(false).pinned() && self.word(target).set_pinned(true).pinned() {
-            self.pins.take_one();
-        }
-    }
 }

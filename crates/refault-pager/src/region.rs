@@ -192,28 +192,6 @@ impl Inner {
         Some(first)
     }
 
-    /// Takes exactly this run of fresh pages, if it is free.
-    pub(crate) fn allocate_at(&self, first: PageId, pages: u32) -> bool {
-        if first + pages > self.arena.pages() - RESERVED_PAGES || !self.arena.take_at(first, pages) {
-            return false;
-        }
-        self.engine().grow(first + pages);
-        true
-    }
-
-    /// Takes a run of fresh pages, whoever had them before. False if it reaches beyond what can be handed out.
-    pub(crate) fn claim(&self, first: PageId, pages: u32) -> bool {
-        if first + pages > self.arena.pages() - RESERVED_PAGES {
-            return false;
-        }
-        self.arena.take_rest(first, pages);
-        self.engine().grow(first + pages);
-        self.ranges.forget(first, pages);
-        self.unpin(first, pages);
-        self.discard(first, pages);
-        true
-    }
-
     /// Discards what somebody has of a run of pages and gives its addresses back.
     pub(crate) fn free(&self, first: PageId, pages: u32) {
         for (first, pages) in self.arena.begin_leaving(first, pages) {

@@ -41,18 +41,15 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
     };
     // Returns only when all threads run, so that what a thread does first is done before memory is managed.
     let running = Arc::new(AtomicUsize::new(0));
-    let hello = |running: &AtomicUsize, inner: &Inner| {
+    let hello = |running: &AtomicUsize| {
         prefer();
-        if let Some(on_start) = inner.options.on_thread_start {
-            on_start();
-        }
         running.fetch_add(1, Ordering::Release);
     };
     for _ in 0..handlers {
         let (inner, running) = (inner.clone(), running.clone());
         let worker = Worker::new();
         let body = move || {
-            hello(&running, &inner);
+            hello(&running);
             drop(running);
             end_on_panic(|| handle(&inner, handlers == 1, worker));
         };
@@ -61,7 +58,7 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
     let (evictor, evictor_runs) = (inner.clone(), running.clone());
     let worker = Worker::new();
     let body = move || {
-        hello(&evictor_runs, &evictor);
+        hello(&evictor_runs);
         drop(evictor_runs);
         end_on_panic(|| keep_reserve(&evictor, worker));
     };

@@ -6,8 +6,6 @@
 //!
 //! Invariant: no lock is held while the caller makes its call. Cost: some 20 ns where all is resident.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
@@ -70,57 +68,6 @@ impl Pager {
         }
         held_at
     }
-
-    /// Touches memory of regions and keeps it resident until the result is dropped, where handlers serve faults: for threads whose
-    /// own data (their libc's record of them, thread-local variables) lie in a region, before they take what a handler may wait
-    /// for. Memory outside of regions is passed over, and so is what is more than eight ranges. Does nothing where faults are
-    /// served in the thread.
-    pub fn keep(&self, touched: impl Iterator<Item = Touched>) -> Held<'_> {
-        let inner = self.inner();
-        let mut held_at = Held(None);
-        if inner.options.fault_mode == FaultMode::InThread {
-            return held_at;
-        }
-        let managed = touched.filter_map(|touched| Some((touched, inner.pages_of(touched)?)));
-        for (index, (touched, (first, end))) in managed.take(RANGES).enumerate() {
-            held_at.0 = held_at.0.or_else(|| inner.holds.take(this_thread(), (&raw const held_at) as usize));
-            if let Some(place) = held_at.0 {
-                place.put(index, first, end);
-            }
-            // A page that was on its way out when it was put goes once more.
-            while self.touch(touched) && !(first..end).all(|page| inner.is_there(page, touched.written)) {
-                std::thread::yield_now();
-            }
-        }
-        held_at
-    }
-
-    /// Touches memory of regions as its caller would, so that the pager serves what stands in the way of a system call. False if
-    /// none of it is managed, or if it is lost.
-    pub fn touch(&self, touched: Touched) -> bool {
-        let inner = self.inner();
-        let Some((first, end)) = inner.pages_of(touched).filter(|(first, end)| first < end) else {
-            return false;
-        };
-        for page in first..end {
-            if inner.word(page).load().state() == State::Lost {
-                return false;
-            }
-            // At a byte that was named: the rest of the page may be somebody else's, but is as readable.
-            let address = inner.arena.address(page).max(touched.address) as *mut u8;
-            // SAFETY: managed memory that the caller is about to give to a system call; adding nothing changes nothing, whoever
-            // else writes there.
-            unsafe {
-                if touched.written {
-                    // A constant would let the compiler make a read of it, or nothing.
-                    AtomicU8::from_ptr(address).fetch_add(std::hint::black_box(0), Ordering::SeqCst);
-                } else {
-                    address.read_volatile();
-                }
-            }
-        }
-        true
-    }
 }
 
 fn this_thread() -> usize {
@@ -137,12 +84,6 @@ impl Inner {
         let last =
             self.arena.page_at(touched.address.saturating_add(touched.len - 1)).unwrap_or(self.arena.pages() - 1);
         Some((first, (last + 1).min(self.arena.high()).max(first)))
-    }
-
-    /// Whether a page can be accessed without a fault that somebody has to serve.
-    fn is_there(&self, page: PageId, written: bool) -> bool {
-        let seen = self.word(page).load();
-        seen.state() == State::Resident && !(written && seen.kept())
     }
 
     /// Brings a page in, if it is not there, and lets it be written if it is to be.

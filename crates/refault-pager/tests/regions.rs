@@ -513,30 +513,3 @@ fn what_stays_cold_is_stored_one_step_colder() {
         }
     }
 }
-
-#[test]
-fn pages_moved_to_where_others_were_evicted_can_be_written() {
-    if skipped() {
-        return;
-    }
-    for fault_mode in both_modes() {
-        let pager = pager(4, PagerOptions { fault_mode, ..options() });
-        let len = 64 * PAGE;
-        let map = || pager.map(len, PAGE).expect("addresses");
-        // SAFETY: the runs are taken here and used by nobody else; what was unmapped is not touched until it is taken again.
-        unsafe {
-            let bytes = |address: usize| std::slice::from_raw_parts_mut(address as *mut u8, len);
-            let first = map();
-            bytes(first).fill(1);
-            pager.evict(first, len);
-            let second = map();
-            pager.unmap(first, len);
-            bytes(second).fill(2);
-            assert!(pager.map_at(first, len));
-            pager.move_contents(second, first, len);
-            assert!(bytes(first).iter().all(|byte| *byte == 2));
-            bytes(first).fill(3);
-            assert!(bytes(first).iter().all(|byte| *byte == 3));
-        }
-    }
-}
