@@ -2,12 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
 
 use crate::error::OpenError;
+use crate::uring::Uring;
+
+/// Buffers that follow each other in a file, and where the first begins.
+pub type Piece<'a> = (Vec<IoSlice<'a>>, u64);
 
 /// Bytes that can be read and written in whole pages. All offsets are multiples of the page size or, after a short
 /// transfer, of 512.
@@ -23,6 +28,12 @@ pub trait Backing: Send + Sync {
     /// # Errors
     /// The device's.
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
+
+    /// Writes several pieces, in any order and at the same time if that can be. Returns what [`Backing::write`] says of
+    /// each. By default they are written one after the other.
+    fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
+        pieces.iter().map(|(slices, offset)| self.write(slices, *offset)).collect()
+    }
 
     /// Returns when everything written is durable.
     ///
@@ -51,9 +62,13 @@ pub trait Backing: Send + Sync {
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 }
 
-/// A file without the kernel's page cache.
+/// A file without the kernel's page cache. Several writes at once go through io_uring where the kernel has it.
 #[derive(Debug)]
-pub struct DirectFile(File);
+pub struct DirectFile {
+    file: File,
+    /// None where the kernel gives none: pieces are written one after the other.
+    ring: Option<Uring>,
+}
 
 impl DirectFile {
     /// Opens a file for reading and writing, or for reading only where writing is not allowed.
@@ -73,7 +88,7 @@ impl DirectFile {
             outcome => outcome,
         };
         match opened {
-            Ok(file) => Ok(DirectFile(file)),
+            Ok(file) => Ok(DirectFile { file, ring: Uring::new().ok() }),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(OpenError::NoDirect(path.to_owned())),
             Err(error) => Err(OpenError::Io { path: path.to_owned(), error }),
         }
@@ -82,23 +97,31 @@ impl DirectFile {
 
 impl Backing for DirectFile {
     fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::preadv(&self.0, into, offset)?)
+        Ok(rustix::io::preadv(&self.file, into, offset)?)
     }
 
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::pwritev(&self.0, from, offset)?)
+        Ok(rustix::io::pwritev(&self.file, from, offset)?)
+    }
+
+    fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
+        let one_by_one = || pieces.iter().map(|(slices, offset)| self.write(slices, *offset)).collect();
+        match &self.ring {
+            Some(ring) if pieces.len() > 1 => ring.write(self.file.as_fd(), pieces).unwrap_or_else(one_by_one),
+            _ => one_by_one(),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn len(&self) -> io::Result<u64> {
         // Block devices have no length of their own.
-        io::Seek::seek(&mut &self.0, io::SeekFrom::End(0))
+        io::Seek::seek(&mut &self.file, io::SeekFrom::End(0))
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
+        self.file.set_len(bytes)
     }
 }

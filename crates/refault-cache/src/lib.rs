@@ -63,6 +63,7 @@ mod read;
 mod references;
 mod streams;
 mod table;
+mod uring;
 mod write;
 mod write_back;
 
@@ -71,7 +72,7 @@ pub(crate) mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 }
 
-pub use backing::{Backing, DirectFile};
+pub use backing::{Backing, DirectFile, Piece};
 pub use error::{MakeError, OpenError, ReadError, WriteError};
 pub use file::{Advice, CachedFile, PageCache};
 pub use options::{CacheOptions, CacheReport, WhatIf, WouldMiss, WriteBack};

@@ -1,6 +1,7 @@
 //! Writing dirty pages to their files: in the background, when a writer has to, and on demand.
 //!
-//! Dirty pages that follow each other are written by one call. While a page is written, readers go on reading it and
+//! Dirty pages that follow each other are one write, and many writes are under way at the same time
+//! ([`crate::Backing::write_many`]). While a page is written, readers go on reading it and
 //! writers wait for it. What the device refuses stays dirty; what it has taken can be evicted only after
 //! [`crate::Backing::sync`] has succeeded ([`crate::dirty`]). One thread per cache writes in the background: when more
 //! is dirty than the background ratio, and what has waited too long.
@@ -8,22 +9,24 @@
 //! Locks, in the order in which they are taken: a file's `resizing` (shared), its `tail`, its `settling`, the engine's.
 //! Nobody waits for a page while pages are being written on his account.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
 
 use refault_core::PageId;
+use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
 
+use crate::backing::Piece;
 use crate::dirty::Limits;
 use crate::file::{Opened, Shared};
 use crate::write::write_pages;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// Pages that are written by one call.
-const MAX_TOGETHER: usize = 64;
+/// Pages that are written at the same time.
+const MAX_TOGETHER: usize = 128;
 /// How often somebody looks for what has waited too long: the kernel's `dirty_writeback_centisecs`.
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -36,78 +39,107 @@ enum Busy {
     Skip,
 }
 
+/// Dirty pages that follow each other, being written.
+struct Run {
+    /// The first one's place in the file.
+    start: u64,
+    pages: Vec<(PageId, Frame)>,
+}
+
+/// What [`Shared::begin_runs`] has begun.
+enum Begun {
+    Nothing,
+    Runs(Vec<Run>),
+    /// The first run touches the end of the file.
+    NeedsTail,
+}
+
 impl Shared {
-    /// Writes the first run of dirty pages of a file in a range whose last write has a number up to `until`. Returns
-    /// where to go on, or that there is none.
-    fn write_run(&self, file: &Opened, range: Range<u64>, until: u64, busy: Busy) -> io::Result<Option<u64>> {
+    /// Writes the first runs of dirty pages of a file in a range whose last write has a number up to `until`, at the same
+    /// time. Returns where to go on, or that there are none.
+    fn write_runs(&self, file: &Opened, range: Range<u64>, until: u64, busy: Busy) -> io::Result<Option<u64>> {
         let _length = file.resizing.read().expect(UNBROKEN);
         let mut tail = None;
-        let (start, run) = loop {
-            let Some((start, run)) = self.begin_run(file, range.clone(), until, busy, tail.is_some()) else {
-                return Ok(None);
-            };
-            if !run.is_empty() {
-                break (start, run);
+        let runs = loop {
+            match self.begin_runs(file, range.clone(), until, busy, tail.is_some()) {
+                Begun::Nothing => return Ok(None),
+                Begun::Runs(runs) => break runs,
+                // Nobody may change the end of the file meanwhile.
+                Begun::NeedsTail => tail = Some(file.tail.lock().expect(UNBROKEN)),
             }
-            // It touches the end of the file, and nobody may change that meanwhile.
-            tail = Some(file.tail.lock().expect(UNBROKEN));
         };
-        let end = start + run.len() as u64;
-        let outcome = {
-            // SAFETY: the pages are being written: they are not evicted, and who wants to change one waits.
-            let pages: Vec<&Page> = run.iter().map(|(_, frame)| unsafe { self.buffers.page(*frame) }).collect();
-            write_pages(&*file.backing, &pages, start * PAGE)
-        };
-        let cut = if end * PAGE > file.len() { file.backing.set_len(file.len()) } else { Ok(()) };
-        let outcome = outcome.and(cut);
+        let outcomes = self.write_begun(file, &runs);
+        let next = runs.last().map(|run| run.start + run.pages.len() as u64);
         let mut engine = self.engine();
-        for (index, (page, _)) in (start..end).zip(&run) {
-            engine.finish_write((file.number, index), *page, outcome.is_ok());
+        for (run, outcome) in runs.iter().zip(&outcomes) {
+            for (index, (page, _)) in (run.start..).zip(&run.pages) {
+                engine.finish_write((file.number, index), *page, outcome.is_ok());
+            }
         }
         drop(engine);
-        self.wake(run.iter().map(|(page, _)| *page));
-        outcome.map(|()| Some(end))
+        self.wake(runs.iter().flat_map(|run| &run.pages).map(|(page, _)| *page));
+        outcomes.into_iter().collect::<io::Result<()>>().map(|()| next)
     }
 
-    /// Marks a run as being written. An empty run: it touches the end of the file, and `has_tail` is false.
-    fn begin_run(
-        &self,
-        file: &Opened,
-        mut range: Range<u64>,
-        until: u64,
-        busy: Busy,
-        has_tail: bool,
-    ) -> Option<(u64, Vec<(PageId, u32)>)> {
+    fn write_begun(&self, file: &Opened, runs: &[Run]) -> Vec<io::Result<()>> {
+        // SAFETY: the pages are being written: they are not evicted, and who wants to change one waits.
+        let page = |(_, frame): &(PageId, Frame)| unsafe { self.buffers.page(*frame) };
+        let pages: Vec<Vec<&Page>> = runs.iter().map(|run| run.pages.iter().map(page).collect()).collect();
+        let pieces: Vec<Piece<'_>> =
+            runs.iter().zip(&pages).map(|(run, pages)| (io_slices(pages), run.start * PAGE)).collect();
+        let written = file.backing.write_many(&pieces);
+        let finish = |((run, pages), outcome): ((&Run, &Vec<&Page>), io::Result<usize>)| {
+            let whole = outcome? == pages.len() * PAGE_SIZE;
+            // What fell short is written once more.
+            if whole { Ok(()) } else { write_pages(&*file.backing, pages, run.start * PAGE) }?;
+            let end = (run.start + pages.len() as u64) * PAGE;
+            if end > file.len() { file.backing.set_len(file.len()) } else { Ok(()) }
+        };
+        runs.iter().zip(&pages).zip(written).map(finish).collect()
+    }
+
+    /// Marks runs as being written.
+    fn begin_runs(&self, file: &Opened, mut range: Range<u64>, until: u64, busy: Busy, has_tail: bool) -> Begun {
+        let (mut runs, mut pages): (Vec<Run>, usize) = (Vec::new(), 0);
         let mut engine = self.engine();
-        loop {
-            let (start, entry) = engine.dirty.first(file.number, range.clone())?;
+        while pages < MAX_TOGETHER
+            && let Some((start, entry)) = engine.dirty.first(file.number, range.clone())
+        {
             if entry.number > until {
                 range.start = start + 1;
             } else if engine.pages.is_busy(entry.page) {
+                // Nobody waits while pages are being written on his account.
                 match busy {
+                    Busy::Wait if !runs.is_empty() => break,
                     Busy::Wait => engine = self.wait(engine, entry.page),
                     Busy::Skip => range.start = start + 1,
                 }
             } else {
-                let mut run = Vec::new();
+                let mut run = Run { start, pages: Vec::new() };
                 let mut next = start;
-                while run.len() < MAX_TOGETHER
+                while pages + run.pages.len() < MAX_TOGETHER
                     && next < range.end
-                    && let Some((index, entry)) = engine.dirty.first(file.number, next..next + 1)
+                    && let Some((_, entry)) = engine.dirty.first(file.number, next..next + 1)
                     && !engine.pages.is_busy(entry.page)
                 {
-                    run.push((entry.page, engine.frame(entry.page)));
-                    next = index + 1;
+                    run.pages.push((entry.page, engine.frame(entry.page)));
+                    next += 1;
                 }
                 if next * PAGE > file.len() && !has_tail {
-                    return Some((start, Vec::new()));
+                    if runs.is_empty() {
+                        return Begun::NeedsTail;
+                    }
+                    break;
                 }
-                for (index, (page, _)) in (start..).zip(&run) {
+                for (index, (page, _)) in (start..).zip(&run.pages) {
                     engine.begin_write((file.number, index), *page);
                 }
-                return Some((start, run));
+                pages += run.pages.len();
+                range.start = next;
+                runs.push(run);
             }
         }
+        if runs.is_empty() { Begun::Nothing } else { Begun::Runs(runs) }
     }
 
     /// Writes everything of a range of a file that was written to up to a number and is dirty, and waits for what others
@@ -115,7 +147,7 @@ impl Shared {
     pub(crate) fn write_range(&self, file: &Opened, range: Range<u64>, until: u64) -> io::Result<()> {
         loop {
             let mut next = range.start;
-            while let Some(end) = self.write_run(file, next..range.end, until, Busy::Wait)? {
+            while let Some(end) = self.write_runs(file, next..range.end, until, Busy::Wait)? {
                 next = end;
             }
             let engine = self.engine();
@@ -173,7 +205,7 @@ impl Shared {
             let unstable = engine.dirty.unstable_file();
             drop(engine);
             let progress = match next {
-                Some(file) => self.write_run(&file, 0..u64::MAX, u64::MAX, Busy::Skip)?.is_some(),
+                Some(file) => self.write_runs(&file, 0..u64::MAX, u64::MAX, Busy::Skip)?.is_some(),
                 None => false,
             };
             if !progress {
@@ -194,7 +226,7 @@ impl Shared {
         let file = file.or_else(|| engine.dirty.unstable_file());
         drop(engine);
         file.is_some_and(|file| {
-            self.write_run(&file, 0..u64::MAX, u64::MAX, Busy::Skip).is_ok() && self.settle(&file).is_ok()
+            self.write_runs(&file, 0..u64::MAX, u64::MAX, Busy::Skip).is_ok() && self.settle(&file).is_ok()
         })
     }
 
@@ -211,7 +243,7 @@ impl Shared {
             let file = next.and_then(|(number, index)| Some((engine.dirty.file(number)?, index)));
             drop(engine);
             let Some((file, index)) = file else { break };
-            match self.write_run(&file, index..u64::MAX, u64::MAX, Busy::Skip) {
+            match self.write_runs(&file, index..u64::MAX, u64::MAX, Busy::Skip) {
                 Ok(Some(end)) => at = (file.number, end),
                 // Writers are busy with all of it.
                 Ok(None) => break,
@@ -229,6 +261,10 @@ impl Shared {
             }
         }
     }
+}
+
+fn io_slices<'a>(pages: &[&'a Page]) -> Vec<IoSlice<'a>> {
+    pages.iter().map(|page| IoSlice::new(&page.0)).collect()
 }
 
 #[derive(Default)]

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use refault_cache::{CacheOptions, MakeError, OpenError, PageCache, ReadError, WhatIf, WriteError};
+use refault_cache::{CacheOptions, MakeError, OpenError, PageCache, ReadError, WhatIf, WriteBack, WriteError};
 use refault_core::policy::registry::{Family, entry};
 use std::sync::atomic::Ordering;
 
@@ -186,4 +186,35 @@ fn a_cache_says_what_it_would_miss_with_more_memory() {
     let small = WhatIf { policies: vec!["lru".into()], memory: vec![100] };
     let error = PageCache::new(&CacheOptions { what_if: small, ..CacheOptions::default() }).err();
     assert!(matches!(error, Some(MakeError::TooSmall(100, _))), "{error:?}");
+}
+
+/// Scattered dirty pages go to a real file, many at the same time, and are what was written.
+#[test]
+fn a_direct_file_gets_what_was_written_back() {
+    const PAGES: usize = 500;
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    let mut expected = vec![0u8; PAGES * PAGE];
+    std::fs::write(file.path(), &expected).expect("writes");
+    let options = CacheOptions { memory: 1 << 20, write_back: Some(WriteBack::default()), ..CacheOptions::default() };
+    let cache = PageCache::new(&options).expect("a cache");
+    let cached = match cache.open(file.path()) {
+        Ok(cached) => cached,
+        Err(OpenError::NoDirect(path)) => {
+            refault_testing::skip_required(format_args!("no direct I/O at {}", path.display()));
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let mut random = Random(5);
+    for turn in 0..2000u64 {
+        let at = random.below((PAGES * PAGE - 9000) as u64) as usize;
+        let bytes = vec![turn as u8; 1 + random.below(9000) as usize];
+        cached.write_at(&bytes, at as u64).expect("writes");
+        expected[at..at + bytes.len()].copy_from_slice(&bytes);
+        if turn % 500 == 499 {
+            cached.sync().expect("syncs");
+            assert!(std::fs::read(file.path()).expect("reads") == expected, "after {turn}");
+        }
+    }
+    assert!(cache.report().written_back > 500 && cache.report().dirty_bytes == 0);
 }
