@@ -1,7 +1,7 @@
 //! Many writes at once through io_uring.
 //!
 //! Invariant: [`Uring::write`] returns only when every write that was submitted has ended, so the kernel never holds a
-//! buffer longer than the borrow. One batch at a time. Cost: one system call per batch of up to 64 writes.
+//! buffer longer than the borrow. One batch at a time. Cost: one system call per batch of up to 256 writes.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,7 +11,7 @@ use io_uring::{IoUring, opcode, types};
 
 use crate::backing::Piece;
 
-const ENTRIES: usize = 64;
+const ENTRIES: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Uring(Mutex<Option<Ring>>);

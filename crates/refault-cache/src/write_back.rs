@@ -26,7 +26,7 @@ use crate::write::write_pages;
 const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Pages that are written at the same time.
-const MAX_TOGETHER: usize = 128;
+const MAX_TOGETHER: usize = 1024;
 /// How often somebody looks for what has waited too long: the kernel's `dirty_writeback_centisecs`.
 const INTERVAL: Duration = Duration::from_secs(5);
 
