@@ -23,7 +23,7 @@ impl Memory for Victims<'_> {
     }
 
     fn is_resident(&self, page: PageId) -> bool {
-        matches!(self.table.entry(page).state(), State::Resident | State::SetAside)
+        self.table.knows(page) && matches!(self.table.entry(page).state(), State::Resident | State::SetAside)
     }
 
     fn needs_write(&self, _page: PageId) -> bool {
@@ -68,4 +68,27 @@ pub(crate) fn make(policy: &str) -> Result<PagingPolicy, PolicyError> {
     }
     let spec = PolicySpec::parse_for(policy, FrontEnd::Pager)?;
     Ok(visit(&spec, &BuildContext::default(), IntoBox))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PAGE;
+    use crate::table::CHUNK_PAGES;
+
+    const AT: usize = 5 * CHUNK_PAGES * PAGE;
+
+    /// A policy that remembers what came in last asks about pages whose mapping has gone.
+    #[test]
+    fn a_page_that_went_with_its_chunk_is_not_resident() {
+        let mut table = Table::default();
+        let (page, _) = table.make(AT);
+        table.set(page, State::Resident, Shadow::NONE);
+        let resident = |table: &Table| Victims { table, chosen: &mut Vec::new() }.is_resident(page);
+        assert!(resident(&table));
+        table.set(page, State::Untouched, Shadow::NONE);
+        assert!(!resident(&table));
+        table.drop_if_empty(AT);
+        assert!(!resident(&table) && !table.knows(page));
+    }
 }

@@ -154,6 +154,11 @@ impl Table {
         chunk.entries[page as usize % CHUNK_PAGES]
     }
 
+    /// Whether a page's chunk is there. A policy may remember a page longer: one that was freed with its whole chunk.
+    pub fn knows(&self, page: PageId) -> bool {
+        self.chunks.get(page as usize / CHUNK_PAGES).is_some_and(Option::is_some)
+    }
+
     /// The address of a page.
     pub fn address(&self, page: PageId) -> usize {
         let chunk = self.chunks[page as usize / CHUNK_PAGES]
