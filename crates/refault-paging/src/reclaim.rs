@@ -28,6 +28,9 @@ const MAX_LOOSE_SHARE: (u64, u64) = (5, 8);
 const PARKED_SHARE: usize = 8;
 /// Batches that are parked for one that is stored, while too few are.
 const MAX_PARKS: usize = 4;
+/// Pages that stay in memory whatever the budget says: with fewer, every access of a program would fault. Where even what
+/// is compressed does not fit (`--store pool`), the budget is exceeded by them.
+const MIN_RESIDENT: usize = 64;
 /// Rounds without progress after which the budget is exceeded.
 const MAX_IDLE_ROUNDS: u32 = 4;
 
@@ -98,7 +101,7 @@ impl Engine {
     /// One step towards using less. False: it is of no use to go on.
     fn shrink(&mut self, idle: &mut u32) -> bool {
         self.set_capacity(self.account.limit());
-        if self.demote() || self.reclaim() > 0 {
+        if self.demote() || (self.resident + self.staging.live() > MIN_RESIDENT && self.reclaim() > 0) {
             *idle = 0;
             return true;
         }

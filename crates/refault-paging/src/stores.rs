@@ -32,6 +32,9 @@ const MAX_LOOKED: usize = 8 * BATCH;
 /// A page of which zstd leaves more than this goes to the file.
 const MAX_DENSE: usize = PAGE * 5 / 8;
 
+/// Entries of the queues that are not worth looking through.
+const MIN_QUEUED: usize = 1024;
+
 /// Makes the files of a process.
 pub trait Files: Send {
     /// A new unnamed file, as a descriptor that nobody else closes; `None`: there can be none.
@@ -131,6 +134,8 @@ pub struct Stores {
     buffer: Vec<Page>,
     /// Bytes of compressed pages from which on they are compressed harder.
     dense_from: u64,
+    /// Entries of the queues beyond which they are looked through.
+    tidy_from: usize,
 }
 
 /// What is stored where.
@@ -168,6 +173,7 @@ impl Stores {
             dense: VecDeque::new(),
             buffer: Vec::new(),
             dense_from: u64::MAX,
+            tidy_from: MIN_QUEUED,
         })
     }
 
@@ -425,13 +431,16 @@ impl Stores {
         }
     }
 
-    /// Forgets entries of the queues that mean nothing any more, once they are many.
+    /// Forgets entries of the queues that mean nothing any more, once they are many. Cost: O(1) per entry that was queued
+    /// since the last time.
     pub fn tidy(&mut self, holders: &impl Holders) {
         let queued = self.loose.len() + self.dense.len();
-        if queued > 1024 && queued as u64 > self.pool.usage().pool_pages * 3 / 2 {
+        if queued > self.tidy_from && queued as u64 > self.pool.usage().pool_pages * 3 / 2 {
             for queue in [&mut self.loose, &mut self.dense] {
                 queue.retain(|(address, slot)| !matches!(holders.holder(*address, *slot), Holder::Nobody));
             }
+            // Those that are left may mean something for long: a forked child has its parent's.
+            self.tidy_from = (2 * (self.loose.len() + self.dense.len())).max(MIN_QUEUED);
         }
     }
 
