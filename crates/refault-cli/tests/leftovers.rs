@@ -114,13 +114,13 @@ fn a_killed_program_leaves_nothing() {
         return;
     }
     let scene = Scene::new("program");
-    let store = format!("pool=1M,file={}", scene.path("store").display());
+    let store = format!("file={}", scene.path("store").display());
     let (stats, control) = (scene.path("stats").display().to_string(), scene.path("control").display().to_string());
     for (round, more) in [
         &[][..],
         &["--policy", "clock"],
-        &["--handlers", "2"],
-        &["--encrypt-swap", "--stats", &stats, "--stats-interval", "20", "--memory-control", &control],
+        &["--children", "own"],
+        &["--stats", &stats, "--stats-interval", "20", "--memory-control", &control],
     ]
     .iter()
     .enumerate()
