@@ -169,7 +169,13 @@ impl Block {
                 Source::Allocated => libc::realloc(self.start.cast(), pages * PAGE),
             }
         };
-        assert!(!start.is_null() && start != libc::MAP_FAILED, "resizing: {}", std::io::Error::last_os_error());
+        let error = std::io::Error::last_os_error();
+        if start == libc::MAP_FAILED && error.raw_os_error() == Some(libc::EFAULT) {
+            // Rights that were changed for a part and back have left several mappings, which the kernel does not always join
+            // again, and which it resizes only one by one. The block stays as it was.
+            return;
+        }
+        assert!(!start.is_null() && start != libc::MAP_FAILED, "resizing: {error}");
         let before = std::mem::replace(&mut self.pages, pages);
         self.start = start.cast();
         self.expected()[before.min(pages)..].fill(Expected::default());
