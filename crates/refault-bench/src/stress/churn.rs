@@ -186,7 +186,7 @@ impl<'a> Churner<'a> {
         });
         self.serial = serial;
         self.check(block, 0);
-        self.check(block, pages - 1);
+        self.check(block, self.blocks[block].pages() - 1);
     }
 
     fn advise(&mut self, block: usize, first: usize, count: usize) {
