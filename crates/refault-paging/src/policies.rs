@@ -23,7 +23,10 @@ impl Memory for Victims<'_> {
     }
 
     fn is_resident(&self, page: PageId) -> bool {
-        self.table.knows(page) && matches!(self.table.entry(page).state(), State::Resident | State::SetAside)
+        // What was chosen goes after the policy has returned.
+        self.table.knows(page)
+            && matches!(self.table.entry(page).state(), State::Resident | State::SetAside)
+            && self.chosen.iter().all(|(chosen, _)| *chosen != page)
     }
 
     fn needs_write(&self, _page: PageId) -> bool {
