@@ -23,10 +23,7 @@ impl Memory for Victims<'_> {
     }
 
     fn is_resident(&self, page: PageId) -> bool {
-        // What was chosen goes after the policy has returned.
-        self.table.knows(page)
-            && matches!(self.table.entry(page).state(), State::Resident | State::SetAside)
-            && self.chosen.iter().all(|(chosen, _)| *chosen != page)
+        self.table.knows(page) && matches!(self.table.entry(page).state(), State::Resident | State::SetAside)
     }
 
     fn needs_write(&self, _page: PageId) -> bool {
@@ -39,6 +36,7 @@ impl Memory for Victims<'_> {
         if entry.state() == State::Resident && entry.holds() > 0 {
             return Eviction::Kept;
         }
+        debug_assert!(self.chosen.iter().all(|(chosen, _)| *chosen != page), "a page is chosen twice");
         self.chosen.push((page, shadow));
         Eviction::Freed { pages_written: 1 }
     }

@@ -10,9 +10,10 @@
 //! replay and the pager run this very type. Page ids must follow addresses within a range. Groups and nodes are not
 //! told apart, so a machine that has them refuses it.
 //!
-//! Invariants: the wrapped policy knows every resident page; a page that goes here is reported to it as freed. Nothing
-//! is allocated after [`Policy::grow`]. Cost: with `cyclic=no` a test of a pointer per call; otherwise O(1) per page
-//! that comes in, and a bit per page id.
+//! Invariants: the wrapped policy knows every resident page; a page that goes here is reported to it as freed. What is
+//! remembered of a page ends when it is freed or goes here, so that no page goes twice for coming in once. Nothing is
+//! allocated after [`Policy::grow`]. Cost: with `cyclic=no` a test of a pointer per call; otherwise O(1) per page that
+//! comes in, and four bytes per page id.
 //!
 //! ```
 //! use refault_core::Policy;
@@ -43,6 +44,10 @@ const REMEMBERED: usize = 4096;
 /// Pages that came in last and are left alone: a window of readahead and those that the scan stands on.
 const LEFT_ALONE: usize = 128;
 
+/// The marks of pages that are not remembered. Others are numbers of entries.
+const ABSENT: u32 = 0;
+const ADMITTED: u32 = 1;
+
 /// The parameter that every policy without knowledge of the future has.
 pub const PARAMETERS: &[Parameter] = &[Parameter {
     name: "cyclic",
@@ -55,10 +60,14 @@ pub const PARAMETERS: &[Parameter] = &[Parameter {
 #[derive(Clone, Debug)]
 pub struct CyclicScans {
     detector: Detector,
-    /// A bit for each page that came in and was not freed since: if it comes in again, it was evicted.
-    admitted: Vec<u64>,
-    /// Pages of cyclic ranges in the order in which they came in.
-    recent: VecDeque<PageId>,
+    /// Per page: [`ABSENT`], [`ADMITTED`] if it came in and was not freed since (if it comes in again, it was evicted),
+    /// or the number under which it stands in `recent`, which says that too.
+    marks: Vec<u32>,
+    /// Pages of cyclic ranges in the order in which they came in, with their numbers. An entry whose number is not the
+    /// page's mark is void.
+    recent: VecDeque<(PageId, u32)>,
+    /// The number of the last entry. Numbers begin again when they are used up; no two entries have the same.
+    number: u32,
     /// Pages that may be resident.
     capacity: u64,
     found: u64,
@@ -69,8 +78,9 @@ impl CyclicScans {
     fn new() -> CyclicScans {
         CyclicScans {
             detector: Detector::default(),
-            admitted: Vec::new(),
+            marks: Vec::new(),
             recent: VecDeque::with_capacity(REMEMBERED),
+            number: ADMITTED,
             capacity: u64::MAX,
             found: 0,
             counters: Counters::default(),
@@ -92,9 +102,7 @@ impl CyclicScans {
     }
 
     fn comes_in(&mut self, page: PageId, pattern: AccessPattern) {
-        let (word, bit) = (&mut self.admitted[page as usize / 64], 1 << (page % 64));
-        let returns = *word & bit != 0;
-        *word |= bit;
+        let returns = std::mem::replace(&mut self.marks[page as usize], ADMITTED) != ABSENT;
         if returns && pattern == AccessPattern::Unknown {
             match self.detector.returned(page, self.capacity) {
                 Some(Change::Found) => self.found += 1,
@@ -106,12 +114,14 @@ impl CyclicScans {
             if self.recent.len() == REMEMBERED {
                 self.recent.pop_front();
             }
-            self.recent.push_back(page);
+            self.number = self.number.checked_add(1).unwrap_or(ADMITTED + 1);
+            self.marks[page as usize] = self.number;
+            self.recent.push_back((page, self.number));
         }
     }
 
     fn freed(&mut self, page: PageId) {
-        self.admitted[page as usize / 64] &= !(1 << (page % 64));
+        self.marks[page as usize] = ABSENT;
         self.detector.forget(page, 1);
     }
 
@@ -120,7 +130,11 @@ impl CyclicScans {
         let mut freed = 0;
         while freed < goal && self.recent.len() > LEFT_ALONE {
             // The one that came in last but for those that are left alone: older ones are what stays.
-            let Some(page) = self.recent.remove(self.recent.len() - LEFT_ALONE - 1) else { break };
+            let Some((page, number)) = self.recent.remove(self.recent.len() - LEFT_ALONE - 1) else { break };
+            if self.marks[page as usize] != number {
+                continue;
+            }
+            self.marks[page as usize] = ADMITTED;
             // The policy may have evicted it since.
             if !memory.is_resident(page) {
                 continue;
@@ -198,7 +212,7 @@ impl<P: Policy> Policy for Cyclic<P> {
 
     fn grow(&mut self, pages: usize) {
         if let Some(scans) = &mut self.scans {
-            scans.admitted.resize(pages.div_ceil(64).max(scans.admitted.len()), 0);
+            scans.marks.resize(pages.max(scans.marks.len()), ABSENT);
         }
         self.policy.grow(pages);
     }
@@ -219,7 +233,7 @@ impl<P: Policy> Policy for Cyclic<P> {
     }
 
     fn metadata_bytes(&self) -> usize {
-        let scans = self.scans.as_ref().map_or(0, |scans| scans.admitted.capacity() * 8 + scans.recent.capacity() * 4);
+        let scans = self.scans.as_ref().map_or(0, |scans| scans.marks.capacity() * 4 + scans.recent.capacity() * 8);
         self.policy.metadata_bytes() + scans
     }
 
@@ -333,5 +347,112 @@ mod tests {
         let (with, without) =
             (misses(with, true, AccessPattern::Other).0, misses(without, false, AccessPattern::Other).0);
         assert_eq!(with, without, "a hint of another order is believed");
+    }
+
+    /// As a pager is: pages that were chosen leave when the policy has returned, and it may be told to free any.
+    struct Pager {
+        resident: Vec<bool>,
+        chosen: Vec<PageId>,
+    }
+
+    impl Memory for Pager {
+        fn take_references(&mut self, _page: PageId) -> References {
+            References::default()
+        }
+        fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
+            assert!(!self.chosen.contains(&page), "page {page} goes twice");
+            self.chosen.push(page);
+            Eviction::Freed { pages_written: 0 }
+        }
+        fn is_resident(&self, page: PageId) -> bool {
+            self.resident[page as usize]
+        }
+    }
+
+    /// What is remembered, slowly: a page has one entry at most, and none after it was freed or has gone.
+    #[derive(Default)]
+    struct Model(VecDeque<Option<PageId>>);
+
+    impl Model {
+        fn forget(&mut self, page: PageId) {
+            self.0.iter_mut().filter(|entry| **entry == Some(page)).for_each(|entry| *entry = None);
+        }
+        fn comes_in(&mut self, page: PageId) {
+            self.forget(page);
+            if self.0.len() == REMEMBERED {
+                self.0.pop_front();
+            }
+            self.0.push_back(Some(page));
+        }
+        fn victims(&mut self, goal: usize, resident: &[bool]) -> Vec<PageId> {
+            let mut victims = Vec::new();
+            while victims.len() < goal && self.0.len() > LEFT_ALONE {
+                let entry = self.0.remove(self.0.len() - LEFT_ALONE - 1).expect("it is there");
+                victims.extend(entry.filter(|page| resident[*page as usize]));
+            }
+            victims
+        }
+    }
+
+    /// Pages come in, are freed, come in again, and are evicted here or by the policy, in random order.
+    #[test]
+    fn a_page_goes_once_for_each_time_that_it_came_in() {
+        const PAGES: u32 = 400;
+        let mut policy = Cyclic::new(Fifo::default(), true);
+        policy.grow(PAGES as usize);
+        let mut memory = Pager { resident: vec![false; PAGES as usize], chosen: Vec::new() };
+        let (mut model, mut random, mut by_the_scan, mut by_the_policy) = (Model::default(), 7u64, 0, 0);
+        let mut draw = |below: u32| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as u32 % below
+        };
+        for step in 0..6000 {
+            let first = draw(PAGES);
+            // By turns much is remembered, and all of it asked for.
+            let actions = if step / 1000 % 2 == 0 { 6 } else { 9 };
+            match draw(actions) {
+                0..=3 => {
+                    for page in (first..PAGES)
+                        .take(draw(64) as usize)
+                        .filter(|page| !memory.resident[*page as usize])
+                        .collect::<Vec<_>>()
+                    {
+                        let admission = Admission::fault(PageType::Anon).with_pattern(AccessPattern::Cyclic);
+                        policy.admit(page, &admission, &mut memory);
+                        memory.resident[page as usize] = true;
+                        model.comes_in(page);
+                    }
+                }
+                4..=5 => {
+                    for page in (first..PAGES).take(draw(64) as usize) {
+                        if std::mem::take(&mut memory.resident[page as usize]) {
+                            policy.freed(page);
+                            model.forget(page);
+                        }
+                    }
+                }
+                6..=7 => {
+                    let goal = 1 + draw(48);
+                    let expected = model.victims(goal as usize, &memory.resident);
+                    policy.reclaim(&ReclaimRequest { target: 0, goal, incoming: None }, &mut memory);
+                    if expected.is_empty() {
+                        by_the_policy += memory.chosen.len();
+                    } else {
+                        assert_eq!(memory.chosen, expected);
+                        by_the_scan += expected.len();
+                    }
+                }
+                _ => {
+                    // The policy by itself, as where nothing is remembered.
+                    let request = ReclaimRequest { target: 0, goal: 1 + draw(32), incoming: None };
+                    policy.policy.reclaim(&request, &mut memory);
+                    by_the_policy += memory.chosen.len();
+                }
+            }
+            for page in std::mem::take(&mut memory.chosen) {
+                assert!(std::mem::take(&mut memory.resident[page as usize]));
+            }
+        }
+        assert!(by_the_scan > 1000 && by_the_policy > 1000, "{by_the_scan} {by_the_policy}");
     }
 }
