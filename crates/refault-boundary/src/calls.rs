@@ -21,9 +21,32 @@ const UNKNOWN: usize = 4096;
 /// Bytes held when that was not enough.
 const MORE: usize = 1 << 20;
 
+/// A call of the program's that the kernel has taken for made although nobody made it: the thread is put back before it.
+///
+/// The kernel says by SIGSYS that a call has come. It keeps one signal of a number pending per thread: where another
+/// SIGSYS, of whoever sent one to this thread, is pending but not delivered yet, the call's own is dropped. The program
+/// would go on behind its call with the call's number for a result. Such a call is known by what the instruction leaves
+/// in two registers, which [`enter`] changes in each call that comes to it.
+pub(crate) fn find_lost(thread: &Thread, context: &mut Context) {
+    use register::{FLAGS, R11, RCX, RIP};
+    const SYSCALL: u16 = 0x050f;
+    let registers = &mut context.registers;
+    let after = registers[RIP];
+    if registers[RCX] == after
+        && registers[R11] == registers[FLAGS]
+        && thread.is_dispatched
+        && !entry::is_own_code(after as usize)
+        && frame::read::<u16>((after as usize).wrapping_sub(2)) == Some(SYSCALL)
+    {
+        registers[RIP] = after - 2;
+    }
+}
+
 /// A call of the program's has come.
 pub(crate) fn enter(thread: &mut Thread, context: &mut Context) {
-    use register::{R8, R9, R10, RAX, RDI, RDX, RSI};
+    use register::{R8, R9, R10, RAX, RCX, RDI, RDX, RSI};
+    // What tells a call that was served from one that was lost.
+    context.registers[RCX] = 0;
     let number = context.registers[RAX] as usize;
     let arguments = [RDI, RSI, RDX, R10, R8, R9].map(|index| context.registers[index] as usize);
     if number == 15 {
@@ -94,14 +117,14 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         // execute.
         101 if a == 0 => {
             entry::paging().account().is_deaf();
-            entry::dispatch_off();
+            entry::dispatch_off(thread);
             plain(number, arguments)
         }
         // Another user of what the agent stands on.
         157 if a == 59 => -22,
         // The filter may forbid what the agent needs: from here on the program has its memory as the kernel gives it.
-        157 if a == 22 => give_up(number, arguments),
-        317 if a < 2 => give_up(number, arguments),
+        157 if a == 22 => give_up(thread, number, arguments),
+        317 if a < 2 => give_up(thread, number, arguments),
         // Neither waits nor touches memory.
         3 | 8 | 24 | 39 | 102 | 104 | 107 | 108 | 110 | 111 | 112 | 186 => plain(number, arguments),
         _ => waiting(thread, context, number, arguments),
@@ -144,14 +167,14 @@ fn brought_in() -> u64 {
 }
 
 /// Makes a call after which nothing is managed.
-fn give_up(number: usize, arguments: [usize; 6]) -> isize {
+fn give_up(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> isize {
     let given_up = entry::paging().give_up();
     if let Err(why) = given_up {
         crate::report::say(format_args!("a system-call filter is refused: {why}"));
         return -12;
     }
     entry::paging().account().is_deaf();
-    entry::dispatch_off();
+    entry::dispatch_off(thread);
     plain(number, arguments)
 }
 

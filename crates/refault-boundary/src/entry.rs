@@ -102,7 +102,8 @@ pub(crate) fn dispatch_on() -> isize {
 }
 
 /// This thread's calls go to the kernel unseen.
-pub(crate) fn dispatch_off() {
+pub(crate) fn dispatch_off(thread: &mut Thread) {
+    thread.is_dispatched = false;
     // SAFETY: changes how this thread's calls are made.
     unsafe { sys::call(157, [59, 0, 0, 0, 0, 0]) };
 }
@@ -136,8 +137,11 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     // SAFETY: the kernel passes its frame.
     let (info, context) = unsafe { (&*info, &mut *context) };
     let rip = context.registers[register::RIP] as usize;
+    if signal == SIGSYS && info.code == USER_DISPATCH {
+        return crate::calls::enter(thread, context);
+    }
+    crate::calls::find_lost(thread, context);
     match signal {
-        SIGSYS if info.code == USER_DISPATCH => return crate::calls::enter(thread, context),
         SIGSYS if info.code == QUEUED && info.rest[0] as usize == MAKE_ROOM => return make_room(thread, context),
         SIGBUS if info.code > 0 => {
             let write = context.registers[register::ERROR] & 2 != 0;

@@ -9,12 +9,14 @@ pub(crate) mod register {
     pub(crate) const R8: usize = 0;
     pub(crate) const R9: usize = 1;
     pub(crate) const R10: usize = 2;
+    pub(crate) const R11: usize = 3;
     pub(crate) const R12: usize = 4;
     pub(crate) const RDI: usize = 8;
     pub(crate) const RSI: usize = 9;
     pub(crate) const RBX: usize = 11;
     pub(crate) const RDX: usize = 12;
     pub(crate) const RAX: usize = 13;
+    pub(crate) const RCX: usize = 14;
     pub(crate) const RSP: usize = 15;
     pub(crate) const RIP: usize = 16;
     pub(crate) const FLAGS: usize = 17;

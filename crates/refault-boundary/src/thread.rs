@@ -41,6 +41,8 @@ pub(crate) struct Thread {
     pub(crate) actions: *mut Actions,
     /// It shares the memory of its parent and is no thread of it.
     pub(crate) is_vm_child: bool,
+    /// Its calls come to the agent.
+    pub(crate) is_dispatched: bool,
     /// The faults in a row that found their page there.
     pub(crate) spurious: (usize, u32),
 }
@@ -104,6 +106,7 @@ impl Thread {
         unsafe { std::ptr::write(&raw mut self.holds, Vec::new()) };
         self.actions = actions;
         self.is_vm_child = false;
+        self.is_dispatched = true;
         self.spurious = (0, 0);
     }
 

@@ -59,7 +59,7 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 44] = [
+pub const PROBES: [Probe; 45] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
@@ -92,6 +92,7 @@ pub const PROBES: [Probe; 44] = [
     Probe { setting: Setting::Root, ..usual("name_spaces_can_be_entered", "processes.c", &["name_spaces"]) },
     usual("strict_filters_kill_nobody", "processes.c", &["strict"]),
     usual("signals_at_any_moment_change_nothing", "processes.c", &["timers"]),
+    usual("calls_are_made_whatever_signals_come", "calls.c", &["signalled"]),
     Probe { setting: Setting::Root, ..usual("programs_may_change_their_user", "processes.c", &["users"]) },
     Probe { setting: Setting::WithStatic, ..usual("static_children_run", "processes.c", &["static"]) },
     Probe { setting: Setting::Nobody, ..usual("no_privilege_is_needed", "processes.c", &["work"]) },
