@@ -33,7 +33,7 @@ mod shrink;
 pub use params::{ClassicParams, RefaultRule};
 
 use crate::counters::Counters;
-use crate::memory::Memory;
+use crate::memory::{IoState, Memory};
 use crate::page::{LruvecId, PageId, PageType};
 use crate::policy::{
     Admission, BackgroundPass, HitReport, Lists, NodeReclaim, PassOutcome, Policy, ProactiveRequest, ReclaimRequest,
@@ -97,7 +97,7 @@ impl Classic {
         let record = &mut self.records[page as usize];
         if !record.has(REFERENCED) {
             record.set(REFERENCED);
-        } else if !record.has(ACTIVE) {
+        } else if !record.has(ACTIVE) && !record.is_culled() {
             record.clear(REFERENCED);
             if record.has(LRU) {
                 record.clear(LRU);
@@ -224,9 +224,11 @@ impl Policy for Classic {
     fn freed(&mut self, page: PageId) {
         self.drain_batches();
         let record = self.records[page as usize];
-        self.lruvecs[record.lruvec as usize]
-            .list_mut(record.page_type(), record.has(ACTIVE))
-            .remove(&self.records, page);
+        if !record.is_culled() {
+            self.lruvecs[record.lruvec as usize]
+                .list_mut(record.page_type(), record.has(ACTIVE))
+                .remove(&self.records, page);
+        }
         self.records[page as usize].flags = 0;
     }
 
@@ -303,8 +305,11 @@ impl NodeReclaim for Classic {
         let mut survivors = std::mem::take(&mut self.survivors);
         let gone = batch_stage::run(self, &[page], &mut survivors, caller, memory).reclaimed > 0;
         self.reclaim_target = target;
-        // A page that stays comes back through the batch of additions (spec: classic §12).
-        if survivors.pop().is_some() {
+        // A page that stays comes back through the batch of additions (spec: classic §12), which culls it where it must.
+        let stays = survivors.pop().is_some();
+        if stays && memory.io_state(page).any(IoState::UNEVICTABLE) {
+            self.records[page as usize].cull();
+        } else if stays {
             self.records[page as usize].set(IN_ADD);
             if self.add_batch.push(page) {
                 self.drain_additions();
@@ -329,6 +334,13 @@ impl NodeReclaim for Classic {
         lruvec.list_mut(page_type, active).remove(&self.records, page);
         lruvec.list_mut(page_type, false).push_tail(&mut self.records, page);
         self.counters.pgrotated += 1;
+    }
+
+    fn made_evictable(&mut self, page: PageId) {
+        self.drain_batches();
+        if self.records[page as usize].rescue() {
+            self.list(page);
+        }
     }
 
     fn is_workingset(&self, page: PageId) -> bool {

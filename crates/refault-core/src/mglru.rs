@@ -39,7 +39,7 @@ mod walk;
 pub use params::{Ageing, MglruParams, RefaultDistance, Version};
 
 use crate::counters::Counters;
-use crate::memory::Memory;
+use crate::memory::{IoState, Memory};
 use crate::page::{LruvecId, PageId, PageType};
 use crate::policy::{
     Admission, BackgroundPass, EvictGenerations, GenerationCommands, GenerationError, GenerationSize, HitReport, Lists,
@@ -54,6 +54,7 @@ use crate::reclaim::record::{
 };
 use crate::reclaim::{CpuBatch, Hierarchy};
 use generation::Lruvec;
+use insertion::Insertion;
 
 /// See the module.
 pub struct Mglru {
@@ -227,8 +228,11 @@ impl NodeReclaim for Mglru {
         let caller = Caller { ignores_references: true, ..Caller::default() };
         let mut survivors = std::mem::take(&mut self.survivors);
         let gone = batch_stage::run(self, &[page], &mut survivors, caller, memory).reclaimed > 0;
-        // A page that stays comes back through the batch of additions (spec: classic §12).
-        if survivors.pop().is_some() {
+        // A page that stays comes back through the batch of additions (spec: classic §12), which culls it where it must.
+        let stays = survivors.pop().is_some();
+        if stays && memory.io_state(page).any(IoState::UNEVICTABLE) {
+            self.records[page as usize].cull();
+        } else if stays {
             self.records[page as usize].set(IN_ADD);
             if self.add_batch.push(page) {
                 self.drain_additions();
@@ -250,6 +254,13 @@ impl NodeReclaim for Mglru {
         self.unlink(page);
         self.insert_rotated(page);
         self.counters.pgrotated += 1;
+    }
+
+    fn made_evictable(&mut self, page: PageId) {
+        self.drain_batches();
+        if self.records[page as usize].rescue() {
+            self.insert(page, Insertion::Plain);
+        }
     }
 
     fn is_workingset(&self, page: PageId) -> bool {

@@ -13,7 +13,8 @@ mod mglru_model;
 mod tree;
 
 use classic_model::ClassicModel;
-use driver::{Driver, Inspect, Leftover, churn, equals_model, scenario, survives};
+use driver::{Driver, Inspect, Leftover, Step, churn, equals_model, scenario, survives};
+use memory::World;
 use mglru_model::MglruModel;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -137,7 +138,7 @@ fn config() -> ProptestConfig {
 fn events<P: Inspect>(policy: impl Fn() -> P) -> Counters {
     let mut runner = TestRunner::deterministic();
     let mut total = Counters::default();
-    for _ in 0..40 {
+    for _ in 0..60 {
         let (world, limit, steps) = scenario(false).new_tree(&mut runner).unwrap().current();
         let mut driver = Driver::new(policy(), &world, limit);
         steps.iter().for_each(|step| {
@@ -186,6 +187,56 @@ fn scenarios_meet_every_event_of_the_multi_gen_lru() {
         assert_eq!(silent(&total, &COMMON_EVENTS), Vec::<&str>::new(), "{version:?}");
         let of_its_own = [total.pgrefill, total.walk_promoted, total.look_around_entries, total.generations_created];
         assert!(of_its_own.iter().all(|events| *events > 0), "{version:?}: {of_its_own:?}");
+    }
+}
+
+/// A page that cannot go is looked at once, then no more until it can (spec: overview §5 row 3, mglru §9.3).
+fn an_unevictable_page_is_culled(policy: impl Inspect) {
+    let world = World {
+        anon: 1,
+        file: 200,
+        stride: 1,
+        executable: 0,
+        swap: 0,
+        keeps_slots: false,
+        slow_swap: false,
+        walkable: true,
+        region_bits: true,
+        groups: 0,
+    };
+    let pinned = world.anon + 4;
+    let mut driver = Driver::new(policy, &world, usize::MAX);
+    for page in world.anon..world.pages() {
+        driver.apply(&Step::Read(page));
+    }
+    driver.apply(&Step::Pin(pinned, true));
+    while driver.memory.usage(&[0]) > 1 {
+        driver.apply(&Step::Reclaim(0, 32));
+        assert!(driver.policy.counters().pgscan < 2000, "only the pinned page is to stay");
+    }
+    assert!(driver.memory.resident(pinned));
+    driver.apply(&Step::Reclaim(0, 32));
+    let before = driver.policy.counters();
+    for _ in 0..5 {
+        driver.apply(&Step::Reclaim(0, 32));
+        driver.apply(&Step::Read(pinned));
+    }
+    let since = driver.policy.counters().since(&before);
+    assert_eq!((since.pgscan, since.pgactivate, since.pgrefill), (0, 0, 0), "it is on no list");
+    driver.apply(&Step::Pin(pinned, false));
+    for _ in 0..3 {
+        driver.apply(&Step::Reclaim(0, 32));
+    }
+    assert!(!driver.memory.resident(pinned), "it can go now");
+    assert_eq!(driver.policy.counters().pgsteal, u64::from(world.file));
+}
+
+#[test]
+fn unevictable_pages_are_looked_at_once() {
+    an_unevictable_page_is_culled(Classic::new(ClassicParams { batch: 0, ..ClassicParams::default() }));
+    for version in [Version::V6_12, Version::V7_2] {
+        let params = MglruParams { batch: 0, version, ..MglruParams::default() };
+        an_unevictable_page_is_culled(Mglru::new(params));
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::classic::lruvec::list_index;
 use crate::classic::{Classic, RefaultRule, balance};
 use crate::counters::Counters;
-use crate::memory::{Memory, References, node_frames};
+use crate::memory::{IoState, Memory, References, node_frames};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Caller, Verdict, check_references};
 use crate::reclaim::control::{DEFAULT_PRIORITY, SWAP_CLUSTER_MAX, ScanControl, unspared};
@@ -189,7 +189,17 @@ impl Classic {
         }
     }
 
-    fn put_back(&mut self, page: PageId) {
+    /// Puts a page that was isolated back on a list, or takes it off the lists for good if it is unevictable.
+    fn put_back<M: Memory>(&mut self, page: PageId, memory: &M) {
+        if memory.io_state(page).any(IoState::UNEVICTABLE) {
+            self.records[page as usize].cull();
+        } else {
+            self.list(page);
+        }
+    }
+
+    /// Puts a page that is on no list at the head of the one that its flags say.
+    pub(super) fn list(&mut self, page: PageId) {
         let record = &mut self.records[page as usize];
         record.set(LRU);
         let (page_type, active, lruvec) = (record.page_type(), record.has(ACTIVE), record.lruvec);
@@ -228,7 +238,7 @@ impl Classic {
             if self.records[page as usize].has(ACTIVE) && self.params.rule == RefaultRule::Mainline {
                 self.advance_age(lruvec, 1);
             }
-            self.put_back(page);
+            self.put_back(page, memory);
         }
         self.isolated = pages;
         self.isolated.clear();
@@ -271,6 +281,10 @@ impl Classic {
         let mut rotated = 0;
         // Kept pages go back first, as the kernel does; the lists differ, so only the order within each matters.
         for &page in &pages {
+            if memory.io_state(page).any(IoState::UNEVICTABLE) {
+                self.records[page as usize].cull();
+                continue;
+            }
             let references = self.take_references(page, memory);
             if references.mappings > 0 && references.executable && self.records[page as usize].has(FILE) {
                 rotated += 1;
@@ -283,7 +297,7 @@ impl Classic {
                 record.set(WORKINGSET);
                 self.counters.pgdeactivate += 1;
             }
-            self.put_back(page);
+            self.list(page);
         }
         self.isolated = pages;
         self.isolated.clear();
@@ -351,7 +365,7 @@ impl BatchEngine for Classic {
 mod tests {
     use super::*;
     use crate::classic::ClassicParams;
-    use crate::memory::{Eviction, IoState};
+    use crate::memory::Eviction;
     use crate::policy::{Admission, BackgroundPass, NodeReclaim, PassOutcome, Policy, ReclaimRequest};
 
     /// Anonymous pages below `file`, file pages from there on, and what the file pages' contents are doing.

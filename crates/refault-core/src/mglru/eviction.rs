@@ -178,6 +178,9 @@ impl Mglru {
     /// Whether a survivor goes through the batch stage once more; if not, its flags are made ready for its return.
     fn retries<M: Memory>(&mut self, page: PageId, second_pass: bool, page_type: PageType, memory: &M) -> bool {
         let io = memory.io_state(page);
+        if io.any(IoState::UNEVICTABLE) {
+            return false; // culled as it is put back (spec: mglru §9)
+        }
         let busy = memory.is_mapped(page) || io.any(IoState::DIRTY.with(IoState::WRITEBACK));
         if self.is_7_2() {
             let record = &self.records[page as usize];
@@ -345,6 +348,11 @@ impl Mglru {
         control: &mut ScanControl,
         memory: &M,
     ) -> bool {
+        if !self.is_7_2() && memory.io_state(page).any(IoState::UNEVICTABLE) {
+            self.unlink(page);
+            self.records[page as usize].cull();
+            return true;
+        }
         let record = self.records[page as usize];
         let generation = record.generation().expect("invariant: listed pages have a generation");
         if generation != oldest {

@@ -57,8 +57,12 @@ impl Mglru {
         self.insert(page, Insertion::Rotated);
     }
 
-    /// Inserts a page that the batch stage has left, knowing what its contents are doing.
+    /// Inserts a page that the batch stage has left, knowing what its contents are doing. An unevictable page is culled.
     pub(super) fn put_back<M: Memory>(&mut self, page: PageId, memory: &M) {
+        if memory.io_state(page).any(IoState::UNEVICTABLE) {
+            self.records[page as usize].cull();
+            return;
+        }
         self.insert(page, self.insertion(page, memory));
     }
 
@@ -110,7 +114,7 @@ impl Mglru {
             return;
         }
         self.unlink(page);
-        self.put_back(page, memory);
+        self.insert(page, self.insertion(page, memory));
         self.counters.pgdeactivate += 1;
     }
 
@@ -132,6 +136,9 @@ impl Mglru {
     pub(super) fn drain_activations(&mut self) {
         let pages = self.activate_batch.take();
         for &page in &pages {
+            if self.records[page as usize].is_culled() {
+                continue;
+            }
             self.records[page as usize].clear(IN_ACTIVATE);
             self.activate(page);
         }

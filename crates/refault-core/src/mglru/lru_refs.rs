@@ -18,6 +18,9 @@ impl Mglru {
     pub(super) fn mark_accessed(&mut self, page: PageId) {
         let seven = self.is_7_2();
         let record = &mut self.records[page as usize];
+        if record.is_culled() {
+            return;
+        }
         if !record.has(REFERENCED) {
             record.set(REFERENCED);
             if seven {

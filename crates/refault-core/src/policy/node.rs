@@ -98,6 +98,13 @@ pub trait NodeReclaim {
     /// The write of a page whose eviction answered [`crate::memory::Eviction::WriteStarted`] has ended.
     fn write_finished(&mut self, page: PageId);
 
+    /// A page that [`crate::memory::IoState::UNEVICTABLE`] was said of can be evicted again. Reclaim takes unevictable
+    /// pages off the lists when it meets them and never looks at them again (spec: overview §5 row 3); this puts such a
+    /// page back, inactive, at the young end. Does nothing to other pages.
+    fn made_evictable(&mut self, page: PageId) {
+        let _ = page;
+    }
+
     /// Whether a resident page came back as part of the working set: waiting for its contents is waiting for memory
     /// (spec: workingset §9).
     fn is_workingset(&self, page: PageId) -> bool;

@@ -128,8 +128,7 @@ fn decide<E: BatchEngine, M: Memory>(
     outcome.scanned += 1;
     let check = !caller.ignores_references;
     if io.any(IoState::UNEVICTABLE) {
-        // Row 3: parked on the active side; the mlock owner takes it from there.
-        engine.record(page).set(ACTIVE);
+        // Row 3: the list system culls it when it comes back.
         return Fate::Keep;
     }
     if check && engine.promoted_while_isolated(page, memory) {

@@ -1,7 +1,8 @@
 //! The record that the kernels' policies keep of each page: 8 bytes.
 //!
 //! Invariants: a page is *on a list* iff [`LRU`] or [`IN_ACTIVATE`] is set; [`IN_ADD`] excludes both. While a page
-//! waits in the batch of activations it keeps its place on its list but cannot be isolated.
+//! waits in the batch of activations it keeps its place on its list but cannot be isolated. The two batches exclude each
+//! other: the bits of both together mean that the page is culled.
 
 use crate::lists::ring::Placed;
 use crate::page::{LruvecId, PageId, PageType};
@@ -26,6 +27,9 @@ pub const FILE: u16 = 1 << 7;
 pub const SWAPCACHE: u16 = 1 << 8;
 /// Any of the flags that say the policy knows the page.
 pub const KNOWN: u16 = LRU | IN_ADD | IN_ACTIVATE;
+
+/// Unevictable and on no list, until it is evictable again.
+const CULLED: u16 = IN_ADD | IN_ACTIVATE;
 
 const GENERATION_SHIFT: u32 = 9;
 const GENERATION_MASK: u16 = 7 << GENERATION_SHIFT;
@@ -65,6 +69,27 @@ impl PageRecord {
     #[inline]
     pub fn clear(&mut self, flags: u16) {
         self.flags &= !flags;
+    }
+
+    /// Whether the page was taken off the lists because it is unevictable.
+    #[inline]
+    pub fn is_culled(&self) -> bool {
+        self.flags & KNOWN == CULLED
+    }
+
+    /// Notes that the page is unevictable and on no list; it is no longer active (spec: overview §5 row 3).
+    pub fn cull(&mut self) {
+        self.clear(LRU | ACTIVE);
+        self.set(CULLED);
+    }
+
+    /// Notes that the page is evictable again; true if it was culled, and is to go on a list now.
+    pub fn rescue(&mut self) -> bool {
+        let culled = self.is_culled();
+        if culled {
+            self.clear(CULLED);
+        }
+        culled
     }
 
     /// Anonymous or file.

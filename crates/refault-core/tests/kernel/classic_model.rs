@@ -28,6 +28,8 @@ struct Page {
     referenced: bool,
     workingset: bool,
     reclaim: bool,
+    /// Unevictable, and found to be by reclaim: on no list.
+    culled: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -104,7 +106,7 @@ impl ClassicModel {
                 assert!(here == 0 || page.active == (active == ACTIVE), "page {id} is on the wrong list");
                 places += here;
             }
-            assert_eq!(places, 1, "page {id} is in {places} places");
+            assert_eq!(places, usize::from(!page.culled), "page {id} is in {places} places");
         }
     }
 
@@ -181,7 +183,7 @@ impl ClassicModel {
             self.page(id).referenced = true;
             return;
         }
-        if page.active {
+        if page.active || page.culled {
             return;
         }
         self.page(id).referenced = false;
@@ -310,6 +312,10 @@ impl ClassicModel {
         self.counters.pgrefill += taken.len() as u64;
         let (mut stay, mut go) = (Vec::new(), Vec::new());
         for id in taken {
+            if memory.io_state(id).any(IoState::UNEVICTABLE) {
+                self.cull(id);
+                continue;
+            }
             let references = memory.take_references(id);
             if references.mappings > 0 && references.executable && page_type == FILE {
                 stay.push(id);
@@ -358,6 +364,10 @@ impl ClassicModel {
             }
         }
         for id in survivors {
+            if memory.io_state(id).any(IoState::UNEVICTABLE) {
+                self.cull(id);
+                continue;
+            }
             self.own_list(id).push_front(id);
             if self.pages[&id].active {
                 self.note_activation(lruvec, page_type);
@@ -381,6 +391,9 @@ impl ClassicModel {
         let state = memory.io_state(id);
         let page_type = self.pages[&id].page_type;
         if state.any(IoState::LOCKED) {
+            return false;
+        }
+        if state.any(IoState::UNEVICTABLE) {
             return false;
         }
         if state.any(IoState::WRITEBACK) {
@@ -422,6 +435,11 @@ impl ClassicModel {
             Eviction::Kept => false,
             Eviction::Refused => self.activate(id),
         }
+    }
+
+    fn cull(&mut self, id: PageId) {
+        self.page(id).culled = true;
+        self.page(id).active = false;
     }
 
     fn activate(&mut self, id: PageId) -> bool {
@@ -504,6 +522,7 @@ impl Policy for ClassicModel {
             referenced: false,
             workingset: false,
             reclaim: false,
+            culled: false,
         };
         assert!(self.pages.insert(id, page).is_none());
         if let Some(shadow) = admission.shadow.filter(|_| !admission.overwrites) {

@@ -31,6 +31,8 @@ pub enum Step {
     Free(PageId),
     /// The page is locked or unlocked.
     Lock(PageId, bool),
+    /// The page is made unevictable (mlock), or evictable again.
+    Pin(PageId, bool),
     /// The flusher starts to write a dirty page.
     StartWrite(PageId),
     /// The write of a page ends; of all pages in flight if there is none.
@@ -143,6 +145,13 @@ impl<P: Inspect> Driver<P> {
             }
             Step::Free(page) => self.memory.slot(page).shadow = None,
             Step::Lock(page, locked) => self.memory.slot(page).locked = locked && self.memory.resident(page),
+            Step::Pin(page, pinned) if self.memory.resident(page) && self.memory.slot(page).unevictable != pinned => {
+                self.memory.slot(page).unevictable = pinned;
+                if !pinned {
+                    self.policy.nodes().expect("a kernel's").made_evictable(page);
+                }
+            }
+            Step::Pin(..) => {}
             Step::StartWrite(page) => {
                 let slot = self.memory.slot(page);
                 slot.writeback |= slot.dirty && slot.resident;
@@ -315,6 +324,7 @@ fn disturbance() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => page().prop_map(Step::Free),
         2 => (page(), any::<bool>()).prop_map(|(page, locked)| Step::Lock(page, locked)),
+        2 => (page(), any::<bool>()).prop_map(|(page, pinned)| Step::Pin(page, pinned)),
         2 => page().prop_map(Step::StartWrite),
         3 => prop::option::of(page()).prop_map(Step::EndWrite),
         2 => (page(), refusal.clone()).prop_map(|(page, refusal)| Step::Refuse(page, refusal)),
@@ -351,6 +361,7 @@ pub fn fit(steps: Vec<Step>, world: &World) -> Vec<Step> {
             Step::Touch { page, mapping, write } => Step::Touch { page: f(page), mapping, write },
             Step::Free(p) => Step::Free(f(p)),
             Step::Lock(p, locked) => Step::Lock(f(p), locked),
+            Step::Pin(p, pinned) => Step::Pin(f(p), pinned),
             Step::StartWrite(p) => Step::StartWrite(f(p)),
             Step::EndWrite(p) => Step::EndWrite(p.map(f)),
             Step::Refuse(p, refusal) => Step::Refuse(f(p), refusal),
@@ -388,6 +399,7 @@ pub fn survives(policy: impl Inspect, leftover: Leftover, world: &World, limit: 
     driver.apply(&Step::RefuseAll(None));
     (0..world.pages()).for_each(|page| {
         driver.apply(&Step::Lock(page, false));
+        driver.apply(&Step::Pin(page, false));
         driver.apply(&Step::StartWrite(page));
     });
     driver.apply(&Step::EndWrite(None));

@@ -43,6 +43,8 @@ struct Page {
     active: bool,
     reclaim: bool,
     swapcache: bool,
+    /// Unevictable, and found to be by reclaim: on no list.
+    culled: bool,
 }
 
 impl Page {
@@ -150,7 +152,8 @@ impl MglruModel {
             let lists = &self.lruvecs[page.lruvec as usize].lists;
             let on_lists: usize = lists.iter().map(|g| g[page.page_type].iter().filter(|p| *p == id).count()).sum();
             let waiting = self.adding.iter().filter(|p| *p == id).count();
-            assert_eq!(on_lists + waiting, 1, "page {id} is in {on_lists} lists and {waiting} batches");
+            let places = usize::from(!page.culled);
+            assert_eq!(on_lists + waiting, places, "page {id} is in {on_lists} lists and {waiting} batches");
             assert_eq!(page.generation.is_some(), on_lists == 1, "page {id} has a generation iff it is listed");
             assert!(page.generation.is_none() || !page.active, "page {id} is listed and ACTIVE");
         }
@@ -233,6 +236,9 @@ impl MglruModel {
     fn mark_accessed(&mut self, id: PageId) {
         let new_rules = self.is_7_2();
         let page = self.page(id);
+        if page.culled {
+            return;
+        }
         if !page.referenced {
             page.referenced = true;
             if new_rules {
@@ -291,6 +297,11 @@ impl MglruModel {
         let (page_type, lruvec) = (page.page_type, page.lruvec);
         let list = &mut self.lruvec(lruvec).lists[generation as usize][page_type];
         if rotating { list.push_back(id) } else { list.push_front(id) }
+    }
+
+    fn cull(&mut self, id: PageId) {
+        let page = self.page(id);
+        (page.culled, page.generation, page.active) = (true, None, false);
     }
 
     /// Takes a page off whatever list it stands on.
@@ -353,6 +364,7 @@ impl Policy for MglruModel {
             active: false,
             reclaim: false,
             swapcache: admission.keeps_slot,
+            culled: false,
         };
         assert!(self.pages.insert(id, page).is_none());
         if let Some(shadow) = admission.shadow.filter(|_| !admission.overwrites) {
@@ -459,13 +471,22 @@ impl NodeReclaim for MglruModel {
         self.page(id).active = false;
         self.page(id).referenced = false;
         let gone = self.batch_stage(id, false, memory);
-        if !gone {
+        if !gone && memory.io_state(id).any(IoState::UNEVICTABLE) {
+            self.cull(id);
+        } else if !gone {
             self.adding.push(id);
             if self.adding.len() >= self.params.batch {
                 self.drain_additions();
             }
         }
         gone
+    }
+
+    fn made_evictable(&mut self, id: PageId) {
+        self.drain();
+        if std::mem::take(&mut self.page(id).culled) {
+            self.insert(id, false, false);
+        }
     }
 
     fn is_workingset(&self, id: PageId) -> bool {

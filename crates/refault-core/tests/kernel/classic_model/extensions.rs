@@ -1,6 +1,6 @@
 //! What the model of the classic lists has beyond [`Policy`](refault_core::Policy): groups, and sorting by schemes.
 
-use refault_core::memory::Memory;
+use refault_core::memory::{IoState, Memory};
 use refault_core::policy::{
     BackgroundPass, NodeReclaim, PassOutcome, Policy, ProactiveRequest, ReclaimRequest, SortRule, Sorting,
 };
@@ -41,13 +41,22 @@ impl NodeReclaim for ClassicModel {
         self.page(id).active = false;
         self.page(id).referenced = false;
         let gone = self.batch_stage(id, 0, false, memory, &mut 0);
-        if !gone {
+        if !gone && memory.io_state(id).any(IoState::UNEVICTABLE) {
+            self.cull(id);
+        } else if !gone {
             self.adding.push(id);
             if self.adding.len() >= self.params.batch {
                 self.drain_additions();
             }
         }
         gone
+    }
+
+    fn made_evictable(&mut self, id: PageId) {
+        self.drain();
+        if std::mem::take(&mut self.page(id).culled) {
+            self.own_list(id).push_front(id);
+        }
     }
 
     fn is_workingset(&self, id: PageId) -> bool {

@@ -111,6 +111,10 @@ impl MglruModel {
     /// Whether the page was moved instead of being isolated (mglru §9.3, §16.7, §16.8).
     pub(super) fn sort<M: Memory>(&mut self, id: PageId, min_seq: u64, tier_limit: usize, memory: &M) -> bool {
         let (t, lruvec) = (self.pages[&id].page_type, self.pages[&id].lruvec);
+        if !self.is_7_2() && memory.io_state(id).any(IoState::UNEVICTABLE) {
+            self.cull(id);
+            return true;
+        }
         let generation = self.pages[&id].generation.unwrap();
         if generation != min_seq % 4 {
             self.lruvec(lruvec).lists[generation as usize][t].push_front(id);
@@ -221,6 +225,10 @@ impl MglruModel {
     /// A page that the batch stage left; false if it gets a second chance to be evicted (mglru §9, §16.10).
     pub(super) fn put_back<M: Memory>(&mut self, id: PageId, second: bool, memory: &M) -> bool {
         let io = memory.io_state(id);
+        if io.any(IoState::UNEVICTABLE) {
+            self.cull(id);
+            return true;
+        }
         let in_flight = io.any(IoState::DIRTY) || io.any(IoState::WRITEBACK);
         let page = self.pages[&id].clone();
         if self.is_7_2() {
@@ -256,6 +264,9 @@ impl MglruModel {
         let io = memory.io_state(id);
         let (t, lruvec) = (self.pages[&id].page_type, self.pages[&id].lruvec);
         if io.any(IoState::LOCKED) {
+            return false;
+        }
+        if io.any(IoState::UNEVICTABLE) {
             return false;
         }
         if references_count && !self.is_7_2() && memory.is_mapped(id) && self.pages[&id].referenced {
