@@ -16,6 +16,7 @@ use refault_core::Counters;
 use refault_core::policy::GenerationSize;
 
 use crate::figures::{Ended, Published, Statistics, Times, Usage};
+use crate::inherited::Inherited;
 use crate::share::{self, Need};
 use crate::sys;
 
@@ -33,10 +34,6 @@ const MAX_NAPS: u32 = 100;
 const DISCOURAGED: u64 = 1_000_000_000;
 /// Nanoseconds between two times that a process makes known what it lacks.
 const ASK_EVERY: u64 = 500_000;
-/// Nanoseconds between two looks at what a child still shares with its parent.
-const LOOK_EVERY: u64 = 50_000_000;
-/// Pages that a child gives up before the next such look.
-const LOOK_AFTER: u64 = 128;
 /// A process is not asked for less than this: pages.
 const WORTH_ASKING: i64 = 16;
 
@@ -58,8 +55,8 @@ pub struct Slot {
     pub turn: AtomicU32,
     /// Pages charged.
     pub charged: AtomicI64,
-    /// Those, and pages that are charged to whom they were inherited from.
-    held: AtomicI64,
+    /// Pages that it has given up so far.
+    pub(crate) gave: AtomicU64,
     /// Pages that it would like to have, and when it said so.
     wanted: AtomicI64,
     said: AtomicU64,
@@ -113,12 +110,12 @@ pub struct Account {
     charged: i64,
     /// Pages of its own budget, if it has one.
     own_limit: Option<u64>,
-    /// Pages that were inherited at the fork, and from which slot, in which of its turns: see [`Account::lent`].
-    inherited: i64,
-    lender: (usize, u32),
-    /// When it was last looked at how many of those are still shared, and pages that it has given up since.
-    looked: u64,
-    given_up: u64,
+    /// See [`crate::inherited`].
+    inherited: Inherited,
+    /// Pages given up so far.
+    gave: u64,
+    /// Pages of the compressed pool, of which a parent gives up some too.
+    pool: u64,
     /// When it last said what it lacks, and until when it does not wait for others.
     said: u64,
     discouraged: u64,
@@ -138,10 +135,9 @@ impl Account {
             slot: None,
             charged: 0,
             own_limit,
-            inherited: 0,
-            lender: (0, 0),
-            looked: 0,
-            given_up: 0,
+            inherited: Inherited::default(),
+            gave: 0,
+            pool: 0,
             said: 0,
             discouraged: 0,
         };
@@ -167,12 +163,13 @@ impl Account {
         if let Some(slot) = slot {
             slots[slot].turn.fetch_add(1, Ordering::Relaxed);
             slots[slot].wanted.store(0, Ordering::Relaxed);
-            slots[slot].held.store(0, Ordering::Relaxed);
+            slots[slot].gave.store(0, Ordering::Relaxed);
             slots[slot].deaf.store(0, Ordering::Relaxed);
             slots[slot].asking.store(0, Ordering::Relaxed);
             self.shared().used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
         }
         self.slot = slot;
+        self.gave = 0;
         self.faulted(sys::now());
     }
 
@@ -184,7 +181,12 @@ impl Account {
     }
 
     /// Makes known what is in memory: pages where they belong, pages in the staging area, bytes of the pool.
-    pub fn publish_memory(&self, resident: u64, parked: u64, pool: u64) {
+    pub fn publish_memory(&mut self, resident: u64, parked: u64, pool: u64) {
+        let pool_pages = pool / crate::PAGE as u64;
+        if pool_pages < self.pool {
+            self.gives_up(self.pool - pool_pages);
+        }
+        self.pool = pool_pages;
         if let Some(slot) = self.slot {
             self.shared().figures[slot].usage.store_memory(resident, parked, pool);
         }
@@ -220,44 +222,38 @@ impl Account {
         }
     }
 
+    /// Right before a fork.
+    pub fn before_fork(&mut self) {
+        self.inherited.lends();
+    }
+
     /// In a forked child: what it inherited stays charged to the parent as long as that has it too.
     pub fn after_fork(&mut self) {
-        self.inherited = self.charged + self.lent();
         let turn = |slot: usize| self.shared().slots[slot].turn.load(Ordering::Relaxed);
-        self.lender = self.slot.map_or((0, 0), |slot| (slot, turn(slot)));
-        (self.charged, self.looked) = (0, sys::now());
+        let lender = self.slot.map_or((0, 0), |slot| (slot, turn(slot)));
+        self.inherited = Inherited::new(self.charged + self.lent(), lender, self.gave);
+        self.charged = 0;
         self.enter();
     }
 
-    /// A page has left memory: it may have been one that was inherited.
-    pub fn gives_up_a_page(&mut self) {
-        self.given_up += 1;
+    /// Pages have left memory, of which some may be shared.
+    pub fn gives_up(&mut self, pages: u64) {
+        self.gave += pages;
+        self.inherited.gives_up(pages);
+        if let Some(slot) = self.slot {
+            self.shared().slots[slot].gave.store(self.gave, Ordering::Relaxed);
+        }
     }
 
-    /// Looks, now and then, how much of what was inherited has been written to since. True if it did.
-    pub fn look_at_common(&mut self) -> bool {
-        let now = if self.inherited > 0 { sys::now() } else { 0 };
-        if now.saturating_sub(self.looked) < LOOK_EVERY && (now == 0 || self.given_up < LOOK_AFTER) {
-            return false;
-        }
-        (self.looked, self.given_up) = (now, 0);
-        if let Some(common) = crate::rollup::shared_pages() {
-            // What was written to is never shared again.
-            self.inherited = self.inherited.min(common);
-        }
-        true
+    /// Looks, now and then, how much of what was inherited is still shared. `all`: pages that this process has, inherited
+    /// or not. True if it did.
+    pub fn look_at_common(&mut self, all: u64) -> bool {
+        self.inherited.look(all as i64)
     }
 
-    /// Pages of this process that are charged to another, which it inherited them from: no more than that one still holds.
-    /// Once it has given them up, or has ended, they are this one's alone.
+    /// Pages of this process that others are charged for.
     fn lent(&self) -> i64 {
-        if self.inherited == 0 {
-            return 0;
-        }
-        let (slot, turn) = self.lender;
-        let lender = &self.shared().slots[slot];
-        let is_there = lender.turn.load(Ordering::Relaxed) == turn && lender.process.load(Ordering::Relaxed) > 0;
-        if is_there { self.inherited.min(lender.held.load(Ordering::Relaxed)) } else { 0 }
+        self.inherited.lent(self.shared())
     }
 
     /// This process needs its memory: it has faulted.
@@ -388,7 +384,6 @@ impl Account {
         }
         if let Some(slot) = self.slot {
             shared.slots[slot].charged.store(pages, Ordering::Relaxed);
-            shared.slots[slot].held.store(pages + self.lent(), Ordering::Relaxed);
         }
     }
 
@@ -396,7 +391,7 @@ impl Account {
     pub fn leave(&mut self, statistics: &Statistics) {
         self.publish(statistics);
         // What was lent is not used any more either.
-        self.inherited = 0;
+        self.inherited = Inherited::default();
         self.charge(0);
         if let Some(slot) = self.slot.take() {
             self.shared().end(slot, sys::process_id());
@@ -661,10 +656,17 @@ mod tests {
         let mut parent = joined(shared);
         assert!(parent.reserve(1000));
         // As a fork leaves it: a copy.
+        parent.gives_up(50);
+        parent.before_fork();
         let mut child = Account { shared, ..parent };
         child.after_fork();
         assert!(child.reserve(1010));
         assert_eq!((child.charged, shared.total.load(Ordering::Relaxed)), (10, 1010));
+        // What comes instead is not the child's.
+        parent.gives_up(400);
+        assert!(child.reserve(1010));
+        assert_eq!((child.charged, shared.total.load(Ordering::Relaxed)), (410, 1410));
+        parent.gives_up(300);
         assert!(parent.reserve(300) && child.reserve(1010));
         assert_eq!((child.charged, shared.total.load(Ordering::Relaxed)), (710, 1010));
         parent.leave(&Statistics::default());

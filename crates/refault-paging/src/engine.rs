@@ -259,7 +259,7 @@ impl Engine {
                 }
                 self.policy.freed(page);
                 self.resident -= 1;
-                self.account.gives_up_a_page();
+                self.account.gives_up(1);
                 self.drop_copy(page);
             }
             State::Parked(place) => {
@@ -372,8 +372,8 @@ impl Engine {
 
     /// Makes the charge and the counts known.
     pub(crate) fn settle(&mut self) {
-        self.account.look_at_common();
         let charge = self.charge();
+        self.account.look_at_common(charge);
         if !self.account.reserve(charge) {
             self.give_way();
         }
@@ -384,7 +384,7 @@ impl Engine {
 
     /// In a child of a fork: counts what it has written to of its parent's pages, now and then.
     pub fn count_what_was_written(&mut self) {
-        if self.account.look_at_common() {
+        if self.account.look_at_common(self.charge()) {
             self.settle();
         }
     }
@@ -415,6 +415,7 @@ impl Engine {
 
     /// Right before a fork.
     pub fn before_fork(&mut self) {
+        self.account.before_fork();
         self.store.freeze();
     }
 

@@ -23,6 +23,7 @@ mod copies;
 pub mod engine;
 mod fault;
 pub mod figures;
+mod inherited;
 pub mod lock;
 mod policies;
 mod ranges;

@@ -233,7 +233,7 @@ impl Engine {
         let place = self.staging.fill(self.table.address(page));
         self.table.set(page, State::Parked(place), shadow);
         self.resident -= 1;
-        self.account.gives_up_a_page();
+        self.account.gives_up(1);
     }
 
     /// A chosen page stays: the policy thinks it gone.

@@ -1,0 +1,102 @@
+//! What a child of `fork` shares with its parent, and who is charged for it.
+//!
+//! A page that several processes share costs memory once. The parent is charged for it as long as it has it; what the
+//! parent has given up since, the children that still share it are charged for by equal parts. Nobody tells an
+//! unprivileged process whose pages are whose, so this is done by counts, and where they leave a choice the tree is
+//! charged too much rather than too little:
+//! - no more is inherited than is shared now, less what may be shared of memory that is not managed;
+//! - each page that the parent gives up is taken for one that it shared;
+//! - a process that has forked itself pays whole for what its own parent has given up.
+//!
+//! Between two looks a child that does nothing may be charged too little: what its siblings give up makes its part
+//! larger without its knowing; and what it writes to before the next look is charged to nobody. Cost: a walk through the
+//! page tables (`rollup`) twenty times per second while anything is shared; more often, up to a twentieth of the time,
+//! while much of it is written to.
+
+use core::sync::atomic::Ordering;
+
+use crate::account::Shared;
+use crate::rollup;
+use crate::sys;
+
+/// Nanoseconds between two looks at what is still shared: while much changes, as right after most forks, and at most.
+const MIN_PAUSE: u64 = 1_000_000;
+const MAX_PAUSE: u64 = 50_000_000;
+/// A look may take one part in so many of the time.
+const MAX_PART: u64 = 20;
+/// Much is one part in so many, and so many pages.
+const MUCH: (i64, i64) = (32, 16);
+/// Pages that a child gives up before the next such look.
+const LOOK_AFTER: u64 = 128;
+
+/// See the module. In pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Inherited {
+    /// Inherited and shared still, as far as is known.
+    pages: i64,
+    /// The parent's slot, in which of its turns, what it had at the fork and what it had given up by then.
+    lender: (usize, u32),
+    had: i64,
+    gave: u64,
+    /// At the last look: pages that this process shared with anyone, and how many of them others make up for if each is
+    /// divided by those that share it.
+    shared: i64,
+    others: i64,
+    /// When that was, how long after it the next is due, and pages that this process has given up since.
+    looked: u64,
+    pause: u64,
+    given_up: u64,
+    /// It has forked itself.
+    lends: bool,
+}
+
+impl Inherited {
+    /// At a fork: `pages` are the parent's, which has a slot in one of its turns and has given up `gave` pages so far.
+    pub(crate) fn new(pages: i64, lender: (usize, u32), gave: u64) -> Inherited {
+        Inherited { pages, lender, had: pages, gave, looked: sys::now(), pause: MIN_PAUSE, ..Inherited::default() }
+    }
+
+    /// This process is about to fork.
+    pub(crate) fn lends(&mut self) {
+        self.lends = true;
+    }
+
+    /// Pages have left the memory of this process: they may have been inherited.
+    pub(crate) fn gives_up(&mut self, pages: u64) {
+        self.given_up += pages;
+    }
+
+    /// Looks, now and then, how much is still shared. `all`: what the process has, inherited or not. True if it did.
+    pub(crate) fn look(&mut self, all: i64) -> bool {
+        let now = if self.pages > 0 { sys::now() } else { 0 };
+        if now.saturating_sub(self.looked) < self.pause && (now == 0 || self.given_up < LOOK_AFTER) {
+            return false;
+        }
+        let before = self.pages;
+        if let Some(common) = rollup::common() {
+            let unmanaged = (common.anonymous - all).max(0);
+            // What was written to is never shared again.
+            self.pages = self.pages.min(common.shared - unmanaged).max(0);
+            (self.shared, self.others) = (common.shared, common.others);
+        }
+        (self.looked, self.given_up) = (sys::now(), 0);
+        let much = before - self.pages > before / MUCH.0 + MUCH.1;
+        let pause = if much { MIN_PAUSE } else { self.pause * 2 };
+        self.pause = pause.max((self.looked - now) * MAX_PART).min(MAX_PAUSE);
+        true
+    }
+
+    /// Pages of this process that others are charged for.
+    pub(crate) fn lent(&self, segment: &Shared) -> i64 {
+        if self.pages == 0 {
+            return 0;
+        }
+        let (slot, turn) = self.lender;
+        let lender = &segment.slots[slot];
+        let is_there = lender.turn.load(Ordering::Relaxed) == turn && lender.process.load(Ordering::Relaxed) > 0;
+        let gave = lender.gave.load(Ordering::Relaxed).saturating_sub(self.gave);
+        let held = if is_there { self.had.saturating_sub_unsigned(gave).clamp(0, self.pages) } else { 0 };
+        let divided = if self.lends || self.shared == 0 { 0 } else { (self.pages - held) * self.others / self.shared };
+        held + divided
+    }
+}
