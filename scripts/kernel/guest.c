@@ -176,7 +176,9 @@ static void run_task(struct task *t) {
         if (file == MAP_FAILED) die("mmap of the file");
     }
     if (fold_every) {
-        snprintf(path, sizeof path, "%s/%s", groups[t->group].path, fold_file);
+        int top = t->group; // the limit above decides by its own sums, which folding a group below leaves as they are
+        while (groups[top].parent >= 0) top = groups[top].parent;
+        snprintf(path, sizeof path, "%s/%s", groups[top].path, fold_file);
         if ((fold = open(path, O_RDONLY)) < 0 || pread(fold, buffer, PAGE, 0) < 1) die("%s", path);
     }
     u64 until_fold = fold_every, until_flush = flush_every, done = 0;

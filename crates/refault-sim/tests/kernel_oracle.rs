@@ -1,7 +1,7 @@
 //! Replays the access sequences that real kernels were measured on, and holds our counters to theirs.
 //!
 //! The tables are those of `refault-testing`. The goals asserted at the end are the project's, not what happens to come
-//! out; `docs/validation.md` explains the cells outside.
+//! out, but for 7.2's generations, which are short of them; `docs/validation.md` explains the cells outside.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +14,40 @@ use refault_trace::{Source, WorkloadSpec};
 
 /// Cells whose kernel figure is below this are not counted for any counter but loads.
 const SIGNIFICANT: f64 = 500.0;
-/// How far other counters may be off, and in what share of their significant cells they must not be.
+/// How far other counters may be off.
 const COUNTER_TOLERANCE: f64 = 0.05;
-const COUNTER_SHARE: f64 = 0.80;
 
-/// How far loads may be off: in most cells, in the given share of them, and in any.
+/// How far loads may be off, in most cells, in the given share of them, and in any; and in what share of their
+/// significant cells other counters must be close.
 struct Goal {
     most: f64,
     share: f64,
     any: f64,
+    counters: f64,
 }
+
+/// What the project wants of every kernel.
+const GOAL: Goal = Goal { most: 0.01, share: 0.95, any: 0.05, counters: 0.90 };
 
 #[test]
 fn classic_matches_kernel_6_12() {
-    check("6.12", "classic", Goal { most: 0.01, share: 0.90, any: 0.05 });
+    check("6.12", "classic", GOAL);
 }
 
 #[test]
 fn mglru_matches_kernel_6_12() {
-    check("6.12", "mglru", Goal { most: 0.01, share: 0.90, any: 0.05 });
+    check("6.12", "mglru", GOAL);
 }
 
 #[test]
+fn classic_matches_kernel_7_2() {
+    check("7.2", "classic", GOAL);
+}
+
+/// Short of the goal; `docs/validation.md` says where and why.
+#[test]
 fn mglru_7_2_matches_kernel_7_2() {
-    check("7.2", "mglru", Goal { most: 0.02, share: 0.80, any: f64::INFINITY });
+    check("7.2", "mglru", Goal { most: 0.02, counters: 0.80, ..GOAL });
 }
 
 struct Cell {
@@ -107,7 +117,7 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
     println!("  all counters: {good} of {all}");
     assert!(share >= goal.share, "loads of {kernel} {mode} match in {:.0} % of the cells only", share * 100.0);
     assert!(furthest <= goal.any, "loads of {kernel} {mode} are off by {:.1} % in some cell", furthest * 100.0);
-    assert!(kernel != "6.12" || good as f64 >= COUNTER_SHARE * all as f64, "counters match in {good} of {all} cells");
+    assert!(good as f64 >= goal.counters * all as f64, "counters match in {good} of {all} cells");
 }
 
 /// Where a cell is chaotic, a limit a few pages away changes the outcome as much as the kernel differs from us.

@@ -53,6 +53,24 @@ pub fn kernel_table(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// The cells of several steps that real kernels were asked: name and steps of each, in the order of names.
+///
+/// # Panics
+/// If they cannot be read.
+pub fn kernel_steps() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/kernels/steps");
+    let read =
+        |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut cells: Vec<(String, String)> = files
+        .map(|file| file.expect("a file in the folder").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "steps"))
+        .map(|path| (path.file_stem().expect("a name").to_string_lossy().into_owned(), read(&path)))
+        .collect();
+    cells.sort();
+    cells
+}
+
 /// A file or folder of what is not part of the repository (recorded traces): in the folder that `REFAULT_SHARED` names,
 /// or in one called `shared` in, beside or above the repository. Where there is none, this is a [`skip`].
 pub fn shared(part: &str) -> Option<PathBuf> {
