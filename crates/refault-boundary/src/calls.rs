@@ -70,7 +70,7 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         10 | 329 => memory::protect(number, arguments),
         11 => memory::unmap(arguments),
         12 => memory::set_break(arguments),
-        25 => memory::remap(arguments),
+        25 => crate::moves::remap(arguments),
         28 => memory::advise(arguments),
         149 | 150 | 325 => memory::lock(number, arguments),
         151 => memory::lock_all(arguments),

@@ -17,6 +17,7 @@ mod entry;
 mod frame;
 mod heap;
 mod memory_calls;
+mod moves;
 mod observer;
 mod report;
 mod settings;

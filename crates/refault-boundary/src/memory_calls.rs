@@ -11,33 +11,52 @@ const MAP_SHARED: usize = 1;
 const MAP_ANONYMOUS: usize = 0x20;
 const MAP_GROWSDOWN: usize = 0x100;
 const MAP_LOCKED: usize = 0x2000;
+const MAP_POPULATE: usize = 0x8000;
 const MAP_STACK: usize = 0x2_0000;
 const MAP_HUGETLB: usize = 0x4_0000;
+const PROT_WRITE: usize = 2;
 const PROT_EXEC: usize = 4;
+const POPULATE_READ: usize = 22;
+const POPULATE_WRITE: usize = 23;
+/// What is populated is brought in so many bytes at a time.
+const PIECE: usize = 1 << 20;
 
-fn make(number: usize, arguments: [usize; 6]) -> isize {
+pub(crate) fn make(number: usize, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call.
     unsafe { sys::call(number, arguments) }
 }
 
-fn pages(bytes: usize) -> usize {
+pub(crate) fn pages(bytes: usize) -> usize {
     bytes.saturating_add(PAGE - 1) & !(PAGE - 1)
 }
 
 /// `mmap`.
 pub(crate) fn map(arguments: [usize; 6]) -> isize {
-    let [_, bytes, protection, flags, ..] = arguments;
+    let [address, bytes, protection, flags, descriptor, offset] = arguments;
+    let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED;
+    let fits = flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && protection & PROT_EXEC == 0;
     let mut paging = paging();
-    let at = make(9, arguments);
+    // What the kernel populates before it is managed would neither count nor go, and would keep the mapping from being
+    // joined with its neighbours.
+    let asked = if fits { flags & !MAP_POPULATE } else { flags };
+    let at = make(9, [address, bytes, protection, asked, descriptor, offset]);
     if at < 0 {
         return at;
     }
     let (at, bytes) = (at as usize, pages(bytes));
     // Whatever was known of these addresses is of a mapping that is gone.
     paging.forget(at, bytes);
-    let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED;
-    if flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && protection & PROT_EXEC == 0 {
-        paging.manage(at, bytes, Attributes { protection: protection as u8 & 7, ..Attributes::default() });
+    if !fits {
+        return at as isize;
+    }
+    let managed = paging.manage(at, bytes, Attributes { protection: protection as u8 & 7, ..Attributes::default() });
+    if flags & MAP_POPULATE != 0 && protection != 0 {
+        let write = protection & PROT_WRITE != 0;
+        if managed {
+            bring_in(&mut paging, at, bytes, write, |_, _| 0);
+        } else {
+            make(28, [at, bytes, if write { POPULATE_WRITE } else { POPULATE_READ }, 0, 0, 0]);
+        }
     }
     at as isize
 }
@@ -81,43 +100,6 @@ pub(crate) fn protect(number: usize, arguments: [usize; 6]) -> isize {
     error
 }
 
-/// `mremap`.
-pub(crate) fn remap(arguments: [usize; 6]) -> isize {
-    let [old, old_bytes, new_bytes, flags, new, _] = arguments;
-    let (old_bytes, new_bytes) = (pages(old_bytes), pages(new_bytes));
-    let mut paging = paging();
-    let range = paging.range(old);
-    let at = make(25, arguments);
-    if at < 0 {
-        return at;
-    }
-    let at = at as usize;
-    if flags & 2 != 0 {
-        // At a given place: what was there is gone.
-        paging.forget(new, new_bytes);
-    }
-    let kept = old_bytes.min(new_bytes);
-    let attributes = range.map(|(.., attributes)| attributes);
-    if at != old {
-        paging.relocate(old, at, kept);
-        paging.forget(old, old_bytes);
-        // MREMAP_DONTUNMAP leaves the old range there, empty.
-        if flags & 4 != 0
-            && let Some(attributes) = attributes
-        {
-            paging.manage(old, old_bytes, attributes);
-        }
-    } else if new_bytes < old_bytes {
-        paging.forget(old + new_bytes, old_bytes - new_bytes);
-    }
-    if new_bytes > kept
-        && let Some(attributes) = attributes
-    {
-        paging.manage(at + kept, new_bytes - kept, attributes);
-    }
-    at as isize
-}
-
 /// `madvise`.
 pub(crate) fn advise(arguments: [usize; 6]) -> isize {
     const DONTNEED: usize = 4;
@@ -129,8 +111,6 @@ pub(crate) fn advise(arguments: [usize; 6]) -> isize {
     const KEEPONFORK: usize = 19;
     const COLD: usize = 20;
     const PAGEOUT: usize = 21;
-    const POPULATE_READ: usize = 22;
-    const POPULATE_WRITE: usize = 23;
     const DONTNEED_LOCKED: usize = 24;
     const GUARD_INSTALL: usize = 102;
     const GUARD_REMOVE: usize = 103;
@@ -194,10 +174,21 @@ pub(crate) fn advise(arguments: [usize; 6]) -> isize {
 
 /// Brings everything in, a piece at a time, then lets the kernel look at it.
 fn populate(mut paging: Paging, start: usize, bytes: usize, write: bool, arguments: [usize; 6]) -> isize {
-    for at in (start..start + bytes).step_by(1 << 20) {
-        let piece = (start + bytes - at).min(1 << 20);
+    bring_in(&mut paging, start, bytes, write, |at, piece| make(28, [at, piece, arguments[2], 0, 0, 0]))
+}
+
+/// Brings a range in, a piece at a time, and does something with each until that fails.
+fn bring_in(
+    paging: &mut Paging,
+    start: usize,
+    bytes: usize,
+    write: bool,
+    with: impl Fn(usize, usize) -> isize,
+) -> isize {
+    for at in (start..start + bytes).step_by(PIECE) {
+        let piece = (start + bytes - at).min(PIECE);
         paging.hold(at, piece, write);
-        let error = make(28, [at, piece, arguments[2], 0, 0, 0]);
+        let error = with(at, piece);
         paging.release(at, piece);
         if error < 0 {
             return error;

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::skipped;
 use known::Tally;
-use refault_proof::fuzz::{Fuzzer, Tool};
+use refault_proof::fuzz::{FOUND, Fuzzer, Tool};
 
 const SECONDS: u64 = 10;
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
@@ -33,4 +33,16 @@ fn random_calls_do_what_the_bare_kernel_does() {
     let mut tally = Tally::new("fuzz");
     tally.add("sequences", report.failures.is_empty(), &report);
     tally.judge();
+}
+
+#[test]
+fn sequences_that_differed_once_do_not_any_more() {
+    if skipped(&["cc"]) {
+        return;
+    }
+    let fuzzer = Fuzzer::new(&Tool::new(known::refault())).expect("the walker compiles");
+    for (name, sequence) in FOUND {
+        let difference = fuzzer.compare(sequence).expect("the walker starts");
+        assert!(difference.is_none(), "{name}:\n{}", difference.map(|it| it.to_string()).unwrap_or_default());
+    }
 }

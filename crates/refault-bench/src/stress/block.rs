@@ -170,11 +170,6 @@ impl Block {
             }
         };
         let error = std::io::Error::last_os_error();
-        if start == libc::MAP_FAILED && error.raw_os_error() == Some(libc::EFAULT) {
-            // Rights that were changed for a part and back have left several mappings, which the kernel does not always join
-            // again, and which it resizes only one by one. The block stays as it was.
-            return;
-        }
         assert!(!start.is_null() && start != libc::MAP_FAILED, "resizing: {error}");
         let before = std::mem::replace(&mut self.pages, pages);
         self.start = start.cast();

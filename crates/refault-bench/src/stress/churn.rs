@@ -190,19 +190,23 @@ impl<'a> Churner<'a> {
     }
 
     fn advise(&mut self, block: usize, first: usize, count: usize) {
-        const ADVICE: [i32; 6] = [
-            libc::MADV_PAGEOUT,
-            libc::MADV_WILLNEED,
-            libc::MADV_COLD,
-            libc::MADV_SEQUENTIAL,
-            libc::MADV_RANDOM,
-            libc::MADV_NORMAL,
-        ];
-        let advice = ADVICE[self.below(ADVICE.len())];
-        if self.mapped(block) {
-            self.blocks[block].advise(first, count, advice);
-            self.check(block, first + count - 1);
+        // What is said of a part: the mapping stays one.
+        const OF_PAGES: [i32; 3] = [libc::MADV_PAGEOUT, libc::MADV_WILLNEED, libc::MADV_COLD];
+        // What the kernel notes of the mapping itself. Said of a part, it would make several mappings of the block, which
+        // the kernel does not always join again, and does not resize.
+        const OF_MAPPINGS: [i32; 3] = [libc::MADV_SEQUENTIAL, libc::MADV_RANDOM, libc::MADV_NORMAL];
+        let which = self.below(OF_PAGES.len() + OF_MAPPINGS.len());
+        if !self.mapped(block) {
+            return;
         }
+        match OF_PAGES.get(which) {
+            Some(advice) => self.blocks[block].advise(first, count, *advice),
+            None => {
+                let pages = self.blocks[block].pages();
+                self.blocks[block].advise(0, pages, OF_MAPPINGS[which - OF_PAGES.len()]);
+            }
+        }
+        self.check(block, first + count - 1);
     }
 
     /// Takes the right to write away, checks, and gives it back.

@@ -1,0 +1,166 @@
+//! `mremap`: mappings that grow, shrink and move, with what is out of memory.
+//!
+//! A move to a given place may take several mappings with the gaps between them (Linux 6.17), but the kernel refuses that
+//! for memory that is registered with a userfaultfd. Such a range is moved here one mapping at a time, each with the
+//! distance that it had from the first; that is what the kernel does with those that are not registered.
+//!
+//! Invariants: the kernel's mappings and the engine's table change under one lock; a mapping that was not in the range
+//! moved is not touched, at the source or the target. Cost: three calls and one more a mapping, only where there are several.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use refault_paging::{Attributes, PAGE, sys};
+
+use crate::entry::{Paging, paging};
+use crate::memory_calls::{make, pages};
+
+const MREMAP: usize = 25;
+const MAYMOVE: usize = 1;
+const FIXED: usize = 2;
+const DONTUNMAP: usize = 4;
+const EFAULT: isize = -14;
+/// Where user addresses end (four levels of page tables).
+const END_OF_ADDRESSES: usize = 1 << 47;
+
+/// `mremap`.
+pub(crate) fn remap(arguments: [usize; 6]) -> isize {
+    let [old, bytes, new_bytes, flags, new, _] = arguments;
+    let bytes = pages(bytes);
+    let mut paging = paging();
+    if is_move_only(old, bytes, pages(new_bytes), flags, new)
+        && (paging.manages(old, bytes) || paging.manages(new, bytes))
+        && let Some(end) = Mappings::open().and_then(|mappings| mappings.end_of(old))
+        && end < old + bytes
+        && moves_several()
+    {
+        return move_each(&mut paging, old, bytes, flags, new);
+    }
+    move_one(&mut paging, arguments)
+}
+
+/// Whether a call moves what there is to a given place, without a reason for the kernel to refuse it at once.
+fn is_move_only(old: usize, bytes: usize, new_bytes: usize, flags: usize, new: usize) -> bool {
+    let aligned = old.is_multiple_of(PAGE) && new.is_multiple_of(PAGE);
+    let sound = flags & (MAYMOVE | FIXED) == MAYMOVE | FIXED && flags & !(MAYMOVE | FIXED | DONTUNMAP) == 0;
+    let fits = |at: usize| at.checked_add(bytes).is_some_and(|end| end < END_OF_ADDRESSES);
+    let apart = old.saturating_add(bytes) <= new || new.saturating_add(bytes) <= old;
+    bytes == new_bytes && bytes > 0 && aligned && sound && fits(old) && fits(new) && apart
+}
+
+/// One call, and what becomes of the engine's ranges by it.
+fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
+    let [old, old_bytes, new_bytes, flags, new, _] = arguments;
+    let (old_bytes, new_bytes) = (pages(old_bytes), pages(new_bytes));
+    let before = paging.parts(old, old_bytes);
+    let at = make(MREMAP, arguments);
+    if at < 0 {
+        return at;
+    }
+    let at = at as usize;
+    if flags & FIXED != 0 {
+        // What was there is gone.
+        paging.forget(new, new_bytes);
+    }
+    let kept = old_bytes.min(new_bytes);
+    if at != old {
+        paging.relocate(old, at, kept);
+        paging.forget(old, old_bytes);
+        if flags & DONTUNMAP != 0 {
+            // The old range is there still, empty: its guards have moved, and it is not locked.
+            for (start, end, attributes) in &before {
+                paging.manage(*start, end - start, Attributes { guard: false, locked: false, ..*attributes });
+            }
+        }
+    } else if new_bytes < old_bytes {
+        paging.forget(old + new_bytes, old_bytes - new_bytes);
+    }
+    if let Some((_, end, attributes)) = before.last()
+        && *end == old + old_bytes
+        && new_bytes > kept
+    {
+        paging.manage(at + kept, new_bytes - kept, Attributes { guard: false, ..*attributes });
+    }
+    at as isize
+}
+
+/// Moves the mappings of a range one by one. As with the kernel's own, those before one that cannot be moved have moved.
+fn move_each(paging: &mut Paging, old: usize, bytes: usize, flags: usize, new: usize) -> isize {
+    let Some(mappings) = Mappings::open() else { return EFAULT };
+    let end = old + bytes;
+    let mut at = old;
+    while at < end
+        && let Some((start, last)) = mappings.next(at)
+        && start < end
+    {
+        let (start, last) = (start.max(at), last.min(end));
+        if at == old && start > old {
+            return EFAULT;
+        }
+        let piece = last - start;
+        let error = move_one(paging, [start, piece, piece, flags, new + (start - old), 0]);
+        if error < 0 {
+            return error;
+        }
+        at = last;
+    }
+    new as isize
+}
+
+/// Whether this kernel moves several mappings at once. Cost: a few calls, once.
+fn moves_several() -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
+    if ANSWER.load(Ordering::Relaxed) == UNKNOWN {
+        let (from, to) = (sys::map(2 * PAGE), sys::map(2 * PAGE));
+        // Two mappings, by their rights.
+        make(sys::nr::MPROTECT, [from, PAGE, 0, 0, 0, 0]);
+        let moved = make(MREMAP, [from, 2 * PAGE, 2 * PAGE, MAYMOVE | FIXED, to, 0]) == to as isize;
+        // SAFETY: mapped above and known here alone; what was moved away may be anybody's addresses by now.
+        unsafe {
+            sys::unmap(to, 2 * PAGE);
+            if !moved {
+                sys::unmap(from, 2 * PAGE);
+            }
+        }
+        ANSWER.store(if moved { YES } else { NO }, Ordering::Relaxed);
+    }
+    ANSWER.load(Ordering::Relaxed) == YES
+}
+
+/// The kernel's list of this process's mappings (`PROCMAP_QUERY`, Linux 6.11).
+struct Mappings(isize);
+
+impl Mappings {
+    /// `None` where it is not to be had.
+    fn open() -> Option<Mappings> {
+        const OPENAT: usize = 257;
+        const AT_FDCWD: usize = -100isize as usize;
+        const CLOEXEC: usize = 0o2_000_000;
+        let descriptor = make(OPENAT, [AT_FDCWD, c"/proc/self/maps".as_ptr() as usize, CLOEXEC, 0, 0, 0]);
+        (descriptor >= 0).then_some(Mappings(descriptor))
+    }
+
+    /// The mapping that an address lies in, or the next one: start and end.
+    fn next(&self, address: usize) -> Option<(usize, usize)> {
+        const QUERY: usize = 0xc068_6611;
+        const COVERING_OR_NEXT: u64 = 0x10;
+        let mut query = [0u64; 13];
+        let bytes = size_of_val(&query) as u64;
+        query[..3].copy_from_slice(&[bytes, COVERING_OR_NEXT, address as u64]);
+        let error = make(sys::nr::IOCTL, [self.0 as usize, QUERY, query.as_mut_ptr() as usize, 0, 0, 0]);
+        (error == 0).then_some((query[3] as usize, query[4] as usize))
+    }
+
+    /// Where the mapping ends that an address lies in.
+    fn end_of(&self, address: usize) -> Option<usize> {
+        self.next(address).filter(|(start, _)| *start <= address).map(|(_, end)| end)
+    }
+}
+
+impl Drop for Mappings {
+    fn drop(&mut self) {
+        make(sys::nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]);
+    }
+}
