@@ -19,7 +19,7 @@ use refault_config::Config;
 use refault_core::monitor::Region;
 use refault_core::schemes::{self, Scheme};
 use refault_paging::lock::{Held, Lock};
-use refault_paging::{PAGE, Watch, sys};
+use refault_paging::{Engine, PAGE, Watch, sys};
 use serde::Serialize;
 
 use crate::entry::paging;
@@ -215,9 +215,12 @@ impl Monitor {
             birth,
             window: attributes.max_nr_accesses(),
             sample_us: attributes.sample_interval,
+            aggregated: Vec::new(),
         };
         let wait = watch.step(&mut paging, &mut lines)?.as_nanos() as u64;
+        let made = lines.made(&paging);
         drop(paging);
+        made.iter().for_each(|line| write_line(self.out, line));
         let now = sys::now();
         if now - self.said >= SUMS_EVERY || now - self.said + wait > 2 * SUMS_EVERY {
             self.said = now;
@@ -227,13 +230,14 @@ impl Monitor {
     }
 }
 
-/// Writes the regions of each aggregation.
+/// Takes the regions of each aggregation, and makes lines of them.
 struct Lines {
     out: Option<i32>,
     process: u64,
     birth: u64,
     window: u32,
     sample_us: u64,
+    aggregated: Vec<(usize, Vec<Region>)>,
 }
 
 /// A line with the regions of an aggregation.
@@ -245,26 +249,47 @@ struct Aggregation {
     target: usize,
     window: u32,
     sample_us: u64,
-    /// Start, end, accesses, age.
-    regions: Vec<[u64; 4]>,
+    regions: Vec<Numbers>,
+}
+
+/// Start, end, accesses, age; of a region with accesses also the bytes in it that were touched and not given back, and
+/// between which addresses they lie: what was only reserved cannot have been accessed.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Numbers {
+    Idle([u64; 4]),
+    Accessed([u64; 7]),
 }
 
 impl schemes::Observer for Lines {
     fn aggregated(&mut self, target: usize, regions: &[Region]) {
-        if self.out.is_none() {
-            return;
+        if self.out.is_some() {
+            self.aggregated.push((target, regions.to_vec()));
         }
-        let numbers = |region: &Region| [region.start, region.end, region.nr_accesses.into(), region.age.into()];
-        let line = Aggregation {
+    }
+}
+
+impl Lines {
+    /// The lines of what was aggregated, with what the engine knows of the regions.
+    fn made(self, paging: &Engine) -> Vec<Aggregation> {
+        let numbers = |region: &Region| {
+            let [start, end, accesses, age] = [region.start, region.end, region.nr_accesses.into(), region.age.into()];
+            if accesses == 0 {
+                return Numbers::Idle([start, end, accesses, age]);
+            }
+            let (bytes, place) = paging.touched_in(start as usize..end as usize);
+            Numbers::Accessed([start, end, accesses, age, bytes as u64, place.start as u64, place.end as u64])
+        };
+        let line = |(target, regions): &(usize, Vec<Region>)| Aggregation {
             pid: self.process,
             birth: self.birth,
             now_ns: sys::now(),
-            target,
+            target: *target,
             window: self.window,
             sample_us: self.sample_us,
             regions: regions.iter().map(numbers).collect(),
         };
-        write_line(self.out, &line);
+        self.aggregated.iter().map(line).collect()
     }
 }
 
@@ -282,6 +307,7 @@ struct MonitorSums {
     cpu_ns: u64,
     elapsed_ns: u64,
     checks: u64,
+    unseen_checks: u64,
     regions: u64,
     sample_us: u64,
     aggr_us: u64,
@@ -322,6 +348,7 @@ impl Sums {
                 cpu_ns: watch.cpu_ns(),
                 elapsed_ns: watch.elapsed_ns(),
                 checks: kdamond.monitor().counters().checks,
+                unseen_checks: watch.unseen_checks(),
                 regions: kdamond.monitor().nr_regions() as u64,
                 sample_us: attributes.sample_interval,
                 aggr_us: attributes.aggr_interval,

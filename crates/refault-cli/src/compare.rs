@@ -136,11 +136,19 @@ fn sweep_of(args: &CompareArgs) -> Result<Sweep, Failure> {
     let policies = if args.policies.is_empty() { all_policies() } else { parse_policies(&args.policies)? };
     // A mistyped baseline must not be a verdict without one.
     parse_policies(std::slice::from_ref(&args.baseline))?;
-    let sizes = if args.memory.is_empty() {
+    let mut sizes: Vec<Size> = if args.memory.is_empty() {
         DEFAULT_SIZES.iter().map(|text| text.parse().expect("invariant: the default sizes are sizes")).collect()
     } else {
         args.memory.clone()
     };
+    // As with policies: what is named twice runs once.
+    let mut named = Vec::new();
+    sizes.retain(|size| {
+        !named.contains(size) && {
+            named.push(*size);
+            true
+        }
+    });
     let ample = SwapSize(Some(Size::Pages(u64::from(u32::MAX))));
     Ok(Sweep {
         policies,

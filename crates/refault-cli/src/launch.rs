@@ -48,7 +48,7 @@ impl MonitorOptions {
     pub fn text(&self) -> Result<String, Failure> {
         match &self.file {
             None => Ok(String::new()),
-            Some(path) => std::fs::read_to_string(path).map_err(|error| {
+            Some(path) => refault_console::read_text(path).map_err(|error| {
                 Failure::usage("cannot read", path.display(), format!("{error}; name a readable file"))
             }),
         }

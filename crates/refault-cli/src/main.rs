@@ -35,7 +35,7 @@ mod wss;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use refault_console::Failure;
 
@@ -83,7 +83,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = reflowed(Cli::command()).try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -116,6 +117,33 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command with the prose below its help, and that of its subcommands, in lines as long as paragraphs: the terminal's
+/// width breaks them then, and nothing else.
+fn reflowed(command: clap::Command) -> clap::Command {
+    let below = command.get_after_help().map(|text| paragraphs(&text.to_string()));
+    let command = command.mut_subcommands(reflowed);
+    match below {
+        Some(below) => command.after_help(below),
+        None => command,
+    }
+}
+
+/// Joins lines of prose; headings, which end with a colon, and what is indented stay lines.
+fn paragraphs(text: &str) -> String {
+    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+    let mut joined = String::new();
+    let mut last = "";
+    for line in text.lines() {
+        if !joined.is_empty() {
+            let goes_on = is_prose(last) && !last.ends_with(':') && is_prose(line);
+            joined.push(if goes_on { ' ' } else { '\n' });
+        }
+        joined.push_str(line);
+        last = line;
+    }
+    joined
+}
+
 /// Help and version as clap prints them; everything else on one line.
 fn usage(error: &clap::Error) -> ExitCode {
     match error.kind() {
@@ -133,7 +161,13 @@ fn usage(error: &clap::Error) -> ExitCode {
             let mut lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
             let first = lines.next().unwrap_or("").trim_start_matches("error: ").to_string();
             let rest: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
-            let what = if rest.is_empty() { first } else { format!("{first}; {}", rest.join("; ")) };
+            let what = match first.strip_suffix(':') {
+                _ if rest.is_empty() => first,
+                Some(first) => format!("{first}: {}", rest.join("; ")),
+                None => format!("{first}; {}", rest.join("; ")),
+            };
+            // The standard library's words for a number with a sign or letters.
+            let what = what.replace("invalid digit found in string", "it must be a whole number, 0 or more");
             Failure::usage("wrong usage", what, format!("see 'refault {}--help'", command_named())).report()
         }
     }
@@ -150,4 +184,19 @@ fn command_named() -> String {
         command = found;
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_below_help_is_broken_by_the_terminal_alone() {
+        let text = "Examples:\n  refault a\n  refault b\n\nOne sentence that\ngoes on.\n\nColumns:\na, b";
+        assert_eq!(
+            paragraphs(text),
+            "Examples:\n  refault a\n  refault b\n\nOne sentence that goes on.\n\nColumns:\na, b"
+        );
+        Cli::command().debug_assert();
+    }
 }

@@ -4,14 +4,21 @@
 //! Without schemes it prints how much of the truth the monitor finds at how many checks; with schemes it replays the
 //! pattern under a policy and a limit and prints what they did.
 
+mod attached;
 pub mod kernel;
-pub mod live;
+mod live;
+mod query;
+pub mod recording;
+mod show;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use refault_console::{Contents, Failure, ForceArgs, Format, Output, Outputs, Progress, Share, say, with_output};
+use refault_console::{
+    Contents, Failure, ForceArgs, Format, Output, Outputs, Progress, Share, format_of, read_text, say, with_output,
+};
 use refault_core::monitor::Attributes;
 use refault_core::schemes::Scheme;
 use refault_sim::flat_memory::Swap;
@@ -49,12 +56,18 @@ Examples:
   refault monitor --pattern hot-spot --memory 60% --scheme 'pageout nr_accesses=0 age=5s..'
   refault monitor --pattern hot-spot --policy 'mglru{version=7.2}' --config sorting.toml --format json
   refault monitor --report app.html -- python3 analysis.py      a live program: what is hot when, and how much
+  refault monitor --out app.raw -- python3 analysis.py          the same to be asked later
+  refault monitor report heats app.raw                          by refault monitor report --help
+  refault monitor --pid 4711 --for 30s                          a program that runs already
 
 Schemes on one line: ACTION [sz_bytes=MIN..MAX] [nr_accesses=MIN..MAX] [age=MIN..MAX] [quota=TIME,SIZE,WINDOW]
 [weights=SIZE,FREQUENCY,AGE] [wmarks=METRIC,INTERVAL,HIGH,MID,LOW] [apply=TIME]. docs/monitoring.md has the keys of
 files, which may be TOML or the JSON of DAMON's user-space tool.")]
+#[command(args_conflicts_with_subcommands = true)]
 /// Watch access patterns by regions, and run schemes on what is found
 pub struct MonitorArgs {
+    #[command(subcommand)]
+    command: Option<MonitorCommand>,
     /// A built-in pattern (stairs, zigzag, hot-spot, uniform) or a file in masim's format [default: all built-in ones]
     #[arg(long, value_name = "NAME|FILE")]
     pattern: Vec<String>,
@@ -75,9 +88,9 @@ pub struct MonitorArgs {
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How to write what came out
-    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
-    format: Format,
+    /// How to write what came out [default: by the name of --out, else table]
+    #[arg(long, value_enum, ignore_case = true)]
+    format: Option<RecordingFormat>,
     /// Write it to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -85,14 +98,20 @@ pub struct MonitorArgs {
     #[arg(long, value_name = "FILE.svg")]
     picture: Option<PathBuf>,
     /// Write a report of a program: heat map over time, working set, hot and cold memory
-    #[arg(long, value_name = "FILE.html", requires = "program")]
+    #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// What the monitor of a program may use of one processor; its intervals grow until that is kept
     #[arg(long, value_name = "PERCENT", default_value = "1%")]
     monitor_cpu: Share,
-    /// Who watches a program: refault's monitor, or the kernel's beside it (DAMON; needs root and a free kdamond)
-    #[arg(long, value_enum, default_value = "refault")]
-    source: Source,
+    /// Who watches a program [default: refault's monitor; with --pid the kernel's if it can be had, else mappings]
+    #[arg(long, value_enum, ignore_case = true)]
+    source: Option<Source>,
+    /// Watch a process that runs already, until it ends, --for is over, or Ctrl-C
+    #[arg(long, value_name = "PID", conflicts_with_all = ["pattern", "max_regions", "picture", "memory", "speed", "seed", "policy", "program"])]
+    pid: Option<u32>,
+    /// How long to watch a process that runs already, such as 30s
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::wss::time, requires = "pid")]
+    duration: Option<Duration>,
     /// A program and its arguments, watched while it runs instead of a pattern
     #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["pattern", "max_regions", "picture", "memory", "speed", "seed"])]
     program: Vec<OsString>,
@@ -100,25 +119,51 @@ pub struct MonitorArgs {
     force: ForceArgs,
 }
 
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    Refault,
-    Kernel,
+#[derive(clap::Subcommand, Debug)]
+enum MonitorCommand {
+    Report(query::QueryArgs),
 }
 
-impl Source {
-    fn kernel_too(self) -> bool {
-        self == Source::Kernel
-    }
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// refault's monitor, in the program from its start
+    Refault,
+    /// The kernel's (DAMON; needs root and a free kdamond), for a program that is started beside refault's
+    Kernel,
+    /// The accessed bits of a running process by mapping, as its user
+    Mappings,
+}
+
+/// How results are written.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum RecordingFormat {
+    /// Aligned columns for people.
+    Table,
+    /// One row a run, or of a program one row per region and aggregation, with a header.
+    Csv,
+    /// One object with all runs.
+    Json,
+    /// All that was seen of a program, for `refault monitor report`.
+    Raw,
 }
 
 /// Runs the command.
 pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
+    if let Some(MonitorCommand::Report(query)) = &args.command {
+        return query::run(query);
+    }
+    if let Some(pid) = args.pid {
+        return attached::run(args, pid);
+    }
     if !args.program.is_empty() {
         return live::run(args);
     }
-    if args.source.kernel_too() {
-        return Err(Failure::usage("nothing to watch", "--source kernel", "name a program after --"));
+    if args.source.is_some() {
+        return Err(Failure::usage("nothing to watch", "--source", "name a program after --, or a process with --pid"));
+    }
+    if args.recording_format() == RecordingFormat::Raw {
+        let remedy = "name a program after --, or write --format json";
+        return Err(Failure::usage("a pattern has no recording", "--format raw", remedy));
     }
     if args.report.is_some() {
         let remedy = "name a program after --, or draw a pattern with --picture";
@@ -139,7 +184,7 @@ fn read_pattern(name: &str) -> Result<Pattern, Failure> {
     if let Some(pattern) = Pattern::from_name(name) {
         return Ok(pattern);
     }
-    let text = std::fs::read_to_string(Path::new(name)).map_err(|error| {
+    let text = read_text(Path::new(name)).map_err(|error| {
         let remedy = format!("{error}; name a file in masim's format or one of {}", Pattern::NAMES.join(", "));
         Failure::usage("cannot read pattern", name, remedy)
     })?;
@@ -149,11 +194,35 @@ fn read_pattern(name: &str) -> Result<Pattern, Failure> {
 /// The outputs of a pattern's run.
 fn claim(args: &MonitorArgs) -> Result<(Option<Output>, Option<Output>), Failure> {
     let mut outputs = args.outputs();
-    let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
+    let out = args.claim_recording(&mut outputs)?;
     Ok((out, outputs.claim("--picture", args.picture.as_deref(), Contents::Svg)?))
 }
 
 impl MonitorArgs {
+    /// How results are written: as asked, or by the name of the file. One that is called `raw`, or ends so, is a recording.
+    fn recording_format(&self) -> RecordingFormat {
+        let named = |path: &PathBuf| {
+            let raw = path.extension().or(path.file_name()).is_some_and(|name| name == "raw");
+            match format_of(Some(path)) {
+                _ if raw => RecordingFormat::Raw,
+                Format::Table => RecordingFormat::Table,
+                Format::Csv => RecordingFormat::Csv,
+                Format::Json => RecordingFormat::Json,
+            }
+        };
+        self.format.or(self.out.as_ref().map(named)).unwrap_or(RecordingFormat::Table)
+    }
+
+    /// Claims `--out`.
+    fn claim_recording(&self, outputs: &mut Outputs) -> Result<Option<Output>, Failure> {
+        let contents = match self.recording_format() {
+            RecordingFormat::Table => Contents::Table,
+            RecordingFormat::Csv => Contents::Csv,
+            RecordingFormat::Json | RecordingFormat::Raw => Contents::Json,
+        };
+        outputs.claim("--out", self.out.as_deref(), contents)
+    }
+
     /// Outputs, kept apart from what is read.
     fn outputs(&self) -> Outputs {
         let mut outputs = Outputs::new(self.force);
@@ -211,10 +280,10 @@ fn measure(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) 
         }
     }
     drop(progress);
-    with_output(out, |out| match args.format {
-        Format::Table => write_accuracy(out, &rows, patterns.len() == 1),
-        Format::Csv => write_accuracy_csv(out, &rows),
-        Format::Json => {
+    with_output(out, |out| match args.recording_format() {
+        RecordingFormat::Table => write_accuracy(out, &rows, patterns.len() == 1),
+        RecordingFormat::Csv => write_accuracy_csv(out, &rows),
+        RecordingFormat::Json | RecordingFormat::Raw => {
             let rows: Vec<Value> = rows.iter().map(accuracy_json).collect();
             serde_json::to_writer_pretty(&mut *out, &json!({ "profile": config.profile.name(), "runs": rows }))?;
             writeln!(out)
@@ -356,10 +425,10 @@ fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> R
         progress.set(results.len() as f64 / patterns.len() as f64);
     }
     drop(progress);
-    with_output(out, |out| match args.format {
-        Format::Table => write_acted(out, &results),
-        Format::Csv => write_acted_csv(out, &results),
-        Format::Json => {
+    with_output(out, |out| match args.recording_format() {
+        RecordingFormat::Table => write_acted(out, &results),
+        RecordingFormat::Csv => write_acted_csv(out, &results),
+        RecordingFormat::Json | RecordingFormat::Raw => {
             let runs: Vec<Value> = results.iter().map(|acted| acted_json(acted, config)).collect();
             serde_json::to_writer_pretty(&mut *out, &json!({ "policy": spec.label, "runs": runs }))?;
             writeln!(out)

@@ -115,6 +115,47 @@ fn the_main_options_of_help_come_first() {
 }
 
 #[test]
+fn statistics_of_an_earlier_run_outlive_one_that_cannot_begin() {
+    let place = TempDir::new().expect("a directory");
+    let old = "{\"pid\":1}\n";
+    std::fs::write(place.path().join("run.jsonl"), old).expect("writes");
+    for stats in ["run.jsonl", "new.jsonl"] {
+        told(place.path(), 2, &["run", "--memory", "64M", "--stats", stats, "--", "no-such-program"]);
+    }
+    assert_eq!(std::fs::read_to_string(place.path().join("run.jsonl")).expect("is there"), old);
+    assert!(!place.path().join("new.jsonl").exists());
+}
+
+#[test]
+fn prose_below_help_is_broken_once() {
+    for command in ["record", "top", "size", "run", "monitor", "wss"] {
+        let help = stdout(&[command, "--help"]);
+        let lines: Vec<&str> = help.lines().skip_while(|line| !line.starts_with("Examples:")).collect();
+        assert!(lines.len() > 3, "{command} has examples");
+        let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+        let broken = lines.windows(2).find(|pair| is_prose(pair[0]) && is_prose(pair[1]) && pair[0].len() < 70);
+        assert_eq!(broken, None, "{command}: a line that ends before the terminal does");
+    }
+}
+
+#[test]
+fn what_is_named_twice_runs_once_and_what_is_no_text_has_a_line() {
+    let place = TempDir::new().expect("a directory");
+    let zipf = "zipf:pages=100,accesses=1000";
+    let twice = ["compare", "--workload", zipf, "--policy", "lru,lru", "--memory", "10%,10%", "--format", "csv"];
+    assert_eq!(stdout(&twice).lines().count(), 2);
+    std::fs::write(place.path().join("m.toml"), b"[machine]\nmemory = \"\xff\"\n").expect("writes");
+    for arguments in
+        [vec!["scenario", "m.toml"], vec!["monitor", "--config", "m.toml"], vec!["monitor", "--pattern", "m.toml"]]
+    {
+        let said = told(place.path(), 2, &arguments);
+        assert!(said.contains("line 2 is no UTF-8 text"), "{arguments:?}: {said}");
+    }
+    let said = told(place.path(), 2, &["compare", "--workload", zipf, "--seed", "-1"]);
+    assert!(said.contains("whole number, 0 or more"), "{said}");
+}
+
+#[test]
 fn a_report_is_not_made_of_something_else() {
     let place = TempDir::new().expect("a directory");
     std::fs::write(place.path().join("run.jsonl"), "").expect("writes");

@@ -54,13 +54,14 @@ fn a_run_writes_tables_csv_json_samples_and_a_report() {
     let samples = directory.path().join("s.csv").to_str().unwrap().to_string();
     let report = directory.path().join("r.html").to_str().unwrap().to_string();
     let table = stdout(&["scenario", &path, "--policy", "classic,mglru", "--samples", &samples, "--report", &report]);
-    for word in
-        ["pgscan", "pressure_some_us", "kswapd_cpu_ns", "direct_reclaim_p99_ns", "memcg     1 /g", "events low 0"]
-    {
+    for word in ["pgscan", "pressure_some_us", "limit_reclaim_p99_ns", "memcg     1 /g", "events low 0"] {
         assert!(table.contains(word), "{word} is missing:\n{table}");
     }
     let csv = rows(&stdout(&["scenario", &path, "--policy", "classic,mglru", "--format", "csv"]));
     assert_eq!((csv.len(), csv[1][0].as_str(), csv[2][0].as_str()), (3, "classic", "mglru"));
+    for name in ["kswapd_cpu_ns", "direct_reclaim_p99_ns"] {
+        assert!(csv[0].iter().any(|column| column == name), "{name}, whatever it is");
+    }
     let json: serde_json::Value = serde_json::from_str(&stdout(&["scenario", &path, "--format", "json"])).unwrap();
     let run = &json["runs"][0];
     assert_eq!((run["policy"].as_str(), run["end"].as_str()), (Some("mglru"), Some("finished")));
@@ -176,5 +177,127 @@ fn an_example_to_begin_with_is_sound_and_mistakes_are_found_without_a_run() {
     assert_eq!((refused.status.code(), text(&refused.stderr).contains("memory")), (Some(2), true));
     for arguments in [vec!["scenario", "check"], vec!["scenario", name, name]] {
         assert_eq!(refault(&arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+/// A server in a group and a batch beside it, in a machine that is too small for both.
+const SERVER: &str = r#"
+[machine]
+cpus = 2
+memory = "24M"
+swap = "128M"
+swap_device = "zram-lz4"
+[[group]]
+name = "/db"
+max = "8M"
+[[task]]
+name = "server"
+count = 3
+group = "/db"
+accesses_per_operation = 10
+[[task.workload]]
+spec = "zipf:theta=0.9,pages=1024,accesses=20000,kind=anon"
+[[task]]
+name = "batch"
+[[task.workload]]
+spec = "uniform:pages=8000,accesses=40000,kind=anon"
+[[event]]
+at = "1ms"
+group = "/db"
+max = "6M"
+[[event]]
+at = "2ms"
+group = "/db"
+reclaim = "1M"
+"#;
+
+#[test]
+fn tasks_and_groups_have_throughput_latencies_and_events() {
+    let directory = TempDir::new().unwrap();
+    let path = file(&directory, SERVER);
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (tasks, events) = (at("tasks.csv"), at("events.jsonl"));
+    let json = stdout(&["scenario", &path, "--format", "json", "--tasks", &tasks, "--events", &events]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let run = &json["runs"][0];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("{value} is no whole number"));
+    // The copies' sums are what each of them did.
+    let names: Vec<_> = run["task_sets"].as_array().unwrap().iter().map(|set| set["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["server", "batch"]);
+    let servers = &run["task_sets"][0];
+    let each = run["tasks"].as_array().unwrap().iter().filter(|task| task["group"] == "/db");
+    assert_eq!((number(&servers["operations"]), number(&servers["tasks"])), (3 * 2000, 3));
+    assert_eq!(each.map(|task| number(&task["operations"])).sum::<u64>(), 3 * 2000);
+    assert_eq!(run["groups"][1]["performance"]["operations"], servers["operations"]);
+    assert_eq!(run["groups"][0]["performance"]["operations"], run["operations"]);
+    // An operation is ten accesses of 100 ns at least; percentiles ascend, and the longest waited for a fault.
+    let latency = &servers["latency"];
+    let percentiles = ["p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"].map(|name| number(&latency[name]));
+    assert!(percentiles.is_sorted() && percentiles[0] >= 1000, "{percentiles:?}");
+    assert!(number(&run["task_sets"][1]["latency"]["p50_ns"]) >= 100);
+    assert!(percentiles[4] > 2 * percentiles[0], "{percentiles:?}");
+    // The latencies of a closed loop sum up to its time: their mean, estimated from below by the median, cannot exceed it.
+    let span = number(&servers["span_ns"]);
+    assert!(percentiles[0] * number(&servers["operations"]) / 3 <= span, "{percentiles:?} {span}");
+    let rows = rows(&std::fs::read_to_string(&tasks).unwrap());
+    let of: Vec<_> = rows[1..].iter().map(|row| format!("{} {}", row[3], row[4])).collect();
+    let expected =
+        ["task server-0", "task server-1", "task server-2", "task batch", "copies server", "group /", "group /db"];
+    assert_eq!(of, expected);
+    let lines = std::fs::read_to_string(&events).unwrap();
+    let lines: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.is_sorted_by_key(|line| number(&line["at_ns"])));
+    let of_kind = |kind: &str| lines.iter().filter(|line| line["event"] == kind).collect::<Vec<_>>();
+    assert_eq!((of_kind("started").len(), of_kind("finished").len()), (4, 4));
+    assert_eq!(
+        (of_kind("limit_set")[0]["pages"].as_u64(), number(&of_kind("limit_set")[0]["at_ns"])),
+        (Some(1536), 1_000_000)
+    );
+    let reclaimed = of_kind("reclaimed")[0];
+    assert_eq!((number(&reclaimed["asked_pages"]), reclaimed["group"].as_str()), (256, Some("/db")));
+    assert!(number(&reclaimed["freed_pages"]) > 0);
+    assert_eq!(json["runs"][0]["events"].as_array().unwrap().len(), lines.len());
+}
+
+#[test]
+fn sizes_and_seeds_run_in_one_go_and_are_what_they_are_alone() {
+    let directory = TempDir::new().unwrap();
+    let path = file(&directory, SERVER);
+    let policies = ["--policy", "classic,mglru"];
+    let all = stdout(
+        &[&["scenario", &path, "--memory", "16M,24M,200%", "--seeds", "3", "--format", "csv"], &policies[..]].concat(),
+    );
+    let all = rows(&all);
+    assert_eq!(all.len(), 1 + 2 * 3 * 3);
+    let cell = |row: &[String], name: &str| row[all[0].iter().position(|column| column == name).unwrap()].clone();
+    let runs: Vec<_> =
+        all[1..].iter().map(|row| (cell(row, "policy"), cell(row, "memory_bytes"), cell(row, "run"))).collect();
+    assert_eq!(runs[3], ("classic".into(), (24u64 << 20).to_string(), "1".into()));
+    assert_eq!(runs[17], ("mglru".into(), (48u64 << 20).to_string(), "3".into()));
+    // The file's own size and seeds give what they give alone.
+    let alone = rows(&stdout(&["scenario", &path, "--policy", "classic", "--format", "csv"]));
+    assert_eq!(all[4], alone[1]);
+    // Other seeds make other accesses, and more memory fewer faults.
+    assert_ne!(cell(&all[4], "pgscan"), cell(&all[5], "pgscan"));
+    let swapped = |row: usize| cell(&all[row], "pswpin").parse::<u64>().unwrap();
+    assert!(swapped(1) > swapped(4) && swapped(4) > swapped(7), "{} {} {}", swapped(1), swapped(4), swapped(7));
+    let table = stdout(&["scenario", &path, "--memory", "50%", "--seeds", "2"]);
+    for part in ["mglru, 12 MiB", "2 seeds, mean ± standard deviation", " ± ", "counters are 0 everywhere", "/db"] {
+        assert!(table.contains(part), "{part} is missing:\n{table}");
+    }
+    let trace = directory.path().join("t.u64").to_str().unwrap().to_string();
+    assert_eq!(refault(&["trace", "generate", "uniform:pages=500,accesses=2000", &trace]).status.code(), Some(0));
+    let fixed = format!(
+        "[machine]\nmemory = \"16M\"\n[[task]]\nname = \"t\"\nmemory = \"4M\"\n[[task.workload]]\ntrace = {trace:?}\nkind = \"anon\"\n"
+    );
+    let path = file(&directory, &fixed);
+    for (arguments, part) in [
+        (vec!["--seeds", "2"], "traces hold no random numbers"),
+        (vec!["--memory", "16M,100%"], "named twice"),
+        (vec!["--memory", "64K"], "smaller than"),
+    ] {
+        let refused = refault(&[&["scenario", &path], &arguments[..]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&refused.stderr).contains(part), "{arguments:?}: {}", text(&refused.stderr));
     }
 }

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod failure;
+mod input;
 pub mod output;
 mod progress;
 mod say;
@@ -19,6 +20,7 @@ mod share;
 pub mod text;
 
 pub use failure::Failure;
+pub use input::read_text;
 pub use output::{Contents, ForceArgs, Format, Output, Outputs, format_of, with_output};
 pub use progress::Progress;
 pub use say::{say, say_as, say_text};

@@ -58,6 +58,9 @@ pub struct Watch {
     sampling: bool,
     ended: bool,
     checked: Vec<usize>,
+    /// Pages under check that could not be set aside, sorted: nobody sees whether they are accessed.
+    unseen: Vec<usize>,
+    unseen_checks: u64,
     batch: Vec<(PageId, Shadow)>,
     governed: (u64, u64),
     first_cpu: u64,
@@ -80,6 +83,8 @@ impl Watch {
             sampling: false,
             ended: false,
             checked: Vec::with_capacity(1024),
+            unseen: Vec::new(),
+            unseen_checks: 0,
             batch: Vec::with_capacity(BATCH),
             governed: (now, cpu),
             first_cpu: cpu,
@@ -96,6 +101,12 @@ impl Watch {
         sys::thread_time() - self.first_cpu
     }
 
+    /// Checks of pages that could not be set aside (shared since a fork, locked, in use by a call): they count as not
+    /// accessed, which nobody knows.
+    pub fn unseen_checks(&self) -> u64 {
+        self.unseen_checks
+    }
+
     /// Nanoseconds since the start.
     pub fn elapsed_ns(&self) -> u64 {
         sys::now() - self.start
@@ -108,12 +119,17 @@ impl Watch {
             return None;
         }
         self.govern();
-        let mut hands = Hands { engine, rule: self.rule, checked: &mut self.checked, batch: &mut self.batch };
+        let unseen = &self.unseen;
+        let mut hands = Hands { engine, rule: self.rule, checked: &mut self.checked, unseen, batch: &mut self.batch };
         if self.sampling {
             self.kdamond.finish((sys::now() - self.start) / 1000, &mut hands, observer);
         }
         let next = self.kdamond.begin(&mut hands);
         hands.engine.set_aside(hands.checked);
+        // It could not be moved: that it is there at the interval's end says nothing.
+        self.unseen.clear();
+        self.unseen.extend(self.checked.iter().copied().filter(|address| engine.was_touched(*address)));
+        self.unseen_checks += self.unseen.len() as u64;
         self.checked.clear();
         self.sampling = matches!(next, Next::Sample { .. });
         match next {
@@ -216,6 +232,19 @@ impl Engine {
         pages
     }
 
+    /// Bytes of a range that have or had contents, and the smallest range that holds them. Cost: a look at each page that
+    /// is known.
+    pub fn touched_in(&self, range: Range<usize>) -> (usize, Range<usize>) {
+        let pages = self.known_pages_in(range.start, range.end);
+        match (pages.first(), pages.last()) {
+            (Some(first), Some(last)) => {
+                let place = (*first).max(range.start)..(*last + PAGE).min(range.end);
+                ((pages.len() * PAGE).min(range.len()), place)
+            }
+            _ => (0, range.start..range.start),
+        }
+    }
+
     /// Pages that may be used, and pages that are.
     fn room(&self) -> (u64, u64) {
         (self.account.limit(), self.charge())
@@ -244,6 +273,8 @@ struct Hands<'a> {
     rule: SortRule,
     /// Addresses under check.
     checked: &'a mut Vec<usize>,
+    /// Addresses whose accesses are not seen, sorted.
+    unseen: &'a [usize],
     /// Pages about to be evicted.
     batch: &'a mut Vec<(PageId, Shadow)>,
 }
@@ -270,7 +301,8 @@ impl AccessSampler for Hands<'_> {
     }
 
     fn accessed(&mut self, _: usize, address: u64) -> bool {
-        self.engine.was_touched(address as usize)
+        let page = address as usize & !(PAGE - 1);
+        self.engine.was_touched(page) && self.unseen.binary_search(&page).is_err()
     }
 
     fn ranges(&mut self, _: usize) -> Option<Vec<Range<u64>>> {

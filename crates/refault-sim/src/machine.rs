@@ -45,7 +45,9 @@ pub mod costs;
 pub mod device;
 pub mod frames;
 pub mod group;
+pub mod happenings;
 pub mod high_order;
+pub mod latency;
 pub mod memory;
 pub mod node;
 pub mod pressure;
@@ -77,6 +79,7 @@ use costs::{Ledger, Work};
 use device::Device;
 use frames::{KeepsEvicted, MachineFrames};
 use group::Groups;
+use happenings::Happening;
 use memory::{Completion, MachineMemory};
 use monitoring::KdamondTask;
 use node::{Node, Watermarks};
@@ -181,6 +184,7 @@ pub struct Machine<P: Policy> {
     samples: Vec<Sample>,
     kills: Vec<report::Kill>,
     listing: Vec<report::Listing>,
+    happenings: Vec<Happening>,
     /// Buffers ever held, and the time that requesters waited.
     buffers: Vec<high_order::Held>,
     buffer_stalled: u64,
@@ -273,6 +277,7 @@ impl<P: Policy> Machine<P> {
             samples: Vec::new(),
             kills: Vec::new(),
             listing: Vec::new(),
+            happenings: Vec::new(),
             buffers: Vec::new(),
             buffer_stalled: 0,
             tasks,

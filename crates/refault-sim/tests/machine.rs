@@ -317,3 +317,49 @@ fn accessed_bits_of_a_mapping_that_is_read_at_random_say_nothing() {
     config.tasks[0].phases[0].random = true;
     assert_eq!(clock(config), expected);
 }
+
+/// The only task's latencies and time, with ample memory and a device that needs a millisecond for a page.
+fn latencies(
+    spec: &str,
+    accesses_per_operation: u64,
+    think: u64,
+) -> (refault_sim::machine::latency::LatencySummary, u64) {
+    let mut device = DeviceModel::preset("nvme").unwrap();
+    (device.read_latency, device.read_page, device.synchronous) = (1_000_000, 0, false);
+    let config = MachineConfig {
+        nodes: vec![1 << 16],
+        readahead: 0,
+        fault_around: 0,
+        file_device: device,
+        files: vec![FileConfig { name: "f".into(), pages: 100, executable: false }],
+        tasks: vec![TaskConfig {
+            anon_pages: 100,
+            accesses_per_operation,
+            think,
+            phases: vec![PhaseConfig::new(workload(spec), Some(0))],
+            ..TaskConfig::default()
+        }],
+        ..MachineConfig::default()
+    };
+    let report = Machine::new(config, Lru::default()).unwrap().run().unwrap();
+    assert_eq!(report.tasks[0].latency, report.task_sets[0].latency);
+    (report.tasks[0].latency, report.tasks[0].finished_at.unwrap())
+}
+
+#[test]
+fn an_operation_takes_its_accesses_and_what_they_wait_for() {
+    // Ten accesses of 100 ns; the first touches of the first ten operations cost a fault each.
+    let (hits, _) = latencies("cyclic:pages=100,accesses=100000,kind=anon", 10, 0);
+    assert_eq!((hits.count, hits.p50_ns, hits.p90_ns, hits.p99_ns), (10_000, 1_000, 1_000, 1_000));
+    assert!(hits.max_ns > 2_000 && hits.max_ns < 100_000, "{hits:?}");
+    // Thinking is between operations, not in them.
+    let (thinking, end) = latencies("cyclic:pages=100,accesses=100000,kind=anon", 10, 50_000);
+    assert_eq!((thinking.p50_ns, thinking.p99_ns), (1_000, 1_000));
+    assert!(end > 9_000 * 50_000, "{end}");
+    // Each page of a file is read once: every operation waits for the device, and their sum is the task's time.
+    let (misses, end) = latencies("cyclic:pages=100,accesses=100,kind=fd", 1, 0);
+    assert_eq!(misses.count, 100);
+    assert!(misses.p50_ns > 1_000_000 && misses.max_ns < 1_100_000, "{misses:?}");
+    let sum = 100.0 * misses.p50_ns as f64;
+    assert!((sum / end as f64 - 1.0).abs() < 0.01, "{sum} {end}");
+}

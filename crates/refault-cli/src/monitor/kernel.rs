@@ -11,7 +11,7 @@ use std::time::Instant;
 use refault_console::{Failure, say};
 use refault_core::monitor::Attributes;
 
-use super::live::{Process, Seen, Snapshot};
+use super::recording::{Process, Seen, Snapshot};
 
 /// Where the kernel shows its monitors.
 pub const SYSFS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
@@ -106,13 +106,11 @@ impl Kernel {
 
     /// Starts watching a process, or takes the regions of the aggregation that has passed. What fails is said once.
     pub fn watch(&mut self, pid: u32, attributes: &Attributes) {
-        if self.process.pid == 0 {
-            self.process.pid = u64::from(pid);
-            if let Err(error) = self.start(pid, attributes) {
-                say(format_args!("the kernel's monitor does not start: {error}"));
-                return;
-            }
-            self.running = true;
+        if self.process.pid == 0
+            && let Err(error) = self.begin(pid, attributes)
+        {
+            say(format_args!("the kernel's monitor does not start: {error}"));
+            return;
         }
         let due = self.last.is_none_or(|last| last.elapsed().as_micros() as u64 >= self.aggr_us);
         if self.running && due {
@@ -122,6 +120,17 @@ impl Kernel {
                 self.process.snapshots.push(snapshot);
             }
         }
+    }
+
+    /// Starts watching a process.
+    ///
+    /// # Errors
+    /// The kernel refuses: it has no operations on virtual addresses, or there is no such process.
+    pub fn begin(&mut self, pid: u32, attributes: &Attributes) -> io::Result<()> {
+        self.process.pid = u64::from(pid);
+        self.start(pid, attributes)?;
+        self.running = true;
+        Ok(())
     }
 
     fn start(&mut self, pid: u32, attributes: &Attributes) -> io::Result<()> {
@@ -160,7 +169,8 @@ impl Kernel {
             if let (Some(start), Some(end), Some(count), Some(age)) =
                 (number("start"), number("end"), number("nr_accesses"), number("age"))
             {
-                regions.push(Seen { start, end, nr_accesses: count as u32, age: age as u32 });
+                let (nr_accesses, age) = (count as u32, age as u32);
+                regions.push(Seen { start, end, nr_accesses, age, most: None });
             }
         }
         regions.sort_by_key(|region| region.start);
@@ -263,7 +273,10 @@ mod tests {
         assert_eq!(file("state"), "update_schemes_tried_regions");
         let process = kernel.finish();
         assert_eq!((file("state"), file("contexts/nr_contexts")), ("off".to_owned(), "0".to_owned()));
-        assert_eq!(process.snapshots[0].regions[0], Seen { start: 4096, end: 8192, nr_accesses: 3, age: 4 });
+        assert_eq!(
+            process.snapshots[0].regions[0],
+            Seen { start: 4096, end: 8192, nr_accesses: 3, age: 4, most: None }
+        );
         assert_eq!(all_files(&directory.path().join("0")), in_use);
         assert_eq!(std::fs::read_to_string(directory.path().join("nr_kdamonds")).expect("reads"), "2");
     }

@@ -117,9 +117,11 @@ impl Figure {
                         Shape::Bars => (self.bars()),
                     }
                     @if named { (self.names(groups)) }
+                    @for (x, _) in &self.marks {
+                        line.mark x1=(px(*x, &self.x)) x2=(px(*x, &self.x)) y1=(n(TOP)) y2=(n(HEIGHT - BOTTOM)) {}
+                    }
                     @for (row, (x, name)) in self.marks.iter().enumerate() {
                         @let (anchor, dx) = if self.x.place(*x) > MARK_SHARE { ("end", "-5") } else { ("start", "5") };
-                        line.mark x1=(px(*x, &self.x)) x2=(px(*x, &self.x)) y1=(n(TOP)) y2=(n(HEIGHT - BOTTOM)) {}
                         text.mark x=(px(*x, &self.x)) y=(n(TOP + 14.0 + row as f64 * MARK_HEIGHT)) dx=(dx)
                             text-anchor=(anchor) { (name) }
                     }

@@ -7,7 +7,7 @@ use super::chart::{Figure, Series, Shape};
 use super::heat::Heat;
 use super::scale::Axis;
 use super::{page, write};
-use crate::monitor::live::{PERCENTILES, Process, percentile, seconds};
+use crate::monitor::recording::{PERCENTILES, Process, Recording, percentile};
 use refault_console::text::grouped;
 use refault_console::text::number;
 use refault_console::{Failure, Output};
@@ -17,12 +17,9 @@ use refault_lab::size::bytes_text;
 const REGIONS: usize = 40;
 
 /// Writes the report of a program that was monitored.
-pub fn write_monitor(
-    output: Output,
-    command: &str,
-    process: &Process,
-    kernel: Option<&Process>,
-) -> Result<(), Failure> {
+pub fn write_monitor(output: Output, recording: &Recording) -> Result<(), Failure> {
+    let (command, kernel) = (&recording.program, recording.kernel.as_ref());
+    let Some(process) = recording.processes.first() else { return Ok(()) };
     let cpu = process
         .monitor_cpu()
         .map_or(String::new(), |cpu| format!(" The monitor took {:.2} % of one processor.", cpu * 100.0));
@@ -30,7 +27,7 @@ pub fn write_monitor(
         h1 { (command) }
         p.lead {
             "Process " (process.pid) ", " (grouped(process.snapshots.len() as u64)) " aggregations in "
-            (format!("{:.1}", seconds(process))) " s." (cpu)
+            (format!("{:.1}", process.seconds())) " s, by " (recording.source) "." (cpu)
         }
         (heat("Accesses by address and time", "heat", process))
         @if let Some(kernel) = kernel { (heat("The same by the kernel's monitor (DAMON)", "kernel", kernel)) }
@@ -51,7 +48,7 @@ fn heat(title: &str, id: &str, process: &Process) -> Markup {
         below += place.end - place.start;
         (part, format!("{:#x}", place.start))
     });
-    let length = seconds(process);
+    let length = process.seconds();
     let moment = |quarter: u32| {
         let part = f64::from(quarter) / 4.0;
         (part, format!("{} s", number(length * part)))
@@ -75,24 +72,21 @@ fn heat(title: &str, id: &str, process: &Process) -> Markup {
 }
 
 fn working_set(process: &Process) -> Figure {
-    let first = process.snapshots.first().map_or(0, |snapshot| snapshot.now_ns);
     let mib = |bytes: u64| bytes as f64 / (1 << 20) as f64;
-    let points: Vec<(f64, f64)> = process
-        .snapshots
-        .iter()
-        .map(|snapshot| {
-            let used = snapshot.regions.iter().filter(|region| region.nr_accesses > 0);
-            let bytes = used.map(|region| region.end - region.start).sum();
-            ((snapshot.now_ns - first) as f64 / 1e9, mib(bytes))
-        })
-        .collect();
+    let points: Vec<(f64, f64)> =
+        process.working_set_over_time().into_iter().map(|(seconds, bytes)| (seconds, mib(bytes))).collect();
     let most = points.iter().fold(0.0f64, |most, (_, y)| most.max(*y));
     Figure {
         id: "wss".into(),
         title: "Working set over time".into(),
         description: format!("At most {} MiB.", number(most)),
-        definition: "Bytes (MiB) in regions with at least one access in an aggregation.".into(),
-        x: Axis::exact("time (s)", seconds(process).max(0.001), 5, number),
+        definition: if process.is_bounded() {
+            "Bytes (MiB) in regions with at least one access in an aggregation, as far as they were ever touched."
+        } else {
+            "Bytes (MiB) in regions with at least one access in an aggregation."
+        }
+        .into(),
+        x: Axis::exact("time (s)", process.seconds().max(0.001), 5, number),
         y: Axis::linear("working set (MiB)", most.max(0.001), 5, number),
         series: vec![Series { name: "working set (MiB)".into(), look: 0, points }],
         x_label: |x| format!("{x:.1}"),

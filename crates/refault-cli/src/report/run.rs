@@ -10,8 +10,10 @@ use refault_console::text::{grouped, number};
 use refault_console::{Failure, Output};
 use refault_lab::size::bytes_text;
 
-/// Processes that have pictures; all are in the table.
+/// Processes that have pictures at most.
 const DRAWN: usize = 8;
+/// Processes whose peak is less than this part of the largest one's have none.
+const SMALL: u64 = 100;
 
 /// Writes the report.
 ///
@@ -25,7 +27,7 @@ pub fn write_run(output: Output, source: &str, history: &History) -> Result<(), 
         p.lead { "Statistics in " code { (source) } "." }
         @if let Some(summary) = history.summary() {
             p {
-                "At most " (bytes_text(summary.peak_bytes)) " were resident; " (grouped(summary.stored_pages))
+                "At most " (bytes_text(summary.peak_bytes)) " were resident at the moments that the statistics note; " (grouped(summary.stored_pages))
                 " pages were evicted and " (grouped(summary.read_back)) " came back; some thread waited for memory for "
                 (format!("{:.2}", summary.waited)) " s."
                 @if let Some(bytes) = summary.advice_bytes {
@@ -33,21 +35,28 @@ pub fn write_run(output: Output, source: &str, history: &History) -> Result<(), 
                 }
             }
         }
-        (table(&lives))
-        @for (index, life) in lives.iter().take(DRAWN).enumerate() {
+        @let large = lives.iter().take_while(|life| life.peak_bytes() >= lives[0].peak_bytes() / SMALL).count();
+        @let shown = large.clamp(1, DRAWN).min(lives.len());
+        (table("Processes, the largest first. A process that executes another program begins again.", &lives[..shown]))
+        @if shown < lives.len() {
+            details {
+                summary { (lives.len() - shown) " smaller processes" }
+                (table("The others", &lives[shown..]))
+            }
+        }
+        @for (index, life) in lives.iter().take(shown).enumerate() {
             h2 { "Process " (life.pid) }
             div.grid2 { @for figure in figures(index, life) { (figure.markup()) } }
         }
-        @if lives.len() > DRAWN { p.note { "Pictures of the " (DRAWN) " largest processes of " (lives.len()) "." } }
     };
     write(output, page(&format!("refault: {source}"), 4, body))
 }
 
-fn table(lives: &[&Life]) -> Markup {
+fn table(caption: &str, lives: &[&Life]) -> Markup {
     html! {
         div.scroll tabindex="0" {
             table {
-                caption { "Processes, the largest first. A process that executes another program begins again." }
+                caption { (caption) }
                 thead { tr { @for head in ["process", "seconds", "budget", "peak", "faults", "evicted", "came back", "waited (s)"] {
                     th scope="col" { (head) }
                 } } }

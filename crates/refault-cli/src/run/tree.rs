@@ -73,7 +73,6 @@ impl Tree<'_> {
         let output = outputs.claim("--summary", self.summary, Contents::Json)?;
         if let Some(stats) = self.stats {
             outputs.check("--stats", stats, Contents::Json)?;
-            std::fs::File::create(stats).map_err(|error| Failure::write(stats.display(), &error))?;
         }
         if let Some(directory) = self.control.and_then(Path::parent).filter(|place| !place.as_os_str().is_empty())
             && !directory.is_dir()
@@ -98,6 +97,10 @@ impl Tree<'_> {
     /// Starts the program and sees to it until its end.
     fn attend(&self) -> Result<(Child, End, Summary), Failure> {
         let (mut launch, shared) = self.prepare()?;
+        // Emptied only now: statistics of an earlier run are kept where this one cannot begin.
+        if let Some(stats) = self.stats {
+            std::fs::File::create(stats).map_err(|error| Failure::write(stats.display(), &error))?;
+        }
         let name = Path::new(&self.program[0]).display().to_string();
         let failed = |error| Failure::failed("cannot execute", &name, error);
         let followed = if self.watch { Some(watch::Statistics::new(self.stats)?) } else { None };

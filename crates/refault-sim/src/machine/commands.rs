@@ -14,6 +14,7 @@
 //! assert_eq!(command, Command::Set(1, Setting::Max, 16 * 256));
 //! ```
 
+use std::fmt;
 use std::str::FromStr;
 
 use refault_core::Policy;
@@ -21,7 +22,8 @@ use refault_core::policy::generations::generations;
 use refault_core::policy::{EvictGenerations, GenerationCommands, GenerationError, NewGeneration};
 
 use super::fault::Outcome;
-use super::group::GroupId;
+use super::group::{GroupId, UNLIMITED};
+use super::happenings::Happened;
 use super::report::Listing;
 use super::{Machine, Reclaimer};
 
@@ -38,6 +40,19 @@ pub enum Setting {
     Min,
     /// `memory.swap.max`.
     SwapMax,
+}
+
+impl Setting {
+    /// Its file in a control group.
+    pub fn name(self) -> &'static str {
+        match self {
+            Setting::Max => "memory.max",
+            Setting::High => "memory.high",
+            Setting::Low => "memory.low",
+            Setting::Min => "memory.min",
+            Setting::SwapMax => "memory.swap.max",
+        }
+    }
 }
 
 /// Something that happens at a time of the run.
@@ -93,6 +108,41 @@ pub enum GenerationCommand {
     },
 }
 
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Seq::Is(number) => write!(f, "{number}"),
+            Seq::BelowMax(0) => f.write_str("max"),
+            Seq::BelowMax(below) => write!(f, "max-{below}"),
+        }
+    }
+}
+
+/// The line that it was parsed from, or one that means the same.
+impl fmt::Display for GenerationCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            GenerationCommand::New { group, node, seq, can_anon, force } => {
+                write!(f, "+ {group} {node} {seq}")?;
+                match (can_anon, force) {
+                    (true, true) => Ok(()),
+                    (true, false) => f.write_str(" -1 0"),
+                    (false, force) => write!(f, " 0 {}", u8::from(force)),
+                }
+            }
+            GenerationCommand::Evict { group, node, seq, swappiness, pages } => {
+                write!(f, "- {group} {node} {seq}")?;
+                match (swappiness, pages) {
+                    (None, u64::MAX) => Ok(()),
+                    (Some(swappiness), u64::MAX) => write!(f, " {swappiness}"),
+                    (None, pages) => write!(f, " -1 {pages}"),
+                    (Some(swappiness), pages) => write!(f, " {swappiness} {pages}"),
+                }
+            }
+        }
+    }
+}
+
 impl FromStr for GenerationCommand {
     type Err = String;
 
@@ -135,7 +185,15 @@ impl<P: Policy> Machine<P> {
     pub(super) fn run_command(&mut self, index: usize) {
         let command = self.config.events[index].1.clone();
         match command {
-            Command::Set(group, setting, pages) => self.set_limit(group, setting, pages),
+            Command::Set(group, setting, pages) => {
+                let name = self.memory.groups[group].name.clone();
+                let pages_asked = (pages != UNLIMITED).then_some(pages);
+                self.happened(
+                    self.now,
+                    Happened::LimitSet { group: name, setting: setting.name(), pages: pages_asked },
+                );
+                self.set_limit(group, setting, pages);
+            }
             Command::Reclaim(group, pages, swappiness) => {
                 let mut freed = 0;
                 let mut fruitless = 0;
@@ -146,15 +204,24 @@ impl<P: Policy> Machine<P> {
                     fruitless += u32::from(now == 0);
                     freed += now;
                 }
+                let group = self.memory.groups[group].name.clone();
+                self.happened(
+                    self.now,
+                    Happened::Reclaimed { group, asked_pages: pages, freed_pages: freed, swappiness },
+                );
             }
             Command::Generations(command) => {
-                if let Err(reason) = self.command_generations(command) {
+                let done = self.command_generations(command);
+                let refused = done.as_ref().err().cloned();
+                self.happened(self.now, Happened::Generations { command: command.to_string(), refused });
+                if let Err(reason) = done {
                     let text = format!("{command:?}: {reason}\n");
                     self.listing.push(Listing { at: self.now, text });
                 }
             }
             Command::List => {
                 let text = self.list_generations();
+                self.happened(self.now, Happened::Listed { text: text.clone() });
                 self.listing.push(Listing { at: self.now, text });
             }
         }
@@ -248,6 +315,10 @@ mod tests {
                 pages: 1000
             })
         );
+        for line in ["+ 1 0 7", "+ 1 0 max 0 0", "+ 1 0 max -1 0", "- 2 1 max-2 60 1000", "- 2 1 3", "- 2 1 3 -1 50"] {
+            let command: GenerationCommand = line.parse().expect("a line of the kernel's");
+            assert_eq!(command.to_string().parse(), Ok(command), "{line}");
+        }
         for wrong in ["", "+", "* 1 0 7", "- 1 0 7 201", "+ a 0 7", "+ 1 0 7 60 1 1", "+ 1 0 max+1"] {
             assert!(wrong.parse::<GenerationCommand>().is_err(), "{wrong:?}");
         }

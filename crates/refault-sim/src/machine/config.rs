@@ -151,6 +151,8 @@ pub struct FileConfig {
 pub struct TaskConfig {
     /// For reports.
     pub name: String,
+    /// What it and its copies, which follow one another, are called together; none if it has no copies.
+    pub copy_of: Option<String>,
     /// Index into [`MachineConfig::groups`] plus one; 0 is the root.
     pub group: usize,
     /// The node it allocates from first.
@@ -179,6 +181,7 @@ impl Default for TaskConfig {
     fn default() -> TaskConfig {
         TaskConfig {
             name: "task".into(),
+            copy_of: None,
             group: 0,
             node: 0,
             start: 0,
@@ -248,10 +251,40 @@ fn may_map(source: &Source) -> bool {
 
 /// Smallest limit of a group: one batch of reclaim.
 pub const MIN_LIMIT: u64 = 32;
+/// Between the seeds of two runs: more than a task has copies, each of which has a seed of its own.
+const SEEDS_OF_A_RUN: u64 = 1 << 17;
 /// Smallest node: below it the watermarks leave nothing.
 pub const MIN_NODE: u64 = 256;
 
 impl MachineConfig {
+    /// The same machine with other random numbers: those of generated workloads and of the monitor, unless it names its
+    /// own seed. Run 0 is the configuration as it is. What is read from traces stays as it is.
+    pub fn with_seed_of_run(mut self, run: u32) -> MachineConfig {
+        let step = u64::from(run) * SEEDS_OF_A_RUN;
+        for phase in self.tasks.iter_mut().flat_map(|task| &mut task.phases) {
+            if let Source::Workload(spec) = &mut phase.workload {
+                spec.seed = spec.seed.wrapping_add(step);
+            }
+        }
+        self.monitor_seed = self.monitor_seed.wrapping_add(step);
+        self
+    }
+
+    /// Whether [`MachineConfig::with_seed_of_run`] changes anything.
+    pub fn is_random(&self) -> bool {
+        let mut phases = self.tasks.iter().flat_map(|task| &task.phases);
+        let monitor = self.monitor.as_ref().is_some_and(|monitor| monitor.seed.is_none());
+        monitor || phases.any(|phase| matches!(phase.workload, Source::Workload(_)))
+    }
+
+    /// The same machine with so many pages of memory in all, which its nodes share as they share what they have.
+    pub fn with_memory(mut self, pages: u64) -> MachineConfig {
+        let all = self.nodes.iter().sum::<u64>().max(1);
+        let share = |node: u64| (u128::from(node) * u128::from(pages) / u128::from(all)) as u64;
+        self.nodes.iter_mut().for_each(|node| *node = share(*node));
+        self
+    }
+
     /// The group above the one called `name`.
     ///
     /// # Errors

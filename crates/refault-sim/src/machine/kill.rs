@@ -6,6 +6,7 @@ use refault_core::{PageId, Policy};
 
 use super::config::WhenKilled;
 use super::group::GroupId;
+use super::happenings::Happened;
 use super::memory::{entry, state};
 use super::report::Kill;
 use super::task::Life;
@@ -51,12 +52,10 @@ impl<P: Policy> Machine<P> {
         self.memory.groups.count_event(victim_group, |events| events.oom_kill += 1);
         self.statistics.oom_kills += 1;
         let group_name = self.memory.groups[group].name.clone();
-        self.kills.push(Kill {
-            at: self.now,
-            task: self.config.tasks[id].name.clone(),
-            pages: resident,
-            group: group_name,
-        });
+        let task = self.config.tasks[id].name.clone();
+        let what = Happened::Killed { task: task.clone(), pages: resident, group: group_name.clone() };
+        self.happened(self.now, what);
+        self.kills.push(Kill { at: self.now, task, pages: resident, group: group_name });
         self.tasks[id].kills += 1;
         self.tasks[id].life = Life::Killed;
         self.release_task_memory(id);

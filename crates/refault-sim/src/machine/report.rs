@@ -24,7 +24,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use hdrhistogram::Histogram;
 use refault_core::policy::GenerationSize;
 use refault_core::policy::generations::{active_inactive, generations};
 use refault_core::{Counters, Policy};
@@ -34,63 +33,13 @@ use super::background::Kswapd;
 use super::costs::{Ledger, WORK_NAMES};
 use super::frames::{FramesReport, FramesSample};
 use super::group::GroupEvents;
+pub use super::happenings::{Happened, Happening};
+pub use super::latency::{Latencies, Latency, LatencySummary, OperationLatency};
 use super::monitoring::KdamondTask;
 pub use super::monitoring::MonitorReport;
 use super::pressure::PressureLine;
 use super::task::Life;
-use super::{End, Machine};
-
-/// Longer latencies count as this long: three hours.
-const LONGEST: u64 = 10_000_000_000_000;
-
-/// Latencies of one kind of event, in nanoseconds, to three digits.
-#[derive(Clone, Debug)]
-pub struct Latency(Histogram<u64>);
-
-impl Default for Latency {
-    fn default() -> Latency {
-        Latency(Histogram::new_with_bounds(1, LONGEST, 3).expect("invariant: the bounds are in order"))
-    }
-}
-
-impl Latency {
-    /// One more event.
-    pub fn record(&mut self, nanoseconds: u64) {
-        self.0.saturating_record(nanoseconds);
-    }
-
-    /// Median, 99th percentile and maximum.
-    pub fn summary(&self) -> LatencySummary {
-        LatencySummary {
-            count: self.0.len(),
-            p50_ns: self.0.value_at_quantile(0.5),
-            p99_ns: self.0.value_at_quantile(0.99),
-            max_ns: self.0.max(),
-        }
-    }
-}
-
-/// A latency in three numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LatencySummary {
-    /// Events.
-    pub count: u64,
-    /// Median, nanoseconds.
-    pub p50_ns: u64,
-    /// 99th percentile, nanoseconds.
-    pub p99_ns: u64,
-    /// Longest, nanoseconds.
-    pub max_ns: u64,
-}
-
-/// Latencies of reclaim by the context that waits for it.
-#[derive(Clone, Debug, Default)]
-pub struct Latencies {
-    /// An allocation that reclaims for itself.
-    pub direct: Latency,
-    /// A charge beyond a limit.
-    pub limit: Latency,
-}
+use super::{End, Machine, happenings};
 
 /// Counts that are not in [`Counters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -243,6 +192,43 @@ pub struct GroupReport {
     pub events: GroupEvents,
     /// Major faults of its tasks.
     pub major_faults: u64,
+    /// What its tasks and those of the groups below it did.
+    pub performance: Performance,
+}
+
+/// What some tasks did together: the copies of one, or those of a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Performance {
+    /// What they are called together.
+    pub name: String,
+    /// How many they are.
+    pub tasks: u64,
+    /// Accesses done.
+    pub accesses: u64,
+    /// Operations done.
+    pub operations: u64,
+    /// Time from the first one's start to the last one's end, or the run's; nanoseconds.
+    pub span_ns: u64,
+    /// From the beginning of an operation to the end of its last access, time without a CPU included; the pause after it
+    /// is not.
+    pub latency: LatencySummary,
+    /// Time stalled for memory, nanoseconds, all together.
+    pub stalled_ns: u64,
+    /// Time waited for a device or for memory, the stalls included, nanoseconds, all together.
+    pub waited_ns: u64,
+    /// CPU time, nanoseconds, all together.
+    pub cpu_time_ns: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// How often one of them was killed.
+    pub kills: u64,
+}
+
+impl Performance {
+    /// Operations per simulated second of [`Performance::span_ns`].
+    pub fn operations_per_second(&self) -> f64 {
+        self.operations as f64 * 1e9 / self.span_ns.max(1) as f64
+    }
 }
 
 /// A task at the end.
@@ -250,6 +236,12 @@ pub struct GroupReport {
 pub struct TaskReport {
     /// Its name.
     pub name: String,
+    /// The group it is in, `/` for the root.
+    pub group: String,
+    /// When it was to start, nanoseconds.
+    pub start: u64,
+    /// Latencies of its operations, as in [`Performance`].
+    pub latency: LatencySummary,
     /// Accesses done.
     pub accesses: u64,
     /// Operations done.
@@ -305,6 +297,8 @@ pub struct Report {
     pub written_back: u64,
     /// Tasks.
     pub tasks: Vec<TaskReport>,
+    /// The same for all copies of each task together.
+    pub task_sets: Vec<Performance>,
     /// Groups, the root first.
     pub groups: Vec<GroupReport>,
     /// All lruvecs that hold pages, coldest first; empty for policies without generations.
@@ -315,6 +309,8 @@ pub struct Report {
     pub samples: Vec<Sample>,
     /// Listings that commands asked for.
     pub listings: Vec<Listing>,
+    /// What happened, in the order of time: starts, ends and kills of tasks, and what commands did.
+    pub happenings: Vec<Happening>,
     /// The monitor, if there was one.
     pub monitor: Option<MonitorReport>,
     /// Free memory by order and requests for more than one frame, where there are frames.
@@ -529,10 +525,59 @@ impl<P: Policy> Machine<P> {
         lruvecs
     }
 
+    /// Tasks that are copies of one, by its name.
+    fn task_sets(&self) -> Vec<(String, Vec<usize>)> {
+        let mut sets: Vec<(String, Vec<usize>)> = Vec::new();
+        for (id, task) in self.config.tasks.iter().enumerate() {
+            let name = task.copy_of.as_ref().unwrap_or(&task.name);
+            match sets.last_mut().filter(|(last, _)| last == name && task.copy_of.is_some()) {
+                Some((_, ids)) => ids.push(id),
+                None => sets.push((name.clone(), vec![id])),
+            }
+        }
+        sets
+    }
+
+    fn performance(&self, name: String, ids: &[usize]) -> Performance {
+        let mut sum = Performance { name, tasks: ids.len() as u64, ..Performance::default() };
+        let mut latency = OperationLatency::default();
+        let (mut from, mut to) = (u64::MAX, 0);
+        for &id in ids {
+            let (task, config) = (&self.tasks[id], &self.config.tasks[id]);
+            sum.accesses += task.accesses;
+            sum.operations += task.operations;
+            sum.stalled_ns += task.stalled;
+            sum.waited_ns += task.waited;
+            sum.cpu_time_ns += self.threads[id].cpu_time;
+            sum.major_faults += task.major_faults;
+            sum.kills += task.kills;
+            latency.add(&task.latency);
+            from = from.min(config.start);
+            to = to.max(task.finished_at.unwrap_or(self.now));
+        }
+        sum.span_ns = to.saturating_sub(from);
+        sum.latency = latency.summary();
+        sum
+    }
+
     pub(super) fn report(&mut self) -> Report {
         self.pressure.collect(self.now);
-        let tasks = self.tasks.iter().zip(&self.config.tasks).enumerate().map(|(id, (task, config))| TaskReport {
+        let sets = self.task_sets();
+        let task_sets = sets.into_iter().map(|(name, ids)| self.performance(name, &ids)).collect();
+        let performances: Vec<Performance> = (0..self.memory.groups.len())
+            .map(|group| {
+                let ids: Vec<usize> = (0..self.tasks.len())
+                    .filter(|id| self.memory.groups.is_below(self.tasks[*id].group, group))
+                    .collect();
+                self.performance(self.memory.groups[group].name.clone(), &ids)
+            })
+            .collect();
+        let groups = &self.memory.groups;
+        let tasks = self.tasks.iter_mut().zip(&self.config.tasks).enumerate().map(|(id, (task, config))| TaskReport {
             name: config.name.clone(),
+            group: groups[task.group].name.clone(),
+            start: config.start,
+            latency: task.latency.summary(),
             accesses: task.accesses,
             operations: task.operations,
             finished_at: task.finished_at,
@@ -547,7 +592,8 @@ impl<P: Policy> Machine<P> {
         // No task is left, and some did not finish: a lack of memory at the end.
         let starved = self.tasks.iter().all(|task| task.life == Life::Over && task.finished_at.is_none());
         let default_end = if starved && !self.tasks.is_empty() { End::OutOfMemory } else { End::Finished };
-        let groups = self.memory.groups.iter().map(|group| GroupReport {
+        let groups = self.memory.groups.iter().zip(performances).map(|(group, performance)| GroupReport {
+            performance,
             name: group.name.clone(),
             usage: group.usage,
             swap_usage: group.swap_usage,
@@ -575,6 +621,8 @@ impl<P: Policy> Machine<P> {
             kills: self.kills.clone(),
             samples: self.samples.clone(),
             listings: self.listing.clone(),
+            happenings: happenings::ordered(&self.happenings),
+            task_sets,
             monitor: self.kdamond.as_ref().map(KdamondTask::report),
             frames: self.memory.frames.as_ref().map(|frames| frames.report(self.buffer_stalled)),
             tasks,

@@ -471,6 +471,7 @@ fn add_task(config: &mut MachineConfig, task: &Spanned<TaskTable>, place: &Place
         let node = table.node.as_ref().map_or(copy as usize % config.nodes.len(), |node| *node.get_ref());
         let task = TaskConfig {
             name,
+            copy_of: (count > 1).then(|| table.name.clone()),
             group,
             node,
             start: table.start.map_or(0, |time| time.0),

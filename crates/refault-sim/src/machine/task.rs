@@ -9,6 +9,8 @@ use refault_trace::{Entry, Kind, TraceError, TraceReader};
 
 use super::config::{PhaseConfig, TaskConfig};
 use super::fault::Wait;
+use super::happenings::{Happened, Happening};
+use super::latency::OperationLatency;
 use super::memory::{MachineMemory, REGION_PAGES, entry, state};
 use super::pressure::activity;
 use super::readahead::{FileWindow, SwapWindow};
@@ -86,6 +88,11 @@ pub(super) struct Task {
     pub over_high: u64,
     pub accesses: u64,
     pub operations: u64,
+    /// When the current operation began.
+    begun: u64,
+    /// An operation's last access was a miss, and is over when the task runs again.
+    operation_over: bool,
+    pub latency: OperationLatency,
     pub finished_at: Option<u64>,
     pub kills: u64,
     pub starts: u64,
@@ -150,6 +157,9 @@ impl Task {
             over_high: 0,
             accesses: 0,
             operations: 0,
+            begun: 0,
+            operation_over: false,
+            latency: OperationLatency::default(),
             finished_at: None,
             kills: 0,
             starts: 0,
@@ -157,6 +167,14 @@ impl Task {
             waited: 0,
             major_faults: 0,
         })
+    }
+
+    /// If a miss ended an operation, it ends now, and the next one begins.
+    fn end_operation(&mut self, at: u64) {
+        if std::mem::take(&mut self.operation_over) {
+            self.latency.record(at.saturating_sub(self.begun));
+            self.begun = at;
+        }
     }
 
     /// Opens the file of a phase.
@@ -212,6 +230,7 @@ impl<P: Policy> Machine<P> {
         {
             return self.wait(cpu, id, now, wait);
         }
+        self.tasks[id].end_operation(now);
         if self.yield_cpu(cpu, now) {
             return;
         }
@@ -232,13 +251,19 @@ impl<P: Policy> Machine<P> {
                 Stop::Pause => {
                     self.threads[id].cpu_time += local - now;
                     let think = self.config.tasks[id].think;
+                    self.tasks[id].begun = local + think;
                     return self.sleep(cpu, local, local + think, 0);
                 }
                 Stop::Empty => match self.refill(id) {
                     Ok(Refill::Ready) => {}
-                    Ok(Refill::Pause(pause)) => return self.sleep(cpu, local, local + pause, 0),
+                    Ok(Refill::Pause(pause)) => {
+                        self.tasks[id].begun = local + pause;
+                        return self.sleep(cpu, local, local + pause, 0);
+                    }
                     Ok(Refill::Over) => {
                         self.tasks[id].finished_at = Some(local);
+                        let task = self.config.tasks[id].name.clone();
+                        self.happened(local, Happened::Finished { task });
                         return self.leave(cpu, id, local);
                     }
                     Err(failure) => {
@@ -275,6 +300,7 @@ impl<P: Policy> Machine<P> {
                     // The time so far is accounted; what follows is counted from here.
                     self.threads[id].cpu_time -= done - now;
                     local = done;
+                    self.tasks[id].end_operation(local);
                 }
             }
         }
@@ -386,6 +412,8 @@ impl<P: Policy> Machine<P> {
             if task.left_in_operation == 0 {
                 task.left_in_operation = operation;
                 task.operations += 1;
+                task.latency.record(time.saturating_sub(task.begun));
+                task.begun = time;
                 if pauses {
                     break Stop::Pause;
                 }
@@ -411,6 +439,7 @@ impl<P: Policy> Machine<P> {
         if task.left_in_operation == 0 {
             task.left_in_operation = operation;
             task.operations += 1;
+            task.operation_over = true;
         }
         task.cpu_per_access
     }
@@ -423,6 +452,9 @@ impl<P: Policy> Machine<P> {
             if task.life == Life::Starting {
                 task.life = Life::Working;
                 task.starts += 1;
+                (task.begun, task.operation_over) = (self.now, false);
+                let what = Happened::Started { task: config.name.clone(), start: task.starts };
+                self.happenings.push(Happening { at: self.now, what });
                 (task.phase, task.round, task.reader) = (0, 0, None);
             } else if task.reader.is_some() {
                 let reader = task.reader.as_mut().expect("invariant: just tested");

@@ -1,0 +1,179 @@
+//! `refault monitor` of live programs whose truth is known: recordings that are asked later, programs that run already, and
+//! what is said of memory that was reserved and never touched.
+
+mod common;
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{refault, rows, skipped, stdout, text};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Reserves a GiB, touches some MiB of it once, and then some others again and again for so many seconds.
+const PROGRAM: &str = r#"
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+int main(int count, char **arguments) {
+    size_t hot = (size_t)atol(arguments[1]) << 20, cold = (size_t)atol(arguments[2]) << 20;
+    size_t all = (size_t)1 << 30;
+    volatile char *memory = mmap(0, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return 1;
+    madvise((void *)memory, all, MADV_NOHUGEPAGE);
+    for (size_t at = 0; at < hot + cold; at += 4096) memory[at] = 1;
+    struct timespec pause = {0, 1000000};
+    for (time_t end = time(0) + atol(arguments[3]); time(0) < end; nanosleep(&pause, 0))
+        for (size_t at = 0; at < hot; at += 4096) memory[at]++;
+    return 0;
+}
+"#;
+
+fn compile(directory: &TempDir) -> String {
+    let (source, program) = (directory.path().join("hot.c"), directory.path().join("hot"));
+    std::fs::write(&source, PROGRAM).expect("writes");
+    let gcc = Command::new("gcc").args(["-O1", "-o"]).arg(&program).arg(&source).output().expect("gcc starts");
+    assert!(gcc.status.success(), "{}", text(&gcc.stderr));
+    program.display().to_string()
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_recording_is_asked_later_and_knows_what_was_never_touched() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compile(&directory);
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let raw = at("app.raw");
+    let faster = ["--set", "intervals.sample_us=2 ms", "--set", "intervals.aggr_us=40 ms", "--monitor-cpu", "20%"];
+    let arguments =
+        [&["monitor", "--out", &raw, "--scheme", "stat"], &faster[..], &["--", &program, "16", "32", "3"]].concat();
+    assert_eq!(stdout(&arguments), "", "the program's output is its own");
+    let json = |what: &str, more: &[&str]| -> Value {
+        let text = stdout(&[&["monitor", "report", what, &raw, "--format", "json"], more].concat());
+        serde_json::from_str(&text).expect("JSON")
+    };
+    // 16 MiB are hot, 48 were ever touched, 1024 are reserved.
+    let heats = json("heats", &[]);
+    let size = |place: &Value| place["end"].as_u64().expect("end") - place["start"].as_u64().expect("start");
+    let places: u64 = heats["places"].as_array().expect("places").iter().map(size).sum();
+    assert!((16 * MIB..56 * MIB).contains(&places), "{places}: {}", heats["places"]);
+    let working_sets = json("wss", &[]);
+    let sizes = &working_sets["working_set_bytes"];
+    let median = sizes["50"].as_u64().expect("a size");
+    assert!((12 * MIB..40 * MIB).contains(&median), "{sizes}");
+    assert!(sizes["100"].as_u64().expect("a size") < 56 * MIB, "{sizes}");
+    assert!(json("schemes", &[])["schemes"][0]["nr_tried"].as_u64().expect("a count") > 0);
+    // A part of time and addresses has a part of the rows.
+    let rows_of =
+        |more: &[&str]| rows(&stdout(&[&["monitor", "report", "heats", &raw, "--format", "csv"], more].concat())).len();
+    let largest = heats["places"].as_array().expect("places").iter().max_by_key(|place| size(place)).expect("one");
+    let range = format!("{}-{}", largest["start"], largest["end"]);
+    let (all, late, there) = (rows_of(&[]), rows_of(&["--from", "1s"]), rows_of(&["--addresses", &range]));
+    assert!(late < all && there < all && late > 10 && there > 10, "{all} {late} {there}");
+    let report = at("app.html");
+    let table = stdout(&["monitor", "report", "all", &raw, "--report", &report]);
+    for part in ["within what was touched by then", "columns", "working set, percentile", "0 stat"] {
+        assert!(table.contains(part), "{part}\n{table}");
+    }
+    assert!(std::fs::read_to_string(&report).expect("a report").contains("<svg"));
+    for (arguments, part) in [
+        (vec!["heats", &program], "recording"),
+        (vec!["heats", &raw, "--from", "1h"], "nothing was recorded there"),
+        (vec!["heats", &raw, "--pid", "1"], "nothing was recorded there"),
+        (vec!["heats", &raw, "--addresses", "9-1"], "no range of addresses"),
+        (vec!["heat", &raw], "possible values"),
+    ] {
+        let refused = refault(&[&["monitor", "report"], &arguments[..]].concat());
+        assert_eq!((refused.status.code(), text(&refused.stderr).lines().count()), (Some(2), 1), "{arguments:?}");
+        assert!(text(&refused.stderr).contains(part), "{arguments:?}: {}", text(&refused.stderr));
+    }
+}
+
+#[test]
+fn memory_whose_accesses_nobody_sees_is_not_called_hot() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let (source, program) = (directory.path().join("fork.c"), directory.path().join("fork").display().to_string());
+    // After the fork, nobody touches the 32 MiB; while they are shared they cannot be set aside.
+    let text_of = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n#include <sys/wait.h>\nint main(void) { \
+                   size_t bytes = 32 << 20; char *p = malloc(bytes); memset(p, 1, bytes); if (!fork()) { sleep(3); _exit(0); } \
+                   wait(0); return p[0] != 1; }\n";
+    std::fs::write(&source, text_of).expect("writes");
+    let gcc = Command::new("gcc").args(["-O1", "-o", &program]).arg(&source).output().expect("gcc starts");
+    assert!(gcc.status.success(), "{}", text(&gcc.stderr));
+    let raw = directory.path().join("fork.raw").display().to_string();
+    let faster = ["--set", "intervals.sample_us=2 ms", "--set", "intervals.aggr_us=40 ms", "--monitor-cpu", "20%"];
+    stdout(&[&["monitor", "--out", &raw], &faster[..], &["--", &program]].concat());
+    let late = stdout(&["monitor", "report", "wss", &raw, "--from", "1s", "--format", "json"]);
+    let late: Value = serde_json::from_str(&late).expect("JSON");
+    let most = late["working_set_bytes"]["90"].as_u64().expect("a size");
+    assert!(most < 4 * MIB, "{}", late["working_set_bytes"]);
+    let said = stdout(&["monitor", "report", "all", &raw]);
+    assert!(said.contains("cannot be watched (shared since a fork"), "{said}");
+}
+
+/// A program that runs until it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_program_that_runs_already_is_watched_by_name_of_what_watches() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compile(&directory);
+    let start = |seconds: &str| {
+        Running(Command::new(&program).args(["16", "32", seconds]).stdout(Stdio::null()).spawn().expect("starts"))
+    };
+    let running = start("60");
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = running.0.id().to_string();
+    let each = ["--source", "mappings", "--set", "intervals.aggr_us=200 ms", "--format", "json"];
+    let output = refault(&[&["monitor", "--pid", &pid, "--for", "2s"], &each[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("accessed bits of its mappings"), "{}", text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let process = &found["processes"][0];
+    // The accessed bits are exact: 16 MiB, and little of the program itself.
+    let median = process["working_set_bytes"]["50"].as_u64().expect("a size");
+    assert!((16 * MIB..18 * MIB).contains(&median), "{}", process["working_set_bytes"]);
+    assert!(process["snapshots"].as_array().is_some_and(|all| all.len() >= 3), "{process}");
+    // What is asked for by default says who watches, whichever that is on this machine.
+    let output = refault(&["monitor", "--pid", &pid, "--for", "1500ms"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("accesses: ") && text(&output.stdout).contains("working set"));
+    drop(running);
+    // One that ends meanwhile is told all the same.
+    let short = start("2");
+    let pid = short.0.id().to_string();
+    let output = refault(&[&["monitor", "--pid", &pid], &each[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    drop(short);
+    for (arguments, part) in [
+        (vec!["--pid", &pid], "no such process"),
+        (vec!["--pid", "1", "--scheme", "pageout"], "refault reclaim --pid"),
+        (vec!["--pid", "1", "--source", "refault"], "from its start"),
+        (vec!["--pid", "1", "--", "true"], "cannot be used with"),
+        (vec!["--source", "mappings", "--", "true"], "without effect"),
+        (vec!["--source", "mappings"], "nothing to watch"),
+        (vec!["--format", "raw"], "no recording"),
+        (vec!["--for", "2s"], "--pid"),
+    ] {
+        let refused = refault(&[&["monitor"], &arguments[..]].concat());
+        assert_eq!((refused.status.code(), text(&refused.stderr).lines().count()), (Some(2), 1), "{arguments:?}");
+        assert!(text(&refused.stderr).contains(part), "{arguments:?}: {}", text(&refused.stderr));
+    }
+}
