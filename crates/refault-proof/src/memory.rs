@@ -10,6 +10,10 @@
 //! A mapping with a userfaultfd on it (`um`, `uw`, `ui` among its `VmFlags`) is counted whatever it looks like. The rules err on
 //! the side of counting.
 //!
+//! A walk through a process takes milliseconds, in which thousands of pages may move from one of its mappings to another,
+//! or from one process to the next, and are met twice or never. So when all have been walked through, all are asked at
+//! once how much anonymous memory they have, and what was counted of each is scaled by that.
+//!
 //! Cost: a walk through the page tables of every process per sample.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +22,8 @@ use std::fs;
 const KIB: u64 = 1024;
 /// Inaccessible mappings up to this size are taken for the guard of the stack above them.
 const MAX_GUARD: u64 = 64 * KIB;
+/// What was counted on a walk is scaled by this at most.
+const MAX_SCALE: f64 = 1.25;
 
 /// Memory of a tree at one moment. All in bytes of proportional set size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -111,14 +117,22 @@ impl Tree {
                 todo.extend(children.get(&process.0).into_iter().flatten());
             }
         }
+        let read = |pid: u32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
+        let walk = |&(pid, _): &(u32, u64)| Some((pid, walk(&read(pid, "smaps")?)));
+        let walks: Vec<(u32, Walk)> = self.seen.iter().filter_map(walk).collect();
+        let status: Vec<Option<String>> = walks.iter().map(|(pid, _)| read(*pid, "status")).collect();
         let mut sum = Sample::default();
-        for &(pid, _) in &self.seen {
-            if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/smaps")) {
-                sum.add(&classify(&text));
-            }
+        for ((_, walk), status) in walks.iter().zip(status) {
+            sum.add(&walk.at_once(status.as_deref().and_then(resident_anonymous)));
         }
         sum
     }
+}
+
+/// The anonymous memory of a process by its `status`, in bytes.
+fn resident_anonymous(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * KIB)
 }
 
 struct Process {
@@ -147,12 +161,45 @@ struct Mapping {
     inode: u64,
     path: String,
     pss: u64,
+    anonymous: u64,
     huge: u64,
     flags: String,
 }
 
+/// What a walk through a process met.
+#[derive(Debug, Default)]
+struct Walk {
+    sample: Sample,
+    /// Part of what is counted that is private, by proportional size and by what is resident; and what is resident of
+    /// other anonymous memory.
+    private: u64,
+    private_resident: u64,
+    other_resident: u64,
+}
+
+impl Walk {
+    /// What was there at the moment in which the process had so much anonymous memory.
+    fn at_once(&self, anonymous: Option<u64>) -> Sample {
+        let Some(anonymous) = anonymous.filter(|_| self.private_resident > 0) else { return self.sample };
+        // One that has become another program meanwhile is not what was walked through.
+        let scale =
+            (anonymous.saturating_sub(self.other_resident) as f64 / self.private_resident as f64).min(MAX_SCALE);
+        let scaled = |bytes: u64| (bytes as f64 * scale) as u64;
+        Sample {
+            counted: self.sample.counted - self.private + scaled(self.private),
+            registered: scaled(self.sample.registered),
+            ..self.sample
+        }
+    }
+}
+
 /// Sums up the text of a process's `smaps`.
 pub fn classify(text: &str) -> Sample {
+    walk(text).sample
+}
+
+fn walk(text: &str) -> Walk {
+    let mut walk = Walk::default();
     let mut sum = Sample { processes: 1, ..Sample::default() };
     let mut below: Option<Mapping> = None;
     for mapping in mappings(text) {
@@ -160,17 +207,27 @@ pub fn classify(text: &str) -> Sample {
         sum.huge += mapping.huge;
         let small_pages = mapping.pss.saturating_sub(mapping.huge);
         let registered = mapping.flags.split_whitespace().any(|flag| matches!(flag, "um" | "uw" | "ui"));
+        let is_stack = !registered && mapping.is_stack(below.as_ref());
+        let counts = registered || !is_stack && mapping.is_private_memory(below.as_ref());
         if registered {
             sum.registered += small_pages;
-            sum.counted += small_pages;
-        } else if mapping.is_stack(below.as_ref()) {
+        } else if is_stack {
             sum.stacks += small_pages;
-        } else if mapping.is_private_memory(below.as_ref()) {
+        }
+        if counts {
             sum.counted += small_pages;
+        }
+        let small_resident = mapping.anonymous.saturating_sub(mapping.huge);
+        if counts && mapping.inode == 0 {
+            walk.private += small_pages;
+            walk.private_resident += small_resident;
+        } else {
+            walk.other_resident += mapping.anonymous;
         }
         below = Some(mapping);
     }
-    sum
+    walk.sample = sum;
+    walk
 }
 
 impl Mapping {
@@ -213,6 +270,7 @@ fn mappings(text: &str) -> Vec<Mapping> {
             };
             match key {
                 "Pss" => mapping.pss = kib(&mut words),
+                "Anonymous" => mapping.anonymous = kib(&mut words),
                 "AnonHugePages" => mapping.huge = kib(&mut words),
                 "VmFlags" => mapping.flags = words.collect::<Vec<_>>().join(" "),
                 _ => {}
@@ -270,6 +328,29 @@ Pss:                 60 kB
         assert_eq!(sample.stacks, 80 * KIB);
         assert_eq!(sample.huge, 2048 * KIB);
         assert_eq!(sample.all, (400 + 100 + 1000 + 20 + 5000 + 300 + 700 + 60) * KIB);
+    }
+
+    #[test]
+    fn what_moved_during_a_walk_is_counted_once() {
+        let text = "\
+01000000-02000000 rw-p 00000000 00:00 0 [heap]
+Pss:                 600 kB
+Anonymous:           1200 kB
+VmFlags: rd wr mr mw me um
+7f2000000000-7f2000800000 rw-p 00000000 00:00 0 
+Pss:                 400 kB
+Anonymous:           400 kB
+7ff000000000-7ff000800000 rw-p 00000000 00:00 0 [stack]
+Pss:                 60 kB
+Anonymous:           60 kB
+";
+        // 400 KiB were met twice; nothing was; so much less that it is another program's; the process has ended.
+        let counted = |anonymous: Option<u64>| walk(text).at_once(anonymous.map(|kib| kib * KIB)).counted / KIB;
+        assert_eq!(counted(Some(1260)), 750);
+        assert_eq!(counted(Some(1660)), 1000);
+        assert_eq!(counted(Some(99_999)), 1250);
+        assert_eq!(counted(None), 1000);
+        assert_eq!(resident_anonymous("Name:\tx\nRssAnon:\t     128 kB\nRssFile: 5 kB\n"), Some(128 * KIB));
     }
 
     #[test]
