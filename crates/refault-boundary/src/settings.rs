@@ -1,5 +1,7 @@
 //! What `refault run` tells the agent: `key=value` pairs separated by the unit separator (0x1f).
 
+use refault_paging::Shared;
+
 /// What is to be monitored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MonitorSettings {
@@ -48,9 +50,14 @@ impl Settings {
             record: None,
             monitor: None,
         };
+        if text.split('\u{1f}').next() != Some(&format!("layout={:x}", Shared::LAYOUT)) {
+            return Err(
+                "it comes from another build of refault than this library, which must be of the same".to_owned()
+            );
+        }
         let (mut record, mut interval, mut monitored) = (None, 200_000_000, false);
         let mut monitor = MonitorSettings { most_cpu: 0.01, ..MonitorSettings::default() };
-        for pair in text.split('\u{1f}') {
+        for pair in text.split('\u{1f}').skip(1) {
             let (key, value) = pair.split_once('=').ok_or("a pair without `=`")?;
             let number = || value.parse::<u64>().map_err(|_| format!("`{value}` is not a number"));
             match key {
@@ -78,5 +85,20 @@ impl Settings {
         settings.record = record.map(|place| (place, interval));
         settings.monitor = monitored.then_some(monitor);
         Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_another_build_are_refused() {
+        let own = format!("layout={:x}\u{1f}memory=4096", Shared::LAYOUT);
+        assert_eq!(Settings::parse(&own).map(|settings| settings.memory), Ok(4096));
+        for text in ["memory=4096", "layout=1\u{1f}memory=4096"] {
+            assert!(Settings::parse(text).is_err_and(|why| why.contains("another build of refault")), "{text:?}");
+        }
+        assert!(Settings::parse(&format!("{own}\u{1f}none=1")).is_err_and(|why| why.contains("`none` is no setting")));
     }
 }

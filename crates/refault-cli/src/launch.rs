@@ -93,7 +93,9 @@ impl Launch {
                 "this binary does not hold it: put it beside it or into ../lib/refault, or name it in REFAULT_AGENT_LIBRARY";
             Failure::failed("the agent is missing", program::AGENT, remedy)
         })?;
-        let settings = OsString::from(format!("memory={memory}"));
+        // First, so that nothing else is judged by a library of another build.
+        let layout = refault_paging::Shared::LAYOUT;
+        let settings = OsString::from(format!("layout={layout:x}{SEPARATOR}memory={memory}"));
         Ok(Launch { program: program.to_vec(), library, settings, inherited: Vec::new() })
     }
 

@@ -6,6 +6,8 @@
 //! A page is reserved before it is taken: the sum cannot pass the limit, whoever reserves at the same time. Who finds no
 //! room says what it would like; what each may have then is a matter of [`crate::share`].
 //!
+//! Where it lies: `segment`.
+//!
 //! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, except
 //! those of the dead; the sum exceeds the limit only by what processes cannot do without ([`MIN_PAGES`]) or cannot move.
 //! Cost: one atomic addition when a charge changes; while somebody lacks memory, a look at all slots per request.
@@ -100,7 +102,7 @@ pub struct Shared {
     /// See [`Slot`].
     pub slots: [Slot; SLOTS],
     /// What the process of each slot counts. Apart from the slots, so that those not in use are never touched.
-    figures: [Published; SLOTS],
+    pub(crate) figures: [Published; SLOTS],
 }
 
 /// A process's part in it.
@@ -564,20 +566,6 @@ impl Shared {
     pub fn limit_bytes(&self) -> u64 {
         self.limit.load(Ordering::Relaxed) * crate::PAGE as u64
     }
-
-    /// Maps a segment that was made with [`Shared::BYTES`] bytes of zeros, for as long as this process lives.
-    ///
-    /// # Errors
-    /// There are no addresses, or the descriptor is none of a segment.
-    pub fn map(descriptor: i32) -> Result<&'static Shared, i32> {
-        // SAFETY: a fresh shared mapping.
-        let at = unsafe { sys::call(sys::nr::MMAP, [0, Shared::BYTES, 3, 1, descriptor as usize, 0]) };
-        // SAFETY: atomics for which zeros are values; nothing unmaps it.
-        if at > 0 { Ok(unsafe { &*(at as *const Shared) }) } else { Err(-at as i32) }
-    }
-
-    /// Bytes of a segment.
-    pub const BYTES: usize = size_of::<Shared>().next_multiple_of(crate::PAGE);
 }
 
 #[cfg(test)]

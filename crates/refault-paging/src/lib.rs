@@ -29,6 +29,7 @@ mod policies;
 mod ranges;
 mod reclaim;
 mod rollup;
+mod segment;
 pub mod share;
 mod staging;
 pub mod stores;
