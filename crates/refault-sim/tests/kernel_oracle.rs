@@ -14,6 +14,8 @@ use refault_trace::{Source, WorkloadSpec};
 
 /// Cells whose kernel figure is below this are not counted for any counter but loads.
 const SIGNIFICANT: f64 = 500.0;
+/// How far away a limit is still beside a cell's.
+const MAX_PAGES_AWAY: u64 = 8;
 /// How far other counters may be off.
 const COUNTER_TOLERANCE: f64 = 0.05;
 
@@ -47,7 +49,7 @@ fn classic_matches_kernel_7_2() {
 /// Short of the goal; `docs/validation.md` says where and why.
 #[test]
 fn mglru_7_2_matches_kernel_7_2() {
-    check("7.2", "mglru", Goal { most: 0.02, counters: 0.80, ..GOAL });
+    check("7.2", "mglru", Goal { share: 0.90, any: 0.15, counters: 0.80, ..GOAL });
 }
 
 struct Cell {
@@ -57,6 +59,18 @@ struct Cell {
     swappiness: u16,
     /// Mean over the repeats, by column.
     kernel: BTreeMap<String, f64>,
+    /// Fewest and most loads of the kernel itself at limits a few pages away, where it was asked for them.
+    nearby: Option<[f64; 2]>,
+}
+
+impl Cell {
+    /// How far loads are off; not at all within what the kernel itself spreads over.
+    fn loads_off(&self, ours: f64) -> f64 {
+        match self.nearby {
+            Some([least, most]) if (least..=most).contains(&ours) => 0.0,
+            _ => error(ours, self.kernel["loads"]),
+        }
+    }
 }
 
 /// A workload with its layout, ready to be replayed many times.
@@ -75,7 +89,7 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
     for cell in &cells {
         let sequence = sequences.entry(&cell.workload).or_insert_with(|| generate(&arguments[&cell.workload]));
         let counters = replay(sequence, cell, mode, kernel, cell.limit_pages).counters;
-        let off = error(loads(&counters), cell.kernel["loads"]);
+        let off = cell.loads_off(loads(&counters));
         close += usize::from(off.abs() <= goal.most);
         furthest = furthest.max(off.abs());
         let mut line = format!(
@@ -101,6 +115,9 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
         println!("{line}");
         if off.abs() > goal.most {
             println!("  outside: limits up to 8 pages away give {}", nearby(sequence, cell, mode, kernel));
+        }
+        if let Some([least, most]) = cell.nearby {
+            println!("  the kernel's own at limits up to 8 pages away: {least}..{most}");
         }
     }
     let share = close as f64 / cells.len() as f64;
@@ -201,10 +218,17 @@ fn cells(kernel: &str, mode: &str) -> Vec<Cell> {
     let header: Vec<&str> = lines.next().expect("a header").split(',').collect();
     let at = |name: &str| header.iter().position(|h| *h == name).expect("a known column");
     let mut groups: BTreeMap<(&str, &str, &str), Vec<Vec<&str>>> = BTreeMap::new();
+    // Rows whose limit is a bare number of pages are beside a cell, not cells: they show what the kernel spreads over.
+    let mut beside: Vec<(String, i64, f64)> = Vec::new();
     for line in lines {
         let row: Vec<&str> = line.split(',').collect();
         if row[at("kernel")] == kernel && row[at("lru_mode")] == mode && row[at("config")] == "fresh" {
-            groups.entry((row[at("workload")], row[at("limit")], row[at("swappiness")])).or_default().push(row);
+            if row[at("limit")].parse::<u64>().is_ok() {
+                let number = |name: &str| row[at(name)].parse::<f64>().expect("a number");
+                beside.push((row[at("workload")].to_owned(), number("limit_pages") as i64, number("loads")));
+            } else {
+                groups.entry((row[at("workload")], row[at("limit")], row[at("swappiness")])).or_default().push(row);
+            }
         }
     }
     groups
@@ -213,10 +237,20 @@ fn cells(kernel: &str, mode: &str) -> Vec<Cell> {
             let mean = |column: usize| {
                 rows.iter().filter_map(|r| r[column].parse::<f64>().ok()).sum::<f64>() / rows.len() as f64
             };
+            let limit_pages = mean(at("limit_pages")) as usize;
+            let own = mean(at("loads"));
+            let close = |(name, pages, _): &&(String, i64, f64)| {
+                name == workload && pages.abs_diff(limit_pages as i64) <= MAX_PAGES_AWAY
+            };
+            let nearby = beside.iter().filter(close).map(|(.., loads)| *loads).fold(None, |range, loads| {
+                let [least, most] = range.unwrap_or([own, own]);
+                Some([loads.min(least), loads.max(most)])
+            });
             Cell {
+                nearby,
                 workload: workload.to_owned(),
                 limit: limit.to_owned(),
-                limit_pages: mean(at("limit_pages")) as usize,
+                limit_pages,
                 swappiness: swappiness.parse().expect("a number"),
                 kernel: header.iter().enumerate().map(|(i, name)| (name.to_string(), mean(i))).collect(),
             }

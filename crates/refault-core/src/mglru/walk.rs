@@ -237,7 +237,9 @@ impl LookAround for Neighbours<'_> {
     #[inline]
     fn eligible(&mut self, page: PageId) -> bool {
         let record = &self.records[page as usize];
-        record.lruvec == self.id && (self.anon || record.page_type() == PageType::File)
+        // 7.2 leaves the bit of a page that is in the batch stage itself to that page's own check (spec: mglru §16.5).
+        let here = !self.seven || record.generation().is_some();
+        here && record.lruvec == self.id && (self.anon || record.page_type() == PageType::File)
     }
 
     #[inline]

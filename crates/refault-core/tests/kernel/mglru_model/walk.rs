@@ -55,8 +55,10 @@ pub(super) struct Looker<'a> {
 
 impl LookAround for Looker<'_> {
     fn eligible(&mut self, page: PageId) -> bool {
+        let new_rules = self.model.is_7_2();
         let page = &self.model.pages[&page];
-        page.lruvec == self.lruvec && (page.page_type == FILE || self.with_anon)
+        let isolated = page.generation.is_none();
+        page.lruvec == self.lruvec && (page.page_type == FILE || self.with_anon) && !(new_rules && isolated)
     }
 
     fn young(&mut self, page: PageId) {
