@@ -174,6 +174,7 @@ pub(crate) struct Birth {
 fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
     let flags = kind.flags();
     let is_thread = flags & CLONE_THREAD != 0;
+    let is_alone = thread.is_last();
     let actions =
         if flags & CLONE_SIGHAND != 0 { thread.actions } else { Box::into_raw(Box::new(thread.actions().clone())) };
     let Some(child) = Thread::new(actions) else { return -11 };
@@ -201,7 +202,18 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
         (*copy).stack = frame::AlternateStack { start, flags: 0, unused: 0, bytes };
         *(place as *mut Birth) = Birth { thread: child, context: copy };
     }
+    if !is_thread {
+        let mut paging = paging();
+        // Without other threads nothing is evicted meanwhile but by the child.
+        if !is_alone {
+            paging.before_sharing();
+        }
+        crate::start::lends_memory();
+    }
     let pid = kind.call(place - 64, place);
+    if !is_thread && (pid < 0 || flags & CLONE_VFORK != 0) {
+        crate::start::has_memory_back();
+    }
     if pid < 0 || flags & CLONE_VFORK != 0 {
         // It never was, or has left this memory.
         child.end();

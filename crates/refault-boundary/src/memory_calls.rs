@@ -16,6 +16,7 @@ const MAP_STACK: usize = 0x2_0000;
 const MAP_HUGETLB: usize = 0x4_0000;
 const PROT_WRITE: usize = 2;
 const PROT_EXEC: usize = 4;
+const ENOMEM: isize = -12;
 const POPULATE_READ: usize = 22;
 const POPULATE_WRITE: usize = 23;
 /// What is populated is brought in so many bytes at a time.
@@ -120,56 +121,64 @@ pub(crate) fn advise(arguments: [usize; 6]) -> isize {
     if !paging.manages(start, length) || !start.is_multiple_of(PAGE) {
         return make(28, arguments);
     }
+    if start.checked_add(length).is_none() {
+        return make(28, arguments);
+    }
     match advice {
-        FREE => {
-            // What is managed and freed lazily is freed now: that is allowed, and the memory is wanted. The rest of
-            // the range, and whether it can be freed at all, is the kernel's.
-            let error = make(28, arguments);
-            if error == 0 || error == -12 {
-                for (from, to, _) in paging.parts(start, length) {
-                    make(28, [from, to - from, DONTNEED, 0, 0, 0]);
-                }
-                paging.discard(start, length);
-            }
-            error
-        }
+        // What is managed and freed lazily is freed now: that is allowed, and the memory is wanted. The rest of the range,
+        // and whether it can be freed at all, is the kernel's.
+        FREE => advise_each(&mut paging, start, length, advice, |paging, from, bytes| {
+            make(28, [from, bytes, DONTNEED, 0, 0, 0]);
+            paging.discard(from, bytes);
+        }),
         DONTNEED | DONTNEED_LOCKED | REMOVE => {
-            let error = make(28, arguments);
-            if error == 0 || error == -12 {
-                paging.discard(start, length);
-            }
-            error
+            advise_each(&mut paging, start, length, advice, |paging, from, bytes| paging.discard(from, bytes))
         }
-        DONTFORK | DOFORK => {
-            let error = make(28, arguments);
-            if error == 0 {
-                paging.change(start, length, |attributes| attributes.not_in_children = advice == DONTFORK);
-            }
-            error
-        }
-        WIPEONFORK | KEEPONFORK => {
-            let error = make(28, arguments);
-            if error == 0 {
-                paging.change(start, length, |attributes| attributes.zeros_in_children = advice == WIPEONFORK);
-            }
-            error
-        }
+        DONTFORK | DOFORK => advise_each(&mut paging, start, length, advice, |paging, from, bytes| {
+            paging.change(from, bytes, |attributes| attributes.not_in_children = advice == DONTFORK);
+        }),
+        WIPEONFORK | KEEPONFORK => advise_each(&mut paging, start, length, advice, |paging, from, bytes| {
+            paging.change(from, bytes, |attributes| attributes.zeros_in_children = advice == WIPEONFORK);
+        }),
         POPULATE_READ | POPULATE_WRITE => populate(paging, start, length, advice == POPULATE_WRITE, arguments),
         // What is cold the policy finds out; the kernel only looks whether the range is there.
         PAGEOUT => make(28, [start, bytes, COLD, 0, 0, 0]),
-        GUARD_INSTALL | GUARD_REMOVE => {
-            let error = make(28, arguments);
-            // With holes in the range, the rest of it has guards all the same.
-            if error == 0 || error == -12 {
-                if advice == GUARD_INSTALL {
-                    paging.discard(start, length);
-                }
-                paging.change(start, length, |attributes| attributes.guard = advice == GUARD_INSTALL);
+        GUARD_INSTALL | GUARD_REMOVE => advise_each(&mut paging, start, length, advice, |paging, from, bytes| {
+            if advice == GUARD_INSTALL {
+                paging.discard(from, bytes);
             }
-            error
-        }
+            paging.change(from, bytes, |attributes| attributes.guard = advice == GUARD_INSTALL);
+        }),
         _ => make(28, arguments),
     }
+}
+
+/// Gives advice on the managed parts of a range and what lies between them, in order, and says which managed parts have
+/// taken it. As the kernel does, what is not mapped is passed over and said at the end, and any other error ends it: what
+/// lies before the part that cannot take the advice has taken it.
+fn advise_each(
+    paging: &mut Paging,
+    start: usize,
+    bytes: usize,
+    advice: usize,
+    taken: impl Fn(&mut Paging, usize, usize),
+) -> isize {
+    let mut answer = 0;
+    let mut advise = |from: usize, to: usize| {
+        let error = if from < to { make(28, [from, to - from, advice, 0, 0, 0]) } else { 0 };
+        answer = if error == 0 { answer } else { error };
+        error == 0 || error == ENOMEM
+    };
+    let mut at = start;
+    for (from, to, _) in paging.parts(start, bytes) {
+        if !advise(at, from) || !advise(from, to) {
+            return answer;
+        }
+        taken(paging, from, to - from);
+        at = to;
+    }
+    advise(at, start + bytes);
+    answer
 }
 
 /// Brings everything in, a piece at a time, then lets the kernel look at it.

@@ -1,6 +1,6 @@
 //! How the agent starts in a program, and how it ends with it.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use refault_paging::stores::{Files, Stores};
 use refault_paging::uffd::Uffd;
@@ -71,9 +71,29 @@ fn own_bytes() -> usize {
 /// The process whose memory this is.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
+/// Children that share this memory and have descriptors of their own.
+static BORROWERS: AtomicU32 = AtomicU32::new(0);
+
 /// A forked child has memory of its own.
 pub(crate) fn owns_memory() {
     OWNER.store(sys::process_id(), Ordering::Relaxed);
+    BORROWERS.store(0, Ordering::Relaxed);
+}
+
+/// A child is about to share this memory; under the engine's lock. It knows the descriptors that there are now, and must be
+/// able to read what is stored, so no file is opened until [`has_memory_back`].
+pub(crate) fn lends_memory() {
+    BORROWERS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A child that shared this memory has left it.
+pub(crate) fn has_memory_back() {
+    BORROWERS.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Whether this process has descriptors beside those of the memory's owner.
+fn borrows_memory() -> bool {
+    sys::process_id() != OWNER.load(Ordering::Relaxed)
 }
 
 /// Where the files are made: open from the start, so that a program may change its user or root.
@@ -90,14 +110,18 @@ impl Directory {
 
 impl Files for Directory {
     fn close(&mut self, descriptor: i32) {
+        if borrows_memory() {
+            // The owner's stays open, and the agent's.
+            return;
+        }
         descriptors::closed(descriptor);
         // SAFETY: it was made here and is used no more.
         unsafe { sys::call(sys::nr::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
     }
 
     fn create(&mut self) -> Option<i32> {
-        // A child that shares memory has descriptors of its own: what it opens, its parent has not.
-        if sys::process_id() != OWNER.load(Ordering::Relaxed) {
+        // A child that shares memory has descriptors of its own: what it opens, its parent has not, and the other way round.
+        if borrows_memory() || BORROWERS.load(Ordering::Relaxed) > 0 {
             return None;
         }
         // With direct I/O, so that no page of it stays in memory: O_TMPFILE | O_DIRECT | O_CLOEXEC | O_RDWR; without,

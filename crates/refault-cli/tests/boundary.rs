@@ -127,6 +127,27 @@ fn unmapped_memory_is_gone_and_new_memory_is_zero() {
     program.comes_through("2M", FLAGS);
 }
 
+/// The child has descriptors of its own: a file that another thread of its parent opens meanwhile it does not have.
+#[test]
+fn a_child_that_shares_memory_reads_what_other_threads_have_evicted() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        #include <sched.h>
+        static unsigned char stack[1 << 16] __attribute__((aligned(16))), *p; static volatile int begun, filled, good;
+        static int child(void *x) { begun = 1; while (!filled) usleep(1000); good = whole(p, 16 * MIB); return 0; }
+        static void *fills(void *x) { while (!begun) usleep(1000); fill(p, 16 * MIB); filled = 1; return 0; }
+        int main(void) {
+            p = map(16 * MIB); pthread_t t; CHECK(!pthread_create(&t, 0, fills, 0)); int status = 1;
+            pid_t pid = clone(child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, 0); CHECK(pid > 0);
+            CHECK(waitpid(pid, &status, 0) == pid && !status); CHECK(!pthread_join(t, 0)); CHECK(good); CHECK(whole(p, 16 * MIB)); puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("4M", FLAGS);
+}
+
 #[test]
 fn needs_no_privilege() {
     if skipped(&["setpriv", "sort", "seq"]) {

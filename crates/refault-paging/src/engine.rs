@@ -419,6 +419,11 @@ impl Engine {
         self.store.freeze();
     }
 
+    /// Right before a child shares this memory that has other descriptors: it must have those of the files.
+    pub fn before_sharing(&mut self) {
+        self.store.open_file();
+    }
+
     /// Registers a range whose parts may be gone: a call that changed several mappings may have stopped in the middle.
     /// Those parts are not managed any more.
     fn register_what_is_there(&mut self, start: usize, end: usize) -> Result<(), &'static str> {

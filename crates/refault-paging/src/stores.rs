@@ -209,6 +209,11 @@ impl Stores {
         if self.pool.bytes() < self.dense_from { Codec::Lz4 } else { Codec::Zstd }
     }
 
+    /// Opens the file that will be written to, if there is to be one.
+    pub fn open_file(&mut self) {
+        self.current();
+    }
+
     /// The file that is written now: its number.
     fn current(&mut self) -> Option<usize> {
         if let Some(at) = self.files.iter().position(|file| file.as_ref().is_some_and(|file| !file.frozen)) {
