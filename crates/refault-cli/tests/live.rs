@@ -275,6 +275,33 @@ fn what_a_record_says_is_enough_is_enough() {
 }
 
 #[test]
+fn the_end_of_a_run_says_what_would_have_been_enough() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compile(&directory);
+    let summary = directory.path().join("summary.json");
+    let name = summary.display().to_string();
+    // 48 MiB are read again and again.
+    let run = |memory: &str| {
+        let output = refault(&["run", "--memory", memory, "--summary", &name, "--", &program, "48", "1", "1500"]);
+        assert_eq!(text(&output.stdout), "whole\n");
+        let json = std::fs::read_to_string(&summary).expect("a summary");
+        (serde_json::from_str::<Value>(&json).expect("JSON"), text(&output.stderr))
+    };
+    let (little, line) = run("32M");
+    let enough = little["would_stop_refaulting_at_bytes"].as_u64().expect("a size");
+    assert!((44 << 20..60 << 20).contains(&enough), "{enough}: {line}");
+    assert!(line.contains("hardly any would have come back with"), "{line}");
+    let (ample, line) = run(&format!("{}p", enough / 4096));
+    let came_back = |summary: &Value| summary["read_back"].as_u64().expect("a count");
+    assert!(came_back(&ample) * 10 < came_back(&little), "{} {}: {line}", came_back(&ample), came_back(&little));
+    let (all, line) = run("256M");
+    assert!(all["would_stop_refaulting_at_bytes"].is_null() && !line.contains("hardly any"), "{line}");
+}
+
+#[test]
 fn a_program_is_monitored_while_it_runs() {
     if skipped(&["gcc"]) {
         return;

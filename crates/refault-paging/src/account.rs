@@ -551,6 +551,14 @@ impl Shared {
         sum
     }
 
+    /// How many pages all processes stored between the storing of a page and its return, for some of the pages.
+    pub fn distances(&self) -> Times {
+        let sum = Times::default();
+        self.ended.distances.add_to(&sum);
+        self.not_added().for_each(|(_, figures)| figures.distances.add_to(&sum));
+        sum
+    }
+
     /// Whether the tree uses more than it may.
     pub fn is_over(&self) -> bool {
         self.total.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed) as i64

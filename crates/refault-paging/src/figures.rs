@@ -279,6 +279,7 @@ impl Published {
     pub(crate) fn end(&self, ended: &Ended) {
         ended.statistics.add(&self.statistics.load());
         self.times.add_to(&ended.times);
+        self.distances.add_to(&ended.distances);
         self.statistics.store(&Statistics::default());
         self.usage.store(&Usage::default());
         self.times.clear();
@@ -297,6 +298,8 @@ pub struct Ended {
     pub statistics: PublishedStatistics,
     /// How long their faults took.
     pub times: Times,
+    /// How much more memory would have kept their pages, as [`Published::distances`].
+    pub distances: Times,
 }
 
 #[cfg(test)]

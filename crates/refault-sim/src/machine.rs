@@ -59,6 +59,7 @@ mod background;
 mod fault;
 mod kill;
 mod monitoring;
+mod performance;
 mod readahead;
 mod scheduler;
 mod task;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::child::End;
 use super::escaped::Escaped;
+use super::statistics::would_stop_refaulting_at;
 
 /// One run. Counts are of the program and its children together, over the whole run.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -54,6 +55,9 @@ pub struct Summary {
     pub fault_p99_ns: u64,
     /// The longest.
     pub fault_max_ns: u64,
+    /// The budget under which 99 of 100 of the run's refaults would not have happened; none where hardly any did.
+    #[serde(default)]
+    pub would_stop_refaulting_at_bytes: Option<u64>,
     /// Processes of the tree that go on after the program's end.
     pub left_running: u64,
     /// What the budget did not bound.
@@ -96,6 +100,11 @@ impl Summary {
             fault_p50_ns: times.quantile(0.5),
             fault_p99_ns: times.quantile(0.99),
             fault_max_ns: times.most(),
+            would_stop_refaulting_at_bytes: would_stop_refaulting_at(
+                shared.limit_bytes(),
+                statistics.first_touches * refault_paging::PAGE as u64,
+                &shared.distances().counts(),
+            ),
             left_running: shared.living().count() as u64,
             escaped,
         }
@@ -108,8 +117,11 @@ impl Summary {
             1 => "; one of its processes goes on".to_owned(),
             many => format!("; {many} of its processes go on"),
         };
+        let advice = self
+            .would_stop_refaulting_at_bytes
+            .map_or(String::new(), |bytes| format!("; hardly any would have come back with {}", bytes_text(bytes)));
         format!(
-            "peak {} of {}, {} faults, {} pages stored and {} brought back, {:.2} s waited{left}",
+            "peak {} of {}, {} faults, {} pages stored and {} brought back, {:.2} s waited{advice}{left}",
             bytes_text(self.peak_bytes),
             bytes_text(self.budget_bytes),
             grouped(self.faults),
