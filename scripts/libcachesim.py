@@ -102,7 +102,7 @@ def main():
                 f" {speed[1] / speed[0]:>6.1f}x {mine[0][0] * 100:>7.2f} %"
             )
     print(
-        "\nSimulated accesses a second. libCacheSim: reading its trace and replaying. refault: the whole process, from its"
+        "\nSimulated accesses per second. libCacheSim: reading its trace and replaying. refault: the whole process, from its"
         "\nstart on, with the extra pass that finds the layout; and its replay alone. The ratio is of the first two."
     )
 

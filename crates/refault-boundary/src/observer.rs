@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_config::Config;
-use refault_core::monitor::Region;
+use refault_core::monitor::{Region, View};
 use refault_core::schemes::{self, Scheme};
 use refault_paging::lock::{Held, Lock};
 use refault_paging::{Engine, PAGE, Watch, sys};
@@ -53,6 +53,8 @@ struct Record {
 struct Monitor {
     config: Config,
     most_cpu: f64,
+    /// Whether the user said where to look.
+    stays: bool,
     /// Where aggregations go, and where sums do.
     out: Option<i32>,
     sums: Option<i32>,
@@ -191,16 +193,20 @@ impl Monitor {
         };
         let out = open(&settings.out)?;
         let sums = open(&settings.sums)?.or(out);
-        Ok(Monitor { config, most_cpu: settings.most_cpu, out, sums, watch: None, said: 0 })
+        let stays = config.view == View::FixedVirtual && config.targets.iter().any(|target| !target.ranges.is_empty());
+        Ok(Monitor { config, most_cpu: settings.most_cpu, stays, out, sums, watch: None, said: 0 })
     }
 
     fn step(&mut self, birth: u64) -> Option<u64> {
         let mut paging = paging();
         let process = sys::process_id() as u64;
         if self.watch.is_none() {
-            let ranges = paging.ranges_in(self.config.view);
+            // A program that was just executed has no memory yet.
+            let Some(ranges) = paging.ranges_in(self.config.view) else {
+                return Some(self.config.attributes.sample_interval.max(1) * 1000);
+            };
             match self.config.kdamond_over(&ranges, process, 0) {
-                Ok(kdamond) => self.watch = Some(Watch::new(kdamond, self.most_cpu)),
+                Ok(kdamond) => self.watch = Some(Watch::new(kdamond, self.most_cpu, !self.stays)),
                 Err(error) => {
                     report::say(format_args!("nothing is monitored: {error}"));
                     return None;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use refault_config::Config;
-use refault_console::{Failure, ForceArgs, Format, Outputs, Share, format_of, say, with_output};
+use refault_console::{Failure, Format, ResultArgs, Share, say, with_output};
 use refault_lab::size::bytes_text;
 use refault_pool::reclaim::schemes::refusal;
 use refault_pool::reclaim::session::{Goal, Session, Step, Target, is_gone};
@@ -55,14 +55,8 @@ pub struct ReclaimArgs {
     /// End after so long [default: when it is interrupted or the program ends]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     length: Option<Duration>,
-    /// How to write what was done [default: by the name of --out, else table]
-    #[arg(long, value_enum, ignore_case = true)]
-    format: Option<Format>,
-    /// Write what was done to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
     #[command(flatten)]
-    force: ForceArgs,
+    result: ResultArgs,
 }
 
 /// What was done.
@@ -78,10 +72,9 @@ struct Done {
 
 /// Runs the command.
 pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
-    let mut outputs = Outputs::new(args.force);
+    let mut outputs = args.result.outputs();
     args.scheme.iter().for_each(|path| outputs.reads(path));
-    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
-    let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
+    let (format, out) = args.result.claim(&mut outputs)?;
     let goal = goal(args)?;
     let (target, name) = match (&args.cgroup, args.pid) {
         (Some(path), _) => (Target::Cgroup(path.clone()), path.display().to_string()),

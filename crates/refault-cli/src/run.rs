@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use refault_console::{Failure, Share, say};
 
-use refault_paging::LEAST_OF_A_PROGRAM;
+use refault_paging::MIN_OF_A_PROGRAM;
 
 use crate::launch::{self, MonitorOptions};
 use refault_lab::size::Bytes;
@@ -187,7 +187,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 }
 
 fn check_memory(option: &str, memory: u64) -> Result<(), Failure> {
-    if memory < LEAST_OF_A_PROGRAM {
+    if memory < MIN_OF_A_PROGRAM {
         return Err(Failure::usage("too little", option, "give at least 2M: with less a program may never get on"));
     }
     Ok(())

@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::Args;
 use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, Share, format_of, say, with_output};
 use refault_lab::size::{PAGE_BYTES, Size};
-use refault_paging::LEAST_OF_A_PROGRAM;
+use refault_paging::MIN_OF_A_PROGRAM;
 
 use crate::launch;
 use ladder::{Ladder, Row, Rung, refinement};
@@ -141,7 +141,7 @@ pub fn run(args: &SizeArgs) -> Result<(), Failure> {
 pub fn check_budgets(budgets: &[Size]) -> Result<(), Failure> {
     let too_small = |size: &&Size| match size {
         Size::Share(_) => false,
-        size => size.pages(1) * PAGE_BYTES < LEAST_OF_A_PROGRAM,
+        size => size.pages(1) * PAGE_BYTES < MIN_OF_A_PROGRAM,
     };
     match budgets.iter().find(too_small) {
         None => Ok(()),
@@ -219,7 +219,7 @@ impl Plan {
         }
         if self.budgets.is_empty() {
             for _ in 0..REFINEMENTS {
-                let Some(bytes) = refinement(&ladder, LEAST_OF_A_PROGRAM, CLOSENESS) else { break };
+                let Some(bytes) = refinement(&ladder, MIN_OF_A_PROGRAM, CLOSENESS) else { break };
                 run(&mut ladder, Rung::Budget(bytes))?;
             }
         }
@@ -245,7 +245,7 @@ impl Plan {
         prediction: &Result<Prediction, String>,
         alone: f64,
     ) -> Result<Vec<u64>, Failure> {
-        let least = LEAST_OF_A_PROGRAM;
+        let least = MIN_OF_A_PROGRAM;
         let peak = ladder.ample.peak_bytes();
         let mut budgets = match (self.budgets.is_empty(), prediction) {
             (false, _) => {

@@ -1,14 +1,13 @@
 //! `refault wss`: the working set of a running process, by age.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use refault_console::text::{align_numbers, plain_table};
-use refault_console::{Failure, ForceArgs, Format, Outputs, format_of, say, with_output};
+use refault_console::{Failure, Format, ResultArgs, say, with_output};
 use refault_lab::size::bytes_text;
 use refault_pool::reclaim::session::is_gone;
 use refault_pool::wss::{self, Window};
@@ -36,14 +35,8 @@ pub struct WssArgs {
     /// Lengths of the windows; all begin together, so the longest is how long it takes
     #[arg(long, value_name = "TIME,TIME…", value_delimiter = ',', default_value = "1s,10s,1m,10m", value_parser = time)]
     ages: Vec<Duration>,
-    /// How to write the results [default: by the name of --out, else table]
-    #[arg(long, value_enum, ignore_case = true)]
-    format: Option<Format>,
-    /// Write the results to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
     #[command(flatten)]
-    force: ForceArgs,
+    result: ResultArgs,
 }
 
 /// A time such as `10s`, above 0.
@@ -93,9 +86,8 @@ pub fn not_seen(pid: u32, error: &std::io::Error) -> Failure {
 
 /// Runs the command.
 pub fn run(args: &WssArgs) -> Result<(), Failure> {
-    let mut outputs = Outputs::new(args.force);
-    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
-    let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
+    let mut outputs = args.result.outputs();
+    let (format, out) = args.result.claim(&mut outputs)?;
     let mut ages = args.ages.clone();
     ages.sort_unstable();
     ages.dedup();

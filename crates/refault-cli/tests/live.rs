@@ -334,6 +334,28 @@ fn a_program_is_monitored_while_it_runs() {
 }
 
 #[test]
+fn a_program_that_runs_for_a_second_behind_a_shell_is_seen() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let program = compile(&directory);
+    let json = directory.path().join("m.json").display().to_string();
+    let script = "exec sh -c 'exec \"$0\" 24 8 900' \"$0\"";
+    // Its memory is mapped after the monitor has begun, well within the interval at which the kernel's would find that out.
+    let arguments =
+        ["monitor", "--monitor-cpu", "20%", "--format", "json", "--out", &json, "--", "sh", "-c", script, &program];
+    assert_eq!(stdout(&arguments), "whole\n");
+    let found: Value = serde_json::from_str(&std::fs::read_to_string(&json).expect("reads")).expect("JSON");
+    let median = found["processes"][0]["working_set_bytes"]["50"].as_u64().expect("a size");
+    assert!(
+        (16 << 20..40 << 20).contains(&median),
+        "{median} bytes, of 24 MiB that are in use: {}",
+        found["processes"]
+    );
+}
+
+#[test]
 fn schemes_act_on_a_program_that_runs() {
     if skipped(&["gcc"]) {
         return;

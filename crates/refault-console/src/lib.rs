@@ -21,7 +21,7 @@ pub mod text;
 
 pub use failure::Failure;
 pub use input::read_text;
-pub use output::{Contents, ForceArgs, Format, Output, Outputs, format_of, with_output};
+pub use output::{Contents, ForceArgs, Format, Output, Outputs, ResultArgs, format_of, with_output};
 pub use progress::Progress;
 pub use say::{say, say_as, say_text};
 pub use share::Share;

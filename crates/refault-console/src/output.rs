@@ -31,7 +31,7 @@ use unnamed::Unnamed;
 pub enum Format {
     /// Aligned columns for people.
     Table,
-    /// One row a run, with a header.
+    /// One row per run, with a header.
     Csv,
     /// One object with all runs.
     Json,
@@ -43,6 +43,36 @@ pub struct ForceArgs {
     /// Replace an output file even if it is of another kind than what is to be written
     #[arg(long)]
     pub force: bool,
+}
+
+/// The options of a command that has one result.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct ResultArgs {
+    /// How to write the results [default: by the name of --out, else table]
+    #[arg(long, value_enum, ignore_case = true)]
+    pub format: Option<Format>,
+    /// Write the results to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Whether a file of another kind is replaced.
+    #[command(flatten)]
+    pub force: ForceArgs,
+}
+
+impl ResultArgs {
+    /// The files of a command that writes this result.
+    pub fn outputs(&self) -> Outputs {
+        Outputs::new(self.force)
+    }
+
+    /// The form of the result, and the file that it goes to, if it goes to one.
+    ///
+    /// # Errors
+    /// As [`Outputs::claim`].
+    pub fn claim(&self, outputs: &mut Outputs) -> Result<(Format, Option<Output>), Failure> {
+        let format = self.format.unwrap_or_else(|| format_of(self.out.as_deref()));
+        Ok((format, outputs.claim("--out", self.out.as_deref(), format.into())?))
+    }
 }
 
 /// The files that a command reads and writes.

@@ -11,7 +11,7 @@
 //! `max_nr_regions` regions wherever gaps and the size limit allow it.
 //!
 //! Cost: two calls of the sampler a region and sampling interval, at most
-//! `max_nr_regions * 10^6 / sample_interval` checks a second; everything else is linear in regions and happens once an
+//! `max_nr_regions * 10^6 / sample_interval` checks per second; everything else is linear in regions and happens once an
 //! aggregation. Nothing depends on the size of the memory.
 //!
 //! Kernel: `struct damon_ctx`, `struct damon_operations` in `include/linux/damon.h`; `kdamond_fn` in `mm/damon/core.c`.

@@ -3,7 +3,7 @@
 //! A page counts as accessed if it has an entry. Taking the bit drops the entry; the contents stay in the memfd, and the next
 //! touch brings the entry back without the pager (1.4 µs). Because each drop costs a TLB shoot-down, entries are only
 //! noted as *spent* at first (they count as not there) and dropped together after a walk or when there are many, outside of the
-//! policy's lock ([`crate::dropper`]). What is accessed in between is not seen.
+//! policy's lock ([`crate::zap`]). What is accessed in between is not seen.
 //!
 //! Neighbours are dropped with one call, and with them the entries of a few pages in between whose access nobody has taken:
 //! these are noted as *lent* and count as accessed until the policy takes it.
@@ -14,9 +14,9 @@
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
-use crate::dropper::{Run, add_run};
-use crate::noted::Noted;
+use crate::exact_accesses::ExactAccesses;
 use crate::pagemap::PageMap;
+use crate::zap::{Run, add_run};
 
 /// Pages that are looked at together: 2 MiB.
 pub(crate) const REGION_PAGES: u32 = 512;
@@ -40,7 +40,7 @@ pub enum AccessSource {
     RefaultOnly,
     /// By [`crate::Pager::note_accesses`] after each access, and nothing is evicted ahead of a fault: exact, and slow. For
     /// one thread, with [`crate::FaultMode::InThread`], where a region is compared with a replay.
-    Noted,
+    Exact,
 }
 
 /// One bit a page.
@@ -100,7 +100,7 @@ pub(crate) struct AccessedBits {
     lent: PageSet,
     /// A walk has looked at everything since the entries were last dropped.
     walked_since: bool,
-    noted: Option<Box<Noted>>,
+    exact: Option<Box<ExactAccesses>>,
     pages: u32,
 }
 
@@ -114,17 +114,17 @@ impl AccessedBits {
             spent_pages: 0,
             lent: PageSet::default(),
             walked_since: false,
-            noted: (wanted == AccessSource::Noted).then(Box::default),
+            exact: (wanted == AccessSource::Exact).then(Box::default),
             pages: 0,
         }
     }
 
     /// How accesses are found out.
     pub(crate) fn source(&self) -> AccessSource {
-        match (&self.pagemap, &self.noted) {
+        match (&self.pagemap, &self.exact) {
             (None, _) => AccessSource::RefaultOnly,
             (Some(_), None) => AccessSource::DropAndScan,
-            (Some(_), Some(_)) => AccessSource::Noted,
+            (Some(_), Some(_)) => AccessSource::Exact,
         }
     }
 
@@ -139,19 +139,19 @@ impl AccessedBits {
         self.pages = pages;
         self.spent.grow(pages as usize);
         self.lent.grow(pages as usize);
-        if let Some(noted) = &mut self.noted {
-            noted.grow(pages as usize);
+        if let Some(exact) = &mut self.exact {
+            exact.grow(pages as usize);
         }
     }
 
     /// Where bits are exact: the bits.
-    pub(crate) fn noted(&mut self) -> Option<&mut Noted> {
-        self.noted.as_deref_mut()
+    pub(crate) fn exact(&mut self) -> Option<&mut ExactAccesses> {
+        self.exact.as_deref_mut()
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let noted = self.noted.as_ref().map_or(0, |noted| noted.bytes());
-        self.spent.bytes() + self.lent.bytes() + noted
+        let exact = self.exact.as_ref().map_or(0, |exact| exact.bytes());
+        self.spent.bytes() + self.lent.bytes() + exact
     }
 
     /// Calls `visit` for each page of at most a region that was accessed, in order, and whether its entry is there.
@@ -159,8 +159,8 @@ impl AccessedBits {
         debug_assert!(end - first <= REGION_PAGES);
         let base = first as usize / 64;
         let mut present = [0u64; REGION_WORDS];
-        let without_entries = self.noted.as_ref().map_or(&self.lent, |noted| noted.young());
-        if self.noted.is_none() {
+        let without_entries = self.exact.as_ref().map_or(&self.lent, |exact| exact.young());
+        if self.exact.is_none() {
             self.present(first, end, |page| present[page as usize / 64 - base] |= 1 << (page % 64));
         }
         for index in base..(end as usize).div_ceil(64) {
@@ -198,8 +198,8 @@ impl AccessedBits {
 
     /// Takes the bit of a page.
     pub(crate) fn take(&mut self, page: PageId) -> bool {
-        if let Some(noted) = &mut self.noted {
-            return noted.take(page);
+        if let Some(exact) = &mut self.exact {
+            return exact.take(page);
         }
         let present = self.is_present(page);
         let accessed = present || self.lent.has(page);
@@ -211,8 +211,8 @@ impl AccessedBits {
 
     /// The access of a page that [`AccessedBits::accessed`] has named is taken.
     pub(crate) fn taken(&mut self, page: PageId, present: bool) {
-        if let Some(noted) = &mut self.noted {
-            noted.take(page);
+        if let Some(exact) = &mut self.exact {
+            exact.take(page);
         }
         self.lent.remove(page);
         if present {
@@ -224,16 +224,16 @@ impl AccessedBits {
     /// A page came in: its entry is new.
     pub(crate) fn came_in(&mut self, page: PageId) {
         self.spent.remove(page);
-        if let Some(noted) = &mut self.noted {
-            noted.came_in(page);
+        if let Some(exact) = &mut self.exact {
+            exact.came_in(page);
         }
     }
 
     /// A page left, or is not the policy's any more.
     pub(crate) fn left(&mut self, page: PageId) {
         self.lent.remove(page);
-        if let Some(noted) = &mut self.noted {
-            noted.left(page);
+        if let Some(exact) = &mut self.exact {
+            exact.left(page);
         }
     }
 

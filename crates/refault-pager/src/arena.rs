@@ -18,7 +18,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::descriptor::{Descriptor, LargeFiles};
-use crate::turn::Turn;
+use crate::pte_lock::PteLock;
 
 /// Core dumps walk what was ever handed out, in steps of this many pages, and not the whole reservation.
 const DUMP_STEP: u32 = 16_384;
@@ -213,7 +213,7 @@ impl Arena {
     }
 
     /// Frees the memory of a run of pages and takes them out of the page tables.
-    pub(crate) fn punch(&self, _turn: &Turn, first: PageId, pages: u32) -> io::Result<()> {
+    pub(crate) fn punch(&self, _turn: &PteLock, first: PageId, pages: u32) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let (offset, len) = (u64::from(first) * PAGE_SIZE as u64, u64::from(pages) * PAGE_SIZE as u64);
         loop {
@@ -224,8 +224,8 @@ impl Arena {
         }
     }
 
-    /// Drops the page-table entries of a run: contents stay, the next touch is found by the scan.
-    pub(crate) fn drop_entries(&self, _turn: &Turn, first: PageId, pages: u32) {
+    /// Zapper the page-table entries of a run: contents stay, the next touch is found by the scan.
+    pub(crate) fn drop_entries(&self, _turn: &PteLock, first: PageId, pages: u32) {
         // SAFETY: the mapping is shared, so dropping its entries changes no contents.
         let _ = unsafe {
             rustix::mm::madvise(self.address(first) as *mut _, pages as usize * PAGE_SIZE, Advice::LinuxDontNeed)

@@ -48,7 +48,7 @@ pub struct Budget(Arc<Node>);
 impl Budget {
     /// Bytes below which an unmodified program may never get on: one instruction or system call may need several pages
     /// at once.
-    pub const LEAST_OF_A_PROGRAM: u64 = 1 << 20;
+    pub const MIN_OF_A_PROGRAM: u64 = 1 << 20;
 
     /// A tree of its own that allows `bytes` to be resident.
     pub fn new(bytes: u64) -> Budget {

@@ -6,7 +6,7 @@
 //! mark and is woken, as with every owned page.
 //!
 //! Cost: a look at each page's state word in a round, some 12 µs a page that is compressed again, and at most
-//! [`MOST_A_TICK`] of those in [`TICK`]. Memory: one bit a page.
+//! [`MAX_PER_TICK`] of those in [`TICK`]. Memory: one bit a page.
 //!
 //! [`Store::demote`]: refault_store::Store::demote
 //! [`PagerOptions::demote_after`]: crate::PagerOptions::demote_after
@@ -17,15 +17,15 @@ use std::time::Duration;
 use refault_core::PageId;
 use refault_store::{PAGE_SIZE, Slot, Tier};
 
+use crate::fault_scratch::FaultScratch;
 use crate::pager::Inner;
 use crate::state::State;
-use crate::worker::Worker;
 
 /// How often some pages are looked at.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// Pages that are moved in one tick at most: some 6 % of a processor.
-const MOST_A_TICK: u32 = 512;
+const MAX_PER_TICK: u32 = 512;
 
 /// Where the round is, and what was in the pool when it last came by.
 #[derive(Default)]
@@ -36,7 +36,7 @@ pub(crate) struct Round {
 
 impl Inner {
     /// The part of a round that is due in one tick.
-    pub(crate) fn demote_some(&self, after: Duration, round: &mut Round, worker: &mut Worker) {
+    pub(crate) fn demote_some(&self, after: Duration, round: &mut Round, worker: &mut FaultScratch) {
         let high = self.arena.high();
         if high == 0 {
             return;
@@ -46,7 +46,7 @@ impl Inner {
         let due = ((f64::from(high) * share).ceil() as u32).max(64).min(high);
         let mut moved = 0;
         for _ in 0..due {
-            if moved == MOST_A_TICK {
+            if moved == MAX_PER_TICK {
                 return;
             }
             let page = if round.next < high { round.next } else { 0 };
@@ -66,7 +66,7 @@ impl Inner {
     }
 
     /// Moves a stored page one step, if there is something to gain.
-    fn demote(&self, page: PageId, worker: &mut Worker) {
+    fn demote(&self, page: PageId, worker: &mut FaultScratch) {
         let word = self.word(page);
         let seen = word.load();
         if seen.state() != State::Stored || !word.begin(seen, State::Moving) {

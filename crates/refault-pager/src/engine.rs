@@ -11,9 +11,9 @@
 use std::time::Instant;
 
 use crate::accessed::{AccessSource, AccessedBits, PageSet, REGION_PAGES};
-use crate::dropper::Run;
 use crate::state::{PageWord, State};
 use crate::table::PageTable;
+use crate::zap::Run;
 use refault_core::memory::{Eviction, LookAround, Neighbourhood, PageTables, References, Walk};
 use refault_core::policy::{AccessPattern, Admission, CyclicScans, GenerationSize, HitReport, ReclaimRequest};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Shadow};
@@ -120,12 +120,12 @@ impl PageTables for PagedMemory {
             return false;
         }
         // A replay's page tables are not divided.
-        let (part, parts) = match (self.bits.noted(), part) {
+        let (part, parts) = match (self.bits.exact(), part) {
             (None, _) => (part, parts),
             (Some(_), 0) => (0, 1),
             (Some(_), _) => return true,
         };
-        let forced = match self.bits.noted().map(|noted| noted.begin_walk(visitor)) {
+        let forced = match self.bits.exact().map(|exact| exact.begin_walk(visitor)) {
             Some(Some(forced)) => forced,
             Some(None) => return true,
             None => {
@@ -138,7 +138,7 @@ impl PageTables for PagedMemory {
         for region in bound(part)..bound(part + 1) {
             let first = region * REGION_PAGES;
             let end = (first + REGION_PAGES).min(self.pages);
-            let (accessed, has_pages) = match self.bits.noted().map(|noted| noted.take_region(region)) {
+            let (accessed, has_pages) = match self.bits.exact().map(|exact| exact.take_region(region)) {
                 None => (None, !self.known.is_empty_around(first, end)),
                 Some(accessed) => (accessed, accessed.is_some()),
             };
@@ -208,8 +208,8 @@ impl Engine {
 
     /// Makes room in all tables for page ids below `pages`. Allocates; never called on the fault path.
     pub(crate) fn grow(&mut self, pages: u32) {
-        if let Some(noted) = self.memory.bits.noted() {
-            noted.reaches(pages);
+        if let Some(exact) = self.memory.bits.exact() {
+            exact.reaches(pages);
         }
         if pages <= self.memory.pages {
             return;
@@ -257,10 +257,10 @@ impl Engine {
     /// the room.
     pub(crate) fn choose(&mut self, goal: u32, incoming: Option<PageId>, full: bool, victims: &mut Vec<PageId>) {
         self.memory.full = full;
-        let goal = match self.memory.bits.noted() {
+        let goal = match self.memory.bits.exact() {
             None => goal,
-            Some(noted) => {
-                noted.runs();
+            Some(exact) => {
+                exact.runs();
                 self.policy.reclaim_batch()
             }
         };

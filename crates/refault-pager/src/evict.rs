@@ -18,19 +18,19 @@ use refault_core::PageId;
 use refault_store::{PAGE_SIZE, Page, Slot, StoreError};
 
 use crate::engine::for_runs;
+use crate::fault_scratch::{BATCH, FaultScratch};
 use crate::pager::Inner;
+use crate::pte_lock::PteLock;
 use crate::state::{NO_SLOT, State};
-use crate::turn::Turn;
-use crate::worker::{BATCH, Worker};
 
 impl Inner {
     /// Evicts owned pages (sorted), but those that system calls are using; returns how many left memory.
-    pub(crate) fn evict(&self, victims: &mut [PageId], worker: &mut Worker) -> u64 {
-        let left = self.pass_over_held(victims);
+    pub(crate) fn evict(&self, victims: &mut [PageId], worker: &mut FaultScratch) -> u64 {
+        let left = self.pass_over_pinned(victims);
         victims[..left].chunks(BATCH).map(|batch| self.evict_batch(batch, worker)).sum()
     }
 
-    fn evict_batch(&self, batch: &[PageId], worker: &mut Worker) -> u64 {
+    fn evict_batch(&self, batch: &[PageId], worker: &mut FaultScratch) -> u64 {
         self.store_batch(batch, worker);
         let (mut left, mut left_count) = ([0; BATCH], 0);
         let (mut stays, mut stays_count) = ([0; BATCH], 0);
@@ -41,21 +41,21 @@ impl Inner {
             *count += 1;
         }
         let left = &left[..left_count];
-        let mut turn = Turn::take();
+        let mut lock = PteLock::lock();
         for_runs(left, |first, pages| {
-            if let Err(error) = self.arena.punch(&turn, first, pages) {
+            if let Err(error) = self.arena.punch(&lock, first, pages) {
                 crate::report::end_with(format_args!(
                     "freeing evicted pages failed: {}",
                     refault_store::ErrorNumber::from(&error)
                 ));
             }
-            turn.pass();
+            lock.bump();
         });
         for_runs(&stays[..stays_count], |first, pages| {
-            let _ = self.uffd.unprotect(&turn, self.arena.address(first), pages as usize * PAGE_SIZE);
-            turn.pass();
+            let _ = self.uffd.unprotect(&lock, self.arena.address(first), pages as usize * PAGE_SIZE);
+            lock.bump();
         });
-        drop(turn);
+        drop(lock);
         for (page, outcome) in batch.iter().zip(&worker.outcomes) {
             let word = self.word(*page);
             if outcome.is_ok() {
@@ -79,7 +79,7 @@ impl Inner {
     }
 
     /// Protects and stores the pages of a batch and puts the outcome of each into the worker's outcomes.
-    fn store_batch(&self, batch: &[PageId], worker: &mut Worker) {
+    fn store_batch(&self, batch: &[PageId], worker: &mut FaultScratch) {
         let (mut dirty, mut places, mut count) = ([0; BATCH], [0; BATCH], 0);
         for (place, page) in batch.iter().enumerate() {
             let seen = self.word(*page).load();
@@ -92,18 +92,18 @@ impl Inner {
                 count += 1;
             }
         }
-        let mut turn = Turn::take();
+        let mut lock = PteLock::lock();
         for_runs(&dirty[..count], |first, pages| {
             // Going on after a failure would risk a lost write.
-            if let Err(error) = self.uffd.protect(&turn, self.arena.address(first), pages as usize * PAGE_SIZE) {
+            if let Err(error) = self.uffd.protect(&lock, self.arena.address(first), pages as usize * PAGE_SIZE) {
                 crate::report::end_with(format_args!(
                     "write-protecting a page for eviction failed: {}",
                     refault_store::ErrorNumber::from(&error)
                 ));
             }
-            turn.pass();
+            lock.bump();
         });
-        drop(turn);
+        drop(lock);
         let mut at = 0;
         for_runs(&dirty[..count], |first, pages| {
             // The pages are resident and protected, so their bytes do not change while they are read.

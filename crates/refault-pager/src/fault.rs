@@ -12,11 +12,11 @@ use std::sync::atomic::Ordering;
 use refault_core::PageId;
 use refault_store::{PAGE_SIZE, Slot, StoreError, Tier, same_filled};
 
+use crate::fault_scratch::{BATCH, FaultScratch};
 use crate::pager::Inner;
+use crate::pte_lock::PteLock;
 use crate::region::Hint;
 use crate::state::{NO_SLOT, State, Word};
-use crate::turn::Turn;
-use crate::worker::{BATCH, Worker};
 
 /// Sequences of faults that are followed at once.
 const STREAMS: usize = 8;
@@ -56,7 +56,7 @@ impl Streams {
 
 impl Inner {
     /// Resolves a fault.
-    pub(crate) fn fault(&self, page: PageId, write: bool, worker: &mut Worker, streams: &mut Streams) {
+    pub(crate) fn fault(&self, page: PageId, write: bool, worker: &mut FaultScratch, streams: &mut Streams) {
         loop {
             let word = self.word(page);
             let seen = word.load();
@@ -91,14 +91,14 @@ impl Inner {
                         self.counts.protect_faults.fetch_add(1, Ordering::Relaxed);
                     }
                     self.give_up_slot(seen);
-                    let _ = self.uffd.unprotect(&Turn::take(), self.arena.address(page), PAGE_SIZE);
+                    let _ = self.uffd.unprotect(&PteLock::lock(), self.arena.address(page), PAGE_SIZE);
                     let _ = word.finish(State::Resident, 0, false);
                     let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
                     return;
                 }
                 State::Lost => {
                     // Dropping the entries of neighbours takes the mark away with them.
-                    let _ = self.uffd.unprotect(&Turn::take(), self.arena.address(page), PAGE_SIZE);
+                    let _ = self.uffd.unprotect(&PteLock::lock(), self.arena.address(page), PAGE_SIZE);
                     let _ = self.uffd.poison(self.arena.address(page), PAGE_SIZE);
                     let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
                     return;
@@ -125,7 +125,7 @@ impl Inner {
     }
 
     /// Fills an owned and charged page. False if it is lost.
-    pub(crate) fn fill(&self, page: PageId, seen: Word, write: bool, worker: &mut Worker) -> bool {
+    pub(crate) fn fill(&self, page: PageId, seen: Word, write: bool, worker: &mut FaultScratch) -> bool {
         let address = self.arena.address(page);
         let word = self.word(page);
         let mut kept = false;
@@ -180,7 +180,7 @@ impl Inner {
         crate::report::say(format_args!("the page at {address:#x} is lost and raises SIGBUS when touched: {error}"));
         self.budget.uncharge(1);
         // A marker that an eviction left would stand in the way.
-        let _ = self.uffd.unprotect(&Turn::take(), address, PAGE_SIZE);
+        let _ = self.uffd.unprotect(&PteLock::lock(), address, PAGE_SIZE);
         if self.uffd.poison(address, PAGE_SIZE).is_err() {
             crate::report::end(
                 "this kernel cannot mark a lost page, and the program must not go on with other contents",
@@ -200,7 +200,7 @@ impl Inner {
     }
 
     /// Brings in up to `count` pages from `first` on, while they are alike and the budget has room. Returns how many.
-    pub(crate) fn fill_following(&self, first: PageId, count: u32, worker: &mut Worker) -> u32 {
+    pub(crate) fn fill_following(&self, first: PageId, count: u32, worker: &mut FaultScratch) -> u32 {
         let end = (first + count.min(BATCH as u32)).min(self.arena.high());
         // Fresh pages are taken only where somebody owns the addresses; stored ones cannot be anywhere else.
         let (owned, fresh) = self.arena.with_taken(first, |taken| self.own_following(first, end.min(taken)));
@@ -256,7 +256,7 @@ impl Inner {
         count
     }
 
-    fn fill_stored_run(&self, first: PageId, count: u32, worker: &mut Worker) -> u32 {
+    fn fill_stored_run(&self, first: PageId, count: u32, worker: &mut FaultScratch) -> u32 {
         let mut read = 0;
         // Read until the first that fails: the run before it is mapped as a whole.
         let mut failed = None;

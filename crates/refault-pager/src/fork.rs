@@ -22,8 +22,8 @@ use refault_store::PAGE_SIZE;
 
 use crate::engine::for_runs;
 use crate::pager::{Inner, Pager};
+use crate::pte_lock::PteLock;
 use crate::state::State;
-use crate::turn::Turn;
 
 /// What connects a parent and its child while the child copies.
 pub struct ForkTicket {
@@ -52,7 +52,7 @@ impl Pager {
         if protected {
             inner.for_resident_runs(|first, pages| {
                 if let Err(error) =
-                    inner.uffd.protect(&Turn::take(), inner.arena.address(first), pages as usize * PAGE_SIZE)
+                    inner.uffd.protect(&PteLock::lock(), inner.arena.address(first), pages as usize * PAGE_SIZE)
                 {
                     crate::report::end_with(format_args!(
                         "write-protecting memory for a fork failed: {}",
@@ -76,7 +76,8 @@ impl Pager {
                 let kept = |page| inner.word(page).load().kept();
                 let plain: Vec<PageId> = (first..first + pages).filter(|page| !kept(*page)).collect();
                 for_runs(&plain, |first, pages| {
-                    let _ = inner.uffd.unprotect(&Turn::take(), inner.arena.address(first), pages as usize * PAGE_SIZE);
+                    let _ =
+                        inner.uffd.unprotect(&PteLock::lock(), inner.arena.address(first), pages as usize * PAGE_SIZE);
                 });
             });
         }
@@ -99,12 +100,12 @@ impl Pager {
             if seen.state() == State::Lost {
                 inner.uffd.poison(inner.arena.address(page), PAGE_SIZE)?;
             } else if seen.kept() {
-                inner.uffd.protect(&Turn::take(), inner.arena.address(page), PAGE_SIZE)?;
+                inner.uffd.protect(&PteLock::lock(), inner.arena.address(page), PAGE_SIZE)?;
             }
         }
         inner.engine().bits().reopen_after_fork();
         inner.pressure.forget_waits();
-        inner.holds.forget();
+        inner.pin_slots.forget();
         inner.evictor_signal.store(0, Ordering::SeqCst);
         // The parent's threads are not here: nothing is to be joined.
         std::mem::forget(std::mem::take(

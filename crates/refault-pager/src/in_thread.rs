@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 use refault_core::PageId;
 
 use crate::fault::Streams;
+use crate::fault_scratch::FaultScratch;
 use crate::options::FaultMode;
 use crate::pager::Inner;
 use crate::signals::{self, BlockedSignals, Mask};
 use crate::state::State;
-use crate::worker::Worker;
 
 const PAGERS: usize = 64;
 const WORKERS: usize = 16;
@@ -73,7 +73,7 @@ fn restore_cancellation(before: i32, mask: Option<Mask>) {
 
 struct WorkerSlot {
     taken: AtomicBool,
-    worker: UnsafeCell<(Worker, Streams)>,
+    worker: UnsafeCell<(FaultScratch, Streams)>,
 }
 
 // SAFETY: the cell is used only by the thread that has set `taken`.
@@ -83,7 +83,7 @@ pub(crate) fn register(inner: &Arc<Inner>) {
     WORKER_SLOTS.get_or_init(|| {
         let slot = || WorkerSlot {
             taken: AtomicBool::new(false),
-            worker: UnsafeCell::new((Worker::new(), Streams::default())),
+            worker: UnsafeCell::new((FaultScratch::new(), Streams::default())),
         };
         (0..WORKERS).map(|_| slot()).collect()
     });
@@ -128,15 +128,15 @@ extern "C-unwind" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context:
         // One that somebody sent has no address.
         let is_sent = (*info).si_code <= 0;
         if is_sent && signals::is_inside(mask) {
-            crate::sent::keep(&*info);
+            crate::pending_sigbus::keep(&*info);
             return;
         }
         if is_sent || !serve_fault((*info).si_addr() as usize, context) {
             pass_on(signal, info, context);
         }
-        if crate::sent::is_any_kept() && !signals::is_inside(mask) {
+        if crate::pending_sigbus::is_any_kept() && !signals::is_inside(mask) {
             signals::set_mask(mask);
-            crate::sent::give_back();
+            crate::pending_sigbus::give_back();
         }
     }
 }
@@ -200,7 +200,7 @@ pub(crate) fn serve_uninterrupted(inner: &Inner, page: PageId, write: bool) {
     restore_cancellation(cancellation, None);
 }
 
-fn with_worker(work: impl FnOnce(&mut Worker, &mut Streams)) {
+fn with_worker(work: impl FnOnce(&mut FaultScratch, &mut Streams)) {
     let slots = WORKER_SLOTS.get().expect("invariant: workers are made before a pager is registered");
     loop {
         for slot in slots {

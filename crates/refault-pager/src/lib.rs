@@ -33,51 +33,51 @@ mod budget;
 mod demote;
 mod descriptor;
 mod distance;
-mod dropper;
 mod engine;
 mod evict;
+mod exact_accesses;
 mod fault;
+mod fault_kind;
+mod fault_scratch;
 mod fork;
-mod gate;
-mod holds;
+mod fork_gate;
 mod in_thread;
 mod latency;
-mod noted;
+mod mlock;
 mod options;
-mod origin;
 pub mod pagemap;
 mod pager;
-mod pins;
+mod pending_sigbus;
+mod pin_slots;
 mod policies;
 mod pressure;
 pub mod probe;
+mod pte_lock;
 mod ranges;
 mod region;
 mod report;
-mod sent;
 mod signals;
 mod state;
 mod table;
 mod threads;
-mod touched;
-mod turn;
 pub mod uffd;
-mod worker;
+mod user_buffer;
+mod zap;
 
 mod sync {
-    //! What the state word and the holds are made of; models in `tests` put other atomics here.
+    //! What the state word and the pin slots are made of; models in `tests` put other atomics here.
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 pub use accessed::AccessSource;
 pub use budget::{Budget, BudgetBounds};
+pub use fault_kind::FaultKind;
 pub use fork::ForkTicket;
 pub use latency::{Counts as HistogramCounts, Latencies};
 pub use options::{FaultMode, OnFull, PagerOptions};
-pub use origin::Origin;
 pub use pager::{Pager, PagerError};
 pub use policies::{DEFAULT_POLICY, check_policy};
 pub use region::{Hint, Region};
 pub use report::{FaultTimes, Report};
 pub use signals::BlockedSignals;
-pub use touched::{Held, Touched};
+pub use user_buffer::{PinGuard, UserBuffer};

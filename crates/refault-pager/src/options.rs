@@ -20,7 +20,7 @@ pub enum FaultMode {
     },
     /// The faulting thread, in a SIGBUS handler: some 5 µs a fault. A system call that touches a page which is not
     /// resident fails with EFAULT, so this is for callers who know their system calls and hold what they give them
-    /// ([`Pager::hold`]).
+    /// ([`Pager::pin_user_pages`]).
     InThread,
 }
 

@@ -14,20 +14,20 @@ use crate::accessed::AccessSource;
 use crate::arena::Arena;
 use crate::budget::Budget;
 use crate::distance::Distances;
-use crate::dropper::Drops;
 use crate::engine::Engine;
-use crate::gate::{Gate, Inside};
-use crate::holds::Holds;
+use crate::fault_kind::FaultLatencies;
+use crate::fault_scratch::{FaultScratch, Spare};
+use crate::fork_gate::{ForkGate, ReadGuard};
+use crate::mlock::Pins;
 use crate::options::{OnFull, PagerOptions};
-use crate::origin::FaultLatencies;
-use crate::pins::Pins;
+use crate::pin_slots::PinSlots;
 use crate::pressure::Pressure;
 use crate::ranges::Ranges;
 use crate::state::PageWord;
 use crate::table::PageTable;
 use crate::threads;
 use crate::uffd::Uffd;
-use crate::worker::{Spare, Worker};
+use crate::zap::Zapper;
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -133,12 +133,12 @@ pub(crate) struct Inner {
     pub(crate) options: PagerOptions,
     pub(crate) ranges: Ranges,
     pub(crate) spare_worker: Spare,
-    pub(crate) holds: Holds,
+    pub(crate) pin_slots: PinSlots,
     pub(crate) pins: Pins,
     engine: Mutex<Engine>,
     reports: Mutex<Vec<PageId>>,
-    drops: Drops,
-    pub(crate) gate: Gate,
+    drops: Zapper,
+    pub(crate) gate: ForkGate,
     pub(crate) counts: Counts,
     pub(crate) fault_latency: FaultLatencies,
     pub(crate) pressure: Pressure,
@@ -198,7 +198,7 @@ impl Pager {
         let mut engine = Engine::new(policy, table.clone(), arena.base(), options.access_source, start);
         engine.set_capacity(budget.maximum_pages().min(u64::from(u32::MAX)) as usize);
         let inner = Arc::new(Inner {
-            holds: Holds::new(crate::touched::PLACES),
+            pin_slots: PinSlots::new(crate::user_buffer::SLOTS),
             pins: Pins::default(),
             arena,
             table,
@@ -211,8 +211,8 @@ impl Pager {
             spare_worker: Spare::default(),
             engine: Mutex::new(engine),
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
-            drops: Drops::new(),
-            gate: Gate::default(),
+            drops: Zapper::new(),
+            gate: ForkGate::default(),
             counts: Counts::default(),
             fault_latency: FaultLatencies::default(),
             pressure: Pressure::new(),
@@ -302,13 +302,13 @@ impl Inner {
     }
 
     /// Taken once by everything that changes pages or looks at the policy.
-    pub(crate) fn enter(&self) -> Inside<'_> {
+    pub(crate) fn enter(&self) -> ReadGuard<'_> {
         self.gate.enter()
     }
 
     /// Background eviction starts when fewer pages than this are left, and ends at twice as many.
     pub(crate) fn reserve(&self) -> i64 {
-        if self.options.access_source == AccessSource::Noted {
+        if self.options.access_source == AccessSource::Exact {
             return 0;
         }
         (self.budget.tightest().0.maximum_pages() / 128).clamp(1, 2048) as i64
@@ -321,7 +321,7 @@ impl Inner {
 
     /// Makes the budget carry `pages` more, evicting in this thread if the reserve is used up.
     /// `incoming`: what for.
-    pub(crate) fn charge(&self, pages: u64, incoming: Option<PageId>, worker: &mut Worker) {
+    pub(crate) fn charge(&self, pages: u64, incoming: Option<PageId>, worker: &mut FaultScratch) {
         let mut fruitless = 0u32;
         loop {
             let over = match self.budget.try_charge(pages) {
@@ -403,13 +403,13 @@ impl Inner {
     }
 
     /// Evicts some `goal` pages that the policy chooses; returns how many left memory.
-    pub(crate) fn reclaim(&self, goal: u32, worker: &mut Worker) -> u64 {
+    pub(crate) fn reclaim(&self, goal: u32, worker: &mut FaultScratch) -> u64 {
         let engine = self.engine();
         self.reclaim_with(engine, goal, None, worker)
     }
 
     /// The same, or `None` if there is room in `budget` by the time that this thread may choose.
-    fn reclaim_unless_room(&self, incoming: Option<PageId>, budget: &Budget, worker: &mut Worker) -> Option<u64> {
+    fn reclaim_unless_room(&self, incoming: Option<PageId>, budget: &Budget, worker: &mut FaultScratch) -> Option<u64> {
         let engine = self.engine();
         if budget.tightest().1 > 0 {
             return None;
@@ -422,7 +422,7 @@ impl Inner {
         mut engine: MutexGuard<'_, Engine>,
         goal: u32,
         incoming: Option<PageId>,
-        worker: &mut Worker,
+        worker: &mut FaultScratch,
     ) -> u64 {
         if self.is_full() {
             if (self.start.elapsed().as_millis() as u64) < self.full_retry.load(Ordering::Relaxed) {
@@ -445,7 +445,7 @@ impl Inner {
         freed
     }
 
-    /// Drops some of the entries whose access was taken. False if there are no more.
+    /// Zapper some of the entries whose access was taken. False if there are no more.
     pub(crate) fn drop_some(&self) -> bool {
         let Some(step) = self.drops.step() else { return false };
         // SAFETY: the runs lie in the arena's mapping, which is shared.

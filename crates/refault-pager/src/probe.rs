@@ -47,7 +47,7 @@ impl AccessSource {
         match self {
             AccessSource::DropAndScan => "drop-and-scan",
             AccessSource::RefaultOnly => "refault-only",
-            AccessSource::Noted => "noted",
+            AccessSource::Exact => "exact",
         }
     }
 

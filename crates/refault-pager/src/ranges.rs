@@ -12,7 +12,7 @@ use refault_store::{PAGE_SIZE, Page, StoreError};
 
 use crate::region::Hint;
 
-struct Note {
+struct Vma {
     first: PageId,
     end: PageId,
     hint: Hint,
@@ -21,17 +21,17 @@ struct Note {
 
 #[derive(Default)]
 pub(crate) struct Ranges {
-    notes: RwLock<Vec<Note>>,
+    notes: RwLock<Vec<Vma>>,
     count: AtomicUsize,
 }
 
 impl Ranges {
     /// Notes a file behind a run of pages: page `first` is the file's first.
     pub(crate) fn set_file(&self, first: PageId, pages: u32, file: File) {
-        self.insert(Note { first, end: first + pages, hint: Hint::Normal, file: Some(file) });
+        self.insert(Vma { first, end: first + pages, hint: Hint::Normal, file: Some(file) });
     }
 
-    fn insert(&self, note: Note) {
+    fn insert(&self, note: Vma) {
         let mut notes = self.notes.write().expect("invariant: nothing panics under this lock");
         let at = notes.partition_point(|other| other.first < note.first);
         notes.insert(at, note);
@@ -48,7 +48,7 @@ impl Ranges {
             }
         }
         if hint != Hint::Normal {
-            self.insert(Note { first, end: first + pages, hint, file: None });
+            self.insert(Vma { first, end: first + pages, hint, file: None });
         }
     }
 
@@ -62,7 +62,7 @@ impl Ranges {
         self.count.store(notes.len(), Ordering::Release);
     }
 
-    fn with<T>(&self, page: PageId, look: impl FnOnce(&Note) -> Option<T>) -> Option<T> {
+    fn with<T>(&self, page: PageId, look: impl FnOnce(&Vma) -> Option<T>) -> Option<T> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }

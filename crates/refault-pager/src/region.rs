@@ -12,12 +12,12 @@ use refault_core::policy::AccessPattern;
 use refault_store::PAGE_SIZE;
 
 use crate::budget::Budget;
+use crate::fault_scratch::BATCH;
 use crate::options::PagerOptions;
 use crate::pager::{Inner, Pager, PagerError};
+use crate::pte_lock::PteLock;
 use crate::state::State;
 use crate::threads::RESERVED_PAGES;
-use crate::turn::Turn;
-use crate::worker::BATCH;
 
 /// How a range will be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,13 +219,13 @@ impl Inner {
             }
             if page > run {
                 let (address, len) = (self.arena.address(run), (page - run) as usize * PAGE_SIZE);
-                if let Err(error) = self.arena.punch(&Turn::take(), run, page - run) {
+                if let Err(error) = self.arena.punch(&PteLock::lock(), run, page - run) {
                     crate::report::end_with(format_args!(
                         "freeing discarded pages failed: {}",
                         refault_store::ErrorNumber::from(&error)
                     ));
                 }
-                let _ = self.uffd.unprotect(&Turn::take(), address, len);
+                let _ = self.uffd.unprotect(&PteLock::lock(), address, len);
                 self.budget.uncharge(u64::from(page - run));
                 self.counts.discarded.fetch_add(u64::from(page - run), Ordering::Relaxed);
                 for page in run..page {
@@ -252,7 +252,7 @@ impl Inner {
                 State::Lost => {
                     if self.word(page).begin(seen, State::Moving) {
                         // Dropping the entry takes the poison away.
-                        self.arena.drop_entries(&Turn::take(), page, 1);
+                        self.arena.drop_entries(&PteLock::lock(), page, 1);
                         let _ = self.word(page).finish(State::Fresh, 0, false);
                         page += 1;
                     }

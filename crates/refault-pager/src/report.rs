@@ -9,8 +9,8 @@ use refault_core::Counters;
 use refault_core::policy::GenerationSize;
 use refault_store::{PAGE_SIZE, Usage};
 
+use crate::fault_kind::FaultKind;
 use crate::latency::{Counts as HistogramCounts, Latencies};
-use crate::origin::Origin;
 use crate::pager::Pager;
 use crate::table::PageTable;
 
@@ -54,7 +54,7 @@ pub struct Report {
     /// Faults served, and how long they took.
     pub faults: FaultTimes,
     /// The same by what they had to do.
-    pub faults_by_origin: [(Origin, FaultTimes); Origin::ALL.len()],
+    pub faults_by_origin: [(FaultKind, FaultTimes); FaultKind::ALL.len()],
     /// Microseconds in which at least one thread waited for memory: a page that comes back, or room.
     pub some_us: u64,
     /// Refault distances of the followed pages, in pages: how much more memory would have kept each.
@@ -131,7 +131,7 @@ impl Pager {
             cycles_found,
             demoted: load(&counts.demoted),
             faults: FaultTimes::of(&fault_latency.all()),
-            faults_by_origin: Origin::ALL.map(|origin| (origin, FaultTimes::of(fault_latency.of(origin)))),
+            faults_by_origin: FaultKind::ALL.map(|origin| (origin, FaultTimes::of(fault_latency.of(origin)))),
             some_us: inner.pressure.some_ns() / 1000,
             distances: inner.distances.histogram().counts(),
             generations,

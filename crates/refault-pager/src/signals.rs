@@ -100,7 +100,7 @@ impl Drop for BlockedSignals {
     fn drop(&mut self) {
         set_mask(self.before);
         if !is_inside(self.before) {
-            crate::sent::give_back();
+            crate::pending_sigbus::give_back();
         }
     }
 }

@@ -5,7 +5,7 @@
 //! a message: a hang would be worse.
 //!
 //! A handler blocks in `read` rather than polling. The wake-up is cheap only where it happens on the processor of the
-//! faulting thread (10 µs instead of 75), so a single handler follows the thread that faults ([`Follower`]).
+//! faulting thread (10 µs instead of 75), so a single handler follows the thread that faults ([`HandlerAffinity`]).
 
 use std::io;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use rustix::thread::futex;
 
 use crate::demote::{Round, TICK};
 use crate::fault::Streams;
+use crate::fault_kind::FaultKind;
+use crate::fault_scratch::FaultScratch;
 use crate::options::FaultMode;
-use crate::origin::Origin;
 use crate::pager::Inner;
 use crate::signals::BlockedSignals;
 use crate::uffd::Message;
-use crate::worker::Worker;
 
 /// Messages read at once.
 const MESSAGES: usize = 16;
@@ -33,7 +33,7 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
     let signals = BlockedSignals::new(inner.options.fault_mode);
     inner.uffd.set_blocking(false)?;
     let handlers = match inner.options.fault_mode {
-        FaultMode::Handler { threads } => threads.clamp(1, MOST_HANDLERS),
+        FaultMode::Handler { threads } => threads.clamp(1, MAX_HANDLERS),
         FaultMode::InThread => {
             crate::in_thread::register(inner);
             0
@@ -47,7 +47,7 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
     };
     for _ in 0..handlers {
         let (inner, running) = (inner.clone(), running.clone());
-        let worker = Worker::new();
+        let worker = FaultScratch::new();
         let body = move || {
             hello(&running);
             drop(running);
@@ -56,7 +56,7 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
         threads.push(std::thread::Builder::new().name("refault-handler".to_owned()).spawn(body)?);
     }
     let (evictor, evictor_runs) = (inner.clone(), running.clone());
-    let worker = Worker::new();
+    let worker = FaultScratch::new();
     let body = move || {
         hello(&evictor_runs);
         drop(evictor_runs);
@@ -73,7 +73,7 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
 /// locale's tables, for one), and in the child of a fork that memory may be evicted while no handler runs yet.
 fn serve_until(inner: &Inner, all_run: impl Fn() -> bool) {
     let mut messages = [Message::EMPTY; MESSAGES];
-    let (mut worker, mut streams) = (Worker::new(), Streams::default());
+    let (mut worker, mut streams) = (FaultScratch::new(), Streams::default());
     while !all_run() {
         let Ok(count) = inner.uffd.read(&mut messages) else {
             std::thread::sleep(std::time::Duration::from_micros(50));
@@ -131,7 +131,7 @@ pub(crate) fn stop(inner: &Arc<Inner>) {
     wake_evictor(inner);
     let threads = std::mem::take(&mut *inner.threads.lock().expect("invariant: nothing panics under this lock"));
     if let FaultMode::Handler { threads: handlers } = inner.options.fault_mode {
-        for index in 0..handlers.clamp(1, MOST_HANDLERS) {
+        for index in 0..handlers.clamp(1, MAX_HANDLERS) {
             // A handler leaves its `read` only for a message, so it gets one: a fault on a page kept for that.
             let page = inner.arena.pages() - 1 - index as u32;
             // SAFETY: the last pages of the arena are never handed out; a handler that sees the stop maps this one.
@@ -145,10 +145,10 @@ pub(crate) fn stop(inner: &Arc<Inner>) {
     }
 }
 
-fn handle(inner: &Inner, alone: bool, mut worker: Worker) {
+fn handle(inner: &Inner, alone: bool, mut worker: FaultScratch) {
     let mut messages = [Message::EMPTY; MESSAGES];
     let mut streams = Streams::default();
-    let mut follower = Follower::new(alone);
+    let mut affinity = HandlerAffinity::new(alone);
     loop {
         let count = match inner.uffd.read(&mut messages) {
             Ok(count) => count,
@@ -178,13 +178,13 @@ fn handle(inner: &Inner, alone: bool, mut worker: Worker) {
                 }
                 continue;
             }
-            let origin = Origin::from(inner.word(page).load());
+            let origin = FaultKind::from(inner.word(page).load());
             {
                 let _gate = inner.enter();
                 inner.fault(page, fault.write, &mut worker, &mut streams);
             }
             inner.fault_latency.record(origin, start.elapsed());
-            follower.saw(fault.thread);
+            affinity.saw(fault.thread);
         }
     }
 }
@@ -192,9 +192,9 @@ fn handle(inner: &Inner, alone: bool, mut worker: Worker) {
 /// Pages at the end of an arena that no region gets: one a handler, to end it with.
 pub(crate) const RESERVED_PAGES: u32 = u64::BITS;
 /// So no more handlers than that.
-const MOST_HANDLERS: usize = RESERVED_PAGES as usize;
+const MAX_HANDLERS: usize = RESERVED_PAGES as usize;
 
-fn keep_reserve(inner: &Arc<Inner>, mut worker: Worker) {
+fn keep_reserve(inner: &Arc<Inner>, mut worker: FaultScratch) {
     let mut fruitless = 0;
     let mut round = Round::default();
     while !inner.stopping.load(Ordering::SeqCst) {
@@ -249,7 +249,7 @@ pub(crate) fn wake_evictor(inner: &Inner) {
 }
 
 /// Keeps a lone handler on the processor of the thread that faults most.
-struct Follower {
+struct HandlerAffinity {
     enabled: bool,
     last: u32,
     same: u32,
@@ -259,9 +259,9 @@ struct Follower {
 /// Faults after which the processor is looked up again.
 const FOLLOW_EVERY: u32 = 256;
 
-impl Follower {
-    fn new(enabled: bool) -> Follower {
-        Follower { enabled, last: 0, same: 0, processor: usize::MAX }
+impl HandlerAffinity {
+    fn new(enabled: bool) -> HandlerAffinity {
+        HandlerAffinity { enabled, last: 0, same: 0, processor: usize::MAX }
     }
 
     fn saw(&mut self, thread: u32) {

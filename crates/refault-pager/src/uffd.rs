@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::descriptor::Descriptor;
-use crate::turn::Turn;
+use crate::pte_lock::PteLock;
 
 /// `UFFD_FEATURE_*` bits.
 pub mod feature {
@@ -336,12 +336,12 @@ impl Uffd {
     }
 
     /// Makes writes to a range wait.
-    pub(crate) fn protect(&self, _turn: &Turn, address: usize, len: usize) -> io::Result<()> {
+    pub(crate) fn protect(&self, _turn: &PteLock, address: usize, len: usize) -> io::Result<()> {
         self.write_protect(address, len, WRITEPROTECT_WP)
     }
 
     /// Lifts that without waking anybody.
-    pub(crate) fn unprotect(&self, _turn: &Turn, address: usize, len: usize) -> io::Result<()> {
+    pub(crate) fn unprotect(&self, _turn: &PteLock, address: usize, len: usize) -> io::Result<()> {
         self.write_protect(address, len, WRITEPROTECT_DONTWAKE)
     }
 

@@ -41,7 +41,7 @@ const WORTH_ASKING: i64 = 16;
 
 /// Bytes with which a program may get on: the agent alone takes 0.4 MiB of a process that does nothing, and 0.8 of one whose
 /// pages go to a file.
-pub const LEAST_OF_A_PROGRAM: u64 = 2 << 20;
+pub const MIN_OF_A_PROGRAM: u64 = 2 << 20;
 
 /// The value of a queued SIGSYS that asks a thread to make room: a word that no program queues by chance.
 pub const MAKE_ROOM: usize = usize::from_le_bytes(*b"refault!");

@@ -7,7 +7,7 @@
 //!
 //! Invariants: a page is in the mirror exactly as long as the table says [`State::SetAside`]; pages in use by a call in
 //! progress are not set aside. What cannot be moved (locked, not writable, shared with a child or parent since a fork)
-//! stays where it is: its accesses are not seen until it can. Cost: two moves, a fault and some 16 bytes a page and look.
+//! stays where it is: its accesses are not seen until it can. Cost: two moves, a fault and some 16 bytes per page and look.
 
 use refault_core::{PageId, Shadow};
 

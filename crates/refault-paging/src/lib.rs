@@ -38,7 +38,7 @@ mod table;
 pub mod uffd;
 mod watch;
 
-pub use account::{Account, LEAST_OF_A_PROGRAM, Shared};
+pub use account::{Account, MIN_OF_A_PROGRAM, Shared};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use figures::{Statistics, Usage};
 pub use ranges::Attributes;

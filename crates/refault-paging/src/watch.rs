@@ -64,13 +64,19 @@ pub struct Watch {
     batch: Vec<(PageId, Shadow)>,
     governed: (u64, u64),
     first_cpu: u64,
+    /// Whether the regions follow the memory, or stay where they were put.
+    follows: bool,
+    /// Where memory lay when regions were last laid over it, and when that was looked at (µs since the start).
+    layout: Option<Vec<Range<u64>>>,
+    looked: u64,
 }
 
 impl Watch {
     /// Watches an engine, whose accesses are watched ([`Engine::watch_accesses`]), with a kdamond made over
     /// [`Engine::ranges_in`]. To be called, as [`Watch::step`], by the thread whose processor time is to be bounded by
-    /// `most_cpu` (0.01: one percent of one processor).
-    pub fn new(kdamond: Kdamond, most_cpu: f64) -> Watch {
+    /// `most_cpu` (0.01: one percent of one processor). `follows`: the regions are laid over new memory as it comes, by the
+    /// end of the aggregation; otherwise they stay where they are.
+    pub fn new(kdamond: Kdamond, most_cpu: f64, follows: bool) -> Watch {
         let rule =
             if kdamond.monitor().profile() == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
         let (now, cpu) = (sys::now(), sys::thread_time());
@@ -88,6 +94,9 @@ impl Watch {
             batch: Vec::with_capacity(BATCH),
             governed: (now, cpu),
             first_cpu: cpu,
+            follows,
+            layout: None,
+            looked: 0,
         }
     }
 
@@ -119,13 +128,25 @@ impl Watch {
             return None;
         }
         self.govern();
-        let unseen = &self.unseen;
-        let mut hands = Hands { engine, rule: self.rule, checked: &mut self.checked, unseen, batch: &mut self.batch };
+        let view = self.follows.then(|| self.kdamond.view());
+        let (rule, checked, unseen, batch) = (self.rule, &mut self.checked, &self.unseen, &mut self.batch);
+        let mut ops = DamonOps { engine, rule, view, checked, unseen, batch };
         if self.sampling {
-            self.kdamond.finish((sys::now() - self.start) / 1000, &mut hands, observer);
+            self.kdamond.finish((sys::now() - self.start) / 1000, &mut ops, observer);
         }
-        let next = self.kdamond.begin(&mut hands);
-        hands.engine.set_aside(hands.checked);
+        // The kernel finds new mappings at its update interval, a second by default. The engine knows of them, and in the
+        // first second of a program nearly all of them are new.
+        let now = (sys::now() - self.start) / 1000;
+        if now >= self.looked + self.kdamond.monitor().attributes().aggr_interval {
+            self.looked = now;
+            let layout = ops.ranges(0);
+            if layout != self.layout {
+                self.kdamond.update_layout(&mut ops);
+                self.layout = layout;
+            }
+        }
+        let next = self.kdamond.begin(&mut ops);
+        ops.engine.set_aside(ops.checked);
         // It could not be moved: that it is there at the interval's end says nothing.
         self.unseen.clear();
         self.unseen.extend(self.checked.iter().copied().filter(|address| engine.was_touched(*address)));
@@ -197,8 +218,8 @@ fn stretched(now: &Attributes, wanted: &Attributes, factor: f64) -> Attributes {
 
 impl Engine {
     /// Where managed memory lies now: sorted, without overlap; in the view of a process its three areas, where it has as
-    /// many.
-    pub fn ranges_in(&self, view: View) -> Vec<Range<u64>> {
+    /// many. `None` while there is none.
+    pub fn ranges_in(&self, view: View) -> Option<Vec<Range<u64>>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for (start, end, _) in self.ranges.all() {
             match runs.last_mut() {
@@ -211,10 +232,7 @@ impl Engine {
         {
             runs = areas.to_vec();
         }
-        if runs.is_empty() {
-            runs.push(0..1);
-        }
-        runs
+        (!runs.is_empty()).then_some(runs)
     }
 
     /// Addresses of pages of a range that have or had contents.
@@ -268,9 +286,11 @@ impl Engine {
 }
 
 /// What a monitor sees of an engine, and what its schemes can do there.
-struct Hands<'a> {
+struct DamonOps<'a> {
     engine: &'a mut Engine,
     rule: SortRule,
+    /// What the regions follow; `None` if they stay where they are.
+    view: Option<View>,
     /// Addresses under check.
     checked: &'a mut Vec<usize>,
     /// Addresses whose accesses are not seen, sorted.
@@ -279,7 +299,7 @@ struct Hands<'a> {
     batch: &'a mut Vec<(PageId, Shadow)>,
 }
 
-impl Hands<'_> {
+impl DamonOps<'_> {
     /// The page at an address, if it is in memory, and whether it is set aside.
     fn page(&self, address: u64) -> Option<(PageId, bool)> {
         let (page, entry) = self.engine.table.find(usize::try_from(address).ok()?)?;
@@ -295,7 +315,7 @@ impl Hands<'_> {
     }
 }
 
-impl AccessSampler for Hands<'_> {
+impl AccessSampler for DamonOps<'_> {
     fn prepare(&mut self, _: usize, address: u64) {
         self.checked.push(address as usize & !(PAGE - 1));
     }
@@ -306,7 +326,7 @@ impl AccessSampler for Hands<'_> {
     }
 
     fn ranges(&mut self, _: usize) -> Option<Vec<Range<u64>>> {
-        Some(self.engine.ranges_in(View::Virtual))
+        self.engine.ranges_in(self.view?)
     }
 
     fn work_ns(&self) -> u64 {
@@ -314,7 +334,7 @@ impl AccessSampler for Hands<'_> {
     }
 }
 
-impl SchemeActor for Hands<'_> {
+impl SchemeActor for DamonOps<'_> {
     fn refuses(&self, action: &Action) -> Option<&'static str> {
         refusal(action, self.engine.policy_name())
     }

@@ -12,6 +12,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod connections;
 pub mod mappings;
 pub mod plan;
 pub mod pressure;

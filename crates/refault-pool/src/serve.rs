@@ -14,12 +14,13 @@ pub mod metrics;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Problem, Request, respond};
 
+use crate::connections::{Bounds, serve_each};
 use crate::shared::protocol::Status;
 
 /// Connections served at once.
@@ -64,14 +65,13 @@ pub struct Window<P> {
     token: Option<String>,
     seen: Mutex<Seen>,
     changed: Condvar,
-    connections: AtomicUsize,
 }
 
 impl<P: Pools> Window<P> {
     /// A window at an address; a token is needed unless it is loopback.
     pub fn new(pools: P, address: SocketAddr, token: Option<String>) -> Arc<Window<P>> {
-        let (seen, changed, connections) = Default::default();
-        Arc::new(Window { pools, address, token, seen, changed, connections })
+        let (seen, changed) = Default::default();
+        Arc::new(Window { pools, address, token, seen, changed })
     }
 
     /// Serves until it is asked to end.
@@ -81,7 +81,10 @@ impl<P: Pools> Window<P> {
     pub fn run(self: &Arc<Self>, listener: TcpListener, asked: &AtomicBool) -> io::Result<()> {
         self.look();
         let window = Arc::clone(self);
-        std::thread::Builder::new().name("listener".into()).spawn(move || window.listen(&listener))?;
+        std::thread::Builder::new().name("listener".into()).spawn(move || {
+            let bounds = Bounds { most: MAX_CONNECTIONS, thread: "request", stack_bytes: 128 << 10 };
+            serve_each(listener.incoming(), &bounds, move |stream| window.serve(stream));
+        })?;
         while !asked.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK_EVERY);
             self.look();
@@ -95,28 +98,6 @@ impl<P: Pools> Window<P> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = Seen { number: seen.number + 1, json, metrics };
         self.changed.notify_all();
-    }
-
-    fn listen(self: Arc<Self>, listener: &TcpListener) {
-        for stream in listener.incoming() {
-            let Ok(stream) = stream else {
-                std::thread::sleep(Duration::from_millis(100));
-                continue;
-            };
-            if self.connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-                self.connections.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let window = Arc::clone(&self);
-            let serves = std::thread::Builder::new().name("request".into()).stack_size(128 << 10).spawn(move || {
-                // Whatever went wrong, the connection is over.
-                let _ = window.serve(stream);
-                window.connections.fetch_sub(1, Ordering::Relaxed);
-            });
-            if serves.is_err() {
-                self.connections.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
     }
 
     fn serve(&self, mut stream: TcpStream) -> io::Result<()> {

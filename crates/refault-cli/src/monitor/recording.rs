@@ -182,7 +182,8 @@ pub fn read(text: &str) -> Vec<Process> {
         process.snapshots.push(Snapshot { now_ns: number("now_ns"), window, sample_us, regions });
     }
     let mut processes: Vec<Process> = processes.into_values().collect();
-    processes.sort_by_key(|process| std::cmp::Reverse(process.weight()));
+    // A shell that only executes the program is over before its first aggregation.
+    processes.sort_by_key(|process| std::cmp::Reverse((process.weight(), process.snapshots.len())));
     processes
 }
 

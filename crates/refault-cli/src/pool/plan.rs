@@ -1,11 +1,10 @@
 //! `refault pool plan`: which hosts recorded programs go onto, by their miss-ratio curves.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 use refault_console::text::{align_numbers, percent_format, plain_table};
-use refault_console::{Failure, ForceArgs, Format, Outputs, Progress, format_of, with_output};
+use refault_console::{Failure, Format, Progress, ResultArgs, with_output};
 use refault_core::policy::registry::Fact;
 use refault_lab::curve::{CurvePlan, TraceCurves, curves};
 use refault_lab::policies::parse_policies;
@@ -44,14 +43,8 @@ pub struct PlanArgs {
     /// Threads; results do not depend on it [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// How to write the results [default: by the name of --out, else table]
-    #[arg(long, value_enum, ignore_case = true)]
-    format: Option<Format>,
-    /// Write the results to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
     #[command(flatten)]
-    force: ForceArgs,
+    result: ResultArgs,
 }
 
 /// What a plan was made of.
@@ -76,7 +69,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     if args.source.is_empty() {
         return Err(Failure::usage("nothing to place", "no trace and no workload", "name recordings of programs"));
     }
-    let mut outputs = Outputs::new(args.force);
+    let mut outputs = args.result.outputs();
     let sources = args.source.sources(&mut outputs)?;
     let policies = parse_policies(std::slice::from_ref(&args.policy))?;
     if policies.len() != 1 {
@@ -85,8 +78,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     if policies.iter().any(|spec| !spec.entry.is(Fact::Stack)) {
         args.source.require_files()?;
     }
-    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
-    let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
+    let (format, out) = args.result.claim(&mut outputs)?;
     let pages = args.memory.0 / PAGE_BYTES;
     let units = pages.min(MAX_UNITS);
     let unit_pages = pages / units;

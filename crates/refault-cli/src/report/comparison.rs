@@ -17,7 +17,7 @@ use refault_lab::sweep::{Run, TraceRuns};
 use refault_lab::verdict::Verdict;
 
 /// Lines from which on groups of them can be shown alone.
-const FEWEST_IN_GROUPS: usize = 5;
+const MIN_IN_GROUPS: usize = 5;
 
 /// Writes the report of a comparison.
 pub fn write_comparison(output: Output, results: &[TraceRuns], verdict: &Verdict) -> Result<(), Failure> {
@@ -134,7 +134,7 @@ fn trace_section(index: usize, trace: &TraceRuns) -> Markup {
 /// Lines worth looking at alone: those that miss least at one of the sizes, with the bound; and the kernels'.
 fn groups(trace: &TraceRuns, sizes: &[u64]) -> Vec<Group> {
     let policies = policies_of(trace);
-    if policies.len() < FEWEST_IN_GROUPS {
+    if policies.len() < MIN_IN_GROUPS {
         return Vec::new();
     }
     let knows_future = |policy: &str| run_of(trace, policy, sizes[0]).needs_future;

@@ -14,7 +14,7 @@ use refault_console::{Failure, Output};
 /// Points of the predicted curve.
 const DRAWN: u64 = 100;
 /// Slow-downs beyond this many percent are cut off in the picture, not in the table.
-const MOST_PERCENT: f64 = 400.0;
+const MAX_PERCENT: f64 = 400.0;
 
 /// Writes the report.
 ///
@@ -79,7 +79,7 @@ fn mark(study: &Study) -> Vec<(f64, String)> {
 
 fn slowdown(study: &Study, verdict: &str) -> Figure {
     let base = study.ladder.baseline();
-    let cut = |percent: f64| percent.clamp(0.0, MOST_PERCENT);
+    let cut = |percent: f64| percent.clamp(0.0, MAX_PERCENT);
     let measured = points(study, |row| (!row.is_given_up()).then(|| cut(row.longer(base).part * 100.0)));
     let predicted: Vec<(f64, f64)> = drawn(study)
         .filter_map(|bytes| {
@@ -100,7 +100,7 @@ fn slowdown(study: &Study, verdict: &str) -> Figure {
         definition: format!(
             "Percent longer than {}, by budget; runs that were given up are left out, and lines end above {} %.",
             if matches!(base.rung, Rung::Alone) { "the program alone" } else { "with ample memory" },
-            number(MOST_PERCENT)
+            number(MAX_PERCENT)
         ),
         x: Axis::exact("budget (MiB)", widest(study), 5, number),
         y: Axis::linear("longer (%)", highest, 5, number),

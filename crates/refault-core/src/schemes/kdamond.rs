@@ -202,6 +202,13 @@ impl Kdamond {
         }
     }
 
+    /// Takes up where the targets' memory lies now, between two sampling intervals: for an environment that knows that
+    /// it has changed, and need not wait for the update interval to find out. Deadlines stay as they are. Cost: as an
+    /// update of the layout, a pass over the ranges and the regions.
+    pub fn update_layout<E: AccessSampler>(&mut self, env: &mut E) {
+        self.monitor.update_layout(env);
+    }
+
     fn is_aggregation_over(&self, now: u64) -> bool {
         if self.monitor.profile().keeps_elapsed_time() {
             return now.saturating_sub(self.last.0) >= self.monitor.attributes().aggr_interval;

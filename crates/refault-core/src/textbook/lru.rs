@@ -25,7 +25,7 @@ const ABSENT: u32 = u32::MAX;
 const FEW: usize = 1024;
 /// Sorted pages looked at together: enough to overlap their look-ups, few enough to stay current.
 const GROUP: usize = 16;
-/// Times a page, up to which sorting goes through a table of all times rather than by comparison.
+/// Times per page, up to which sorting goes through a table of all times rather than by comparison.
 const WIDEST_TABLE: usize = 8;
 
 /// See the module.

@@ -120,7 +120,7 @@ impl Rule {
         if matches!(self, Rule::Level { .. }) {
             return (after > 0.0).then(|| after.ln());
         }
-        (before > 0.0).then(|| (after / before).max(LEAST_RATIO).ln())
+        (before > 0.0).then(|| (after / before).max(MIN_RATIO).ln())
     }
 
     /// Whether the mean of a statistic agrees: yes or no if its whole interval does, `None` otherwise.
@@ -164,7 +164,7 @@ impl Rule {
 }
 
 /// A figure that fell to nothing counts as this fraction of what it was, so that it has a logarithm.
-const LEAST_RATIO: f64 = 1e-4;
+const MIN_RATIO: f64 = 1e-4;
 
 /// One seed's figure: without the mechanism, with it, and in the null.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -190,7 +190,7 @@ fn fio_zipf(shrink: u64, options: &Options) -> Case {
     }
 }
 
-/// 32 M keys of 2000 bytes set in order into a store of 16 GiB, in a group of 4 GiB: two items a page.
+/// 32 M keys of 2000 bytes set in order into a store of 16 GiB, in a group of 4 GiB: two items per page.
 fn memcached(shrink: u64, options: &Options) -> Case {
     let (limit, store, threads) = (4 * GIB / shrink, 16 * GIB / shrink, 12);
     let mut config = host(8 * GIB / shrink);

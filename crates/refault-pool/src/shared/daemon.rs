@@ -10,11 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+
+use crate::connections::{Bounds, serve_each};
 
 use super::ledger::{Figures, Ledger, Terms};
 use super::place::Place;
@@ -79,7 +81,6 @@ pub struct Daemon {
     place: Place,
     options: PoolOptions,
     state: Mutex<State>,
-    connections: AtomicUsize,
     numbers: AtomicU64,
     listener: UnixListener,
     /// Held as long as the daemon lives.
@@ -113,8 +114,8 @@ impl Daemon {
             state.known.insert(id, Known { program, processes, connection: None, number: 0, heard, told: 0 });
         }
         state.bury();
-        let (connections, numbers) = (AtomicUsize::new(0), AtomicU64::new(1));
-        Ok(Arc::new(Daemon { place, options, state: Mutex::new(state), connections, numbers, listener, _lock: lock }))
+        let (state, numbers) = (Mutex::new(state), AtomicU64::new(1));
+        Ok(Arc::new(Daemon { place, options, state, numbers, listener, _lock: lock }))
     }
 
     /// Serves until it is asked to end. Members keep their grants then.
@@ -123,7 +124,11 @@ impl Daemon {
     /// The socket cannot be served.
     pub fn run(self: &Arc<Daemon>, asked: &AtomicBool) -> io::Result<()> {
         let daemon = Arc::clone(self);
-        std::thread::Builder::new().name("listener".into()).spawn(move || daemon.listen())?;
+        std::thread::Builder::new().name("listener".into()).spawn(move || {
+            let bounds = Bounds { most: MAX_CONNECTIONS, thread: "connection", stack_bytes: 256 << 10 };
+            let listener = Arc::clone(&daemon);
+            serve_each(listener.listener.incoming(), &bounds, move |stream| daemon.hear(stream));
+        })?;
         let mut last = Instant::now();
         while !asked.load(Ordering::Relaxed) {
             std::thread::sleep(ROUND);
@@ -139,29 +144,6 @@ impl Daemon {
     fn state(&self) -> MutexGuard<'_, State> {
         // What a thread that panicked left is as good as what it had before: each change is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn listen(self: Arc<Daemon>) {
-        for stream in self.listener.incoming() {
-            // Out of descriptors, say: those that are there go on.
-            let Ok(stream) = stream else {
-                std::thread::sleep(ROUND);
-                continue;
-            };
-            if self.connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-                self.connections.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let daemon = Arc::clone(&self);
-            let hears = std::thread::Builder::new().name("connection".into()).stack_size(256 << 10).spawn(move || {
-                // Whatever went wrong, the connection is over.
-                let _ = daemon.hear(stream);
-                daemon.connections.fetch_sub(1, Ordering::Relaxed);
-            });
-            if hears.is_err() {
-                self.connections.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
     }
 
     /// Serves a connection until its end.

@@ -18,7 +18,7 @@ const FAULT_SPREAD: f64 = 0.25;
 const STALL_SPREAD: f64 = 0.16;
 /// No change of a single workload's run time is told apart below this, however little its own repeats spread: between
 /// campaigns they spread more.
-const LEAST_NOISE: f64 = 0.02;
+const MIN_NOISE: f64 = 0.02;
 
 /// Tries of a writer that does not give up soon, for the sensitivity row.
 pub(super) const STUBBORN_TRIES: u32 = 5;
@@ -219,7 +219,7 @@ fn distribution(options: &Options, outcomes: &Outcomes) -> Vec<Figure> {
             "runtime_seconds",
             "s",
             Values::ratio_only(geometric_mean(&published)),
-            Rule::beyond(LEAST_NOISE),
+            Rule::beyond(MIN_NOISE),
             sorting(repeats, &geometric),
         ),
         Figure {
@@ -246,7 +246,7 @@ fn workload_figures(repeats: usize, index: usize, outcomes: &[Vec<Outcome>; 4]) 
             "runtime_seconds",
             "s",
             Values::of(row.runtime[1], row.runtime[2]),
-            Rule::beyond(row.runtime_noise().max(LEAST_NOISE)),
+            Rule::beyond(row.runtime_noise().max(MIN_NOISE)),
             sorted(runtime),
         ),
         slow_down(row.name, [row.runtime[0], row.runtime[1]], repeats, &of(runtime)),

@@ -1,4 +1,4 @@
-//! The gate: every change of pages happens inside it, and a fork closes it.
+//! A read-write lock around forks: every change of pages is made by a reader, and a fork is the writer.
 //!
 //! While the gate is closed no page is in an owned state and no lock of the pager or its store is held, so a copy of the
 //! address space is whole. Entering costs two atomic operations. Invariant: nobody enters twice.
@@ -8,27 +8,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::thread::futex;
 
 #[derive(Default)]
-pub(crate) struct Gate {
+pub(crate) struct ForkGate {
     inside: AtomicU32,
     closed: AtomicU32,
 }
 
-pub(crate) struct Inside<'a>(&'a Gate);
+pub(crate) struct ReadGuard<'a>(&'a ForkGate);
 
-impl Gate {
+impl ForkGate {
     /// Waits until the gate is open and goes in.
-    pub(crate) fn enter(&self) -> Inside<'_> {
+    pub(crate) fn enter(&self) -> ReadGuard<'_> {
         loop {
             self.inside.fetch_add(1, Ordering::SeqCst);
             if self.closed.load(Ordering::SeqCst) == 0 {
-                return Inside(self);
+                return ReadGuard(self);
             }
             self.inside.fetch_sub(1, Ordering::SeqCst);
             let _ = futex::wait(&self.closed, futex::Flags::PRIVATE, 1, None);
         }
     }
 
-    /// Lets nobody in any more and waits until all are out. Other closers wait for [`Gate::open`].
+    /// Lets nobody in any more and waits until all are out. Other closers wait for [`ForkGate::open`].
     pub(crate) fn close(&self) {
         while self.closed.swap(1, Ordering::SeqCst) == 1 {
             let _ = futex::wait(&self.closed, futex::Flags::PRIVATE, 1, None);
@@ -45,7 +45,7 @@ impl Gate {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
         self.0.inside.fetch_sub(1, Ordering::SeqCst);
     }

@@ -1,40 +1,40 @@
-//! Calls that change page-table entries take turns.
+//! The lock under which page-table entries are changed: one call of a process at a time.
 //!
 //! While one thread is between changing entries and flushing TLBs, the kernel makes every other call that ends in the same
 //! address space flush all of it on all processors, although it may have found nothing to change (`mm_tlb_flush_nested`; the
 //! other call might have seen an entry that is gone but still cached). In a virtual machine each of those costs more than
 //! compressing a page. So write-protecting, punching and dropping are done by one thread at a time in a process. Before
-//! and after, zipf with two threads, one run each: 44 and 36 µs of processor time a fault.
+//! and after, zipf with two threads, one run each: 44 and 36 µs of processor time per fault.
 //!
-//! Invariant: whoever holds the turn does nothing else and takes no other lock. Who makes several calls lets others in between
-//! ([`Turn::pass`]), so a turn lasts for one call: some 4 µs, or some 0.5 ms where many entries are dropped. A thread that waits spins
-//! for a while: sleeping and waking takes longer, and on an idle processor much longer. Fills need no turn: they add entries.
+//! Invariant: its holder does nothing else and takes no other lock. A thread that makes several calls lets others in between
+//! ([`PteLock::bump`]), so it is held for one call: some 4 µs, or some 0.5 ms where many entries are dropped. A thread that waits spins
+//! for a while: sleeping and waking takes longer, and on an idle processor much longer. Fills do not take it: they add entries.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-static TURN: Mutex<()> = Mutex::new(());
+static LOCK: Mutex<()> = Mutex::new(());
 
-/// Threads that wait for their turn.
+/// Threads that wait for the lock.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
 /// How often a waiting thread looks before it sleeps: some 0.2 ms.
 const SPINS: u32 = 8000;
 
-/// How often the turn's holder looks whether somebody has taken it: some 2 µs.
+/// How often the thread that bumped the lock looks whether another has taken it: some 2 µs.
 const PASSES: u32 = 64;
 
 /// The right to change page-table entries, asked for by all calls that do.
-pub(crate) struct Turn(Option<MutexGuard<'static, ()>>);
+pub(crate) struct PteLock(Option<MutexGuard<'static, ()>>);
 
-impl Turn {
-    /// Waits for this thread's turn, which lasts until the value is dropped.
-    pub(crate) fn take() -> Turn {
-        Turn(Some(lock()))
+impl PteLock {
+    /// Waits for the lock; it is held until the value is dropped.
+    pub(crate) fn lock() -> PteLock {
+        PteLock(Some(lock()))
     }
 
     /// Lets another thread go first if one waits.
-    pub(crate) fn pass(&mut self) {
+    pub(crate) fn bump(&mut self) {
         if WAITING.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -50,22 +50,22 @@ impl Turn {
 }
 
 fn lock() -> MutexGuard<'static, ()> {
-    if let Some(turn) = try_lock() {
-        return turn;
+    if let Some(held) = try_lock() {
+        return held;
     }
     WAITING.fetch_add(1, Ordering::Relaxed);
     let spun = (0..SPINS).find_map(|_| {
         std::hint::spin_loop();
         try_lock()
     });
-    let turn = spun.unwrap_or_else(|| TURN.lock().expect(UNPOISONED));
+    let held = spun.unwrap_or_else(|| LOCK.lock().expect(UNPOISONED));
     WAITING.fetch_sub(1, Ordering::Relaxed);
-    turn
+    held
 }
 
 fn try_lock() -> Option<MutexGuard<'static, ()>> {
-    match TURN.try_lock() {
-        Ok(turn) => Some(turn),
+    match LOCK.try_lock() {
+        Ok(held) => Some(held),
         Err(TryLockError::WouldBlock) => None,
         Err(TryLockError::Poisoned(_)) => panic!("{UNPOISONED}"),
     }

@@ -1,4 +1,4 @@
-//! Pages that stay in memory because somebody said so.
+//! mlock: pages that are exempt from eviction.
 //!
 //! Invariants: the state word of a pinned page says so, and [`Pins`] counts such words. All pins together leave some of the budget to
 //! other pages, or nothing else could ever come in. Cost: a page-table walk of the range.
@@ -9,9 +9,9 @@ use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
 use crate::fault::Streams;
+use crate::fault_scratch::FaultScratch;
 use crate::pager::{Inner, PagerError};
 use crate::state::State;
-use crate::worker::Worker;
 
 /// Share of the budget that is never pinned.
 const LEFT: u64 = 8;
@@ -79,7 +79,7 @@ impl Inner {
     }
 
     /// Waits until a pinned page can be read and written without a fault that somebody has to serve.
-    fn bring_in_pinned(&self, page: PageId, worker: &mut Worker) -> Result<(), PagerError> {
+    fn bring_in_pinned(&self, page: PageId, worker: &mut FaultScratch) -> Result<(), PagerError> {
         let mut streams = Streams::default();
         loop {
             let seen = self.word(page).load();

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::*;
-use refault_pager::{FaultMode, Pager, PagerOptions, Touched};
+use refault_pager::{FaultMode, Pager, PagerOptions, UserBuffer};
 use refault_store::codec::Codec;
 use refault_store::{FileStoreOptions, TieredStoreOptions};
 
@@ -23,8 +23,8 @@ fn file() -> TieredStoreOptions {
     TieredStoreOptions { pool_limit: 0, codec: Codec::Lz4, file: Some((std::env::temp_dir(), file)) }
 }
 
-fn touched(memory: &[u8], written: bool) -> Touched {
-    Touched { address: memory.as_ptr() as usize, len: memory.len(), written }
+fn touched(memory: &[u8], written: bool) -> UserBuffer {
+    UserBuffer { address: memory.as_ptr() as usize, len: memory.len(), written }
 }
 
 fn a_file() -> std::fs::File {
@@ -60,10 +60,10 @@ fn copies_come_back(pager: &Pager) {
                         // SAFETY: this thread's part of the region.
                         let buffer = unsafe { std::slice::from_raw_parts_mut((memory + at) as *mut u8, pages * PAGE) };
                         let (pointer, len) = (buffer.as_mut_ptr(), buffer.len() as isize);
-                        let held = pager.hold([touched(buffer, false)].into_iter());
+                        let held = pager.pin_user_pages([touched(buffer, false)].into_iter());
                         assert_eq!(transfer(libc::SYS_pwrite64, copy, pointer, buffer.len(), at), len);
                         drop(held);
-                        let held = pager.hold([touched(buffer, true)].into_iter());
+                        let held = pager.pin_user_pages([touched(buffer, true)].into_iter());
                         assert_eq!(transfer(libc::SYS_pread64, copy, pointer, buffer.len(), at), len);
                         drop(held);
                         for (page, number) in buffer.chunks_exact(PAGE).zip(at / PAGE..) {
@@ -110,7 +110,7 @@ fn what_is_held_stays_and_what_is_too_much_does_not() {
     let whole = 0..region.len();
     region.evict(whole.clone());
     assert_eq!(pager.report().resident_bytes, 0);
-    let held = pager.hold([touched(&region[..MIB / 2], false), touched(&region[MIB..], true)].into_iter());
+    let held = pager.pin_user_pages([touched(&region[..MIB / 2], false), touched(&region[MIB..], true)].into_iter());
     assert_eq!(pager.report().resident_bytes, 3 * MIB as u64 + MIB as u64 / 2);
     region.evict(whole.clone());
     assert_eq!(pager.report().resident_bytes, MIB as u64 / 2);

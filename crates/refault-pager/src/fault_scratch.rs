@@ -13,7 +13,7 @@ use rustix::mm::Advice;
 /// Pages that are brought in or evicted together at most.
 pub(crate) const BATCH: usize = 64;
 
-pub(crate) struct Worker {
+pub(crate) struct FaultScratch {
     pub(crate) scratch: Scratch,
     /// Contents on their way in.
     pub(crate) pages: Vec<Page>,
@@ -21,12 +21,12 @@ pub(crate) struct Worker {
     pub(crate) outcomes: Vec<Result<Slot, StoreError>>,
 }
 
-impl Worker {
-    pub(crate) fn new() -> Worker {
+impl FaultScratch {
+    pub(crate) fn new() -> FaultScratch {
         let pages = vec![Page::ZERO; BATCH];
         // Copies of evicted pages have no place in a core dump, which is to hold what is resident.
         advise(&pages, Advice::LinuxDontDump);
-        Worker {
+        FaultScratch {
             scratch: Scratch::new(),
             pages,
             victims: Vec::with_capacity(4096),
@@ -35,7 +35,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for FaultScratch {
     fn drop(&mut self) {
         advise(&self.pages, Advice::LinuxDoDump);
     }
@@ -49,13 +49,13 @@ fn advise(pages: &[Page], advice: Advice) {
 
 /// A place for the worker that calls borrow. Made by the first of them.
 #[derive(Default)]
-pub(crate) struct Spare(Mutex<Option<Box<Worker>>>);
+pub(crate) struct Spare(Mutex<Option<Box<FaultScratch>>>);
 
 impl Spare {
     /// Lends the spare worker. Never waits: the lock may have been left locked in the child of a fork.
     pub(crate) fn borrow(&self) -> Borrowed<'_> {
         let worker = self.0.try_lock().ok().and_then(|mut spare| spare.take());
-        Borrowed { home: self, worker: Some(worker.unwrap_or_else(|| Box::new(Worker::new()))) }
+        Borrowed { home: self, worker: Some(worker.unwrap_or_else(|| Box::new(FaultScratch::new()))) }
     }
 }
 
@@ -63,19 +63,19 @@ impl Spare {
 pub(crate) struct Borrowed<'a> {
     home: &'a Spare,
     /// `None` only while it goes back.
-    worker: Option<Box<Worker>>,
+    worker: Option<Box<FaultScratch>>,
 }
 
 impl Deref for Borrowed<'_> {
-    type Target = Worker;
+    type Target = FaultScratch;
 
-    fn deref(&self) -> &Worker {
+    fn deref(&self) -> &FaultScratch {
         self.worker.as_ref().expect("invariant: it goes back at the end only")
     }
 }
 
 impl DerefMut for Borrowed<'_> {
-    fn deref_mut(&mut self) -> &mut Worker {
+    fn deref_mut(&mut self) -> &mut FaultScratch {
         self.worker.as_mut().expect("invariant: it goes back at the end only")
     }
 }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn the_spare_worker_is_used_again_and_a_second_one_is_not_kept() {
         let spare = Spare::default();
-        let buffer = |worker: &Worker| worker.pages.as_ptr();
+        let buffer = |worker: &FaultScratch| worker.pages.as_ptr();
         let first = {
             let (one, two) = (spare.borrow(), spare.borrow());
             assert_ne!(buffer(&one), buffer(&two));

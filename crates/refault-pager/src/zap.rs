@@ -15,7 +15,7 @@ use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
 use crate::engine::Engine;
-use crate::turn::Turn;
+use crate::pte_lock::PteLock;
 
 /// Ranges in one call: no more, because others that change entries wait for it.
 const RANGES: usize = 16;
@@ -52,7 +52,7 @@ pub(crate) fn add_run(runs: &mut Vec<Run>, run: Run) -> bool {
 
 /// The runs of one arena that wait to be dropped. Dropping all that a walk has found takes longer than a reserve of free
 /// pages lasts, so it is done in steps.
-pub(crate) struct Drops(Mutex<Vec<Run>>);
+pub(crate) struct Zapper(Mutex<Vec<Run>>);
 
 /// A few of them: one call.
 pub(crate) struct Step {
@@ -60,9 +60,9 @@ pub(crate) struct Step {
     count: usize,
 }
 
-impl Drops {
-    pub(crate) fn new() -> Drops {
-        Drops(Mutex::new(Vec::with_capacity(COLLECTED)))
+impl Zapper {
+    pub(crate) fn new() -> Zapper {
+        Zapper(Mutex::new(Vec::with_capacity(COLLECTED)))
     }
 
     /// Has the engine collect runs, unless earlier ones are left. True if there are some now.
@@ -97,7 +97,7 @@ impl Deref for Step {
 }
 
 impl Step {
-    /// Drops the entries, in an arena at `base`.
+    /// Zapper the entries, in an arena at `base`.
     ///
     /// # Safety
     /// The runs lie in a shared mapping, where dropping entries changes no contents.
@@ -108,13 +108,13 @@ impl Step {
             *range = Range { start, len: (end - first) as usize * PAGE_SIZE };
         }
         // SAFETY: promised by the caller.
-        unsafe { drop_ranges(&Turn::take(), &ranges[..self.len()]) };
+        unsafe { drop_ranges(&PteLock::lock(), &ranges[..self.len()]) };
     }
 }
 
 /// # Safety
 /// The ranges lie in shared mappings.
-unsafe fn drop_ranges(_turn: &Turn, ranges: &[Range]) {
+unsafe fn drop_ranges(_turn: &PteLock, ranges: &[Range]) {
     let mut done = 0;
     while done < ranges.len() && !ONE_BY_ONE.load(Ordering::Relaxed) {
         let rest = &ranges[done..];

@@ -1,4 +1,4 @@
-//! SIGBUS that somebody sends to a thread that is inside the pager, kept until it leaves.
+//! SIGBUS that is sent to a thread while it is inside the pager, kept pending until it leaves.
 //!
 //! Where faults are served in the thread, SIGBUS cannot be blocked, and the program's handler for it would touch memory inside the
 //! pager and wait for its own thread. Invariants: at most one is kept for a thread, as the kernel keeps one; nothing is
@@ -9,24 +9,24 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// Threads for which one is kept at once; beyond these it is as if it had not been sent.
-const PLACES: usize = 64;
+const MAX_PENDING: usize = 64;
 
-/// Threads of [`Place::thread`] that are none: free, being used, whichever leaves first.
+/// Threads of [`Pending::thread`] that are none: free, being used, whichever leaves first.
 const FREE: i32 = 0;
 const BUSY: i32 = -1;
 const ANY: i32 = -2;
 
-struct Place {
+struct Pending {
     thread: AtomicI32,
     info: UnsafeCell<MaybeUninit<libc::siginfo_t>>,
 }
 
 // SAFETY: the cell is used only by who has made the thread [`BUSY`].
-unsafe impl Sync for Place {}
+unsafe impl Sync for Pending {}
 
 static KEPT: AtomicU32 = AtomicU32::new(0);
-static KEPT_AT: [Place; PLACES] =
-    [const { Place { thread: AtomicI32::new(FREE), info: UnsafeCell::new(MaybeUninit::uninit()) } }; PLACES];
+static KEPT_AT: [Pending; MAX_PENDING] =
+    [const { Pending { thread: AtomicI32::new(FREE), info: UnsafeCell::new(MaybeUninit::uninit()) } }; MAX_PENDING];
 
 fn this_thread() -> i32 {
     // SAFETY: always succeeds.

@@ -1,22 +1,22 @@
-//! Holds under random schedules: this compiles `src/holds.rs` and `src/state.rs` over shuttle's atomics and runs holders against
+//! PinSlots under random schedules: this compiles `src/pin_slots.rs` and `src/state.rs` over shuttle's atomics and runs pins against
 //! evictors of one page.
 //!
-//! Checked: the page is there for as long as a holder uses it, and places are given back.
+//! Checked: the page is there for as long as a holder uses it, and slots are given back.
 
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 #[allow(dead_code, reason = "the model uses a part")]
-#[path = "../src/holds.rs"]
-mod holds;
+#[path = "../src/pin_slots.rs"]
+mod pin_slots;
 #[allow(dead_code, reason = "the model uses a part")]
 #[path = "../src/state.rs"]
 mod state;
 
 use std::sync::Arc;
 
-use holds::Holds;
+use pin_slots::PinSlots;
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread;
 use state::{PageWord, State};
@@ -24,7 +24,7 @@ use state::{PageWord, State};
 const PAGE: u32 = 7;
 
 struct Machine {
-    holds: Holds,
+    pin_slots: PinSlots,
     word: PageWord,
     /// Whether the page is in memory.
     present: AtomicBool,
@@ -32,8 +32,8 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(places: usize) -> Machine {
-        Machine { holds: Holds::new(places), word: PageWord::new(), present: AtomicBool::new(false), slot: 5 }
+    fn new(slots: usize) -> Machine {
+        Machine { pin_slots: PinSlots::new(slots), word: PageWord::new(), present: AtomicBool::new(false), slot: 5 }
     }
 
     fn bring_in(&self) {
@@ -52,15 +52,15 @@ impl Machine {
         }
     }
 
-    /// A system call: it needs the page all the time, and waits for nothing. True if there was a place.
+    /// A system call: it needs the page all the time, and waits for nothing. True if there was a slot.
     fn call(&self, thread: usize) -> bool {
-        let Some(place) = self.holds.take(thread, 100_000) else { return false };
-        place.put(2, PAGE - 1, PAGE + 1);
+        let Some(slot) = self.pin_slots.take(thread, 100_000) else { return false };
+        slot.put(2, PAGE - 1, PAGE + 1);
         self.bring_in();
         for _ in 0..3 {
             assert!(self.present.load(Ordering::SeqCst), "EFAULT");
         }
-        place.give_back();
+        slot.give_back();
         true
     }
 
@@ -69,7 +69,7 @@ impl Machine {
         if seen.state() != State::Resident || !self.word.begin(seen, State::Evicting) {
             return;
         }
-        if !self.holds.never_used() && self.holds.has(PAGE) {
+        if !self.pin_slots.never_used() && self.pin_slots.has(PAGE) {
             let _ = self.word.finish(State::Resident, 0, false);
         } else {
             self.present.store(false, Ordering::SeqCst);
@@ -107,11 +107,11 @@ fn a_frame_that_was_left_by_a_jump_holds_nothing() {
         || {
             let machine = Machine::new(3);
             // A call that was left, one in a frame above it that waits, and another thread's.
-            machine.holds.take(1, 80_000).expect("room").put(0, PAGE, PAGE + 1);
-            machine.holds.take(1, 120_000).expect("room").put(0, 1, 2);
-            machine.holds.take(2, 90_000).expect("room").put(0, 3, 4);
-            assert!(!machine.holds.has(PAGE) && machine.holds.has(1) && machine.holds.has(3));
-            assert!(machine.call(1) && machine.holds.has(1), "a call from deeper frames leaves the one that waits");
+            machine.pin_slots.take(1, 80_000).expect("room").put(0, PAGE, PAGE + 1);
+            machine.pin_slots.take(1, 120_000).expect("room").put(0, 1, 2);
+            machine.pin_slots.take(2, 90_000).expect("room").put(0, 3, 4);
+            assert!(!machine.pin_slots.has(PAGE) && machine.pin_slots.has(1) && machine.pin_slots.has(3));
+            assert!(machine.call(1) && machine.pin_slots.has(1), "a call from deeper frames leaves the one that waits");
         },
         10,
     );

@@ -1,4 +1,4 @@
-//! Accessed bits that are exact, so that a live region can be held to a replay: [`AccessSource::Noted`].
+//! Accessed bits that are exact, so that a live region can be held to a replay: [`AccessSource::Exact`].
 //!
 //! Whoever makes the accesses calls [`Pager::note_accesses`] after each. A page with a page-table entry was accessed: that
 //! is noted, and the entry dropped, so that the next access leaves one again. The policy takes what was noted, as it would
@@ -8,18 +8,18 @@
 //! Invariant: of one thread, each access is noted once, and none that was not made. Cost: a scan of all entries and two
 //! calls per access. For tests.
 //!
-//! [`AccessSource::Noted`]: crate::AccessSource::Noted
+//! [`AccessSource::Exact`]: crate::AccessSource::Exact
 
 use refault_core::PageId;
 use refault_core::memory::Walk;
 
 use crate::accessed::{PageSet, REGION_PAGES};
 use crate::pager::Pager;
-use crate::turn::Turn;
+use crate::pte_lock::PteLock;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Noted {
+pub(crate) struct ExactAccesses {
     young: PageSet,
     /// Pages that came in since accesses were last noted.
     came_in: PageSet,
@@ -32,7 +32,7 @@ pub(crate) struct Noted {
     walked: bool,
 }
 
-impl Noted {
+impl ExactAccesses {
     pub(crate) fn grow(&mut self, pages: usize) {
         self.young.grow(pages);
         self.came_in.grow(pages);
@@ -98,7 +98,7 @@ impl Noted {
 
 impl Pager {
     /// Notes which pages were accessed since the last call, which is exact if one was. Does nothing unless accesses are
-    /// [`AccessSource::Noted`](crate::AccessSource::Noted).
+    /// [`AccessSource::Exact`](crate::AccessSource::Exact).
     pub fn note_accesses(&self) {
         let inner = self.inner();
         let _gate = inner.enter();
@@ -109,10 +109,10 @@ impl Pager {
         for first in (0..high).step_by(REGION_PAGES as usize) {
             engine.bits().present(first, (first + REGION_PAGES).min(high), |page| found.push(page));
         }
-        if let Some(noted) = engine.bits().noted() {
+        if let Some(exact) = engine.bits().exact() {
             for page in found {
-                noted.accessed(page, fills_count);
-                inner.arena.drop_entries(&Turn::take(), page, 1);
+                exact.accessed(page, fills_count);
+                inner.arena.drop_entries(&PteLock::lock(), page, 1);
             }
         }
     }

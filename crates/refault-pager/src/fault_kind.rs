@@ -1,6 +1,6 @@
 //! How long faults take, by what they had to do.
 //!
-//! Cost: one more load of the page's state word a fault, and 15 KiB a pager.
+//! Cost: one more load of the page's state word per fault, and 15 KiB per pager.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::state::{State, Word};
 
 /// What a fault had to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum FaultKind {
     /// A first touch: zeros, or the region's file.
     Fresh,
     /// A page that was stored as its one word.
@@ -20,52 +20,53 @@ pub enum Origin {
     Pool,
     /// A page of the file.
     File,
-    /// Anything else: the first write to a page that is equal to its slot, or somebody else was at work on the page.
+    /// Anything else: the first write to a page that is equal to its slot, or another thread was at work on the page.
     Other,
 }
 
-impl Origin {
+impl FaultKind {
     /// All of them.
-    pub const ALL: [Origin; 5] = [Origin::Fresh, Origin::SameFilled, Origin::Pool, Origin::File, Origin::Other];
+    pub const ALL: [FaultKind; 5] =
+        [FaultKind::Fresh, FaultKind::SameFilled, FaultKind::Pool, FaultKind::File, FaultKind::Other];
 
     /// The name in statistics.
     pub const fn name(self) -> &'static str {
         match self {
-            Origin::Fresh => "fresh",
-            Origin::SameFilled => "same_filled",
-            Origin::Pool => "pool",
-            Origin::File => "file",
-            Origin::Other => "other",
+            FaultKind::Fresh => "fresh",
+            FaultKind::SameFilled => "same_filled",
+            FaultKind::Pool => "pool",
+            FaultKind::File => "file",
+            FaultKind::Other => "other",
         }
     }
 }
 
-impl From<Word> for Origin {
+impl From<Word> for FaultKind {
     /// What a fault that finds the page like this will have to do.
-    fn from(word: Word) -> Origin {
+    fn from(word: Word) -> FaultKind {
         match word.state() {
-            State::Fresh => Origin::Fresh,
+            State::Fresh => FaultKind::Fresh,
             State::Stored => match Slot::from_bits(word.slot()).tier() {
-                Tier::SameFilled => Origin::SameFilled,
-                Tier::Pool => Origin::Pool,
-                Tier::File => Origin::File,
+                Tier::SameFilled => FaultKind::SameFilled,
+                Tier::Pool => FaultKind::Pool,
+                Tier::File => FaultKind::File,
             },
-            _ => Origin::Other,
+            _ => FaultKind::Other,
         }
     }
 }
 
-/// A histogram for each origin.
+/// A histogram for each kind.
 #[derive(Default)]
-pub(crate) struct FaultLatencies([Latencies; Origin::ALL.len()]);
+pub(crate) struct FaultLatencies([Latencies; FaultKind::ALL.len()]);
 
 impl FaultLatencies {
-    pub(crate) fn record(&self, origin: Origin, duration: Duration) {
-        self.0[origin as usize].record(duration);
+    pub(crate) fn record(&self, kind: FaultKind, duration: Duration) {
+        self.0[kind as usize].record(duration);
     }
 
-    pub(crate) fn of(&self, origin: Origin) -> &Latencies {
-        &self.0[origin as usize]
+    pub(crate) fn of(&self, kind: FaultKind) -> &Latencies {
+        &self.0[kind as usize]
     }
 
     /// As they are now, while faults go on: what is computed from it agrees.
