@@ -418,6 +418,7 @@ fn one_group(kernel: &str, lists: &str, loads_within: f64, counters_share: f64) 
 fn several_groups(kernel: &str, lists: &str) {
     let errors = compare(kernel, lists, |cell| cell.starts_with("groups"));
     assert!(share(&errors.loads, 0.03) >= 0.80, "loads of {kernel} {lists}");
+    assert!(share(&errors.counters, 0.05) >= 0.90, "counters of {kernel} {lists}");
 }
 
 #[test]
