@@ -62,7 +62,8 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     let advise = |start: usize, bytes: usize, advice: usize| make(MADVISE, [start, bytes, advice, 0, 0, 0]);
     // Those that it will not move are not made one by that.
     let kept = old_bytes.min(new_bytes);
-    let is_one = || Mappings::open().and_then(|mappings| mappings.end_of(old)).is_none_or(|end| end >= old + kept);
+    let ends_beyond = |mappings: Mappings| mappings.end_of(old).is_some_and(|end| end >= old + kept);
+    let is_one = || Mappings::open().is_none_or(ends_beyond);
     let set_apart = !before.is_empty() && flags & MAYMOVE != 0 && is_one() && advise(old, kept, RANDOM) == 0;
     let at = make(MREMAP, arguments);
     if at < 0 {
