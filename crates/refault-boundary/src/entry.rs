@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use refault_paging::account::MAKE_ROOM;
 use refault_paging::lock::{Held, Lock};
+use refault_paging::tree::MAKE_ROOM;
 use refault_paging::{Engine, Outcome, Shared, sys};
 
 use crate::frame::{self, Context, Info, register};

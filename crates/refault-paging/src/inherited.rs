@@ -15,9 +15,9 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::account::Shared;
 use crate::rollup;
 use crate::sys;
+use crate::tree::Shared;
 
 /// Nanoseconds between two looks at what is still shared: while much changes, as right after most forks, and at most.
 const MIN_PAUSE: u64 = 1_000_000;

@@ -35,13 +35,15 @@ mod staging;
 pub mod stores;
 pub mod sys;
 mod table;
+pub mod tree;
 pub mod uffd;
 mod watch;
 
-pub use account::{Account, MIN_OF_A_PROGRAM, Shared};
+pub use account::{Account, MIN_OF_A_PROGRAM};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use figures::{Statistics, Usage};
 pub use ranges::Attributes;
+pub use tree::Shared;
 pub use watch::{Watch, refusal};
 
 /// Bytes of a page.

@@ -6,9 +6,9 @@
 
 use core::mem::offset_of;
 
-use crate::account::{MAKE_ROOM, SLOTS, Shared, Slot};
 use crate::figures::Published;
 use crate::sys;
+use crate::tree::{MAKE_ROOM, SLOTS, Shared, Slot};
 
 /// To be raised when a field of the segment comes to mean something else without changing its place.
 const REVISION: usize = 1;

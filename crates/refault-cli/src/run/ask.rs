@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use refault_paging::Shared;
-use refault_paging::account::MAKE_ROOM;
+use refault_paging::tree::MAKE_ROOM;
 
 /// Between two looks at who has too much.
 const BETWEEN: Duration = Duration::from_millis(1);

@@ -27,19 +27,19 @@
 
 mod frames;
 mod quantities;
+mod tables;
 
-use serde::Deserialize;
 use toml::Spanned;
 
 use refault_trace::{Kind, Options, Source, WorkloadSpec};
 
 use super::commands::{Command, Setting};
 use super::config::{FileConfig, GroupConfig, MachineConfig, PhaseConfig, TaskConfig, WhenKilled, pages_by_type};
-use super::costs::Costs;
 use super::device::{DeviceModel, PRESETS};
 use super::group::{GroupLimits, UNLIMITED};
 use crate::monitoring::config::Config;
 use quantities::{Size, Time};
+use tables::{DeviceTable, Document, EventTable, GroupTable, TaskTable, WorkloadTable};
 
 /// A checked scenario.
 #[derive(Clone, Debug)]
@@ -66,142 +66,6 @@ pub struct ScenarioError {
 
 /// Shortest time between two samples, in nanoseconds: each is kept until the end of the run.
 const MIN_SAMPLE: u64 = 1_000_000;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    machine: Spanned<MachineTable>,
-    #[serde(default)]
-    costs: Costs,
-    #[serde(default)]
-    device: Vec<Spanned<DeviceTable>>,
-    #[serde(default)]
-    group: Vec<Spanned<GroupTable>>,
-    #[serde(default)]
-    file: Vec<Spanned<FileTable>>,
-    #[serde(default)]
-    task: Vec<Spanned<TaskTable>>,
-    #[serde(default)]
-    buffer: Vec<Spanned<frames::BufferTable>>,
-    #[serde(default)]
-    event: Vec<Spanned<EventTable>>,
-    monitor: Option<Spanned<toml::Table>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MachineTable {
-    cpus: Option<Spanned<usize>>,
-    memory: Option<Spanned<Size>>,
-    nodes: Option<Spanned<Vec<Size>>>,
-    policy: Option<Spanned<String>>,
-    file_device: Option<Spanned<String>>,
-    swap_device: Option<Spanned<String>>,
-    swap: Option<Spanned<Size>>,
-    readahead: Option<Spanned<Size>>,
-    fault_around: Option<Spanned<Size>>,
-    page_cluster: Option<Spanned<u32>>,
-    min_free: Option<Spanned<Size>>,
-    watermark_scale_factor: Option<Spanned<u64>>,
-    dirty_background_ratio: Option<Spanned<u64>>,
-    dirty_ratio: Option<Spanned<u64>>,
-    min_ttl: Option<Time>,
-    recursive_protection: Option<bool>,
-    duration: Option<Time>,
-    sample: Option<Spanned<Time>>,
-    restarts: Option<u64>,
-    kill_trigger: Option<Spanned<String>>,
-    #[serde(default)]
-    frames: bool,
-    keep_evicted: Option<Spanned<String>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DeviceTable {
-    name: String,
-    base: Option<Spanned<String>>,
-    read_latency: Option<Time>,
-    write_latency: Option<Time>,
-    read_page: Option<Time>,
-    write_page: Option<Time>,
-    /// Pages per second in both directions, as a size.
-    bandwidth: Option<Spanned<Size>>,
-    parallel: Option<Spanned<u32>>,
-    synchronous: Option<bool>,
-    rotating: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GroupTable {
-    name: Spanned<String>,
-    max: Option<Spanned<Size>>,
-    high: Option<Spanned<Size>>,
-    low: Option<Spanned<Size>>,
-    min: Option<Spanned<Size>>,
-    swap_max: Option<Spanned<Size>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileTable {
-    name: String,
-    size: Spanned<Size>,
-    #[serde(default)]
-    executable: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TaskTable {
-    name: String,
-    count: Option<Spanned<u32>>,
-    group: Option<Spanned<String>>,
-    node: Option<Spanned<usize>>,
-    start: Option<Time>,
-    cpu: Option<Spanned<Time>>,
-    think: Option<Time>,
-    accesses_per_operation: Option<Spanned<u64>>,
-    memory: Option<Spanned<Size>>,
-    rounds: Option<Spanned<u64>>,
-    restart_after: Option<Time>,
-    huge_pages: Option<Spanned<f64>>,
-    #[serde(default)]
-    workload: Vec<Spanned<WorkloadTable>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WorkloadTable {
-    spec: Option<Spanned<String>>,
-    trace: Option<Spanned<String>>,
-    kind: Option<Spanned<String>>,
-    file: Option<Spanned<String>>,
-    offset: Option<Spanned<Size>>,
-    fd_write: Option<Spanned<f64>>,
-    #[serde(default)]
-    random: bool,
-    pause: Option<Time>,
-    cpu: Option<Spanned<Time>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EventTable {
-    at: Time,
-    group: Option<Spanned<String>>,
-    max: Option<Size>,
-    high: Option<Size>,
-    low: Option<Size>,
-    min: Option<Size>,
-    swap_max: Option<Size>,
-    reclaim: Option<Spanned<Size>>,
-    swappiness: Option<Spanned<u16>>,
-    lru_gen: Option<Spanned<String>>,
-    #[serde(default)]
-    list: bool,
-}
 
 /// Turns positions into errors.
 struct Place<'a> {

@@ -1,0 +1,226 @@
+//! What a tree of processes has in common: a segment that all of them map, with a slot for each.
+//!
+//! All zeros but the limit is a good start. Processes go in and out by [`crate::account`]; what is here is what anybody can
+//! ask, from outside too: sums, who lives, who has more than its part, and the end of those that died without giving
+//! anything back.
+//!
+//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, except those
+//! of the dead. Cost: a look at the slots that were ever used.
+
+use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use crate::figures::{Ended, Published, Statistics, Times};
+use crate::share::{self, Need};
+use crate::sys;
+
+/// Processes that can be in a tree at once; more are charged to nobody.
+pub const SLOTS: usize = 2048;
+/// Pages that a process may use whatever the others do: with less it does not get on. It waits for them first.
+pub const MIN_PAGES: u64 = 128;
+/// This part of the budget is not given out, within these bounds in pages: it is for what grows before it is known by how
+/// much, as compressed pages do while those that they were made of are there still.
+const SLACK: (u64, u64, u64) = (64, 4, 64);
+/// A process is not asked for less than this: pages.
+const WORTH_ASKING: i64 = 16;
+
+/// The value of a queued SIGSYS that asks a thread to make room: a word that no program queues by chance.
+pub const MAKE_ROOM: usize = usize::from_le_bytes(*b"refault!");
+/// See [`Slot::process`].
+const TAKEN: i32 = i32::MIN;
+
+/// One process.
+#[repr(C)]
+pub struct Slot {
+    /// 0: free; negative: of a process that has ended, whose figures are still there; [`TAKEN`]: changing hands.
+    pub process: AtomicI32,
+    /// Processes that had the slot: tells one from the next.
+    pub turn: AtomicU32,
+    /// Pages charged.
+    pub charged: AtomicI64,
+    /// Pages that it has given up so far.
+    pub(crate) gave: AtomicU64,
+    /// Pages that it would like to have, and when it said so.
+    pub(crate) wanted: AtomicI64,
+    pub(crate) said: AtomicU64,
+    /// When it last faulted.
+    pub(crate) faulted: AtomicU64,
+    /// 1: it cannot be asked for room.
+    pub(crate) deaf: AtomicU32,
+    /// 1: somebody is about to ask it; it does not become another program meanwhile, which would die of being asked.
+    pub(crate) asking: AtomicU32,
+}
+
+impl Slot {
+    pub(crate) fn need(&self, now: u64) -> Need {
+        let since = |then: &AtomicU64| now.saturating_sub(then.load(Ordering::Relaxed));
+        let (charged, wanted) = (self.charged.load(Ordering::Relaxed), self.wanted.load(Ordering::Relaxed));
+        Need::of(charged, since(&self.faulted), wanted, since(&self.said))
+    }
+}
+
+/// The segment. All zeros but the limit is a good start. Of its slots only those in use take memory.
+#[repr(C)]
+pub struct Shared {
+    /// Pages that all may use together.
+    pub limit: AtomicU64,
+    /// Pages that all use.
+    pub total: AtomicI64,
+    /// The most that `total` was.
+    pub peak: AtomicI64,
+    /// What processes counted that have ended.
+    pub ended: Ended,
+    /// Last time somebody looked for dead processes, in nanoseconds.
+    pub looked: AtomicU64,
+    /// Not 0: somebody collects the figures of each process that has ended, with [`Shared::collect`].
+    pub collects: AtomicU32,
+    /// When somebody last said what it lacks. Processes look at this when they enter the kernel.
+    pub lacking: AtomicU64,
+    /// 1: somebody lacks memory that others have, and who asks them for it has not looked yet. Waited for, as a futex.
+    pub asked: AtomicU32,
+    /// Slots from here on were never used.
+    pub(crate) used: AtomicU32,
+    /// See [`Slot`].
+    pub slots: [Slot; SLOTS],
+    /// What the process of each slot counts. Apart from the slots, so that those not in use are never touched.
+    pub(crate) figures: [Published; SLOTS],
+}
+
+impl Shared {
+    /// The process of a slot is no more. What it counted is kept for whoever collects, or added up.
+    pub(crate) fn end(&self, slot: usize, process: i32) {
+        let (slot, figures) = (&self.slots[slot], &self.figures[slot]);
+        if self.collects.load(Ordering::Relaxed) != 0 {
+            slot.process.store(-process, Ordering::SeqCst);
+        } else {
+            figures.end(&self.ended);
+            slot.process.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Gives back what processes had that are gone, and keeps what they counted.
+    pub fn bury(&self, is_gone: impl Fn(i32) -> bool) {
+        for (index, slot) in self.slots.iter().enumerate() {
+            let process = slot.process.load(Ordering::Acquire);
+            if process > 0
+                && is_gone(process)
+                && slot.process.compare_exchange(process, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                let charged = slot.charged.swap(0, Ordering::Relaxed);
+                self.total.fetch_sub(charged, Ordering::Relaxed);
+                self.end(index, process);
+            }
+        }
+    }
+
+    /// Hands over what processes counted that have ended: process, turn of its slot, figures.
+    pub fn collect(&self, mut take: impl FnMut(i32, u32, &Published)) {
+        for (slot, figures) in self.slots.iter().zip(&self.figures) {
+            let process = slot.process.load(Ordering::Acquire);
+            if process < 0
+                && process != TAKEN
+                && slot.process.compare_exchange(process, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                take(-process, slot.turn.load(Ordering::Relaxed), figures);
+                figures.end(&self.ended);
+                slot.process.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Slots that were ever used.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = &Slot> + Clone {
+        let used = (self.used.load(Ordering::Relaxed) as usize).min(SLOTS);
+        self.slots[..used].iter()
+    }
+
+    /// Pages that the process of a slot may have, when `limit` are given out.
+    pub(crate) fn allowed(&self, slot: usize, limit: u64, now: u64) -> i64 {
+        if now.saturating_sub(self.lacking.load(Ordering::Relaxed)) >= share::CLAIMS_LAST {
+            return i64::MAX;
+        }
+        let others = self
+            .in_use()
+            .enumerate()
+            .filter(|(index, other)| *index != slot && other.process.load(Ordering::Relaxed) > 0);
+        share::allowed(limit as i64, self.slots[slot].need(now), others.map(|(_, other)| other.need(now)))
+    }
+
+    /// Does something with a process that stays the program that it is meanwhile; nothing if it is not there any more.
+    pub fn while_it_stays(&self, process: i32, act: impl FnOnce()) {
+        let is_it =
+            |slot: &&Slot| slot.process.load(Ordering::SeqCst) == process && slot.deaf.load(Ordering::SeqCst) == 0;
+        if let Some(slot) = self.in_use().find(is_it) {
+            slot.asking.store(1, Ordering::SeqCst);
+            if is_it(&slot) {
+                act();
+            }
+            slot.asking.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Processes that have more than they may have while others lack it, and how many pages they have.
+    pub fn with_too_much(&self) -> impl Iterator<Item = (i32, i64)> {
+        let (now, limit) = (sys::now(), without_slack(self.limit.load(Ordering::Relaxed)));
+        let too_much = move |(index, slot): (usize, &Slot)| {
+            let (process, charged) = (slot.process.load(Ordering::Relaxed), slot.charged.load(Ordering::Relaxed));
+            let allowed = self.allowed(index, limit, now).max(MIN_PAGES as i64);
+            (process > 0 && charged - allowed.min(charged) >= WORTH_ASKING).then_some((process, charged))
+        };
+        self.in_use().enumerate().filter_map(too_much)
+    }
+
+    /// The processes that are in the tree now.
+    pub fn living(&self) -> impl Iterator<Item = (&Slot, &Published)> {
+        self.slots.iter().zip(&self.figures).filter(|(slot, _)| slot.process.load(Ordering::Acquire) > 0)
+    }
+
+    /// Slots whose figures are not among those of the ended.
+    fn not_added(&self) -> impl Iterator<Item = (&Slot, &Published)> {
+        self.slots.iter().zip(&self.figures).filter(|(slot, _)| slot.process.load(Ordering::Acquire) != 0)
+    }
+
+    /// What all processes counted, those that have ended included.
+    pub fn statistics(&self) -> Statistics {
+        let mut sum = self.ended.statistics.load();
+        self.not_added().for_each(|(_, figures)| sum.add(&figures.statistics.load()));
+        sum
+    }
+
+    /// How long the faults of all processes took.
+    pub fn times(&self) -> Times {
+        let sum = Times::default();
+        self.ended.times.add_to(&sum);
+        self.not_added().for_each(|(_, figures)| figures.times.add_to(&sum));
+        sum
+    }
+
+    /// How many pages all processes stored between the storing of a page and its return, for some of the pages.
+    pub fn distances(&self) -> Times {
+        let sum = Times::default();
+        self.ended.distances.add_to(&sum);
+        self.not_added().for_each(|(_, figures)| figures.distances.add_to(&sum));
+        sum
+    }
+
+    /// Whether the tree uses more than it may.
+    pub fn is_over(&self) -> bool {
+        self.total.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed) as i64
+    }
+
+    /// Changes what the tree may use. Processes make room when they enter the kernel, fault, or are asked to with
+    /// [`MAKE_ROOM`].
+    pub fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes / crate::PAGE as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes that the tree may use.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed) * crate::PAGE as u64
+    }
+}
+
+/// Of a limit, what is given out.
+pub(crate) fn without_slack(limit: u64) -> u64 {
+    let (part, least, most) = SLACK;
+    limit.saturating_sub((limit / part).clamp(least, most))
+}
