@@ -2,7 +2,7 @@
 //! the same faults, victims and counters, access by access, for every policy that both run.
 //!
 //! The region is the one that users have: userfaultfd, real pages, a compressed store, contents checked at each read.
-//! Accesses are noted after each one ([`AccessSource::Noted`]), so that accessed bits are exact; faults are served in the
+//! Accesses are noted after each one ([`AccessSource::Exact`]), so that accessed bits are exact; faults are served in the
 //! thread that makes the accesses, and nothing is evicted ahead or brought in along.
 
 use refault::policy::registry::{self, BuildContext, FrontEnd, PolicySpec};
@@ -76,7 +76,7 @@ fn follow(spec: &PolicySpec) {
         policy: spec.label.clone(),
         address_space: 64 << 20,
         fault_mode: FaultMode::InThread,
-        access_source: AccessSource::Noted,
+        access_source: AccessSource::Exact,
         demote_after: None,
         bring_successors: false,
         ..PagerOptions::default()
