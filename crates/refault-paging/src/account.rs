@@ -333,7 +333,7 @@ impl Account {
         }
     }
 
-    /// This process does not hear [`MAKE_ROOM`] any more.
+    /// This process does not hear [`crate::tree::MAKE_ROOM`] any more.
     pub fn is_deaf(&self) {
         if let Some(slot) = self.slot {
             self.shared().slots[slot].deaf.store(1, Ordering::SeqCst);
