@@ -10,7 +10,7 @@ use refault_core::frames::Frame;
 use refault_core::miniature::{Estimate, Miniatures, shift_for};
 use refault_store::PAGE_SIZE;
 
-use crate::ahead::Pool;
+use crate::ahead;
 use crate::backing::{Backing, DirectFile};
 use crate::buffers::Buffers;
 use crate::dirty::Limits;
@@ -18,9 +18,11 @@ use crate::engine::Engine;
 use crate::error::{MakeError, OpenError};
 use crate::options::{CacheOptions, CacheReport, WhatIf, WouldMiss};
 use crate::read::Pin;
+use crate::read_async;
 use crate::references::References;
 use crate::streams::{Streams, Window};
 use crate::table::Segments;
+use crate::workers::Workers;
 use crate::write_back::Flusher;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -43,7 +45,9 @@ pub(crate) struct Shared {
     room: Place,
     pub(crate) buffers: Arc<Buffers>,
     /// Readahead in the background.
-    pub(crate) ahead: Pool,
+    pub(crate) ahead: Workers,
+    /// Reads whose futures are waited for.
+    pub(crate) readers: Workers,
     read_ahead: u64,
     /// With write-back: how much may wait.
     pub(crate) limits: Option<Limits>,
@@ -130,6 +134,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.ahead.close();
+        self.readers.close();
         self.flusher.close();
     }
 }
@@ -167,7 +172,8 @@ impl PageCache {
             changed: std::array::from_fn(|_| Place::default()),
             room: Place::default(),
             buffers,
-            ahead: Pool::default(),
+            ahead: Workers::new("refault-ahead", ahead::MAX_THREADS),
+            readers: Workers::new("refault-read", read_async::MAX_THREADS),
             read_ahead: u64::from(options.read_ahead).min(frames / 8),
             limits,
             flusher: Flusher::default(),

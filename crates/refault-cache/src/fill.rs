@@ -12,7 +12,7 @@ use refault_core::PageId;
 use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
 
-use crate::ahead::Job;
+use crate::ahead::AheadRead;
 use crate::backing::Backing;
 use crate::buffers::Buffers;
 use crate::engine::Engine;
@@ -178,7 +178,7 @@ impl CachedFile {
     }
 
     /// What is read ahead because of a run that was missed: with it, if it follows; otherwise by jobs.
-    fn plan(&self, engine: &mut Engine, run: &mut Run) -> Vec<Job> {
+    fn plan(&self, engine: &mut Engine, run: &mut Run) -> Vec<AheadRead> {
         let (index, length) = (run.index, run.pages.len());
         match self.window(|streams, most| streams.missed(index, length as u64, most)) {
             None => Vec::new(),
@@ -210,7 +210,7 @@ impl CachedFile {
     }
 
     /// The missing pages of a window, as jobs in the order in which they will be wanted.
-    pub(crate) fn jobs(&self, engine: &mut Engine, window: Window) -> Vec<Job> {
+    pub(crate) fn jobs(&self, engine: &mut Engine, window: Window) -> Vec<AheadRead> {
         let mut missing: Vec<(u64, (PageId, Frame))> = Vec::new();
         for index in window.pages(self.len().div_ceil(PAGE)) {
             if let Some(page) = self.begin_missing(engine, index) {
@@ -238,13 +238,13 @@ impl CachedFile {
         if window.step < 0 {
             runs.reverse();
         }
-        let job = |run| Job { shared: self.shared.clone(), file: self.opened.clone(), run, marked };
+        let job = |run| AheadRead { shared: self.shared.clone(), file: self.opened.clone(), run, marked };
         runs.into_iter().map(job).collect()
     }
 
     /// Hands a window over; its runs are read at the same time.
-    pub(crate) fn submit(&self, jobs: Vec<Job>) {
-        jobs.into_iter().for_each(|job| self.shared.ahead.submit(job));
+    pub(crate) fn submit(&self, jobs: Vec<AheadRead>) {
+        jobs.into_iter().for_each(|job| self.shared.ahead.submit(Box::new(move || job.read())));
     }
 
     fn abandon(&self, pages: &[(PageId, Frame)]) {

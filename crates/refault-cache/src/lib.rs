@@ -60,10 +60,12 @@ mod options;
 mod pages;
 mod pins;
 mod read;
+mod read_async;
 mod references;
 mod streams;
 mod table;
 mod uring;
+mod workers;
 mod write;
 mod write_back;
 
@@ -77,4 +79,5 @@ pub use error::{MakeError, OpenError, ReadError, WriteError};
 pub use file::{Advice, CachedFile, PageCache};
 pub use options::{CacheOptions, CacheReport, WhatIf, WouldMiss, WriteBack};
 pub use read::Pinned;
+pub use read_async::Reading;
 pub use refault_core::policy::PolicyError;

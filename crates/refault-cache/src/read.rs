@@ -106,18 +106,24 @@ impl CachedFile {
         while done < wanted {
             let at = offset + done as u64;
             let (index, within) = (at / PAGE, (at % PAGE) as usize);
-            done += match self.find(index) {
-                Some((pin, page)) => {
-                    let part = (PAGE_SIZE - within).min(wanted - done);
-                    buffer[done..done + part].copy_from_slice(&pin.page().0[within..within + part]);
-                    drop(pin);
-                    self.note(page);
-                    part
-                }
-                None => self.read_missing(index, within, &mut buffer[done..wanted])?,
+            let part = (PAGE_SIZE - within).min(wanted - done);
+            done += if self.copy_found(index, within, &mut buffer[done..done + part]) {
+                part
+            } else {
+                self.read_missing(index, within, &mut buffer[done..wanted])?
             };
         }
         Ok(done)
+    }
+
+    /// Copies from a page that is there, and notes the hit. False if it is not there.
+    #[inline]
+    pub(crate) fn copy_found(&self, index: u64, within: usize, into: &mut [u8]) -> bool {
+        let Some((pin, page)) = self.find(index) else { return false };
+        into.copy_from_slice(&pin.page().0[within..within + into.len()]);
+        drop(pin);
+        self.note(page);
+        true
     }
 
     /// Reads into several buffers, one after the other. Returns the bytes read: fewer than asked for only at the end.

@@ -72,7 +72,7 @@ fn generations_of_children_do_not_collect_descriptors() {
     let script = "
 import os
 b = bytearray(16 << 20)
-for depth in range(6):
+for depth in range(12):
     if os.fork():
         os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
     print(len(os.listdir('/proc/self/fd')), flush=True)
@@ -80,8 +80,10 @@ for depth in range(6):
     let output = run(refault(&["--", "python3", "-c", script]).env("PYTHONUNBUFFERED", "1"));
     let said = text(&output.stdout);
     let counts: Vec<&str> = said.lines().collect();
-    assert!(output.status.success() && counts.len() == 6, "{:?} {said} {}", output.status, text(&output.stderr));
-    assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+    assert!(output.status.success() && counts.len() == 12, "{:?} {said} {}", output.status, text(&output.stderr));
+    // One is opened when it is first needed, in whichever generation that is; no generation adds another.
+    let numbers: Vec<u32> = counts.iter().map(|count| count.parse().expect("a number")).collect();
+    assert!(numbers.iter().all(|count| count.abs_diff(numbers[0]) <= 1), "{counts:?}");
 }
 
 /// Changes the user to one that cannot open the statistics, and executes.
