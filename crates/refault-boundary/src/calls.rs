@@ -53,11 +53,12 @@ pub(crate) fn enter(thread: &mut Thread, context: &mut Context) {
         if !signals::resume(thread, context) {
             crate::report::end(format_args!("a signal handler returned to a frame that is not there"));
         }
-        return;
+    } else {
+        entry::follow_the_budget();
+        let result = serve(thread, context, number, arguments);
+        context.registers[RAX] = result as u64;
     }
-    entry::follow_the_budget();
-    let result = serve(thread, context, number, arguments);
-    context.registers[RAX] = result as u64;
+    signals::deliver_kept(thread, context);
 }
 
 fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {

@@ -8,6 +8,8 @@
 //! masks and alternate stacks that it has set; a signal that comes while a call waits ends it as it would have ended
 //! the program's own.
 
+use std::sync::atomic::Ordering;
+
 use refault_paging::sys;
 
 use crate::frame::{self, AlternateStack, Context, Frame, Info, register};
@@ -174,6 +176,9 @@ fn is_on(stack: &AlternateStack, at: usize) -> bool {
 /// Does not return in the second case.
 pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     let signal = info.signal;
+    if keep(thread, info) {
+        return;
+    }
     let rip = context.registers[register::RIP] as usize;
     let inside = crate::entry::is_own_code(rip);
     if !inside {
@@ -219,6 +224,38 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     deliver(thread, info, &mut outer.context);
     // SAFETY: the frame is whole; nothing below it is needed.
     unsafe { frame::refault_resume(&outer.context) }
+}
+
+/// Where what is kept of a signal lies.
+fn kept_at(signal: i32) -> Option<usize> {
+    [SIGBUS, SIGSEGV, SIGSYS].iter().position(|open| *open == signal)
+}
+
+/// Keeps a signal that was sent to this thread while the program has it blocked. The kernel would: here it is open,
+/// because the agent's own work raises it. One that is kept already takes in the next, as in the kernel.
+fn keep(thread: &mut Thread, info: &Info) -> bool {
+    let Some(at) = kept_at(info.signal) else { return false };
+    let mask = thread.waiting_mask.unwrap_or(thread.hidden);
+    if info.code > 0 || mask & bit(info.signal) == 0 {
+        return false;
+    }
+    // In this order: this may have interrupted the agent where it delivers what was kept.
+    if thread.kept.load(Ordering::SeqCst) & bit(info.signal) == 0 {
+        thread.kept_infos[at] = *info;
+        thread.kept.fetch_or(bit(info.signal), Ordering::SeqCst);
+    }
+    true
+}
+
+/// Delivers what was kept and is open now: the program has changed its mask, or a handler has returned.
+pub(crate) fn deliver_kept(thread: &mut Thread, context: &mut Context) {
+    for (at, signal) in [SIGBUS, SIGSEGV, SIGSYS].into_iter().enumerate() {
+        if thread.kept.load(Ordering::SeqCst) & !thread.hidden & bit(signal) != 0 {
+            let info = thread.kept_infos[at];
+            thread.kept.fetch_and(!bit(signal), Ordering::SeqCst);
+            deliver(thread, &info, context);
+        }
+    }
 }
 
 /// Lets the program's handler run when `context` is resumed.

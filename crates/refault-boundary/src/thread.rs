@@ -7,12 +7,12 @@
 //! Invariants: a block belongs to one thread from its clone to its end; blocks are aligned to their size; the lowest
 //! page of a block is no memory. Cost: 256 KiB of addresses a thread, some 12 KiB of memory.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use refault_paging::lock::Lock;
 use refault_paging::sys;
 
-use crate::frame::{AlternateStack, Frame};
+use crate::frame::{AlternateStack, Frame, Info};
 use crate::signals::Actions;
 
 /// Bytes of a block.
@@ -35,6 +35,9 @@ pub(crate) struct Thread {
     pub(crate) began: u64,
     /// Signals that the program has blocked and that stay open for the agent.
     pub(crate) hidden: u64,
+    /// Those of them that were sent meanwhile, and what each said: they wait until the program opens them.
+    pub(crate) kept: AtomicU64,
+    pub(crate) kept_infos: [Info; 3],
     /// Ranges that the call in progress needs.
     pub(crate) holds: Vec<(usize, usize)>,
     /// The program's signal actions: shared by all threads but a child that shares memory only.
@@ -101,6 +104,7 @@ impl Thread {
         self.waiting = std::ptr::null_mut();
         self.waiting_mask = None;
         self.hidden = 0;
+        self.kept.store(0, Ordering::Relaxed);
         // SAFETY: a block that was never used is zeros, which is no vector: write without dropping what is there. One
         // that was used left an empty vector or one whose memory is few bytes.
         unsafe { std::ptr::write(&raw mut self.holds, Vec::new()) };
@@ -136,8 +140,9 @@ impl Thread {
         others.into_iter().all(|top| unsafe { (*top).used.load(Ordering::Relaxed) } == 0)
     }
 
-    /// In a forked child only this thread is left.
+    /// In a forked child only this thread is left, and no signal is pending for it.
     pub(crate) fn only(&self) {
+        self.kept.store(0, Ordering::Relaxed);
         for block in BLOCKS.lock().iter() {
             let top = Thread::top(*block);
             if !std::ptr::eq(top, self) {
