@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::source::SourceArgs;
 use crate::tables;
-use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, format_of, say, with_output};
+use refault_console::{Contents, Failure, Format, Progress, ResultArgs, say, with_output};
 use refault_lab::policies::{all_policies, names_best, parse_policies};
 use refault_lab::results::{write_csv, write_json};
 use refault_lab::size::Size;
@@ -53,20 +53,14 @@ pub struct CompareArgs {
     /// Leave out wall_seconds and accesses_per_second, the only figures that differ from run to run
     #[arg(long)]
     no_timing: bool,
-    /// How to write the results [default: by the name of --out, else table]
-    #[arg(long, value_enum, ignore_case = true)]
-    format: Option<Format>,
-    /// Write the results to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArgs,
     /// Write pictures and tables as one HTML file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Threads; results do not depend on it [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    #[command(flatten)]
-    force: ForceArgs,
 }
 
 /// Swap as written on the command line.
@@ -84,11 +78,10 @@ impl std::str::FromStr for SwapSize {
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let built_in = args.source.is_empty();
     args.source.require_files()?;
-    let mut outputs = Outputs::new(args.force);
+    let mut outputs = args.result.outputs();
     let sources = args.source.sources(&mut outputs)?;
     let plan = sweep_of(args)?;
-    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
-    let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
+    let (format, out) = args.result.claim(&mut outputs)?;
     let report = args.report.clone().or_else(|| built_in.then(|| PathBuf::from(DEFAULT_REPORT)));
     let report = outputs.claim("--report", report.as_deref(), Contents::Html)?;
     let mut results = run_all(&sources, &plan, &Progress::new("comparing"))?;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::source::SourceArgs;
 use refault_console::text::number;
 use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
-use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, Share, format_of, say, with_output};
+use refault_console::{Contents, Failure, Format, Progress, ResultArgs, Share, say, with_output};
 use refault_core::policy::registry::{Fact, PolicySpec};
 use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves, default_sizes};
 use refault_lab::policies::parse_policies;
@@ -54,20 +54,14 @@ pub struct MrcArgs {
     /// Leave out wall_seconds and accesses_per_second, the only figures that differ from run to run
     #[arg(long)]
     no_timing: bool,
-    /// How to write the results [default: by the name of --out, else table]
-    #[arg(long, value_enum, ignore_case = true)]
-    format: Option<Format>,
-    /// Write the results to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArgs,
     /// Write pictures and tables as one HTML file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Threads; results do not depend on it [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    #[command(flatten)]
-    force: ForceArgs,
 }
 
 /// Runs the command.
@@ -76,14 +70,13 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
         let remedy = "name one with --trace FILE or --workload SPEC";
         return Err(Failure::usage("nothing to draw a curve of", "no trace and no workload", remedy));
     }
-    let mut outputs = Outputs::new(args.force);
+    let mut outputs = args.result.outputs();
     let sources = args.source.sources(&mut outputs)?;
     let policies = parse_policies(&args.policies)?;
     if policies.iter().any(|spec| !spec.entry.is(Fact::Stack)) {
         args.source.require_files()?;
     }
-    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
-    let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
+    let (format, out) = args.result.claim(&mut outputs)?;
     let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
     let mut traces = Vec::new();
     for source in &sources {

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, Share, format_of, say, with_output};
+use refault_console::{Contents, Failure, Progress, ResultArgs, Share, say, with_output};
 use refault_lab::size::{PAGE_BYTES, Size};
 use refault_paging::MIN_OF_A_PROGRAM;
 
@@ -73,17 +73,11 @@ pub struct SizeArgs {
     /// Write pictures and tables as one HTML file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Write the results to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// How to write the results [default: by the name of --out, else table]
-    #[arg(long, value_enum, ignore_case = true)]
-    format: Option<Format>,
+    #[command(flatten)]
+    result: ResultArgs,
     /// End a run that takes so many times as long as the program alone
     #[arg(long, value_name = "TIMES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     give_up: u32,
-    #[command(flatten)]
-    force: ForceArgs,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -111,11 +105,10 @@ pub fn run(args: &SizeArgs) -> Result<(), Failure> {
     check_budgets(&args.budgets)?;
     let mut runner = Runner::new(args.program.clone(), vec!["--policy".into(), args.policy.clone().into()])?;
     (runner.load, runner.ready, runner.stdin) = (args.load.clone(), args.ready.clone(), args.stdin.clone());
-    let mut outputs = Outputs::new(args.force);
+    let mut outputs = args.result.outputs();
     args.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));
     args.stdin.iter().for_each(|path| outputs.reads(path));
-    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
-    let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
+    let (format, out) = args.result.claim(&mut outputs)?;
     let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
     let plan = Plan {
         slowdown: args.slowdown.0,

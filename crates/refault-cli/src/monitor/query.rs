@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, format_of, read_text, say, with_output};
+use refault_console::{Contents, Failure, Format, ResultArgs, read_text, say, with_output};
 
 use super::recording::{Process, Recording};
 use super::show;
@@ -40,17 +40,11 @@ pub struct QueryArgs {
     /// Only these addresses, the last one not included
     #[arg(long, value_name = "START-END", value_parser = addresses)]
     addresses: Option<Range<u64>>,
-    /// How to write it [default: by the name of --out, else table]
-    #[arg(long, value_enum, ignore_case = true)]
-    format: Option<Format>,
-    /// Write it to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArgs,
     /// Write a report with the pictures too
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    #[command(flatten)]
-    force: ForceArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,10 +95,9 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
         let remedy = "record with --scheme or --config";
         return Err(Failure::usage("the recording has no schemes", args.file.display(), remedy));
     }
-    let mut outputs = Outputs::new(args.force);
+    let mut outputs = args.result.outputs();
     outputs.reads(&args.file);
-    let format = args.format.unwrap_or_else(|| format_of(args.out.as_deref()));
-    let out = outputs.claim("--out", args.out.as_deref(), format.into())?;
+    let (format, out) = args.result.claim(&mut outputs)?;
     let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
     with_output(out, |out| match format {
         Format::Table => write_table(out, args.what, &recording, process),
