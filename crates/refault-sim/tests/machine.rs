@@ -366,4 +366,11 @@ fn an_operation_takes_its_accesses_and_what_they_wait_for() {
     assert!(misses.p50_ns > 1_000_000 && misses.max_ns < 1_100_000, "{misses:?}");
     let sum = 100.0 * misses.p50_ns as f64;
     assert!((sum / end as f64 - 1.0).abs() < 0.01, "{sum} {end}");
+    // An operation that ends in a miss is followed by its pause too, whether the miss waits for a device or not.
+    let (thinking, paused) = latencies("cyclic:pages=100,accesses=100,kind=fd", 1, 5_000_000);
+    assert!(thinking.max_ns < 1_100_000, "{thinking:?}");
+    assert!(paused >= end + 99 * 5_000_000 && paused < end + 101 * 5_000_000, "{end} {paused}");
+    let (thinking, paused) = latencies("cyclic:pages=100,accesses=100,kind=anon", 1, 50_000);
+    assert!(thinking.max_ns < 50_000, "{thinking:?}");
+    assert!(paused >= 99 * 50_000 && paused < 101 * 50_000 + 100 * thinking.max_ns, "{paused}");
 }

@@ -169,12 +169,14 @@ impl Task {
         })
     }
 
-    /// If a miss ended an operation, it ends now, and the next one begins.
-    fn end_operation(&mut self, at: u64) {
-        if std::mem::take(&mut self.operation_over) {
+    /// If a miss ended an operation, it ends now, and the next one begins. True if it did.
+    fn end_operation(&mut self, at: u64) -> bool {
+        let over = std::mem::take(&mut self.operation_over);
+        if over {
             self.latency.record(at.saturating_sub(self.begun));
             self.begun = at;
         }
+        over
     }
 
     /// Opens the file of a phase.
@@ -230,7 +232,9 @@ impl<P: Policy> Machine<P> {
         {
             return self.wait(cpu, id, now, wait);
         }
-        self.tasks[id].end_operation(now);
+        if self.tasks[id].end_operation(now) && self.config.tasks[id].think > 0 {
+            return self.think(cpu, id, now);
+        }
         if self.yield_cpu(cpu, now) {
             return;
         }
@@ -250,9 +254,7 @@ impl<P: Policy> Machine<P> {
                 }
                 Stop::Pause => {
                     self.threads[id].cpu_time += local - now;
-                    let think = self.config.tasks[id].think;
-                    self.tasks[id].begun = local + think;
-                    return self.sleep(cpu, local, local + think, 0);
+                    return self.think(cpu, id, local);
                 }
                 Stop::Empty => match self.refill(id) {
                     Ok(Refill::Ready) => {}
@@ -300,10 +302,20 @@ impl<P: Policy> Machine<P> {
                     // The time so far is accounted; what follows is counted from here.
                     self.threads[id].cpu_time -= done - now;
                     local = done;
-                    self.tasks[id].end_operation(local);
+                    if self.tasks[id].end_operation(local) && self.config.tasks[id].think > 0 {
+                        self.threads[id].cpu_time += local - now;
+                        return self.think(cpu, id, local);
+                    }
                 }
             }
         }
+    }
+
+    /// An operation is over, by a hit or by a miss: the task pauses before the next one.
+    fn think(&mut self, cpu: usize, id: usize, at: u64) {
+        let until = at + self.config.tasks[id].think;
+        self.tasks[id].begun = until;
+        self.sleep(cpu, at, until, 0);
     }
 
     /// Page-table walks look at address spaces that ran since the last one.
