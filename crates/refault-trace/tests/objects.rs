@@ -46,6 +46,9 @@ fn an_object_is_a_page_whatever_its_size() {
     };
     let headerless = b"1,a,10,x\n2,b,20,x\n3,a,10,x\n";
     let (pages, sizes, _) = read("r", headerless, &by_number);
+    // A first record that holds the very number that names a column is a record.
+    let (tricky, ..) = read("r", b"1,2,3,x\n2,2,20,x\n", &by_number);
+    assert_eq!(tricky.len(), 2);
     assert_eq!((pages[0] == pages[2], pages[0] == pages[1], sizes), (true, false, Some(vec![10, 20, 10])));
 }
 

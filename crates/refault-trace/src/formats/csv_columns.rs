@@ -105,13 +105,14 @@ impl Finder<'_> {
         let by_name = |name: &str| self.first.iter().position(|field| same_name(field, name));
         let found = match given.as_deref() {
             Some("") => None,
-            Some(name) => match (by_name(name), name.parse::<usize>()) {
-                (Some(index), _) => Some((index, true)),
-                (None, Ok(index)) if (1..=self.first.len()).contains(&index) => Some((index - 1, false)),
-                (None, Ok(index)) => {
+            // A number is a number, though the first record of a file without a header may hold it.
+            Some(name) => match (name.parse::<usize>(), by_name(name)) {
+                (Ok(index), _) if (1..=self.first.len()).contains(&index) => Some((index - 1, false)),
+                (Ok(index), _) => {
                     return Err(format!("there is no column {index}: the line has {}", self.first.len()));
                 }
-                (None, Err(_)) => {
+                (Err(_), Some(index)) => Some((index, true)),
+                (Err(_), None) => {
                     let name = name.escape_debug();
                     return Err(format!("no column is called '{name}'; there are: {}", columns_here(self.first)));
                 }
