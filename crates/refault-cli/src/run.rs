@@ -3,12 +3,14 @@
 //! The command looks at the program and the machine, says in one line what stands in the way if something does, and starts
 //! the program with the agent preloaded ([`tree`]): exit status, signals, terminal and output are the program's own.
 
+mod advice;
 mod ask;
 #[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
 mod child;
 mod control;
 pub mod escaped;
 mod measured;
+mod needs;
 mod seat;
 mod statistics;
 pub mod summary;

@@ -1,9 +1,11 @@
 //! `refault top`: what a program under `refault run --stats FILE` is doing, live in the terminal.
 //!
 //! The command follows the statistics file, so it can be started and ended at any time and needs no rights over the program.
-//! [`follower`] reads, [`screen`] draws; `refault run --watch` does the same from inside.
+//! [`follower`] reads, [`screen`] draws; `refault run --watch` does the same from inside. Of a pool the daemon is asked, and
+//! [`members`] draws.
 
 mod follower;
+mod members;
 pub mod screen;
 
 use std::io::IsTerminal;
@@ -13,8 +15,16 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
+use crate::pool::{place, status::status};
 pub use follower::{Follower, View};
 use refault_console::{Failure, with_output};
+
+/// How the view is left.
+const LEAVE: &str = "q ends this view, not the program";
+/// Between two pictures.
+const REDRAW: Duration = Duration::from_millis(250);
+/// Between two questions to a pool's daemon.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -23,15 +33,19 @@ Examples:
   refault top run.jsonl           follow it; q ends the view, not the program
   refault top 4711                the same by process id
   refault top --once run.jsonl    one picture as text; of a run that has ended, its memory when it was fullest
+  refault top --pool web          the members of a pool, those that use most first
 
 Generations are the policy's: age since they were made, size, oldest first. Pressure is the share of time in which
 some (or all) threads waited for memory. The advice is the budget at which 99 of 100 of the last ten seconds' refaults
 would not have happened.")]
-/// Watch a program that runs under a budget
+/// Watch a program that runs under a budget, or the members of a pool
 pub struct TopArgs {
     /// The statistics file, or the process id of a program that writes one
-    #[arg(value_name = "FILE|PID")]
-    source: String,
+    #[arg(value_name = "FILE|PID", required_unless_present = "pool", conflicts_with = "pool")]
+    source: Option<String>,
+    /// Show the members of this pool instead
+    #[arg(long, value_name = "NAME", conflicts_with = "pid")]
+    pool: Option<String>,
     /// Show this process; otherwise the one with the most resident memory
     #[arg(long, value_name = "PID")]
     pid: Option<u64>,
@@ -45,7 +59,10 @@ pub struct TopArgs {
 
 /// Runs the command.
 pub fn run(args: &TopArgs) -> Result<(), Failure> {
-    let path = file_of(&args.source)?;
+    if let Some(name) = &args.pool {
+        return watch_pool(name, args);
+    }
+    let path = file_of(args.source.as_deref().expect("invariant: required unless a pool is named"))?;
     let mut follower = Follower::open(&path, args.pid)?;
     follower.read()?;
     if args.once || !std::io::stdout().is_terminal() {
@@ -54,21 +71,54 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
         };
         return with_output(None, |out| out.write_all(screen::text(&view, args.width).as_bytes()));
     }
+    in_terminal(|frame| {
+        follower.read()?;
+        let note = LEAVE.to_owned();
+        let view = follower.view().map(|view| View { note, ..view });
+        screen::draw(frame, view.as_ref());
+        Ok(())
+    })
+}
+
+fn watch_pool(name: &str, args: &TopArgs) -> Result<(), Failure> {
+    let place = place(name)?;
+    let first = status(&place)?;
+    if args.once || !std::io::stdout().is_terminal() {
+        return with_output(None, |out| out.write_all(members::text(&first, args.width).as_bytes()));
+    }
+    let mut last = (Instant::now(), first, "");
+    in_terminal(|frame| {
+        if last.0.elapsed() >= ASK_EVERY {
+            // While the daemon is away its last answer stands, and is said to be old.
+            last = match status(&place) {
+                Ok(status) => (Instant::now(), status, ""),
+                Err(_) => (Instant::now(), last.1.clone(), "; the daemon does not answer"),
+            };
+        }
+        members::draw(frame, &last.1, &format!("{LEAVE}{}", last.2));
+        Ok(())
+    })
+}
+
+/// Draws again and again until the view is left.
+fn in_terminal(mut draw: impl FnMut(&mut ratatui::Frame<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut terminal =
         ratatui::try_init().map_err(|error| Failure::failed("cannot use the terminal", "standard output", error))?;
-    let result = follow(&mut terminal, &mut follower);
+    let result = draw_until_left(&mut terminal, &mut draw);
     ratatui::restore();
     result
 }
 
-fn follow(terminal: &mut ratatui::DefaultTerminal, follower: &mut Follower) -> Result<(), Failure> {
+fn draw_until_left(
+    terminal: &mut ratatui::DefaultTerminal,
+    draw: &mut impl FnMut(&mut ratatui::Frame<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let trouble = |error: std::io::Error| Failure::failed("cannot use the terminal", "standard output", error);
     loop {
-        follower.read()?;
-        let note = "q ends this view, not the program".to_owned();
-        let view = follower.view().map(|view| View { note, ..view });
-        terminal.draw(|frame| screen::draw(frame, view.as_ref())).map_err(trouble)?;
-        let until = Instant::now() + Duration::from_millis(250);
+        let mut drawn = Ok(());
+        terminal.draw(|frame| drawn = draw(frame)).map_err(trouble)?;
+        drawn?;
+        let until = Instant::now() + REDRAW;
         while event::poll(until.saturating_duration_since(Instant::now())).map_err(trouble)? {
             if let Event::Key(key) = event::read().map_err(trouble)? {
                 let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
@@ -88,8 +138,10 @@ fn file_of(source: &str) -> Result<PathBuf, Failure> {
     }
     let place = format!("/proc/{source}/environ");
     let remedy = "give the statistics file, or a process that you may look at";
-    let environment = std::fs::read(&place)
-        .map_err(|error| Failure::usage("no such process", source, format!("{error}; {remedy}")))?;
+    let environment = std::fs::read(&place).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::usage("no such process", source, remedy),
+        _ => Failure::usage("cannot look at process", source, format!("{error}; {remedy}")),
+    })?;
     let settings = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"REFAULT_AGENT="));
     let Some(settings) = settings else {
         return Err(Failure::usage("not run by refault", source, remedy));

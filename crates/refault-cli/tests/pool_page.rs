@@ -152,3 +152,28 @@ done
 cat answer");
     assert!(said.contains("\"program\":\"sleep\"") && said.contains("\"pool\":\"scraped\""), "{said}");
 }
+
+#[test]
+fn systemd_takes_the_units_without_a_word() {
+    let directory = TempDir::new().expect("a directory");
+    let binary = env!("CARGO_BIN_EXE_refault");
+    for (unit, of, options) in [
+        ("refault-serve.service", "refault-serve.service", &[][..]),
+        ("refault-pool@web.service", "refault-pool@.service", &[]),
+        ("refault-pool-user@web.service", "refault-pool-user@.service", &["--user"]),
+    ] {
+        let text = std::fs::read_to_string(root().join("contrib/systemd").join(of)).expect("the unit is there");
+        let file = directory.path().join(unit);
+        std::fs::write(&file, text.replace("ExecStart=refault", &format!("ExecStart={binary}"))).expect("writes");
+        let mut command = Command::new("systemd-analyze");
+        command.args(["verify", "--man=no"]).args(options).arg(&file).env("XDG_RUNTIME_DIR", directory.path());
+        let Ok(output) = command.output() else { return skip("systemd is not installed") };
+        // A key that it does not know is a warning to it.
+        let said = text_of(&output);
+        assert!(output.status.success() && said.is_empty(), "{unit}: {said}");
+    }
+}
+
+fn text_of(output: &std::process::Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
+}

@@ -201,3 +201,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_needs_so_much_begins_when_others_do_not_use_it_and_not_before() {
+    let mut ledger = Ledger::new(400 * MIB, SECOND, None);
+    let mut programs = vec![Program::new(300 * MIB, 0), Program::new(1000 * MIB, 0)];
+    ledger.join(0, Terms::default(), 300 * MIB);
+    let needs = Terms { needs: 200 * MIB, ..Terms::default() };
+    assert!(ledger.could_hold(&needs) && !ledger.could_hold(&Terms { needs: 400 * MIB, ..needs }));
+    ledger.join(1, needs, 0);
+    run(&mut ledger, &mut programs, 100);
+    assert_eq!(grants(&ledger)[1], 0, "100 of 200 MiB are free");
+    assert!(grants(&ledger)[0] >= 299, "nobody has to give for it: {:?}", grants(&ledger));
+    // A third grows into all that is free; the first needs less from now on, and the third would take that too.
+    ledger.join(2, Terms::default(), 0);
+    programs.push(Program::new(1000 * MIB, 0));
+    run(&mut ledger, &mut programs, 50);
+    assert_eq!(grants(&ledger)[1], 0);
+    programs[0].size = 20 * MIB;
+    run(&mut ledger, &mut programs, 2);
+    assert!(grants(&ledger)[1] >= 200, "{:?}", grants(&ledger));
+    programs[1].size = 10 * MIB;
+    run(&mut ledger, &mut programs, 50);
+    assert!(grants(&ledger)[1] >= 200, "it may begin slowly: {:?}", grants(&ledger));
+    run(&mut ledger, &mut programs, 350);
+    assert!(grants(&ledger)[1] < 40, "what it does not use then is for others: {:?}", grants(&ledger));
+}

@@ -27,6 +27,7 @@ struct Member {
     low: Option<String>,
     max: Option<String>,
     weight: Option<u32>,
+    needs: Option<String>,
 }
 
 /// Reads the file; the defaults without one.
@@ -59,6 +60,7 @@ fn convert(file: File) -> Result<PoolOptions, String> {
             low: size(&at("low"), member.low)?,
             max: size(&at("max"), member.max)?,
             weight: member.weight,
+            needs: size(&at("needs"), member.needs)?,
         };
         members.insert(name, wishes);
     }

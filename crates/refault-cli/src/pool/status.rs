@@ -77,17 +77,6 @@ pub fn status(place: &Place) -> Result<Status, Failure> {
     }
 }
 
-/// Bytes by age: in generations born within the last 1 s, 10 s, 1 min, 10 min, and before.
-fn by_age(status: &Status, member: &MemberStatus) -> [u64; 5] {
-    const AGES: [u64; 4] = [1, 10, 60, 600];
-    let mut bytes = [0; 5];
-    for [birth, size] in &member.figures.generations {
-        let seconds = status.now.saturating_sub(*birth) / 1_000_000_000;
-        bytes[AGES.iter().position(|age| seconds < *age).unwrap_or(4)] += size;
-    }
-    bytes
-}
-
 fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
     writeln!(
         out,
@@ -114,6 +103,7 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
         "< 1 min",
         "< 10 min",
         "older",
+        "would stop at",
         "",
     ]);
     for (pid, member) in &status.members {
@@ -125,7 +115,8 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
             bytes_text(member.figures.compressed),
             format!("{:.2}", member.pressure * 100.0),
         ];
-        row.extend(by_age(status, member).map(bytes_text));
+        row.extend(status.bytes_by_age(member).map(bytes_text));
+        row.push(member.figures.would_stop_refaulting_at.map_or_else(|| "–".to_owned(), bytes_text));
         row.push(if member.answers { String::new() } else { "does not answer".to_owned() });
         table.add_row(row);
     }
@@ -133,7 +124,11 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
     for line in table.lines() {
         writeln!(out, "{}", line.trim_end())?;
     }
-    writeln!(out, "\nAges are those of generations, since they were made; they are known of what is resident.")
+    writeln!(
+        out,
+        "\nAges are those of generations, since they were made; they are known of what is resident. With what a member\n\
+         would stop at, 99 of 100 pages that came back within the last 10 s would have stayed; –: hardly any came back."
+    )
 }
 
 fn write_json(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
@@ -184,6 +179,7 @@ fn member_json(status: &Status, pid: u64, member: &MemberStatus) -> Value {
         "fault_p99_ns": figures.fault_p99,
         "processes": figures.processes,
         "generations": generations,
-        "bytes_by_age": by_age(status, member),
+        "bytes_by_age": status.bytes_by_age(member),
+        "would_stop_refaulting_at_bytes": figures.would_stop_refaulting_at,
     })
 }

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use clap::Args;
 use refault_console::Failure;
-use refault_lab::size::Bytes;
+use refault_lab::size::{Bytes, bytes_text};
 use refault_paging::{PAGE, Shared};
 use refault_pool::shared::ledger::Figures;
 use refault_pool::shared::member::{JoinError, Member};
 use refault_pool::shared::place::Place;
 use refault_pool::shared::protocol::Wishes;
 
-use super::control;
+use super::advice::Recent;
+use super::{control, needs};
 
 /// Looks at what the pool says.
 pub(super) const EVERY: Duration = Duration::from_millis(50);
@@ -24,6 +25,8 @@ pub(super) const EVERY: Duration = Duration::from_millis(50);
 const MAX_GENERATIONS: usize = 32;
 /// How long a program waits for its first grant if it does not say.
 const WAIT: Duration = Duration::from_secs(10);
+/// The same where it is to wait until what it needs is there.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The program's place in a pool.
 #[derive(Args, Debug)]
@@ -44,7 +47,11 @@ pub(super) struct SeatArgs {
     /// Twice the weight makes its memory count as half as old when it is compared with that of others [default: 100]
     #[arg(long, value_name = "N", requires = "pool", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     weight: Option<u32>,
-    /// How long to wait until the pool has room for it [default: 10s]
+    /// Begin only when so much is free or granted and unused: a size, or the program's working set in a recording by
+    /// `refault record`
+    #[arg(long, value_name = "SIZE|TRACE", requires = "pool")]
+    needs: Option<String>,
+    /// How long to wait until the pool has room for it [default: 10s; with --needs for ever]
     #[arg(long, value_name = "TIME", requires = "pool", value_parser = crate::wss::time)]
     wait: Option<Duration>,
 }
@@ -63,35 +70,46 @@ impl SeatArgs {
         }
         let place = Place::new(name).map_err(|why| Failure::usage("wrong usage", "--pool", why))?;
         let bytes = |size: Option<Bytes>| size.map(|Bytes(bytes)| bytes);
-        let wishes = Wishes { min: bytes(self.min), low: bytes(self.low), max: bytes(self.max), weight: self.weight };
+        let needs = self.needs.as_deref().map(needs::bytes).transpose()?;
+        let (min, low, max) = (bytes(self.min), bytes(self.low), bytes(self.max));
+        if let (Some(needs), Some(max)) = (needs, max)
+            && needs > max
+        {
+            let remedy = format!("it needs {} to begin, and is never to have more than --max", bytes_text(needs));
+            return Err(Failure::usage("not possible together", "--needs and --max", remedy));
+        }
+        let wishes = Wishes { min, low, max, weight: self.weight, needs };
+        let wait = self.wait.unwrap_or(if needs.is_some() { FOR_EVER } else { WAIT });
         let program =
             Path::new(&program[0]).file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-        let member =
-            Member::join(&place, &program, wishes, self.wait.unwrap_or(WAIT)).map_err(|error| match error {
-                JoinError::Away(error) => {
-                    let remedy = format!("{error}; start it with refault pool --memory SIZE --name {name}");
-                    Failure::failed("no such pool", place.socket().display(), remedy)
-                }
-                JoinError::Refused(why) => Failure::failed("cannot join the pool", name, why),
-                JoinError::Full => Failure::failed("the pool is full", name, "give --wait more time, or end a member"),
-            })?;
-        Ok(Some(Seat(member)))
+        let member = Member::join(&place, &program, wishes, wait).map_err(|error| match error {
+            JoinError::Away(error) => {
+                let remedy = format!("{error}; start it with refault pool --memory SIZE --name {name}");
+                Failure::failed("no such pool", place.socket().display(), remedy)
+            }
+            JoinError::Refused(why) => Failure::failed("cannot join the pool", name, why),
+            JoinError::Full => Failure::failed("the pool is full", name, "give --wait more time, or end a member"),
+        })?;
+        Ok(Some(Seat { member, recent: Recent::default() }))
     }
 }
 
 /// A place in a pool.
-pub struct Seat(Member);
+pub struct Seat {
+    member: Member,
+    recent: Recent,
+}
 
 impl Seat {
     /// Bytes to begin with.
     pub(super) fn grant(&self) -> u64 {
-        self.0.grant()
+        self.member.grant()
     }
 
     /// Hears the pool, applies its grant and reports.
     pub(super) fn look(&mut self, shared: &Shared) {
-        let lowers = |member: &mut Member| member.tend(|| figures(shared));
-        if let Some(bytes) = lowers(&mut self.0) {
+        let Seat { member, recent } = self;
+        if let Some(bytes) = member.tend(|| figures(shared, recent)) {
             shared.set_limit(bytes);
         }
         control::make_room(shared);
@@ -99,7 +117,7 @@ impl Seat {
 }
 
 /// How the tree is now.
-fn figures(shared: &Shared) -> Figures {
+fn figures(shared: &Shared, recent: &mut Recent) -> Figures {
     let page = PAGE as u64;
     let (statistics, times) = (shared.statistics(), shared.times());
     let mut figures = Figures {
@@ -119,6 +137,9 @@ fn figures(shared: &Shared) -> Figures {
         figures.stored += (usage.same_filled_pages + usage.pool_pages + usage.file_pages) * page;
         figures.generations.extend(published.generations().map(|[_, birth, pages]| [birth, pages * page]));
     }
+    let has = figures.resident + figures.stored;
+    let came = recent.look(figures.refaults, shared.distances().counts(), has, shared.limit_bytes());
+    figures.would_stop_refaulting_at = came.would_stop_at;
     figures.generations.sort_unstable();
     if let Some(young) = figures.generations.get(MAX_GENERATIONS..) {
         let bytes: u64 = young.iter().map(|[_, bytes]| bytes).sum();

@@ -4,7 +4,7 @@
 //! where the core has one. What only several lines together can say is kept here: the rate of refaults, the pressure,
 //! the advice. Cost: nothing in the program but what it counts anyway; here some microseconds a line.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -14,23 +14,14 @@ use refault_console::{Failure, say};
 use refault_core::Counters;
 use refault_core::pressure::{self, PressureAverages};
 use refault_paging::PAGE;
-use refault_paging::figures::{Published, TimeCounts};
+use refault_paging::figures::Published;
 use serde_json::{Map, Value, json};
 
+use super::advice::Recent;
 use super::sums::Sums;
 
 /// Looks per second at who waits.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Refault distances of this long decide the advice.
-const WINDOW: Duration = Duration::from_secs(10);
-/// Refaults of followed pages below which there is no advice.
-const FEWEST: u64 = 4;
-
-/// The budget under which 99 of 100 of a whole run's refaults would not have happened, of programs that touched so many
-/// bytes for the first time. None: nothing, or hardly anything, came back.
-pub(super) fn would_stop_refaulting_at(budget: u64, touched: u64, distances: &TimeCounts) -> Option<u64> {
-    advice(budget, touched, distances)
-}
 
 /// The file, and what the lines before said.
 pub(super) struct Statistics {
@@ -50,10 +41,7 @@ struct History {
     /// The turn of its slot: another process may have its number.
     turn: u32,
     pressure: Pressure,
-    /// Pages brought back and distances at earlier moments, oldest first.
-    earlier: VecDeque<(Instant, u64, TimeCounts)>,
-    /// The most pages that it has had.
-    everything: u64,
+    recent: Recent,
 }
 
 /// Shares of time in which some, or all, threads waited for pages that had been there.
@@ -99,7 +87,7 @@ impl Statistics {
     }
 
     fn history(&mut self, process: i32, turn: u32) -> &mut History {
-        let fresh = || History { turn, pressure: Pressure::new(), earlier: VecDeque::new(), everything: 0 };
+        let fresh = || History { turn, pressure: Pressure::new(), recent: Recent::default() };
         let history = self.histories.entry(process).or_insert_with(fresh);
         if history.turn != turn {
             *history = fresh();
@@ -194,34 +182,14 @@ impl History {
         let (counts, usage) = (figures.statistics.load(), figures.usage.load());
         self.pressure.update(counts.waited_again, now);
         line.insert("pressure".to_owned(), self.pressure.json());
-        while self.earlier.len() > 1 && now - self.earlier[1].0 >= WINDOW {
-            self.earlier.pop_front();
-        }
-        let distances = figures.distances.counts();
-        let (rate, window) = match self.earlier.front() {
-            Some((at, refaults, before)) => {
-                let seconds = (now - *at).as_secs_f64().max(0.001);
-                (counts.read_back.saturating_sub(*refaults) as f64 / seconds, distances.since(before))
-            }
-            None => (0.0, distances.clone()),
-        };
-        line.insert("refaults_per_second".to_owned(), ((rate * 10.0).round() / 10.0).into());
-        line.insert("followed_refaults".to_owned(), window.count().into());
         let has =
             usage.resident_pages + usage.parked_pages + usage.same_filled_pages + usage.pool_pages + usage.file_pages;
-        self.everything = self.everything.max(has * PAGE as u64);
-        line.insert("would_stop_refaulting_at_bytes".to_owned(), advice(budget_bytes, self.everything, &window).into());
-        self.earlier.push_back((now, counts.read_back, distances));
+        let distances = figures.distances.counts();
+        let came = self.recent.look(counts.read_back, distances, has * PAGE as u64, budget_bytes);
+        line.insert("refaults_per_second".to_owned(), ((came.per_second * 10.0).round() / 10.0).into());
+        line.insert("followed_refaults".to_owned(), came.followed.into());
+        line.insert("would_stop_refaulting_at_bytes".to_owned(), came.would_stop_at.into());
     }
-}
-
-/// The budget at which 99 of 100 of the latest refaults would not have happened: the budget and their distance, but
-/// never more than the program has ever had. `None`: nothing comes back.
-fn advice(budget: u64, everything: u64, window: &TimeCounts) -> Option<u64> {
-    (window.count() >= FEWEST).then(|| {
-        let missing = window.quantile(0.99) * PAGE as u64;
-        (budget + missing).min((everything + everything / 64).max(budget))
-    })
 }
 
 impl Pressure {

@@ -8,9 +8,9 @@ use refault_lab::size::bytes_text;
 use refault_paging::Shared;
 use serde::{Deserialize, Serialize};
 
+use super::advice::would_stop_refaulting_at;
 use super::child::End;
 use super::escaped::Escaped;
-use super::statistics::would_stop_refaulting_at;
 
 /// One run. Counts are of the program and its children together, over the whole run.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]

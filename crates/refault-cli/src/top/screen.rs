@@ -3,6 +3,7 @@
 use ratatui::Frame;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -20,12 +21,16 @@ const HEIGHT: u16 = 27;
 pub fn text(view: &View<'_>, width: u16) -> String {
     let Ok(mut terminal) = Terminal::new(TestBackend::new(width, HEIGHT));
     let Ok(_) = terminal.draw(|frame| draw(frame, Some(view)));
-    let buffer = terminal.backend().buffer();
+    lines(terminal.backend().buffer())
+}
+
+/// What was drawn, as text without blanks at the ends of lines and of all.
+pub(super) fn lines(buffer: &Buffer) -> String {
     let line = |y: u16| {
-        let cells = (0..width).map(|x| buffer[(x, y)].symbol());
+        let cells = (0..buffer.area.width).map(|x| buffer[(x, y)].symbol());
         cells.collect::<String>().trim_end().to_owned() + "\n"
     };
-    let text: String = (0..HEIGHT).map(line).collect();
+    let text: String = (0..buffer.area.height).map(line).collect();
     text.trim_end().to_owned() + "\n"
 }
 
@@ -73,7 +78,7 @@ fn bytes(line: &Value, key: &str) -> String {
     bytes_text(number(line, key))
 }
 
-fn block(title: &str) -> Block<'_> {
+pub(super) fn block(title: &str) -> Block<'_> {
     Block::bordered().title(title).border_style(Style::new().fg(Color::DarkGray))
 }
 
@@ -97,7 +102,7 @@ fn has_ended(line: &Value) -> bool {
 }
 
 /// A bar of `width` cells, `part` of `whole` full.
-fn bar(part: u64, whole: u64, width: usize) -> String {
+pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
     let full = (part as f64 / whole.max(1) as f64 * width as f64).round() as usize;
     format!("{}{}", "█".repeat(full.min(width)), "·".repeat(width.saturating_sub(full)))
 }

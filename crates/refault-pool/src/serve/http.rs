@@ -146,7 +146,10 @@ pub fn read(stream: &mut TcpStream) -> Result<Request, Problem> {
 }
 
 /// The request in these bytes, or that more are needed.
-fn parse(bytes: &[u8]) -> Result<Option<Request>, Problem> {
+///
+/// # Errors
+/// See [`Problem`].
+pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Problem> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let length = match parsed.parse(bytes) {

@@ -10,12 +10,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 
-use crate::shared::protocol::{MemberStatus, Status};
+use crate::shared::protocol::{AGES, MemberStatus, Status};
 
 /// What the answer says that it is.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Seconds below which a generation counts to an age.
-const AGES: [(&str, u64); 5] = [("1s", 1), ("10s", 10), ("1m", 60), ("10m", 600), ("older", u64::MAX)];
 
 /// Name without prefix and unit, what it is, and the figure.
 type Metric<T> = (&'static str, &'static str, fn(&T) -> u64);
@@ -60,12 +58,17 @@ fn pools(registry: &mut Registry, statuses: &[Status]) {
 fn members(registry: &mut Registry, statuses: &[Status]) {
     let all =
         || statuses.iter().flat_map(|status| status.members.iter().map(move |(pid, member)| (status, *pid, member)));
-    let sizes: [Metric<MemberStatus>; 5] = [
+    let sizes: [Metric<MemberStatus>; 6] = [
         ("member_grant", "Bytes that the member is to keep to", |member| member.grant_bytes),
         ("member_charge", "Bytes that its programs use", |member| member.figures.charge),
         ("member_resident", "Bytes of them where they belong", |member| member.figures.resident),
         ("member_compressed", "Bytes of compressed memory", |member| member.figures.compressed),
         ("member_stored", "Bytes out of memory, before compression", |member| member.figures.stored),
+        (
+            "member_would_stop_refaulting_at",
+            "Bytes with which hardly any page would have come back lately; the grant if hardly any did",
+            |member| member.figures.would_stop_refaulting_at.unwrap_or(member.grant_bytes),
+        ),
     ];
     for (name, help, figure) in sizes {
         let family = Sizes::default();
@@ -81,7 +84,7 @@ fn members(registry: &mut Registry, statuses: &[Status]) {
         let labels = of_member(status, pid, member);
         answers.get_or_create(&labels).set(i64::from(member.answers));
         pressure.get_or_create(&labels).set(member.pressure);
-        for ((age, bytes), _) in by_age(status, member).into_iter().zip(AGES) {
+        for (bytes, (age, _)) in status.bytes_by_age(member).into_iter().zip(AGES) {
             let labels = [labels.clone(), vec![("age", age.to_owned())]].concat();
             ages.get_or_create(&labels).set(bytes as i64);
         }
@@ -105,16 +108,6 @@ fn members(registry: &mut Registry, statuses: &[Status]) {
         });
         registry.register(name, help, family);
     }
-}
-
-fn by_age(status: &Status, member: &MemberStatus) -> Vec<(&'static str, u64)> {
-    let mut bytes: Vec<(&str, u64)> = AGES.iter().map(|(name, _)| (*name, 0)).collect();
-    for [birth, size] in &member.figures.generations {
-        let seconds = status.now.saturating_sub(*birth) / 1_000_000_000;
-        let at = AGES.iter().position(|(_, below)| seconds < *below).unwrap_or(AGES.len() - 1);
-        bytes[at].1 += size;
-    }
-    bytes
 }
 
 #[cfg(test)]
@@ -146,6 +139,7 @@ mod tests {
         for line in [
             "refault_pool_memory_bytes{pool=\"p\"} 10",
             "refault_member_charge_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 5",
+            "refault_member_would_stop_refaulting_at_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 9",
             "refault_member_faults_total{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 7",
             "refault_member_pressure_ratio{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 0.25",
             "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",age=\"1s\"} 4",

@@ -204,7 +204,7 @@ impl Daemon {
         let before = state.ledger.members().get(&pid).map(|member| member.committed);
         if before.is_none() && has == 0 && !state.ledger.could_hold(&terms) {
             return Err(format!(
-                "its min and those of the members are more than the pool's {} bytes",
+                "its min, or what it needs, and the min of the members are more than the pool's {} bytes",
                 state.ledger.pool()
             ));
         }

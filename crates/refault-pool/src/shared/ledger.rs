@@ -16,6 +16,8 @@ use refault_core::policy::giving::{DEFAULT_WEIGHT, Group, gives_first, has_outli
 use crate::pressure::Controller;
 
 const MIB: u64 = 1 << 20;
+/// More than any machine has; what members say is cut to it, so that sums stay numbers.
+const MAX_BYTES: u64 = 1 << 48;
 /// The least that a program can run in.
 pub const MIN_GRANT: u64 = 4 * MIB;
 /// What a member begins with, if that is free.
@@ -26,6 +28,8 @@ const STEP: (u64, u64) = (8, 2 * MIB);
 const FULL: (u64, u64) = (15, 16);
 /// Room beyond what a member uses that is left to it when unused memory is taken back: 1/8, and the least.
 const SLACK: (u64, u64) = (8, 8 * MIB);
+/// So long, in nanoseconds, a member that began with what it needs is left it, used or not.
+const GRACE: u64 = 60_000_000_000;
 /// A generation must be so much older than those of the member that wants its memory.
 const OLDER: (u128, u128) = (5, 4);
 
@@ -40,11 +44,14 @@ pub struct Terms {
     pub max: Option<u64>,
     /// Twice the weight makes its generations count as half as old.
     pub weight: u32,
+    /// It begins with so much, and not before that is free.
+    #[serde(default)]
+    pub needs: u64,
 }
 
 impl Default for Terms {
     fn default() -> Terms {
-        Terms { min: MIN_GRANT, low: 0, max: None, weight: DEFAULT_WEIGHT }
+        Terms { min: MIN_GRANT, low: 0, max: None, weight: DEFAULT_WEIGHT, needs: 0 }
     }
 }
 
@@ -78,6 +85,20 @@ pub struct Figures {
     pub generations: Vec<[u64; 2]>,
     /// Processes that run in it.
     pub processes: Vec<i32>,
+    /// Bytes with which 99 of 100 pages that came back lately would have stayed; none if hardly any came back.
+    pub would_stop_refaulting_at: Option<u64>,
+}
+
+impl Figures {
+    fn bounded(mut self) -> Figures {
+        let own = [&mut self.limit, &mut self.charge, &mut self.resident, &mut self.compressed, &mut self.stored];
+        let generations = self.generations.iter_mut().map(|[_, bytes]| bytes);
+        own.into_iter()
+            .chain(generations)
+            .chain(&mut self.would_stop_refaulting_at)
+            .for_each(|bytes| *bytes = (*bytes).min(MAX_BYTES));
+        self
+    }
 }
 
 /// A member's page of the ledger.
@@ -99,6 +120,8 @@ pub struct Entry {
     pub pressure: f64,
     /// It faulted in the last round.
     faulted: bool,
+    /// Until then what it needs is not taken as unused.
+    grace_until: u64,
     /// The figures at the round before.
     before: Figures,
     controller: Option<Controller>,
@@ -134,6 +157,14 @@ impl Entry {
         self.terms.min.max(MIN_GRANT)
     }
 
+    /// Bytes that it was granted and does not use; taking them costs it nothing.
+    fn unused(&self, now: u64) -> u64 {
+        let used = self.figures.charge;
+        let needs = if now < self.grace_until { self.terms.needs } else { 0 };
+        let keeps = (used + (used / SLACK.0).max(SLACK.1)).max(self.floor()).max(needs);
+        self.grant.saturating_sub(keeps)
+    }
+
     /// As the core compares it; what it has been granted and does not use is no usage.
     fn group(&self) -> Group {
         // Without generations it counts as just used.
@@ -150,13 +181,15 @@ pub struct Ledger {
     min_ttl: u64,
     proactive: Option<f64>,
     members: BTreeMap<u64, Entry>,
+    /// Bytes that are kept for a member that is about to begin, in this round.
+    reserved: u64,
 }
 
 impl Ledger {
     /// For a pool of so many bytes; generations younger than `min_ttl` nanoseconds are not taken. `proactive`: the share
     /// of time in which a member may wait, to which each is squeezed.
     pub fn new(pool: u64, min_ttl: u64, proactive: Option<f64>) -> Ledger {
-        Ledger { pool, min_ttl, proactive, members: BTreeMap::new() }
+        Ledger { pool: pool.min(MAX_BYTES), min_ttl, proactive, members: BTreeMap::new(), reserved: 0 }
     }
 
     /// Bytes of the pool.
@@ -182,11 +215,13 @@ impl Ledger {
     /// Whether a member could ever be granted what it asks for at least.
     pub fn could_hold(&self, terms: &Terms) -> bool {
         let floors: u64 = self.members.values().map(Entry::floor).sum();
-        floors.saturating_add(terms.min.max(MIN_GRANT)) <= self.pool
+        floors.saturating_add(terms.min.max(MIN_GRANT).max(terms.needs)) <= self.pool
     }
 
     /// A member joins, and has this already: 0 unless it kept a grant while the daemon was away.
     pub fn join(&mut self, id: u64, terms: Terms, has: u64) {
+        let has = has.min(self.pool);
+        let terms = Terms { min: terms.min.min(self.pool), needs: terms.needs.min(self.pool), ..terms };
         let entry = Entry {
             terms,
             grant: has,
@@ -196,6 +231,7 @@ impl Ledger {
             answers: true,
             pressure: 0.0,
             faulted: has == 0,
+            grace_until: 0,
             before: Figures::default(),
             controller: self.proactive.map(Controller::new),
         };
@@ -228,6 +264,7 @@ impl Ledger {
     /// Takes down what a member says.
     pub fn report(&mut self, id: u64, figures: Figures) {
         let Some(member) = self.members.get_mut(&id) else { return };
+        let figures = figures.bounded();
         if figures.turn == member.turn && figures.charge <= member.grant {
             member.committed = member.grant;
         }
@@ -237,6 +274,7 @@ impl Ledger {
     /// One round, so many nanoseconds after the last; `now` is on the monotonic clock. Afterwards each member is to be
     /// told its grant.
     pub fn round(&mut self, now: u64, elapsed: u64) {
+        self.reserved = 0;
         let mut freshly_joined = Vec::new();
         for (id, member) in &mut self.members {
             let waited = member.figures.waited.saturating_sub(member.before.waited);
@@ -267,13 +305,38 @@ impl Ledger {
     fn begin(&mut self, id: u64, now: u64) {
         let free = self.free();
         let member = &self.members[&id];
-        let least = member.floor();
-        if free >= least {
+        let least = member.floor().max(member.terms.needs);
+        if free < least && member.terms.needs > member.floor() {
+            self.gather(least, now);
+        } else if free >= least {
             let first =
                 (free / 2).max(FIRST_GRANT).max(member.terms.low).min(free).min(member.most(self.pool)).max(least);
             self.raise(id, first);
+            if let Some(member) = self.members.get_mut(&id) {
+                member.grace_until = now.saturating_add(GRACE);
+            }
         } else if !self.is_lowering() {
             self.take(id, least - free, now, true);
+        }
+    }
+
+    /// For a member that begins only when so much is free: takes what others do not use, once that is enough, and keeps
+    /// what is free for it meanwhile.
+    fn gather(&mut self, least: u64, now: u64) {
+        let free = self.free();
+        let idle = |member: &&mut Entry| member.answers && member.grant > 0;
+        // What was lowered and is not confirmed yet is on its way.
+        let coming: u64 = self.members.values().map(|member| member.committed.saturating_sub(member.grant)).sum();
+        let unused: u64 = self.members.values_mut().filter(idle).map(|member| member.unused(now)).sum();
+        if free + coming + unused < least {
+            return;
+        }
+        self.reserved = least;
+        let mut missing = least.saturating_sub(free + coming);
+        for member in self.members.values_mut().filter(idle) {
+            let bytes = member.unused(now).min(missing);
+            member.set_grant(member.grant - bytes);
+            missing -= bytes;
         }
     }
 
@@ -281,7 +344,7 @@ impl Ledger {
     fn give_more(&mut self, id: u64, now: u64) {
         let member = &self.members[&id];
         let wanted = member.step().min(member.most(self.pool) - member.grant);
-        let granted = wanted.min(self.free());
+        let granted = wanted.min(self.free().saturating_sub(self.reserved));
         if granted > 0 && member.committed == member.grant {
             self.raise(id, granted);
         } else if granted == 0 && !self.is_lowering() {
@@ -306,13 +369,8 @@ impl Ledger {
     fn take(&mut self, to: u64, wanted: u64, now: u64, begins: bool) {
         let others =
             || self.members.iter().filter(move |(id, member)| **id != to && member.answers && member.grant > 0);
-        // What is granted and not used costs nobody anything.
-        let unused = |member: &Entry| {
-            let used = member.figures.charge;
-            let keeps = (used + (used / SLACK.0).max(SLACK.1)).max(member.floor());
-            member.grant.saturating_sub(keeps)
-        };
-        if let Some((id, bytes)) = others().map(|(id, member)| (*id, unused(member))).max_by_key(|(_, bytes)| *bytes)
+        if let Some((id, bytes)) =
+            others().map(|(id, member)| (*id, member.unused(now))).max_by_key(|(_, bytes)| *bytes)
             && bytes > 0
         {
             return self.lower(id, bytes.min(wanted));

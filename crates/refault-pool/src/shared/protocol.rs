@@ -22,6 +22,8 @@ pub struct Wishes {
     pub max: Option<u64>,
     /// Its weight.
     pub weight: Option<u32>,
+    /// Bytes that are to be free, or granted and unused, before it begins.
+    pub needs: Option<u64>,
 }
 
 impl Wishes {
@@ -34,6 +36,7 @@ impl Wishes {
             low: self.low.or(configured.low).unwrap_or(default.low),
             max: self.max.or(configured.max).map(|max| max.max(min)),
             weight: self.weight.or(configured.weight).unwrap_or(default.weight),
+            needs: self.needs.or(configured.needs).unwrap_or(default.needs),
         }
     }
 }
@@ -102,6 +105,21 @@ pub struct Status {
     pub now: u64,
     /// The members by process.
     pub members: BTreeMap<u64, MemberStatus>,
+}
+
+/// Ages that members' memory is told apart by: a name, and the seconds below which a generation belongs to it.
+pub const AGES: [(&str, u64); 5] = [("1s", 1), ("10s", 10), ("1m", 60), ("10m", 600), ("older", u64::MAX)];
+
+impl Status {
+    /// Bytes of a member's generations by [`AGES`].
+    pub fn bytes_by_age(&self, member: &MemberStatus) -> [u64; AGES.len()] {
+        let mut bytes = [0; AGES.len()];
+        for [birth, size] in &member.figures.generations {
+            let seconds = self.now.saturating_sub(*birth) / 1_000_000_000;
+            bytes[AGES.iter().position(|(_, below)| seconds < *below).unwrap_or(AGES.len() - 1)] += size;
+        }
+        bytes
+    }
 }
 
 /// How a member is.
@@ -182,6 +200,6 @@ mod tests {
     fn wishes_go_before_the_configuration_and_that_before_defaults() {
         let configured = Wishes { min: Some(8 << 20), weight: Some(50), ..Wishes::default() };
         let terms = Wishes { weight: Some(200), max: Some(1), ..Wishes::default() }.terms(configured);
-        assert_eq!(terms, Terms { min: 8 << 20, low: 0, max: Some(8 << 20), weight: 200 });
+        assert_eq!(terms, Terms { min: 8 << 20, low: 0, max: Some(8 << 20), weight: 200, needs: 0 });
     }
 }

@@ -21,6 +21,10 @@ function size(bytes) {
 }
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
 const time = (ns) => ns >= 1e6 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e3).toFixed(0) + " µs";
+const advice = (member) => {
+  const bytes = member.would_stop_refaulting_at_bytes;
+  return bytes == null ? "its grant" : bytes > member.grant_bytes ? size(bytes) : "its grant";
+};
 
 function take(text) {
   latest = JSON.parse(text).pools;
@@ -64,7 +68,7 @@ function table(now) {
     row.append(name);
     for (const text of [size(member.charge_bytes), size(member.grant_bytes), size(member.resident_bytes),
       size(member.compressed_bytes), size(member.stored_bytes), (member.pressure * 100).toFixed(2) + " %",
-      time(member.fault_p50_ns) + " / " + time(member.fault_p99_ns)]) {
+      advice(member), time(member.fault_p50_ns) + " / " + time(member.fault_p99_ns)]) {
       const cell = document.createElement("td");
       cell.textContent = text;
       row.append(cell);
