@@ -10,12 +10,16 @@ use crate::source::SourceArgs;
 use refault_console::text::number;
 use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
 use refault_console::{Contents, Failure, Format, Progress, ResultArgs, Share, say, with_output};
+use refault_core::policy::FrontEnd;
 use refault_core::policy::registry::{Fact, PolicySpec};
 use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves, default_sizes};
-use refault_lab::policies::parse_policies;
+use refault_lab::policies::{names_best, parse_policies};
 use refault_lab::size::{PAGE_BYTES, Size, pages_text};
 use refault_lab::sweep::{jobs, memory_budget};
 use refault_trace::Source;
+
+/// Policies beside each other in a table; more are in tables below it.
+const MAX_COLUMNS: usize = 8;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -32,7 +36,8 @@ Answers for LRU are exact; for other policies they are the smallest of the simul
 pub struct MrcArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Policies, separated by commas; see 'refault policies'
+    /// Policies, separated by commas; or all, kernel, or best: those that miss least at some size shown, LRU and the bound;
+    /// see 'refault policies'
     #[arg(long = "policy", value_name = "P,P…", default_value = "lru")]
     policies: Vec<String>,
     /// Memory sizes to simulate and show [default: 32 from 1/128 of the footprint to all of it]
@@ -80,7 +85,12 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
     let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
     let mut traces = Vec::new();
     for source in &sources {
-        traces.push(curves_of(source, &policies, args)?);
+        let mut trace = curves_of(source, &policies, args)?;
+        if names_best(&args.policies) {
+            let sizes = sizes_of(&trace, args);
+            keep_best(&mut trace, &sizes);
+        }
+        traces.push(trace);
     }
     with_output(out, |out| match format {
         Format::Table => write_table(out, &traces, args),
@@ -93,6 +103,22 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
         say(format_args!("report written to {path}"));
     }
     Ok(())
+}
+
+/// Leaves the policies that miss least at one of these sizes, LRU, and those that know the future.
+fn keep_best(trace: &mut TraceCurves, sizes: &[u64]) {
+    let needs_future = |policy: &str| {
+        let spec = PolicySpec::parse_for(policy, FrontEnd::Replay);
+        spec.is_ok_and(|spec| spec.entry.is(Fact::NeedsFuture))
+    };
+    let fair: Vec<&Curve> = trace.curves.iter().filter(|curve| !needs_future(&curve.policy)).collect();
+    let is_best =
+        |curve: &Curve| sizes.iter().any(|pages| fair.iter().all(|other| curve.at(*pages) <= other.at(*pages)));
+    let kept: Vec<bool> = (trace.curves.iter())
+        .map(|curve| curve.policy == "lru" || needs_future(&curve.policy) || is_best(curve))
+        .collect();
+    let mut kept = kept.into_iter();
+    trace.curves.retain(|_| kept.next().unwrap_or(true));
 }
 
 /// LRU by reuse distances, which also finds the footprint; the rest by simulation.
@@ -139,23 +165,12 @@ fn write_table(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> s
             pages_text(trace.distinct_pages),
             percent_format(std::iter::once(trace.first_touches()))(trace.first_touches())
         )?;
-        let mut table = plain_table();
-        let names = trace.curves.iter().map(|curve| curve.policy.clone());
-        table.set_header(["memory".to_string(), "pages".to_string()].into_iter().chain(names));
         let sizes = sizes_of(trace, args);
-        let sizes = &sizes;
-        let shown = trace.curves.iter().flat_map(|curve| sizes.iter().map(|pages| curve.at(*pages)));
-        let percent = percent_format(shown);
-        for pages in sizes.iter().copied() {
-            let ratios = trace.curves.iter().map(|curve| match curve.standard_error_at(pages) {
-                None => percent(curve.at(pages)),
-                Some(error) => format!("{} ±{}", percent(curve.at(pages)), percent(half_interval(error))),
-            });
-            table.add_row([pages_text(pages), grouped(pages)].into_iter().chain(ratios));
-        }
-        align_numbers(&mut table);
-        for line in table.lines() {
-            writeln!(out, "{}", line.trim_end())?;
+        for (part, curves) in trace.curves.chunks(MAX_COLUMNS).enumerate() {
+            if part > 0 {
+                writeln!(out)?;
+            }
+            write_curves(out, trace, curves, &sizes)?;
         }
         writeln!(out, "\nFigures are misses in % of accesses, first touches included.")?;
         if let Some(sampling) = trace.sampling {
@@ -169,6 +184,27 @@ fn write_table(out: &mut dyn Write, traces: &[TraceCurves], args: &MrcArgs) -> s
             let indent = " ".repeat(curve.policy.chars().count() + 2);
             lines.try_for_each(|line| writeln!(out, "  {indent}{line}"))?;
         }
+    }
+    Ok(())
+}
+
+/// A table of some curves of a trace at these sizes.
+fn write_curves(out: &mut dyn Write, trace: &TraceCurves, curves: &[Curve], sizes: &[u64]) -> std::io::Result<()> {
+    let mut table = plain_table();
+    let names = curves.iter().map(|curve| curve.policy.clone());
+    table.set_header(["memory".to_string(), "pages".to_string()].into_iter().chain(names));
+    let shown = trace.curves.iter().flat_map(|curve| sizes.iter().map(|pages| curve.at(*pages)));
+    let percent = percent_format(shown);
+    for pages in sizes.iter().copied() {
+        let ratios = curves.iter().map(|curve| match curve.standard_error_at(pages) {
+            None => percent(curve.at(pages)),
+            Some(error) => format!("{} ±{}", percent(curve.at(pages)), percent(half_interval(error))),
+        });
+        table.add_row([pages_text(pages), grouped(pages)].into_iter().chain(ratios));
+    }
+    align_numbers(&mut table);
+    for line in table.lines() {
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
 }

@@ -49,8 +49,16 @@ pub struct RecordArgs {
     /// Time between two looks, such as 50ms or 1s; milliseconds without a unit; at least 1 ms
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = interval)]
     interval: u64,
+    /// Record a program that runs already: not possible, and why is said
+    #[arg(long, value_name = "PID", hide_short_help = true, exclusive = true)]
+    pid: Option<u32>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(
+        required_unless_present = "pid",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
     program: Vec<OsString>,
     #[command(flatten)]
     force: ForceArgs,
@@ -67,6 +75,9 @@ fn interval(text: &str) -> Result<u64, String> {
 
 /// Runs the command; exits with the program's exit code.
 pub fn run(args: &RecordArgs) -> Result<(), Failure> {
+    if let Some(pid) = args.pid {
+        return Err(cannot_attach(pid));
+    }
     let mut launch = Launch::new(&args.program, launch::machine_bytes())?;
     let pieces = Unnamed::new()?;
     // Fails now rather than after the program has run.
@@ -115,6 +126,25 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     output.commit()?;
     recording.tell(accesses, &args.out, args.interval);
     if code == 0 { Ok(()) } else { Err(Failure::Exit(code)) }
+}
+
+/// Why a program that runs already is not recorded: what would be needed is named.
+fn cannot_attach(pid: u32) -> Failure {
+    let reason = "a trace needs to know of single pages when they were read: DAMON has regions only, PAGEMAP_SCAN and soft-dirty \
+                  bits writes only, and of idle-page tracking ";
+    let tracking = match Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
+        true => "refault makes no use yet",
+        false => "this kernel has none (CONFIG_IDLE_PAGE_TRACKING)",
+    };
+    let remedy = format!(
+        "start it under refault record -- PROGRAM, or see its regions with refault monitor --pid {pid}, its working set \
+         with refault wss --pid {pid}"
+    );
+    Failure::failed(
+        "cannot record a program that runs already",
+        format!("process {pid}"),
+        format!("{reason}{tracking}; {remedy}"),
+    )
 }
 
 /// What was taken so far.

@@ -30,6 +30,9 @@ pub struct ReproduceArgs {
     /// Run at a larger scale instead of one that ends within a few minutes
     #[arg(long)]
     full: bool,
+    /// Run at a scale that ends within seconds, to see the report: its figures say little
+    #[arg(long, conflicts_with = "full")]
+    small: bool,
     /// Put the null, the run with the mechanism under test switched off, in the place of ours, with seeds of its own:
     /// what agrees then is no evidence
     #[arg(long)]
@@ -52,7 +55,7 @@ pub struct ReproduceArgs {
 
 /// How an experiment is to be run.
 struct Request {
-    full: bool,
+    size: Size,
     null: bool,
     seed: u64,
 }
@@ -91,7 +94,11 @@ const EXPERIMENTS: &[Entry] = &[
         name: "freepool",
         about: "FreeBSD 2015: evicted pages lose their own free pool; fewer are reactivated, free blocks are larger",
         run: |request, progress| {
-            let options = if request.full { freepool::Options::full() } else { freepool::Options::default() };
+            let options = match request.size {
+                Size::Small => freepool::Options::small(),
+                Size::Quick => freepool::Options::default(),
+                Size::Full => freepool::Options::full(),
+            };
             Ok(freepool::run(&freepool::Options { seed: request.seed, null: request.null, ..options }, progress))
         },
     },
@@ -99,10 +106,10 @@ const EXPERIMENTS: &[Entry] = &[
         name: "lru-sort",
         about: "Linux 2022: a monitor finds hot and cold memory and sorts the LRU lists before pressure comes",
         run: |request, progress| {
-            let options = if request.full {
-                lru_sort::Options::full(request.seed)
-            } else {
-                lru_sort::Options::quick(request.seed)
+            let options = match request.size {
+                Size::Small => lru_sort::Options::small(request.seed),
+                Size::Quick => lru_sort::Options::quick(request.seed),
+                Size::Full => lru_sort::Options::full(request.seed),
             };
             lru_sort::run(&lru_sort::Options { null: request.null, ..options }, progress)
                 .map_err(|error| Failure::failed("lru-sort", error.to_string(), "report it: the schemes are built in"))
@@ -112,8 +119,7 @@ const EXPERIMENTS: &[Entry] = &[
 
 impl Request {
     fn options(&self) -> experiments::Options {
-        let size = if self.full { Size::Full } else { Size::Quick };
-        experiments::Options { null: self.null, ..experiments::Options::new(size, self.seed) }
+        experiments::Options { null: self.null, ..experiments::Options::new(self.size, self.seed) }
     }
 }
 
@@ -138,8 +144,12 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let report = args.report.clone().unwrap_or_else(|| PathBuf::from(format!("refault-{}.html", entry.name)));
     let written = outputs.claim("--report", Some(&report), Contents::Html)?;
     let progress = Progress::part("simulating");
-    let experiment =
-        (entry.run)(&Request { full: args.full, null: args.null, seed: args.seed }, &|part| progress.set(part))?;
+    let size = match (args.small, args.full) {
+        (true, _) => Size::Small,
+        (_, true) => Size::Full,
+        _ => Size::Quick,
+    };
+    let experiment = (entry.run)(&Request { size, null: args.null, seed: args.seed }, &|part| progress.set(part))?;
     drop(progress);
     with_output(out, |out| match args.format {
         Format::Table => write_table(out, &experiment),

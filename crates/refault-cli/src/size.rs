@@ -180,6 +180,7 @@ impl Plan {
             alone: Row { rung: Rung::Alone, outcomes: vec![alone] },
             ample: Row { rung: Rung::Ample(machine), outcomes: vec![ample] },
             budgets: Vec::new(),
+            seconds_per_page: None,
         };
         progress.set(0.05);
         let mut recorded = 0.0;
@@ -192,6 +193,7 @@ impl Plan {
         } else {
             Err("the program was not recorded".to_owned())
         };
+        ladder.seconds_per_page = prediction.as_ref().ok().and_then(|prediction| prediction.seconds_per_page);
         if let Err(failure) = &prediction
             && self.records
         {

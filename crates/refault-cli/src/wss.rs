@@ -91,6 +91,9 @@ pub fn run(args: &WssArgs) -> Result<(), Failure> {
     let mut ages = args.ages.clone();
     ages.sort_unstable();
     ages.dedup();
+    if let Err(error) = std::fs::metadata(format!("/proc/{}", args.pid)) {
+        return Err(not_seen(args.pid, &error));
+    }
     say(format_args!("accesses: {}", wss::SOURCE));
     let asked = interrupts();
     let mut windows = Vec::new();

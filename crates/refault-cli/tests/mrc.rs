@@ -2,12 +2,27 @@
 
 mod common;
 
+use std::collections::HashSet;
+
 use common::{refault, rows, stdout, text, trace};
 use serde_json::Value;
 use tempfile::TempDir;
 
 const WORKLOAD: &str = "zipf:pages=4096,accesses=60000";
 const SIZES: &str = "1p,17p,100p,10%,50%,90%,100%,200%";
+
+#[test]
+fn best_leaves_those_that_miss_least_and_many_policies_are_in_tables_of_readable_width() {
+    let directory = TempDir::new().unwrap();
+    let path = trace(&directory, "loop.u64", (0..5000).map(|n| n % 50));
+    let all = stdout(&["mrc", &path, "--policy", "all", "--memory", "20p,40p"]);
+    assert!(all.lines().all(|line| line.chars().count() <= 110), "{all}");
+    assert_eq!(all.lines().filter(|line| line.starts_with(" memory")).count(), 3, "{all}");
+    let best = stdout(&["mrc", &path, "--policy", "best", "--memory", "20p,40p", "--format", "csv"]);
+    let policies: HashSet<String> = rows(&best).into_iter().skip(1).map(|row| row[1].clone()).collect();
+    assert!(policies.contains("lru") && policies.contains("opt") && policies.len() < 8, "{policies:?}");
+    assert!(!policies.contains("clock"), "a loop that does not fit: as bad as LRU: {policies:?}");
+}
 
 #[test]
 fn lru_by_reuse_distances_is_lru_by_simulation() {

@@ -1,6 +1,5 @@
-//! Every kind of report but those of experiments, which take minutes to make, in a real browser, at the width of a desk
-//! and of a telephone, light and dark: no text is cut, broken inside a word, on other text, outside its picture or too
-//! faint, and no two lines look alike.
+//! Every kind of report in a real browser, at the width of a desk and of a telephone, light and dark: no text is cut,
+//! broken inside a word, on other text, outside its picture or too faint, and no two lines look alike.
 //!
 //! `pictures/audit.js` is the judge; [`finds_what_is_wrong`] judges the judge.
 
@@ -98,6 +97,10 @@ fn finds_what_is_wrong() {
             "<p style='white-space:nowrap'>all of this stands on one line and reaches far beyond the edge of a telephone</p>",
             "beyond the edge",
         ),
+        (
+            "<div class=scroll style='overflow-x:auto'><table><caption style='white-space:nowrap'>what explains a table is read without scrolling sideways</caption><tr><td>1</table></div>",
+            "beyond the edge",
+        ),
         ("<div style='overflow:hidden;width:3em;white-space:nowrap'>much more text</div>", "cut: <div>"),
         (
             "<svg viewBox='0 0 100 50' width=400><text x=10 y=20>first</text><text x=14 y=20>second</text></svg>",
@@ -146,6 +149,16 @@ fn scenarios_are_readable() {
     std::fs::write(&file, machine).expect("writes");
     let arguments = ["scenario", file.to_str().expect("text"), "--policy", "mglru,classic"];
     is_readable(browser, "scenario", &report(&directory, "scenario.html", &arguments));
+}
+
+#[test]
+fn experiments_are_readable() {
+    let Some(browser) = browser() else { return };
+    let directory = TempDir::new().expect("a directory");
+    for name in ["mglru-v1", "freepool"] {
+        let file = format!("{name}.html");
+        is_readable(browser, name, &report(&directory, &file, &["reproduce", name, "--small"]));
+    }
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub struct Best {
     pub memory_pages: u64,
     /// The policies with the fewest misses, in the order asked for.
     pub policies: Vec<String>,
+    /// How many policies were compared; of one there is nothing to say.
+    pub compared: usize,
     /// Their misses.
     pub misses: u64,
     /// The part of the baseline's misses that they save; `None` if the baseline was not run, or does not miss.
@@ -86,6 +88,7 @@ pub fn judge(results: &[TraceRuns], baseline: &str) -> Verdict {
                 trace: trace.trace.clone(),
                 memory_pages,
                 policies: winners.map(|run| run.policy.clone()).collect(),
+                compared: fair(trace, memory_pages).count(),
                 misses,
                 reduction: reduction(trace, memory_pages, baseline, misses),
             });

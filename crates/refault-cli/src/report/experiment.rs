@@ -71,10 +71,18 @@ fn sentence(text: &str) -> String {
     characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect())
 }
 
-/// The highest value of all pictures that show the same figure, so that those before and after can be compared.
+/// The highest value of all pictures that show the same figure of the same workload, so that those before and after can
+/// be compared.
 fn common_height(charts: &[Chart], of: &Chart) -> f64 {
-    let alike = charts.iter().filter(|chart| chart.y_axis == of.y_axis && chart.stacked == of.stacked);
-    alike.map(highest).fold(0.0, f64::max)
+    let is_alike =
+        |chart: &&Chart| (subject(chart), &chart.y_axis, chart.stacked) == (subject(of), &of.y_axis, of.stacked);
+    charts.iter().filter(is_alike).map(highest).fold(0.0, f64::max)
+}
+
+/// What a picture shows, before or after the change.
+fn subject(chart: &Chart) -> &str {
+    let title = chart.title.as_str();
+    [", before", ", after"].iter().find_map(|when| title.strip_suffix(when)).unwrap_or(title)
 }
 
 /// The highest value of a picture.
@@ -111,5 +119,25 @@ pub(super) fn figure(index: usize, chart: &Chart, height: Option<f64>) -> Figure
         y_label: number,
         shape: if chart.stacked { Shape::Stacked } else { Shape::Lines },
         marks: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use refault_lab::experiment;
+
+    #[test]
+    fn pictures_before_and_after_have_one_scale_and_others_their_own() {
+        let chart = |title: &str, high: f64| Chart {
+            title: title.to_owned(),
+            x_axis: "s".to_owned(),
+            y_axis: "pages".to_owned(),
+            stacked: false,
+            series: vec![experiment::Series { name: "a".to_owned(), points: vec![(0.0, 1.0), (1.0, high)] }],
+        };
+        let charts = [chart("free, before", 800.0), chart("free, after", 100.0), chart("tabs: refaults", 3.0)];
+        let heights = charts.each_ref().map(|of| common_height(&charts, of));
+        assert_eq!(heights, [800.0, 800.0, 3.0]);
     }
 }

@@ -113,6 +113,8 @@ pub struct Ladder {
     pub ample: Row,
     /// Budgets, the largest first.
     pub budgets: Vec<Row>,
+    /// Seconds that a page costs which is evicted and comes back, if that is known.
+    pub seconds_per_page: Option<f64>,
 }
 
 impl Ladder {
@@ -124,7 +126,16 @@ impl Ladder {
 
     /// Whether a row is within what may be lost.
     pub fn is_enough(&self, row: &Row) -> bool {
-        !row.is_given_up() && row.longer(self.baseline()).part <= self.slowdown
+        !row.is_given_up() && (row.longer(self.baseline()).part <= self.slowdown || self.lost_nothing(row))
+    }
+
+    /// Whether no page came back in any run, and so few went that they cannot have taken what may be lost: what such a row
+    /// took longer is the machine's, however long.
+    pub fn lost_nothing(&self, row: &Row) -> bool {
+        let all = row.outcomes.iter().all(|outcome| outcome.summary.is_some_and(|summary| summary.read_back == 0));
+        let stored = row.mean(|summary| summary.stored_pages as f64).unwrap_or(f64::INFINITY);
+        let cost = if stored > 0.0 { stored * self.seconds_per_page.unwrap_or(f64::INFINITY) } else { 0.0 };
+        all && cost <= self.slowdown * self.baseline().seconds().mean
     }
 
     /// The smallest budget that is enough, as is every larger one.
@@ -193,6 +204,7 @@ pub fn round_up(bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::Summary;
 
     fn row(rung: Rung, seconds: &[f64]) -> Row {
         let outcome = |seconds: &f64| Outcome { seconds: *seconds, given_up: false, summary: None };
@@ -205,6 +217,7 @@ mod tests {
             alone: row(Rung::Alone, &[1.0, 1.0]),
             ample: row(Rung::Ample(1 << 40), &[ample]),
             budgets: Vec::new(),
+            seconds_per_page: None,
         };
         for (mib, seconds) in budgets {
             let rung = Rung::Budget(mib << 20);
@@ -222,6 +235,30 @@ mod tests {
         // What refault itself costs is not the budget's fault.
         let slow = ladder(1.2, &[(100, 1.23), (50, 1.3)]);
         assert_eq!(slow.needs().map(|row| row.rung), Some(Rung::Budget(100 << 20)));
+    }
+
+    #[test]
+    fn where_nothing_came_back_a_longer_time_is_the_machines() {
+        let summary = |read_back, stored_pages| Summary {
+            peak_bytes: 1,
+            faults: 9,
+            read_back,
+            stored_pages,
+            waited: 0.1,
+            advice_bytes: None,
+        };
+        let mut measured = ladder(1.0, &[(100, 1.3), (50, 1.3)]);
+        assert!(measured.needs().is_none(), "without counts there is only the time");
+        measured.budgets[0].outcomes[0].summary = Some(summary(0, 0));
+        measured.budgets[1].outcomes[0].summary = Some(summary(1, 1));
+        assert_eq!(measured.needs().map(|row| row.rung), Some(Rung::Budget(100 << 20)));
+        // Evictions cost something too.
+        measured.budgets[0].outcomes[0].summary = Some(summary(0, 1000));
+        assert!(measured.needs().is_none());
+        measured.seconds_per_page = Some(20e-6);
+        assert!(measured.needs().is_some(), "1000 pages: 20 ms of a second");
+        measured.budgets[0].outcomes[0].summary = Some(summary(0, 5000));
+        assert!(measured.needs().is_none(), "5000 pages: a tenth of a second");
     }
 
     #[test]

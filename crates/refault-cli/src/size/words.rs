@@ -27,12 +27,19 @@ impl Study {
         let target = number(ladder.slowdown * 100.0);
         let than = if alone { "alone" } else { "with ample memory" };
         match ladder.needs() {
-            Some(row) => lines.push(format!(
-                "{} needs {} for at most {target} % longer: {} than {than}.",
-                self.program,
-                rung_text(row.rung),
-                longer_text(row.longer(ladder.baseline())),
-            )),
+            Some(row) => {
+                let longer = row.longer(ladder.baseline());
+                let (needs, took) = (rung_text(row.rung), longer_text(longer));
+                lines.push(if longer.part <= ladder.slowdown {
+                    format!("{} needs {needs} for at most {target} % longer: {took} than {than}.", self.program)
+                } else {
+                    format!(
+                        "{} needs {needs} for at most {target} % longer: it was {took} than {than}, but nothing came back, so \
+                         that is this machine's doing and not the budget's.",
+                        self.program
+                    )
+                });
+            }
             None => match ladder.budgets.first() {
                 Some(largest) => lines.push(format!(
                     "{} needs more than {} for at most {target} % longer; its peak is {}.",

@@ -39,9 +39,9 @@ pub fn cells(study: &Study, row: &Row) -> [String; 8] {
     let none = || "–".to_owned();
     let count = |value: Option<f64>| value.map_or_else(none, |value| grouped(value.round() as u64));
     let longer = match row.rung {
-        Rung::Alone => none(),
+        rung if rung == study.ladder.baseline().rung => none(),
         _ if row.is_given_up() => format!("> {} times", study.give_up),
-        _ => part_text(row.longer(&study.ladder.alone).part),
+        _ => part_text(row.longer(study.ladder.baseline()).part),
     };
     let mut name = rung_text(row.rung);
     if study.ladder.needs().is_some_and(|needs| needs.rung == row.rung) {
@@ -93,10 +93,11 @@ fn write_table(out: &mut dyn Write, study: &Study) -> std::io::Result<()> {
     let runs = rows(study).map(|row| row.outcomes.len()).max().unwrap_or(0);
     writeln!(
         out,
-        "Times are mean ± standard deviation of {runs} run{}, taken in turn; longer than alone; came back: pages read back\n\
-         from the stores, then as predicted with the time; waited: some thread waited for memory; peak: most resident.\n\
-         * the smallest that is enough.",
-        if runs == 1 { "" } else { "s" }
+        "Times are mean ± standard deviation of {runs} run{}, taken in turn; longer: than {}; came back: pages\n\
+         read back from the stores, then as predicted with the time; waited: some thread waited for memory;\n\
+         peak: most resident. * the smallest that is enough.",
+        if runs == 1 { "" } else { "s" },
+        rung_text(study.ladder.baseline().rung)
     )?;
     writeln!(out)?;
     study.comparison().iter().try_for_each(|line| writeln!(out, "{line}"))
@@ -124,7 +125,7 @@ fn write_csv(out: &mut dyn Write, study: &Study) -> std::io::Result<()> {
     ])?;
     let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for row in rows(study) {
-        let (seconds, longer) = (row.seconds(), row.longer(&study.ladder.alone));
+        let (seconds, longer) = (row.seconds(), row.longer(study.ladder.baseline()));
         let predicted = study.predicted(row.rung);
         csv.write_record([
             name(row.rung).to_owned(),
@@ -192,7 +193,7 @@ fn to_json(study: &Study) -> Value {
 }
 
 fn json_row(study: &Study, row: &Row) -> Value {
-    let (seconds, longer) = (row.seconds(), row.longer(&study.ladder.alone));
+    let (seconds, longer) = (row.seconds(), row.longer(study.ladder.baseline()));
     let predicted = study.predicted(row.rung);
     json!({
         "memory": name(row.rung),

@@ -77,6 +77,11 @@ impl Options {
     pub fn full() -> Options {
         Options { scale: 1.0, ..Options::default() }
     }
+
+    /// For tests and looks at the report: seconds.
+    pub fn small() -> Options {
+        Options { scale: 1.0 / 256.0, repeats: 3, ..Options::default() }
+    }
 }
 
 /// Whether the pool is there, and whether random choices are other ones: before, after, null.
@@ -171,7 +176,7 @@ mod tests {
     /// Small, but the mechanism is there: fewer reactivations where the pool is gone, as many as before in the null.
     #[test]
     fn retiring_the_pool_loses_reactivations() {
-        let options = Options { scale: 1.0 / 256.0, seed: 3, repeats: 3, null: false };
+        let options = Options { seed: 3, ..Options::small() };
         let experiment = run(&options, &|_| {});
         let reactivated = row(&experiment, "build", "reactivated_share");
         assert!(reactivated.ours.ratio.unwrap() < 0.3, "{reactivated:?}");
