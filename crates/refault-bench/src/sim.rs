@@ -2,13 +2,15 @@
 //!
 //! The trace is zipf(1.0), written as `.u64` and memory-mapped. Timed is what a replay does: taking blocks from the
 //! mapping, giving pages their ids, and running the policy, on one thread. Not timed: generating, the pass that finds
-//! the layout (it also brings the file into the page cache), and making room for the policy's tables.
+//! the layout (it also brings the file into the page cache), and making room for the policy's tables. The exact LRU curve
+//! is timed on one thread and on all processors.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use refault_sim::flat_memory::Swap;
 use refault_sim::{Layout, Limits, named};
 use refault_trace::write::{Compression, U64Writer};
@@ -23,7 +25,7 @@ use refault_console::{Format, with_output};
 use refault_core::policy::registry::{BuildContext, PolicySpec};
 use refault_lab::curve::lru_curve;
 use refault_lab::policies::parse_policies;
-use refault_lab::sweep::layout_of;
+use refault_lab::sweep::{jobs, layout_of};
 use refault_trace::Source;
 
 #[derive(Args, Debug)]
@@ -44,9 +46,18 @@ pub struct SimArgs {
     /// Runs of each row; the table shows the median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
+    /// Only the rows of these policies, separated by commas; 'curve' for the LRU curve [default: all]
+    #[arg(long, value_name = "P,P…", value_delimiter = ',', value_parser = PossibleValuesParser::new(ROWS))]
+    policy: Vec<String>,
     /// Output format
     #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
+}
+
+impl SimArgs {
+    fn asks_for(&self, name: &str) -> bool {
+        self.policy.is_empty() || self.policy.iter().any(|asked| asked == name)
+    }
 }
 
 /// A row to measure: policy, memory in % of the distinct pages, aim in million accesses per second (0: none).
@@ -67,6 +78,9 @@ const MAPPED: &[Row] = &[
     row("mglru", 10, 40),
     row("lru", 50, 60),
     row("lru", 10, 40),
+    row("adaptive", 50, 30),
+    row("adaptive", 10, 0),
+    row("adaptive-mapped", 50, 0),
     row("fifo", 50, 0),
     row("sieve", 50, 0),
     row("s3fifo", 50, 0),
@@ -74,8 +88,13 @@ const MAPPED: &[Row] = &[
     row("2q", 50, 0),
 ];
 const FD: &[Row] = &[row("mglru", 50, 60), row("classic", 50, 60)];
-/// What exact LRU curves aim at, in million accesses per second.
-const CURVE_AIM: u64 = 10;
+/// What the exact LRU curve aims at with all processors, in million accesses per second.
+const CURVE_AIM: u64 = 50;
+/// The name by which [`SimArgs::policy`] asks for the curve.
+const CURVE: &str = "curve";
+/// What [`SimArgs::policy`] can ask for.
+const ROWS: [&str; 12] =
+    ["clock", "mglru", "classic", "lru", "adaptive", "adaptive-mapped", "fifo", "sieve", "s3fifo", "arc", "2q", CURVE];
 
 /// What was measured.
 struct Measured {
@@ -94,19 +113,28 @@ struct Measured {
 pub fn run(args: &SimArgs) -> Result<(), Failure> {
     let directory = Scratch::new()?;
     let mut measured = Vec::new();
-    for (kind, rows) in [(Kind::Mapped, MAPPED), (Kind::Fd, FD)] {
+    for (kind, all) in [(Kind::Mapped, MAPPED), (Kind::Fd, FD)] {
+        let rows: Vec<&Row> = all.iter().filter(|row| args.asks_for(row.policy)).collect();
+        let with_curve = kind == Kind::Mapped && args.asks_for(CURVE);
+        if rows.is_empty() && !with_curve {
+            continue;
+        }
         let path = directory.path.join(format!("zipf-{}.u64", kind.name()));
         generate(&path, args, kind)?;
         let source = Source::file(&path, Options::default());
         let layout = layout_of(&source)?;
         let progress = Progress::new("replaying");
         progress.add(layout.accesses() * u64::from(args.runs) * rows.len() as u64);
-        for row in rows {
+        for row in &rows {
             measured.push(measure(&source, &layout, row, kind, args.runs, &progress)?);
         }
         drop(progress);
-        if kind == Kind::Mapped {
-            measured.push(measure_curve(&source, args.runs)?);
+        if with_curve {
+            let all = jobs(None);
+            if all > 1 {
+                measured.push(measure_curve(&source, args.runs, 1, 0)?);
+            }
+            measured.push(measure_curve(&source, args.runs, all, CURVE_AIM)?);
         }
         // The next trace needs the room.
         let _ = std::fs::remove_file(&path);
@@ -218,19 +246,19 @@ fn timed(spec: &PolicySpec, source: &Source, layout: &Layout, limits: Limits) ->
     })
 }
 
-fn measure_curve(source: &Source, runs: u32) -> Result<Measured, Failure> {
+fn measure_curve(source: &Source, runs: u32, threads: usize, aim: u64) -> Result<Measured, Failure> {
     let progress = Progress::new("reuse distances");
     let mut speeds = Vec::new();
     for _ in 0..runs {
-        let curves = lru_curve(source, &progress)?;
+        let curves = lru_curve(source, threads, &progress)?;
         speeds.push(curves.accesses as f64 / curves.curves[0].wall.as_secs_f64().max(1e-9));
     }
     Ok(Measured {
-        policy: "lru curve (mrc)".into(),
+        policy: format!("lru curve (mrc), {threads} {}", if threads == 1 { "thread" } else { "threads" }),
         kind: Kind::Mapped.name(),
         memory: "all sizes".into(),
         speed: median(speeds),
-        aim: CURVE_AIM,
+        aim,
         miss_ratio: f64::NAN,
         bytes: None,
     })
@@ -239,7 +267,7 @@ fn measure_curve(source: &Source, runs: u32) -> Result<Measured, Failure> {
 fn write_table(out: &mut dyn Write, measured: &[Measured], args: &SimArgs) -> std::io::Result<()> {
     writeln!(
         out,
-        "zipf(1.0), {} accesses to {} pages, memory-mapped .u64, one thread, median of {} runs",
+        "zipf(1.0), {} accesses to {} pages, memory-mapped .u64, one thread but for the curve, median of {} runs",
         grouped(args.accesses),
         grouped(args.pages),
         args.runs
@@ -333,4 +361,16 @@ fn write_json(out: &mut dyn Write, measured: &[Measured], args: &SimArgs) -> std
     let object = json!({ "accesses": args.accesses, "pages": args.pages, "runs": args.runs, "rows": rows });
     serde_json::to_writer(&mut *out, &object)?;
     writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_can_be_asked_for_and_nothing_else() {
+        let measured = |name: &&str| MAPPED.iter().chain(FD).any(|row| row.policy == *name) || *name == CURVE;
+        assert!(ROWS.iter().all(measured));
+        assert!(MAPPED.iter().chain(FD).all(|row| ROWS.contains(&row.policy)));
+    }
 }

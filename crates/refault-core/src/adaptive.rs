@@ -17,9 +17,9 @@
 //!
 //! Invariants: every resident page that is not in a directory is queued as an outsider of that directory; a directory
 //! holds at most the capacity once a reference was dealt with.
-//! Cost: 16 bytes per page id; per page of memory 4 to 12 for each of recency and reuse distance, about 1 for the
-//! window of frequency, 0 to 12 for outsiders. A reference to a page that all hold is one read and one write of its
-//! record; others are amortised O(1) but for the sorting in `oldest`.
+//! Cost: 12 bytes per page id; per page of memory 4 to 5 for each of recency and reuse distance, the same for frequency
+//! with its window, and up to 4.5 per page id and way for outsiders. A reference to a page that all hold is one read and
+//! one write of its record; others are amortised O(1) but for the sorting in `oldest`.
 //! Source: the parts name theirs. Experts that are followed by their misses: Ari et al., *ACME*, WDAS 2002. Others that
 //! choose among ways: Megiddo and Modha, *ARC*, FAST 2003; Vietri et al., *LeCaR*, HotStorage 2018; Rodriguez et al.,
 //! *CACHEUS*, FAST 2021. The guard and its bound are ours.
@@ -34,18 +34,19 @@
 
 mod choice;
 mod frequency;
+mod lists;
 mod oldest;
 mod params;
+mod queue;
 mod recency;
 mod record;
 mod reuse;
-
-use std::collections::VecDeque;
 
 pub use params::AdaptiveParams;
 
 use self::choice::Choice;
 use self::frequency::Frequency;
+use self::queue::Queue;
 use self::recency::Recency;
 use self::record::{HELD, QUEUED, RESIDENT, Record, SETTLED, Table};
 use self::reuse::Reuse;
@@ -128,7 +129,7 @@ struct Common {
     choice: Choice,
     /// Resident pages that a directory does not hold, in the order in which it let them go. Entries of pages that it
     /// holds again, or that are gone, are passed over.
-    outsiders: [VecDeque<PageId>; 3],
+    outsiders: [Queue<PageId>; 3],
     capacity: usize,
 }
 
@@ -155,7 +156,7 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
     /// Empty memory.
     pub fn new(params: AdaptiveParams) -> Self {
         let choice = Choice::new([params.recency, params.reuse, params.frequency], params.guard);
-        let table = Table { records: Vec::new(), worths: Vec::new(), now: 1 };
+        let table = Table { records: Vec::new(), now: 1 };
         let mut policy = Adaptive {
             params,
             recency: Recency::default(),
@@ -203,7 +204,7 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
     fn refer(&mut self, page: PageId) {
         let table = &mut self.common.table;
         self.frequency.count(page, table);
-        let Record { flags, used: before } = table.at(page);
+        let Record { flags, used: before, .. } = table.at(page);
         table.touch(page);
         if flags & SETTLED != SETTLED {
             self.refer_unsettled(page, flags, before);
@@ -330,13 +331,13 @@ impl Common {
         let queued = QUEUED[way as usize];
         if !self.table.at(page).is(queued) {
             self.table.set(page, queued);
-            self.outsiders[way as usize].push_back(page);
+            self.outsiders[way as usize].push(page);
         }
     }
 
     /// Takes a resident page that `way` does not hold off its queue.
     fn next_outsider(&mut self, way: Way) -> Option<PageId> {
-        while let Some(page) = self.outsiders[way as usize].pop_front() {
+        while let Some(page) = self.outsiders[way as usize].pop(&self.table) {
             self.table.clear(page, QUEUED[way as usize]);
             if self.table.at(page).is(RESIDENT) && !self.holds(way, page) {
                 return Some(page);
@@ -396,7 +397,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
         self.frequency.forget(page, table);
         // What comes back under this id is another page.
         table.at_mut(page).used = 0;
-        table.worth(page).rank = 0;
+        *table.rank_mut(page) = 0;
     }
 
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
@@ -463,7 +464,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
 
     fn metadata_bytes(&self) -> usize {
         let directories = self.recency.bytes() + self.reuse.bytes() + self.frequency.bytes();
-        let outsiders: usize = self.common.outsiders.iter().map(|queue| queue.capacity() * size_of::<PageId>()).sum();
+        let outsiders: usize = self.common.outsiders.iter().map(Queue::bytes).sum();
         self.common.table.bytes() + directories + outsiders
     }
     fn lists(&self) -> Option<&impl Lists> {

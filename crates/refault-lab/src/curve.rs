@@ -10,22 +10,25 @@
 //! use refault_trace::Source;
 //!
 //! let source = Source::workload("cyclic:pages=100,accesses=1000".parse()?);
-//! let curves = lru_curve(&source, &())?;
+//! let curves = lru_curve(&source, 2, &())?;
 //! assert_eq!(curves.curves[0].at(99), 1.0); // a loop over 100 pages: 99 never help
 //! assert_eq!(curves.curves[0].at(100), 0.1);
 //! # Ok::<(), refault_lab::LabError>(())
 //! ```
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use refault_trace::page_ids::PageIds;
 use refault_trace::reuse::{DistanceHistogram, ReuseDistances};
+use refault_trace::reuse_parts::{JoinedParts, Part};
 use refault_trace::shards::{PageSample, Shards};
+use refault_trace::{BLOCK_ENTRIES, Entry};
 
 use crate::error::LabError;
 use crate::progress::Progress;
 use crate::size::Size;
-use crate::source::{SampledSource, Source};
+use crate::source::{SampledSource, Source, TraceReader};
 use crate::sweep::{Sweep, TraceRuns, run_all};
 use refault_core::policy::registry::{Fact, PolicySpec};
 
@@ -51,6 +54,11 @@ pub struct Sampling {
 
 /// The highest rate at which sampling LRU is faster than its exact curve.
 pub const MAX_LRU_RATE: f64 = 0.05;
+
+/// Accesses of a part of a trace, at least: 16 MiB of page ids.
+const MIN_PART_ACCESSES: usize = 1 << 22;
+/// Accesses of a part for each page id, at least.
+const ACCESSES_PER_ID: usize = 2;
 
 /// Sizes of a curve if none are named, see [`default_sizes`].
 const SIZES: u32 = 32;
@@ -164,7 +172,7 @@ pub fn curves(
     let sampled_lru = plan.sampling.filter(|sampling| sampling.rate <= MAX_LRU_RATE);
     let plan_sampling = plan.sampling.filter(|sampling| sampling.rate * (SAMPLES as f64) < 1.0);
     let mut curves = match sampled_lru {
-        None => lru_curve(source, progress)?,
+        None => lru_curve(source, plan.jobs, progress)?,
         Some(sampling) => sampled_lru_curve(source, sampling, &sizes, progress)?,
     };
     let simulated: Vec<PolicySpec> = plan.policies.iter().filter(|spec| !spec.entry.is(Fact::Stack)).cloned().collect();
@@ -197,31 +205,15 @@ pub fn curves(
     Ok(curves)
 }
 
-/// LRU's exact curve, and what the pass saw: accesses and distinct pages.
-pub fn lru_curve(source: &Source, progress: &dyn Progress) -> Result<TraceCurves, LabError> {
-    let mut reader = source.open()?;
+/// LRU's exact curve, and what the pass saw: accesses and distinct pages. With more than one of `jobs`, parts of the trace
+/// are worked on side by side; the curve does not depend on it.
+pub fn lru_curve(source: &Source, jobs: usize, progress: &dyn Progress) -> Result<TraceCurves, LabError> {
+    let reader = source.open()?;
     progress.add(reader.total().unwrap_or(0));
-    let mut ids = PageIds::new();
-    let mut distances = ReuseDistances::new(0);
-    let mut histogram = DistanceHistogram::new();
-    let (mut entries, mut pages, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pages = PageReader { reader, ids: PageIds::new(), entries: Vec::new(), name: source.name() };
     let start = Instant::now();
-    loop {
-        let block = reader.next_block(&mut entries)?;
-        if block.is_empty() {
-            break;
-        }
-        pages.clear();
-        for entry in block {
-            let id = ids.id(*entry).ok_or_else(|| {
-                LabError::request("trace too large", source.name(), "it has more than 4 billion pages; use --sample")
-            })?;
-            pages.push(id);
-        }
-        distances.access_all(&pages, &mut found);
-        found.iter().for_each(|distance| histogram.record(*distance));
-        progress.advance(pages.len() as u64);
-    }
+    let histogram =
+        if jobs > 1 { side_by_side(&mut pages, jobs, progress)? } else { one_after_the_other(&mut pages, progress)? };
     let wall = start.elapsed();
     let accesses = histogram.accesses();
     if accesses == 0 {
@@ -230,9 +222,73 @@ pub fn lru_curve(source: &Source, progress: &dyn Progress) -> Result<TraceCurves
     Ok(TraceCurves {
         trace: source.name(),
         accesses,
-        distinct_pages: ids.len() as u64,
+        distinct_pages: pages.ids.len() as u64,
         sampling: None,
         curves: vec![Curve { policy: "lru".into(), points: points_of(&histogram), complete: true, wall }],
+    })
+}
+
+/// The pages of a trace, by dense ids.
+struct PageReader {
+    reader: Box<dyn TraceReader>,
+    ids: PageIds,
+    entries: Vec<Entry>,
+    /// Of the trace.
+    name: String,
+}
+
+impl PageReader {
+    /// Appends the pages of the next block to `pages`. False at the end.
+    fn append(&mut self, pages: &mut Vec<u32>, progress: &dyn Progress) -> Result<bool, LabError> {
+        let block = self.reader.next_block(&mut self.entries)?;
+        for entry in block {
+            let id = self.ids.id(*entry).ok_or_else(|| {
+                LabError::request("trace too large", &self.name, "it has more than 4 billion pages; use --sample")
+            })?;
+            pages.push(id);
+        }
+        progress.advance(block.len() as u64);
+        if progress.is_cancelled() {
+            return Err(LabError::Cancelled);
+        }
+        Ok(!block.is_empty())
+    }
+}
+
+fn one_after_the_other(reader: &mut PageReader, progress: &dyn Progress) -> Result<DistanceHistogram, LabError> {
+    let (mut distances, mut histogram) = (ReuseDistances::new(0), DistanceHistogram::new());
+    let (mut pages, mut found) = (Vec::new(), Vec::new());
+    while reader.append(&mut pages, progress)? {
+        distances.access_all(&pages, &mut found);
+        found.iter().for_each(|distance| histogram.record(*distance));
+        pages.clear();
+    }
+    Ok(histogram)
+}
+
+/// This thread reads parts and joins them; the work on each has a thread of its own, `jobs` at a time.
+fn side_by_side(reader: &mut PageReader, jobs: usize, progress: &dyn Progress) -> Result<DistanceHistogram, LabError> {
+    let mut joined = JoinedParts::default();
+    std::thread::scope(|scope| {
+        let mut under_way = VecDeque::new();
+        let mut more = true;
+        while more || !under_way.is_empty() {
+            if more {
+                let mut pages = Vec::with_capacity(MIN_PART_ACCESSES + BLOCK_ENTRIES);
+                // A part has a table of all pages.
+                let enough = |pages: &Vec<u32>, ids: usize| pages.len() >= MIN_PART_ACCESSES.max(ids * ACCESSES_PER_ID);
+                while more && !enough(&pages, reader.ids.len()) {
+                    more = reader.append(&mut pages, progress)?;
+                }
+                let ids = reader.ids.len();
+                under_way.push_back(scope.spawn(move || Part::new(&pages, ids)));
+            }
+            if under_way.len() > jobs || !more {
+                let part = under_way.pop_front().map(|part| part.join().expect("invariant: no part panics"));
+                part.iter().for_each(|part| joined.append(part));
+            }
+        }
+        Ok(joined.into_histogram())
     })
 }
 

@@ -123,11 +123,17 @@ impl Account {
     }
 
     /// Makes known where memory is and what the policy says.
-    pub fn publish_state(&self, usage: &Usage, counters: &Counters, generations: &[GenerationSize]) {
+    pub fn publish_state(
+        &self,
+        usage: &Usage,
+        counters: &Counters,
+        generations: &[GenerationSize],
+        leader: Option<&str>,
+    ) {
         if let Some(slot) = self.slot {
             let figures = &self.shared().figures[slot];
             figures.usage.store(usage);
-            figures.store_policy(counters, generations);
+            figures.store_policy(counters, generations, leader);
         }
     }
 

@@ -394,7 +394,7 @@ impl Engine {
         let (counters, generations) = (self.policy.counters(), self.policy.generations(0));
         let usage = self.usage();
         self.account.publish(&self.statistics);
-        self.account.publish_state(&usage, &counters, &generations);
+        self.account.publish_state(&usage, &counters, &generations, self.policy.leader());
     }
 
     /// Where memory is.

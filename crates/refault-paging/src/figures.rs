@@ -9,6 +9,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use refault_core::Counters;
+use refault_core::adaptive::Way;
 use refault_core::policy::GenerationSize;
 
 macro_rules! figures {
@@ -228,6 +229,8 @@ pub struct Published {
     counters: [AtomicU64; Counters::NAMES.len()],
     /// Sequence number, time of birth on the monotonic clock in nanoseconds, pages; no pages and no birth: none.
     generations: [[AtomicU64; 3]; MAX_GENERATIONS],
+    /// The way of choosing that leads, as its place in [`Way::ALL`] from 1 on; 0: the policy has but one.
+    leader: AtomicU32,
 }
 
 impl Default for Published {
@@ -240,13 +243,16 @@ impl Default for Published {
             stalled: AtomicU32::default(),
             counters: [const { AtomicU64::new(0) }; Counters::NAMES.len()],
             generations: Default::default(),
+            leader: AtomicU32::default(),
         }
     }
 }
 
 impl Published {
     /// Makes known what the policy says.
-    pub fn store_policy(&self, counters: &Counters, generations: &[GenerationSize]) {
+    pub fn store_policy(&self, counters: &Counters, generations: &[GenerationSize], leader: Option<&str>) {
+        let place = Way::ALL.iter().position(|way| Some(way.name()) == leader);
+        self.leader.store(place.map_or(0, |place| place as u32 + 1), Ordering::Relaxed);
         for (to, value) in self.counters.iter().zip(counters.values()) {
             to.store(value, Ordering::Relaxed);
         }
@@ -275,6 +281,12 @@ impl Published {
         all.filter(|[_, birth, pages]| *birth > 0 || *pages > 0)
     }
 
+    /// The way of choosing victims that leads; none where the policy has but one.
+    pub fn leader(&self) -> Option<Way> {
+        let place = (self.leader.load(Ordering::Relaxed) as usize).checked_sub(1)?;
+        Way::ALL.get(place).copied()
+    }
+
     /// The process is gone: what it counted is added to `ended`, and the place is empty.
     pub(crate) fn end(&self, ended: &Ended) {
         ended.statistics.add(&self.statistics.load());
@@ -287,6 +299,7 @@ impl Published {
         self.stalled.store(0, Ordering::Relaxed);
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
         self.generations.iter().flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.leader.store(0, Ordering::Relaxed);
     }
 }
 
@@ -341,7 +354,8 @@ mod tests {
         let slot = Published::default();
         assert_eq!(slot.generations().count(), 0);
         let all: Vec<_> = (1..=10).map(|seq| GenerationSize { seq, birth: seq * 7, pages: [seq, 1] }).collect();
-        slot.store_policy(&Counters { pgscan: 9, ..Counters::default() }, &all);
+        slot.store_policy(&Counters { pgscan: 9, ..Counters::default() }, &all, Some("frequency"));
+        assert_eq!(slot.leader(), Some(Way::Frequency));
         assert_eq!(slot.generations().next(), Some([3, 21, 4]));
         assert_eq!(slot.generations().last(), Some([10, 70, 11]));
         let scans = Counters::NAMES.iter().position(|name| *name == "pgscan").expect("a counter");

@@ -36,7 +36,7 @@ use crate::layout::{Access, Layout};
 const MAX_FRAMES: usize = (1 << 31) - 1;
 
 /// Accesses whose records are read together before they are reported one by one.
-const REPORT_AHEAD: usize = 16;
+const REPORT_AHEAD: usize = 32;
 
 /// Accesses looked at together before they are replayed: a bit each in a word.
 const LOOK_AHEAD: usize = 64;

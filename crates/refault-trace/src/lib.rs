@@ -33,6 +33,7 @@ mod input;
 pub mod page_ids;
 pub mod reader;
 pub mod reuse;
+pub mod reuse_parts;
 pub mod rft;
 pub mod select;
 pub mod shards;

@@ -165,8 +165,36 @@ impl ReuseDistances {
         }
     }
 
+    /// As [`ReuseDistances::access`], but the page counts as never accessed from now on: as long as it is not put back.
     #[inline]
-    fn touch(&self, page: u32) -> u64 {
+    pub(crate) fn take(&mut self, page: u32) -> u32 {
+        let Some(last) = self.last.get_mut(page as usize) else { return COLD };
+        let last = std::mem::replace(last, NEVER);
+        if last == NEVER {
+            return COLD;
+        }
+        self.seen -= 1;
+        self.next as u32 - last - 1 - self.bury(last as usize)
+    }
+
+    /// The pages seen, in the order of their last accesses.
+    pub(crate) fn by_last_access(&self) -> impl Iterator<Item = u32> + '_ {
+        let (pages, next) = (&self.pages, self.next);
+        let words = self.dead[..next.div_ceil(WORD_SLOTS)].iter().enumerate();
+        words.flat_map(move |(index, dead)| {
+            // Slots that were never taken are not live.
+            let taken = (next - index * WORD_SLOTS).min(WORD_SLOTS);
+            let mut left = !dead & (u64::MAX >> (WORD_SLOTS - taken));
+            std::iter::from_fn(move || {
+                let slot = (left != 0).then(|| index * WORD_SLOTS + left.trailing_zeros() as usize)?;
+                left &= left - 1;
+                Some(pages[slot])
+            })
+        })
+    }
+
+    #[inline]
+    pub(crate) fn touch(&self, page: u32) -> u64 {
         let last = self.last.get(page as usize).map_or(0, |last| *last as usize);
         let node1 = self.nodes1.get(last / NODE1_SLOTS).map_or(0, |node| node.0[0]);
         self.dead.get(last / WORD_SLOTS).map_or(0, |word| *word) ^ u64::from(node1)
@@ -194,9 +222,13 @@ impl ReuseDistances {
     #[inline(never)]
     fn compact(&mut self) {
         let mut live = 0;
-        for slot in 0..self.next {
-            if self.dead[slot / WORD_SLOTS] >> (slot % WORD_SLOTS) & 1 == 0 {
-                let page = self.pages[slot];
+        for (index, dead) in self.dead[..self.next.div_ceil(WORD_SLOTS)].iter().enumerate() {
+            // Slots that were never taken are not live.
+            let taken = (self.next - index * WORD_SLOTS).min(WORD_SLOTS);
+            let mut left = !dead & (u64::MAX >> (WORD_SLOTS - taken));
+            while left != 0 {
+                let page = self.pages[index * WORD_SLOTS + left.trailing_zeros() as usize];
+                left &= left - 1;
                 self.last[page as usize] = live as u32;
                 self.pages[live] = page;
                 live += 1;
@@ -259,6 +291,15 @@ impl DistanceHistogram {
     /// First accesses, which miss at every size.
     pub fn cold(&self) -> u64 {
         self.cold
+    }
+
+    /// Adds the counts of another.
+    pub fn add(&mut self, other: &DistanceHistogram) {
+        if other.counts.len() > self.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
+        self.cold += other.cold;
     }
 
     /// All accesses counted.

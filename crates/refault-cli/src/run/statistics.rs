@@ -173,6 +173,7 @@ fn append_figures(line: &mut Map<String, Value>, figures: &Published, budget_byt
         |[seq, birth, pages]| json!({"seq": seq, "age_ms": now.saturating_sub(birth) / 1_000_000, "pages": pages}),
     );
     line.insert("generations".to_owned(), generations.collect::<Vec<_>>().into());
+    line.insert("leader".to_owned(), figures.leader().map(|way| way.name()).into());
 }
 
 impl History {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use refault_console::Failure;
 use refault_lab::curve::{TraceCurves, lru_curve};
 use refault_lab::size::PAGE_BYTES;
+use refault_lab::sweep::jobs;
 use refault_trace::{Options, Source};
 
 use super::trial::{How, Runner};
@@ -54,7 +55,7 @@ impl Prediction {
             if runner.run(How::Recorded(&trace, interval_ms), Some(limit))?.given_up {
                 return Err(Failure::failed("it did not end", "recording", "it took twenty times as long as alone"));
             }
-            curves.push(lru_curve(&Source::file(trace, Options::default()), &())?);
+            curves.push(lru_curve(&Source::file(trace, Options::default()), jobs(None), &())?);
             progress();
         }
         Ok(Prediction { interval_ms, curves, seconds_per_page: doctor::seconds_per_page() })
@@ -126,7 +127,7 @@ mod tests {
 
     fn prediction(specification: &str) -> Prediction {
         let source = Source::workload(specification.parse().expect("a workload"));
-        let curves = vec![lru_curve(&source, &()).expect("a curve")];
+        let curves = vec![lru_curve(&source, jobs(None), &()).expect("a curve")];
         Prediction { interval_ms: 10, curves, seconds_per_page: Some(1e-3) }
     }
 

@@ -17,7 +17,7 @@ use refault_console::Failure;
 const HISTORY: usize = 240;
 
 /// What a line says of memory at its moment, as against what it counts from the start.
-const OF_THE_MOMENT: [&str; 11] = [
+const OF_THE_MOMENT: [&str; 12] = [
     "resident_bytes",
     "compressed_bytes",
     "stored_bytes",
@@ -29,6 +29,7 @@ const OF_THE_MOMENT: [&str; 11] = [
     "metadata_bytes",
     "managed_pages",
     "generations",
+    "leader",
 ];
 const ADVICE: &str = "would_stop_refaulting_at_bytes";
 
@@ -42,6 +43,8 @@ pub struct View<'a> {
     pub line: Cow<'a, Value>,
     /// Refaults per second in the lines before, oldest first.
     pub rates: Vec<u64>,
+    /// Which way of choosing victims led in how many of the lines, by name; empty where the policy has but one.
+    pub leaders: Vec<(&'a str, u64)>,
     /// Processes that write to the file.
     pub processes: usize,
     /// A line of the command's own; may be empty.
@@ -56,6 +59,8 @@ struct Process {
     /// The most that any line advised.
     advice: Option<u64>,
     rates: VecDeque<u64>,
+    /// Lines by the way of choosing that led.
+    leaders: BTreeMap<String, u64>,
 }
 
 impl Process {
@@ -70,6 +75,9 @@ impl Process {
         self.rates.push_back(line["refaults_per_second"].as_f64().unwrap_or(0.0).round() as u64);
         if contents(&line) >= contents(&self.fullest) {
             self.fullest = line.clone();
+        }
+        if let Some(leader) = line["leader"].as_str() {
+            *self.leaders.entry(leader.to_owned()).or_default() += 1;
         }
         self.advice = self.advice.max(line[ADVICE].as_u64());
         self.line = line;
@@ -169,6 +177,7 @@ impl Follower {
             source: &self.source,
             line: process.shown(),
             rates: process.rates.iter().copied().collect(),
+            leaders: process.leaders.iter().map(|(way, lines)| (way.as_str(), *lines)).collect(),
             processes: self.processes.len(),
             note: String::new(),
         })
@@ -187,6 +196,7 @@ mod tests {
         let path = directory.path().join("run.jsonl");
         let line = |resident: u64, stored: u64, faults: u64, advice: Option<u64>, last: bool| {
             json!({"pid": 1, "resident_bytes": resident, "stored_bytes": stored, "generations": [resident],
+                "leader": if stored > 0 { "recency" } else { "frequency" },
                 "faults": faults, "would_stop_refaulting_at_bytes": advice, "last": last})
         };
         let lines = [
@@ -202,6 +212,8 @@ mod tests {
         let view = follower.view().expect("a process");
         assert_eq!((&view.line["resident_bytes"], &view.line["stored_bytes"]), (&json!(60), &json!(40)));
         assert_eq!((&view.line["faults"], &view.line["generations"]), (&json!(4), &json!([60])));
+        assert_eq!(view.leaders, [("frequency", 2), ("recency", 2)]);
+        assert_eq!(view.line["leader"], "recency", "of the fullest line");
         assert_eq!(view.line["would_stop_refaulting_at_bytes"], json!(90));
     }
 }

@@ -47,7 +47,7 @@ pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
     draw_memory(frame, memory, &view.line);
     draw_faults(frame, faults, &view.line);
     draw_curve(frame, curve, view);
-    draw_generations(frame, generations, &view.line);
+    draw_generations(frame, generations, view);
     draw_advice(frame, advice, view);
 }
 
@@ -181,10 +181,15 @@ fn draw_curve(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     frame.render_widget(Sparkline::default().data(rates).style(Style::new().fg(Color::Red)).block(block), area);
 }
 
-fn draw_generations(frame: &mut Frame<'_>, area: Rect, line: &Value) {
+fn draw_generations(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
+    let line: &Value = &view.line;
     let page = number(line, "page_bytes");
     let none = Vec::new();
     let generations = line["generations"].as_array().unwrap_or(&none);
+    if let Some(leader) = line["leader"].as_str() {
+        draw_leader(frame, area, leader, &view.leaders);
+        return;
+    }
     if generations.is_empty() {
         let text = "this policy has none";
         frame.render_widget(Paragraph::new(text).block(block("Generations")), area);
@@ -206,6 +211,15 @@ fn draw_generations(frame: &mut Frame<'_>, area: Rect, line: &Value) {
     });
     let widths = [Constraint::Length(8), Constraint::Length(11), Constraint::Length(11), Constraint::Min(10)];
     frame.render_widget(Table::new(rows, widths).block(block("Generations: number, age, size; oldest first")), area);
+}
+
+/// Which way of choosing victims leads, and for how much of the time each has led.
+fn draw_leader(frame: &mut Frame<'_>, area: Rect, leader: &str, leaders: &[(&str, u64)]) {
+    let lines = leaders.iter().map(|(_, lines)| lines).sum::<u64>().max(1);
+    let share = |(way, led): &(&str, u64)| format!("{way} {:.0} %", *led as f64 * 100.0 / lines as f64);
+    let so_far = leaders.iter().map(share).collect::<Vec<_>>().join(", ");
+    let text = format!("{leader} leads; of the time so far: {so_far}");
+    frame.render_widget(Paragraph::new(text).block(block("Way of choosing what goes")), area);
 }
 
 fn draw_advice(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
@@ -254,6 +268,7 @@ mod tests {
             source: "run.jsonl",
             line: Cow::Borrowed(&line),
             rates: vec![0, 4321, 2000],
+            leaders: vec![],
             processes: 1,
             note: "a note".to_owned(),
         };
@@ -293,6 +308,7 @@ mod tests {
             source: "x",
             line: Cow::Borrowed(&line),
             rates: vec![],
+            leaders: vec![],
             processes: 1,
             note: String::new(),
         };
@@ -314,6 +330,7 @@ mod tests {
             source: "x",
             line: Cow::Borrowed(&line),
             rates: vec![],
+            leaders: vec![],
             processes: 3,
             note: String::new(),
         };
@@ -321,5 +338,24 @@ mod tests {
         let title = "process 4711, ended, 12 s, 3 processes, accesses by drop-and-scan";
         assert!(screen.contains(title), "{screen}");
         assert!(screen.contains("this policy has none") && screen.contains("the budget is enough so far"), "{screen}");
+    }
+
+    #[test]
+    fn a_policy_that_chooses_among_ways_says_which_leads() {
+        let mut line = line();
+        line["generations"] = json!([]);
+        line["leader"] = json!("reuse distance");
+        let view = View {
+            command: "refault top",
+            source: "x",
+            line: Cow::Borrowed(&line),
+            rates: vec![],
+            leaders: vec![("recency", 1), ("reuse distance", 3)],
+            processes: 1,
+            note: String::new(),
+        };
+        let screen = text(&view, 100);
+        let shown = "reuse distance leads; of the time so far: recency 25 %, reuse distance 75 %";
+        assert!(screen.contains(shown), "{screen}");
     }
 }

@@ -4,10 +4,13 @@
 //! is older than all of those. When the sorted pages are used up, those that bear the flag are sorted anew. The order
 //! is exactly a linked list's, while a reference only writes its time.
 //!
-//! Invariants: every page with the flag is in `pages`; those before `next` that
-//! are not in the rest of `group` are without the flag or were used after the sort.
-//! Cost: 4 to 12 bytes per page with the flag. A sort of n pages comes after at least as many references or departures
-//! and is linear where fewer than 8n references passed, so the oldest is found in amortised O(log n) at worst.
+//! Invariants: every page with the flag is in `pages` or in the rest of `group`; the first `sorted` of `pages` are in
+//! the order of their times when they were sorted, and behind them is what came or was passed over since.
+//! Cost: 4 bytes per page with the flag and up to a tenth more, 8 for pages that lose the flag and get it back before
+//! they are met. A sort of n pages comes after at least as many references or departures and is linear where fewer than
+//! 8n references passed, so the oldest is found in amortised O(log n) at worst.
+
+use std::collections::VecDeque;
 
 use super::record::Table;
 use crate::page::{NO_PAGE, PageId};
@@ -16,20 +19,22 @@ use crate::page::{NO_PAGE, PageId};
 const MAX_TABLE_SHARE: usize = 8;
 /// Stale entries that are tolerated in any case.
 const MIN_SLACK: usize = 1024;
+/// One part in so many by which a full queue grows: doubling would be most of what the policy holds.
+const GROWTH: usize = 8;
 
 /// Sorted pages that are looked at together: enough to overlap the look-ups, few enough to stay current.
-const GROUP: usize = 16;
+const GROUP: usize = 32;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Oldest {
     flag: u32,
-    /// Sorted pages, then those that came since.
-    pages: Vec<PageId>,
+    /// Sorted pages, then the others.
+    pages: VecDeque<PageId>,
+    /// How many at the front are sorted.
     sorted: usize,
-    next: usize,
     sorted_at: u32,
-    /// The last few of `pages` before `next`: those that were still in order when they were looked at.
+    /// The last few taken off the front: those that were still in order when they were looked at.
     group: [PageId; GROUP],
     group_next: usize,
     group_len: usize,
@@ -40,9 +45,8 @@ impl Oldest {
     pub fn new(flag: u32) -> Oldest {
         Oldest {
             flag,
-            pages: Vec::new(),
+            pages: VecDeque::new(),
             sorted: 0,
-            next: 0,
             sorted_at: 0,
             group: [NO_PAGE; GROUP],
             group_next: 0,
@@ -53,11 +57,7 @@ impl Oldest {
     /// A page has just got the flag and been used; `members` bear it now.
     #[inline]
     pub fn insert(&mut self, page: PageId, members: usize, table: &Table) {
-        if self.pages.len() == self.pages.capacity() {
-            // By less than the double, which would be most of what the policy holds.
-            self.pages.reserve_exact(self.pages.len() / 4 + MIN_SLACK);
-        }
-        self.pages.push(page);
+        self.push(page);
         if self.pages.len() > 2 * members + MIN_SLACK {
             self.sort(table);
         }
@@ -75,7 +75,8 @@ impl Oldest {
 
     /// Forgets the order, because times were renumbered.
     pub fn forget(&mut self) {
-        (self.sorted, self.next, self.group_next, self.group_len) = (0, 0, 0, 0);
+        self.return_group();
+        self.sorted = 0;
     }
 
     /// Bytes held.
@@ -84,42 +85,63 @@ impl Oldest {
     }
 
     #[inline]
+    fn push(&mut self, page: PageId) {
+        if self.pages.len() == self.pages.capacity() {
+            self.pages.reserve_exact(self.pages.len() / GROWTH + MIN_SLACK);
+        }
+        self.pages.push_back(page);
+    }
+
+    #[inline]
     fn find_sorted(&mut self, table: &Table) -> Option<PageId> {
         loop {
             while self.group_next < self.group_len {
                 let page = self.group[self.group_next];
-                if self.is_in_order(page, table) {
-                    return Some(page);
+                let record = table.at(page);
+                if record.is(self.flag) {
+                    if record.used < self.sorted_at {
+                        return Some(page);
+                    }
+                    self.push(page);
                 }
                 self.group_next += 1;
             }
-            if self.next == self.sorted {
+            if self.sorted == 0 {
                 return None;
             }
             self.look_at_group(table);
         }
     }
 
-    #[inline]
-    fn is_in_order(&self, page: PageId, table: &Table) -> bool {
-        let record = table.at(page);
-        record.is(self.flag) & (record.used < self.sorted_at)
-    }
-
     /// Whether a sorted page is still in order cannot be foreseen, so there is no branch on it: the look-ups overlap.
     fn look_at_group(&mut self, table: &Table) {
-        let end = (self.next + GROUP).min(self.sorted);
-        (self.group_next, self.group_len) = (0, 0);
-        for at in self.next..end {
-            let page = self.pages[at];
-            self.group[self.group_len] = page;
-            self.group_len += usize::from(self.is_in_order(page, table));
+        let count = GROUP.min(self.sorted);
+        let (mut in_order, mut used) = (0, 0);
+        let mut passed_over = [NO_PAGE; GROUP];
+        for page in self.pages.drain(..count) {
+            let record = table.at(page);
+            let (is_member, is_old) = (record.is(self.flag), record.used < self.sorted_at);
+            self.group[in_order] = page;
+            in_order += usize::from(is_member & is_old);
+            passed_over[used] = page;
+            used += usize::from(is_member & !is_old);
         }
-        self.next = end;
+        self.sorted -= count;
+        (self.group_next, self.group_len) = (0, in_order);
+        // As many were taken off.
+        self.pages.extend(&passed_over[..used]);
+    }
+
+    fn return_group(&mut self) {
+        for at in self.group_next..self.group_len {
+            self.push(self.group[at]);
+        }
+        (self.group_next, self.group_len) = (0, 0);
     }
 
     #[cold]
     fn sort(&mut self, table: &Table) {
+        self.return_group();
         let key = |page: PageId| u64::from(table.at(page).used) << 32 | u64::from(page);
         let mut keys = Vec::with_capacity(self.pages.len());
         keys.extend(self.pages.iter().filter(|page| table.at(**page).is(self.flag)).map(|page| key(*page)));
@@ -136,7 +158,6 @@ impl Oldest {
             keys.dedup();
             self.pages.extend(keys.into_iter().map(|key| key as PageId));
         }
-        self.forget();
         self.sorted = self.pages.len();
         self.sorted_at = table.now;
     }

@@ -17,6 +17,7 @@
 use std::collections::VecDeque;
 
 use super::oldest::Oldest;
+use super::queue::Queue;
 use super::record::{HELD, LOW, PROBATION, Table};
 use super::{Directory, Way};
 use crate::page::PageId;
@@ -34,14 +35,14 @@ pub(super) struct Reuse {
     low_pages: usize,
     low_limit: usize,
     /// Pages and the times of their last references, oldest first; an entry with another time is stale.
-    probation: VecDeque<(PageId, u32)>,
+    probation: Queue<(PageId, u32)>,
     probation_pages: usize,
 }
 
 impl Default for Reuse {
     fn default() -> Reuse {
         let low = Oldest::new(LOW);
-        Reuse { low, low_pages: 0, low_limit: 0, probation: VecDeque::new(), probation_pages: 0 }
+        Reuse { low, low_pages: 0, low_limit: 0, probation: Queue::default(), probation_pages: 0 }
     }
 }
 
@@ -74,7 +75,7 @@ impl Reuse {
 
     fn enqueue(&mut self, page: PageId, table: &mut Table) {
         table.set(page, PROBATION);
-        self.probation.push_back((page, table.at(page).used));
+        self.probation.push((page, table.at(page).used));
         if self.probation.len() > 4 * self.probation_pages + MIN_SLACK {
             self.probation.retain(|entry| is_valid(*entry, table));
         }
@@ -109,7 +110,7 @@ impl Directory for Reuse {
         if self.probation_pages == 0 {
             self.demote(table);
         }
-        while let Some(entry) = self.probation.pop_front() {
+        while let Some(entry) = self.probation.pop(table) {
             if is_valid(entry, table) {
                 self.forget(entry.0, table);
                 return Some(entry.0);
@@ -137,15 +138,15 @@ impl Directory for Reuse {
         // Entries are of the times before, so which of two is the valid one no longer shows: the later.
         let mut seen = std::collections::HashSet::new();
         let mut queue: VecDeque<_> = VecDeque::new();
-        for (page, _) in self.probation.drain(..).rev() {
+        for (page, _) in self.probation.take().into_iter().rev() {
             if table.at(page).is(PROBATION) && seen.insert(page) {
                 queue.push_front((page, table.at(page).used));
             }
         }
-        self.probation = queue;
+        queue.into_iter().for_each(|entry| self.probation.push(entry));
     }
 
     fn bytes(&self) -> usize {
-        self.low.bytes() + self.probation.capacity() * size_of::<(PageId, u32)>()
+        self.low.bytes() + self.probation.bytes()
     }
 }
