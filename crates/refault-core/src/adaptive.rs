@@ -13,7 +13,7 @@
 //!
 //! Two forms: [`Adaptive`] is told of each access (simulator, page cache). [`AdaptiveMapped`] sees accessed bits: a
 //! page that comes in is one reference, and so is each accessed bit that is found set, by a look at the page tables
-//! once an interval, a sixteenth at a time, or when the page was about to go.
+//! once an interval, a sixteenth at a time, or when the page was about to go from memory or from a directory.
 //!
 //! Invariants: every resident page that is not in a directory is queued as an outsider of that directory; a directory
 //! holds at most the capacity once a reference was dealt with.
@@ -222,14 +222,59 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
             self.common.choice.absent += u64::from(recency);
         }
         self.recency.refer(page, before, &mut self.common.table);
-        self.common.shed_excess(Way::Recency, &mut self.recency);
         self.reuse.refer(page, before, &mut self.common.table);
-        self.common.shed_excess(Way::ReuseDistance, &mut self.reuse);
         self.frequency.refer(page, before, &mut self.common.table);
-        self.common.shed_excess(Way::Frequency, &mut self.frequency);
+        if !MAPPED {
+            self.shed_excess();
+        }
         if missed != [false; 3] {
             self.common.choice.directories_missed(missed);
         }
+    }
+
+    /// Lets the directories give up what they hold above the capacity.
+    #[inline]
+    fn shed_excess(&mut self) {
+        self.common.shed_excess(Way::Recency, &mut self.recency);
+        self.common.shed_excess(Way::ReuseDistance, &mut self.reuse);
+        self.common.shed_excess(Way::Frequency, &mut self.frequency);
+    }
+
+    /// The same where accessed bits are seen: a resident page whose bit is set is not given up, but was referenced.
+    fn shed_unreferenced<M: Memory>(&mut self, memory: &mut M) {
+        while self.shed_or_refer(Way::Recency, memory)
+            || self.shed_or_refer(Way::ReuseDistance, memory)
+            || self.shed_or_refer(Way::Frequency, memory)
+        {}
+    }
+
+    /// Deals with one page that a directory holds too many; false if there is none.
+    fn shed_or_refer<M: Memory>(&mut self, way: Way, memory: &mut M) -> bool {
+        let common = &mut self.common;
+        let directory: &mut dyn Directory = match way {
+            Way::Recency => &mut self.recency,
+            Way::ReuseDistance => &mut self.reuse,
+            Way::Frequency => &mut self.frequency,
+        };
+        if directory.held() <= common.capacity {
+            return false;
+        }
+        let Some(page) = directory.shed(&mut common.table) else { return false };
+        let record = common.table.at(page);
+        if !record.is(RESIDENT) {
+            common.note_shed(way, page);
+            return true;
+        }
+        self.counters.reference_checks += 1;
+        self.look.has_unmapped |= !memory.is_mapped(page);
+        if memory.take_references(page).mappings > 0 {
+            // As if it had been noticed in time: the directory has not missed it.
+            directory.refer(page, record.used, &mut common.table);
+            self.refer(page);
+        } else {
+            common.note_shed(way, page);
+        }
+        true
     }
 
     /// The page to offer for eviction.
@@ -319,12 +364,18 @@ impl Common {
     #[inline]
     fn shed<D: Directory>(&mut self, way: Way, directory: &mut D) -> bool {
         let Some(page) = directory.shed(&mut self.table) else { return false };
+        self.note_shed(way, page);
+        true
+    }
+
+    /// A directory has given a page up.
+    #[inline]
+    fn note_shed(&mut self, way: Way, page: PageId) {
         if self.table.at(page).is(RESIDENT) {
             self.queue_outsider(way, page);
         } else if way == Way::Recency {
             self.choice.left_unmissed();
         }
-        true
     }
 
     fn queue_outsider(&mut self, way: Way, page: PageId) {
@@ -367,9 +418,12 @@ impl Walk for Young {
 impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     const HITS: HitReport = if MAPPED { HitReport::AccessedBit } else { HitReport::EachAccess };
 
-    fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, _memory: &mut M) {
+    fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, memory: &mut M) {
         if self.expected != page {
             self.refer(page);
+            if MAPPED {
+                self.shed_unreferenced(memory);
+            }
         }
         self.expected = NO_PAGE;
         self.common.table.set(page, RESIDENT);
@@ -415,6 +469,9 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
             if MAPPED && self.is_time_to_look() {
                 self.look(memory);
             }
+            if MAPPED {
+                self.shed_unreferenced(memory);
+            }
             let Some(page) = self.next_victim() else { break };
             if MAPPED && self.was_referenced(page, memory) {
                 continue;
@@ -448,9 +505,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
         self.recency.resize(capacity, table);
         self.reuse.resize(capacity, table);
         self.frequency.resize(capacity, table);
-        self.common.shed_excess(Way::Recency, &mut self.recency);
-        self.common.shed_excess(Way::ReuseDistance, &mut self.reuse);
-        self.common.shed_excess(Way::Frequency, &mut self.frequency);
+        self.shed_excess();
     }
 
     fn counters(&self) -> Counters {

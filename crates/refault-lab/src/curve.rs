@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use refault_trace::page_ids::PageIds;
+use refault_trace::page_ids::LooseIds;
 use refault_trace::reuse::{DistanceHistogram, ReuseDistances};
 use refault_trace::reuse_parts::{JoinedParts, Part};
 use refault_trace::shards::{PageSample, Shards};
@@ -210,7 +210,7 @@ pub fn curves(
 pub fn lru_curve(source: &Source, jobs: usize, progress: &dyn Progress) -> Result<TraceCurves, LabError> {
     let reader = source.open()?;
     progress.add(reader.total().unwrap_or(0));
-    let mut pages = PageReader { reader, ids: PageIds::new(), entries: Vec::new(), name: source.name() };
+    let mut pages = PageReader { reader, ids: LooseIds::new(), entries: Vec::new(), name: source.name() };
     let start = Instant::now();
     let histogram =
         if jobs > 1 { side_by_side(&mut pages, jobs, progress)? } else { one_after_the_other(&mut pages, progress)? };
@@ -222,16 +222,16 @@ pub fn lru_curve(source: &Source, jobs: usize, progress: &dyn Progress) -> Resul
     Ok(TraceCurves {
         trace: source.name(),
         accesses,
-        distinct_pages: pages.ids.len() as u64,
+        distinct_pages: histogram.cold(),
         sampling: None,
         curves: vec![Curve { policy: "lru".into(), points: points_of(&histogram), complete: true, wall }],
     })
 }
 
-/// The pages of a trace, by dense ids.
+/// The pages of a trace, by number.
 struct PageReader {
     reader: Box<dyn TraceReader>,
-    ids: PageIds,
+    ids: LooseIds,
     entries: Vec<Entry>,
     /// Of the trace.
     name: String,
@@ -277,10 +277,10 @@ fn side_by_side(reader: &mut PageReader, jobs: usize, progress: &dyn Progress) -
                 let mut pages = Vec::with_capacity(MIN_PART_ACCESSES + BLOCK_ENTRIES);
                 // A part has a table of all pages.
                 let enough = |pages: &Vec<u32>, ids: usize| pages.len() >= MIN_PART_ACCESSES.max(ids * ACCESSES_PER_ID);
-                while more && !enough(&pages, reader.ids.len()) {
+                while more && !enough(&pages, reader.ids.end()) {
                     more = reader.append(&mut pages, progress)?;
                 }
-                let ids = reader.ids.len();
+                let ids = reader.ids.end();
                 under_way.push_back(scope.spawn(move || Part::new(&pages, ids)));
             }
             if under_way.len() > jobs || !more {

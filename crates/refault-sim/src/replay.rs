@@ -120,8 +120,10 @@ impl<P: Policy> Replay<P> {
                 }
             }),
             HitReport::EachAccess => block.chunks(REPORT_AHEAD).for_each(|few| {
-                // Most policies read nothing here, and then nothing is done.
-                std::hint::black_box(few.iter().fold(0, |read, a| read ^ self.policy.prefetch_hint(a.page())));
+                // So that their cache misses overlap. Most policies have nothing to be read.
+                let read =
+                    |a: &Access| self.policy.prefetch_hint(a.page()) ^ u64::from(self.memory.is_resident(a.page()));
+                std::hint::black_box(few.iter().fold(0, |all, a| all ^ read(a)));
                 for a in few {
                     if self.memory.is_resident(a.page()) {
                         self.policy.accessed(a.page(), &mut self.memory);

@@ -82,3 +82,65 @@ impl PageIds {
         new
     }
 }
+
+/// Page numbers below this can stand for themselves.
+const AS_THEY_ARE: u64 = 1 << 22;
+
+/// Numbers the pages of a trace so that different pages have different numbers, at least cost: if the first page has a low
+/// number, low numbers of its kind stand for themselves, so that what is kept by number is the only table to be looked
+/// into. Numbers are not dense, but below [`LooseIds::end`].
+#[derive(Default)]
+pub struct LooseIds {
+    /// Whether the pages that stand for themselves are file pages; `None`: there are none.
+    files: Option<bool>,
+    /// The other pages, numbered from [`AS_THEY_ARE`] on, or from 0 if they are all.
+    others: PageIds,
+    end: usize,
+}
+
+impl LooseIds {
+    /// No pages yet.
+    pub fn new() -> LooseIds {
+        LooseIds::default()
+    }
+
+    /// All numbers so far are below this.
+    pub fn end(&self) -> usize {
+        self.end
+    }
+
+    /// The number of an entry's page. `None` if [`MAX_PAGES`] do not stand for themselves.
+    #[inline]
+    pub fn id(&mut self, entry: Entry) -> Option<u32> {
+        let (page, is_file) = (entry.page(), entry.kind() != Some(Kind::Anon));
+        if self.end == 0 {
+            self.files = (page < AS_THEY_ARE).then_some(is_file);
+        }
+        let id = match self.files {
+            None => self.others.id(entry)?,
+            Some(files) if page < AS_THEY_ARE && files == is_file => page as u32,
+            Some(_) => self.others.id(entry)? + AS_THEY_ARE as u32,
+        };
+        self.end = self.end.max(id as usize + 1);
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loose_numbers_are_the_pages_own_or_their_own() {
+        let mut ids = LooseIds::new();
+        let mut id = |page, kind| ids.id(Entry::new(page, kind, false)).expect("few pages");
+        assert_eq!([id(7, Kind::Fd), id(3, Kind::Mapped), id(7, Kind::Mapped)], [7, 3, 7]);
+        // Not the same page, although it has the same number; and one too far away.
+        let others = [id(7, Kind::Anon), id(AS_THEY_ARE, Kind::Fd), id(1 << 40, Kind::Anon), id(7, Kind::Anon)];
+        assert_eq!(others, [0, 1, 2, 0].map(|id| id + AS_THEY_ARE as u32));
+        assert_eq!(ids.end(), AS_THEY_ARE as usize + 3);
+        let mut ids = LooseIds::new();
+        let mut id = |page| ids.id(Entry::new(page, Kind::Anon, false)).expect("few pages");
+        assert_eq!([id(1 << 40), id(5), id(1 << 40)], [0, 1, 0], "the first page is far away");
+    }
+}

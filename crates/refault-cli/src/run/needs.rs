@@ -5,6 +5,7 @@ use std::path::Path;
 use refault_console::{Failure, say};
 use refault_lab::curve::lru_curve;
 use refault_lab::size::{Bytes, PAGE_BYTES, bytes_text};
+use refault_lab::sweep::jobs;
 use refault_trace::{Options, Source};
 
 use crate::source::require_file;
@@ -27,7 +28,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, Failure> {
         return Err(Failure::usage("neither a size nor a file", text, remedy));
     }
     require_file(path)?;
-    let curves = lru_curve(&Source::file(path, Options::default()), &())?;
+    let curves = lru_curve(&Source::file(path, Options::default()), jobs(None), &())?;
     let working_set = curves.curves[0].memory_for(curves.first_touches() + MISSES);
     let bytes = working_set.map_or(curves.distinct_pages, |point| point.memory_pages) * PAGE_BYTES;
     let misses = MISSES * 100.0;
