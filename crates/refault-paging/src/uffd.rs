@@ -39,6 +39,14 @@ pub enum Refusal {
     Kernel,
 }
 
+/// Whether a page of anonymous memory is in memory.
+fn is_there(address: usize) -> bool {
+    let mut there = 0u8;
+    // SAFETY: writes one byte.
+    let error = unsafe { sys::call(nr::MINCORE, [address, PAGE, &raw mut there as usize, 0, 0, 0]) };
+    error == 0 && there & 1 != 0
+}
+
 /// See the module. The descriptor is not closed on drop: only its owner knows whose number it is then.
 #[derive(Clone, Copy, Debug)]
 pub struct Uffd(i32);
@@ -140,13 +148,21 @@ impl Uffd {
     /// Moves pages to where none are. Returns the bytes moved, from the front, or an error if none. Pages that others
     /// hold (pinned, shared with a child) are `EBUSY`.
     ///
+    /// Linux 6.18 can say `EEXIST` of a page that it has just moved: when the page was locked by somebody else, by
+    /// compaction or an access check, the kernel tries again by itself, does not forget the first error, and finds the
+    /// page at its destination. Such a page counts as moved: it is missing where it was.
+    ///
     /// # Safety
     /// Both ranges are mappings whose contents the caller may move.
     pub unsafe fn relocate(self, to: usize, from: usize, bytes: usize) -> isize {
         self.repeat(|done| {
             let mut argument = [(to + done) as u64, (from + done) as u64, (bytes - done) as u64, 0, 0];
             let error = self.ioctl(MOVE, argument.as_mut_ptr());
-            (error, argument[4] as i64 as isize, bytes)
+            let moved = argument[4] as i64 as isize;
+            if error == EEXIST && moved <= 0 && !is_there(from + done) {
+                return (error, PAGE as isize, bytes);
+            }
+            (error, moved, bytes)
         })
     }
 
@@ -172,5 +188,63 @@ impl Uffd {
             tries += 1;
             core::hint::spin_loop();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGES: usize = 8;
+
+    /// Two registered ranges, the first with contents.
+    fn ranges(uffd: Uffd) -> (usize, usize) {
+        let bytes = PAGES * PAGE;
+        let (from, to) = (sys::map(bytes), sys::map(bytes));
+        assert!(from != 0 && to != 0);
+        for range in [from, to] {
+            assert_eq!(uffd.register(range, bytes), 0);
+        }
+        let contents: Vec<u8> = (0..bytes).map(|at| (at / PAGE) as u8 + 1).collect();
+        // SAFETY: `contents` has as many bytes.
+        assert_eq!(unsafe { uffd.copy(from, contents.as_ptr(), bytes) }, bytes as isize);
+        (from, to)
+    }
+
+    fn first_byte(address: usize) -> u8 {
+        // SAFETY: the page is there.
+        unsafe { *(address as *const u8) }
+    }
+
+    #[test]
+    fn a_page_that_the_kernel_moved_and_denied_counts_as_moved() {
+        let Ok(uffd) = Uffd::open() else { return };
+        let (from, to) = ranges(uffd);
+        // What the kernel leaves behind: two pages are where they were to go, and it says that they are in the way.
+        for page in [0, 3] {
+            // SAFETY: both are mappings of this test.
+            assert_eq!(unsafe { uffd.relocate(to + page * PAGE, from + page * PAGE, PAGE) }, PAGE as isize);
+        }
+        // SAFETY: as above.
+        assert_eq!(unsafe { uffd.relocate(to, from, PAGES * PAGE) }, (PAGES * PAGE) as isize);
+        for page in 0..PAGES {
+            assert!(!is_there(from + page * PAGE));
+            assert_eq!(first_byte(to + page * PAGE), page as u8 + 1);
+        }
+        uffd.close();
+    }
+
+    #[test]
+    fn a_page_that_is_in_the_way_is_told() {
+        let Ok(uffd) = Uffd::open() else { return };
+        let (from, to) = ranges(uffd);
+        // SAFETY: the page is missing, and the source is one page.
+        unsafe { uffd.copy(to + 2 * PAGE, [9u8; PAGE].as_ptr(), PAGE) };
+        // SAFETY: both are mappings of this test.
+        assert_eq!(unsafe { uffd.relocate(to, from, PAGES * PAGE) }, 2 * PAGE as isize);
+        // SAFETY: as above.
+        assert_eq!(unsafe { uffd.relocate(to + 2 * PAGE, from + 2 * PAGE, PAGE) }, EEXIST);
+        assert_eq!((first_byte(to + 2 * PAGE), first_byte(from + 2 * PAGE)), (9, 3));
+        uffd.close();
     }
 }
