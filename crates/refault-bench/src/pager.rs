@@ -1,22 +1,28 @@
 //! `refault bench pager`: a program under `refault run` beside the same program in a memory cgroup that swaps to zram.
 //!
-//! Both sides run the same program on the same data with the same resident budget, one after the other, several times,
-//! the order reversed every second time; what counts is the median. What the comparison charges: the budget holds the
-//! program's memory on both sides; compressed pages lie outside of it on both sides (zram's pool is not charged to a
-//! cgroup, ours not to `--resident`) and are shown. The kernel's side gets [`ALLOWANCE`] more, because a cgroup also
-//! counts code, stacks and page tables.
+//! Both sides do the same work with the same *total* memory. The kernel's side may have a percentage of the program's
+//! memory resident, and zram holds the rest as far as it compresses; a first run, not counted, finds out how much zram
+//! takes. Ours gets the sum of both as its budget, which counts what is resident, compressed, and the pager's own. The
+//! kernel's side gets [`ALLOWANCE`] more, because a cgroup also counts code, stacks and page tables. Then both sides run
+//! one after the other, several times, the order reversed every second time; what counts is the median. Ours has no
+//! options.
 
 pub mod load;
 
+mod idle;
 pub mod kernel;
+mod peers;
+mod programs;
+mod rows;
 mod side;
 mod table;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::pager::load::Pattern;
+use self::rows::{Kind, Row};
 use refault_console::Failure;
 use refault_console::Progress;
 use refault_console::{Format, with_output};
@@ -29,18 +35,20 @@ const ALLOWANCE: u64 = 8 << 20;
 Examples:
   sudo refault bench pager --against zram
   sudo refault bench pager --against zram --rows uniform,zipf --runs 3 --format csv
-  sudo refault bench pager --against zram --rows scan --with='--policy=clock'
+  sudo refault bench pager --rows sort,duckdb --python ~/venv/bin/python3
+  sudo refault bench pager --rows large --runs 1     16 GiB: the longest pause
   refault bench pager --against nothing --quick      our side only, without root
 
 Makes a memory cgroup and a new zram device for each run of the other side and removes them afterwards, also when it is
-interrupted or killed. Swap and zram devices that exist are left alone. Wants a quiet machine.")]
+interrupted or killed. Swap and zram devices that exist are left alone. Wants a quiet machine. Rows whose program is not
+installed are named and left out.")]
 /// Print the speed table of `refault run`
 pub struct PagerArgs {
     /// What to compare with
     #[arg(long, value_enum, default_value = "zram")]
     against: Against,
     /// Rows to measure
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Row::ALL)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Row::USUAL)]
     rows: Vec<Row>,
     /// Runs of each side of each row; the table shows the median
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
@@ -49,13 +57,16 @@ pub struct PagerArgs {
     /// others 4]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Seconds before counting starts, the same for both sides [default: until the row is settled: memcached 30, for so
-    /// long it reorders what it was filled with; zipf 10; the others 2]
+    /// Seconds before counting starts, the same for both sides [default: settled 30; zipf, btree and large 10; the
+    /// others 2]
     #[arg(long, value_name = "S")]
     warm_up: Option<f64>,
     /// An eighth of the memory and half a second per run: a smoke test, not a measurement
     #[arg(long)]
     quick: bool,
+    /// Python interpreter of the rows sort and duckdb
+    #[arg(long, value_name = "FILE", default_value = "python3")]
+    python: PathBuf,
     /// Options for `refault run`, such as --with='--policy=clock'; none as a rule
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, default_value = "", hide_default_value = true)]
     with: String,
@@ -72,106 +83,27 @@ enum Against {
     Nothing,
 }
 
-/// A row of the table.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Row {
-    /// memcached, 560 MB of 2000-byte values, two clients over a Unix socket, Gaussian reads
-    Memcached,
-    /// Uniform random 8-byte reads over 512 MiB, one thread
-    Uniform,
-    /// Zipf(1.0) reads and 10 % writes over 1 GiB, two threads
-    Zipf,
-    /// Sequential scans, repeated, over 512 MiB
-    Scan,
-    /// Uniform random reads over 512 MiB that all fit; compared with the program alone
-    Fits,
-}
-
-impl std::fmt::Display for Row {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.to_possible_value().expect("invariant: no row is hidden").get_name())
-    }
-}
-
-impl Row {
-    const ALL: [Row; 5] = [Row::Memcached, Row::Uniform, Row::Zipf, Row::Scan, Row::Fits];
-
-    /// Percent of the program's memory that may be resident.
-    fn percent(self) -> u64 {
-        match self {
-            Row::Memcached => 57,
-            Row::Uniform => 50,
-            Row::Zipf => 25,
-            Row::Scan => 75,
-            Row::Fits => 110,
-        }
-    }
-
-    /// Operations of ours for one of the other side's that are aimed at.
-    fn aim(self) -> f64 {
-        match self {
-            Row::Memcached | Row::Uniform => 1.3,
-            Row::Zipf => 1.5,
-            Row::Scan => 2.0,
-            Row::Fits => 0.97,
-        }
-    }
-
-    /// Bytes of data.
-    fn bytes(self, quick: bool) -> u64 {
-        let bytes = match self {
-            Row::Memcached => 560_000_000,
-            Row::Zipf => 1 << 30,
-            _ => 512 << 20,
-        };
-        if quick { bytes / 8 } else { bytes }
-    }
-
-    /// Seconds until both sides are settled.
-    fn warm_up(self) -> f64 {
-        match self {
-            Row::Memcached => 30.0,
-            Row::Zipf => 10.0,
-            Row::Uniform | Row::Scan | Row::Fits => 2.0,
-        }
-    }
-
-    /// Seconds that are counted.
-    fn seconds(self) -> f64 {
-        if self == Row::Memcached { 12.0 } else { 4.0 }
-    }
-
-    /// Pattern and threads of the array; `None` for memcached.
-    fn pattern(self) -> Option<(Pattern, u32)> {
-        match self {
-            Row::Memcached => None,
-            Row::Uniform | Row::Fits => Some((Pattern::Uniform, 1)),
-            Row::Zipf => Some((Pattern::Zipf, 2)),
-            Row::Scan => Some((Pattern::Scan, 1)),
-        }
-    }
-}
-
-/// One run of one side, or the median of several.
-#[derive(Clone, Debug, Default)]
+/// One run of one side, or the median of several. What is not known is not a number.
+#[derive(Clone, Debug)]
 struct Measured {
     operations_per_second: f64,
     p50_ns: f64,
     p99_ns: f64,
     max_ns: f64,
-    /// Of the operations that hold a fault on a stored page, 99 of 100 take no longer than this; not a number without
-    /// such faults.
+    /// Of the operations that hold a fault on a stored page, 99 of 100 take no longer than this.
     fault_p99_ns: f64,
     cpu_seconds: f64,
     resident_bytes: f64,
     compressed_bytes: f64,
+    /// The most that it cost in all: resident, compressed, and on our side the pager's own.
+    total_bytes: f64,
     metadata_bytes_per_page: f64,
     /// Times the run had to be repeated because the kernel killed the program.
     kills: f64,
 }
 
 impl Measured {
-    const FIELDS: [&'static str; 10] = [
+    const FIELDS: [&'static str; 11] = [
         "operations_per_second",
         "p50_ns",
         "p99_ns",
@@ -180,11 +112,12 @@ impl Measured {
         "cpu_seconds",
         "resident_bytes",
         "compressed_bytes",
+        "total_bytes",
         "metadata_bytes_per_page",
         "kills",
     ];
 
-    fn values(&self) -> [f64; 10] {
+    fn values(&self) -> [f64; 11] {
         [
             self.operations_per_second,
             self.p50_ns,
@@ -194,34 +127,85 @@ impl Measured {
             self.cpu_seconds,
             self.resident_bytes,
             self.compressed_bytes,
+            self.total_bytes,
             self.metadata_bytes_per_page,
             self.kills,
         ]
     }
 
+    fn from_values(values: [f64; 11]) -> Measured {
+        let [
+            operations_per_second,
+            p50_ns,
+            p99_ns,
+            max_ns,
+            fault_p99_ns,
+            cpu_seconds,
+            resident_bytes,
+            compressed_bytes,
+            total_bytes,
+            metadata_bytes_per_page,
+            kills,
+        ] = values;
+        Measured {
+            operations_per_second,
+            p50_ns,
+            p99_ns,
+            max_ns,
+            fault_p99_ns,
+            cpu_seconds,
+            resident_bytes,
+            compressed_bytes,
+            total_bytes,
+            metadata_bytes_per_page,
+            kills,
+        }
+    }
+
+    /// Nothing is known but that nothing was killed.
+    fn unknown() -> Measured {
+        Measured { kills: 0.0, ..Measured::from_values([f64::NAN; 11]) }
+    }
+
     /// Field by field.
     fn median(runs: &[Measured]) -> Measured {
-        let middle = |index: usize| super::median(runs.iter().map(|run| run.values()[index]).collect());
-        Measured {
-            operations_per_second: middle(0),
-            p50_ns: middle(1),
-            p99_ns: middle(2),
-            max_ns: middle(3),
-            fault_p99_ns: middle(4),
-            cpu_seconds: middle(5),
-            resident_bytes: middle(6),
-            compressed_bytes: middle(7),
-            metadata_bytes_per_page: middle(8),
-            kills: runs.iter().map(|run| run.kills).sum(),
+        let mut middle = [f64::NAN; 11];
+        for (index, value) in middle.iter_mut().enumerate() {
+            *value = super::median(runs.iter().map(|run| run.values()[index]).collect());
         }
+        Measured { kills: runs.iter().map(|run| run.kills).sum(), ..Measured::from_values(middle) }
     }
 }
 
-/// A row with both sides. `theirs` is empty where nothing is compared.
+/// What became of a run on the kernel's side.
+enum Other {
+    Ran(Measured),
+    /// The kernel killed the program each time.
+    Killed {
+        kills: u32,
+        /// The most that zram took meanwhile.
+        compressed: u64,
+    },
+}
+
+/// A row with both sides. `theirs` is empty where nothing is compared, or where the kernel killed every run.
 struct RowResult {
     row: Row,
     ours: Vec<Measured>,
     theirs: Vec<Measured>,
+    /// Runs of the kernel's side that ended so, where none ended well.
+    killed: u32,
+    /// Bytes that our side was given; the resident part of the kernel's.
+    budget: u64,
+    resident: u64,
+    /// Why the row was not measured.
+    left_out: Option<String>,
+}
+
+impl RowResult {
+    fn is_against_itself(&self) -> bool {
+        matches!(self.row, Row::Fits | Row::Idle)
+    }
 }
 
 /// What the runs share.
@@ -229,6 +213,7 @@ struct Plan {
     seconds: Option<f64>,
     warm_up: Option<f64>,
     quick: bool,
+    python: PathBuf,
     with: Vec<OsString>,
 }
 
@@ -246,14 +231,20 @@ impl Plan {
 
 /// Runs the command.
 pub fn run(args: &PagerArgs) -> Result<(), Failure> {
-    let needs_kernel = args.against == Against::Zram && args.rows.iter().any(|row| *row != Row::Fits);
+    let needs_kernel = args.rows.iter().any(|row| match row.kind() {
+        Kind::Program => true,
+        Kind::Idle => false,
+        _ => args.against == Against::Zram && *row != Row::Fits,
+    });
     if needs_kernel && let Some(why) = kernel::obstacle() {
-        return Err(Failure::failed("cannot compare with zram", why, "--against nothing measures our side only"));
+        let remedy = "--against nothing --rows uniform,zipf,scan,btree,fits,idle measures our side only";
+        return Err(Failure::failed("cannot compare with zram", why, remedy));
     }
     let plan = Plan {
         seconds: if args.quick { Some(0.5) } else { args.seconds },
         warm_up: if args.quick { Some(0.2) } else { args.warm_up },
         quick: args.quick,
+        python: args.python.clone(),
         with: args.with.split_whitespace().map(OsString::from).collect(),
     };
     let runs = if args.quick { 1 } else { args.runs };
@@ -261,19 +252,7 @@ pub fn run(args: &PagerArgs) -> Result<(), Failure> {
     progress.add(u64::from(runs) * args.rows.len() as u64);
     let mut results = Vec::new();
     for row in &args.rows {
-        let mut result = RowResult { row: *row, ours: Vec::new(), theirs: Vec::new() };
-        let bytes = side::program_bytes(*row, &plan)?;
-        for number in 0..runs {
-            for turn in 0..2 {
-                if (turn + number) % 2 == 0 {
-                    result.ours.push(side::ours(*row, bytes, &plan)?);
-                } else if args.against == Against::Zram {
-                    result.theirs.push(side::theirs(*row, bytes, &plan)?);
-                }
-            }
-            progress.advance(1);
-        }
-        results.push(result);
+        results.push(measure(*row, args.against, runs, &plan, &progress)?);
     }
     drop(progress);
     with_output(None, |out| match args.format {
@@ -283,13 +262,56 @@ pub fn run(args: &PagerArgs) -> Result<(), Failure> {
     })
 }
 
+/// All runs of a row.
+fn measure(row: Row, against: Against, runs: u32, plan: &Plan, progress: &Progress) -> Result<RowResult, Failure> {
+    let (ours, theirs) = (Vec::new(), Vec::new());
+    let mut result = RowResult { row, ours, theirs, killed: 0, budget: 0, resident: 0, left_out: None };
+    let subject = match side::Subject::new(row, plan) {
+        Ok(subject) => subject,
+        Err(Ok(reason)) => {
+            progress.advance(u64::from(runs));
+            return Ok(RowResult { left_out: Some(reason), ..result });
+        }
+        Err(Err(failure)) => return Err(failure),
+    };
+    result.resident = subject.resident(row);
+    let compares = against == Against::Zram || result.is_against_itself();
+    result.budget = result.resident + subject.rest(row) / 2;
+    if result.is_against_itself() {
+        result.budget = result.resident;
+    } else if compares {
+        // Not counted: it says what zram takes.
+        match subject.theirs(row, plan)? {
+            Other::Ran(measured) => result.budget = result.resident + measured.compressed_bytes as u64,
+            Other::Killed { kills, compressed } => {
+                result.killed = kills;
+                result.budget = result.resident + compressed;
+            }
+        }
+    }
+    for number in 0..runs {
+        for turn in 0..2 {
+            if (turn + number) % 2 == 0 {
+                result.ours.push(subject.ours(row, result.budget, plan)?);
+            } else if compares && result.killed == 0 {
+                match subject.theirs(row, plan)? {
+                    Other::Ran(measured) => result.theirs.push(measured),
+                    Other::Killed { kills, .. } => result.killed = kills,
+                }
+            }
+        }
+        progress.advance(1);
+    }
+    Ok(result)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn medians_are_taken_field_by_field() {
-        let run = |ops: f64, p99: f64| Measured { operations_per_second: ops, p99_ns: p99, ..Measured::default() };
+        let run = |ops: f64, p99: f64| Measured { operations_per_second: ops, p99_ns: p99, ..Measured::unknown() };
         let median = Measured::median(&[run(3.0, 10.0), run(1.0, 30.0), run(2.0, 20.0)]);
         assert_eq!((median.operations_per_second, median.p99_ns), (2.0, 20.0));
         assert_eq!(Measured::median(&[run(1.0, 0.0), run(2.0, 0.0)]).operations_per_second, 1.5);

@@ -17,6 +17,7 @@ struct Hierarchy {
     root: PathBuf,
     limit: &'static str,
     usage: &'static str,
+    peak: &'static str,
 }
 
 const SCRIPT: &str = r#"
@@ -56,6 +57,8 @@ pub struct Kernel {
     stdin: Option<ChildStdin>,
     group: PathBuf,
     usage: PathBuf,
+    peak: PathBuf,
+    cpu_before: f64,
     zram: Option<u32>,
 }
 
@@ -85,8 +88,8 @@ impl Kernel {
         match line.trim().split_once(' ') {
             Some(("ready", number)) => {
                 let zram = number.parse().ok();
-                let usage = group.join(hierarchy.usage);
-                Ok(Kernel { guard, stdin, group, usage, zram })
+                let (usage, peak) = (group.join(hierarchy.usage), group.join(hierarchy.peak));
+                Ok(Kernel { guard, stdin, group, usage, peak, cpu_before: children_seconds(), zram })
             }
             _ => {
                 let _ = guard.wait();
@@ -106,6 +109,21 @@ impl Kernel {
     /// Bytes that are charged to the cgroup.
     pub fn resident_bytes(&self) -> u64 {
         number(&self.usage, 0)
+    }
+
+    /// The most that was charged to the cgroup.
+    pub fn peak_bytes(&self) -> u64 {
+        number(&self.peak, 0)
+    }
+
+    /// The most memory that zram has occupied, its own overhead included.
+    pub fn peak_compressed(&self) -> u64 {
+        self.zram.map_or(0, |zram| number(Path::new(&format!("/sys/block/zram{zram}/mm_stat")), 4))
+    }
+
+    /// Processor time of the programs that were started since this was made, and have ended.
+    pub fn cpu_seconds(&self) -> f64 {
+        children_seconds() - self.cpu_before
     }
 
     /// Faults on pages that were swapped out, inside; not a number if the kernel does not say.
@@ -170,12 +188,17 @@ fn hierarchy() -> Result<Hierarchy, Failure> {
         })
     };
     if let Some(root) = found("cgroup", "memory") {
-        return Ok(Hierarchy { root, limit: "memory.limit_in_bytes", usage: "memory.usage_in_bytes" });
+        return Ok(Hierarchy {
+            root,
+            limit: "memory.limit_in_bytes",
+            usage: "memory.usage_in_bytes",
+            peak: "memory.max_usage_in_bytes",
+        });
     }
     if let Some(root) = found("cgroup2", "") {
         let controllers = std::fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
         if controllers.split_whitespace().any(|name| name == "memory") {
-            return Ok(Hierarchy { root, limit: "memory.max", usage: "memory.current" });
+            return Ok(Hierarchy { root, limit: "memory.max", usage: "memory.current", peak: "memory.peak" });
         }
     }
     Err(Failure::failed(
@@ -183,6 +206,21 @@ fn hierarchy() -> Result<Hierarchy, Failure> {
         "/proc/mounts",
         "mount the memory controller, or enable it in subtree_control",
     ))
+}
+
+/// Processor seconds of all ended children and theirs.
+fn children_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks: f64 = text
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(13)
+        .take(2)
+        .filter_map(|word| word.parse::<f64>().ok())
+        .sum();
+    ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
 /// The number at a place of a file of numbers; 0 if it is not there.

@@ -2,13 +2,16 @@
 //! same way under the agent, in a memory cgroup, and free.
 //!
 //! Each 64-byte record is 8 bytes of number, 16 random bytes and 40 bytes that its neighbours share, so pages compress
-//! to about half, as tables of records do. Every word can be computed from its place, and every word that is read is
-//! compared: a lost write ends the program.
+//! to about half, as tables of records do; the B-tree's records are three of them and 8 bytes more. Every word can be
+//! computed from its place, and every word that is read is compared: a lost write ends the program. All threads touch all
+//! pages.
 //!
 //! Protocol: the line [`READY`] on standard output when the measured time begins, and one JSON line when it is over;
 //! then it waits for the end of its standard input, so that its parent can inspect the memory.
 
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -24,16 +27,20 @@ pub const READY: &str = "begins";
 
 const WORDS_A_PAGE: usize = 512;
 const WORDS_A_RECORD: usize = 8;
+/// Of a value in the B-tree: 200 bytes.
+const WORDS_A_VALUE: usize = 25;
 
 /// How the array is touched.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// 8-byte reads, all places alike.
     Uniform,
-    /// Zipf(1.0) over scattered pages, one access in ten a write.
+    /// Zipf(1.0) over scattered pages: reads of whole records, one access in ten the write of a word.
     Zipf,
     /// From the beginning to the end, again and again; an operation is a page.
     Scan,
+    /// Zipf(1.0) over scattered keys of a B-tree with 200-byte values: look-ups, one in ten a change.
+    Btree,
 }
 
 #[derive(Args, Debug)]
@@ -62,41 +69,45 @@ struct Done {
 
 /// Runs the load.
 pub fn run(args: &LoadArgs) -> Result<(), Failure> {
-    let pages = (args.bytes / 4096).max(1);
-    let mut words = vec![0u64; pages * WORDS_A_PAGE];
-    for (index, word) in words.iter_mut().enumerate() {
-        *word = word_at(index);
+    if args.pattern == Pattern::Btree {
+        let mut tree = Tree::new(args.bytes);
+        return report(args, |clock| vec![clock.run(1, |random| tree.touch(random))]);
     }
-    let parts = words.len() / args.threads.max(1);
+    let pages = (args.bytes / 4096).max(1);
+    let words: Vec<AtomicU64> = (0..pages * WORDS_A_PAGE).map(|index| AtomicU64::new(word_at(index))).collect();
+    report(args, |clock| {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..args.threads.max(1))
+                .map(|number| {
+                    let mut array = Array::new(&words, args.pattern);
+                    scope.spawn(move || clock.run(number as u64 + 1, |random| array.touch(random)))
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("invariant: a load that reads wrong words ends"))
+                .collect()
+        })
+    })
+}
+
+/// Runs all threads and says what they did.
+fn report(args: &LoadArgs, all: impl FnOnce(Clock) -> Vec<Done>) -> Result<(), Failure> {
     let before = std::sync::Mutex::new(None);
-    let begin = Instant::now();
-    let warm = begin + Duration::from_secs_f64(args.warm_up);
+    let warm = Instant::now() + Duration::from_secs_f64(args.warm_up);
     let end = warm + Duration::from_secs_f64(args.seconds);
-    let shared = Shared { args, warm, end, cpu_before: &before };
-    let done: Vec<Done> = std::thread::scope(|scope| {
-        // Writers write only their own part; readers read everything of theirs, so no lock is needed.
-        let threads: Vec<_> = words
-            .chunks_mut(parts)
-            .take(args.threads.max(1))
-            .enumerate()
-            .map(|(number, part)| scope.spawn(move || shared.touch(number as u64, number * parts, part)))
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().expect("invariant: a load that reads wrong words ends"))
-            .collect()
-    });
+    let done = all(Clock { args, warm, end, cpu_before: &before });
     let cpu = cpu_seconds() - before.lock().expect("invariant: nothing panics under this lock").unwrap_or(0.0);
-    let all = Latencies::default();
+    let latencies = Latencies::default();
     for one in &done {
-        all.add(&one.latencies);
+        latencies.add(&one.latencies);
     }
     let line = json!({
         "operations": done.iter().map(|one| one.operations).sum::<u64>(),
         "seconds": args.seconds,
         "cpu_seconds": cpu,
-        "latencies_ns": all.counts().buckets().collect::<Vec<_>>(),
-        "max_ns": all.maximum(),
+        "latencies_ns": latencies.counts().buckets().collect::<Vec<_>>(),
+        "max_ns": latencies.maximum(),
     });
     println!("{line}");
     let _ = std::io::stdout().flush();
@@ -105,47 +116,27 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// When to count.
 #[derive(Clone, Copy)]
-struct Shared<'a> {
+struct Clock<'a> {
     args: &'a LoadArgs,
     warm: Instant,
     end: Instant,
     cpu_before: &'a std::sync::Mutex<Option<f64>>,
 }
 
-impl Shared<'_> {
-    fn touch(&self, number: u64, first: usize, part: &mut [u64]) -> Done {
-        let mut random = Random::new(number + 1);
+impl Clock<'_> {
+    /// Does operations until the end.
+    fn run(&self, seed: u64, mut operation: impl FnMut(&mut Random)) -> Done {
+        let mut random = Random::new(seed);
         let mut done = Done { operations: 0, latencies: Latencies::default() };
-        let pages = part.len() / WORDS_A_PAGE;
-        // Ranks are spread over the pages by a multiplication that visits each page once.
-        let spread = odd_step(pages);
-        let mut next = 0;
         let mut measured = false;
         let mut last = Instant::now();
+        // One timestamp an operation, or one for 64 operations.
+        let together = if self.args.time_all { 1 } else { 64 };
         loop {
-            // One timestamp an operation, or one for 64 operations.
-            let together = if self.args.time_all { 1 } else { 64 };
             for _ in 0..together {
-                match self.args.pattern {
-                    Pattern::Uniform => read(part, first, random.below(part.len())),
-                    Pattern::Zipf => {
-                        let page = random.zipf(pages) * spread % pages;
-                        let at = page * WORDS_A_PAGE + random.below(WORDS_A_PAGE);
-                        if random.below(10) == 0 {
-                            part[at] = std::hint::black_box(word_at(first + at));
-                        } else {
-                            read(part, first, at);
-                        }
-                    }
-                    Pattern::Scan => {
-                        let page = &part[next * WORDS_A_PAGE..(next + 1) * WORDS_A_PAGE];
-                        let sum = page.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
-                        std::hint::black_box(sum);
-                        read(part, first, next * WORDS_A_PAGE + random.below(WORDS_A_PAGE));
-                        next = (next + 1) % pages;
-                    }
-                }
+                operation(&mut random);
             }
             let now = Instant::now();
             if measured {
@@ -167,11 +158,94 @@ impl Shared<'_> {
     }
 }
 
+/// The array, as one thread touches it.
+struct Array<'a> {
+    words: &'a [AtomicU64],
+    pattern: Pattern,
+    pages: usize,
+    /// Ranks are spread over the pages by a multiplication that visits each page once.
+    step: usize,
+    next: usize,
+}
+
+impl<'a> Array<'a> {
+    fn new(words: &'a [AtomicU64], pattern: Pattern) -> Array<'a> {
+        let pages = words.len() / WORDS_A_PAGE;
+        Array { words, pattern, pages, step: odd_step(pages), next: 0 }
+    }
+
+    fn touch(&mut self, random: &mut Random) {
+        let words = self.words;
+        match self.pattern {
+            Pattern::Zipf => {
+                let page = random.zipf(self.pages) * self.step % self.pages;
+                let at = page * WORDS_A_PAGE + random.below(WORDS_A_PAGE);
+                if random.below(10) == 0 {
+                    words[at].store(std::hint::black_box(word_at(at)), Ordering::Relaxed);
+                } else {
+                    let record = at / WORDS_A_RECORD * WORDS_A_RECORD;
+                    (record..record + WORDS_A_RECORD).for_each(|at| read(words, at));
+                }
+            }
+            Pattern::Scan => {
+                let page = self.next * WORDS_A_PAGE;
+                let sum = words[page..page + WORDS_A_PAGE]
+                    .iter()
+                    .fold(0u64, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)));
+                std::hint::black_box(sum);
+                read(words, page + random.below(WORDS_A_PAGE));
+                self.next = (self.next + 1) % self.pages;
+            }
+            Pattern::Uniform | Pattern::Btree => read(words, random.below(words.len())),
+        }
+    }
+}
+
+/// A B-tree of records.
+struct Tree {
+    records: BTreeMap<u64, [u64; WORDS_A_VALUE]>,
+    step: usize,
+}
+
+impl Tree {
+    /// So many bytes of records, put in in scattered order, so that its nodes lie where they were split.
+    fn new(bytes: usize) -> Tree {
+        let count = (bytes / (WORDS_A_VALUE * 8)).max(1);
+        let step = odd_step(count);
+        let records = (0..count).map(|rank| (rank * step % count) as u64).map(|key| (key, value_of(key))).fold(
+            BTreeMap::new(),
+            |mut tree, (key, value)| {
+                tree.insert(key, value);
+                tree
+            },
+        );
+        Tree { records, step }
+    }
+
+    fn touch(&mut self, random: &mut Random) {
+        let count = self.records.len();
+        let key = (random.zipf(count) * self.step % count) as u64;
+        let value = self.records.get_mut(&key).expect("invariant: every key below the count was put in");
+        if *value != value_of(key) {
+            eprintln!("refault: the record of key {key} is wrong: memory was lost");
+            std::process::abort();
+        }
+        if random.below(10) == 0 {
+            *value = std::hint::black_box(value_of(key));
+        }
+    }
+}
+
+/// The value that belongs to a key.
+fn value_of(key: u64) -> [u64; WORDS_A_VALUE] {
+    std::array::from_fn(|index| word_at(key as usize * 4 * WORDS_A_RECORD + index))
+}
+
 /// Reads a word and ends the program if it is wrong.
-fn read(part: &[u64], first: usize, at: usize) {
-    let found = std::hint::black_box(part[at]);
-    if found != word_at(first + at) {
-        eprintln!("refault: word {} is {found:#x}: memory was lost", first + at);
+fn read(words: &[AtomicU64], at: usize) {
+    let found = words[at].load(Ordering::Relaxed);
+    if found != word_at(at) {
+        eprintln!("refault: word {at} is {found:#x}: memory was lost");
         std::process::abort();
     }
 }

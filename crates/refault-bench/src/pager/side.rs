@@ -9,21 +9,112 @@ use serde_json::Value;
 
 use super::kernel::Kernel;
 use super::load::READY;
-use super::{ALLOWANCE, Measured, Plan, Row};
+use super::programs::Prepared;
+use super::rows::{Kind, Row};
+use super::{ALLOWANCE, Measured, Other, Plan};
 use crate::memcached::{self, Server};
 use refault_console::Failure;
 
 /// Runs that the kernel may kill before the row is given up.
-const MAX_KILLS: u32 = 40;
+const MAX_KILLS: u32 = 10;
 
-/// Bytes that the row's program occupies when nothing limits it: what percentages are of.
-pub fn program_bytes(row: Row, plan: &Plan) -> Result<u64, Failure> {
-    if row.pattern().is_some() {
-        return Ok(row.bytes(plan.quick));
+/// Command line of `refault run` with so much memory in all; `--` and the program are to be added.
+pub fn refault(plan: &Plan, total: u64) -> Result<Command, Failure> {
+    let mut command = Command::new(me()?);
+    command.args(["run", "--quiet", "--memory", &total.to_string()]).args(&plan.with);
+    Ok(command)
+}
+
+/// What a row runs, ready to be run on either side.
+pub struct Subject {
+    place: Place,
+    /// Bytes that the program occupies when nothing limits it: what percentages are of.
+    bytes: u64,
+    program: Option<Prepared>,
+}
+
+impl Subject {
+    /// Makes it ready. `Err(Ok(reason))`: what the row needs is not installed.
+    pub fn new(row: Row, plan: &Plan) -> Result<Subject, Result<String, Failure>> {
+        let place = Place::new().map_err(Err)?;
+        let mut subject = Subject { place, bytes: row.bytes(plan.quick), program: None };
+        match row.kind() {
+            Kind::Memcached => subject.bytes = memcached_bytes(row, plan, &subject.place).map_err(Err)?,
+            Kind::Program => {
+                subject.program = Some(super::programs::prepare(row, plan, &subject.place.path)?);
+                subject.bytes = 0;
+            }
+            Kind::Load(..) | Kind::Idle => {}
+        }
+        Ok(subject)
     }
-    let place = Place::new()?;
+
+    /// Bytes that the kernel's side may have resident.
+    pub fn resident(&self, row: Row) -> u64 {
+        self.program.as_ref().map_or(self.bytes * row.percent() / 100, |program| program.resident(row))
+    }
+
+    /// Bytes that do not fit there.
+    pub fn rest(&self, row: Row) -> u64 {
+        self.bytes.saturating_sub(self.resident(row))
+    }
+
+    /// A run under `refault run` with so much memory in all.
+    pub fn ours(&self, row: Row, total: u64, plan: &Plan) -> Result<Measured, Failure> {
+        if matches!(row.kind(), Kind::Idle) {
+            return super::idle::measure(true, plan);
+        }
+        if let Some(program) = &self.program {
+            return program.ours(row, total, plan, &self.place.path);
+        }
+        let stats = self.place.path.join("stats");
+        let mut command = refault(plan, total)?;
+        command.arg("--stats").arg(&stats).args(["--stats-interval", "200", "--"]);
+        drive(row, plan, &self.place, command, &mut Ours { stats, lines_before: 0 })
+    }
+
+    /// A run in a cgroup with zram, or, where everything fits, of the program alone.
+    pub fn theirs(&self, row: Row, plan: &Plan) -> Result<Other, Failure> {
+        if matches!(row.kind(), Kind::Idle) {
+            return super::idle::measure(false, plan).map(Other::Ran);
+        }
+        if let Some(program) = &self.program {
+            return program.theirs(row);
+        }
+        if row == Row::Fits {
+            let measured = drive(row, plan, &self.place, Command::new("env"), &mut NoSampler)?;
+            let resident_bytes = self.bytes as f64;
+            return Ok(Other::Ran(Measured { resident_bytes, total_bytes: resident_bytes, ..measured }));
+        }
+        let (mut kills, mut most) = (0, 0);
+        loop {
+            let kernel = Kernel::new(self.resident(row) + ALLOWANCE, self.bytes * 2)?;
+            let mut sampler = Cgroup { kernel: &kernel, faults_before: 0.0 };
+            let outcome = drive(row, plan, &self.place, kernel.command(), &mut sampler);
+            match outcome {
+                // The kernel's reclaim gives up now and then although swap is nearly empty, and kills. Such a run says
+                // nothing about speed: it is repeated, and told.
+                Err(_) if kernel.kills() > 0 => {
+                    kills += 1;
+                    most = most.max(kernel.peak_compressed());
+                    if kills == MAX_KILLS {
+                        return Ok(Other::Killed { kills, compressed: most });
+                    }
+                }
+                Err(failure) => return Err(failure),
+                Ok(mut measured) => {
+                    measured.kills = f64::from(kills);
+                    return Ok(Other::Ran(measured));
+                }
+            }
+        }
+    }
+}
+
+/// Bytes that memcached occupies when nothing limits it.
+fn memcached_bytes(row: Row, plan: &Plan, place: &Place) -> Result<u64, Failure> {
     let socket = place.socket();
-    let server = Server::start(&mut server_command(Command::new("memcached"), row, plan, &place), &socket)?;
+    let server = Server::start(&mut server_command(Command::new("memcached"), row, plan, place), &socket)?;
     memcached::fill(&socket, &memcached_plan(row, plan))?;
     let text = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap_or_default();
     server.end();
@@ -70,6 +161,7 @@ impl Sampler for Ours {
         measured.resident_bytes = field(after, "resident_bytes");
         measured.compressed_bytes = field(after, "pool_bytes");
         measured.metadata_bytes_per_page = field(after, "metadata_bytes") / field(after, "managed_pages").max(1.0);
+        measured.total_bytes = measured.resident_bytes + measured.compressed_bytes + field(after, "metadata_bytes");
         // The rate in the lines that lie within the counted time.
         match within.get(self.lines_before..) {
             Some([first, .., last]) => {
@@ -95,7 +187,7 @@ impl Sampler for Cgroup<'_> {
     fn ends(&mut self, _seconds: f64, measured: &mut Measured) -> f64 {
         measured.resident_bytes = self.kernel.resident_bytes() as f64;
         measured.compressed_bytes = self.kernel.compressed_bytes() as f64;
-        measured.metadata_bytes_per_page = f64::NAN;
+        measured.total_bytes = measured.resident_bytes + measured.compressed_bytes;
         self.kernel.major_faults() - self.faults_before
     }
 }
@@ -111,44 +203,6 @@ impl Sampler for NoSampler {
     }
 }
 
-/// A run under `refault run`.
-pub fn ours(row: Row, bytes: u64, plan: &Plan) -> Result<Measured, Failure> {
-    let place = Place::new()?;
-    let me = me()?;
-    let stats = place.path.join("stats");
-    let mut command = Command::new(&me);
-    command.args(["run", "--quiet", "--resident", &(bytes * row.percent() / 100).to_string(), "--stats"]).arg(&stats);
-    command.args(["--stats-interval", "200"]).args(&plan.with).arg("--");
-    drive(row, plan, &place, command, &mut Ours { stats, lines_before: 0 })
-}
-
-/// A run in a cgroup with zram, or, where everything fits, of the program alone.
-pub fn theirs(row: Row, bytes: u64, plan: &Plan) -> Result<Measured, Failure> {
-    let place = Place::new()?;
-    if row == Row::Fits {
-        let command = Command::new("env");
-        let mut measured = drive(row, plan, &place, command, &mut NoSampler)?;
-        (measured.resident_bytes, measured.metadata_bytes_per_page) = (bytes as f64, f64::NAN);
-        return Ok(measured);
-    }
-    let mut kills = 0;
-    loop {
-        let kernel = Kernel::new(bytes * row.percent() / 100 + ALLOWANCE, bytes * 2)?;
-        let mut sampler = Cgroup { kernel: &kernel, faults_before: 0.0 };
-        let outcome = drive(row, plan, &place, kernel.command(), &mut sampler);
-        match outcome {
-            // The kernel's reclaim gives up now and then although swap is nearly empty, and kills. Such a run says
-            // nothing about speed: it is repeated, and told.
-            Err(_) if kernel.kills() > 0 && kills < MAX_KILLS => kills += 1,
-            Err(failure) => return Err(failure),
-            Ok(mut measured) => {
-                measured.kills = f64::from(kills);
-                return Ok(measured);
-            }
-        }
-    }
-}
-
 /// Runs the row's program behind `command`.
 fn drive(
     row: Row,
@@ -157,7 +211,7 @@ fn drive(
     mut command: Command,
     sampler: &mut dyn Sampler,
 ) -> Result<Measured, Failure> {
-    let Some((pattern, threads)) = row.pattern() else {
+    let Kind::Load(pattern, threads) = row.kind() else {
         command.arg("memcached");
         return drive_memcached(row, plan, place, command, sampler);
     };
@@ -186,7 +240,7 @@ fn drive(
     let mut measured = Measured {
         operations_per_second: field("operations") / field("seconds"),
         cpu_seconds: field("cpu_seconds"),
-        ..Measured::default()
+        ..Measured::unknown()
     };
     let faults = sampler.ends(plan.seconds(row), &mut measured);
     measured.set_latencies(&latencies, field("max_ns"), faults);
@@ -218,7 +272,7 @@ fn drive_memcached(
     let mut measured = Measured {
         operations_per_second: seen.operations as f64 / wanted.seconds,
         cpu_seconds: seen.server_cpu,
-        ..Measured::default()
+        ..Measured::unknown()
     };
     let faults = sampler.ends(plan.seconds(row), &mut measured);
     measured.set_latencies(&seen.latencies.counts(), seen.latencies.maximum() as f64, faults);
@@ -294,7 +348,7 @@ mod tests {
         let mut pairs: Vec<(u64, u64)> = (0..1000).map(|fault| (10_000 + fault, 1)).collect();
         pairs.extend([(100, 8970), (50_000, 30)]);
         let latencies: HistogramCounts = pairs.into_iter().collect();
-        let mut measured = Measured::default();
+        let mut measured = Measured::unknown();
         measured.set_latencies(&latencies, 50_000.0, 1000.0);
         // The ten slowest are not faults: nobody can tell from outside, so they bound the faults' percentile.
         assert_eq!(measured.fault_p99_ns, 50_000.0);

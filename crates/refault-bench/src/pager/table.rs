@@ -4,35 +4,41 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::{ALLOWANCE, Measured, Plan, Row, RowResult};
+use super::rows::{Kind, Row};
+use super::{ALLOWANCE, Measured, Plan, RowResult, peers};
 use refault_console::text::{align_numbers, grouped, plain_table};
 
 impl RowResult {
     fn medians(&self) -> (Measured, Option<Measured>) {
-        (Measured::median(&self.ours), (!self.theirs.is_empty()).then(|| Measured::median(&self.theirs)))
+        let ours = if self.ours.is_empty() { Measured::unknown() } else { Measured::median(&self.ours) };
+        (ours, (!self.theirs.is_empty()).then(|| Measured::median(&self.theirs)))
     }
 
     fn other(&self) -> &'static str {
-        if self.row == Row::Fits { "alone" } else { "zram" }
+        if self.is_against_itself() { "alone" } else { "zram" }
+    }
+
+    /// Operations of ours for one of the other side's.
+    fn ratio(&self) -> Option<f64> {
+        let (ours, theirs) = self.medians();
+        theirs.map(|theirs| ours.operations_per_second / theirs.operations_per_second)
     }
 }
 
 /// Writes both sides of each row, ratio and aim, and then everything in which we lose.
 pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> std::io::Result<()> {
-    let runs = results.first().map_or(0, |result| result.ours.len());
-    let times = |time: fn(&Plan, Row) -> f64| {
-        let rows: Vec<_> =
-            results.iter().map(|result| format!("{} {} s", result.row, time(plan, result.row))).collect();
-        rows.join(", ")
-    };
-    let (seconds, warm_up) = (times(Plan::seconds), times(Plan::warm_up));
-    writeln!(out, "median of {runs} interleaved runs: {seconds}; after a warm-up: {warm_up}")?;
+    let measured: Vec<_> = results.iter().filter(|result| result.left_out.is_none()).collect();
+    let runs = measured.first().map_or(0, |result| result.ours.len());
+    writeln!(out, "{}", peers::describe())?;
+    writeln!(out, "medians of {runs} interleaved runs; least and most in brackets")?;
+    let options: Vec<_> = plan.with.iter().map(|one| one.to_string_lossy().into_owned()).collect();
+    let own = format!("refault {}", options.join(" "));
     let mut table = plain_table();
     table.set_header([
         "row",
-        "resident",
         "side",
         "operations/s",
+        "spread",
         "p50 µs",
         "p99 µs",
         "max µs",
@@ -40,34 +46,32 @@ pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> s
         "CPU s",
         "resident MiB",
         "compressed MiB",
-        "metadata B/page",
+        "total MiB",
         "ratio",
         "at least",
         "",
     ]);
-    for result in results {
+    for result in measured.iter().filter(|result| result.row != Row::Idle) {
         let (ours, theirs) = result.medians();
-        let ratio = theirs.as_ref().map(|theirs| ours.operations_per_second / theirs.operations_per_second);
-        let options: Vec<_> = plan.with.iter().map(|one| one.to_string_lossy().into_owned()).collect();
-        let own = format!("refault {}", options.join(" "));
-        let mut lines = vec![(own.trim_end(), &ours)];
-        lines.extend(theirs.as_ref().map(|theirs| (result.other(), theirs)));
-        for (index, (side, measured)) in lines.into_iter().enumerate() {
+        let ratio = result.ratio();
+        let mut lines = vec![(own.trim_end(), &ours, &result.ours)];
+        lines.extend(theirs.as_ref().map(|theirs| (result.other(), theirs, &result.theirs)));
+        for (index, (side, median, runs)) in lines.into_iter().enumerate() {
             let first = |text: String| if index == 0 { text } else { String::new() };
             let met = ratio.map_or("", |ratio| if ratio >= result.row.aim() { "yes" } else { "no" });
             table.add_row([
                 first(result.row.to_string()),
-                first(format!("{} %", result.row.percent())),
                 side.to_owned(),
-                grouped(measured.operations_per_second as u64),
-                format!("{:.1}", measured.p50_ns / 1e3),
-                format!("{:.1}", measured.p99_ns / 1e3),
-                format!("{:.0}", measured.max_ns / 1e3),
-                or_dash(measured.fault_p99_ns / 1e3, 1),
-                format!("{:.2}", measured.cpu_seconds),
-                or_dash(measured.resident_bytes / f64::from(1 << 20), 0),
-                or_dash(measured.compressed_bytes / f64::from(1 << 20), 0),
-                or_dash(measured.metadata_bytes_per_page, 1),
+                rate(median.operations_per_second),
+                spread(runs),
+                or_dash(median.p50_ns / 1e3, 1),
+                or_dash(median.p99_ns / 1e3, 1),
+                or_dash(median.max_ns / 1e3, 0),
+                or_dash(median.fault_p99_ns / 1e3, 1),
+                or_dash(median.cpu_seconds, 2),
+                or_dash(median.resident_bytes / f64::from(1 << 20), 0),
+                or_dash(median.compressed_bytes / f64::from(1 << 20), 0),
+                or_dash(median.total_bytes / f64::from(1 << 20), 0),
                 first(ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"))),
                 first(result.row.aim().to_string()),
                 first(met.to_owned()),
@@ -79,27 +83,79 @@ pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> s
         writeln!(out, "{}", line.trim_end())?;
     }
     for result in results {
-        let kills = result.medians().1.map_or(0.0, |theirs| theirs.kills);
-        if kills > 0.0 {
-            writeln!(
-                out,
-                "note: {}: the kernel killed the program for lack of memory {kills} times; those runs were repeated",
-                result.row
-            )?;
-        }
-        for loss in losses(result) {
-            writeln!(out, "loss: {}: {loss}", result.row)?;
-        }
+        remarks(out, result)?;
+    }
+    if let Some((mean, worst)) = mean_of_programs(results) {
+        writeln!(
+            out,
+            "programs and the B-tree: geometric mean of the ratios {mean:.2} (aim 1.2), worst {worst:.2} (aim 0.8)"
+        )?;
     }
     writeln!(
         out,
-        "\nCPU s: processor time of the program with all its threads in the counted time, the kernel's reclaim in it included. \
-         Compressed memory lies outside the budget on both sides; the cgroup's limit is {} MiB above the budget for what ours \
-         does not count (code, stacks, page tables). p50, p99, max: of one operation, seen by the program (memcached: by its \
-         clients). Fault p99: with F faults on stored pages (major faults) among N operations, the latency that 0.01 F of the N \
-         exceed, which 99 of 100 faults cannot exceed; B/page: bookkeeping for each managed page; the kernel's is not known.",
+        "\noperations/s: of the last five programs, runs per second. CPU s: processor time of the program with all its \
+         threads in the counted time, the kernel's reclaim in it included. total: resident, compressed and, on our side, the \
+         pager's own; ours was given as much as the kernel's side had in a run before. The cgroup's limit is {} MiB above \
+         that for what ours does not count (code, stacks, page tables). p50, p99, max: of one operation, seen by the program \
+         (memcached: by its clients). Fault p99: with F faults on stored pages (major faults) among N operations, the latency \
+         that 0.01 F of the N exceed, which 99 of 100 faults cannot exceed.",
         ALLOWANCE >> 20
     )
+}
+
+/// What a row needs to be said in words.
+fn remarks(out: &mut dyn Write, result: &RowResult) -> std::io::Result<()> {
+    let row = result.row;
+    if let Some(reason) = &result.left_out {
+        return writeln!(out, "not measured: {row}: {reason}");
+    }
+    if row == Row::Idle {
+        let (ours, Some(alone)) = result.medians() else { return Ok(()) };
+        let memory = (ours.resident_bytes - alone.resident_bytes) / f64::from(1 << 20);
+        let exec = 1e3 / ours.operations_per_second - 1e3 / alone.operations_per_second;
+        return writeln!(
+            out,
+            "idle: to manage a process costs {memory:.2} MiB of private memory (aim: at most 2) and {exec:.2} ms per exec \
+             (aim: at most 1)"
+        );
+    }
+    let kills = result.medians().1.map_or(0.0, |theirs| theirs.kills);
+    if result.killed > 0 {
+        writeln!(
+            out,
+            "note: {row}: the kernel killed the program for lack of memory {} times of {0}: no ratio",
+            result.killed
+        )?;
+    } else if kills > 0.0 {
+        writeln!(
+            out,
+            "note: {row}: the kernel killed the program for lack of memory {kills} times; those runs were repeated"
+        )?;
+    }
+    for loss in losses(result) {
+        writeln!(out, "loss: {row}: {loss}")?;
+    }
+    Ok(())
+}
+
+/// Geometric mean and least of the ratios of real programs, if any was measured on both sides.
+fn mean_of_programs(results: &[RowResult]) -> Option<(f64, f64)> {
+    let ratios: Vec<f64> =
+        results.iter().filter(|result| result.row.is_in_mean()).filter_map(RowResult::ratio).collect();
+    let logarithms: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    (!ratios.is_empty()).then(|| ((logarithms / ratios.len() as f64).exp(), least))
+}
+
+/// A rate with as many digits as say something.
+fn rate(value: f64) -> String {
+    if value >= 100.0 { grouped(value as u64) } else { or_dash(value, 3) }
+}
+
+fn spread(runs: &[Measured]) -> String {
+    let rates = runs.iter().map(|run| run.operations_per_second);
+    let (least, most) = (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max));
+    format!("{}–{}", rate(least), rate(most))
 }
 
 fn or_dash(value: f64, digits: usize) -> String {
@@ -143,6 +199,11 @@ pub fn write_csv(out: &mut dyn Write, results: &[RowResult]) -> std::io::Result<
     csv.flush()
 }
 
+/// Whether a row counts operations for a time.
+fn counted(row: Row) -> bool {
+    matches!(row.kind(), Kind::Load(..) | Kind::Memcached)
+}
+
 /// Everything: all runs, medians, ratios, aims.
 pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> std::io::Result<()> {
     let object = |run: &Measured| -> Value {
@@ -152,16 +213,19 @@ pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> st
         .iter()
         .map(|result| {
             let (ours, theirs) = result.medians();
-            let ratio = theirs.as_ref().map(|theirs| ours.operations_per_second / theirs.operations_per_second);
             json!({
                 "row": result.row.to_string(),
+                "left_out": result.left_out,
                 "resident_percent": result.row.percent(),
+                "resident_bytes": result.resident,
+                "budget_bytes": result.budget,
+                "killed": result.killed,
                 "options": plan.with.iter().map(|one| one.to_string_lossy()).collect::<Vec<_>>(),
                 "against": result.other(),
-                "warm_up_seconds": plan.warm_up(result.row),
-                "seconds": plan.seconds(result.row),
+                "warm_up_seconds": counted(result.row).then(|| plan.warm_up(result.row)),
+                "seconds": counted(result.row).then(|| plan.seconds(result.row)),
                 "aim": result.row.aim(),
-                "ratio": ratio,
+                "ratio": result.ratio(),
                 "refault": object(&ours),
                 "other": theirs.as_ref().map(object),
                 "refault_runs": result.ours.iter().map(object).collect::<Vec<_>>(),
@@ -170,6 +234,12 @@ pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> st
             })
         })
         .collect();
-    serde_json::to_writer(&mut *out, &json!({ "rows": rows }))?;
+    let mean = mean_of_programs(results);
+    let all = json!({
+        "sides": peers::describe(),
+        "rows": rows,
+        "programs": mean.map(|(mean, worst)| json!({ "geometric_mean": mean, "worst": worst })),
+    });
+    serde_json::to_writer(&mut *out, &all)?;
     writeln!(out)
 }
