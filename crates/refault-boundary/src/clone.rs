@@ -118,6 +118,7 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
     drop(heap);
     drop(blocks);
     if child != 0 {
+        paging.has_forked(child);
         return child;
     }
     crate::start::owns_memory();

@@ -144,8 +144,8 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     match signal {
         SIGSYS if info.code == QUEUED && info.rest[0] as usize == MAKE_ROOM => return make_room(thread, context),
         SIGBUS if info.code > 0 => {
-            let write = context.registers[register::ERROR] & 2 != 0;
-            if serve(thread, info.address, write) {
+            let error = context.registers[register::ERROR];
+            if serve(thread, info.address, error & 2 != 0, error & 1 != 0) {
                 return;
             }
         }
@@ -171,15 +171,15 @@ fn make_room(thread: &mut Thread, context: &mut Context) {
     }
 }
 
-/// Serves a fault. False if it is not ours.
-fn serve(thread: &mut Thread, address: usize, write: bool) -> bool {
+/// Serves a fault, of a page that is missing or that is guarded. False if it is not ours.
+fn serve(thread: &mut Thread, address: usize, write: bool, is_guarded: bool) -> bool {
     let mut paging = paging();
     let before = paging.statistics.first_touches + paging.statistics.rescued + paging.statistics.read_back;
     let outcome = paging.fault(address, write);
     let after = paging.statistics.first_touches + paging.statistics.rescued + paging.statistics.read_back;
     let why = paging.last_error;
     drop(paging);
-    if before == after && outcome == Outcome::Served {
+    if before == after && outcome == Outcome::Served && !is_guarded {
         let (at, times) = thread.spurious;
         thread.spurious = if at == address { (at, times + 1) } else { (address, 0) };
         if times == MAX_SPURIOUS {

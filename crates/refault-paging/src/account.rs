@@ -8,9 +8,8 @@
 //!
 //! Where it lies: `segment`.
 //!
-//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, except
-//! those of the dead; the sum exceeds the limit only by what processes cannot do without ([`MIN_PAGES`]) or cannot move.
-//! Cost: one atomic addition when a charge changes; while somebody lacks memory, a look at all slots per request.
+//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, those of the
+//! dead and the charges of its children; the sum exceeds the limit only by what processes cannot do without ([`MIN_PAGES`]) or cannot move. Cost: one atomic addition when a charge changes; while somebody lacks memory, a look at all slots per request.
 
 use core::sync::atomic::Ordering;
 
@@ -20,7 +19,7 @@ use refault_core::policy::GenerationSize;
 use crate::figures::{Statistics, Usage};
 use crate::inherited::Inherited;
 use crate::sys;
-use crate::tree::{MIN_PAGES, Shared, Slot, without_slack};
+use crate::tree::{MIN_PAGES, Shared, Slot, TAKEN, without_slack};
 
 /// How long a process that has next to nothing waits for others to give it room, in naps, and how long it does not try
 /// again if that was in vain. Nanoseconds.
@@ -42,10 +41,12 @@ pub struct Account {
     own_limit: Option<u64>,
     /// See [`crate::inherited`].
     inherited: Inherited,
-    /// Pages given up so far.
+    /// Pages that it has ceased to share so far.
     gave: u64,
-    /// Pages of the compressed pool, of which a parent gives up some too.
-    pool: u64,
+    /// It may have children that share pages with it.
+    has_heirs: bool,
+    /// The slot of a child that is about to be.
+    birth: Option<usize>,
     /// When it last said what it lacks, and until when it does not wait for others.
     said: u64,
     discouraged: u64,
@@ -67,7 +68,8 @@ impl Account {
             own_limit,
             inherited: Inherited::default(),
             gave: 0,
-            pool: 0,
+            has_heirs: false,
+            birth: None,
             said: 0,
             discouraged: 0,
         };
@@ -82,25 +84,41 @@ impl Account {
     }
 
     fn enter(&mut self) {
-        let me = sys::process_id();
+        self.slot = self.take_slot(sys::process_id(), 0);
+        self.gave = 0;
+        self.faulted(sys::now());
+    }
+
+    /// A free slot, for a process or [`TAKEN`], whose parent is `lender` ([`Slot::lender`]).
+    fn take_slot(&self, process: i32, lender: u64) -> Option<usize> {
         let slots = &self.shared().slots;
-        let free = |slot: &Slot| slot.process.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let free = |slot: &Slot| slot.process.compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot = slots.iter().position(free).or_else(|| {
             // Nobody has come yet for the figures of those that have ended.
             self.shared().collect(|_, _, _| {});
             slots.iter().position(free)
-        });
-        if let Some(slot) = slot {
-            slots[slot].turn.fetch_add(1, Ordering::Relaxed);
-            slots[slot].wanted.store(0, Ordering::Relaxed);
-            slots[slot].gave.store(0, Ordering::Relaxed);
-            slots[slot].deaf.store(0, Ordering::Relaxed);
-            slots[slot].asking.store(0, Ordering::Relaxed);
-            self.shared().used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
-        }
-        self.slot = slot;
-        self.gave = 0;
-        self.faulted(sys::now());
+        })?;
+        slots[slot].turn.fetch_add(1, Ordering::Relaxed);
+        slots[slot].wanted.store(0, Ordering::Relaxed);
+        slots[slot].gave.store(0, Ordering::Relaxed);
+        slots[slot].lender.store(lender, Ordering::Relaxed);
+        slots[slot].lent.store(0, Ordering::Relaxed);
+        slots[slot].deaf.store(0, Ordering::Relaxed);
+        slots[slot].asking.store(0, Ordering::Relaxed);
+        self.shared().used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
+        slots[slot].process.store(process, Ordering::Release);
+        Some(slot)
+    }
+
+    /// What tells this process's children from those of others.
+    fn lender_word(&self) -> Option<u64> {
+        let slot = self.slot?;
+        Some(Slot::lender_word(slot, self.shared().slots[slot].turn.load(Ordering::Relaxed)))
+    }
+
+    /// Pages charged to this process. Its parent may charge it too.
+    fn charged(&self) -> i64 {
+        self.slot.map_or(self.charged, |slot| self.shared().slots[slot].charged.load(Ordering::Relaxed))
     }
 
     /// Makes the counts known.
@@ -112,11 +130,6 @@ impl Account {
 
     /// Makes known what is in memory: pages where they belong, pages in the staging area, bytes of the pool.
     pub fn publish_memory(&mut self, resident: u64, parked: u64, pool: u64) {
-        let pool_pages = pool / crate::PAGE as u64;
-        if pool_pages < self.pool {
-            self.gives_up(self.pool - pool_pages);
-        }
-        self.pool = pool_pages;
         if let Some(slot) = self.slot {
             self.shared().figures[slot].usage.store_memory(resident, parked, pool);
         }
@@ -158,26 +171,77 @@ impl Account {
         }
     }
 
-    /// Right before a fork.
+    /// Right before a fork: the child has a slot already, so that nobody takes this process for one without children.
     pub fn before_fork(&mut self) {
         self.inherited.lends();
+        self.has_heirs = true;
+        self.birth = self.lender_word().and_then(|word| self.take_slot(TAKEN, word));
     }
 
-    /// In a forked child: what it inherited stays charged to the parent as long as that has it too.
-    pub fn after_fork(&mut self) {
+    /// In the parent: the child is there, or the kernel's error. The child may have said so itself.
+    pub fn has_forked(&mut self, child: i32) {
+        if let Some(slot) = self.birth.take() {
+            let process = &self.shared().slots[slot].process;
+            let _ = process.compare_exchange(TAKEN, child.max(0), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// In a forked child: of what it has, `pages` are shared with the parent. They stay charged to the parent as long as
+    /// that has them too.
+    pub fn after_fork(&mut self, pages: u64) {
         let turn = |slot: usize| self.shared().slots[slot].turn.load(Ordering::Relaxed);
         let lender = self.slot.map_or((0, 0), |slot| (slot, turn(slot)));
-        self.inherited = Inherited::new(self.charged + self.lent(), lender, self.gave);
-        self.charged = 0;
-        self.enter();
+        self.inherited = Inherited::new(pages as i64, lender, self.gave);
+        (self.charged, self.has_heirs) = (0, false);
+        match self.birth.take() {
+            Some(slot) => {
+                self.shared().slots[slot].process.store(sys::process_id(), Ordering::Release);
+                (self.slot, self.gave) = (Some(slot), 0);
+                self.faulted(sys::now());
+            }
+            None => self.enter(),
+        }
     }
 
-    /// Pages have left memory, of which some may be shared.
-    pub fn gives_up(&mut self, pages: u64) {
+    /// Whether this process may share pages with a parent or with children.
+    pub fn has_relatives(&mut self) -> bool {
+        if self.has_heirs && self.birth.is_none() {
+            self.has_heirs = self.lender_word().is_some_and(|word| self.shared().heirs(word).next().is_some());
+        }
+        self.has_heirs || self.inherited.is_any()
+    }
+
+    /// Whether others are charged for pages that this process has.
+    pub fn is_lent(&self) -> bool {
+        self.inherited.held(self.shared()) > 0
+    }
+
+    /// Pages that were shared are this process's own from now on, or have left its memory: whom they are left to is
+    /// charged for them.
+    pub fn unshared(&mut self, pages: u64) {
+        if pages == 0 {
+            return;
+        }
+        self.inherited.unshared(pages);
+        let (Some(slot), true) = (self.slot, self.has_heirs) else { return };
         self.gave += pages;
-        self.inherited.gives_up(pages);
-        if let Some(slot) = self.slot {
-            self.shared().slots[slot].gave.store(self.gave, Ordering::Relaxed);
+        let shared = self.shared();
+        shared.slots[slot].gave.store(self.gave, Ordering::Relaxed);
+        let Some(word) = self.lender_word() else { return };
+        // By equal parts: what they share with each other is not known here.
+        let part = pages.div_ceil((shared.heirs(word).count() as u64).max(1)) as i64;
+        for heir in shared.heirs(word) {
+            let less = |lent: i64| Some(lent - part.min(lent));
+            let lent = heir.lent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0);
+            heir.charged.fetch_add(part.min(lent), Ordering::Relaxed);
+            let total = shared.total.fetch_add(part.min(lent), Ordering::Relaxed) + part.min(lent);
+            if heir.lender.load(Ordering::Relaxed) == word && heir.process.load(Ordering::Acquire) != 0 {
+                shared.peak.fetch_max(total, Ordering::Relaxed);
+            } else {
+                // It has ended at this moment, and given back what it knew of.
+                heir.charged.fetch_sub(part.min(lent), Ordering::Relaxed);
+                shared.total.fetch_sub(part.min(lent), Ordering::Relaxed);
+            }
         }
     }
 
@@ -207,7 +271,7 @@ impl Account {
             return limit + self.lent() as u64;
         }
         let shared = self.shared();
-        let others = shared.total.load(Ordering::Relaxed) - self.charged;
+        let others = shared.total.load(Ordering::Relaxed) - self.charged();
         let free = limit as i64 - others.max(0);
         let allowed = match self.slot {
             Some(slot) if shared.lacking.load(Ordering::Relaxed) != 0 => shared.allowed(slot, limit, sys::now()),
@@ -221,16 +285,16 @@ impl Account {
         MIN_PAGES + self.lent() as u64
     }
 
-    /// The tree's limit without the slack.
+    /// The limit without the slack, and without what the command takes.
     fn to_give_out(&self) -> u64 {
-        without_slack(self.tree_limit())
+        self.own_limit.map_or_else(|| self.shared().to_give_out(), without_slack)
     }
 
     /// Uses so many pages from now on, if that does not exceed what all may use.
     pub fn reserve(&mut self, pages: u64) -> bool {
         let limit = self.to_give_out() as i64;
         let pages = (pages as i64 - self.lent()).max(0);
-        let change = pages - self.charged;
+        let change = pages - self.charged();
         if change > 0 {
             if self.own_limit.is_some() {
                 if pages > limit {
@@ -243,7 +307,7 @@ impl Account {
                     return false;
                 }
             }
-            self.charged_now(pages);
+            self.charged_now(pages, change);
         } else {
             self.charge((pages + self.lent()) as u64);
         }
@@ -299,27 +363,37 @@ impl Account {
         self.own_limit.unwrap_or_else(|| self.shared().limit.load(Ordering::Relaxed))
     }
 
+    /// This process uses no more pages than this now.
+    pub fn lower(&mut self, pages: u64) {
+        if pages as i64 - self.lent() < self.charged() {
+            self.charge(pages);
+        }
+    }
+
     /// This process uses so many pages now.
     pub fn charge(&mut self, pages: u64) {
         let pages = (pages as i64 - self.lent()).max(0);
-        let change = pages - self.charged;
-        if change == 0 {
-            return;
+        let change = pages - self.charged();
+        if change != 0 {
+            self.shared().total.fetch_add(change, Ordering::Relaxed);
         }
-        self.shared().total.fetch_add(change, Ordering::Relaxed);
-        self.charged_now(pages);
+        self.charged_now(pages, change);
     }
 
     /// The total has been changed already.
-    fn charged_now(&mut self, pages: i64) {
-        let grows = pages > self.charged;
+    fn charged_now(&mut self, pages: i64, change: i64) {
         self.charged = pages;
         let shared = self.shared();
-        if grows {
+        if change > 0 {
             shared.peak.fetch_max(shared.total.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         if let Some(slot) = self.slot {
-            shared.slots[slot].charged.store(pages, Ordering::Relaxed);
+            let slot = &shared.slots[slot];
+            // Added, because the parent may have added something at this moment.
+            slot.charged.fetch_add(change, Ordering::Relaxed);
+            if self.inherited.is_any() || slot.lent.load(Ordering::Relaxed) != 0 {
+                slot.lent.store(self.inherited.held(shared), Ordering::Relaxed);
+            }
         }
     }
 
@@ -447,22 +521,57 @@ mod tests {
         let mut parent = joined(shared);
         assert!(parent.reserve(1000));
         // As a fork leaves it: a copy.
-        parent.gives_up(50);
+        parent.unshared(50);
         parent.before_fork();
+        assert!(parent.has_relatives(), "the child that is about to be");
         let mut child = Account { shared, ..parent };
-        child.after_fork();
+        child.after_fork(1000);
+        parent.has_forked(sys::process_id());
+        let charged = |child: &Account| (child.charged(), shared.total.load(Ordering::Relaxed));
         assert!(child.reserve(1010));
-        assert_eq!((child.charged, shared.total.load(Ordering::Relaxed)), (10, 1010));
-        // What comes instead is not the child's.
-        parent.gives_up(400);
+        assert_eq!(charged(&child), (10, 1010));
+        // Although the child does nothing.
+        parent.unshared(400);
+        assert_eq!(charged(&child), (410, 1410));
+        // What the parent has instead is not the child's.
         assert!(child.reserve(1010));
-        assert_eq!((child.charged, shared.total.load(Ordering::Relaxed)), (410, 1410));
-        parent.gives_up(300);
+        assert_eq!(charged(&child), (410, 1410));
+        parent.unshared(300);
         assert!(parent.reserve(300) && child.reserve(1010));
-        assert_eq!((child.charged, shared.total.load(Ordering::Relaxed)), (710, 1010));
+        assert_eq!(charged(&child), (710, 1010));
+        // What the child has a copy of is the child's.
+        child.unshared(100);
+        assert!(child.reserve(1010));
+        assert_eq!(charged(&child), (810, 1110));
         parent.leave(&Statistics::default());
         assert!(child.reserve(1010));
-        assert_eq!((child.charged, shared.total.load(Ordering::Relaxed)), (1010, 1010));
+        assert_eq!(charged(&child), (1010, 1010));
+    }
+
+    #[test]
+    fn what_a_parent_gives_up_its_children_are_charged_for_together() {
+        let shared = segment(4000);
+        let mut parent = joined(shared);
+        assert!(parent.reserve(1000));
+        let mut children: Vec<Account> = (0..2)
+            .map(|_| {
+                parent.before_fork();
+                let mut child = Account { shared, ..parent };
+                child.after_fork(1000);
+                parent.has_forked(sys::process_id());
+                assert!(child.reserve(1000));
+                child
+            })
+            .collect();
+        parent.unshared(300);
+        assert_eq!(children.iter().map(Account::charged).collect::<Vec<_>>(), [150, 150]);
+        children.iter_mut().for_each(|child| child.leave(&Statistics::default()));
+        assert_eq!(shared.total.load(Ordering::Relaxed), 1000);
+        assert!(!parent.has_relatives());
+        // A fork that fails leaves nobody.
+        parent.before_fork();
+        parent.has_forked(-11);
+        assert!(!parent.has_relatives());
     }
 
     #[test]

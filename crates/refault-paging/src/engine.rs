@@ -18,6 +18,7 @@ use crate::ranges::{Attributes, Ranges};
 use crate::staging::Staging;
 use crate::stores::Stores;
 use crate::table::{State, Table};
+use crate::tree::MIN_PAGES;
 use crate::uffd::Uffd;
 use crate::{PAGE, sys};
 
@@ -25,6 +26,9 @@ use crate::{PAGE, sys};
 pub(crate) const MAX_WINDOW: usize = 32;
 /// Sequences of faults that are followed at once.
 pub(crate) const STREAMS: usize = 8;
+
+/// One part in so many of the budget is free for a child when it is forked, beside what its agent takes.
+const CHILD_PART: usize = 32;
 
 /// What an engine is made of.
 pub struct EngineOptions {
@@ -86,6 +90,10 @@ pub struct Engine {
     pub(crate) own_bytes: fn() -> usize,
     /// See [`Engine::give_up`].
     pub(crate) given_up: bool,
+    /// Pages may be guarded: see `guard`.
+    pub(crate) guards: bool,
+    /// When all pages turned out to be shared that could have gone, in nanoseconds.
+    pub(crate) looked_in_vain: u64,
     /// Addresses of stored pages, one in 32, and how many had been stored then.
     pub(crate) followed: BTreeMap<usize, u64>,
     /// When the fault path last called [`Engine::publish`], in nanoseconds.
@@ -127,6 +135,8 @@ impl Engine {
             known_pages: 0,
             own_bytes,
             given_up: false,
+            guards: false,
+            looked_in_vain: 0,
             followed: BTreeMap::new(),
             published: 0,
             last_error: 0,
@@ -259,7 +269,7 @@ impl Engine {
                 }
                 self.policy.freed(page);
                 self.resident -= 1;
-                self.account.gives_up(1);
+                self.account.unshared(u64::from(self.table.entry(page).is_guarded()));
                 self.drop_copy(page);
             }
             State::Parked(place) => {
@@ -280,7 +290,8 @@ impl Engine {
     fn unpark_for_good(&mut self, place: u32) {
         // SAFETY: the place is in the staging area and its page is nobody's any more.
         unsafe { sys::discard(self.staging.address(place), PAGE) };
-        self.staging.leave(place);
+        let shared = self.staging.leave(place);
+        self.account.unshared(u64::from(shared));
     }
 
     /// A mapping was moved by the kernel, with what is resident of it; both are of `bytes`. What is parked or stored
@@ -319,13 +330,18 @@ impl Engine {
                 self.resident -= 1;
             }
             State::Resident | State::SetAside => {
+                let guarded = self.table.entry(page).is_guarded();
                 self.policy.freed(page);
                 self.resident -= 1;
                 self.admit(new, None);
+                if guarded {
+                    // The kernel forgets that when a mapping moves.
+                    self.table.guard(new, true);
+                    self.uffd.protect(to, PAGE, true);
+                }
                 self.look_later(to);
             }
             State::Parked(place) => {
-                self.staging.leave(place);
                 self.staging.reown(place, to);
                 self.table.set(new, state, shadow);
             }
@@ -373,6 +389,7 @@ impl Engine {
     /// Makes the charge and the counts known.
     pub(crate) fn settle(&mut self) {
         let charge = self.charge();
+        self.account.unshared(self.store.take_unshared());
         self.account.look_at_common(charge);
         if !self.account.reserve(charge) {
             self.give_way();
@@ -415,8 +432,20 @@ impl Engine {
 
     /// Right before a fork.
     pub fn before_fork(&mut self) {
+        // What is shared cannot be given up by one side alone, so room for the child is made before.
+        let for_child = self.own_bytes() / PAGE + MIN_PAGES as usize + self.account.tree_limit() as usize / CHILD_PART;
+        self.make_room(for_child);
+        self.settle();
         self.account.before_fork();
         self.store.freeze();
+        self.store.share();
+        self.staging.share();
+        self.guard_all();
+    }
+
+    /// In the parent, after it: the child, or the kernel's error.
+    pub fn has_forked(&mut self, child: isize) {
+        self.account.has_forked(child as i32);
     }
 
     /// Right before a child shares this memory that has other descriptors: it must have those of the files.
@@ -452,7 +481,10 @@ impl Engine {
     /// Says what is not to be had.
     pub fn after_fork(&mut self, uffd: Uffd) -> Result<(), &'static str> {
         self.uffd = uffd;
-        self.account.after_fork();
+        let pool = self.store.pool_bytes() as usize / PAGE;
+        let shared = self.resident + self.staging.live() + if self.resident_only { 0 } else { pool };
+        // What the agent needs itself is written to on both sides soon.
+        self.account.after_fork(shared as u64);
         self.store.after_fork();
         self.statistics = Statistics::default();
         self.followed.clear();
@@ -470,6 +502,8 @@ impl Engine {
             }
             self.register_what_is_there(start, end)?;
         }
+        // It has lost its guard with its parent's userfaultfd.
+        self.guard_all();
         self.settle();
         Ok(())
     }

@@ -66,7 +66,7 @@ impl Engine {
                 continue;
             }
             for address in (from & !(PAGE - 1)..to).step_by(PAGE) {
-                let resident = self.table.state(address) == State::Resident;
+                let resident = self.table.state(address) == State::Resident && !(write && self.is_guarded(address));
                 brought_in |= !resident;
                 if !resident {
                     if self.bring_in(address, write) != Outcome::Served {
@@ -102,6 +102,7 @@ impl Engine {
 
     fn bring_in(&mut self, address: usize, write: bool) -> Outcome {
         match self.table.state(address) {
+            State::Resident if write => self.may_write(address),
             State::Resident => Outcome::Served,
             State::Untouched => self.fill_zeros(address, write),
             State::Parked(place) => self.rescue(address, place),
@@ -112,7 +113,7 @@ impl Engine {
 
     /// The pages to bring in for a fault at an address: those in a row that are `alike`, as many as were asked for before
     /// in this direction and twice as many again. The first address, and how many.
-    fn window(&mut self, address: usize, alike: impl Fn(usize, State) -> bool) -> (usize, usize) {
+    pub(crate) fn window(&mut self, address: usize, alike: impl Fn(usize, State) -> bool) -> (usize, usize) {
         let (start, end, _) = self.ranges.find(address).unwrap_or((address, address + PAGE, Attributes::default()));
         let max_window = if self.notes_touches() { 1 } else { MAX_WINDOW };
         let known = self.streams.iter().position(|stream| stream.next == address || stream.previous == address);
@@ -134,7 +135,7 @@ impl Engine {
     }
 
     /// What a fault's window has become.
-    fn went_to(&mut self, first: usize, pages: usize) {
+    pub(crate) fn went_to(&mut self, first: usize, pages: usize) {
         let stream = &mut self.streams[self.current_stream];
         (stream.next, stream.previous) = (first + pages * PAGE, first.wrapping_sub(PAGE));
     }
@@ -229,7 +230,8 @@ impl Engine {
 
     /// A page is back from its place in the staging area.
     fn rescued(&mut self, address: usize, place: u32) {
-        self.staging.leave(place);
+        let shared = self.staging.leave(place);
+        self.account.unshared(u64::from(shared));
         let (page, entry) = self.table.find(address).expect("invariant: a parked page is known");
         self.admit(page, Some(entry.shadow()));
         self.statistics.rescued += 1;

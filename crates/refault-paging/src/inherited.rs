@@ -2,22 +2,22 @@
 //!
 //! A page that several processes share costs memory once. The parent is charged for it as long as it has it; what the
 //! parent has given up since, the children that still share it are charged for by equal parts. Nobody tells an
-//! unprivileged process whose pages are whose, so this is done by counts, and where they leave a choice the tree is
-//! charged too much rather than too little:
+//! unprivileged process whose pages are whose, so this is done by counts. Both sides guard what they share
+//! (`guard`): a page is counted before the kernel copies it, and when one side gives it up. The parent charges its
+//! children at once for what it does not share any more ([`crate::account::Account::unshared`]), asleep or not. Where counts
+//! leave a choice the tree is charged too much rather than too little:
 //! - no more is inherited than is shared now, less what may be shared of memory that is not managed;
-//! - each page that the parent gives up is taken for one that it shared;
 //! - a process that has forked itself pays whole for what its own parent has given up.
 //!
 //! Between two looks a child that does nothing may be charged too little: what its siblings give up makes its part
-//! larger without its knowing; and what it writes to before the next look is charged to nobody. Cost: a walk through the
-//! page tables (`rollup`) twenty times per second while anything is shared; more often, up to a twentieth of the time,
-//! while much of it is written to.
+//! larger without its knowing. Cost: a walk through the page tables (`rollup`) twenty times per second while anything is
+//! shared; more often, up to a twentieth of the time, while much of it is given up.
 
 use core::sync::atomic::Ordering;
 
 use crate::rollup;
 use crate::sys;
-use crate::tree::Shared;
+use crate::tree::{Shared, Slot};
 
 /// Nanoseconds between two looks at what is still shared: while much changes, as right after most forks, and at most.
 const MIN_PAUSE: u64 = 1_000_000;
@@ -34,7 +34,8 @@ const LOOK_AFTER: u64 = 128;
 pub(crate) struct Inherited {
     /// Inherited and shared still, as far as is known.
     pages: i64,
-    /// The parent's slot, in which of its turns, what it had at the fork and what it had given up by then.
+    /// The parent's slot, in which of its turns, what was shared at the fork and what the parent had ceased to share by
+    /// then.
     lender: (usize, u32),
     had: i64,
     gave: u64,
@@ -51,7 +52,7 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// At a fork: `pages` are the parent's, which has a slot in one of its turns and has given up `gave` pages so far.
+    /// At a fork: `pages` are shared with the parent, which has a slot in one of its turns and has given up `gave` pages so far.
     pub(crate) fn new(pages: i64, lender: (usize, u32), gave: u64) -> Inherited {
         Inherited { pages, lender, had: pages, gave, looked: sys::now(), pause: MIN_PAUSE, ..Inherited::default() }
     }
@@ -61,9 +62,16 @@ impl Inherited {
         self.lends = true;
     }
 
-    /// Pages have left the memory of this process: they may have been inherited.
-    pub(crate) fn gives_up(&mut self, pages: u64) {
+    /// Pages that were shared are this process's own from now on, or have left its memory.
+    pub(crate) fn unshared(&mut self, pages: u64) {
         self.given_up += pages;
+        self.pages = self.pages.saturating_sub_unsigned(pages).max(0);
+        self.had = self.had.saturating_sub_unsigned(pages).max(0);
+    }
+
+    /// Whether anything is shared still, as far as is known.
+    pub(crate) fn is_any(&self) -> bool {
+        self.pages > 0
     }
 
     /// Looks, now and then, how much is still shared. `all`: what the process has, inherited or not. True if it did.
@@ -91,12 +99,23 @@ impl Inherited {
         if self.pages == 0 {
             return 0;
         }
+        let held = self.held(segment);
+        let left = self.pages - held;
+        if left == 0 || self.lends || self.shared == 0 {
+            return held;
+        }
+        // By what the last look said, but not by more than those that are left have in common.
+        let (slot, turn) = self.lender;
+        let heirs = segment.heirs(Slot::lender_word(slot, turn)).count().max(1) as i64;
+        held + (left * self.others / self.shared).min(left - left / heirs)
+    }
+
+    /// Those of them that the parent has too.
+    pub(crate) fn held(&self, segment: &Shared) -> i64 {
         let (slot, turn) = self.lender;
         let lender = &segment.slots[slot];
         let is_there = lender.turn.load(Ordering::Relaxed) == turn && lender.process.load(Ordering::Relaxed) > 0;
         let gave = lender.gave.load(Ordering::Relaxed).saturating_sub(self.gave);
-        let held = if is_there { self.had.saturating_sub_unsigned(gave).clamp(0, self.pages) } else { 0 };
-        let divided = if self.lends || self.shared == 0 { 0 } else { (self.pages - held) * self.others / self.shared };
-        held + divided
+        if is_there { self.had.saturating_sub_unsigned(gave).clamp(0, self.pages) } else { 0 }
     }
 }

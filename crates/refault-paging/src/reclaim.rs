@@ -8,12 +8,13 @@ use refault_core::policy::ReclaimRequest;
 use refault_core::{PageId, Shadow};
 use refault_store::{Page, Slot};
 
-use crate::PAGE;
 use crate::copies::Copies;
 use crate::engine::Engine;
+use crate::pagemap::Pagemap;
 use crate::stores::{Holder, Holders};
 use crate::table::{State, Table};
 use crate::uffd::EBUSY;
+use crate::{PAGE, sys};
 
 /// Pages that are stored at once.
 const BATCH: usize = 32;
@@ -31,6 +32,8 @@ const MAX_PARKS: usize = 4;
 /// Pages that stay in memory whatever the budget says: with fewer, every access of a program would fault. Where even what
 /// is compressed does not fit (`--store pool`), the budget is exceeded by them.
 const MIN_RESIDENT: usize = 64;
+/// Nanoseconds after which a process all of whose pages were shared looks for others again.
+const LOOK_AGAIN: u64 = 5_000_000;
 /// Rounds without progress after which the budget is exceeded.
 const MAX_IDLE_ROUNDS: u32 = 4;
 
@@ -62,6 +65,7 @@ impl Holders for Known<'_> {
 impl Engine {
     /// Sees to it that so many more pages fit, and reserves them. What cannot be had is exceeded.
     pub(crate) fn make_room(&mut self, pages: usize) {
+        self.lift_guard_if_alone();
         let (mut idle, mut naps) = (0, 0);
         while !self.given_up {
             let wanted = self.charge() + pages as u64;
@@ -69,7 +73,7 @@ impl Engine {
                 return;
             }
             self.account.ask(wanted);
-            if wanted <= self.account.least() {
+            if wanted <= self.account.least() + (self.own_bytes() / PAGE) as u64 {
                 // It has next to nothing that it could give up itself.
                 if !self.account.wait_for_room(naps) {
                     break;
@@ -103,6 +107,9 @@ impl Engine {
         self.set_capacity(self.account.limit());
         if self.demote() || (self.resident + self.staging.live() > MIN_RESIDENT && self.reclaim() > 0) {
             *idle = 0;
+            // Known at once: others that lack it are not to make room for it too.
+            self.account.unshared(self.store.take_unshared());
+            self.account.lower(self.charge());
             return true;
         }
         self.account.bury();
@@ -142,7 +149,9 @@ impl Engine {
     /// One step: parks pages until their part of memory is reached, stores those parked longest. Returns the pages that
     /// left memory.
     pub(crate) fn reclaim(&mut self) -> usize {
-        let target = ((self.resident + self.staging.live()) / PARKED_SHARE).max(BATCH);
+        // What is shared is copied to be parked: as little as can be.
+        let part = if self.guards { 0 } else { PARKED_SHARE };
+        let target = (self.resident + self.staging.live()).checked_div(part).unwrap_or(0).max(BATCH);
         let mut parked = 0;
         for _ in 0..MAX_PARKS {
             if self.staging.live() >= target {
@@ -155,14 +164,64 @@ impl Engine {
     }
 
     /// Moves pages that the policy gives up into the staging area. Returns how many.
+    ///
+    /// What is shared with a parent or child is no gain as long as that has it too: it goes only when there is nothing else,
+    /// and only from the parent, which leaves it to its children.
     fn park(&mut self) -> usize {
+        // Where all that there is was looked at in vain, that is not done again at once.
+        let now = if self.guards { sys::now() } else { 0 };
+        if self.guards && now - self.looked_in_vain < LOOK_AGAIN {
+            return 0;
+        }
         let mut chosen = core::mem::take(&mut self.chosen);
-        chosen.clear();
-        let request = ReclaimRequest { target: 0, goal: self.policy.reclaim_batch().max(BATCH as u32), incoming: None };
-        self.policy.reclaim(&request, &mut crate::policies::Victims { table: &self.table, chosen: &mut chosen });
-        let parked = self.park_these(&mut chosen);
+        let rounds = if self.guards { self.resident / BATCH + 1 } else { 0 };
+        let mut parked = 0;
+        for round in 0..=rounds {
+            chosen.clear();
+            let goal = self.policy.reclaim_batch().max(BATCH as u32);
+            let request = ReclaimRequest { target: 0, goal, incoming: None };
+            self.policy.reclaim(&request, &mut crate::policies::Victims { table: &self.table, chosen: &mut chosen });
+            self.keep_immovable(&mut chosen);
+            if self.guards && (round < rounds || self.account.is_lent()) {
+                self.keep_shared(&mut chosen);
+            }
+            if !chosen.is_empty() {
+                parked = self.park_these(&mut chosen);
+                break;
+            }
+        }
+        if parked == 0 && chosen.is_empty() {
+            self.looked_in_vain = now;
+        }
         self.chosen = chosen;
         parked
+    }
+
+    /// Takes out of what was chosen what the kernel does not move: it stays.
+    fn keep_immovable(&mut self, chosen: &mut Vec<(PageId, Shadow)>) {
+        chosen.retain(|(page, _)| {
+            let range = self.ranges.find(self.table.address(*page));
+            // One that is set aside is elsewhere, and taken back first.
+            let can_go = self.table.entry(*page).state() == State::SetAside
+                || range.is_some_and(|(.., attributes)| attributes.can_be_evicted());
+            if !can_go {
+                self.statistics.unmovable += 1;
+                self.stays(*page);
+            }
+            can_go
+        });
+    }
+
+    /// Takes what is shared out of what was chosen: it stays.
+    fn keep_shared(&mut self, chosen: &mut Vec<(PageId, Shadow)>) {
+        let pagemap = Pagemap::open();
+        chosen.retain(|(page, _)| {
+            let shared = self.is_shared(self.table.address(*page), &pagemap);
+            if shared {
+                self.stays(*page);
+            }
+            !shared
+        });
     }
 
     /// The same with pages that are in memory and not the policy's any more.
@@ -222,24 +281,37 @@ impl Engine {
         if error != EBUSY || !self.ranges.find(address).is_some_and(|(.., attributes)| attributes.can_be_evicted()) {
             return 0;
         }
+        let guarded = self.is_guarded(address) && self.is_shared(address, &Pagemap::open());
+        if guarded {
+            self.uffd.protect(address, PAGE, false);
+        }
         // An atomic operation of the language that changes nothing may be compiled to one that does not write.
         // SAFETY: the page is resident and writable; nothing changes, whoever writes at the same time.
         unsafe { core::arch::asm!("lock or byte ptr [{}], 0", in(reg) address, options(nostack)) };
         // SAFETY: as in `park`.
-        usize::from(unsafe { self.uffd.relocate(self.staging.address(place), address, PAGE) } == PAGE as isize)
+        let moved = unsafe { self.uffd.relocate(self.staging.address(place), address, PAGE) } == PAGE as isize;
+        if guarded && !moved {
+            self.unguard(address);
+        }
+        usize::from(moved)
     }
 
     fn parks(&mut self, page: PageId, shadow: Shadow) {
-        let place = self.staging.fill(self.table.address(page));
+        let address = self.table.address(page);
+        self.unguard(address);
+        let place = self.staging.fill(address);
         self.table.set(page, State::Parked(place), shadow);
         self.resident -= 1;
-        self.account.gives_up(1);
     }
 
     /// A chosen page stays: the policy thinks it gone.
     fn stays(&mut self, page: PageId) {
+        let guarded = self.table.entry(page).is_guarded();
         self.resident -= 1;
         self.admit(page, None);
+        if guarded {
+            self.table.guard(page, true);
+        }
         self.look_later(self.table.address(page));
     }
 
@@ -265,7 +337,7 @@ impl Engine {
         }
         if emptied > 0 {
             // SAFETY: the pages of these places are stored or were moved away.
-            unsafe { crate::sys::discard(self.staging.address(first), emptied * PAGE) };
+            unsafe { sys::discard(self.staging.address(first), emptied * PAGE) };
             self.staging.take_back(emptied);
         }
         stored
@@ -323,7 +395,8 @@ impl Engine {
     fn is_stored(&mut self, place: u32, owner: usize, slot: Slot) {
         let (page, entry) = self.table.find(owner).expect("invariant: a parked page is known");
         self.table.set(page, State::Stored(slot), entry.shadow());
-        self.staging.leave(place);
+        let shared = self.staging.leave(place);
+        self.account.unshared(u64::from(shared));
         self.statistics.stored += 1;
         self.went(owner);
     }

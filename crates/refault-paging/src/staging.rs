@@ -9,10 +9,13 @@
 use crate::PAGE;
 use crate::sys;
 
+/// Beside an address, which is that of a page.
+const SHARED: usize = 1;
+
 /// See the module.
 pub struct Staging {
     base: usize,
-    /// Addresses whose pages are here; 0: none.
+    /// Addresses whose pages are here, with [`SHARED`] if a fork has shared the page; 0: none.
     owners: Vec<usize>,
     /// Places ever given out, and ever taken back.
     head: usize,
@@ -58,17 +61,26 @@ impl Staging {
         place as u32
     }
 
-    /// A place was emptied by moving its page away, or its page is not wanted any more.
-    pub fn leave(&mut self, place: u32) {
-        debug_assert_ne!(self.owners[place as usize], 0);
-        self.owners[place as usize] = 0;
+    /// A place was emptied by moving its page away, or its page is not wanted any more. Returns whether it was shared.
+    pub fn leave(&mut self, place: u32) -> bool {
+        let owner = core::mem::replace(&mut self.owners[place as usize], 0);
+        debug_assert_ne!(owner, 0);
         self.live -= 1;
+        owner & SHARED != 0
     }
 
-    /// A place holds the page of another address from now on, after [`Staging::leave`].
+    /// A fork shares all pages that are here.
+    pub fn share(&mut self) {
+        let places = self.owners.len();
+        for place in (self.tail..self.head).map(|index| index % places) {
+            self.owners[place] |= if self.owners[place] == 0 { 0 } else { SHARED };
+        }
+    }
+
+    /// A place holds the page of another address from now on.
     pub fn reown(&mut self, place: u32, owner: usize) {
-        self.owners[place as usize] = owner;
-        self.live += 1;
+        let shared = self.owners[place as usize] & SHARED;
+        self.owners[place as usize] = owner | shared;
     }
 
     /// The oldest places, neighbours, at most `most`: the first and how many.
@@ -79,7 +91,7 @@ impl Staging {
 
     /// Whose page a place holds; 0: none.
     pub fn owner(&self, place: u32) -> usize {
-        self.owners[place as usize]
+        self.owners[place as usize] & !SHARED
     }
 
     /// The oldest `places` are empty now and may be used again.

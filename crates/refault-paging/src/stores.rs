@@ -193,6 +193,21 @@ impl Stores {
         self.pool.usage().pool_pages
     }
 
+    /// A fork is about to share the memory of the compressed pages.
+    pub fn share(&self) {
+        self.pool.share();
+    }
+
+    /// Nobody else has it any more.
+    pub fn unshare(&self) {
+        self.pool.unshare();
+    }
+
+    /// Pages of that memory that are not shared any more, since this was last asked.
+    pub fn take_unshared(&self) -> u64 {
+        self.pool.take_unshared()
+    }
+
     /// Bytes of memory that the compressed pages take.
     pub fn pool_bytes(&self) -> u64 {
         self.pool.bytes()

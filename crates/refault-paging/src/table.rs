@@ -81,7 +81,15 @@ impl Entry {
     pub fn holds(self) -> u64 {
         self.extra
     }
+
+    /// Whether a resident page may be shared since a fork, and must not be written to unnoticed.
+    pub fn is_guarded(self) -> bool {
+        self.word == GUARDED
+    }
 }
+
+/// The word of a resident page that is guarded.
+const GUARDED: u64 = 1 | 1 << 3;
 
 /// A chunk's pages.
 pub struct Chunk {
@@ -180,6 +188,13 @@ impl Table {
         let had = entry.word & 7 != 0;
         *entry = Entry { word: Entry::word(state), extra: shadow.0 };
         *with_contents = *with_contents + u32::from(state != State::Untouched) - u32::from(had);
+    }
+
+    /// Guards a resident page, or does so no longer.
+    pub fn guard(&mut self, page: PageId, on: bool) {
+        let (_, entry) = self.entry_mut(page);
+        debug_assert_eq!(entry.state(), State::Resident);
+        entry.word = if on { GUARDED } else { Entry::word(State::Resident) };
     }
 
     /// Changes the holds of a resident page.

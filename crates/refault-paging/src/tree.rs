@@ -4,8 +4,8 @@
 //! ask, from outside too: sums, who lives, who has more than its part, and the end of those that died without giving
 //! anything back.
 //!
-//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, except those
-//! of the dead. Cost: a look at the slots that were ever used.
+//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, those of the
+//! dead, and what its children are charged for when it ceases to share a page with them. Cost: a look at the slots that were ever used.
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ const WORTH_ASKING: i64 = 16;
 /// The value of a queued SIGSYS that asks a thread to make room: a word that no program queues by chance.
 pub const MAKE_ROOM: usize = usize::from_le_bytes(*b"refault!");
 /// See [`Slot::process`].
-const TAKEN: i32 = i32::MIN;
+pub(crate) const TAKEN: i32 = i32::MIN;
 
 /// One process.
 #[repr(C)]
@@ -44,6 +44,10 @@ pub struct Slot {
     pub(crate) said: AtomicU64,
     /// When it last faulted.
     pub(crate) faulted: AtomicU64,
+    /// The slot of its parent and that slot's turn at the fork ([`Slot::lender_word`]); 0: it was not forked.
+    pub(crate) lender: AtomicU64,
+    /// Pages that it shares with its parent, which is charged for them.
+    pub(crate) lent: AtomicI64,
     /// 1: it cannot be asked for room.
     pub(crate) deaf: AtomicU32,
     /// 1: somebody is about to ask it; it does not become another program meanwhile, which would die of being asked.
@@ -51,6 +55,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// The value of [`Slot::lender`] for a child of the process that has this slot in this turn.
+    pub(crate) fn lender_word(slot: usize, turn: u32) -> u64 {
+        (slot as u64 + 1) << 32 | u64::from(turn)
+    }
+
     pub(crate) fn need(&self, now: u64) -> Need {
         let since = |then: &AtomicU64| now.saturating_sub(then.load(Ordering::Relaxed));
         let (charged, wanted) = (self.charged.load(Ordering::Relaxed), self.wanted.load(Ordering::Relaxed));
@@ -65,6 +74,8 @@ pub struct Shared {
     pub limit: AtomicU64,
     /// Pages that all use.
     pub total: AtomicI64,
+    /// Pages that the command takes that made the segment.
+    pub command: AtomicI64,
     /// The most that `total` was.
     pub peak: AtomicI64,
     /// What processes counted that have ended.
@@ -127,6 +138,12 @@ impl Shared {
         }
     }
 
+    /// The children of a process that are in the tree or about to be: those whose [`Slot::lender`] is `word`.
+    pub(crate) fn heirs(&self, word: u64) -> impl Iterator<Item = &Slot> {
+        let is_there = |slot: &Slot| matches!(slot.process.load(Ordering::Acquire), TAKEN | 1..);
+        self.in_use().filter(move |slot| slot.lender.load(Ordering::Relaxed) == word && is_there(slot))
+    }
+
     /// Slots that were ever used.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = &Slot> + Clone {
         let used = (self.used.load(Ordering::Relaxed) as usize).min(SLOTS);
@@ -160,7 +177,7 @@ impl Shared {
 
     /// Processes that have more than they may have while others lack it, and how many pages they have.
     pub fn with_too_much(&self) -> impl Iterator<Item = (i32, i64)> {
-        let (now, limit) = (sys::now(), without_slack(self.limit.load(Ordering::Relaxed)));
+        let (now, limit) = (sys::now(), self.to_give_out());
         let too_much = move |(index, slot): (usize, &Slot)| {
             let (process, charged) = (slot.process.load(Ordering::Relaxed), slot.charged.load(Ordering::Relaxed));
             let allowed = self.allowed(index, limit, now).max(MIN_PAGES as i64);
@@ -204,7 +221,14 @@ impl Shared {
 
     /// Whether the tree uses more than it may.
     pub fn is_over(&self) -> bool {
-        self.total.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed) as i64
+        let total = self.total.load(Ordering::Relaxed) + self.command.load(Ordering::Relaxed);
+        total > self.limit.load(Ordering::Relaxed) as i64
+    }
+
+    /// Pages that the processes may have together.
+    pub(crate) fn to_give_out(&self) -> u64 {
+        let command = self.command.load(Ordering::Relaxed).max(0) as u64;
+        without_slack(self.limit.load(Ordering::Relaxed)).saturating_sub(command)
     }
 
     /// Changes what the tree may use. Processes make room when they enter the kernel, fault, or are asked to with

@@ -13,6 +13,9 @@ const UNREGISTER: usize = 0x8010_aa01;
 const COPY: usize = 0xc028_aa03;
 const ZEROPAGE: usize = 0xc020_aa04;
 const MOVE: usize = 0xc028_aa05;
+const WRITEPROTECT: usize = 0xc018_aa06;
+const MODE_MISSING: u64 = 1;
+const MODE_WP: u64 = 2;
 
 const FEATURE_SIGBUS: u64 = 1 << 7;
 const FEATURE_MOVE: u64 = 1 << 16;
@@ -112,9 +115,9 @@ impl Uffd {
         unsafe { sys::call(nr::IOCTL, [self.0 as usize, request, argument as usize, 0, 0, 0]) }
     }
 
-    /// From now on missing pages of the range raise SIGBUS.
+    /// From now on missing pages of the range raise SIGBUS, and writes to pages that [`Uffd::protect`] has protected.
     pub fn register(self, start: usize, bytes: usize) -> isize {
-        let mut range = [start as u64, bytes as u64, 1, 0];
+        let mut range = [start as u64, bytes as u64, MODE_MISSING | MODE_WP, 0];
         self.ioctl(REGISTER, range.as_mut_ptr())
     }
 
@@ -122,6 +125,15 @@ impl Uffd {
     pub fn unregister(self, start: usize, bytes: usize) -> isize {
         let mut range = [start as u64, bytes as u64];
         self.ioctl(UNREGISTER, range.as_mut_ptr())
+    }
+
+    /// The pages that are there may not be written to until this is called with `on` false. Pages that are not there are
+    /// left alone. A system call that would write to one says `EFAULT`.
+    pub fn protect(self, start: usize, bytes: usize, on: bool) -> isize {
+        self.repeat(|_| {
+            let mut argument = [start as u64, bytes as u64, u64::from(on)];
+            (self.ioctl(WRITEPROTECT, argument.as_mut_ptr()), 0, bytes)
+        })
     }
 
     /// Fills missing pages with copies. Returns the bytes that are there now, or an error if none.

@@ -7,7 +7,7 @@
 //!
 //! Invariants: the bytes in blocks never exceed the limit; an object is touched only by the holder of its slot; a lock
 //! (one a class, one for free blocks) is held only while links are changed, never while compressing. Nothing is
-//! allocated after construction: tables are reserved for the limit and take memory only where blocks are in use. Cost:
+//! allocated after construction but for what a fork shares: tables are reserved for the limit and take memory only where blocks are in use. Cost:
 //! O(1) per page besides the codec. Source: size-class allocators for compressed memory, zsmalloc among them.
 //!
 //! ```
@@ -22,6 +22,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -53,6 +54,8 @@ pub const NAME: &str = "compressed pool";
 /// One block's record: 16 bytes for 16 KiB.
 struct Block {
     class: AtomicU8,
+    /// Pages of the block that a fork has shared; 0: none. See `shared`.
+    shared: AtomicU8,
     /// Objects in use.
     used: AtomicU16,
     /// First object that was freed; each free object's first two bytes name the next.
@@ -91,6 +94,10 @@ pub struct CompressedPool {
     empty: AtomicU64,
     pages: AtomicU64,
     same_filled: AtomicU64,
+    /// See [`CompressedPool::take_unshared`].
+    unshared: AtomicU64,
+    /// Of shared blocks.
+    given_back: Mutex<BTreeMap<u32, shared::GivenBack>>,
 }
 
 impl CompressedPool {
@@ -107,6 +114,8 @@ impl CompressedPool {
             empty: AtomicU64::new(0),
             pages: AtomicU64::new(0),
             same_filled: AtomicU64::new(0),
+            unshared: AtomicU64::new(0),
+            given_back: Mutex::default(),
         })
     }
 
@@ -177,16 +186,18 @@ impl CompressedPool {
 
     /// Remembers that a page came to be needed again, until [`CompressedPool::take_mark`].
     pub fn mark(&self, slot: Slot) {
-        let (.., object) = self.locate(slot);
-        // SAFETY: the object belongs to the holder of the slot, and its header is 8 bytes.
-        unsafe { object.add(MARK).write(1) };
+        let (block, _, object) = self.locate(slot);
+        if !self.is_shared(block) {
+            // SAFETY: the object belongs to the holder of the slot, and its header is 8 bytes.
+            unsafe { object.add(MARK).write(1) };
+        }
     }
 
     /// Whether [`CompressedPool::mark`] was called since the page was stored or this was last asked.
     pub fn take_mark(&self, slot: Slot) -> bool {
-        let (.., object) = self.locate(slot);
+        let (block, _, object) = self.locate(slot);
         // SAFETY: as in `mark`.
-        unsafe { object.add(MARK).replace(0) != 0 }
+        !self.is_shared(block) && unsafe { object.add(MARK).replace(0) != 0 }
     }
 
     /// Flips one bit of a stored page: for tests of what happens when memory or a wild write damages the pool.
@@ -259,16 +270,14 @@ impl CompressedPool {
 
     /// Gives an object back, and its block if it was the last of it.
     fn put_back(&self, block: u32, class: usize, index: u16) {
+        if self.is_shared(block) {
+            return self.put_back_shared(block, index);
+        }
         let objects = (BLOCK / ((class + 1) * STEP)) as u16;
         let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
         let record = self.record(block);
-        let free = record.free.load(Ordering::Relaxed);
         // SAFETY: the object was given up by its holder, so it belongs to the class's lock now.
-        unsafe {
-            self.object(block, class, index).cast::<u16>().write_unaligned(free);
-            self.object(block, class, index).add(OWNER).cast::<u64>().write_unaligned(FREE);
-        }
-        record.free.store(index, Ordering::Relaxed);
+        unsafe { self.free_object(record, self.object(block, class, index), index) };
         let used = record.used.load(Ordering::Relaxed);
         record.used.store(used - 1, Ordering::Relaxed);
         state.used -= 1;
@@ -286,6 +295,19 @@ impl CompressedPool {
             state.empty += 1;
             self.empty.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Puts an object first on its block's list of free ones.
+    ///
+    /// # Safety
+    /// Nobody has its slot, and nobody else changes the list.
+    unsafe fn free_object(&self, record: &Block, object: *mut u8, index: u16) {
+        // SAFETY: promised by the caller; an object has room for both words.
+        unsafe {
+            object.cast::<u16>().write_unaligned(record.free.load(Ordering::Relaxed));
+            object.add(OWNER).cast::<u64>().write_unaligned(FREE);
+        }
+        record.free.store(index, Ordering::Relaxed);
     }
 
     /// Empties one block whose objects fit into what is free in others of their class, and gives its memory back, if more
@@ -337,11 +359,7 @@ impl CompressedPool {
             }
             let record = self.record(block);
             // SAFETY: nobody has this object's slot any more.
-            unsafe {
-                from.cast::<u16>().write_unaligned(record.free.load(Ordering::Relaxed));
-                from.add(OWNER).cast::<u64>().write_unaligned(FREE);
-            }
-            record.free.store(index, Ordering::Relaxed);
+            unsafe { self.free_object(record, from, index) };
         }
         if stay > 0 {
             let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
@@ -423,8 +441,10 @@ impl CompressedPool {
     fn put_back_block(&self, block: u32) {
         // SAFETY: the block was taken off its class's list without an object in it, so nothing in it is in use.
         unsafe { self.memory.discard(block as usize * BLOCK, BLOCK) };
+        let record = self.record(block);
+        record.used.store(0, Ordering::Relaxed);
         let mut free = self.free.lock().expect("invariant: nothing panics under this lock");
-        self.record(block).next.store(free.first, Ordering::Relaxed);
+        record.next.store(free.first, Ordering::Relaxed);
         free.first = block;
         self.blocks_used.fetch_sub(1, Ordering::Relaxed);
     }
@@ -496,5 +516,6 @@ fn checksum(bytes: &[u8]) -> u32 {
     xxhash_rust::xxh3::xxh3_64(bytes) as u32
 }
 
+mod shared;
 #[cfg(test)]
 mod tests;

@@ -124,6 +124,23 @@ fn resident(process: i32) -> Option<(u64, u64)> {
     Some((bytes_of(&text, "RssAnon")?, bytes_of(&text, "RssShmem")?))
 }
 
+/// Anonymous memory of this command that a program's would count for: all but its stack and its files' data.
+pub(super) fn own_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let (mut sum, mut counts) = (0, false);
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if words.next().is_some_and(|first| first.contains('-')) {
+            // Rights, offset, device, inode, name.
+            let (inode, name) = (words.nth(3), words.next().unwrap_or(""));
+            counts = inode == Some("0") && !name.starts_with("[stack");
+        } else if counts {
+            sum += bytes_of(line, "Anonymous").unwrap_or(0);
+        }
+    }
+    sum
+}
+
 fn huge_pages(process: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
     bytes_of(&text, "AnonHugePages").unwrap_or(0)
@@ -146,5 +163,6 @@ mod tests {
         let touched = std::hint::black_box(vec![7u8; 32 << 20]);
         assert!(resident(me).is_some_and(|(anonymous, _)| anonymous > touched.len() as u64 / 2));
         assert!(tree(me).contains(&me) && !tree(me).contains(&1));
+        assert!(own_bytes() > touched.len() as u64);
     }
 }

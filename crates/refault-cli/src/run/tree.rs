@@ -117,6 +117,7 @@ impl Tree<'_> {
             buried: Instant::now(),
             escaped: None,
         };
+        aside.count_itself();
         shared.collects.store(u32::from(aside.statistics.is_some()), Ordering::Relaxed);
         let mut command = launch.command();
         if let Some(watch) = &aside.watch {
@@ -206,9 +207,16 @@ impl Aside<'_> {
         ticks.into_iter().flatten().min().unwrap_or(LOOK_EVERY)
     }
 
+    /// This command's own memory is part of the budget.
+    fn count_itself(&self) {
+        let bytes = super::escaped::own_bytes();
+        self.shared.command.store((bytes / PAGE) as i64, Ordering::Relaxed);
+    }
+
     fn look(&mut self) {
         if self.buried.elapsed() >= BURY_EVERY {
             self.buried = Instant::now();
+            self.count_itself();
             self.shared.bury(is_gone);
         }
         if let Some(watcher) = &mut self.escaped {

@@ -125,13 +125,19 @@ fn an_object_without_its_owner_stays() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Against a table of pages: whatever is put comes back until it is released, whatever the order.
+    /// Against a table of pages: whatever is put comes back until it is released, whatever the order, and whether a fork
+    /// shares it meanwhile or not.
     #[test]
     fn behaves_like_a_table(ops in proptest::collection::vec((any::<u8>(), 0u64..=16, any::<u16>()), 1..400)) {
         let pool = CompressedPool::new(1 << 20).expect("maps");
         let mut scratch = Scratch::new();
         let mut model: Vec<(Slot, Page)> = Vec::new();
         for (op, noise, seed) in ops {
+            match op {
+                0..16 => pool.share(),
+                16..32 => pool.unshare(),
+                _ => {}
+            }
             if op % 3 > 0 {
                 let page = sample_page(u64::from(seed), noise);
                 let mut slots = [Err(StoreError::Full(NAME))];
@@ -158,4 +164,33 @@ proptest! {
         }
         prop_assert_eq!(pool.usage().pool_pages, 0);
     }
+}
+
+/// What is shared is not written to: the pages are the same as at the fork, bit by bit, until their block is empty.
+#[test]
+fn shared_blocks_are_only_read() {
+    let pool = CompressedPool::new(4 << 20).expect("maps");
+    let mut scratch = Scratch::new();
+    let put = |seed, scratch: &mut Scratch| pool.put(&sample_page(seed, 4), Codec::Lz4, scratch).expect("room");
+    let slots: Vec<Slot> = (0..200).map(|seed| put(seed, &mut scratch)).collect();
+    let bytes = pool.bytes() as usize;
+    // SAFETY: the blocks that are in use are mapped, and nobody writes meanwhile.
+    let memory = || unsafe { std::slice::from_raw_parts(pool.memory.base().as_ptr(), bytes) }.to_vec();
+    let before = memory();
+    pool.share();
+    for slot in slots.iter().step_by(3) {
+        pool.mark(*slot);
+        pool.release(*slot);
+    }
+    let later: Vec<Slot> = (200..300).map(|seed| put(seed, &mut scratch)).collect();
+    assert!(memory() == before && pool.take_unshared() == 0);
+    // Once nobody else has them, what is free is used before anything new.
+    pool.unshare();
+    let bytes = pool.bytes();
+    let again: Vec<Slot> = (0..60).map(|seed| put(seed, &mut scratch)).collect();
+    assert_eq!(pool.bytes(), bytes);
+    pool.share();
+    let rest = slots.iter().enumerate().filter(|(index, _)| index % 3 > 0).map(|(_, slot)| slot);
+    rest.chain(&later).chain(&again).for_each(|slot| pool.release(*slot));
+    assert!(pool.usage().pool_pages == 0 && pool.take_unshared() > 0);
 }

@@ -1,0 +1,156 @@
+//! Guarding what a fork has shared, so that no page is copied before there is room for it.
+//!
+//! After a fork the kernel copies a page when either side writes to it, and tells nobody. So both sides protect their
+//! resident pages against writing (`UFFDIO_WRITEPROTECT`, user-mode faults only, no privilege): the first write to one
+//! comes here as a fault, room is made and charged, and only then the kernel may copy. What else ceases to be shared (a
+//! page that is evicted or unmapped, a place of the staging area, memory of the compressed pool) is counted where that
+//! happens. When nobody is left to share with, the guard is lifted as a whole.
+//!
+//! Invariants: a page that the table calls guarded is resident, and no call in progress holds it for writing; a page that
+//! is not guarded is this process's own, or was charged as if it were. Cost: a walk through the page tables per fork on
+//! both sides, and a fault per first write, for neighbours in a row together. Source: the kernel's documentation of
+//! userfaultfd.
+
+use crate::PAGE;
+use crate::engine::{Engine, MAX_WINDOW, Outcome};
+use crate::pagemap::Pagemap;
+use crate::table::{CHUNK_PAGES, State};
+
+impl Engine {
+    /// Guards every resident page that no call holds.
+    pub(crate) fn guard_all(&mut self) {
+        let all: Vec<_> = self.ranges.all().collect();
+        for (start, end, _) in all {
+            // Pages that are not there are no reason to stop a run.
+            let (mut run, mut any, mut at) = (start, false, start);
+            while let Some(known) = self.table.next_known(at, end) {
+                let chunk_end = (known + 1).next_multiple_of(CHUNK_PAGES * PAGE).min(end);
+                for address in (known..chunk_end).step_by(PAGE) {
+                    let Some((page, entry)) = self.table.find(address) else { continue };
+                    if entry.state() != State::Resident {
+                        continue;
+                    }
+                    if entry.holds() == 0 {
+                        self.table.guard(page, true);
+                        any = true;
+                    } else {
+                        self.protect(run, address, any);
+                        (run, any) = (address + PAGE, false);
+                    }
+                }
+                at = chunk_end;
+            }
+            self.protect(run, end, any);
+        }
+        self.guards = true;
+    }
+
+    fn protect(&self, start: usize, end: usize, any: bool) {
+        if any && start < end {
+            self.uffd.protect(start, end - start, true);
+        }
+    }
+
+    /// Ends it all if nobody is left to share with.
+    pub(crate) fn lift_guard_if_alone(&mut self) {
+        if self.guards && !self.account.has_relatives() {
+            self.lift_guard();
+        }
+    }
+
+    /// Nothing is shared any more.
+    fn lift_guard(&mut self) {
+        self.guards = false;
+        self.store.unshare();
+        let all: Vec<_> = self.ranges.all().collect();
+        for (start, end, _) in all {
+            let mut at = start;
+            let mut any = false;
+            while let Some(known) = self.table.next_known(at, end) {
+                let chunk_end = (known + 1).next_multiple_of(CHUNK_PAGES * PAGE).min(end);
+                for address in (known..chunk_end).step_by(PAGE) {
+                    if let Some((page, entry)) = self.table.find(address)
+                        && entry.is_guarded()
+                    {
+                        self.table.guard(page, false);
+                        any = true;
+                    }
+                }
+                at = chunk_end;
+            }
+            if any {
+                self.uffd.protect(start, end - start, false);
+            }
+        }
+    }
+
+    /// Whether the page at an address may not be written to yet.
+    pub(crate) fn is_guarded(&self, address: usize) -> bool {
+        self.guards && self.table.find(address).is_some_and(|(_, entry)| entry.is_guarded())
+    }
+
+    /// A resident page is about to be written to: makes room for the copy and charges it, for its guarded neighbours too
+    /// where writes go on in a row.
+    pub(crate) fn may_write(&mut self, address: usize) -> Outcome {
+        self.lift_guard_if_alone();
+        let Some((page, entry)) = self.table.find(address) else { return Outcome::Served };
+        if !entry.is_guarded() {
+            // Protected by what the kernel does with a mapping that moves, or not any more.
+            self.uffd.protect(address, PAGE, false);
+            return Outcome::Served;
+        }
+        let (first, pages) = self.guarded_window(address);
+        // What makes room may take the others, but not this one.
+        self.table.hold(page, 1);
+        self.make_room(pages);
+        self.table.hold(page, -1);
+        let (shared, mut copied) = (Pagemap::open().shared(first, pages), 0);
+        for index in 0..pages {
+            if let Some((page, entry)) = self.table.find(first + index * PAGE)
+                && entry.is_guarded()
+            {
+                self.table.guard(page, false);
+                copied += shared >> index & 1;
+            }
+        }
+        self.uffd.protect(first, pages * PAGE, false);
+        self.account.unshared(copied);
+        self.went_to(first, pages);
+        Outcome::Served
+    }
+
+    /// The guarded pages in a row from an address on, as many as were written to before and twice as many again.
+    fn guarded_window(&mut self, address: usize) -> (usize, usize) {
+        let (first, pages) = self.window(address, |_, state| state == State::Resident);
+        let pages = pages.min(MAX_WINDOW);
+        let is_guarded = |index: usize| self.is_guarded(address + index * PAGE);
+        if first == address {
+            (first, (1..pages).take_while(|index| is_guarded(*index)).count() + 1)
+        } else {
+            (address, 1)
+        }
+    }
+
+    /// Whether a page that may be evicted is shared still. One that is not is guarded no more.
+    pub(crate) fn is_shared(&mut self, address: usize, pagemap: &Pagemap) -> bool {
+        if !self.is_guarded(address) {
+            return false;
+        }
+        let shared = pagemap.shared(address, 1) != 0;
+        if !shared && let Some((page, _)) = self.table.find(address) {
+            self.table.guard(page, false);
+            self.uffd.protect(address, PAGE, false);
+        }
+        shared
+    }
+
+    /// A page that was guarded is this process's own from now on, or leaves its memory.
+    pub(crate) fn unguard(&mut self, address: usize) {
+        if let Some((page, entry)) = self.table.find(address)
+            && entry.is_guarded()
+        {
+            self.table.guard(page, false);
+            self.account.unshared(1);
+        }
+    }
+}
