@@ -35,12 +35,13 @@ const SHRINKING_TIME: Duration = Duration::from_secs(40);
 const REPEATS: u32 = 3;
 
 /// Sequences that differed once, or that reach what random ones seldom do, by what goes wrong there.
-pub const FOUND: [(&str, &str); 6] = [
+pub const FOUND: [(&str, &str); 7] = [
     ("a guard stayed behind when its page moved", include_str!("../../sequences/moved_guard.txt")),
     ("a range in several mappings did not move", include_str!("../../sequences/moved_with_gaps.txt")),
     ("a mapping that was populated was not joined with the one before", include_str!("../../sequences/populated.txt")),
     ("advice that a locked or foreign mapping ended was not noted", include_str!("../../sequences/stopped_advice.txt")),
     ("what was beside a mapping that moved was lost", include_str!("../../sequences/moved_beside.txt")),
+    ("what had moved was lost when a fork ceased to share it", include_str!("../../sequences/moved_then_shared.txt")),
     ("children that share memory evict", include_str!("../../sequences/borrowed_memory.txt")),
 ];
 
