@@ -282,6 +282,8 @@ fn hold_arguments(thread: &mut Thread, number: usize, arguments: &mut [usize; 6]
     let [a, b, c, d, e, f] = *arguments;
     hold_unknown(thread, *arguments, UNKNOWN);
     match number {
+        // prctl: PR_SET_TSC
+        157 if a == 26 => refault_paging::clock::forget_counter(),
         // read, pread64, recvfrom, getdents, getdents64, readlink, msgrcv, mq_timedreceive
         0 | 17 | 45 | 78 | 217 | 89 | 70 | 243 => entry::hold(thread, b, c, true),
         // write, pwrite64, sendto, msgsnd, mq_timedsend

@@ -19,6 +19,7 @@
 
 pub mod account;
 mod aside;
+pub mod clock;
 mod copies;
 pub mod engine;
 mod fault;

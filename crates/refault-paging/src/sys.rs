@@ -6,6 +6,8 @@
 
 use core::arch::asm;
 
+pub use crate::clock::now;
+
 /// Numbers of the calls made here (x86-64).
 pub mod nr {
     #![allow(missing_docs)]
@@ -72,8 +74,8 @@ pub unsafe fn discard(start: usize, bytes: usize) -> isize {
     unsafe { call(nr::MADVISE, [start, bytes, 4, 0, 0, 0]) }
 }
 
-/// Nanoseconds of the monotonic clock. Cost: a system call.
-pub fn now() -> u64 {
+/// Nanoseconds of the monotonic clock, by the kernel. Cost: a system call; see [`crate::clock`].
+pub fn clock() -> u64 {
     let mut time = [0u64; 2];
     // SAFETY: writes the two words.
     unsafe { call(nr::CLOCK_GETTIME, [1, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
@@ -97,7 +99,7 @@ pub fn sleep(nanoseconds: u64) {
 
 /// A random number.
 pub fn random() -> u64 {
-    let mut word = now();
+    let mut word = clock();
     // SAFETY: getrandom writes 8 bytes.
     unsafe { call(318, [&raw mut word as usize, 8, 0, 0, 0, 0]) };
     word
