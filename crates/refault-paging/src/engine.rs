@@ -499,6 +499,8 @@ impl Engine {
             }
             if attributes.zeros_in_children {
                 self.drop_contents(start, end);
+                // The kernel keeps guards in the page tables, which the child begins without.
+                self.ranges.change(start, end, |attributes| attributes.guard = false);
             }
             self.register_what_is_there(start, end)?;
         }
