@@ -65,7 +65,7 @@ fn is_steady() -> bool {
 fn is_invariant() -> bool {
     use core::arch::x86_64::__cpuid;
     const EXTENDED: u32 = 0x8000_0000;
-    __cpuid(EXTENDED).eax >= EXTENDED + 7 && __cpuid(EXTENDED + 7).edx & 1 << 8 != 0
+    __cpuid(EXTENDED).eax >= EXTENDED + 7 && __cpuid(EXTENDED + 7).edx & (1 << 8) != 0
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -99,7 +99,7 @@ fn extrapolated(ticks: u64) -> Option<u64> {
 }
 
 fn scaled(ticks: u64, rate: u64) -> u64 {
-    (u128::from(ticks) * u128::from(rate) >> 32) as u64
+    ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
 }
 
 /// Asks the clock, and notes what it says unless somebody else is just noting it.
