@@ -3,6 +3,7 @@
 mod common;
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{refault, rows, stdout, text};
 use serde_json::Value;
@@ -53,6 +54,12 @@ fn a_plan_that_cannot_be_is_refused() {
 #[test]
 fn the_working_set_of_a_process_is_in_bytes_with_its_source() {
     let mut child = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().expect("it starts");
+    // What it touches while it starts is not idle.
+    let stat = format!("/proc/{}/stat", child.id());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !std::fs::read_to_string(&stat).is_ok_and(|line| line.contains("(sleep) S")) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let pid = child.id().to_string();
     let text = stdout(&["wss", "--pid", &pid, "--ages", "300ms,100ms", "--format", "json"]);
     let table = stdout(&["wss", "--pid", &pid, "--ages", "100ms"]);
