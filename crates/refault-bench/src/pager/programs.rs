@@ -99,7 +99,8 @@ fn command(row: Row, plan: &Plan, place: &Path) -> Result<(Vec<String>, Option<P
             let directory = place.join("source");
             std::fs::create_dir_all(&directory).map_err(|error| Failure::write(directory.display(), &error))?;
             write_sources(&directory, 600 / smaller).map_err(|error| Failure::write(directory.display(), &error))?;
-            let build = "make -s -j2 -C \"$0\" clean all && \"$0/program\"";
+            // In two steps: at once, what is there is found up to date and then removed.
+            let build = "make -s -C \"$0\" clean && make -s -j2 -C \"$0\" && \"$0/program\"";
             (words(&["sh", "-c", build, &directory.display().to_string()]), None)
         }
     })

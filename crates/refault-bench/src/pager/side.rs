@@ -130,6 +130,10 @@ trait Sampler {
     /// It is over after so many seconds, and the program still lives. Returns the faults on stored pages in it; not a
     /// number if they are not known.
     fn ends(&mut self, seconds: f64, measured: &mut Measured) -> f64;
+    /// Whether the program runs under `refault run`.
+    fn is_ours(&self) -> bool {
+        false
+    }
 }
 
 /// Looks at the statistics of `refault run`.
@@ -139,6 +143,10 @@ struct Ours {
 }
 
 impl Sampler for Ours {
+    fn is_ours(&self) -> bool {
+        true
+    }
+
     fn begins(&mut self) {
         self.lines_before = lines(&self.stats).len();
     }
@@ -274,6 +282,10 @@ fn drive_memcached(
         cpu_seconds: seen.server_cpu,
         ..Measured::unknown()
     };
+    if sampler.is_ours() {
+        // What was started is `refault run`, and the server is its child.
+        measured.cpu_seconds = f64::NAN;
+    }
     let faults = sampler.ends(plan.seconds(row), &mut measured);
     measured.set_latencies(&seen.latencies.counts(), seen.latencies.maximum() as f64, faults);
     server.end();
