@@ -63,6 +63,11 @@ fn both_sides_are_measured_and_nothing_is_left() {
     for (index, row) in ["zipf", "fits"].into_iter().enumerate() {
         let found = &result["rows"][index];
         assert_eq!(found["row"], row);
+        // In so small a cgroup the kernel may kill the load each time; then there is no other side, and that is said.
+        if found["killed"].as_u64() > Some(0) {
+            assert!(row != "fits" && found["ratio"].is_null(), "{found}");
+            continue;
+        }
         for side in ["refault", "other"] {
             assert!(found[side]["operations_per_second"].as_f64().expect("a number") > 1000.0, "{found}");
             assert!(found[side]["p99_ns"].as_f64() >= found[side]["p50_ns"].as_f64(), "{found}");
@@ -76,7 +81,8 @@ fn both_sides_are_measured_and_nothing_is_left() {
     let zipf = &result["rows"][0];
     let bytes = |side: &str, field: &str| zipf[side][field].as_f64().expect("a number");
     let budget = zipf["budget_bytes"].as_f64().expect("a number");
-    assert!(bytes("other", "resident_bytes") <= f64::from(40 << 20), "{result}");
+    let other = zipf["other"]["resident_bytes"].as_f64();
+    assert!(other.is_none_or(|resident| resident <= f64::from(40 << 20)), "{result}");
     assert!(budget > f64::from(40 << 20) && budget < f64::from(112 << 20), "{result}");
     assert!(bytes("refault", "total_bytes") <= budget * 1.02, "{result}");
     assert!(bytes("refault", "compressed_bytes") > 0.0, "{result}");

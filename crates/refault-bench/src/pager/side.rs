@@ -16,7 +16,7 @@ use crate::memcached::{self, Server};
 use refault_console::Failure;
 
 /// Runs that the kernel may kill before the row is given up.
-const MAX_KILLS: u32 = 40;
+const MAX_KILLS: u32 = 10;
 
 /// Command line of `refault run` with so much memory in all; `--` and the program are to be added.
 pub fn refault(plan: &Plan, total: u64) -> Result<Command, Failure> {
