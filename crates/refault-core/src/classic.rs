@@ -47,6 +47,7 @@ use crate::reclaim::record::{
     ACTIVE, FILE, IN_ACTIVATE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, REFERENCED, SWAPCACHE, WORKINGSET,
 };
 use crate::reclaim::{CpuBatch, Hierarchy};
+use crate::switching::Handover;
 use lruvec::{Lruvec, NodePressure};
 
 /// See the module.
@@ -140,6 +141,33 @@ impl Classic {
         lruvec.list_mut(page_type, true).remove(&self.records, page);
         lruvec.list_mut(page_type, false).push_head(&mut self.records, page);
         self.counters.pgdeactivate += 1;
+    }
+
+    /// Takes every page off its list, for the generations (spec: mglru §15, `lru_gen/enabled`). Clocks and costs stay for
+    /// the return.
+    pub(crate) fn leave(&mut self) -> Handover {
+        self.drain_batches();
+        let mut pages = Vec::new();
+        for lruvec in &self.lruvecs {
+            for (page_type, active) in PageType::ALL.into_iter().flat_map(|t| [(t, false), (t, true)]) {
+                pages.extend(lruvec.list(page_type, active).iter());
+            }
+        }
+        for page in &pages {
+            let record = &mut self.records[*page as usize];
+            record.clear(LRU);
+            let (page_type, active, lruvec) = (record.page_type(), record.has(ACTIVE), record.lruvec);
+            self.lruvecs[lruvec as usize].list_mut(page_type, active).remove(&self.records, *page);
+        }
+        Handover { records: std::mem::take(&mut self.records), pages }
+    }
+
+    /// Takes over pages; ACTIVE says onto which list each goes.
+    pub(crate) fn enter(&mut self, handover: Handover) {
+        self.records = handover.records;
+        for page in handover.pages {
+            self.list(page);
+        }
     }
 
     /// Puts what waits in this CPU's batches on the lists.

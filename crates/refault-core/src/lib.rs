@@ -66,6 +66,7 @@ pub mod policy;
 pub mod pressure;
 mod reclaim;
 pub mod schemes;
+pub mod switching;
 pub mod textbook;
 pub mod workingset;
 

@@ -27,6 +27,7 @@
 mod aging;
 mod eviction;
 mod generation;
+mod handover;
 mod insertion;
 mod lru_gen_debugfs;
 mod lru_refs;
@@ -42,8 +43,9 @@ use crate::counters::Counters;
 use crate::memory::{IoState, Memory};
 use crate::page::{LruvecId, PageId, PageType};
 use crate::policy::{
-    Admission, BackgroundPass, EvictGenerations, GenerationCommands, GenerationError, GenerationSize, HitReport, Lists,
-    NewGeneration, NodeReclaim, PassOutcome, Policy, ProactiveRequest, ReclaimRequest, SortRule, Sorting,
+    Admission, BackgroundPass, EvictGenerations, GenerationCommands, GenerationDetails, GenerationError,
+    GenerationSize, HitReport, Lists, NewGeneration, NodeReclaim, PassOutcome, Policy, ProactiveRequest,
+    ReclaimRequest, SortRule, Sorting,
 };
 use crate::reclaim::batch_stage::{self, Caller};
 use crate::reclaim::control::{
@@ -303,6 +305,10 @@ impl Sorting for Mglru {
 impl Lists for Mglru {
     fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize> {
         self.lruvecs[lruvec as usize].listing()
+    }
+
+    fn generation_details(&self, lruvec: LruvecId) -> Vec<GenerationDetails> {
+        self.lruvecs[lruvec as usize].details()
     }
 
     fn active_inactive(&self) -> Option<[u64; 2]> {

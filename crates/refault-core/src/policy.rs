@@ -6,7 +6,7 @@
 //!
 //! [`Policy`] is what every policy has. What only some have are traits of their own, each reached through one method of
 //! `Policy` that answers `None` by default: [`NodeReclaim`] (groups, nodes, background reclaim),
-//! [`GenerationCommands`], [`Sorting`] (for monitoring schemes), [`Bypass`] (references served while the page stays
+//! [`GenerationCommands`], [`SwitchLists`] (classic lists or generations), [`Sorting`] (for monitoring schemes), [`Bypass`] (references served while the page stays
 //! evicted), [`CachedPages`] (evicted pages that can come back without I/O) and [`Lists`] (sizes to show). A front-end
 //! that needs one asks for it and says so if there is none.
 //!
@@ -44,7 +44,10 @@ pub use bypass::{AdmissionFilter, AdmissionThreshold, Bypass};
 pub use cached::CachedPages;
 pub use cyclic::{Cyclic, CyclicScans};
 pub use dynamic::DynPolicy;
-pub use generations::{EvictGenerations, GenerationCommands, GenerationError, GenerationSize, Lists, NewGeneration};
+pub use generations::{
+    Enabled, EvictGenerations, GenerationCommands, GenerationDetails, GenerationError, GenerationSize, Lists,
+    NewGeneration, SwitchLists, TierHistory, WalkStatistics,
+};
 pub use node::{BackgroundPass, NodeReclaim, PassOutcome, ProactiveRequest};
 
 pub use registry::{BuildContext, FrontEnd, PolicyEntry, PolicyError, PolicySpec, Visitor};
@@ -131,6 +134,11 @@ pub trait Policy {
 
     /// Commands on generations. `None`: the policy has no generations.
     fn generation_commands(&mut self) -> Option<&mut impl GenerationCommands> {
+        None::<&mut Absent>
+    }
+
+    /// Both kernels' lists, which can be changed while running. `None`: the policy has one way only.
+    fn switch_lists(&mut self) -> Option<&mut impl SwitchLists> {
         None::<&mut Absent>
     }
 

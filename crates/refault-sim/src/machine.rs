@@ -48,6 +48,7 @@ pub mod group;
 pub mod happenings;
 pub mod high_order;
 pub mod latency;
+mod listings;
 pub mod memory;
 pub mod node;
 pub mod pressure;
@@ -75,6 +76,7 @@ use refault_core::{Counters, PageId};
 use refault_trace::TraceError;
 
 use background::Kswapd;
+use commands::Command;
 use config::{FileConfig, MachineConfig};
 use costs::{Ledger, Work};
 use device::Device;
@@ -214,6 +216,11 @@ impl<P: Policy> Machine<P> {
         for group in &config.groups {
             let parent = config.parent_of(&group.name)?;
             groups.add(group.name.clone(), parent, group.limits);
+        }
+        let switches = config.events.iter().any(|(_, command)| matches!(command, Command::Enabled(_)));
+        if switches && policy.switch_lists().is_none() {
+            let needs = "lru_gen_enabled: needs both kernels' lists: name mglru or classic, the one to begin with";
+            return Err(needs.to_owned());
         }
         add_lruvecs(&mut policy, &groups, nodes.len(), &config)?;
         let mut memory = MachineMemory::new(

@@ -28,12 +28,14 @@
 use refault_core::Policy;
 use refault_core::policy::registry::{BuildContext, Visitor, visit};
 use refault_core::policy::{DynPolicy, GenerationSize, PolicySpec, SortRule};
+use refault_core::switching::Switching;
 use refault_core::{LruvecId, PageId};
 use refault_trace::TraceError;
 
 use crate::flat_memory::FlatMemory;
 use crate::layout::{Access, Layout};
 use crate::machine::Machine;
+use crate::machine::commands::Command;
 use crate::machine::config::MachineConfig;
 use crate::machine::report::Report;
 use crate::replay::{Limits, Outcome, Replay};
@@ -160,7 +162,8 @@ pub fn replay(spec: &PolicySpec, context: &BuildContext, layout: &Layout, limits
     visit(spec, context, StartReplay { layout, limits })
 }
 
-/// A machine at time 0 under the policy of a specification.
+/// A machine at time 0 under the policy of a specification; if an event writes to `lru_gen/enabled`, under both kernels'
+/// lists, the specified ones in force at first.
 ///
 /// # Errors
 /// As [`Machine::new`].
@@ -168,6 +171,10 @@ pub fn replay(spec: &PolicySpec, context: &BuildContext, layout: &Layout, limits
 /// # Panics
 /// If the policy needs the future: ask [`PolicySpec::check`] before.
 pub fn machine(spec: &PolicySpec, config: MachineConfig) -> Result<Box<dyn DynMachine>, String> {
+    let switches = config.events.iter().any(|(_, command)| matches!(command, Command::Enabled(_)));
+    if let Some(lists) = Switching::of(spec).filter(|_| switches) {
+        return StartMachine { config }.visit(lists);
+    }
     visit(spec, &BuildContext::default(), StartMachine { config })
 }
 

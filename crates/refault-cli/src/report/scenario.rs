@@ -65,6 +65,7 @@ fn marks(report: &Report) -> Vec<(f64, String)> {
             Happened::Reclaimed { group, .. } => format!("reclaim from {group}"),
             Happened::Killed { task, .. } => format!("{task} killed"),
             Happened::Generations { command, .. } => format!("lru_gen {command}"),
+            Happened::ListsSwitched { enabled } => format!("lru_gen/enabled {enabled}"),
             Happened::Started { .. } | Happened::Finished { .. } | Happened::Listed { .. } => return None,
         };
         Some((happening.at as f64 / 1e9, name))

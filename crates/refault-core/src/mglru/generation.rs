@@ -5,7 +5,7 @@
 use crate::lists::ring::Deque;
 use crate::mglru::walk::Filter;
 use crate::page::PageType;
-use crate::policy::GenerationSize;
+use crate::policy::{GenerationDetails, GenerationSize, TierHistory, WalkStatistics};
 
 /// The narrowest window: the two youngest generations are never evicted from.
 pub(super) const MIN_GENERATIONS: u64 = 2;
@@ -45,6 +45,8 @@ pub(super) struct Lruvec {
     pub filters: [Option<Filter>; 2],
     /// The clock of evictions by type ([`super::RefaultDistance::Evictions`]).
     pub evictions: [u64; 2],
+    /// What walks have met.
+    pub walks: WalkStatistics,
 }
 
 /// Refaults, evictions and protections by tier: of the generation being evicted, and averaged over those before.
@@ -83,6 +85,7 @@ impl Lruvec {
             walk_seq: MIN_GENERATIONS,
             filters: [None, None],
             evictions: [0; 2],
+            walks: WalkStatistics::default(),
         }
     }
 
@@ -156,6 +159,35 @@ impl Lruvec {
                 birth: self.birth[slot(seq)],
                 pages: PageType::ALL
                     .map(|t| if seq < self.min_seq[t.index()] { 0 } else { self.size[slot(seq)][t.index()] }),
+            })
+            .collect()
+    }
+
+    /// Oldest first, from as far back as there are slots (spec: mglru §15, `lru_gen_full`).
+    pub fn details(&self) -> Vec<GenerationDetails> {
+        (self.max_seq.saturating_sub(MAX_GENERATIONS - 1)..=self.max_seq)
+            .map(|seq| {
+                let tier = |tier: usize| {
+                    PageType::ALL.map(|page_type| {
+                        let (t, history) = (page_type.index(), &self.history[page_type.index()]);
+                        if seq == self.max_seq {
+                            let (refaulted, total) = (history.avg_refaulted[tier], history.avg_total[tier]);
+                            TierHistory::Averages { refaulted, total }
+                        } else if seq == self.min_seq[t] {
+                            let (refaulted, evicted) = (history.refaulted[tier], history.evicted[tier]);
+                            TierHistory::Current { refaulted, evicted, protected: history.protected[tier] }
+                        } else {
+                            TierHistory::None
+                        }
+                    })
+                };
+                let pages = PageType::ALL.map(|t| self.size[slot(seq)][t.index()]);
+                GenerationDetails {
+                    size: GenerationSize { seq, birth: self.birth[slot(seq)], pages },
+                    gone: PageType::ALL.map(|t| seq < self.min_seq[t.index()]),
+                    tiers: (0..MAX_TIERS).map(tier).collect(),
+                    walks: (seq == self.max_seq).then_some(self.walks),
+                }
             })
             .collect()
     }

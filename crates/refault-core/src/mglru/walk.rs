@@ -196,7 +196,12 @@ impl Walk for Walker<'_> {
         if self.region_bits && region_accessed == Some(false) {
             return false;
         }
-        self.lruvec.filters[filter_of(self.lruvec.max_seq)].as_ref().is_none_or(|filter| filter.contains(region))
+        let Some(filter) = &self.lruvec.filters[filter_of(self.lruvec.max_seq)] else { return true };
+        let found = filter.contains(region);
+        if found {
+            self.lruvec.walks.regions_found += 1;
+        }
+        found
     }
 
     #[inline]
@@ -212,10 +217,13 @@ impl Walk for Walker<'_> {
 
     fn leaves(&mut self, region: RegionKey, entries: u32, young: u32) {
         self.entries += u64::from(entries);
+        self.lruvec.walks.leaf_total += u64::from(entries);
+        self.lruvec.walks.leaf_young += u64::from(young);
         if is_worth_it(entries, young)
             && let Some(filter) = &mut self.lruvec.filters[filter_of(self.lruvec.max_seq + 1)]
         {
             filter.insert(region);
+            self.lruvec.walks.regions_added += 1;
         }
     }
 }

@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use super::scan_detector::{Change, Detector};
 use super::{
     AccessPattern, Admission, Bypass, CachedPages, GenerationCommands, HitReport, Lists, NodeReclaim, Policy,
-    ReclaimRequest, Sorting,
+    ReclaimRequest, Sorting, SwitchLists,
 };
 use crate::counters::Counters;
 use crate::memory::{Eviction, Memory};
@@ -247,6 +247,10 @@ impl<P: Policy> Policy for Cyclic<P> {
 
     fn sorting(&mut self) -> Option<&mut impl Sorting> {
         self.policy.sorting()
+    }
+
+    fn switch_lists(&mut self) -> Option<&mut impl SwitchLists> {
+        self.policy.switch_lists()
     }
 
     fn bypass(&mut self) -> Option<&mut impl Bypass> {

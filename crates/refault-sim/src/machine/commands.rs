@@ -19,7 +19,9 @@ use std::str::FromStr;
 
 use refault_core::Policy;
 use refault_core::policy::generations::generations;
-use refault_core::policy::{EvictGenerations, GenerationCommands, GenerationError, NewGeneration};
+use refault_core::policy::{
+    Enabled, EvictGenerations, GenerationCommands, GenerationError, NewGeneration, SwitchLists,
+};
 
 use super::fault::Outcome;
 use super::group::{GroupId, UNLIMITED};
@@ -64,8 +66,19 @@ pub enum Command {
     Reclaim(GroupId, u64, Option<u16>),
     /// A line for the debugging interface of the multi-gen LRU.
     Generations(GenerationCommand),
-    /// The generations of all lruvecs are listed in the report.
-    List,
+    /// `lru_gen/enabled`: generations or the classic lists, walks, second-level accessed bits.
+    Enabled(Enabled),
+    /// The generations of all lruvecs are listed in the report, as `lru_gen` or, in full, as `lru_gen_full` lists them.
+    List(Listed),
+}
+
+/// How generations are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// Those in the window, with their pages.
+    Brief,
+    /// With what tiers and walks have counted, and with those that have left the window.
+    Full,
 }
 
 /// `seq` of a command: a number, or the current one, which a script cannot know.
@@ -219,8 +232,16 @@ impl<P: Policy> Machine<P> {
                     self.listing.push(Listing { at: self.now, text });
                 }
             }
-            Command::List => {
-                let text = self.list_generations();
+            Command::Enabled(enabled) => {
+                let lists = self.policy.switch_lists();
+                lists.expect("invariant: a machine with such an event has both").set_enabled(enabled, &mut self.memory);
+                self.happened(self.now, Happened::ListsSwitched { enabled: enabled.to_string() });
+            }
+            Command::List(listed) => {
+                let text = match listed {
+                    Listed::Brief => self.list_generations(),
+                    Listed::Full => self.list_generations_in_full(),
+                };
                 self.happened(self.now, Happened::Listed { text: text.clone() });
                 self.listing.push(Listing { at: self.now, text });
             }

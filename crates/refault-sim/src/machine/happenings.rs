@@ -77,6 +77,11 @@ pub enum Happened {
         /// Why it was refused, if it was.
         refused: Option<String>,
     },
+    /// `lru_gen/enabled` was written to.
+    ListsSwitched {
+        /// What it reads now.
+        enabled: String,
+    },
     /// Generations were listed.
     Listed {
         /// The listing, in the kernel's layout.

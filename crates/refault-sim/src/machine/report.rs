@@ -457,23 +457,6 @@ impl<P: Policy> Machine<P> {
     }
 
     /// The generations of all lruvecs in the layout of the kernel's debugging interface (spec: mglru §15).
-    pub(super) fn list_generations(&self) -> String {
-        use std::fmt::Write;
-        let mut text = String::new();
-        for (id, group) in self.memory.groups.iter().enumerate() {
-            let _ = writeln!(text, "memcg {id:5} {}", group.name);
-            for node in 0..self.memory.nodes.len() {
-                let _ = writeln!(text, " node {node:5}");
-                for generation in generations(&self.policy, self.memory.lruvec_of(id, node)) {
-                    let age = self.now.saturating_sub(generation.birth) / 1_000_000;
-                    let [anon, file] = generation.pages;
-                    let _ = writeln!(text, " {:10} {age:10} {anon:10} {file:10} ", generation.seq);
-                }
-            }
-        }
-        text
-    }
-
     /// Lruvecs by the birth of their oldest generation that holds pages, across groups and nodes.
     pub(super) fn lruvecs_by_age(&self) -> Vec<LruvecAge> {
         let mut lruvecs = Vec::new();

@@ -33,7 +33,7 @@ use toml::Spanned;
 
 use refault_trace::{Kind, Options, Source, WorkloadSpec};
 
-use super::commands::{Command, Setting};
+use super::commands::{Command, Listed, Setting};
 use super::config::{FileConfig, GroupConfig, MachineConfig, PhaseConfig, TaskConfig, WhenKilled, pages_by_type};
 use super::device::{DeviceModel, PRESETS};
 use super::group::{GroupLimits, UNLIMITED};
@@ -463,11 +463,20 @@ fn add_event(config: &mut MachineConfig, event: &Spanned<EventTable>, place: &Pl
             config.events.push((at, Command::Generations(command)));
         }
     }
-    if table.list {
-        config.events.push((at, Command::List));
+    if let Some(text) = &table.lru_gen_enabled {
+        let enabled = text.get_ref().parse();
+        let enabled = enabled.map_err(|reason: String| place.error(text.span().start, "lru_gen_enabled", reason))?;
+        config.events.push((at, Command::Enabled(enabled)));
+    }
+    for (asked, listed) in [(table.list, Listed::Brief), (table.list_full, Listed::Full)] {
+        if asked {
+            config.events.push((at, Command::List(listed)));
+        }
     }
     if config.events.len() == before {
-        return Err(place.error(start, "event", "nothing happens: give a limit, reclaim, lru_gen or list = true"));
+        let reason =
+            "nothing happens: give a limit, reclaim, lru_gen, lru_gen_enabled, list = true or list_full = true";
+        return Err(place.error(start, "event", reason));
     }
     Ok(())
 }

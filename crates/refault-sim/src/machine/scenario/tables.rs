@@ -138,6 +138,9 @@ pub(super) struct EventTable {
     pub(super) reclaim: Option<Spanned<Size>>,
     pub(super) swappiness: Option<Spanned<u16>>,
     pub(super) lru_gen: Option<Spanned<String>>,
+    pub(super) lru_gen_enabled: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) list: bool,
+    #[serde(default)]
+    pub(super) list_full: bool,
 }
