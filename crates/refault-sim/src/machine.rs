@@ -252,6 +252,11 @@ impl<P: Policy> Machine<P> {
         let kdamond = kdamond
             .map(|monitor| KdamondTask::new(monitor, &tasks, &memory, policy.sorting().is_some(), config.monitor_seed))
             .transpose()?;
+        let writes = config.events.iter().any(|(_, command)| matches!(command, Command::LruSort(..)));
+        let kdamond = match kdamond {
+            None if writes => Some(KdamondTask::loaded(&memory, policy.sorting().is_some(), config.monitor_seed)?),
+            kdamond => kdamond,
+        };
         let threads = (0..tasks.len() + config.nodes.len() + usize::from(kdamond.is_some()))
             .map(|i| Thread::new(i % cpus))
             .collect();

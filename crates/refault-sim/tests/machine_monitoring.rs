@@ -159,3 +159,33 @@ fn mistakes_name_file_line_and_key() {
         assert!(text.contains(wanted), "{text}");
     }
 }
+
+fn module_event(at: &str, files: &str) -> String {
+    format!("[[event]]\nat = \"{at}\"\nlru_sort = \"{files}\"\n")
+}
+
+fn with_files(events: &str) -> Report {
+    run(events, classic()).expect("a machine")
+}
+
+#[test]
+fn events_write_to_the_files_of_lru_sort() {
+    let marks = "wmarks_high=1000, wmarks_mid=999, wmarks_low=0";
+    let sorted = |report: &Report| {
+        let schemes = &report.monitor.as_ref().expect("there is a monitor").schemes;
+        [0, 1].map(|at: usize| schemes.get(at).map_or(0, |scheme| scheme.statistics().nr_applied))
+    };
+    let never = with_files(&module_event("1s", marks));
+    assert_eq!((sorted(&never), never.counters.pgactivate), ([0, 0], 0), "it is off until it is enabled");
+    let on = with_files(&module_event("1s", &format!("{marks}; enabled=Y")));
+    assert!(sorted(&on)[0] > 0 && on.counters.pgactivate > 400, "{:?}, {}", sorted(&on), on.counters.pgactivate);
+    assert_eq!(sorted(&on)[1], 0, "nothing is idle for two minutes");
+    let late = module_event("1s", &format!("{marks}, enabled=Y")) + &module_event("2s", "cold_min_age=500000");
+    assert_eq!(sorted(&with_files(&late))[1], 0, "what is written waits");
+    let committed = with_files(&(late + &module_event("2s", "commit_inputs=Y")));
+    assert!(sorted(&committed)[1] > 0, "cold memory is sorted from then on");
+    let refused = with_files(&module_event("1s", "commit_inputs=Y, kdamond_pid=1, quota=3"));
+    let reasons: Vec<&str> = refused.listings.iter().map(|listing| listing.text.trim_end()).collect();
+    assert!(reasons[0].ends_with("Invalid argument") && reasons[1].ends_with("Permission denied"), "{reasons:?}");
+    assert!(reasons[2].ends_with("No such file or directory"), "{reasons:?}");
+}

@@ -66,6 +66,7 @@ fn marks(report: &Report) -> Vec<(f64, String)> {
             Happened::Killed { task, .. } => format!("{task} killed"),
             Happened::Generations { command, .. } => format!("lru_gen {command}"),
             Happened::ListsSwitched { enabled } => format!("lru_gen/enabled {enabled}"),
+            Happened::ModuleSet { file, value, .. } => format!("lru_sort {file}={value}"),
             Happened::Started { .. } | Happened::Finished { .. } | Happened::Listed { .. } => return None,
         };
         Some((happening.at as f64 / 1e9, name))

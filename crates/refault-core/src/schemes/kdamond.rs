@@ -14,10 +14,12 @@
 //!
 //! Kernel: `kdamond_fn`, `kdamond_wait_activation` in `mm/damon/core.c`.
 
+use std::ops::Range;
+
 use super::actor::SchemeActor;
 use super::apply::{Pass, TriedRegion, apply_schemes};
 use super::scheme::Scheme;
-use crate::monitor::{AccessSampler, Attributes, AttributesError, Monitor, Region, View};
+use crate::monitor::{AccessSampler, Attributes, AttributesError, Monitor, RangeError, Region, View};
 
 /// What to do after [`Kdamond::begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +138,17 @@ impl Kdamond {
             self.restart_deadlines();
         }
         Ok(())
+    }
+
+    /// Puts other schemes in force, from the next pass on.
+    pub(crate) fn replace_schemes(&mut self, schemes: Vec<Scheme>) {
+        self.schemes = schemes;
+    }
+
+    /// Sets where the memory of the first target lies; what is known of regions that stay is kept.
+    pub(crate) fn set_ranges(&mut self, ranges: &[Range<u64>]) -> Result<(), RangeError> {
+        let unit = self.monitor.attributes().min_region_size;
+        self.monitor.targets.first_mut().map_or(Ok(()), |target| target.set_ranges(ranges, unit))
     }
 
     /// Asks for the regions that the schemes act upon, for one full interval of each.

@@ -13,6 +13,7 @@
 //! assert_ne!(hot.settings().action, cold.settings().action);
 //! ```
 
+pub mod loaded;
 pub mod lru_sort;
 pub mod reclaim;
 pub mod stat;

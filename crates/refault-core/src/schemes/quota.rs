@@ -62,6 +62,11 @@ impl Quota {
 }
 
 impl QuotaState {
+    /// Keeps what was charged, the window and where it stopped, and forgets the rest: no limit until the next window.
+    pub(crate) fn forget_goals_and_limit(&mut self) {
+        (self.effective_size, self.min_score, self.goal_size) = (0, 0, 0);
+    }
+
     /// Whether a limit is in force.
     pub(crate) fn limits(&self, quota: &Quota, profile: Profile) -> bool {
         self.effective_size != 0 || profile.is_current() && quota.is_set()

@@ -68,6 +68,8 @@ pub enum Command {
     Generations(GenerationCommand),
     /// `lru_gen/enabled`: generations or the classic lists, walks, second-level accessed bits.
     Enabled(Enabled),
+    /// A value is written to a file of the module `lru-sort`.
+    LruSort(String, String),
     /// The generations of all lruvecs are listed in the report, as `lru_gen` or, in full, as `lru_gen_full` lists them.
     List(Listed),
 }
@@ -236,6 +238,14 @@ impl<P: Policy> Machine<P> {
                 let lists = self.policy.switch_lists();
                 lists.expect("invariant: a machine with such an event has both").set_enabled(enabled, &mut self.memory);
                 self.happened(self.now, Happened::ListsSwitched { enabled: enabled.to_string() });
+            }
+            Command::LruSort(file, value) => {
+                let refused = self.write_lru_sort(&file, &value).err();
+                if let Some(reason) = &refused {
+                    let text = format!("lru_sort {file}={value}: {reason}\n");
+                    self.listing.push(Listing { at: self.now, text });
+                }
+                self.happened(self.now, Happened::ModuleSet { file, value, refused });
             }
             Command::List(listed) => {
                 let text = match listed {

@@ -82,6 +82,15 @@ pub enum Happened {
         /// What it reads now.
         enabled: String,
     },
+    /// A file of the module `lru-sort` was written to.
+    ModuleSet {
+        /// Which.
+        file: String,
+        /// What was written.
+        value: String,
+        /// Why it was refused, if it was.
+        refused: Option<String>,
+    },
     /// Generations were listed.
     Listed {
         /// The listing, in the kernel's layout.

@@ -18,10 +18,11 @@
 use std::ops::Range;
 
 use refault_core::DynPolicy;
-use refault_core::monitor::{AccessSampler, Profile, View};
+use refault_core::monitor::{AccessSampler, Monitor, Profile, View};
 use refault_core::policy::SortRule;
 use refault_core::policy::generations::active_inactive;
 use refault_core::policy::node::page_out;
+use refault_core::schemes::modules::loaded::{LoadedLruSort, WriteError};
 use refault_core::schemes::{Action, Folio, Kdamond, Metric, Next, Scheme, SchemeActor};
 use refault_core::{PageId, Policy};
 use serde_json::Value;
@@ -34,9 +35,48 @@ use crate::monitoring::config::Config;
 
 const PAGE: u64 = 4096;
 
+/// Whose worker the thread is.
+enum Worker {
+    /// What the scenario's `[monitor]` says, from start to end.
+    Configured(Box<Kdamond>),
+    /// The module `lru-sort`, whose files events write to.
+    Loaded(Box<LoadedLruSort>),
+}
+
+impl Worker {
+    fn begin<P: Policy>(&mut self, ops: &mut DamonOps<'_, P>) -> Next {
+        match self {
+            Worker::Configured(kdamond) => kdamond.begin(ops),
+            Worker::Loaded(module) => module.begin(ops),
+        }
+    }
+
+    fn finish<P: Policy>(&mut self, now: u64, ops: &mut DamonOps<'_, P>) {
+        match self {
+            Worker::Configured(kdamond) => kdamond.finish(now, ops, &mut ()),
+            Worker::Loaded(module) => module.finish(now, ops),
+        }
+    }
+
+    /// `None`: the module is off.
+    fn kdamond(&self) -> Option<&Kdamond> {
+        match self {
+            Worker::Configured(kdamond) => Some(kdamond),
+            Worker::Loaded(module) => module.kdamond(),
+        }
+    }
+
+    fn schemes(&self) -> &[Scheme] {
+        match self {
+            Worker::Configured(kdamond) => kdamond.schemes(),
+            Worker::Loaded(module) => module.schemes(),
+        }
+    }
+}
+
 /// The monitoring thread.
 pub(super) struct KdamondTask {
-    kdamond: Kdamond,
+    worker: Worker,
     config: Config,
     rule: SortRule,
     /// The address space of each target; none in the physical view.
@@ -51,7 +91,7 @@ pub(super) struct KdamondTask {
 /// What the monitor and its schemes came to.
 #[derive(Clone, Debug)]
 pub struct MonitorReport {
-    /// Checks made.
+    /// Checks made; 0 if the module is off.
     pub checks: u64,
     /// Regions at the end.
     pub nr_regions: usize,
@@ -114,19 +154,39 @@ impl KdamondTask {
         }
         let everything = 0..memory.page_ids() as u64 * PAGE;
         let kdamond = config.kdamond(everything, seed, 0).map_err(|error| format!("monitor: {error}"))?;
+        let worker = Worker::Configured(Box::new(kdamond));
         let rule = if config.profile == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
-        Ok(KdamondTask { kdamond, config, rule, spaces, groups, sampling: false, work: 0 })
+        Ok(KdamondTask { worker, config, rule, spaces, groups, sampling: false, work: 0 })
+    }
+
+    /// The module `lru-sort` of 7.2 over all of memory, off until an event enables it.
+    pub fn loaded(memory: &MachineMemory, sorts: bool, seed: u64) -> Result<KdamondTask, String> {
+        if let Some(reason) = refusal(&Action::LruPrio, sorts) {
+            return Err(format!("lru_sort: {reason}"));
+        }
+        let everything = 0..memory.page_ids() as u64 * PAGE;
+        let module = LoadedLruSort::new(Profile::K72, everything, seed);
+        Ok(KdamondTask {
+            worker: Worker::Loaded(Box::new(module)),
+            config: Config::default(),
+            rule: SortRule::Activate,
+            spaces: Vec::new(),
+            groups: Vec::new(),
+            sampling: false,
+            work: 0,
+        })
     }
 
     pub fn report(&self) -> MonitorReport {
-        let monitor = self.kdamond.monitor();
+        let kdamond = self.worker.kdamond();
+        let monitor = kdamond.map(Kdamond::monitor);
         MonitorReport {
-            checks: monitor.counters().checks,
-            nr_regions: monitor.nr_regions(),
-            monitor_cpu: monitor.work_ns(),
-            schemes_cpu: self.kdamond.schemes_ns(),
-            schemes: self.kdamond.schemes().to_vec(),
-            tree: self.config.to_json(Some(self.kdamond.schemes())),
+            checks: monitor.map_or(0, |monitor| monitor.counters().checks),
+            nr_regions: monitor.map_or(0, Monitor::nr_regions),
+            monitor_cpu: monitor.map_or(0, Monitor::work_ns),
+            schemes_cpu: kdamond.map_or(0, Kdamond::schemes_ns),
+            schemes: self.worker.schemes().to_vec(),
+            tree: self.config.to_json(kdamond.map(Kdamond::schemes)),
         }
     }
 }
@@ -163,6 +223,24 @@ fn ranges(memory: &MachineMemory, space: usize) -> Vec<Range<u64>> {
 }
 
 impl<P: Policy> Machine<P> {
+    /// A write to a file of the module `lru-sort`. A worker that was started gets a CPU.
+    pub(super) fn write_lru_sort(&mut self, file: &str, value: &str) -> Result<(), String> {
+        let now = self.now / 1000;
+        let Some(task) = &mut self.kdamond else { return Err("the module is not loaded".into()) };
+        let Worker::Loaded(module) = &mut task.worker else {
+            // Modules start as the only users of the monitor.
+            return Err(WriteError::Busy.to_string());
+        };
+        let ran = module.kdamond().is_some();
+        let written = module.write(file, value, false, now);
+        let runs = module.kdamond().is_some();
+        if runs && !ran {
+            task.sampling = false;
+            self.wake(self.tasks.len() + self.kswapds.len(), self.now);
+        }
+        written.map_err(|error| error.to_string())
+    }
+
     /// The monitoring thread has a CPU: ends the sampling interval under way and begins the next.
     pub(super) fn run_kdamond(&mut self, cpu: usize, thread: usize) {
         let Some(mut task) = self.kdamond.take() else { return };
@@ -180,9 +258,9 @@ impl<P: Policy> Machine<P> {
             freed: 0,
         };
         if task.sampling {
-            task.kdamond.finish(now / 1000, &mut ops, &mut ());
+            task.worker.finish(now / 1000, &mut ops);
         }
-        let next = task.kdamond.begin(&mut ops);
+        let next = task.worker.begin(&mut ops);
         let (work, freed) = (ops.work, ops.freed);
         task.work = work;
         task.sampling = matches!(next, Next::Sample { .. });

@@ -468,6 +468,18 @@ fn add_event(config: &mut MachineConfig, event: &Spanned<EventTable>, place: &Pl
         let enabled = enabled.map_err(|reason: String| place.error(text.span().start, "lru_gen_enabled", reason))?;
         config.events.push((at, Command::Enabled(enabled)));
     }
+    if let Some(lines) = &table.lru_sort {
+        for line in lines.get_ref().split([',', ';', '\n']).map(str::trim).filter(|line| !line.is_empty()) {
+            let (file, value) = line.split_once('=').ok_or_else(|| {
+                place.error(
+                    lines.span().start,
+                    "lru_sort",
+                    format!("'{line}': expected a file and a value, as enabled=Y"),
+                )
+            })?;
+            config.events.push((at, Command::LruSort(file.trim().to_owned(), value.trim().to_owned())));
+        }
+    }
     for (asked, listed) in [(table.list, Listed::Brief), (table.list_full, Listed::Full)] {
         if asked {
             config.events.push((at, Command::List(listed)));
@@ -475,7 +487,7 @@ fn add_event(config: &mut MachineConfig, event: &Spanned<EventTable>, place: &Pl
     }
     if config.events.len() == before {
         let reason =
-            "nothing happens: give a limit, reclaim, lru_gen, lru_gen_enabled, list = true or list_full = true";
+            "nothing happens: give a limit, reclaim, lru_gen, lru_gen_enabled, lru_sort, list or list_full = true";
         return Err(place.error(start, "event", reason));
     }
     Ok(())

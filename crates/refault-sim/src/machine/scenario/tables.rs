@@ -139,6 +139,7 @@ pub(super) struct EventTable {
     pub(super) swappiness: Option<Spanned<u16>>,
     pub(super) lru_gen: Option<Spanned<String>>,
     pub(super) lru_gen_enabled: Option<Spanned<String>>,
+    pub(super) lru_sort: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) list: bool,
     #[serde(default)]
