@@ -23,12 +23,16 @@ pub struct CompletionsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
+  refault man run | man -l -
   refault man --out ~/.local/share/man/man1         then: man refault-compare")]
-/// Write a manual page for each command
+/// Print the manual page of a command, or write those of all
 pub struct ManArgs {
-    /// The output directory; created if missing
+    /// Write a page for each command to this directory; created if missing
     #[arg(long, value_name = "DIRECTORY")]
-    out: PathBuf,
+    out: Option<PathBuf>,
+    /// The command whose page is printed, such as 'run' or 'trace info' [default: refault itself]
+    #[arg(value_name = "COMMAND", conflicts_with = "out")]
+    command: Vec<String>,
 }
 
 /// Runs `refault completions`.
@@ -40,7 +44,24 @@ pub fn run(args: &CompletionsArgs) -> Result<(), Failure> {
 
 /// Runs `refault man`.
 pub fn run_man(args: &ManArgs) -> Result<(), Failure> {
-    std::fs::create_dir_all(&args.out).map_err(|error| Failure::write(args.out.display(), &error))?;
-    clap_mangen::generate_to(crate::Cli::command(), &args.out)
-        .map_err(|error| Failure::write(args.out.display(), &error))
+    let Some(out) = &args.out else { return print_page(&args.command) };
+    std::fs::create_dir_all(out).map_err(|error| Failure::write(out.display(), &error))?;
+    clap_mangen::generate_to(crate::Cli::command(), out).map_err(|error| Failure::write(out.display(), &error))
+}
+
+fn print_page(path: &[String]) -> Result<(), Failure> {
+    let mut command = crate::Cli::command();
+    command.build();
+    for name in path {
+        let Some(found) = command.find_subcommand(name) else {
+            let remedy = format!("'{} --help' lists the commands", command.get_bin_name().unwrap_or("refault"));
+            return Err(Failure::usage("no such command", path.join(" "), remedy));
+        };
+        command = found.clone();
+    }
+    let title = command.get_bin_name().unwrap_or("refault").replace(' ', "-");
+    let mut page = Vec::new();
+    let rendered = clap_mangen::Man::new(command).title(title).render(&mut page);
+    rendered.map_err(|error| Failure::write("a manual page", &error))?;
+    with_output(None, |out| out.write_all(&page))
 }

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use refault_console::{Failure, ForceArgs, Format, Outputs, with_output};
+use refault_console::{Failure, ForceArgs, Format, Outputs, in_words, with_output};
 use refault_pager::pagemap::ScanMethod;
 use refault_pager::probe::Capabilities;
 use refault_pager::uffd::{Access, feature};
@@ -75,7 +75,7 @@ struct Finding {
 
 impl Finding {
     fn new(name: &'static str, status: Status, detail: impl Into<String>) -> Finding {
-        Finding { name, status, detail: detail.into(), measured: Vec::new(), improve: None }
+        Finding { name, status, detail: in_words(&detail.into()), measured: Vec::new(), improve: None }
     }
 
     fn append(mut self, more: &str) -> Finding {
@@ -164,6 +164,11 @@ fn system_call() -> Finding {
     }
 }
 
+/// Only regions need it: `refault run` takes what it needs another way.
+fn refused(error: &std::io::Error) -> String {
+    format!("refused: {error}; regions of the library need it, 'refault run' does not")
+}
+
 /// What regions stand on: the library's memory under a budget, which the page tables of a process of its own show.
 fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
     let (offered, access) = match &capabilities.userfaultfd {
@@ -171,7 +176,7 @@ fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
         Err(error) => {
             let built = error.raw_os_error() != Some(rustix::io::Errno::NOSYS.raw_os_error());
             let root = rustix::process::geteuid().is_root();
-            let finding = Finding::new("userfaultfd", Status::Limited, format!("refused: {error}"));
+            let finding = Finding::new("userfaultfd", Status::Limited, refused(error));
             return vec![match (built, root) {
                 (false, _) => finding.improve("boot a kernel built with CONFIG_USERFAULTFD=y"),
                 // Root is only refused by a filter of system calls.
@@ -199,7 +204,8 @@ fn userfaultfd(capabilities: &Capabilities) -> Vec<Finding> {
         Finding::new("userfaultfd features", Status::Works, names(offered & (needed | better)))
     };
     let unused = offered & !(needed | better);
-    let features = if unused == 0 { features } else { features.append(&format!("; not used: {}", names(unused))) };
+    let features =
+        if unused == 0 { features } else { features.append(&format!("; regions do without {}", names(unused))) };
     vec![
         Finding::new("userfaultfd", Status::Works, format!("permitted {route}, faults of system calls included")),
         features,

@@ -11,8 +11,7 @@ use refault_lab::Experiment;
 use refault_lab::experiment::{Row, Values};
 use refault_lab::experiments::{self, Size, freepool, lru_sort};
 
-use refault_console::text::number;
-use refault_console::text::plain_table;
+use refault_console::text::{grouped, number, plain_table};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -190,6 +189,9 @@ fn write_table(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io
 pub const HEADINGS: [&str; 12] =
     ["workload", "figure", "unit", "published", "", "ratio", "ours", "", "ratio", "spread", "null", "agrees"];
 
+/// Figures from here on are whole numbers in groups of digits.
+const GROUPED_FROM: f64 = 10_000.0;
+
 /// How to read a table of [`HEADINGS`].
 pub const EXPLANATION: &str = "Two figures are before and after the change; ratio is after over before. Ours are means \
     over seeds, spread the standard deviation of the ratio. Null is the ratio with the mechanism under test switched \
@@ -198,7 +200,11 @@ pub const EXPLANATION: &str = "Two figures are before and after the change; rati
 
 /// A row as text: workload, figure, unit, published before, after and ratio, ours, spread, the null's ratio, agreement.
 pub fn cells(row: &Row) -> Vec<String> {
-    let text = |value: Option<f64>| value.map_or("–".to_string(), number);
+    let text = |value: Option<f64>| match value {
+        None => "–".to_string(),
+        Some(large) if large >= GROUPED_FROM => grouped(large.round() as u64),
+        Some(value) => number(value),
+    };
     let values = |v: &Values| [v.before, v.after, v.ratio].map(text);
     let mut cells = vec![row.name.clone(), row.metric.clone(), row.unit.clone()];
     cells.extend(values(&row.published));

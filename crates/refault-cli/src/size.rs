@@ -10,6 +10,7 @@
 pub mod ladder;
 mod listening;
 pub mod prediction;
+mod server;
 pub mod trial;
 pub mod words;
 pub mod write;
@@ -26,6 +27,7 @@ use refault_paging::MIN_OF_A_PROGRAM;
 use crate::launch;
 use ladder::{Ladder, Row, Rung, refinement};
 use prediction::Prediction;
+use server::Server;
 use trial::{How, Runner};
 
 /// Programs that take longer than these seconds are run so many times.
@@ -34,6 +36,8 @@ const RUNS: [(f64, u32); 3] = [(30.0, 2), (5.0, 3), (0.0, 5)];
 const WARM_UP_SECONDS: f64 = 30.0;
 /// Budgets added between too little and enough.
 const REFINEMENTS: u32 = 4;
+/// Nothing is waited for longer.
+const MAX_TIME: Duration = Duration::from_secs(30 * 86_400);
 /// How close too little and enough are in the end.
 const CLOSENESS: f64 = 1.1;
 
@@ -64,6 +68,12 @@ pub struct SizeArgs {
     /// The shell command that succeeds when the server can be used [default: when it listens on a socket]
     #[arg(long, value_name = "COMMAND", requires = "load")]
     ready: Option<String>,
+    /// How long the server may take to be ready
+    #[arg(long, value_name = "TIME", requires = "load", default_value = "30s", value_parser = some_time)]
+    ready_timeout: Duration,
+    /// How long the load may take while the server has all memory; under a budget --give-up bounds it
+    #[arg(long, value_name = "TIME", requires = "load", default_value = "10m", value_parser = some_time)]
+    load_timeout: Duration,
     /// What each run reads on standard input [default: nothing]
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
@@ -81,6 +91,19 @@ pub struct SizeArgs {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// A time that something may take.
+fn some_time(text: &str) -> Result<Duration, String> {
+    if text.parse::<f64>().is_ok() {
+        return Err(format!("'{text}' has no unit: write {text}s or {text}m"));
+    }
+    let milliseconds = refault_config::units::time(text, 1_000_000).map_err(|why| format!("'{text}' {why}"))?;
+    match Duration::from_millis(milliseconds) {
+        time if time.is_zero() => Err(format!("'{text}' is no time at all; write one such as 90s or 10m")),
+        time if time > MAX_TIME => Err(format!("'{text}' is more than {} days", MAX_TIME.as_secs() / 86_400)),
+        time => Ok(time),
+    }
 }
 
 /// All that was found out.
@@ -104,7 +127,13 @@ pub fn run(args: &SizeArgs) -> Result<(), Failure> {
     launch::check_policy(&args.policy)?;
     check_budgets(&args.budgets)?;
     let mut runner = Runner::new(args.program.clone(), vec!["--policy".into(), args.policy.clone().into()])?;
-    (runner.load, runner.ready, runner.stdin) = (args.load.clone(), args.ready.clone(), args.stdin.clone());
+    runner.stdin = args.stdin.clone();
+    runner.server = args.load.clone().map(|load| Server {
+        load,
+        ready: args.ready.clone(),
+        ready_timeout: args.ready_timeout,
+        load_timeout: args.load_timeout,
+    });
     let mut outputs = args.result.outputs();
     args.program.iter().for_each(|argument| outputs.reads(Path::new(argument)));
     args.stdin.iter().for_each(|path| outputs.reads(path));
@@ -175,6 +204,12 @@ impl Plan {
         let limit = Duration::from_secs_f64(alone.seconds * f64::from(self.give_up));
         let machine = launch::machine_bytes();
         let ample = runner.run(How::Under(machine), Some(limit * 10))?;
+        if ample.given_up {
+            let what = "it did not end with all the memory of the machine";
+            let remedy =
+                "under refault it takes more than --give-up times ten of its time alone, so no budget can be judged";
+            return Err(Failure::failed(what, runner.command_line(), remedy));
+        }
         let mut ladder = Ladder {
             slowdown: self.slowdown,
             alone: Row { rung: Rung::Alone, outcomes: vec![alone] },
@@ -225,7 +260,7 @@ impl Plan {
         }
         Ok(Study {
             program: runner.command_line(),
-            load: runner.load.clone(),
+            load: runner.server.as_ref().map(|server| server.load.clone()),
             policy: policy.to_owned(),
             ladder,
             prediction,

@@ -175,3 +175,12 @@ fn a_report_is_not_made_of_something_else() {
     assert!(told(place.path(), 2, &["report", "run.jsonl", "--out", "run.jsonl"]).contains("same file"));
     assert_eq!(refault(&["report", "/dev/null"]).status.code(), Some(2));
 }
+
+#[test]
+fn a_manual_page_is_printed_for_the_command_that_is_named() {
+    assert!(stdout(&["man"]).contains(".TH refault 1"));
+    let page = stdout(&["man", "trace", "info"]);
+    assert!(page.contains(".TH refault-trace-info 1") && page.contains("columns"), "{page}");
+    let words = told(Path::new("."), 2, &["man", "rum"]);
+    assert!(words.contains("no such command: rum"), "{words}");
+}

@@ -66,6 +66,7 @@ fn the_binary_alone_runs_programs_in_less_memory() {
     std::fs::copy(env!("CARGO_BIN_EXE_refault"), &binary).expect("copies");
     let doctor = done(installed(&binary, home.path()).args(["doctor", "--quick"]).output().expect("it starts"));
     assert!(doctor.contains("in this binary"), "{doctor}");
+    assert!(!doctor.contains("os error"), "{doctor}");
     runs_in_less(&binary, home.path());
     assert!(home.path().join(".cache/refault").is_dir());
     let mut command = installed(&binary, home.path());

@@ -302,6 +302,22 @@ fn the_end_of_a_run_says_what_would_have_been_enough() {
 }
 
 #[test]
+fn a_peak_under_a_large_budget_is_what_the_programs_had() {
+    if skipped(&["sh"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let summary = directory.path().join("summary.json");
+    let name = summary.display().to_string();
+    let output = refault(&["run", "--memory", "2G", "--summary", &name, "--", "sh", "-c", "(:); (:); true"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = std::fs::read_to_string(&summary).expect("a summary");
+    let peak = serde_json::from_str::<Value>(&json).expect("JSON")["peak_bytes"].as_u64().expect("a size");
+    // A shell has some MiB; a part of the budget would be 64.
+    assert!(peak < 24 << 20, "{peak}");
+}
+
+#[test]
 fn a_program_is_monitored_while_it_runs() {
     if skipped(&["gcc"]) {
         return;

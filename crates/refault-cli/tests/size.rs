@@ -3,6 +3,7 @@
 mod common;
 
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use common::{skipped, text};
 use serde_json::Value;
@@ -110,10 +111,100 @@ fn a_server_is_started_used_and_stopped() {
     ]);
     assert!(run_under(&study, 8)["seconds_mean"].as_f64() > Some(0.0), "{study}");
     assert!(study["prediction"].is_object(), "the server was not recorded: {study}");
-    let failing = size(&["--load", "exit 3", "--budgets", "8M", "--", "python3", "-c", &server]);
-    let words = text(&failing.stderr);
-    assert_eq!(failing.status.code(), Some(1), "{words}");
-    assert!(words.contains("exit 3: it ended with exit code 3"), "{words}");
+}
+
+/// Listens on the socket whose path is its argument, and serves nothing.
+const LISTENS: &str = "\
+import os, socket, sys, time
+os.path.exists(sys.argv[1]) and os.unlink(sys.argv[1])
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen()
+exec(sys.argv[2])
+";
+
+#[test]
+fn a_load_or_a_server_that_hangs_dies_or_is_not_there_is_said_and_not_waited_for() {
+    if skipped(&["python3", "sh"]) {
+        return;
+    }
+    let scratch = TempDir::new().expect("a directory");
+    let socket = scratch.path().join("s");
+    let socket = socket.to_str().expect("text");
+    let (waits, dies) = ("time.sleep(1000)", "time.sleep(1); print('no more', file=sys.stderr); sys.exit(7)");
+    let cases: [(&[&str], &str, &str); 8] = [
+        (&["--load", "exit 3"], waits, "the load failed with the server alone: exit 3: it ended with exit code 3"),
+        (&["--load", "/no/such/load"], waits, "exit code 127: "),
+        (
+            &["--load", "echo busy >&2; sleep 1000", "--load-timeout", "1s"],
+            waits,
+            "the load did not end in 1 s: echo busy >&2; sleep 1000: it was ended; --load-timeout",
+        ),
+        (
+            &["--load", "true", "--ready", "sleep 1000", "--ready-timeout", "500ms"],
+            waits,
+            "'sleep 1000' did not succeed in 500 ms",
+        ),
+        (&["--load", "true", "--ready", "false", "--ready-timeout", "1s"], waits, "'false' did not succeed in 1 s"),
+        (
+            &["--load", "true", "--ready-timeout", "2s"],
+            "s.close(); time.sleep(1000)",
+            "the server does not listen after 2 s",
+        ),
+        (&["--load", "sleep 1000"], dies, "the server ended alone, before its load did: "),
+        (&["--load", "true", "--ready", "false"], "sys.exit(0)", "(tell it to stay in the foreground)"),
+    ];
+    for (options, then, words) in cases {
+        let begin = Instant::now();
+        let output = size(&[options, &["--budgets", "8M", "--", "python3", "-c", LISTENS, socket, then]].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{options:?}: {said}");
+        assert!(said.contains(words), "{options:?}: {said}");
+        assert!(begin.elapsed() < Duration::from_secs(25), "{options:?} took {:?}", begin.elapsed());
+    }
+    // What was started has ended: a load that hangs, its server, and a check.
+    let left = Command::new("pgrep").args(["-f", socket]).output().expect("pgrep starts");
+    assert_eq!(text(&left.stdout), "");
+    for wrong in ["0s", "5", "ten", "999d"] {
+        let output = size(&["--load", "true", "--load-timeout", wrong, "--", "true"]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_budget_under_which_a_server_is_never_ready_is_too_little() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let scratch = TempDir::new().expect("a directory");
+    let socket = scratch.path().join("s");
+    let socket = socket.to_str().expect("text");
+    // It is ready if it was not given 9 MiB.
+    let ready = format!("test -S {socket} && ! pgrep -f '[m]emory 9437184 .*{socket}'");
+    let options =
+        ["--load", "sleep 0.1", "--ready", &ready, "--ready-timeout", "3s", "--runs", "1", "--format", "json"];
+    let server = ["--budgets", "9M,32M", "--", "python3", "-c", LISTENS, socket, "time.sleep(1000)"];
+    let output = size(&[&options[..], &server[..]].concat());
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("under 9 MiB '"), "{said}");
+    let study: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(run_under(&study, 9)["given_up"], true, "{study}");
+    assert_eq!(run_under(&study, 32)["given_up"], false, "{study}");
+}
+
+#[test]
+fn a_server_without_a_load_is_told_from_a_program_that_takes_long() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let scratch = TempDir::new().expect("a directory");
+    let socket = scratch.path().join("s");
+    let socket = socket.to_str().expect("text");
+    let output = size(&["--budgets", "8M", "--", "python3", "-c", LISTENS, socket, "time.sleep(11); sys.exit(3)"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("listens on a socket: if it is a server, --load"), "{said}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl From<LabError> for Failure {
 }
 
 /// Errors of the system in strerror's words alone, without Rust's ` (os error 2)`.
-fn in_words(text: &str) -> String {
+pub fn in_words(text: &str) -> String {
     const MARK: &str = " (os error ";
     let mut words = String::with_capacity(text.len());
     let mut rest = text;

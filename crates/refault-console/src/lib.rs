@@ -19,7 +19,7 @@ mod say;
 mod share;
 pub mod text;
 
-pub use failure::Failure;
+pub use failure::{Failure, in_words};
 pub use input::read_text;
 pub use output::{Contents, ForceArgs, Format, Output, Outputs, ResultArgs, format_of, with_output};
 pub use progress::Progress;

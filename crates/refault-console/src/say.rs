@@ -18,5 +18,6 @@ pub fn say_text(text: &[u8]) {
 
 /// As [`say`], for a program with another name.
 pub fn say_as(program: &str, line: impl fmt::Display) {
-    let _ = std::io::stderr().lock().write_all(format!("{program}: {line}\n").as_bytes());
+    let line = crate::in_words(&format!("{program}: {line}\n"));
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }

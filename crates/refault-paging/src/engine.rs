@@ -433,7 +433,9 @@ impl Engine {
     /// Right before a fork.
     pub fn before_fork(&mut self) {
         // What is shared cannot be given up by one side alone, so room for the child is made before.
-        let for_child = self.own_bytes() / PAGE + MIN_PAGES as usize + self.account.tree_limit() as usize / CHILD_PART;
+        // More than all that is there cannot change sides.
+        let changes = (self.account.tree_limit() as usize / CHILD_PART).min(self.resident);
+        let for_child = self.own_bytes() / PAGE + MIN_PAGES as usize + changes;
         self.make_room(for_child);
         self.settle();
         self.account.before_fork();

@@ -27,6 +27,8 @@ const BOTTOM: f64 = 66.0;
 const SPAN: f64 = WIDTH - LEFT - RIGHT;
 /// Lines from which on each has its name at its end.
 const MANY: usize = 9;
+/// How far the last tick may reach beyond the axis beside names.
+const NAMES_GAP: f64 = 4.0;
 /// Room for these names, right of the picture's usual width, and the least distance between two.
 const NAMES: f64 = 132.0;
 const NAME_HEIGHT: f64 = 16.0;
@@ -110,7 +112,7 @@ impl Figure {
                     aria-labelledby=(format!("{0}-t {0}-d", self.id)) {
                     title id=(format!("{}-t", self.id)) { (self.title) }
                     desc id=(format!("{}-d", self.id)) { (self.description) }
-                    (self.grid())
+                    (self.grid(named))
                     @match self.shape {
                         Shape::Lines => (self.lines(groups)),
                         Shape::Stacked => (self.areas()),
@@ -134,7 +136,9 @@ impl Figure {
         }
     }
 
-    fn grid(&self) -> Markup {
+    /// Lines, ticks and titles. With names behind the picture the last tick keeps out of their way.
+    fn grid(&self, named: bool) -> Markup {
+        let beyond = if named { NAMES_GAP } else { RIGHT };
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         html! {
             g.grid aria-hidden="true" {
@@ -145,7 +149,7 @@ impl Figure {
                 @for (value, label) in &self.x.ticks {
                     line x1=(px(*value, &self.x)) x2=(px(*value, &self.x)) y1=(n(bottom)) y2=(n(bottom + 5.0)) {}
                     @let anchor = if self.x.place(*value) > 0.97 { "end" } else { "middle" };
-                    @let at = LEFT + self.x.place(*value) * SPAN + if anchor == "end" { RIGHT } else { 0.0 };
+                    @let at = LEFT + self.x.place(*value) * SPAN + if anchor == "end" { beyond } else { 0.0 };
                     text x=(n(at)) y=(n(bottom + 9.0)) dy="0.8em" text-anchor=(anchor) { (label) }
                 }
                 line.axis x1=(n(LEFT)) x2=(n(right)) y1=(n(bottom)) y2=(n(bottom)) {}

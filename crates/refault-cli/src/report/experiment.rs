@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 use refault_lab::Experiment;
-use refault_lab::experiment::Chart;
+use refault_lab::experiment::{self, Chart};
 
-use super::chart::{Figure, Series, Shape};
+use super::chart::{COLOURS, Figure, Series, Shape};
 use super::scale::{Axis, tick};
 use super::{page, write};
 use crate::reproduce::{EXPLANATION, cells};
@@ -27,7 +27,7 @@ pub fn write_experiment(output: Output, experiment: &Experiment, about: &str) ->
                 thead {
                     tr {
                         @for heading in [
-                            "workload", "figure", "unit", "published before", "published after", "published ratio",
+                            "workload", "figure", "published before", "published after", "published ratio",
                             "ours before", "ours after", "our ratio", "spread", "null's ratio", "agrees",
                         ] { th scope="col" { (heading) } }
                     }
@@ -35,13 +35,13 @@ pub fn write_experiment(output: Output, experiment: &Experiment, about: &str) ->
                 tbody {
                     @for row in &experiment.rows {
                         tr {
-                            @for (index, cell) in cells(row).into_iter().enumerate() {
-                                @match index {
-                                    0 => th scope="row" { (cell) },
-                                    1 | 2 => td.words { (breakable(&cell)) },
-                                    _ => td { (cell) },
-                                }
+                            @let cells = cells(row);
+                            th scope="row" { (breakable(&cells[0])) }
+                            td.words {
+                                (breakable(&cells[1]))
+                                @if !cells[2].is_empty() { br; small { (cells[2]) } }
                             }
+                            @for cell in &cells[3..] { td { (cell) } }
                         }
                     }
                 }
@@ -97,6 +97,20 @@ fn highest(chart: &Chart) -> f64 {
     }
 }
 
+/// The look of a series: of areas, the uppermost has the first shade, as the youngest generation has everywhere; a line
+/// that lies on an earlier one is dashed, so that both are seen.
+fn look(chart: &Chart, index: usize) -> usize {
+    if chart.stacked {
+        return chart.series.len() - 1 - index;
+    }
+    let points = &chart.series[index].points;
+    let lies_on = |earlier: &experiment::Series| {
+        let same = earlier.points.iter().zip(points).filter(|(a, b)| a == b && a.1 != 0.0).count();
+        same * 2 > points.len()
+    };
+    if chart.series[..index].iter().any(lies_on) { index + COLOURS } else { index }
+}
+
 /// A picture of an experiment or a scenario, ready to draw, at least so high; `index` must be unique in the document.
 pub(super) fn figure(index: usize, chart: &Chart, height: Option<f64>) -> Figure {
     let points = || chart.series.iter().flat_map(|series| &series.points);
@@ -113,7 +127,11 @@ pub(super) fn figure(index: usize, chart: &Chart, height: Option<f64>) -> Figure
             .series
             .iter()
             .enumerate()
-            .map(|(look, series)| Series { name: series.name.clone(), look, points: series.points.clone() })
+            .map(|(index, series)| Series {
+                name: series.name.clone(),
+                look: look(chart, index),
+                points: series.points.clone(),
+            })
             .collect(),
         x_label: number,
         y_label: number,
@@ -125,7 +143,22 @@ pub(super) fn figure(index: usize, chart: &Chart, height: Option<f64>) -> Figure
 #[cfg(test)]
 mod tests {
     use super::*;
-    use refault_lab::experiment;
+
+    #[test]
+    fn lines_on_each_other_and_areas_by_age_can_be_told_apart() {
+        let line = |y: f64| experiment::Series { name: "a".to_owned(), points: vec![(0.0, 0.0), (1.0, y), (2.0, y)] };
+        let mut chart = Chart {
+            title: "pressure".to_owned(),
+            x_axis: "s".to_owned(),
+            y_axis: "%".to_owned(),
+            stacked: false,
+            series: vec![line(5.0), line(5.0), line(6.0), line(0.0), line(0.0)],
+        };
+        let looks = |chart: &Chart| (0..chart.series.len()).map(|index| look(chart, index)).collect::<Vec<_>>();
+        assert_eq!(looks(&chart), [0, 1 + COLOURS, 2, 3, 4]);
+        chart.stacked = true;
+        assert_eq!(looks(&chart), [4, 3, 2, 1, 0]);
+    }
 
     #[test]
     fn pictures_before_and_after_have_one_scale_and_others_their_own() {

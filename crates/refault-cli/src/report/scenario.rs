@@ -29,7 +29,7 @@ pub fn write_scenario(output: Output, name: &str, cases: &[Case]) -> Result<(), 
         h1 { "Scenario " (name) }
         p.lead {
             "refault " (env!("CARGO_PKG_VERSION")) ", a simulated machine, "
-            (times) @if times == 1 { " policy and size of memory" } @else { " policies and sizes of memory" }
+            @if times == 1 { "one policy with one size of memory" } @else { (times) " pairs of a policy and a size of memory" }
             @if seeds > 1 { ", " (seeds) " seeds each: figures of tasks are mean ± standard deviation, pictures and counters the first seed's" }
             "."
         }

@@ -5,9 +5,10 @@
 //! with all its children. Standard output goes nowhere, standard input comes from a file or is empty, standard error is
 //! kept for the words of a run that fails.
 //!
-//! A server is started, used by a load command, which is what is timed, and ended by SIGTERM.
+//! A server is started, used by a load command, which is what is timed, and ended by SIGTERM: [`super::server`].
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -17,12 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use refault_console::Failure;
+use refault_console::{Failure, say};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::listening::is_listening;
+use super::server::Server;
 use crate::history::Summary;
 use crate::program;
 use crate::run::summary as run;
@@ -30,9 +32,9 @@ use crate::run::summary as run;
 /// Letters of a command that are shown.
 const SHOWN: usize = 60;
 /// Between looks at whether the command was interrupted.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a server may take to listen, and how long to end.
-const SERVER: Duration = Duration::from_secs(30);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// A program that runs so long by itself and listens on a socket may be a server that was given no load.
+const SERVER_HINT: Duration = Duration::from_secs(10);
 /// How long the refault of a run may take before the program begins, in no budget's favour.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -45,6 +47,16 @@ pub enum How<'a> {
     Under(u64),
     /// Unlimited, while a trace is written, with so many milliseconds between looks.
     Recorded(&'a Path, u64),
+}
+
+impl fmt::Display for How<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            How::Alone => f.write_str("alone"),
+            How::Under(bytes) => write!(f, "under {}", refault_lab::size::bytes_text(*bytes)),
+            How::Recorded(..) => f.write_str("while it was recorded"),
+        }
+    }
 }
 
 /// How a run went.
@@ -66,10 +78,8 @@ pub struct Runner {
     pub options: Vec<OsString>,
     /// What each run reads.
     pub stdin: Option<PathBuf>,
-    /// The command that uses the program, if that is a server.
-    pub load: Option<String>,
-    /// The command that succeeds when the server is ready.
-    pub ready: Option<String>,
+    /// What uses the program, if that is a server.
+    pub server: Option<Server>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -89,7 +99,7 @@ impl Runner {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))
                 .map_err(|error| Failure::failed("cannot catch signals", "this process", error))?;
         }
-        Ok(Runner { program, options, stdin: None, load: None, ready: None, interrupted })
+        Ok(Runner { program, options, stdin: None, server: None, interrupted })
     }
 
     /// The program and its arguments on one line; long ones are cut.
@@ -122,10 +132,10 @@ impl Runner {
         });
         let start = Instant::now();
         let child = command.spawn().map_err(|error| Failure::failed("cannot execute", self.name(), error))?;
-        let mut group = Group { child, ended: false };
-        let seconds = match &self.load {
+        let mut group = Group::new(child);
+        let seconds = match &self.server {
             None => self.wait(&mut group, how, start, give_up, words)?,
-            Some(load) => self.serve(&mut group, load, how, give_up, words)?,
+            Some(server) => self.serve(&mut group, server, how, give_up, words)?,
         };
         let summary = match how {
             How::Under(_) => summary(statistics.path()),
@@ -176,122 +186,109 @@ impl Runner {
         words: File,
     ) -> Result<Option<f64>, Failure> {
         let grace = if matches!(how, How::Alone) { Duration::ZERO } else { GRACE };
-        let status = self.until_end(group, give_up.map(|limit| start + limit + grace))?;
+        let status = match (how, give_up) {
+            (How::Alone, None) => Some(self.until_end_by_itself(group, start)?),
+            _ => self.until_end(group, give_up.map(|limit| start + limit + grace))?,
+        };
         let seconds = start.elapsed().as_secs_f64();
         match status {
             None => Ok(None),
             Some(status) if status.success() => Ok(Some(seconds)),
-            Some(status) => Err(failed(&self.command_line(), how, status, words)),
+            Some(status) => Err(failed(format!("the program failed {how}"), &self.command_line(), status, words)),
         }
     }
 
-    /// Starts a server, times the load, ends the server.
-    fn serve(
-        &self,
-        server: &mut Group,
-        load: &str,
-        how: How<'_>,
-        give_up: Option<Duration>,
-        words: File,
-    ) -> Result<Option<f64>, Failure> {
-        self.until_ready(server, how, &words)?;
-        let output = temporary()?;
-        let mut command = shell(load);
-        command.stderr(output.try_clone().map_err(|error| Failure::write("a temporary file", &error))?);
-        let start = Instant::now();
-        let child = command.spawn().map_err(|error| Failure::failed("cannot execute", load, error))?;
-        let mut client = Group { child, ended: false };
-        let status = self.until_end(&mut client, give_up.map(|limit| start + limit))?;
-        let seconds = start.elapsed().as_secs_f64();
-        if let Some(status) = server.status()? {
-            return Err(failed(&self.command_line(), how, status, words));
-        }
-        let seconds = match status {
-            None => None,
-            Some(status) if status.success() => Some(seconds),
-            Some(status) => return Err(failed(load, how, status, output)),
-        };
-        // The last line of its statistics may be one of the regular ones.
-        std::thread::sleep(2 * LOOK);
-        server.ask_to_end();
-        self.until_end(server, Some(Instant::now() + SERVER))?;
-        Ok(seconds)
-    }
-
-    fn until_ready(&self, server: &mut Group, how: How<'_>, words: &File) -> Result<(), Failure> {
-        let until = Instant::now() + SERVER;
+    /// Waits for the end of a program that may take any time. Whoever forgot to say that it is a server is told.
+    fn until_end_by_itself(&self, group: &mut Group, start: Instant) -> Result<ExitStatus, Failure> {
+        let mut hint = Some(start + SERVER_HINT);
         loop {
-            if let Some(status) = server.status()? {
-                let words = words.try_clone().map_err(|error| Failure::write("a temporary file", &error))?;
-                return Err(failed(&self.command_line(), how, status, words));
+            if let Some((_, status)) = self.first_end(&mut [group], hint)? {
+                return Ok(status);
             }
-            let ready = match &self.ready {
-                Some(ready) => shell(ready).stderr(Stdio::null()).status().is_ok_and(|status| status.success()),
-                None => is_listening(server.child.id()),
-            };
-            if ready {
-                return Ok(());
-            }
-            if Instant::now() >= until {
-                let remedy = "--ready 'COMMAND' names a command that succeeds as soon as it can be used";
-                return Err(Failure::failed(
-                    format_args!("the server does not listen after {} s", SERVER.as_secs()),
-                    self.command_line(),
-                    remedy,
+            hint = None;
+            if group.is_listening() {
+                say(format_args!(
+                    "{} has not ended and listens on a socket: if it is a server, --load 'COMMAND' says what uses it",
+                    self.command_line()
                 ));
             }
-            self.check_interrupt()?;
-            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
     /// Waits for the end; `None` if that did not come in time and the group was killed.
-    fn until_end(&self, group: &mut Group, until: Option<Instant>) -> Result<Option<ExitStatus>, Failure> {
+    pub(super) fn until_end(&self, group: &mut Group, until: Option<Instant>) -> Result<Option<ExitStatus>, Failure> {
+        let ended = self.first_end(&mut [group], until)?;
+        if ended.is_none() {
+            group.kill();
+        }
+        Ok(ended.map(|(_, status)| status))
+    }
+
+    /// Waits until one of these ends, and says which; `None` if none did in time.
+    pub(super) fn first_end(
+        &self,
+        groups: &mut [&mut Group],
+        until: Option<Instant>,
+    ) -> Result<Option<(usize, ExitStatus)>, Failure> {
         let trouble = |error: std::io::Error| Failure::failed("cannot wait for", "the program", error);
-        let pid = Pid::from_child(&group.child);
-        let descriptor =
-            rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|error| trouble(error.into()))?;
+        let open = |group: &&mut Group| {
+            let opened = rustix::process::pidfd_open(Pid::from_child(&group.child), PidfdFlags::empty());
+            opened.map_err(|error| trouble(error.into()))
+        };
+        let descriptors = groups.iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
         loop {
-            if let Some(status) = group.status()? {
-                return Ok(Some(status));
+            for (number, group) in groups.iter_mut().enumerate() {
+                if let Some(status) = group.status()? {
+                    return Ok(Some((number, status)));
+                }
             }
             self.check_interrupt()?;
             let left = until.map_or(LOOK, |until| until.saturating_duration_since(Instant::now()).min(LOOK));
             if left.is_zero() {
-                group.kill();
                 return Ok(None);
             }
             let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
-            match rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&wait)) {
+            let mut polled: Vec<_> = descriptors.iter().map(|one| PollFd::new(one, PollFlags::IN)).collect();
+            match rustix::event::poll(&mut polled, Some(&wait)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(trouble(error.into())),
             }
         }
     }
 
-    fn check_interrupt(&self) -> Result<(), Failure> {
+    pub(super) fn check_interrupt(&self) -> Result<(), Failure> {
         if self.interrupted.load(Ordering::Relaxed) { Err(Failure::Exit(130)) } else { Ok(()) }
     }
 }
 
 /// A running program with its children; they end with it.
-struct Group {
+pub(super) struct Group {
     child: Child,
     ended: bool,
 }
 
 impl Group {
-    fn status(&mut self) -> Result<Option<ExitStatus>, Failure> {
+    /// What was just started, in a process group of its own.
+    pub(super) fn new(child: Child) -> Group {
+        Group { child, ended: false }
+    }
+
+    /// Whether a process of it listens on a socket.
+    pub(super) fn is_listening(&self) -> bool {
+        is_listening(self.child.id())
+    }
+
+    pub(super) fn status(&mut self) -> Result<Option<ExitStatus>, Failure> {
         let status = self.child.try_wait().map_err(|error| Failure::failed("cannot wait for", "the program", error))?;
         self.ended |= status.is_some();
         Ok(status)
     }
 
-    fn ask_to_end(&self) {
+    pub(super) fn ask_to_end(&self) {
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
     }
 
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
         self.ended = true;
@@ -304,13 +301,6 @@ impl Drop for Group {
             self.kill();
         }
     }
-}
-
-/// A command of a person's, in a group of its own, silent on standard output.
-fn shell(text: &str) -> Command {
-    let mut command = Command::new("sh");
-    command.args([OsStr::new("-c"), OsStr::new(text)]).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
-    command
 }
 
 /// What `refault run --summary` wrote; nothing if the run was ended before it could.
@@ -326,28 +316,24 @@ fn summary(path: &Path) -> Option<Summary> {
     })
 }
 
-fn temporary() -> Result<File, Failure> {
+/// A file without a name, for what a program says.
+pub(super) fn temporary() -> Result<File, Failure> {
     tempfile::tempfile().map_err(|error| Failure::write(std::env::temp_dir().display(), &error))
 }
 
-/// Why a run failed: its own last words, if it had any.
-fn failed(what: &str, how: How<'_>, status: ExitStatus, mut words: File) -> Failure {
-    let mut text = String::new();
+/// Something failed (`what`, and `whose` command that is): its own last words, if it had any.
+pub(super) fn failed(what: String, whose: &str, status: ExitStatus, mut words: File) -> Failure {
     let _ = words.rewind();
     // Only the end matters, and words may be any bytes.
     let mut bytes = Vec::new();
-    if words.read_to_end(&mut bytes).is_ok() {
-        text = String::from_utf8_lossy(&bytes).into_owned();
-    }
+    let text = match words.read_to_end(&mut bytes) {
+        Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => String::new(),
+    };
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it said nothing").to_owned();
     let end = match (status.code(), status.signal()) {
         (Some(code), _) => format!("it ended with exit code {code}"),
         (None, signal) => format!("signal {} ended it", signal.unwrap_or(0)),
     };
-    let under = match how {
-        How::Alone => "alone".to_owned(),
-        How::Under(bytes) => format!("under {}", refault_lab::size::bytes_text(bytes)),
-        How::Recorded(..) => "while it was recorded".to_owned(),
-    };
-    Failure::failed(format_args!("the program failed {under}"), what, format!("{end}: {last}"))
+    Failure::failed(what, whose, format!("{end}: {last}"))
 }

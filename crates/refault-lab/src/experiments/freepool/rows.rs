@@ -288,10 +288,10 @@ fn decides(name: &str, metric: &str) -> Option<&'static str> {
 fn remarks(options: &Options, frames: u32) -> Vec<String> {
     vec![
         format!(
-            "Memory is {frames} pages, the published machine's is 629591; counts are means of {} run(s) of seven \
+            "Memory is {frames} pages, the published machine's is 629591; counts are means of {} of seven \
              iterations and scale with memory; times do not, because a page stands for as many of the published \
              machine.",
-            options.repeats
+            if options.repeats == 1 { "one run".to_owned() } else { format!("{} runs", options.repeats) }
         ),
         "The build is a model: sizes of sources, headers, objects and processes are shares of memory, chosen so that \
          about as many pages are cached an iteration for each page of memory as was published; nothing else is \
