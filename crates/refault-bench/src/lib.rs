@@ -3,6 +3,7 @@
 mod cache;
 mod calibrate;
 mod frames;
+pub mod here;
 mod live;
 mod lru_sort;
 mod machine;
@@ -50,6 +51,8 @@ enum BenchCommand {
     #[command(hide = true)]
     PagerLoad(pager::load::LoadArgs),
     Frames(frames::FramesArgs),
+    #[command(hide = true)]
+    HereLoad(here::Load),
     Sim(sim::SimArgs),
 }
 
@@ -66,6 +69,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::Pager(args) => pager::run(args),
         BenchCommand::PagerLoad(args) => pager::load::run(args),
         BenchCommand::Frames(args) => frames::run(args),
+        BenchCommand::HereLoad(load) => here::run_load(load),
         BenchCommand::Sim(args) => sim::run(args),
     }
 }

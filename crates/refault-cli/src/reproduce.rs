@@ -6,9 +6,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use refault_bench::here;
 use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, say, with_output};
 use refault_lab::Experiment;
-use refault_lab::experiment::{Row, Values};
+use refault_lab::experiment::{Here, Row, Values};
 use refault_lab::experiments::{self, Size, freepool, lru_sort};
 
 use refault_console::text::{grouped, number, plain_table};
@@ -19,6 +20,7 @@ Examples:
   refault reproduce list                       what there is
   refault reproduce freepool                   a table, and refault-freepool.html
   refault reproduce freepool --format json --seed 7
+  refault reproduce mglru-refault --here       also with a real file, through the page cache and the kernel's
   refault reproduce freepool --null            what a mechanism that does nothing would score
   refault reproduce freepool --full            at a larger scale; takes long")]
 /// Run a published experiment again, and print its figures beside ours
@@ -36,6 +38,10 @@ pub struct ReproduceArgs {
     /// what agrees then is no evidence
     #[arg(long)]
     null: bool,
+    /// Measure on this machine too what can be measured here, by counts: the model's rows with a real file, the page
+    /// cache and the kernel's (a minute or two; the kernel's side needs root)
+    #[arg(long, conflicts_with = "null")]
+    here: bool,
     /// The first of the seeds of all random choices; the same seed gives the same figures
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -148,8 +154,18 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         (_, true) => Size::Full,
         _ => Size::Quick,
     };
-    let experiment = (entry.run)(&Request { size, null: args.null, seed: args.seed }, &|part| progress.set(part))?;
+    let mut experiment = (entry.run)(&Request { size, null: args.null, seed: args.seed }, &|part| progress.set(part))?;
     drop(progress);
+    if args.here {
+        let progress = Progress::part("measuring here");
+        let request = match size {
+            Size::Small => here::Request { memory: 4 << 20, ..here::Request::default() },
+            _ => here::Request::default(),
+        };
+        let measured = here::measure(entry.name, &request, &|part| progress.set(part))?;
+        experiment.here = measured.rows;
+        experiment.remarks.extend(measured.remarks);
+    }
     with_output(out, |out| match args.format {
         Format::Table => write_table(out, &experiment),
         Format::Csv => write_csv(out, &experiment),
@@ -178,11 +194,34 @@ fn write_table(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io
     }
     writeln!(out, "{}: scale {}, first seed {}\n", experiment.experiment, number(experiment.scale), experiment.seed)?;
     writeln!(out, "{}\n", table.trim_fmt())?;
+    if !experiment.here.is_empty() {
+        writeln!(out, "{}\n", here_table(&experiment.here).trim_fmt())?;
+    }
     writeln!(out, "{EXPLANATION}")?;
     for remark in &experiment.remarks {
         writeln!(out, "{remark}")?;
     }
     writeln!(out, "\n{}", experiment.verdict)
+}
+
+/// What was measured on this machine.
+fn here_table(rows: &[Here]) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(["on this machine", "figure", "unit", "before", "after", "ratio", "spread", "by"]);
+    let text = |value: Option<f64>| value.map_or("–".to_string(), number);
+    for row in rows {
+        let mut cells = vec![row.name.clone(), row.metric.clone(), row.unit.clone()];
+        cells.extend([row.values.before, row.values.after, row.values.ratio].map(text));
+        cells.push(row.spread.map_or("–".to_string(), |spread| format!("{:.1} %", 100.0 * spread)));
+        cells.push(row.side.clone());
+        table.add_row(cells);
+    }
+    for column in 3..7 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+    table
 }
 
 /// What the cells of a row are.

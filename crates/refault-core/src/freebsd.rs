@@ -19,6 +19,9 @@
 //! reached; the idle pass that looks at 1/600 of the active queue each second does not happen, and a page is written
 //! and let go in one step.
 //!
+//! Version 12 has a third queue for dirty pages, a thread that writes them, and a controller for how many clean ones
+//! to free (see `laundry.rs`).
+//!
 //! Invariants: a page is on at most one queue; a wired page is on none; a page on the active queue has an activation
 //! count of at least 1 except between a scan and its end.
 //!
@@ -37,6 +40,7 @@
 
 mod advice;
 mod counters;
+mod laundry;
 mod page_daemon;
 mod params;
 mod queues;
@@ -72,6 +76,8 @@ pub struct Freebsd {
     deficit: u64,
     /// Grows by one a page treated by [`Freebsd::dont_need`].
     dont_need_count: u32,
+    controller: laundry::Controller,
+    launderer: laundry::Launderer,
     counters: Counters,
     vm: VmCounters,
 }
@@ -88,6 +94,8 @@ impl Freebsd {
             taken: 0,
             deficit: 0,
             dont_need_count: 0,
+            controller: laundry::Controller::default(),
+            launderer: laundry::Launderer::default(),
             counters: Counters::default(),
             vm: VmCounters::default(),
         }
@@ -157,9 +165,9 @@ impl Freebsd {
     }
 
     /// Puts a page at the oldest end of the inactive queue, to be looked at next. A page that is inactive already is
-    /// moved there only in version 10.
+    /// moved there in versions 10 and 12 only.
     pub fn deactivate_oldest(&mut self, page: PageId) {
-        let moves = self.params.version == Version::V10 && self.queues.record(page).wirings == 0;
+        let moves = self.params.version != Version::V2015 && self.queues.record(page).wirings == 0;
         if self.begin_deactivation(page) || moves {
             self.queues.requeue_oldest(page, Queue::Inactive);
         }
@@ -248,7 +256,7 @@ impl Policy for Freebsd {
 
     fn set_capacity(&mut self, pages: usize) {
         self.capacity = pages as u64;
-        self.targets = Targets::for_frames(pages as u64);
+        self.targets = Targets::for_frames(pages as u64).of_version(self.params.version);
     }
 
     fn counters(&self) -> Counters {
@@ -270,7 +278,9 @@ impl Policy for Freebsd {
 
 impl Lists for Freebsd {
     fn active_inactive(&self) -> Option<[u64; 2]> {
-        Some([Queue::Active, Queue::Inactive].map(|queue| self.queues.len(queue) as u64))
+        let [active, inactive, laundry] =
+            [Queue::Active, Queue::Inactive, Queue::Laundry].map(|queue| self.queues.len(queue) as u64);
+        Some([active, inactive + laundry])
     }
 }
 

@@ -217,6 +217,7 @@ impl Model {
             Version::V10 => least = (active as u128 * u128::from(elapsed) / 600_000_000_000) as i64,
             Version::V2015 if pass == 0 => (limit, need) = (active / 600, active / 600),
             Version::V2015 => {}
+            Version::V12 => unreachable!("the model has no laundry"),
         }
         let mut scanned = 0;
         while scanned < active && (scanned < least || (need > 0 && scanned < limit)) {

@@ -38,6 +38,9 @@ pub struct Experiment {
     pub scale: f64,
     /// One row for each published figure, and for figures of our own that belong beside them.
     pub rows: Vec<Row>,
+    /// Figures measured on the machine that this runs on, if that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub here: Vec<Here>,
     /// Do direction and size agree? A few sentences.
     #[serde(skip)]
     pub verdict: String,
@@ -47,6 +50,24 @@ pub struct Experiment {
     /// Pictures for the report.
     #[serde(skip)]
     pub charts: Vec<Chart>,
+}
+
+/// A figure measured on the machine that this runs on. It is shown beside the model's and never judged: the machine is
+/// not the document's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Here {
+    /// The workload, as the model's row calls it.
+    pub name: String,
+    /// What was measured.
+    pub metric: String,
+    /// In what unit.
+    pub unit: String,
+    /// What served the workload, after the change.
+    pub side: String,
+    /// Before and after, means over seeds. One value: there is nothing to compare it with on that side.
+    pub values: Values,
+    /// Standard deviation of the ratio over seeds, or of the value where there is no ratio, relative to the mean.
+    pub spread: Option<f64>,
 }
 
 /// How many rows came to what.
@@ -295,6 +316,7 @@ mod tests {
         judged.trials.push(trial);
         let own = Figure::unpublished("w", "n", "s", Trial { before: 0.0, after: 1.0, null: None });
         let experiment = Experiment {
+            here: Vec::new(),
             experiment: "e".into(),
             seed: 7,
             scale: 0.5,
@@ -315,6 +337,7 @@ mod tests {
         let rows = [figure(4.0, 8.0), figure(4.0, 4.0)].map(|figure| figure.row()).to_vec();
         assert_eq!([rows[0].judgement, rows[1].judgement], [Judgement::Agrees, Judgement::NullAgrees]);
         let experiment = Experiment {
+            here: Vec::new(),
             experiment: "e".into(),
             seed: 1,
             scale: 1.0,

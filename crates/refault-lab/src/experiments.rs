@@ -98,6 +98,7 @@ pub(crate) fn run_seeds<E: Send>(
     let part = if options.null { 0.5 } else { 1.0 };
     let measured = over_seeds(&options.seeds(), &|share| progress(share * part), &study)?;
     let mut experiment = Experiment {
+        here: Vec::new(),
         experiment: String::new(),
         seed: options.seed,
         scale: 1.0,

@@ -166,7 +166,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
 }
 
 /// Pages that the kernel has read from disks for this process.
-fn pages_from_disk() -> u64 {
+pub fn pages_from_disk() -> u64 {
     let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     let bytes = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).and_then(|word| word.parse().ok());
     bytes.unwrap_or(0u64) / PAGE as u64

@@ -143,6 +143,13 @@ impl Kernel {
         line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 
+    /// Pages of files that are charged to the cgroup, if the kernel says.
+    pub fn file_pages(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(self.group.join("memory.stat")).ok()?;
+        let mut values = text.lines().filter_map(|line| line.strip_prefix("cache ").or(line.strip_prefix("file ")));
+        values.next()?.trim().parse::<u64>().ok().map(|bytes| bytes / 4096)
+    }
+
     /// Bytes of memory that zram occupies, its own overhead included.
     pub fn compressed_bytes(&self) -> u64 {
         self.zram.map_or(0, |zram| number(Path::new(&format!("/sys/block/zram{zram}/mm_stat")), 2))

@@ -2,6 +2,7 @@
 //!
 //! Kernel: `vm_pageout_worker`, `vm_pageout_scan`, `vm_pageout_flush` in `sys/vm/vm_pageout.c`.
 
+use super::laundry::LAUNDRY_WEIGHT;
 use super::queues::{ACT_ADVANCE, ACT_DECLINE, ACT_INIT, ACT_MAX, Queue};
 use super::{Freebsd, Version};
 use crate::memory::{Eviction, IoState, Laundry, Memory};
@@ -78,14 +79,28 @@ impl Freebsd {
 
     fn pass<M: Memory>(&mut self, pass: u32, elapsed: u64, memory: &mut M) -> Pass {
         let deficit = if pass > 0 { std::mem::take(&mut self.deficit) as i64 } else { 0 };
-        let inactive = self.scan_inactive(pass, deficit, memory);
+        let shortage = match self.params.version {
+            _ if pass == 0 => 0,
+            Version::V12 => self.controller.output(self.targets.free_target, self.available()) + deficit,
+            Version::V10 | Version::V2015 => self.paging_target() + deficit,
+        };
+        let mut inactive = self.scan_inactive(pass, shortage, memory);
+        if self.params.version == Version::V12 {
+            self.launderer.freed += u64::from(inactive.freed);
+            let missing = shortage - i64::from(inactive.freed);
+            if missing > 0 {
+                let laundered = self.launder(missing as u64, memory);
+                inactive.progress |= laundered.written > 0;
+                inactive.freed += laundered.freed;
+            }
+            self.launder_in_background(elapsed, memory);
+        }
         let progress = self.scan_active(pass, elapsed, deficit + inactive.additional, memory);
         Pass { freed: inactive.freed, progress: progress || inactive.progress }
     }
 
     /// From the oldest inactive page on: activate, write, let go (spec: freebsd §3.1).
-    fn scan_inactive<M: Memory>(&mut self, pass: u32, deficit: i64, memory: &mut M) -> InactiveScan {
-        let mut shortage = if pass > 0 { self.paging_target() + deficit } else { 0 };
+    fn scan_inactive<M: Memory>(&mut self, pass: u32, mut shortage: i64, memory: &mut M) -> InactiveScan {
         let mut launder_left = if pass > 1 { LAUNDER_LATER } else { LAUNDER_FIRST };
         let mut scan = InactiveScan { freed: 0, progress: false, additional: 0 };
         let mut visits = self.queues.len(Queue::Inactive);
@@ -120,6 +135,11 @@ impl Freebsd {
                 continue;
             }
             let dirty = memory.needs_write(page);
+            if dirty && self.params.version == Version::V12 {
+                self.queues.requeue(page, Queue::Laundry);
+                scan.progress = true;
+                continue;
+            }
             if dirty && !self.queues.record(page).second_chance && pass < 2 {
                 self.queues.record_mut(page).second_chance = true;
                 self.queues.requeue(page, Queue::Inactive);
@@ -174,6 +194,15 @@ impl Freebsd {
                 need = limit as i64;
             }
             Version::V2015 => {}
+            Version::V12 if pass == 0 => {
+                least = (active as u128 * elapsed as u128 / (ACTIVE_PERIOD as u128 * 1_000_000_000)) as u64;
+                need = 0;
+            }
+            Version::V12 => {
+                let laundry = self.queues.len(Queue::Laundry) as i64 / LAUNDRY_WEIGHT;
+                let wanted = self.targets.inactive_target as i64 + self.paging_target() - (inactive + laundry);
+                need = wanted * LAUNDRY_WEIGHT + additional;
+            }
         }
         let mut progress = false;
         let mut scanned = 0;
@@ -203,7 +232,7 @@ impl Freebsd {
 
     /// References since the last look: at most one of its own and [`MAX_REFERENCES`] of mappings. Those are cleared;
     /// what the walk over the mappings did not reach counts at the next look.
-    fn take_references<M: Memory>(&mut self, page: PageId, in_use: bool, memory: &mut M) -> u16 {
+    pub(super) fn take_references<M: Memory>(&mut self, page: PageId, in_use: bool, memory: &mut M) -> u16 {
         self.counters.reference_checks += 1;
         let own = u16::from(std::mem::take(&mut self.queues.record_mut(page).referenced));
         let mapped = if in_use { memory.take_references_up_to(page, MAX_REFERENCES).mappings } else { 0 };
@@ -257,6 +286,8 @@ pub enum DaemonStep {
 
 impl DaemonLoop {
     const HALF_SECOND: u64 = 500_000_000;
+    /// Version 12 looks ten times a second.
+    const TENTH: u64 = 100_000_000;
 
     /// A daemon that has not run yet.
     pub fn new(version: Version) -> DaemonLoop {
@@ -284,12 +315,12 @@ impl DaemonLoop {
             self.wanted = false;
         }
         if !self.wanted {
-            if self.version == Version::V2015 {
+            if self.version != Version::V10 {
                 self.pass = 0;
             }
-            DaemonStep::Rest(2 * Self::HALF_SECOND)
+            DaemonStep::Rest(if self.version == Version::V12 { Self::TENTH } else { 2 * Self::HALF_SECOND })
         } else if self.pass > 1 {
-            DaemonStep::Pause(Self::HALF_SECOND)
+            DaemonStep::Pause(if self.version == Version::V12 { Self::TENTH } else { Self::HALF_SECOND })
         } else {
             DaemonStep::Scan
         }

@@ -9,6 +9,8 @@ pub enum Version {
     V10,
     /// Development of May and June 2015: sequential faults deactivate the chunk behind them instead.
     V2015,
+    /// Release 12: no cached pages, a queue for dirty pages, a controller for what is freed.
+    V12,
 }
 
 /// Parameters of [`super::Freebsd`].
@@ -31,6 +33,11 @@ impl Default for FreebsdParams {
 }
 
 impl FreebsdParams {
+    /// Release 12.
+    pub fn laundry() -> FreebsdParams {
+        FreebsdParams { version: Version::V12, sparing_dont_need: false, ..FreebsdParams::no_cache() }
+    }
+
     /// The defaults without cached pages: the daemon frees instead.
     pub fn no_cache() -> FreebsdParams {
         FreebsdParams { cached_pages: false, cache_pool: false, ..FreebsdParams::default() }
@@ -42,8 +49,8 @@ impl Parameters for FreebsdParams {
         Parameter {
             name: "version",
             default: "2015",
-            values: "10 or 2015",
-            meaning: "release 10.4, or the development of May and June 2015",
+            values: "10, 2015 or 12",
+            meaning: "release 10.4, the development of May and June 2015, or release 12: laundry queue, no cached pages",
         },
         Parameter {
             name: "cache_pool",
@@ -66,9 +73,14 @@ impl Parameters for FreebsdParams {
                 self.version = match value {
                     "10" => Version::V10,
                     "2015" => Version::V2015,
+                    "12" => {
+                        (self.cached_pages, self.cache_pool) = (false, false);
+                        Version::V12
+                    }
                     _ => return Err(invalid()),
                 }
             }
+            "cache_pool" if self.version == Version::V12 && value != "no" => return Err(invalid()),
             "cache_pool" => self.cache_pool = parse_switch(value).ok_or_else(invalid)?,
             "sparing_dont_need" => self.sparing_dont_need = parse_switch(value).ok_or_else(invalid)?,
             _ => return Err(ParameterError::unknown(name, Self::LIST)),

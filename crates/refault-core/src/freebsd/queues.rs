@@ -1,4 +1,4 @@
-//! The active and the inactive queue, and what is known of each page (spec: freebsd §1).
+//! The active, the inactive and the laundry queue, and what is known of each page (spec: freebsd §1).
 //!
 //! Kernel: `vm_page_activate`, `vm_page_deactivate`, `vm_page_dequeue`, `vm_page_unwire` in `sys/vm/vm_page.c`.
 
@@ -21,6 +21,8 @@ pub enum Queue {
     Inactive = 0,
     /// Pages that are expected to stay.
     Active = 1,
+    /// Dirty pages that are expected to go, once they are written. Version 12.
+    Laundry = 2,
 }
 
 /// What is known of a page.
@@ -71,11 +73,11 @@ impl Linked for Record {
     }
 }
 
-/// Both queues and all records.
+/// All queues and all records.
 #[derive(Default)]
 pub(super) struct Queues {
     records: Vec<Record>,
-    lists: [List; 2],
+    lists: [List; 3],
 }
 
 impl Queues {

@@ -80,7 +80,7 @@ impl MapEntry {
         let sequential = index == self.next_read;
         match version {
             Version::V10 => self.plan_v10(index, sequential),
-            Version::V2015 => self.plan_v2015(index, sequential),
+            Version::V2015 | Version::V12 => self.plan_v2015(index, sequential),
         }
     }
 

@@ -3,6 +3,8 @@
 //! Kernel: `vm_pageout_init` in `sys/vm/vm_pageout.c`; `vm_paging_target`, `vm_paging_needed`, `vm_page_count_min`,
 //! `vm_page_count_severe` in `sys/sys/vmmeter.h`.
 
+use super::Version;
+
 /// Pages of a cluster that is written together.
 const PAGEOUT_PAGE_COUNT: u64 = 16;
 /// The same on a small machine.
@@ -46,6 +48,14 @@ impl Targets {
             free_target,
             inactive_target: (3 * free_target / 2).min(frames / 3),
             wakeup_threshold: free_min / 10 * 11,
+        }
+    }
+
+    /// As a version has them: since 12 the daemon is woken at nine tenths of the target (spec: freebsd §9).
+    pub fn of_version(self, version: Version) -> Targets {
+        match version {
+            Version::V12 => Targets { wakeup_threshold: self.free_target / 10 * 9, ..self },
+            Version::V10 | Version::V2015 => self,
         }
     }
 

@@ -2,12 +2,14 @@
 //!
 //! FreeBSD's code review "Retire VM_FREEPOOL_CACHE" of June 2015 measured what is lost when evicted clean pages share
 //! their free queues with all other free frames: fewer of them are reactivated, so a little more is read; free memory
-//! is a little less fragmented (spec: numbers-damon-freebsd §2, freebsd §5). Three workloads, each before and after:
+//! is a little less fragmented (spec: numbers-damon-freebsd §2, freebsd §5). Four workloads, each before and after:
 //!
 //! - `build`: seven builds in a loop in memory that does not quite hold them ([`build`]);
 //! - `database`: a read-only database of three times memory ([`database`]), and `database-after-shortage`, the same
 //!   where the kernel has once taken every frame that was free;
-//! - `serial-read`: a mapped file that fits, read again and again ([`serial`]).
+//! - `serial-read`: a mapped file that fits, read again and again ([`serial`]);
+//! - `contiguous`: a driver asks for frames in a row while a program uses all of memory ([`contiguous`]), and the same
+//!   where no pages are let go for it.
 //!
 //! They run on a [`machine`] of their own whose page queues and frames are the ones of `refault-core`. Everything is a
 //! share of memory; `scale` is memory over the published machine's 629 591 pages. Repeats with different seeds give
@@ -23,6 +25,7 @@
 
 mod assumptions;
 mod build;
+mod contiguous;
 #[cfg(test)]
 mod counting;
 mod database;
@@ -45,6 +48,7 @@ pub use policies::{Evicted, Figures, Workload, side_by_side};
 
 use crate::experiment::Experiment;
 use build::BuildRun;
+use contiguous::ContiguousRun;
 use database::DatabaseRun;
 
 /// Pages of the published machine.
@@ -93,6 +97,9 @@ struct Measured {
     database: [Vec<DatabaseRun>; 3],
     /// The same where the kernel has once taken every free frame.
     after_shortage: [Vec<DatabaseRun>; 3],
+    contiguous: [Vec<ContiguousRun>; 3],
+    /// The same without letting pages go.
+    not_grown: Vec<ContiguousRun>,
     serial: rows::Serial,
 }
 
@@ -140,9 +147,12 @@ fn measure(options: &Options, frames: u32, assumptions: &Assumptions, progress: 
             };
             let fallen = Assumptions { memory_fell: true, ..*assumptions };
             let databases = [database(assumptions, 0.7), database(&fallen, 0.85)];
+            let row = |grows| contiguous::run(frames, Freebsd::new(params), seed, grows);
+            // The control is run once, before the pool's retirement.
+            let contiguous = (row(true), (variant == 0).then(|| row(false)));
             report(1.0);
             let mut results = results.lock().expect("invariant: no thread panics with it");
-            results.push((variant, repeat, build, databases));
+            results.push((variant, repeat, build, databases, contiguous));
         }
     };
     std::thread::scope(|scope| {
@@ -154,12 +164,16 @@ fn measure(options: &Options, frames: u32, assumptions: &Assumptions, progress: 
         build: Default::default(),
         database: Default::default(),
         after_shortage: Default::default(),
+        contiguous: Default::default(),
+        not_grown: Vec::new(),
         serial: rows::Serial::measure(frames),
     };
-    for (variant, _, build, [database, after_shortage]) in results {
+    for (variant, _, build, [database, after_shortage], (grown, not_grown)) in results {
         measured.build[variant].push(build);
         measured.database[variant].push(database);
         measured.after_shortage[variant].push(after_shortage);
+        measured.contiguous[variant].push(grown);
+        measured.not_grown.extend(not_grown);
     }
     measured
 }

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 use refault_core::PageId;
 use refault_core::PageType;
-use refault_core::frames::{Frame, FreePool};
+use refault_core::frames::{Frame, FreePool, Placement};
 use refault_core::freebsd::{Behind, DaemonLoop, DaemonStep, MapEntry, Version, VmCounters};
 use refault_core::policy::Admission;
 use refault_core::policy::CachedPages;
@@ -53,6 +53,8 @@ pub(super) const MAX_REQUEST: u64 = 32;
 const SWAP_AROUND: u32 = 7;
 /// Daemon passes after which a request that gets no frame is given up; the workloads are sized so that it never is.
 const MAX_WAITS: u32 = 10_000;
+/// Times that pages are let go for a request of frames in a row that may wait.
+const MAX_GROWTHS: u32 = 3;
 /// Frames that a request of the kernel leaves.
 const SYSTEM_RESERVE: u64 = 2;
 
@@ -422,6 +424,36 @@ impl<R: Reclaimer> Machine<R> {
         self.kernel_frames -= frames.len() as u64;
         self.policy.set_taken(self.kernel_frames);
         frames.into_iter().for_each(|frame| self.store.frames.free_block(frame, 0));
+        self.freed_outside();
+    }
+
+    /// Frames in a row for the kernel. Between the attempts pages are let go, whatever their references, if `grows`: clean
+    /// inactive ones, then dirty ones too, then active ones (spec: freebsd §3.5).
+    pub fn allocate_row(&mut self, frames: u32, grows: bool, burst: &mut Burst) -> Option<Frame> {
+        for attempt in 0..=MAX_GROWTHS {
+            if self.policy.available() > SYSTEM_RESERVE + u64::from(frames)
+                && let Some(first) = self.store.frames.allocate_contiguous(frames, &Placement::ANYWHERE)
+            {
+                self.kernel_frames += u64::from(frames);
+                self.policy.set_taken(self.kernel_frames);
+                self.wake_daemon_if_needed(burst.at);
+                return Some(first);
+            }
+            if !grows || attempt == MAX_GROWTHS {
+                break;
+            }
+            let examined = self.policy.grow_cache(attempt, &mut self.store);
+            burst.kernel(f64::from(examined) * EXAMINE * self.stands_for);
+            self.freed_outside();
+        }
+        None
+    }
+
+    /// Gives back frames in a row.
+    pub fn free_row(&mut self, first: Frame, frames: u32) {
+        self.kernel_frames -= u64::from(frames);
+        self.policy.set_taken(self.kernel_frames);
+        self.store.frames.free_range(first, first + frames);
         self.freed_outside();
     }
 

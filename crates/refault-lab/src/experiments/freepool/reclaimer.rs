@@ -34,6 +34,10 @@ pub(super) trait Reclaimer: Policy {
     fn dont_need(&mut self, _page: PageId, _store: &mut Store) {}
     fn cache_behind(&mut self, _page: PageId, _store: &mut Store) {}
     fn try_to_let_go(&mut self, _page: PageId, _store: &mut Store) {}
+    /// Lets pages go between the attempts of a contiguous allocation; returns how many went.
+    fn grow_cache(&mut self, _attempt: u32, _store: &mut Store) -> u32 {
+        0
+    }
 
     fn below_min(&self) -> bool {
         self.available() < self.targets().free_min
@@ -88,6 +92,9 @@ impl Reclaimer for Freebsd {
     }
     fn try_to_let_go(&mut self, page: PageId, store: &mut Store) {
         Freebsd::try_to_let_go(self, page, store);
+    }
+    fn grow_cache(&mut self, attempt: u32, store: &mut Store) -> u32 {
+        Freebsd::grow_cache(self, attempt, |_| true, store)
     }
 }
 

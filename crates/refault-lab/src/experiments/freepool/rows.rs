@@ -4,6 +4,7 @@ use refault_core::freebsd::{Version, VmCounters};
 use refault_core::{Freebsd, FreebsdParams};
 
 use super::build::{BuildRun, ITERATIONS, Iteration};
+use super::contiguous::ContiguousRun;
 use super::database::DatabaseRun;
 use super::sample::{Sample, mean};
 use super::{Measured, Options, PUBLISHED_FRAMES, published, serial};
@@ -17,6 +18,7 @@ type OfIteration = fn(&Iteration) -> f64;
 pub(super) fn experiment(options: &Options, frames: u32, measured: &Measured) -> Experiment {
     let rows: Vec<Row> = figures(measured).iter().map(Figure::row).collect();
     let mut experiment = Experiment {
+        here: Vec::new(),
         experiment: "freepool".into(),
         seed: options.seed,
         scale: f64::from(frames) / PUBLISHED_FRAMES,
@@ -37,6 +39,7 @@ pub(super) fn figures(measured: &Measured) -> Vec<Figure> {
     // The variation of the database, of twelve that were tried, in which the loss is gone: shown, not judged.
     figures.extend(database_figures("database-after-shortage", &measured.after_shortage, Rule::Unjudged));
     figures.extend(measured.serial.figures(measured.build[0].len()));
+    figures.extend(contiguous_figures(measured));
     figures
 }
 
@@ -198,6 +201,39 @@ fn database_figures(name: &str, database: &[Vec<DatabaseRun>; 3], rule: Rule) ->
             mean(&run.samples, |s| 100.0 * f64::from(s.cached) / (s.all.free_frames() as f64).max(1.0))
         }),
     ]
+}
+
+/// The review names contiguous allocation as the one case that could lose, without a number: its masses of cached pages
+/// are expected back.
+fn contiguous_figures(measured: &Measured) -> Vec<Figure> {
+    let of = |metric: &str, unit: &str, rule: Rule, of: fn(&ContiguousRun) -> f64| {
+        figure("contiguous", metric, unit, Values::NONE, rule, &measured.contiguous, of)
+    };
+    let reactivated = |run: &ContiguousRun| {
+        100.0 * run.counters.pages_reactivated as f64 / (run.counters.pages_cached as f64).max(1.0)
+    };
+    let granted = |run: &ContiguousRun| 100.0 * run.granted as f64 / run.asked.max(1) as f64;
+    let (falls, rises) = (Rule::Statement(Direction::Falls), Rule::Statement(Direction::Rises));
+    let mut figures = vec![
+        of("reactivated_share", "% of pages cached", falls, reactivated),
+        of("pages_read", "pages", rises, |run| run.pages_read as f64),
+        of("pages_cached", "pages", Rule::Unjudged, |run| run.counters.pages_cached as f64),
+        of("granted", "% of requests", Rule::Unjudged, granted),
+    ];
+    // What letting pages go does at all: without it, and with it; both before the pool's retirement.
+    for (metric, unit, of) in [
+        ("granted", "% of requests", &granted as &dyn Fn(&ContiguousRun) -> f64),
+        ("pages_cached", "pages", &|run| run.counters.pages_cached as f64),
+        ("pages_read", "pages", &|run| run.pages_read as f64),
+    ] {
+        let trials: Vec<Trial> = (measured.not_grown.iter().zip(&measured.contiguous[0]))
+            .map(|(without, with)| Trial { before: of(without), after: of(with), null: None })
+            .collect();
+        let first = trials[0];
+        figures
+            .push(Figure { trials, ..Figure::unpublished("contiguous, pages kept and let go", metric, unit, first) });
+    }
+    figures
 }
 
 /// An order, and how large its blocks are.

@@ -123,6 +123,7 @@ fn campaign_spread(outcomes: &Outcomes, repeats: u64) -> (f64, f64) {
 pub fn summarise(options: &Options, outcomes: &Outcomes, others: [&Outcomes; 2]) -> Experiment {
     let rows = figures(options, outcomes, others).iter().map(Figure::row).collect();
     let mut experiment = Experiment {
+        here: Vec::new(),
         experiment: "lru-sort".into(),
         seed: options.seed,
         scale: 1.0,
