@@ -74,6 +74,19 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     }
 }
 
+/// Choices of the command line are shown by the name under which they are chosen.
+macro_rules! shown_by_name {
+    ($choice:ty) => {
+        impl std::fmt::Display for $choice {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let value = clap::ValueEnum::to_possible_value(self).expect("invariant: no choice is hidden");
+                f.write_str(value.get_name())
+            }
+        }
+    };
+}
+use shown_by_name;
+
 /// The value in the middle, or the mean of the two there.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

@@ -1,7 +1,8 @@
 //! `refault bench lru-sort`: does sorting help a live program whose memory is taken and given back?
 //!
-//! The shape of the document's evaluation on live memory: the budget falls to 75 % of the peak for a second, stands at 200 %
-//! for ten, and so on; with and without the two radically tuned schemes (2 % of a processor each). Win or lose, it is printed.
+//! The shape of the document's evaluation on live memory: the budget falls to 75 % of the peak for a second, stands at
+//! 200 % for ten, and so on; with and without the two radically tuned schemes (2 % of a processor each). Win or lose,
+//! it is printed.
 
 use std::ffi::OsString;
 use std::path::Path;

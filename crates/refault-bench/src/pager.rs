@@ -3,8 +3,8 @@
 //! Both sides do the same work with the same *total* memory. The kernel's side may have a percentage of the program's
 //! memory resident, and zram holds the rest as far as it compresses; a first run, not counted, finds out how much zram
 //! takes. Ours gets the sum of both as its budget, which counts what is resident, compressed, and the pager's own. The
-//! kernel's side gets [`ALLOWANCE`] more, because a cgroup also counts code, stacks and page tables. Then both sides run
-//! one after the other, several times, the order reversed every second time; what counts is the median. Ours has no
+//! kernel's side gets [`ALLOWANCE`] more, because a cgroup also counts code, stacks and page tables. Then both sides
+//! run one after the other, several times, the order reversed every second time; what counts is the median. Ours has no
 //! options.
 
 pub mod load;
@@ -83,93 +83,58 @@ enum Against {
     Nothing,
 }
 
-/// One run of one side, or the median of several. What is not known is not a number.
-#[derive(Clone, Debug)]
-struct Measured {
-    operations_per_second: f64,
-    p50_ns: f64,
-    p99_ns: f64,
-    max_ns: f64,
-    /// Of the operations that hold a fault on a stored page, 99 of 100 take no longer than this.
-    fault_p99_ns: f64,
-    cpu_seconds: f64,
-    resident_bytes: f64,
-    compressed_bytes: f64,
-    /// The most that it cost in all: resident, compressed, and on our side the pager's own.
-    total_bytes: f64,
-    metadata_bytes_per_page: f64,
-    /// Times the run had to be repeated because the kernel killed the program.
-    kills: f64,
+/// What is measured of a run: a structure of numbers whose fields, by name and in order, are also the columns of results.
+macro_rules! measured {
+    ($(#[$about:meta])* struct $name:ident { $($(#[$doc:meta])* $field:ident: f64,)* }) => {
+        $(#[$about])*
+        struct $name {
+            $($(#[$doc])* $field: f64,)*
+        }
+
+        impl $name {
+            const FIELDS: [&'static str; [$(stringify!($field)),*].len()] = [$(stringify!($field)),*];
+
+            fn values(&self) -> [f64; Self::FIELDS.len()] {
+                [$(self.$field),*]
+            }
+
+            fn from_values([$($field),*]: [f64; Self::FIELDS.len()]) -> $name {
+                $name { $($field),* }
+            }
+        }
+    };
+}
+
+measured! {
+    /// One run of one side, or the median of several. What is not known is not a number.
+    #[derive(Clone, Debug)]
+    struct Measured {
+        operations_per_second: f64,
+        p50_ns: f64,
+        p99_ns: f64,
+        max_ns: f64,
+        /// Of the operations that hold a fault on a stored page, 99 of 100 take no longer than this.
+        fault_p99_ns: f64,
+        cpu_seconds: f64,
+        resident_bytes: f64,
+        compressed_bytes: f64,
+        /// The most that it cost in all: resident, compressed, and on our side the pager's own.
+        total_bytes: f64,
+        metadata_bytes_per_page: f64,
+        /// Times the run had to be repeated because the kernel killed the program.
+        kills: f64,
+    }
 }
 
 impl Measured {
-    const FIELDS: [&'static str; 11] = [
-        "operations_per_second",
-        "p50_ns",
-        "p99_ns",
-        "max_ns",
-        "fault_p99_ns",
-        "cpu_seconds",
-        "resident_bytes",
-        "compressed_bytes",
-        "total_bytes",
-        "metadata_bytes_per_page",
-        "kills",
-    ];
-
-    fn values(&self) -> [f64; 11] {
-        [
-            self.operations_per_second,
-            self.p50_ns,
-            self.p99_ns,
-            self.max_ns,
-            self.fault_p99_ns,
-            self.cpu_seconds,
-            self.resident_bytes,
-            self.compressed_bytes,
-            self.total_bytes,
-            self.metadata_bytes_per_page,
-            self.kills,
-        ]
-    }
-
-    fn from_values(values: [f64; 11]) -> Measured {
-        let [
-            operations_per_second,
-            p50_ns,
-            p99_ns,
-            max_ns,
-            fault_p99_ns,
-            cpu_seconds,
-            resident_bytes,
-            compressed_bytes,
-            total_bytes,
-            metadata_bytes_per_page,
-            kills,
-        ] = values;
-        Measured {
-            operations_per_second,
-            p50_ns,
-            p99_ns,
-            max_ns,
-            fault_p99_ns,
-            cpu_seconds,
-            resident_bytes,
-            compressed_bytes,
-            total_bytes,
-            metadata_bytes_per_page,
-            kills,
-        }
-    }
-
     /// Nothing is known but that nothing was killed.
     fn unknown() -> Measured {
-        Measured { kills: 0.0, ..Measured::from_values([f64::NAN; 11]) }
+        Measured { kills: 0.0, ..Measured::from_values([f64::NAN; Self::FIELDS.len()]) }
     }
 
     /// Field by field.
     fn median(runs: &[Measured]) -> Measured {
-        let mut middle = [f64::NAN; 11];
+        let mut middle = [f64::NAN; Self::FIELDS.len()];
         for (index, value) in middle.iter_mut().enumerate() {
             *value = super::median(runs.iter().map(|run| run.values()[index]).collect());
         }

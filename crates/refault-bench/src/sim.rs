@@ -2,8 +2,8 @@
 //!
 //! The trace is zipf(1.0), written as `.u64` and memory-mapped. Timed is what a replay does: taking blocks from the
 //! mapping, giving pages their ids, and running the policy, on one thread. Not timed: generating, the pass that finds
-//! the layout (it also brings the file into the page cache), and making room for the policy's tables. The exact LRU curve
-//! is timed on one thread and on all processors.
+//! the layout (it also brings the file into the page cache), and making room for the policy's tables. The exact LRU
+//! curve is timed on one thread and on all processors.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

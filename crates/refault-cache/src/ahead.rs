@@ -1,7 +1,7 @@
 //! Reads that nobody waits for yet: windows of readahead, by a few threads ([`crate::workers`]).
 //!
-//! Pages of a window are busy from the moment in which it is made, so a reader that wants one of them waits for it. One that
-//! fails leaves its pages missing: a reader that wants one reads it itself and is told what is wrong.
+//! Pages of a window are busy from the moment in which it is made, so a reader that wants one of them waits for it. One
+//! that fails leaves its pages missing: a reader that wants one reads it itself and is told what is wrong.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Which pages are dirty, being written, or written and not yet durable.
 //!
 //! A page that was written to is *dirty* until its write to the file begins. Once the device has taken it, it is
-//! *unstable* until the device was told to make what it has durable: a device that fails at that may have lost it, so the
-//! page must be there to be written again (as an NFS client keeps its unstable writes). Neither can be evicted.
+//! *unstable* until the device was told to make what it has durable: a device that fails at that may have lost it, so
+//! the page must be there to be written again (as an NFS client keeps its unstable writes). Neither can be evicted.
 //!
-//! Invariants: the flags of [`crate::pages`] and the maps here say the same; everything is under the engine's lock. Cost:
-//! some 50 bytes per dirty or unstable page; O(log n) per change.
+//! Invariants: the flags of [`crate::pages`] and the maps here say the same; everything is under the engine's lock.
+//! Cost: some 50 bytes per dirty or unstable page; O(log n) per change.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -151,9 +151,9 @@ impl Dirty {
             || self.unstable.range(range).any(|(_, (entry, _))| entry.number <= until)
     }
 
-    /// The device has made durable what it had of a file, whose writes had ended with a number up to `until`; or it could
-    /// not, and whatever it was given until now is dirty as before, also what is being given to it. Returns the pages that
-    /// are not unstable any more.
+    /// The device has made durable what it had of a file, whose writes had ended with a number up to `until`; or it
+    /// could not, and whatever it was given until now is dirty as before, also what is being given to it. Returns the
+    /// pages that are not unstable any more.
     pub(crate) fn settle(&mut self, file: u32, until: u64, durable: bool) -> Vec<PageId> {
         let until = if durable { until } else { u64::MAX };
         if !durable {

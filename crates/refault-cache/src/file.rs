@@ -287,8 +287,8 @@ impl Opened {
     }
 }
 
-/// An open file above the cache. Can be read and written by many threads at once. Its pages leave the cache with it; what
-/// waits to be written is written then, but nobody is told if that fails: [`CachedFile::sync`] tells.
+/// An open file above the cache. Can be read and written by many threads at once. Its pages leave the cache with it;
+/// what waits to be written is written then, but nobody is told if that fails: [`CachedFile::sync`] tells.
 pub struct CachedFile {
     pub(crate) shared: Arc<Shared>,
     pub(crate) opened: Arc<Opened>,
@@ -348,8 +348,8 @@ impl CachedFile {
     /// Makes everything durable that was written before. What others write meanwhile may be or not.
     ///
     /// # Errors
-    /// The device's. What was written since the last success may not be durable; with [`CacheOptions::write_back`] it is
-    /// still in the cache, and the next call tries all of it again.
+    /// The device's. What was written since the last success may not be durable; with [`CacheOptions::write_back`] it
+    /// is still in the cache, and the next call tries all of it again.
     pub fn sync(&self) -> std::io::Result<()> {
         self.shared.sync(&self.opened, 0..u64::MAX)
     }
@@ -372,11 +372,12 @@ impl CachedFile {
         self.writes_through.load(Ordering::Relaxed)
     }
 
-    /// Cuts the file off, or adds zeros at its end. Writes wait meanwhile; a read beyond the new end finds the end, or, if
-    /// it was under way already, [`crate::ReadError::Short`].
+    /// Cuts the file off, or adds zeros at its end. Writes wait meanwhile; a read beyond the new end finds the end, or,
+    /// if it was under way already, [`crate::ReadError::Short`].
     ///
     /// # Errors
-    /// The system's; the length is what it was then. Cost: every page from the lower of both lengths on leaves the cache.
+    /// The system's; the length is what it was then. Cost: every page from the lower of both lengths on leaves the
+    /// cache.
     pub fn set_len(&self, bytes: u64) -> std::io::Result<()> {
         let last = |length: u64| length.min(bytes) / PAGE;
         let _alone = loop {
@@ -402,8 +403,8 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Somebody else may have written to the file: writes what waits to be written, drops what is cached of it, and asks
-    /// for its length. Reads that are under way may still answer what was there before; writes wait.
+    /// Somebody else may have written to the file: writes what waits to be written, drops what is cached of it, and
+    /// asks for its length. Reads that are under way may still answer what was there before; writes wait.
     ///
     /// # Errors
     /// What writing, or asking for the length, says. What could not be written stays in the cache.

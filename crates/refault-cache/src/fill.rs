@@ -1,9 +1,9 @@
 //! Reading what is not there for everybody: from a frame under the lock, or from the file into frames.
 //!
-//! A page that is missing gets a frame and is busy until its contents are there; the lock is free meanwhile. The missing
-//! pages of one call that follow each other are read together, and the first window of a stream with them; later windows
-//! are read in the background ([`crate::ahead`]). If reading them together fails, the page that was asked for is tried
-//! alone: what merely came along must not fail a read.
+//! A page that is missing gets a frame and is busy until its contents are there; the lock is free meanwhile. The
+//! missing pages of one call that follow each other are read together, and the first window of a stream with them;
+//! later windows are read in the background ([`crate::ahead`]). If reading them together fails, the page that was asked
+//! for is tried alone: what merely came along must not fail a read.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::sync::MutexGuard;

@@ -23,8 +23,8 @@ pub struct CacheOptions {
     /// Pages at most that a window of readahead has, whose size doubles as a stream goes on; an eighth of memory in any
     /// case. 0: nothing is read ahead.
     pub read_ahead: u32,
-    /// Writes stay in memory until they are written in the background, or [`crate::CachedFile::sync`] asks for it. `None`, the
-    /// default: each write waits for the device, because what is only in this cache is lost with the process (the kernel's
+    /// Writes stay in memory until they are written in the background, or [`crate::CachedFile::sync`] asks for it.
+    /// `None`, the default: each write waits for the device, because what is only in this cache is lost with the process (the kernel's
     /// page cache outlives a program that crashes).
     pub write_back: Option<WriteBack>,
     /// Policies and sizes of which [`crate::PageCache::report`] says what they would have missed; none by default.
@@ -68,8 +68,8 @@ impl Default for CacheOptions {
     }
 }
 
-/// How much may wait to be written, and how long. What was written to a device that has not been told to make it durable
-/// counts too. The defaults are the kernel's (`vm.dirty_background_ratio`, `vm.dirty_ratio`,
+/// How much may wait to be written, and how long. What was written to a device that has not been told to make it
+/// durable counts too. The defaults are the kernel's (`vm.dirty_background_ratio`, `vm.dirty_ratio`,
 /// `vm.dirty_expire_centisecs`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WriteBack {

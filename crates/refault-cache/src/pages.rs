@@ -1,7 +1,7 @@
 //! What the policy sees of the cache's pages.
 //!
-//! Pages are never mapped: accesses reach the policy by a call, or as the accessed bit of those that want it so. A page that
-//! is pinned, dirty, or not durable yet cannot go. Cost: 13 bytes per page that ever was asked for, in steps
+//! Pages are never mapped: accesses reach the policy by a call, or as the accessed bit of those that want it so. A page
+//! that is pinned, dirty, or not durable yet cannot go. Cost: 13 bytes per page that ever was asked for, in steps
 //! of a segment (2 MiB of file).
 
 use std::sync::atomic::{AtomicU32, Ordering};

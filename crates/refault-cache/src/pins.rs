@@ -2,8 +2,8 @@
 //!
 //! A page's word names the frame that it is in. Who reads a frame pins it first and then looks whether the word still
 //! names it; who takes a page from its frame changes the word first and then looks for pins. One of the two sees the
-//! other, so a frame that is found without pins after its page's word has changed is read by nobody: a reader that comes
-//! too late pins it for a moment, and leaves it without a look.
+//! other, so a frame that is found without pins after its page's word has changed is read by nobody: a reader that
+//! comes too late pins it for a moment, and leaves it without a look.
 //!
 //! A frame whose page goes although it is pinned becomes an *orphan*: it is nobody's, and free when its last pin goes.
 //!
@@ -65,8 +65,9 @@ impl Pins {
         self.0[frame as usize].compare_exchange(ORPHAN, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// A reader's look: the word, whose frame is pinned now and holds the page's contents until it is unpinned. `None` if
-    /// the page is not for readers without the lock; `last` is called if the frame has become free to be buried by that.
+    /// A reader's look: the word, whose frame is pinned now and holds the page's contents until it is unpinned. `None`
+    /// if the page is not for readers without the lock; `last` is called if the frame has become free to be buried by
+    /// that.
     #[inline]
     pub(crate) fn look(&self, word: &AtomicU32, last: impl FnOnce(u32)) -> Option<u32> {
         let before = word.load(Ordering::Acquire);

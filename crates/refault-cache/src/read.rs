@@ -1,8 +1,8 @@
 //! Hits: reading pages that are there, without the engine's lock.
 //!
-//! A reader finds the page's word in the file's table, pins the frame that it names, and looks again: if the word is the
-//! same, the frame is the page's for as long as it is pinned. Cost of a hit: two additions to the frame's pins, one to a
-//! ring of [`crate::references`], and the copy.
+//! A reader finds the page's word in the file's table, pins the frame that it names, and looks again: if the word is
+//! the same, the frame is the page's for as long as it is pinned. Cost of a hit: two additions to the frame's pins, one
+//! to a ring of [`crate::references`], and the copy.
 
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -41,9 +41,9 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// Bytes of a file where they are in the cache, without a copy, from [`CachedFile::pin`]. Pages that are pinned cannot be
-/// evicted: their memory is the cache's, so pin little and not for long. What is written to the file or cut off meanwhile
-/// does not change what is seen here.
+/// Bytes of a file where they are in the cache, without a copy, from [`CachedFile::pin`]. Pages that are pinned cannot
+/// be evicted: their memory is the cache's, so pin little and not for long. What is written to the file or cut off
+/// meanwhile does not change what is seen here.
 pub struct Pinned<'a> {
     pages: Pages<'a>,
     /// Where it begins in the first page, and how many bytes there are.

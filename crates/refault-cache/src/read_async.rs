@@ -1,9 +1,9 @@
 //! Reads that are polled for: any runtime, or none, can have many of them under way from one thread.
 //!
-//! What is in the cache is there at the first poll. What is not is read by one of the cache's threads, which waits for the
-//! device in place of the caller's. Invariant: a read that was begun is finished, whether its future is polled or dropped,
-//! and its file and cache live until then. Cost: of a hit as [`CachedFile::read_at`] and two allocations; of a miss the
-//! passing of a job to a thread and of its outcome back besides.
+//! What is in the cache is there at the first poll. What is not is read by one of the cache's threads, which waits for
+//! the device in place of the caller's. Invariant: a read that was begun is finished, whether its future is polled or
+//! dropped, and its file and cache live until then. Cost: of a hit as [`CachedFile::read_at`] and two allocations; of a
+//! miss the passing of a job to a thread and of its outcome back besides.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,13 +15,15 @@ use refault_store::PAGE_SIZE;
 use crate::error::ReadError;
 use crate::file::CachedFile;
 
-/// Threads that wait for the device: reads of one cache that are polled for and missed, at once. More wait for a thread.
+/// Threads that wait for the device: reads of one cache that are polled for and missed, at once. More wait for a
+/// thread.
 pub(crate) const MAX_THREADS: usize = 32;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 const UNBROKEN: &str = "invariant: nothing panics under this lock";
 
-/// A read under way, from [`CachedFile::read_at_async`]. Gives the buffer back with what [`CachedFile::read_at`] says of it.
+/// A read under way, from [`CachedFile::read_at_async`]. Gives the buffer back with what [`CachedFile::read_at`] says
+/// of it.
 #[derive(Debug)]
 #[must_use = "a read's outcome is there when its future is polled"]
 pub struct Reading(Arc<Mutex<State>>);
@@ -52,8 +54,9 @@ impl Future for Reading {
 }
 
 impl CachedFile {
-    /// Reads as [`CachedFile::read_at`] does, into a buffer that the future gives back, without waiting for the device in
-    /// this thread. The read begins now, not when the future is polled first; one that is dropped is finished all the same.
+    /// Reads as [`CachedFile::read_at`] does, into a buffer that the future gives back, without waiting for the device
+    /// in this thread. The read begins now, not when the future is polled first; one that is dropped is finished all
+    /// the same.
     ///
     /// ```no_run
     /// # async fn header() -> Result<Vec<u8>, Box<dyn std::error::Error>> {

@@ -1,7 +1,7 @@
 //! Where the pages of a file are, for readers that hold no lock.
 //!
-//! A file has a segment per 2 MiB that was ever asked for, found through two steps that grow with the file; a segment has
-//! a word per page, which says where it is ([`crate::pins`]). Segments live as long as their file.
+//! A file has a segment per 2 MiB that was ever asked for, found through two steps that grow with the file; a segment
+//! has a word per page, which says where it is ([`crate::pins`]). Segments live as long as their file.
 //!
 //! Cost: a look-up is four loads; 4 bytes per page, and 16 per 2 MiB of file.
 

@@ -157,8 +157,9 @@ impl CachedFile {
         self.read_aside(index, into)
     }
 
-    /// Puts the new contents of a busy page into its frame, or into a new one if there is any. Whoever has pinned the old
-    /// contents goes on seeing them. `dirty`: where the page is to be written later. Returns whether it has a frame.
+    /// Puts the new contents of a busy page into its frame, or into a new one if there is any. Whoever has pinned the
+    /// old contents goes on seeing them. `dirty`: where the page is to be written later. Returns whether it has a
+    /// frame.
     fn put(&self, page: PageId, contents: &Page, overwrites: bool, dirty: Option<At>) -> bool {
         let mut engine = self.shared.engine();
         engine.counts.written += 1;
@@ -175,7 +176,8 @@ impl CachedFile {
             }
             drop(engine);
             if self.is_alone(frame) {
-                // SAFETY: the page is busy on this thread's account and the pin is its only one; readers do not find it.
+                // SAFETY: the page is busy on this thread's account and the pin is its only one; readers do not find
+                // it.
                 unsafe { self.shared.buffers.page_mut(frame) }.0.copy_from_slice(&contents.0);
                 return true;
             }

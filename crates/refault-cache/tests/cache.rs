@@ -82,8 +82,8 @@ fn a_failed_readahead_does_not_fail_the_read() {
     let cache = cache(64, "lru", None);
     let file = cache.attach(Box::new(memory.clone())).expect("opens");
     (0..8).for_each(|page| read(&file, page));
-    // The file ends before a window does that is not on its way yet, unknown to the cache: the window cannot be read, its
-    // first pages can.
+    // The file ends before a window does that is not on its way yet, unknown to the cache: the window cannot be read,
+    // its first pages can.
     memory.bytes.lock().unwrap().truncate(25 * PAGE);
     (8..25).for_each(|page| read(&file, page));
     let error = file.read_at(&mut [0; 8], 30 * PAGE as u64).expect_err("that is gone");

@@ -1,5 +1,5 @@
-//! Nothing that was acknowledged is lost: a device that keeps writes in its own memory, and that may lose, reorder or tear
-//! them in a crash, refuse writes, run full, and fail to make them durable once, losing some on the way.
+//! Nothing that was acknowledged is lost: a device that keeps writes in its own memory, and that may lose, reorder or
+//! tear them in a crash, refuse writes, run full, and fail to make them durable once, losing some on the way.
 //!
 //! After every operation the power is cut in thought: each byte that the device then has must be one that was there at
 //! the last successful sync, or that was written since.

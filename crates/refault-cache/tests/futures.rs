@@ -1,4 +1,5 @@
-//! Reads that are polled for: many at once from one thread, finished whoever waits, with the contents of any other read.
+//! Reads that are polled for: many at once from one thread, finished whoever waits, with the contents of any other
+//! read.
 
 mod common;
 

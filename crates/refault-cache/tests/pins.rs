@@ -189,7 +189,8 @@ fn missing_pages_of_one_call_are_read_together() {
     assert_eq!((cache.report().hits, memory.faults.reads.load(Ordering::Relaxed)), (40, 1));
 }
 
-/// The reader of a stream waits for the device at its beginning only; what follows is on its way before it is asked for.
+/// The reader of a stream waits for the device at its beginning only; what follows is on its way before it is asked
+/// for.
 #[test]
 fn streams_forward_backward_and_with_gaps_are_read_ahead() {
     for step in [1i64, -1, 5] {

@@ -2,8 +2,8 @@
 //! `src/pins.rs` over shuttle's atomics, with readers, an evictor, a writer and a reaper of orphans over two pages that
 //! fight for two frames.
 //!
-//! Checked: a reader never sees contents that are not its page's, or that change while it reads; frames are neither lost
-//! nor given away twice.
+//! Checked: a reader never sees contents that are not its page's, or that change while it reads; frames are neither
+//! lost nor given away twice.
 
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicU32, Ordering};

@@ -34,8 +34,8 @@ SIZE is 25% of the trace's distinct pages (rounded down, at least 1), 4096p page
 pub struct CompareArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Policies, separated by commas; parameters in braces: mglru{tiers=1}; or all, kernel, or best: those that miss least
-    /// at some size, the baseline and the bound; see 'refault policies' [default: all]
+    /// Policies, separated by commas; parameters in braces: mglru{tiers=1}; or all, kernel, or best: those that miss
+    /// least at some size, the baseline and the bound; see 'refault policies' [default: all]
     #[arg(long = "policy", value_name = "P,P…")]
     policies: Vec<String>,
     /// Memory sizes, separated by commas [default: 10%,25%,50%,75%]

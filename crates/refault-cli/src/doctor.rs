@@ -1,16 +1,16 @@
 //! `refault doctor`: what works on this machine, how fast, and the one command that would improve it.
 //!
-//! Everything is asked of the running kernel, not guessed from its version; speeds are measured in a second. Exit code 0 when
-//! `refault run` would work, 1 when not.
+//! Everything is asked of the running kernel, not guessed from its version; speeds are measured in a second. Exit code
+//! 0 when `refault run` would work, 1 when not.
 
 mod measure;
 mod system;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
-use refault_console::{Failure, ForceArgs, Format, Outputs, in_words, with_output};
+use refault_console::{Failure, Format, ResultArgs, in_words, with_output};
 use refault_pager::pagemap::ScanMethod;
 use refault_pager::probe::Capabilities;
 use refault_pager::uffd::{Access, feature};
@@ -28,17 +28,11 @@ Examples:
   refault doctor --quick          without the measurements")]
 /// Say what works on this machine, how fast, and what would improve it
 pub struct DoctorArgs {
-    /// How to write what was found
-    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
-    format: Format,
-    /// Write it to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArgs,
     /// Measure nothing
     #[arg(long)]
     quick: bool,
-    #[command(flatten)]
-    force: ForceArgs,
 }
 
 /// How well something is there.
@@ -91,11 +85,11 @@ impl Finding {
 
 /// Runs the command.
 pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    let mut outputs = Outputs::new(args.force);
-    let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
+    let mut outputs = args.result.outputs();
+    let (format, out) = args.result.claim(&mut outputs)?;
     let findings = examine(&Machine::new(Path::new("/")), args.quick);
     let missing: Vec<&Finding> = findings.iter().filter(|finding| finding.status == Status::Missing).collect();
-    with_output(out, |out| match args.format {
+    with_output(out, |out| match format {
         Format::Table => write_table(out, &findings),
         Format::Csv => write_csv(out, &findings),
         Format::Json => {

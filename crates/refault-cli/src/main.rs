@@ -117,8 +117,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command with the prose below its help, and that of its subcommands, in lines as long as paragraphs: the terminal's
-/// width breaks them then, and nothing else.
+/// The command with the prose below its help, and that of its subcommands, in lines as long as paragraphs: the
+/// terminal's width breaks them then, and nothing else.
 fn reflowed(command: clap::Command) -> clap::Command {
     let below = command.get_after_help().map(|text| paragraphs(&text.to_string()));
     let command = command.mut_subcommands(reflowed);

@@ -199,7 +199,8 @@ fn claim(args: &MonitorArgs) -> Result<(Option<Output>, Option<Output>), Failure
 }
 
 impl MonitorArgs {
-    /// How results are written: as asked, or by the name of the file. One that is called `raw`, or ends so, is a recording.
+    /// How results are written: as asked, or by the name of the file. One that is called `raw`, or ends so, is a
+    /// recording.
     fn recording_format(&self) -> RecordingFormat {
         let named = |path: &PathBuf| {
             let raw = path.extension().or(path.file_name()).is_some_and(|name| name == "raw");

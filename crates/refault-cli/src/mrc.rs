@@ -36,14 +36,15 @@ Answers for LRU are exact; for other policies they are the smallest of the simul
 pub struct MrcArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Policies, separated by commas; or all, kernel, or best: those that miss least at some size shown, LRU and the bound;
-    /// see 'refault policies'
+    /// Policies, separated by commas; or all, kernel, or best: those that miss least at some size shown, LRU and the
+    /// bound; see 'refault policies'
     #[arg(long = "policy", value_name = "P,P…", default_value = "lru")]
     policies: Vec<String>,
     /// Memory sizes to simulate and show [default: 32 from 1/128 of the footprint to all of it]
     #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', allow_hyphen_values = true)]
     memory: Vec<Size>,
-    /// Miss ratios to find the memory for, in % of accesses; beyond first touches if these alone are more than one of them
+    /// Miss ratios to find the memory for, in % of accesses; beyond first touches if these alone are more than one of
+    /// them
     #[arg(
         long,
         value_name = "X%,X%…",
@@ -52,8 +53,8 @@ pub struct MrcArgs {
         allow_hyphen_values = true
     )]
     misses: Vec<Share>,
-    /// Estimate from samples of this part of the pages, such as 1%, with a 95 % confidence interval; where that would take
-    /// longer than the exact curve (LRU above 5 %, other policies from 25 % on), the exact one is drawn
+    /// Estimate from samples of this part of the pages, such as 1%, with a 95 % confidence interval; where that would
+    /// take longer than the exact curve (LRU above 5 %, other policies from 25 % on), the exact one is drawn
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     sample: Option<Share>,
     /// Leave out wall_seconds and accesses_per_second, the only figures that differ from run to run

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use refault_bench::here;
-use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, Progress, say, with_output};
+use refault_console::{Contents, Failure, Format, Progress, ResultArgs, say, with_output};
 use refault_lab::Experiment;
 use refault_lab::experiment::{Here, Row, Values};
 use refault_lab::experiments::{self, Size, freepool, lru_sort};
@@ -45,17 +45,11 @@ pub struct ReproduceArgs {
     /// The first of the seeds of all random choices; the same seed gives the same figures
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How to write the rows
-    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
-    format: Format,
-    /// Write the rows to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArgs,
     /// Where to write figures and pictures as one HTML file [default: refault-NAME.html]
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    #[command(flatten)]
-    force: ForceArgs,
 }
 
 /// How an experiment is to be run.
@@ -144,8 +138,8 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         let remedy = format!("choose from {}", known.join(", "));
         return Err(Failure::usage("unknown experiment", format!("'{}'", args.name), remedy));
     };
-    let mut outputs = Outputs::new(args.force);
-    let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
+    let mut outputs = args.result.outputs();
+    let (format, out) = args.result.claim(&mut outputs)?;
     let report = args.report.clone().unwrap_or_else(|| PathBuf::from(format!("refault-{}.html", entry.name)));
     let written = outputs.claim("--report", Some(&report), Contents::Html)?;
     let progress = Progress::part("simulating");
@@ -166,7 +160,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         experiment.here = measured.rows;
         experiment.remarks.extend(measured.remarks);
     }
-    with_output(out, |out| match args.format {
+    with_output(out, |out| match format {
         Format::Table => write_table(out, &experiment),
         Format::Csv => write_csv(out, &experiment),
         Format::Json => {

@@ -1,7 +1,8 @@
 //! `refault run`: an unmodified program under a memory budget.
 //!
-//! The command looks at the program and the machine, says in one line what stands in the way if something does, and starts
-//! the program with the agent preloaded ([`tree`]): exit status, signals, terminal and output are the program's own.
+//! The command looks at the program and the machine, says in one line what stands in the way if something does, and
+//! starts the program with the agent preloaded ([`tree`]): exit status, signals, terminal and output are the program's
+//! own.
 
 mod advice;
 mod ask;
@@ -59,8 +60,8 @@ pub struct RunArgs {
     /// 60M,80M,100M: the program is run alone and under each of them in turn, and compared in a table
     #[arg(long, value_name = "SIZE[,SIZE…]", required_unless_present_any = ["resident", "pool"])]
     memory: Option<BudgetList>,
-    /// Run the program so often under each budget, alone too, and compare them in a table [default with several budgets: as
-    /// `refault size`]
+    /// Run the program so often under each budget, alone too, and compare them in a table [default with several
+    /// budgets: as `refault size`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// How much longer the program may take in that table [default: 5%]
@@ -93,7 +94,8 @@ pub struct RunArgs {
     /// Say nothing at the end
     #[arg(long)]
     quiet: bool,
-    /// Show the program while it runs, as `refault top` does; its output to the same terminal is shown when it has ended
+    /// Show the program while it runs, as `refault top` does; its output to the same terminal is shown when it has
+    /// ended
     #[arg(long)]
     watch: bool,
     /// A file that holds the budget in bytes while the program runs: write a number to it to change the budget

@@ -7,7 +7,7 @@ mod write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use refault_console::{Contents, Failure, ForceArgs, Format, Outputs, read_text, say, with_output};
+use refault_console::{Contents, Failure, Format, ResultArgs, read_text, say, with_output};
 use refault_sim::machine::End;
 use refault_sim::machine::device::PRESETS;
 use refault_sim::machine::scenario::Scenario;
@@ -48,12 +48,8 @@ pub struct ScenarioArgs {
     /// Runs of each with random numbers of their own; tables say mean and standard deviation
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
-    /// How to write the results
-    #[arg(long, value_enum, ignore_case = true, default_value = "table")]
-    format: Format,
-    /// Write the results to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArgs,
     /// Write all counters over time as CSV (needs sample = "…" in the scenario)
     #[arg(long, value_name = "FILE.csv")]
     samples: Option<PathBuf>,
@@ -66,8 +62,6 @@ pub struct ScenarioArgs {
     /// Write pictures of the counters over time as one HTML file (needs sample = "…" in the scenario)
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    #[command(flatten)]
-    force: ForceArgs,
 }
 
 /// What `refault scenario init` prints.
@@ -101,15 +95,15 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
         let remedy = "leave it out: traces hold no random numbers";
         return Err(Failure::usage("an option without effect", "--seeds", remedy));
     }
-    let mut outputs = Outputs::new(args.force);
+    let mut outputs = args.result.outputs();
     outputs.reads(&args.file);
-    let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
+    let (format, out) = args.result.claim(&mut outputs)?;
     let samples = outputs.claim("--samples", args.samples.as_deref(), Contents::Csv)?;
     let tasks = outputs.claim("--tasks", args.tasks.as_deref(), Contents::Csv)?;
     let events = outputs.claim("--events", args.events.as_deref(), Contents::Json)?;
     let written = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
     let cases = cases::run(&scenario, &args.file, &policies, &sizes, args.seeds)?;
-    with_output(out, |out| match args.format {
+    with_output(out, |out| match format {
         Format::Table => table::write(out, &cases),
         Format::Csv => write::csv(out, &cases),
         Format::Json => write::json(out, &cases),

@@ -40,15 +40,15 @@ impl From<KindName> for Kind {
 /// What a trace file does not say about itself.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ReadArgs {
-    /// What the pages of a trace that does not say are taken for [default: anonymous memory for memory traces, file pages
-    /// by read() for block and object traces]
+    /// What the pages of a trace that does not say are taken for [default: anonymous memory for memory traces, file
+    /// pages by read() for block and object traces]
     #[arg(long, value_name = "KIND", help_heading = READING)]
     pub kind: Option<KindName>,
     /// The format of the traces [default: by name and first bytes]
     #[arg(long, value_name = "FORMAT", value_parser = trace_format, help_heading = READING)]
     trace_format: Option<Format>,
-    /// CSV columns by name or number: page=, address=, offset=, block=, object=, size=, count=, operation=, kind=, time=;
-    /// size= alone reads none [default: the usual names]
+    /// CSV columns by name or number: page=, address=, offset=, block=, object=, size=, count=, operation=, kind=,
+    /// time=; size= alone reads none [default: the usual names]
     #[arg(long, value_name = "COLUMN=NAME,…", value_delimiter = ',', value_parser = csv_column, help_heading = READING)]
     columns: Vec<(CsvField, String)>,
     /// An object has as many pages of its own as its size needs [default: one page each]

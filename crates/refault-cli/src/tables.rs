@@ -110,7 +110,8 @@ fn counter_table(trace: &TraceRuns, timing: bool) -> Table {
     table
 }
 
-/// Writes what a comparison of so many `traces` comes to: a sentence per trace and size, and over several traces a table.
+/// Writes what a comparison of so many `traces` comes to: a sentence per trace and size, and over several traces a
+/// table.
 pub fn write_verdict(out: &mut dyn Write, verdict: &Verdict, traces: usize) -> std::io::Result<()> {
     if verdict.best.iter().all(|best| best.compared < 2) {
         return Ok(());

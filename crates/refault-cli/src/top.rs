@@ -1,8 +1,8 @@
 //! `refault top`: what a program under `refault run --stats FILE` is doing, live in the terminal.
 //!
-//! The command follows the statistics file, so it can be started and ended at any time and needs no rights over the program.
-//! [`follower`] reads, [`screen`] draws; `refault run --watch` does the same from inside. Of a pool the daemon is asked, and
-//! [`members`] draws.
+//! The command follows the statistics file, so it can be started and ended at any time and needs no rights over the
+//! program. [`follower`] reads, [`screen`] draws; `refault run --watch` does the same from inside. Of a pool the daemon
+//! is asked, and [`members`] draws.
 
 mod follower;
 mod members;

@@ -77,7 +77,8 @@ fn both_sides_are_measured_and_nothing_is_left() {
         }
         assert!(found["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{found}");
     }
-    // A quarter of 128 MiB may be resident on the kernel's side, and 8 MiB more; ours has that and what zram took in all.
+    // A quarter of 128 MiB may be resident on the kernel's side, and 8 MiB more; ours has that and what zram took in
+    // all.
     let zipf = &result["rows"][0];
     let bytes = |side: &str, field: &str| zipf[side][field].as_f64().expect("a number");
     let budget = zipf["budget_bytes"].as_f64().expect("a number");

@@ -5,8 +5,8 @@ mod common;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Compaction locks pages that are just being moved out. Linux 6.18 then says of pages that it has moved that they are in
-/// the way; who believes it looks for them where they were, for ever.
+/// Compaction locks pages that are just being moved out. Linux 6.18 then says of pages that it has moved that they are
+/// in the way; who believes it looks for them where they were, for ever.
 #[test]
 fn pages_that_compaction_has_locked_are_moved_once() {
     const COMPACT: &str = "/proc/sys/vm/compact_memory";

@@ -358,7 +358,8 @@ fn a_program_that_runs_for_a_second_behind_a_shell_is_seen() {
     let program = compile(&directory);
     let json = directory.path().join("m.json").display().to_string();
     let script = "exec sh -c 'exec \"$0\" 24 8 900' \"$0\"";
-    // Its memory is mapped after the monitor has begun, well within the interval at which the kernel's would find that out.
+    // Its memory is mapped after the monitor has begun, well within the interval at which the kernel's would find that
+    // out.
     let arguments =
         ["monitor", "--monitor-cpu", "20%", "--format", "json", "--out", &json, "--", "sh", "-c", script, &program];
     assert_eq!(stdout(&arguments), "whole\n");

@@ -1,5 +1,5 @@
-//! docs/pool.md: each block of commands runs as it stands there, its metrics are those that are served, and the files of
-//! contrib/ load where the tools for them are installed.
+//! docs/pool.md: each block of commands runs as it stands there, its metrics are those that are served, and the files
+//! of contrib/ load where the tools for them are installed.
 
 mod common;
 

@@ -84,6 +84,7 @@ fn mistakes_are_refused_with_file_line_and_key() {
     let cases = [
         ("cpus = 2", "cpus = 0", ":3: cpus: "),
         ("cpus = 2", "cpus = 5000", "cpus"),
+        ("cpus = 2", "cpus = -4", ":3: cpus: invalid value: integer `-4`, expected a whole number, 0 or more"),
         ("memory = \"16M\"", "memory = \"64K\"", "node"),
         ("memory = \"16M\"", "memory = 3", ":4: memory: "),
         ("memory = \"16M\"\n", "", "memory"),
@@ -236,7 +237,8 @@ fn tasks_and_groups_have_throughput_latencies_and_events() {
     assert!(percentiles.is_sorted() && percentiles[0] >= 1000, "{percentiles:?}");
     assert!(number(&run["task_sets"][1]["latency"]["p50_ns"]) >= 100);
     assert!(percentiles[4] > 2 * percentiles[0], "{percentiles:?}");
-    // The latencies of a closed loop sum up to its time: their mean, estimated from below by the median, cannot exceed it.
+    // The latencies of a closed loop sum up to its time: their mean, estimated from below by the median, cannot exceed
+    // it.
     let span = number(&servers["span_ns"]);
     assert!(percentiles[0] * number(&servers["operations"]) / 3 <= span, "{percentiles:?} {span}");
     let rows = rows(&std::fs::read_to_string(&tasks).unwrap());

@@ -94,8 +94,8 @@ fn who_sleeps_gives_way_and_sleeps_on() {
             timed = i32::from(timed),
         ));
         program.comes_through("24M", &["--summary", "summary.json"]);
-        // Sixty passes over 16 MiB, of which nothing comes to fit if the sleeper keeps its 24: 245 thousand pages would come
-        // back. It gives half at once, and half of what is left each tenth of a second.
+        // Sixty passes over 16 MiB, of which nothing comes to fit if the sleeper keeps its 24: 245 thousand pages would
+        // come back. It gives half at once, and half of what is left each tenth of a second.
         let again = figure(&program, "read_back");
         assert!(again < 100_000, "{name}: {again} pages were brought back");
     }

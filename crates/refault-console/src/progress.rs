@@ -71,3 +71,21 @@ impl Drop for Progress {
         self.bar.finish_and_clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_drawn_as_done_before_there_is_something_to_do() {
+        let progress = Progress::new("comparing");
+        assert_eq!((progress.bar.length(), progress.bar.position()), (None, 0));
+        progress.add(10);
+        progress.add(30);
+        progress.advance(4);
+        assert_eq!((progress.bar.length(), progress.bar.position()), (Some(40), 4));
+        let part = Progress::part("simulating");
+        part.set(0.25);
+        assert_eq!(part.bar.position() * 4, PARTS);
+    }
+}

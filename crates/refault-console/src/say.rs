@@ -1,7 +1,7 @@
 //! What is told beside the results, on standard error.
 //!
-//! A standard error that is closed, full or a pipe without a reader must change nothing: what cannot be told is not told.
-//! `eprintln!` would end the program.
+//! A standard error that is closed, full or a pipe without a reader must change nothing: what cannot be told is not
+//! told. `eprintln!` would end the program.
 
 use std::fmt;
 use std::io::Write;

@@ -64,7 +64,8 @@ const ACCESSES_PER_ID: usize = 2;
 const SIZES: u32 = 32;
 const SMALLEST_SHARE: f64 = 1.0 / 128.0;
 
-/// The sizes of a curve if none are named, in pages, ascending: from 1/128 of the footprint to all of it, in equal factors.
+/// The sizes of a curve if none are named, in pages, ascending: from 1/128 of the footprint to all of it, in equal
+/// factors.
 pub fn default_sizes(footprint: u64) -> Vec<u64> {
     let factor = |step: u32| SMALLEST_SHARE.powf(f64::from(SIZES - 1 - step) / f64::from(SIZES - 1));
     let mut sizes: Vec<u64> =
@@ -205,8 +206,8 @@ pub fn curves(
     Ok(curves)
 }
 
-/// LRU's exact curve, and what the pass saw: accesses and distinct pages. With more than one of `jobs`, parts of the trace
-/// are worked on side by side; the curve does not depend on it.
+/// LRU's exact curve, and what the pass saw: accesses and distinct pages. With more than one of `jobs`, parts of the
+/// trace are worked on side by side; the curve does not depend on it.
 pub fn lru_curve(source: &Source, jobs: usize, progress: &dyn Progress) -> Result<TraceCurves, LabError> {
     let reader = source.open()?;
     progress.add(reader.total().unwrap_or(0));

@@ -40,8 +40,8 @@ pub fn parse_policies_for(lists: &[String], front_end: FrontEnd) -> Result<Vec<P
     Ok(specs)
 }
 
-/// The policies that a word stands for: `all`, `kernel` (those of kernels), `best` (all: which are best is known only when
-/// all have run; see [`names_best`]).
+/// The policies that a word stands for: `all`, `kernel` (those of kernels), `best` (all: which are best is known only
+/// when all have run; see [`names_best`]).
 fn group(word: &str, front_end: FrontEnd) -> Option<Vec<PolicySpec>> {
     match word.trim().to_ascii_lowercase().as_str() {
         "all" | "best" => Some(registry::all(front_end).collect()),

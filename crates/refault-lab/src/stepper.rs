@@ -2,8 +2,8 @@
 //!
 //! A [`Stepper`] is a replay of accesses that come one at a time. It counts what [`crate::sweep`] counts.
 //!
-//! Cost: a replay's, 8 bytes per access for the history, and a lock per call; [`Stepper::next_victims`] replays the whole
-//! history.
+//! Cost: a replay's, 8 bytes per access for the history, and a lock per call; [`Stepper::next_victims`] replays the
+//! whole history.
 //!
 //! ```
 //! use refault_lab::stepper::Stepper;

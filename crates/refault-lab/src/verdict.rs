@@ -1,9 +1,9 @@
-//! What a comparison comes to: at each memory size the policy with the fewest misses that does not know the future, and how
-//! much fewer they are than a baseline's; over several traces each policy's mean reduction and its worst case against the
-//! baseline and against [`REFERENCES`], and its mean rank.
+//! What a comparison comes to: at each memory size the policy with the fewest misses that does not know the future, and
+//! how much fewer they are than a baseline's; over several traces each policy's mean reduction and its worst case
+//! against the baseline and against [`REFERENCES`], and its mean rank.
 //!
-//! A reduction is the part of the baseline's misses that a policy saves: 0.4 is 40 % fewer, −0.1 is 10 % more. Policies with
-//! equally few misses share the mean of their ranks, and all of them are best.
+//! A reduction is the part of the baseline's misses that a policy saves: 0.4 is 40 % fewer, −0.1 is 10 % more. Policies
+//! with equally few misses share the mean of their ranks, and all of them are best.
 //!
 //! ```
 //! use refault_lab::policies::parse_policies;

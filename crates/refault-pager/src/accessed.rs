@@ -1,15 +1,15 @@
 //! Accessed bits of pages whose page-table entries nobody lets us see: drop and scan.
 //!
-//! A page counts as accessed if it has an entry. Taking the bit drops the entry; the contents stay in the memfd, and the next
-//! touch brings the entry back without the pager (1.4 µs). Because each drop costs a TLB shoot-down, entries are only
-//! noted as *spent* at first (they count as not there) and dropped together after a walk or when there are many, outside of the
-//! policy's lock ([`crate::zap`]). What is accessed in between is not seen.
+//! A page counts as accessed if it has an entry. Taking the bit drops the entry; the contents stay in the memfd, and
+//! the next touch brings the entry back without the pager (1.4 µs). Because each drop costs a TLB shoot-down, entries
+//! are only noted as *spent* at first (they count as not there) and dropped together after a walk or when there are
+//! many, outside of the policy's lock ([`crate::zap`]). What is accessed in between is not seen.
 //!
-//! Neighbours are dropped with one call, and with them the entries of a few pages in between whose access nobody has taken:
-//! these are noted as *lent* and count as accessed until the policy takes it.
+//! Neighbours are dropped with one call, and with them the entries of a few pages in between whose access nobody has
+//! taken: these are noted as *lent* and count as accessed until the policy takes it.
 //!
-//! Invariant: an access that was not taken is not lost, but for one that falls between the scan and the drop. Cost: three bits a
-//! page; a system call for each range that is asked about, some 17 ns a present page.
+//! Invariant: an access that was not taken is not lost, but for one that falls between the scan and the drop. Cost:
+//! three bits a page; a system call for each range that is asked about, some 17 ns a present page.
 
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
@@ -38,8 +38,8 @@ pub enum AccessSource {
     DropAndScan,
     /// Not at all: what is evicted and comes back is the only information.
     RefaultOnly,
-    /// By [`crate::Pager::note_accesses`] after each access, and nothing is evicted ahead of a fault: exact, and slow. For
-    /// one thread, with [`crate::FaultMode::InThread`], where a region is compared with a replay.
+    /// By [`crate::Pager::note_accesses`] after each access, and nothing is evicted ahead of a fault: exact, and slow.
+    /// For one thread, with [`crate::FaultMode::InThread`], where a region is compared with a replay.
     Exact,
 }
 

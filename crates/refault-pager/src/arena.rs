@@ -3,8 +3,8 @@
 //! The mapping is what programs see. The pager itself reads and writes pages through the descriptor, which leaves no
 //! page-table entries behind and never faults. A page's id is its offset in the memfd, in pages.
 //!
-//! Invariants: runs handed out do not overlap; the mapping is not inherited by a child of `fork` (a child that shared it
-//! would write into its parent). Cost: O(log runs) a run; nothing a page.
+//! Invariants: runs handed out do not overlap; the mapping is not inherited by a child of `fork` (a child that shared
+//! it would write into its parent). Cost: O(log runs) a run; nothing a page.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -79,8 +79,8 @@ impl Arena {
         }
     }
 
-    /// In a child after `fork`: puts a fresh memfd under the old addresses and the old descriptor. The pages of `resident`
-    /// keep their contents, copied from the parent's memfd. The parent must not run meanwhile.
+    /// In a child after `fork`: puts a fresh memfd under the old addresses and the old descriptor. The pages of
+    /// `resident` keep their contents, copied from the parent's memfd. The parent must not run meanwhile.
     pub(crate) fn replace_after_fork(&self, resident: impl Iterator<Item = PageId>) -> io::Result<()> {
         let len = self.len();
         let memfd = rustix::fs::memfd_create("refault", MemfdFlags::CLOEXEC)?;

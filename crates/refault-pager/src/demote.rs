@@ -1,9 +1,9 @@
 //! What stays cold is stored one step colder: compressed harder, then in the file ([`Store::demote`]).
 //!
-//! The evictor does this when it has nothing else to do. It goes round the page table once in [`PagerOptions::demote_after`]; a
-//! page that was in the pool in the round before too is moved one step. A page that came back and was evicted again in
-//! between looks the same and is moved early, which costs time but nothing else. A fault that meets a page on its way leaves a
-//! mark and is woken, as with every owned page.
+//! The evictor does this when it has nothing else to do. It goes round the page table once in
+//! [`PagerOptions::demote_after`]; a page that was in the pool in the round before too is moved one step. A page that
+//! came back and was evicted again in between looks the same and is moved early, which costs time but nothing else. A
+//! fault that meets a page on its way leaves a mark and is woken, as with every owned page.
 //!
 //! Cost: a look at each page's state word in a round, some 12 µs a page that is compressed again, and at most
 //! [`MAX_PER_TICK`] of those in [`TICK`]. Memory: one bit a page.

@@ -48,7 +48,8 @@ impl Drop for Descriptor {
     }
 }
 
-/// While it lives, files may be as large as the hard limit permits. The kernel would end the process with SIGXFSZ otherwise.
+/// While it lives, files may be as large as the hard limit permits. The kernel would end the process with SIGXFSZ
+/// otherwise.
 pub(crate) struct LargeFiles(Option<Rlimit>);
 
 impl LargeFiles {

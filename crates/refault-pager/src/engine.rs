@@ -252,9 +252,9 @@ impl Engine {
         self.policy.hits() == HitReport::Kernel
     }
 
-    /// Chooses some `goal` victims, marks them as being evicted and moves them to `victims`. The entries of the pages that
-    /// were found accessed are to be dropped afterwards, see [`Engine::collect_drops`]. `incoming`: the page that needs
-    /// the room.
+    /// Chooses some `goal` victims, marks them as being evicted and moves them to `victims`. The entries of the pages
+    /// that were found accessed are to be dropped afterwards, see [`Engine::collect_drops`]. `incoming`: the page that
+    /// needs the room.
     pub(crate) fn choose(&mut self, goal: u32, incoming: Option<PageId>, full: bool, victims: &mut Vec<PageId>) {
         self.memory.full = full;
         let goal = match self.memory.bits.exact() {
@@ -268,8 +268,8 @@ impl Engine {
         victims.append(&mut self.memory.victims);
     }
 
-    /// Moves runs of entries that are to be dropped, without this lock, to an empty list, if it is time for that; they are
-    /// given back with [`AccessedBits::finish_drops`].
+    /// Moves runs of entries that are to be dropped, without this lock, to an empty list, if it is time for that; they
+    /// are given back with [`AccessedBits::finish_drops`].
     pub(crate) fn collect_drops(&mut self, runs: &mut Vec<Run>) {
         self.memory.bits.collect_drops(self.memory.known_pages, runs);
     }

@@ -1,14 +1,14 @@
 //! Evicting without losing a write.
 //!
-//! For a batch of pages that are owned as [`State::Evicting`]: write-protect them, so that a writer waits instead of racing;
-//! read them from the memfd's descriptor and compress or write them out; punch them out of the memfd; say where they are now;
-//! wake whoever waited. A reader that comes between sees the right contents. A page that is equal to its slot is already
-//! protected and needs no write. Neighbours share each of the calls.
+//! For a batch of pages that are owned as [`State::Evicting`]: write-protect them, so that a writer waits instead of
+//! racing; read them from the memfd's descriptor and compress or write them out; punch them out of the memfd; say where
+//! they are now; wake whoever waited. A reader that comes between sees the right contents. A page that is equal to its
+//! slot is already protected and needs no write. Neighbours share each of the calls.
 //!
-//! Two things keep this cheap on several processors. Reading through the descriptor leaves no page-table entry behind, so that
-//! punching needs no TLB shoot-down (a victim's own entry was dropped by the scan). And the protection is not lifted after the
-//! punch: what is left of it is a marker in an empty entry, which the next fill overwrites (`UFFDIO_COPY` and
-//! `UFFDIO_ZEROPAGE` may; `UFFDIO_POISON` may not, see [`Inner::fill`]).
+//! Two things keep this cheap on several processors. Reading through the descriptor leaves no page-table entry behind,
+//! so that punching needs no TLB shoot-down (a victim's own entry was dropped by the scan). And the protection is not
+//! lifted after the punch: what is left of it is a marker in an empty entry, which the next fill overwrites
+//! (`UFFDIO_COPY` and `UFFDIO_ZEROPAGE` may; `UFFDIO_POISON` may not, see [`Inner::fill`]).
 //!
 //! If a page cannot be stored it stays where it is and goes back to the policy; nothing is lost by a store that fails.
 

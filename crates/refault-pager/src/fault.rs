@@ -1,8 +1,8 @@
 //! Faults: bringing pages in.
 //!
 //! A fault on a stored page is read into a private buffer and then allocated, filled and mapped in one step
-//! (`UFFDIO_COPY`), so no thread ever sees a page half filled. A fault on a page that somebody else owns leaves a mark and is
-//! forgotten: the owner wakes it, and it faults again or finds the page there.
+//! (`UFFDIO_COPY`), so no thread ever sees a page half filled. A fault on a page that somebody else owns leaves a mark
+//! and is forgotten: the owner wakes it, and it faults again or finds the page there.
 //!
 //! Sequential faults bring their successors along: the window doubles from 2 to 64 pages while the guess holds, and is
 //! filled by one call. Successors are only brought in while the budget has room for them.
@@ -81,9 +81,9 @@ impl Inner {
                     }
                 }
                 State::Resident if write => {
-                    // The first write to a page that is equal to its slot, or to one that was moved to where an eviction had
-                    // left its protection. Only an owner may lift it: somebody may be about to evict the page. A page
-                    // that came in meanwhile is not protected, and loses nothing.
+                    // The first write to a page that is equal to its slot, or to one that was moved to where an
+                    // eviction had left its protection. Only an owner may lift it: somebody may be about to evict the
+                    // page. A page that came in meanwhile is not protected, and loses nothing.
                     if !word.begin(seen, State::Moving) {
                         continue;
                     }
@@ -118,8 +118,8 @@ impl Inner {
         }
     }
 
-    /// Whether a page that comes back from `slot` keeps the slot, so that it need not be written again: if it comes back
-    /// by a read from the file, whose writes are dear.
+    /// Whether a page that comes back from `slot` keeps the slot, so that it need not be written again: if it comes
+    /// back by a read from the file, whose writes are dear.
     fn keeps(slot: Slot, write: bool) -> bool {
         !write && slot.tier() == Tier::File
     }
@@ -215,7 +215,8 @@ impl Inner {
         filled
     }
 
-    /// Takes pages that are alike into the state Filling, charged, as far as there is room. How many, and whether fresh.
+    /// Takes pages that are alike into the state Filling, charged, as far as there is room. How many, and whether
+    /// fresh.
     fn own_following(&self, first: PageId, end: PageId) -> (u32, bool) {
         let spare = self.budget.tightest().1 - 1;
         let mut owned = 0;

@@ -1,7 +1,7 @@
 //! What one thread needs to resolve faults and to evict: buffers and codec tables, allocated once.
 //!
-//! Threads of the pager have their own. Calls of the program that bring in or evict (prefetch, pin, evict, resize) borrow
-//! the spare one; a second call at the same time makes one for itself.
+//! Threads of the pager have their own. Calls of the program that bring in or evict (prefetch, pin, evict, resize)
+//! borrow the spare one; a second call at the same time makes one for itself.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;

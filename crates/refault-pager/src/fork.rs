@@ -3,15 +3,15 @@
 //! The regions' mapping is shared memory, so a child that inherited it would write into its parent. It is therefore not
 //! inherited at all; what the child gets instead is made around the fork by three calls:
 //!
-//! - [`Pager::before_fork`] in the parent closes the gate (no page is on its way) and write-protects what is resident, so that
-//!   other threads of the parent cannot change the picture while the child copies it;
-//! - [`Pager::after_fork_in_child`] copies the resident pages into a memfd of the child, makes the stores the child's own
-//!   (the compressed pool is private memory and was inherited; a file is copied), opens a userfaultfd and starts threads;
+//! - [`Pager::before_fork`] in the parent closes the gate (no page is on its way) and write-protects what is resident,
+//!   so that other threads of the parent cannot change the picture while the child copies it;
+//! - [`Pager::after_fork_in_child`] copies the resident pages into a memfd of the child, makes the stores the child's
+//!   own (the compressed pool is private memory and was inherited; a file is copied), opens a userfaultfd and starts threads;
 //! - [`Pager::after_fork_in_parent`] waits for that and lets the parent go on.
 //!
-//! Cost: the parent stands still while the resident pages, and the slots of a file store, are copied (some 0.5 ms a MiB).
-//! The child has a budget of its own, as large as the parent's. `vfork` and `posix_spawn` need none of this: they borrow
-//! the parent's memory until the `exec`.
+//! Cost: the parent stands still while the resident pages, and the slots of a file store, are copied (some 0.5 ms a
+//! MiB). The child has a budget of its own, as large as the parent's. `vfork` and `posix_spawn` need none of this: they
+//! borrow the parent's memory until the `exec`.
 
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};

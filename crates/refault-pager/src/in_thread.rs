@@ -1,11 +1,11 @@
 //! Faults resolved by the thread that takes them, in a SIGBUS handler.
 //!
-//! The handler runs on the faulting thread's stack, uses only what was allocated beforehand (a fixed set of workers, taken with
-//! an atomic flag), and passes on every SIGBUS that is not a fault of a registered pager, as the handler before it would
-//! have got it. It needs some 32 KiB of it, more than alternate signal stacks have.
+//! The handler runs on the faulting thread's stack, uses only what was allocated beforehand (a fixed set of workers,
+//! taken with an atomic flag), and passes on every SIGBUS that is not a fault of a registered pager, as the handler
+//! before it would have got it. It needs some 32 KiB of it, more than alternate signal stacks have.
 //!
-//! Invariant: a thread that is inside the pager never touches managed memory, so the handler never interrupts one and finds
-//! no lock held by its own thread.
+//! Invariant: a thread that is inside the pager never touches managed memory, so the handler never interrupts one and
+//! finds no lock held by its own thread.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -41,7 +41,8 @@ unsafe extern "C-unwind" {
     fn pthread_testcancel();
 }
 
-/// While this thread serves its fault, libc's functions do not cancel it: it would leave what it holds. The state before.
+/// While this thread serves its fault, libc's functions do not cancel it: it would leave what it holds. The state
+/// before.
 fn disable_cancellation() -> i32 {
     let mut before = 0;
     // SAFETY: concerns this thread only and takes a pointer to a live variable.
@@ -49,8 +50,8 @@ fn disable_cancellation() -> i32 {
     before
 }
 
-/// Ends that. A thread that was cancelled meanwhile and may be anywhere is unwound from here, and so its cleanup handlers find the
-/// `mask` that it had, if that is not in force.
+/// Ends that. A thread that was cancelled meanwhile and may be anywhere is unwound from here, and so its cleanup
+/// handlers find the `mask` that it had, if that is not in force.
 fn restore_cancellation(before: i32, mask: Option<Mask>) {
     if before != PTHREAD_CANCEL_ENABLE {
         return;
@@ -58,7 +59,8 @@ fn restore_cancellation(before: i32, mask: Option<Mask>) {
     let mut kind = 0;
     // SAFETY: as above. No frame up to the handler has anything to drop.
     unsafe {
-        // By the test, because to enable asynchronous cancellation ends the thread without its result (glibc 2.34 to 2.40).
+        // By the test, because to enable asynchronous cancellation ends the thread without its result (glibc 2.34 to
+        // 2.40).
         pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &mut kind);
         pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, std::ptr::null_mut());
         if kind == PTHREAD_CANCEL_ASYNCHRONOUS {
@@ -163,7 +165,8 @@ fn resolve(address: usize, write: bool) -> bool {
         if pointer.is_null() {
             continue;
         }
-        // SAFETY: a registered pager lives until it is unregistered, which happens only when no region is left to fault.
+        // SAFETY: a registered pager lives until it is unregistered, which happens only when no region is left to
+        // fault.
         let inner = unsafe { &*pointer };
         let Some(page) = inner.arena.page_at(address) else { continue };
         if inner.word(page).load().state() == State::Lost {
@@ -216,8 +219,8 @@ fn with_worker(work: impl FnOnce(&mut FaultScratch, &mut Streams)) {
     }
 }
 
-/// Lets this handler access memory as it likes, although the thread that it has interrupted must not: handlers begin with
-/// that thread's flag for unaligned accesses, and a fault of the handler's own would be one of the pager's.
+/// Lets this handler access memory as it likes, although the thread that it has interrupted must not: handlers begin
+/// with that thread's flag for unaligned accesses, and a fault of the handler's own would be one of the pager's.
 ///
 /// # Safety
 /// `context` is what the kernel has given to the handler.
@@ -255,8 +258,8 @@ unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c
     // SAFETY: the program's action is called as the kernel would, with its mask in force until this handler returns.
     unsafe {
         match previous.filter(|previous| previous.sa_sigaction != libc::SIG_DFL) {
-            // The access is repeated with the default action in force, as it is where the kernel finds a fault ignored. A
-            // signal that somebody sent and the program ignores is nothing.
+            // The access is repeated with the default action in force, as it is where the kernel finds a fault ignored.
+            // A signal that somebody sent and the program ignores is nothing.
             Some(previous) if previous.sa_sigaction == libc::SIG_IGN && (*info).si_code <= 0 => {}
             Some(previous) if previous.sa_sigaction != libc::SIG_IGN => {
                 signals::set_mask(signals::while_handled(signals::interrupted_mask(context), &previous));

@@ -1,7 +1,7 @@
 //! Memory under a budget.
 //!
-//! A [`Region`] is plain memory with a stable address whose resident part stays within a [`Budget`]. What does not fit is
-//! compressed or written to a file ([`refault_store`]) and comes back when it is touched; a policy of
+//! A [`Region`] is plain memory with a stable address whose resident part stays within a [`Budget`]. What does not fit
+//! is compressed or written to a file ([`refault_store`]) and comes back when it is touched; a policy of
 //! [`refault_core`] decides what goes. Faults are served with userfaultfd, by threads of the pager or in the faulting
 //! thread itself ([`FaultMode`]).
 //!
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Invariants: no write is lost, whatever is evicted when; a page that cannot be brought back raises SIGBUS where it is
-//! touched, never zeros or old contents; nothing is allocated and no lock is held across compression or I/O while a fault
-//! waits; no thread of the pager touches managed memory.
+//! touched, never zeros or old contents; nothing is allocated and no lock is held across compression or I/O while a
+//! fault waits; no thread of the pager touches managed memory.
 //!
 //! ```no_run
 //! use refault_pager::{Budget, Pager, PagerOptions};

@@ -1,7 +1,7 @@
 //! mlock: pages that are exempt from eviction.
 //!
-//! Invariants: the state word of a pinned page says so, and [`Pins`] counts such words. All pins together leave some of the budget to
-//! other pages, or nothing else could ever come in. Cost: a page-table walk of the range.
+//! Invariants: the state word of a pinned page says so, and [`Pins`] counts such words. All pins together leave some of
+//! the budget to other pages, or nothing else could ever come in. Cost: a page-table walk of the range.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,8 +37,8 @@ impl Pins {
 }
 
 impl Inner {
-    /// Brings a run of pages in and keeps it. Fails if too much would be pinned, or if a page is lost; then no more of the run is
-    /// pinned than before.
+    /// Brings a run of pages in and keeps it. Fails if too much would be pinned, or if a page is lost; then no more of
+    /// the run is pinned than before.
     pub(crate) fn pin(&self, first: PageId, pages: u32) -> Result<(), PagerError> {
         let maximum = self.budget.maximum_pages();
         let most = (maximum - maximum / LEFT).saturating_sub(self.reserve() as u64);

@@ -51,10 +51,11 @@ pub struct PagerOptions {
     pub access_source: AccessSource,
     /// What happens when the store is full.
     pub on_full: OnFull,
-    /// Successors of sequential faults come along. Off where accesses are recorded: a page brought in is not one accessed.
+    /// Successors of sequential faults come along. Off where accesses are recorded: a page brought in is not one
+    /// accessed.
     pub bring_successors: bool,
-    /// Pages that stay in the pool for longer are stored one step colder in the background: compressed harder (zstd), then in the
-    /// file. `None`: never.
+    /// Pages that stay in the pool for longer are stored one step colder in the background: compressed harder (zstd),
+    /// then in the file. `None`: never.
     pub demote_after: Option<Duration>,
 }
 

@@ -146,7 +146,8 @@ pub(crate) struct Inner {
     oldest_birth: AtomicU64,
     /// The store refused pages; cleared when some space is released.
     full: AtomicBool,
-    /// Slots to be released before the store is asked again, and the time (pager's clock) from which it is asked anyway.
+    /// Slots to be released before the store is asked again, and the time (pager's clock) from which it is asked
+    /// anyway.
     full_releases: AtomicU32,
     full_retry: AtomicU64,
     start: Instant,
@@ -314,7 +315,8 @@ impl Inner {
         (self.budget.tightest().0.maximum_pages() / 128).clamp(1, 2048) as i64
     }
 
-    /// Victims of a round of background eviction: a 16th of a small budget, or a round would take half of what is in use.
+    /// Victims of a round of background eviction: a 16th of a small budget, or a round would take half of what is in
+    /// use.
     pub(crate) fn reclaim_goal(&self) -> u32 {
         (self.budget.tightest().0.maximum_pages() / 16).clamp(8, RECLAIM_GOAL) as u32
     }

@@ -1,8 +1,8 @@
 //! SIGBUS that is sent to a thread while it is inside the pager, kept pending until it leaves.
 //!
-//! Where faults are served in the thread, SIGBUS cannot be blocked, and the program's handler for it would touch memory inside the
-//! pager and wait for its own thread. Invariants: at most one is kept for a thread, as the kernel keeps one; nothing is
-//! allocated. Cost: a relaxed load when a thread leaves the pager.
+//! Where faults are served in the thread, SIGBUS cannot be blocked, and the program's handler for it would touch memory
+//! inside the pager and wait for its own thread. Invariants: at most one is kept for a thread, as the kernel keeps one;
+//! nothing is allocated. Cost: a relaxed load when a thread leaves the pager.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -33,8 +33,8 @@ fn this_thread() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Keeps a signal that came to this thread inside the pager: for itself, or, if it was sent to the whole process, for whichever thread
-/// leaves first.
+/// Keeps a signal that came to this thread inside the pager: for itself, or, if it was sent to the whole process, for
+/// whichever thread leaves first.
 pub(crate) fn keep(info: &libc::siginfo_t) {
     let thread = if info.si_code == libc::SI_TKILL { this_thread() } else { ANY };
     if KEPT_AT.iter().any(|place| place.thread.load(Ordering::Acquire) == thread) {

@@ -1,18 +1,18 @@
 //! Pin slots: which pages the system calls that are under way are using ([`crate::user_buffer`]).
 //!
-//! Invariant: a page that is resident after its range was put into a slot is not evicted while it stays there. The caller
-//! puts the range and then reads the page's state; the evictor takes the page (`Evicting`) and then asks for the ranges, with
-//! a full fence between the two on either side, so one of them sees the other. Checked with random schedules in
-//! `tests/holds_model.rs`, which compiles this file over shuttle. Cost: some 20 ns per pin; the evictor looks at each slot
-//! that was ever used at once.
+//! Invariant: a page that is resident after its range was put into a slot is not evicted while it stays there. The
+//! caller puts the range and then reads the page's state; the evictor takes the page (`Evicting`) and then asks for the
+//! ranges, with a full fence between the two on either side, so one of them sees the other. Checked with random
+//! schedules in `tests/holds_model.rs`, which compiles this file over shuttle. Cost: some 20 ns per pin; the evictor
+//! looks at each slot that was ever used at once.
 
 use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Ranges of a pin.
 pub(crate) const RANGES: usize = 8;
 
-/// Bytes of stack that lie between a call and another one in a signal handler that interrupted it, at least. Frames of calls that
-/// were made from the same slot differ by less.
+/// Bytes of stack that lie between a call and another one in a signal handler that interrupted it, at least. Frames of
+/// calls that were made from the same slot differ by less.
 const SIGNAL_FRAME: usize = 1024;
 
 /// Ranges of pages that are pinned together.
@@ -45,8 +45,9 @@ impl PinSlots {
         PinSlots { slots: (0..slots).map(|_| slot()).collect(), used: AtomicUsize::new(0) }
     }
 
-    /// Takes a slot, if there is one left, for `thread` (not 0), whose stack grows downwards and has reached `frame`. What the
-    /// thread held in frames as deep or deeper is given back: a jump has left them (`siglongjmp` out of a signal handler).
+    /// Takes a slot, if there is one left, for `thread` (not 0), whose stack grows downwards and has reached `frame`.
+    /// What the thread held in frames as deep or deeper is given back: a jump has left them (`siglongjmp` out of a
+    /// signal handler).
     pub(crate) fn take(&self, thread: usize, frame: usize) -> Option<&PinSlot> {
         for slot in &self.slots[..self.used.load(Ordering::Relaxed)] {
             if slot.thread.load(Ordering::Relaxed) == thread

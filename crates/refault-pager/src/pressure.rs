@@ -1,13 +1,13 @@
 //! Pressure: the time in which the program waited for memory (spec: overview §7).
 //!
-//! *Some* runs while at least one thread waits: a handler brings an evicted page back for it, or evicts because the reserve
-//! is used up. First touches and first writes are no pressure, as they are none in the kernel. The clock starts when the
-//! fault's message is read, so wake-ups around it are not in it. *Full* needs to know whether other threads could run; that is
-//! looked up from time to time by who keeps the statistics ([`crate::Pager::is_stalled`]).
+//! *Some* runs while at least one thread waits: a handler brings an evicted page back for it, or evicts because the
+//! reserve is used up. First touches and first writes are no pressure, as they are none in the kernel. The clock starts
+//! when the fault's message is read, so wake-ups around it are not in it. *Full* needs to know whether other threads
+//! could run; that is looked up from time to time by who keeps the statistics ([`crate::Pager::is_stalled`]).
 //!
-//! Invariant: some never exceeds the time elapsed, however many threads wait. One word holds the number of waits and the
-//! moment the first began, or the last ended, so that no interleaving doubles time. Cost: two reads of the clock and two atomic
-//! operations a wait.
+//! Invariant: some never exceeds the time elapsed, however many threads wait. One word holds the number of waits and
+//! the moment the first began, or the last ended, so that no interleaving doubles time. Cost: two reads of the clock
+//! and two atomic operations a wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -17,8 +17,8 @@ const SINCE: u64 = (1 << COUNT_SHIFT) - 1;
 
 pub(crate) struct Pressure {
     start: Instant,
-    /// Waits under way in the top bits; below, nanoseconds since the start (2^48: three days, then it wraps): when the first of them
-    /// began, or when the last one ended, by which it is seen that some came and went.
+    /// Waits under way in the top bits; below, nanoseconds since the start (2^48: three days, then it wraps): when the
+    /// first of them began, or when the last one ended, by which it is seen that some came and went.
     state: AtomicU64,
     some_ns: AtomicU64,
 }

@@ -38,8 +38,8 @@ impl Capabilities {
 }
 
 impl AccessSource {
-    /// All that programs can be run with, best first. Read-write-protect tracking is not among them: whether the kernel offers it
-    /// is asked and reported ([`Capabilities::offers_read_write_protect`]).
+    /// All that programs can be run with, best first. Read-write-protect tracking is not among them: whether the kernel
+    /// offers it is asked and reported ([`Capabilities::offers_read_write_protect`]).
     pub const ALL: [AccessSource; 2] = [AccessSource::DropAndScan, AccessSource::RefaultOnly];
 
     /// The name on the command line and in statistics.
@@ -58,8 +58,8 @@ impl AccessSource {
 }
 
 impl Capabilities {
-    /// Whether the kernel's answer to `UFFDIO_API` offers tracking of accesses by read-write protection. `None`: it could
-    /// not be asked.
+    /// Whether the kernel's answer to `UFFDIO_API` offers tracking of accesses by read-write protection. `None`: it
+    /// could not be asked.
     pub fn offers_read_write_protect(&self) -> Option<bool> {
         const NEEDED: u64 = feature::RWP | feature::RWP_ASYNC;
         self.userfaultfd.as_ref().ok().map(|(offered, _)| offered & NEEDED == NEEDED)

@@ -1,14 +1,16 @@
 //! The lock under which page-table entries are changed: one call of a process at a time.
 //!
-//! While one thread is between changing entries and flushing TLBs, the kernel makes every other call that ends in the same
-//! address space flush all of it on all processors, although it may have found nothing to change (`mm_tlb_flush_nested`; the
-//! other call might have seen an entry that is gone but still cached). In a virtual machine each of those costs more than
-//! compressing a page. So write-protecting, punching and dropping are done by one thread at a time in a process. Before
-//! and after, zipf with two threads, one run each: 44 and 36 µs of processor time per fault.
+//! While one thread is between changing entries and flushing TLBs, the kernel makes every other call that ends in the
+//! same address space flush all of it on all processors, although it may have found nothing to change
+//! (`mm_tlb_flush_nested`; the other call might have seen an entry that is gone but still cached). In a virtual machine
+//! each of those costs more than compressing a page. So write-protecting, punching and dropping are done by one thread
+//! at a time in a process. Before and after, zipf with two threads, one run each: 44 and 36 µs of processor time per
+//! fault.
 //!
-//! Invariant: its holder does nothing else and takes no other lock. A thread that makes several calls lets others in between
-//! ([`PteLock::bump`]), so it is held for one call: some 4 µs, or some 0.5 ms where many entries are dropped. A thread that waits spins
-//! for a while: sleeping and waking takes longer, and on an idle processor much longer. Fills do not take it: they add entries.
+//! Invariant: its holder does nothing else and takes no other lock. A thread that makes several calls lets others in
+//! between ([`PteLock::bump`]), so it is held for one call: some 4 µs, or some 0.5 ms where many entries are dropped. A
+//! thread that waits spins for a while: sleeping and waking takes longer, and on an idle processor much longer. Fills
+//! do not take it: they add entries.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};

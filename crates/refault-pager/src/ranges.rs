@@ -1,6 +1,7 @@
 //! What is known of ranges of pages: the file they come from, and how they will be accessed.
 //!
-//! Most pagers have few or no such ranges, so a fault looks at one counter and goes on. Cost otherwise: one binary search.
+//! Most pagers have few or no such ranges, so a fault looks at one counter and goes on. Cost otherwise: one binary
+//! search.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -28,8 +28,8 @@ pub enum Hint {
     Sequential,
     /// Without order: nothing comes along.
     Random,
-    /// From beginning to end, again and again: under a policy with `cyclic=yes`, as much as fits stays and the rest passes
-    /// through.
+    /// From beginning to end, again and again: under a policy with `cyclic=yes`, as much as fits stays and the rest
+    /// passes through.
     Cyclic,
 }
 
@@ -101,8 +101,8 @@ impl Region {
         (self.first + start, end - start)
     }
 
-    /// Forgets the contents of all pages that lie wholly in a range of bytes: they read as zeros (or as the file) again and take
-    /// no space. Needs the region exclusively, because somebody else's reference would see the change.
+    /// Forgets the contents of all pages that lie wholly in a range of bytes: they read as zeros (or as the file) again
+    /// and take no space. Needs the region exclusively, because somebody else's reference would see the change.
     pub fn discard(&mut self, range: Range<usize>) {
         let start = range.start.div_ceil(PAGE_SIZE) as u32;
         let end = if range.end >= self.bytes { self.pages } else { (range.end / PAGE_SIZE) as u32 };
@@ -119,8 +119,8 @@ impl Region {
         self.inner().prefetch(first, pages) as usize * PAGE_SIZE
     }
 
-    /// Brings a range in and keeps it until [`Region::unpin`]. Pinned pages count against the budget. Fails, with nothing
-    /// pinned, if they would not fit.
+    /// Brings a range in and keeps it until [`Region::unpin`]. Pinned pages count against the budget. Fails, with
+    /// nothing pinned, if they would not fit.
     pub fn pin(&self, range: Range<usize>) -> Result<(), PagerError> {
         let (first, pages) = self.pages_of(&range);
         let _gate = self.inner().enter();
@@ -159,8 +159,8 @@ impl Deref for Region {
 
     fn deref(&self) -> &[u8] {
         let start = self.inner().arena.address(self.first) as *const u8;
-        // SAFETY: the run of pages belongs to this region and is mapped as long as its pager lives; its bytes change only
-        // through `deref_mut` and `discard`, which need the region exclusively.
+        // SAFETY: the run of pages belongs to this region and is mapped as long as its pager lives; its bytes change
+        // only through `deref_mut` and `discard`, which need the region exclusively.
         unsafe { std::slice::from_raw_parts(start, self.bytes) }
     }
 }

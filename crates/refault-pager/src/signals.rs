@@ -9,7 +9,8 @@ use crate::options::FaultMode;
 
 /// Gives a signal its default action back, by the system call itself: libc's functions may be an agent's.
 pub(crate) fn reset(signal: i32) {
-    // SAFETY: zeros are an action of the kernel's, which is smaller than libc's: the default one, without flags and mask.
+    // SAFETY: zeros are an action of the kernel's, which is smaller than libc's: the default one, without flags and
+    // mask.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         libc::syscall(libc::SYS_rt_sigaction, signal, &raw const default, std::ptr::null::<u8>(), size_of::<u64>());
@@ -23,14 +24,15 @@ const fn bit(signal: i32) -> Mask {
     1 << (signal - 1)
 }
 
-/// The signal with which glibc cancels threads. Its functions for sets and masks leave it out; but a thread that is cancelled inside the
-/// pager would be unwound through it, whatever it has said about cancellation (it may have been sent before that).
+/// The signal with which glibc cancels threads. Its functions for sets and masks leave it out; but a thread that is
+/// cancelled inside the pager would be unwound through it, whatever it has said about cancellation (it may have been
+/// sent before that).
 const CANCEL: Mask = bit(32);
 /// The signal with which glibc lets all threads change their user. It waits for them.
 const CREDENTIALS: Mask = bit(33);
 
-/// What is blocked inside the pager. That [`CANCEL`] is says of a mask that its thread is inside: no program can block it. (Threads
-/// that start have it open, the pager's own too. They get no signal while the first thread runs.)
+/// What is blocked inside the pager. That [`CANCEL`] is says of a mask that its thread is inside: no program can block
+/// it. (Threads that start have it open, the pager's own too. They get no signal while the first thread runs.)
 pub(crate) const fn inside(mode: FaultMode) -> Mask {
     let bus = if matches!(mode, FaultMode::InThread) { bit(libc::SIGBUS) } else { 0 };
     !(CREDENTIALS | bus)
@@ -50,8 +52,8 @@ pub(crate) unsafe fn interrupted_mask(context: *const libc::c_void) -> Mask {
     unsafe { (&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<Mask>().read() }
 }
 
-/// The mask while the program's handler for SIGBUS runs, whose action this is: further ones that are sent wait, as they would for the
-/// kernel, while those of faults must come through.
+/// The mask while the program's handler for SIGBUS runs, whose action this is: further ones that are sent wait, as they
+/// would for the kernel, while those of faults must come through.
 pub(crate) fn while_handled(interrupted: Mask, action: &libc::sigaction) -> Mask {
     // SAFETY: libc's set begins with the kernel's.
     let own = unsafe { (&raw const action.sa_mask).cast::<Mask>().read() };

@@ -10,8 +10,9 @@
 //!
 //! Filling, Evicting and Moving have one owner: the thread whose compare-and-swap led there. Only the owner touches the
 //! page's contents and slot, and it ends the state with [`PageWord::finish`]. Whoever finds a page owned leaves a mark
-//! ([`PageWord::mark_waited`]); the owner then wakes the page's waiters. Invariant: no fault that was seen in an owned state is
-//! left without a wake. Checked with random schedules in `tests/state_model.rs`, which compiles this file over shuttle.
+//! ([`PageWord::mark_waited`]); the owner then wakes the page's waiters. Invariant: no fault that was seen in an owned
+//! state is left without a wake. Checked with random schedules in `tests/state_model.rs`, which compiles this file over
+//! shuttle.
 
 use super::sync::{AtomicU64, Ordering};
 

@@ -1,8 +1,8 @@
 //! The pager's threads: handlers, which wait for faults, and the evictor, which keeps a reserve.
 //!
 //! All signals are blocked in them, because a program's signal handler could touch managed memory, and whoever serves
-//! faults must never fault (but SIGBUS where faults are served in the thread). A panic in one of them ends the program with
-//! a message: a hang would be worse.
+//! faults must never fault (but SIGBUS where faults are served in the thread). A panic in one of them ends the program
+//! with a message: a hang would be worse.
 //!
 //! A handler blocks in `read` rather than polling. The wake-up is cheap only where it happens on the processor of the
 //! faulting thread (10 µs instead of 75), so a single handler follows the thread that faults ([`HandlerAffinity`]).
@@ -69,8 +69,8 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves faults in this thread until all others run. The C library touches the program's memory when a thread starts (the
-/// locale's tables, for one), and in the child of a fork that memory may be evicted while no handler runs yet.
+/// Serves faults in this thread until all others run. The C library touches the program's memory when a thread starts
+/// (the locale's tables, for one), and in the child of a fork that memory may be evicted while no handler runs yet.
 fn serve_until(inner: &Inner, all_run: impl Fn() -> bool) {
     let mut messages = [Message::EMPTY; MESSAGES];
     let (mut worker, mut streams) = (FaultScratch::new(), Streams::default());
@@ -88,8 +88,9 @@ fn serve_until(inner: &Inner, all_run: impl Fn() -> bool) {
     }
 }
 
-/// Asks the scheduler to prefer this thread: what it does is short and others wait for it. A high priority needs permission;
-/// without it there are short slices: since Linux 6.12 a thread that wakes with a shorter slice preempts one with a longer slice.
+/// Asks the scheduler to prefer this thread: what it does is short and others wait for it. A high priority needs
+/// permission; without it there are short slices: since Linux 6.12 a thread that wakes with a shorter slice preempts
+/// one with a longer slice.
 fn prefer() {
     /// `struct sched_attr` in its first version.
     #[repr(C)]

@@ -1,8 +1,8 @@
 //! A thin userfaultfd: the descriptor, its messages and the ioctls that the pager uses.
 //!
 //! Structures and numbers are the kernel's user-space interface (`linux/userfaultfd.h`, userfaultfd(2)). Nothing here
-//! decides anything. Negative results inside the structures (`copy = -EAGAIN`) are turned into errors, never into lengths.
-//! Cost: one system call each.
+//! decides anything. Negative results inside the structures (`copy = -EAGAIN`) are turned into errors, never into
+//! lengths. Cost: one system call each.
 //!
 //! ```
 //! use refault_pager::uffd::feature;
@@ -203,8 +203,8 @@ pub enum Access {
 /// An open `/dev/userfaultfd` that this process was given; -1: none.
 static DEVICE: AtomicI32 = AtomicI32::new(-1);
 
-/// Lets [`Uffd::open`] use an open `/dev/userfaultfd` where the system call is refused: whoever opened it may have had rights
-/// that this process lacks, or will lack. Kept open for ever.
+/// Lets [`Uffd::open`] use an open `/dev/userfaultfd` where the system call is refused: whoever opened it may have had
+/// rights that this process lacks, or will lack. Kept open for ever.
 pub fn use_device(device: OwnedFd) {
     DEVICE.store(device.into_raw_fd(), Ordering::Relaxed);
 }
@@ -379,8 +379,8 @@ fn range(start: usize, len: usize) -> Range {
     Range { start: start as u64, len: len as u64 }
 }
 
-/// Does `len` bytes in calls that may stop in the middle. The kernel refuses a range that crosses two of its areas, and programs
-/// split areas by `mprotect`, `mbind` and the like: then it is done page by page.
+/// Does `len` bytes in calls that may stop in the middle. The kernel refuses a range that crosses two of its areas, and
+/// programs split areas by `mprotect`, `mbind` and the like: then it is done page by page.
 fn in_steps(len: usize, mut step: impl FnMut(usize, usize) -> io::Result<usize>) -> io::Result<()> {
     let mut most = len;
     let mut done = 0;

@@ -1,8 +1,8 @@
 //! Memory that system calls are given: resident before the call, and not evicted until it returns.
 //!
-//! Where faults are served in the thread that takes them, a system call that touches an evicted page fails with EFAULT. A caller
-//! can name the memory first ([`Pager::pin_user_pages`]): what is not resident is brought in by the calling thread, without
-//! a fault, and the evictor passes over it until the pin ends ([`crate::pin_slots`]).
+//! Where faults are served in the thread that takes them, a system call that touches an evicted page fails with EFAULT.
+//! A caller can name the memory first ([`Pager::pin_user_pages`]): what is not resident is brought in by the calling
+//! thread, without a fault, and the evictor passes over it until the pin ends ([`crate::pin_slots`]).
 //!
 //! Invariant: no lock is held while the caller makes its call. Cost: some 20 ns where all is resident.
 
@@ -17,7 +17,8 @@ use crate::state::State;
 /// Pins at once; a thread that waits in a system call has one.
 pub(crate) const SLOTS: usize = 512;
 
-/// Pages of a pin at most, and the share of the budget that they may be: ranges that go beyond are brought in and not pinned.
+/// Pages of a pin at most, and the share of the budget that they may be: ranges that go beyond are brought in and not
+/// pinned.
 const MAX_PAGES: u32 = 256;
 const SHARE: u64 = 16;
 
@@ -44,9 +45,9 @@ pub struct UserBuffer {
 }
 
 impl Pager {
-    /// Brings memory in and keeps it resident until the result is dropped, for a system call that is given it. Memory outside
-    /// regions is passed over. Does nothing where handlers serve faults, because they serve those of system calls too.
-    /// Ranges that go beyond 1 MiB or a sixteenth of the budget in all are brought in and not pinned.
+    /// Brings memory in and keeps it resident until the result is dropped, for a system call that is given it. Memory
+    /// outside regions is passed over. Does nothing where handlers serve faults, because they serve those of system
+    /// calls too. Ranges that go beyond 1 MiB or a sixteenth of the budget in all are brought in and not pinned.
     pub fn pin_user_pages(&self, buffers: impl Iterator<Item = UserBuffer>) -> PinGuard<'_> {
         let inner = self.inner();
         let mut guard = PinGuard(None);
@@ -99,8 +100,8 @@ impl Inner {
         }
     }
 
-    /// Gives those of some pages back that a system call is using, which the caller owns as [`State::Evicting`]; how many are left, which
-    /// are the first.
+    /// Gives those of some pages back that a system call is using, which the caller owns as [`State::Evicting`]; how
+    /// many are left, which are the first.
     pub(crate) fn pass_over_pinned(&self, pages: &mut [PageId]) -> usize {
         if self.pin_slots.never_used() {
             return pages.len();

@@ -1,8 +1,8 @@
 //! Dropping page-table entries of many pages with few TLB shoot-downs.
 //!
-//! Entries of pages that were filled or written are dirty, and the kernel flushes the TLB of every processor for each range
-//! of dirty entries that is dropped: some 3 µs a range, however short, and 0.2 µs a page. So [`crate::accessed`] makes few
-//! ranges of many entries.
+//! Entries of pages that were filled or written are dirty, and the kernel flushes the TLB of every processor for each
+//! range of dirty entries that is dropped: some 3 µs a range, however short, and 0.2 µs a page. So [`crate::accessed`]
+//! makes few ranges of many entries.
 //!
 //! `process_madvise` on the calling process takes a list of ranges (Linux 6.13 for `MADV_DONTNEED`); where it does not, each
 //! range is a call of its own. Which of the two works is found out by the first use.
@@ -23,8 +23,8 @@ const RANGES: usize = 16;
 /// Runs that are collected at most. Nothing is allocated after construction.
 const COLLECTED: usize = 1 << 14;
 
-/// The process itself, where a descriptor of a process is wanted (`PIDFD_SELF_THREAD_GROUP`); in the child of a fork it means
-/// the child.
+/// The process itself, where a descriptor of a process is wanted (`PIDFD_SELF_THREAD_GROUP`); in the child of a fork it
+/// means the child.
 const SELF: libc::c_int = -10_001;
 
 static ONE_BY_ONE: AtomicBool = AtomicBool::new(false);
@@ -37,8 +37,8 @@ struct Range {
     len: usize,
 }
 
-/// Pages whose entries are to be dropped: the first and the one after the last. At most 2 MiB: it is dropped under one flush,
-/// and while others wait.
+/// Pages whose entries are to be dropped: the first and the one after the last. At most 2 MiB: it is dropped under one
+/// flush, and while others wait.
 pub(crate) type Run = (PageId, PageId);
 
 /// Adds a run to a list that must not grow. False if there is no room.
@@ -50,8 +50,8 @@ pub(crate) fn add_run(runs: &mut Vec<Run>, run: Run) -> bool {
     room
 }
 
-/// The runs of one arena that wait to be dropped. Dropping all that a walk has found takes longer than a reserve of free
-/// pages lasts, so it is done in steps.
+/// The runs of one arena that wait to be dropped. Dropping all that a walk has found takes longer than a reserve of
+/// free pages lasts, so it is done in steps.
 pub(crate) struct Zapper(Mutex<Vec<Run>>);
 
 /// A few of them: one call.

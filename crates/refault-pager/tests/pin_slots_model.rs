@@ -1,5 +1,5 @@
-//! PinSlots under random schedules: this compiles `src/pin_slots.rs` and `src/state.rs` over shuttle's atomics and runs pins against
-//! evictors of one page.
+//! PinSlots under random schedules: this compiles `src/pin_slots.rs` and `src/state.rs` over shuttle's atomics and runs
+//! pins against evictors of one page.
 //!
 //! Checked: the page is there for as long as a holder uses it, and slots are given back.
 

@@ -1,9 +1,9 @@
 //! A thousand pagers come and go and leave nothing: an own process, so that exact counts mean something.
 //!
-//! Every cycle makes a pager in one of several shapes (fault mode, stores, policy, options), fills more memory than fits,
-//! evicts, checks what comes back, uses the calls of a region, and drops everything. After a warm-up, in which each shape came
-//! once, descriptors, threads, mappings, live heap blocks and bytes, locked memory and the thread's signals must be
-//! exactly what they were. `REFAULT_CYCLES` sets another number of cycles.
+//! Every cycle makes a pager in one of several shapes (fault mode, stores, policy, options), fills more memory than
+//! fits, evicts, checks what comes back, uses the calls of a region, and drops everything. After a warm-up, in which
+//! each shape came once, descriptors, threads, mappings, live heap blocks and bytes, locked memory and the thread's
+//! signals must be exactly what they were. `REFAULT_CYCLES` sets another number of cycles.
 
 mod common;
 

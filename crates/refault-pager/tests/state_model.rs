@@ -1,8 +1,8 @@
-//! The state word under random schedules: this compiles `src/state.rs` over shuttle's atomics and runs the protocols of the
-//! fault path, the evictor and discard over a model of what the kernel does to one page.
+//! The state word under random schedules: this compiles `src/state.rs` over shuttle's atomics and runs the protocols of
+//! the fault path, the evictor and discard over a model of what the kernel does to one page.
 //!
-//! Checked: no write is lost, no reader sees anything but the last write, and no fault waits for ever (shuttle reports the
-//! deadlock).
+//! Checked: no write is lost, no reader sees anything but the last write, and no fault waits for ever (shuttle reports
+//! the deadlock).
 
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
@@ -50,8 +50,8 @@ impl Machine {
         self.woken.notify_all();
     }
 
-    /// A program's access: retried until no fault. The fault is handled in this thread, as any handler would; a fault on an
-    /// owned page sleeps until a wake that comes after the fault was taken.
+    /// A program's access: retried until no fault. The fault is handled in this thread, as any handler would; a fault
+    /// on an owned page sleeps until a wake that comes after the fault was taken.
     fn access(&self, write: Option<u64>) -> u64 {
         loop {
             let seen_wakes = {

@@ -3,13 +3,15 @@
 //! Each process has a slot with its charge; the sum is kept beside them. A process that died without giving its charge
 //! back is found when another needs room.
 //!
-//! A page is reserved before it is taken: the sum cannot pass the limit, whoever reserves at the same time. Who finds no
-//! room says what it would like; what each may have then is a matter of [`crate::share`].
+//! A page is reserved before it is taken: the sum cannot pass the limit, whoever reserves at the same time. Who finds
+//! no room says what it would like; what each may have then is a matter of [`crate::share`].
 //!
 //! Where it lies: `segment`.
 //!
-//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, those of the
-//! dead and the charges of its children; the sum exceeds the limit only by what processes cannot do without ([`MIN_PAGES`]) or cannot move. Cost: one atomic addition when a charge changes; while somebody lacks memory, a look at all slots per request.
+//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, those of
+//! the dead and the charges of its children; the sum exceeds the limit only by what processes cannot do without
+//! ([`MIN_PAGES`]) or cannot move. Cost: one atomic addition when a charge changes; while somebody lacks memory, a look
+//! at all slots per request.
 
 use core::sync::atomic::Ordering;
 
@@ -28,8 +30,8 @@ const MAX_NAPS: u32 = 100;
 const DISCOURAGED: u64 = 1_000_000_000;
 /// Nanoseconds between two times that a process makes known what it lacks.
 const ASK_EVERY: u64 = 500_000;
-/// Bytes with which a program may get on: the agent alone takes 0.4 MiB of a process that does nothing, and 0.8 of one whose
-/// pages go to a file.
+/// Bytes with which a program may get on: the agent alone takes 0.4 MiB of a process that does nothing, and 0.8 of one
+/// whose pages go to a file.
 pub const MIN_OF_A_PROGRAM: u64 = 2 << 20;
 
 /// A process's part in it.
@@ -186,8 +188,8 @@ impl Account {
         }
     }
 
-    /// In a forked child: of what it has, `pages` are shared with the parent. They stay charged to the parent as long as
-    /// that has them too.
+    /// In a forked child: of what it has, `pages` are shared with the parent. They stay charged to the parent as long
+    /// as that has them too.
     pub fn after_fork(&mut self, pages: u64) {
         let turn = |slot: usize| self.shared().slots[slot].turn.load(Ordering::Relaxed);
         let lender = self.slot.map_or((0, 0), |slot| (slot, turn(slot)));
@@ -245,8 +247,8 @@ impl Account {
         }
     }
 
-    /// Looks, now and then, how much of what was inherited is still shared. `all`: pages that this process has, inherited
-    /// or not. True if it did.
+    /// Looks, now and then, how much of what was inherited is still shared. `all`: pages that this process has,
+    /// inherited or not. True if it did.
     pub fn look_at_common(&mut self, all: u64) -> bool {
         self.inherited.look(all as i64)
     }

@@ -4,14 +4,14 @@
 //! parent has given up since, the children that still share it are charged for by equal parts. Nobody tells an
 //! unprivileged process whose pages are whose, so this is done by counts. Both sides guard what they share
 //! (`guard`): a page is counted before the kernel copies it, and when one side gives it up. The parent charges its
-//! children at once for what it does not share any more ([`crate::account::Account::unshared`]), asleep or not. Where counts
-//! leave a choice the tree is charged too much rather than too little:
+//! children at once for what it does not share any more ([`crate::account::Account::unshared`]), asleep or not. Where
+//! counts leave a choice the tree is charged too much rather than too little:
 //! - no more is inherited than is shared now, less what may be shared of memory that is not managed;
 //! - a process that has forked itself pays whole for what its own parent has given up.
 //!
 //! Between two looks a child that does nothing may be charged too little: what its siblings give up makes its part
-//! larger without its knowing. Cost: a walk through the page tables (`rollup`) twenty times per second while anything is
-//! shared; more often, up to a twentieth of the time, while much of it is given up.
+//! larger without its knowing. Cost: a walk through the page tables (`rollup`) twenty times per second while anything
+//! is shared; more often, up to a twentieth of the time, while much of it is given up.
 
 use core::sync::atomic::Ordering;
 
@@ -52,7 +52,8 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// At a fork: `pages` are shared with the parent, which has a slot in one of its turns and has given up `gave` pages so far.
+    /// At a fork: `pages` are shared with the parent, which has a slot in one of its turns and has given up `gave`
+    /// pages so far.
     pub(crate) fn new(pages: i64, lender: (usize, u32), gave: u64) -> Inherited {
         Inherited { pages, lender, had: pages, gave, looked: sys::now(), pause: MIN_PAUSE, ..Inherited::default() }
     }

@@ -1,7 +1,7 @@
 //! Connections that come in, each served by a thread of its own.
 //!
-//! Invariant: no more than [`Bounds::most`] are served at once; those beyond are closed as they come. Cost: a thread with
-//! a stack of [`Bounds::stack_bytes`] for each connection.
+//! Invariant: no more than [`Bounds::most`] are served at once; those beyond are closed as they come. Cost: a thread
+//! with a stack of [`Bounds::stack_bytes`] for each connection.
 
 use std::io;
 use std::sync::Arc;

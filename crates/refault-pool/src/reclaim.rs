@@ -3,7 +3,8 @@
 //! [`process`] takes pages of a process away (`process_madvise`), [`cgroup`] asks the kernel to shrink a control group
 //! (`memory.reclaim`, or a limit that is lowered and put back). What goes is found by [`idle`] (mappings that nobody
 //! accessed) or by trying ([`probe`]: pages that do not come back were not needed), how much by
-//! [`Controller`](crate::pressure::Controller). Pages go to the swap that the host has ([`swap`]); file pages need none.
+//! [`Controller`](crate::pressure::Controller). Pages go to the swap that the host has ([`swap`]); file pages need
+//! none.
 //!
 //! Invariants: nothing but pages' places changes; what was set on a group is what it was before, after each step. Pages
 //! come back when they are accessed.

@@ -1,13 +1,13 @@
 //! A window on pools: one page in a browser, live, and `/metrics` for Prometheus.
 //!
-//! Loopback unless told otherwise, and then only with a token. A request is served if its Host is the one that is listened
-//! at, so that a page of another site cannot reach it by a name of its own; no other site may read an answer (no CORS), and
-//! a change needs a header that a form of another site cannot send. The page and its charts are in the binary; it loads
-//! nothing from elsewhere.
+//! Loopback unless told otherwise, and then only with a token. A request is served if its Host is the one that is
+//! listened at, so that a page of another site cannot reach it by a name of its own; no other site may read an answer
+//! (no CORS), and a change needs a header that a form of another site cannot send. The page and its charts are in the
+//! binary; it loads nothing from elsewhere.
 //!
 //! Invariants: a request takes at most [`http::MAX_REQUEST`] bytes and [`http::WITHIN`] to arrive; at most
-//! [`MAX_CONNECTIONS`] are served at once. Cost: the pools are asked once per second, whoever looks; a thread with a small
-//! stack for each connection.
+//! [`MAX_CONNECTIONS`] are served at once. Cost: the pools are asked once per second, whoever looks; a thread with a
+//! small stack for each connection.
 
 pub mod http;
 pub mod metrics;

@@ -1,8 +1,8 @@
 //! The working set of a running process: how much memory it accesses within a second, ten seconds, a minute.
 //!
-//! The accessed bits are cleared once ([`clear_accessed`]); what is accessed a time later is the working set of a window
-//! that long (Denning, *The working set model for program behavior*, CACM 1968). The rest has been idle for at least that
-//! time. Cost: one walk over the page tables for each window; nothing in the process.
+//! The accessed bits are cleared once ([`clear_accessed`]); what is accessed a time later is the working set of a
+//! window that long (Denning, *The working set model for program behavior*, CACM 1968). The rest has been idle for at
+//! least that time. Cost: one walk over the page tables for each window; nothing in the process.
 
 use std::io;
 use std::time::{Duration, Instant};

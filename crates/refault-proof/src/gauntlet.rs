@@ -1,8 +1,8 @@
 //! Real programs, unmodified, alone and under `refault run --memory N`, with N about a third of what each uses.
 //!
-//! A program is right if it prints the same and ends the same. Beside that the table says how much longer it took and the
-//! most memory it had at once, as [`crate::memory`] counts it. The programs are in `programs/gauntlet.toml`, their sources
-//! beside it. Those that are not installed are named and left out.
+//! A program is right if it prints the same and ends the same. Beside that the table says how much longer it took and
+//! the most memory it had at once, as [`crate::memory`] counts it. The programs are in `programs/gauntlet.toml`, their
+//! sources beside it. Those that are not installed are named and left out.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

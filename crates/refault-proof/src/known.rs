@@ -1,7 +1,7 @@
 //! Failures that are known: a list beside the tests that may only shrink.
 //!
-//! A test that is listed must still fail; one that passes has to leave the list. So the list says at every moment what is not
-//! right, and nothing on it is forgotten.
+//! A test that is listed must still fail; one that passes has to leave the list. So the list says at every moment what
+//! is not right, and nothing on it is forgotten.
 
 use std::collections::BTreeMap;
 

@@ -7,12 +7,12 @@
 //! - memory that a file's mapping ends in (a library's `.bss`), and private copies of files' pages (`.data`);
 //! - shared memory and huge pages.
 //!
-//! A mapping with a userfaultfd on it (`um`, `uw`, `ui` among its `VmFlags`) is counted whatever it looks like. The rules err on
-//! the side of counting.
+//! A mapping with a userfaultfd on it (`um`, `uw`, `ui` among its `VmFlags`) is counted whatever it looks like. The
+//! rules err on the side of counting.
 //!
-//! A walk through a process takes milliseconds, in which thousands of pages may move from one of its mappings to another,
-//! or from one process to the next, and are met twice or never. So when all have been walked through, all are asked at
-//! once how much anonymous memory they have, and what was counted of each is scaled by that.
+//! A walk through a process takes milliseconds, in which thousands of pages may move from one of its mappings to
+//! another, or from one process to the next, and are met twice or never. So when all have been walked through, all are
+//! asked at once how much anonymous memory they have, and what was counted of each is scaled by that.
 //!
 //! Cost: a walk through the page tables of every process per sample.
 

@@ -1,7 +1,7 @@
 //! Small C programs, each of which shows one thing that must be under `refault run` as it is without.
 //!
-//! They are in `c/`. A probe is right if it prints the same and ends the same alone and managed: the bare kernel says what is
-//! right, not the harness. The search for keys in a core is the one exception.
+//! They are in `c/`. A probe is right if it prints the same and ends the same alone and managed: the bare kernel says
+//! what is right, not the harness. The search for keys in a core is the one exception.
 
 use std::fmt;
 use std::fs::File;

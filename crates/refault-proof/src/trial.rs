@@ -1,7 +1,7 @@
 //! One run of a command: how it ended, what it printed, how long it took and what memory its processes used.
 //!
-//! Output goes to unlinked files, so a program that outlives its parent never blocks the harness. A command that takes too
-//! long is killed with its whole process group and every descendant that was seen.
+//! Output goes to unlinked files, so a program that outlives its parent never blocks the harness. A command that takes
+//! too long is killed with its whole process group and every descendant that was seen.
 
 use std::fmt;
 use std::fs::File;

@@ -43,3 +43,10 @@ fn a_machine_that_runs_for_long_keeps_a_bounded_number_of_samples() {
     let lines = report.samples_csv().lines().count();
     assert!((1 << 15..=(1 << 16) + 1).contains(&lines), "{lines}");
 }
+
+#[test]
+fn what_is_wrong_is_one_line_whatever_characters_values_hold() {
+    let error =
+        machine("[machine]\nmemory = \"16M\"\nfile_device = \"\\nvme\\u001b\"\n").err().expect("no such device");
+    assert!(error.starts_with("s.toml:3: file_device: there is no device '\\nvme\\u{1b}'"), "{error}");
+}

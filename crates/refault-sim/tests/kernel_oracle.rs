@@ -3,14 +3,15 @@
 //! The tables are those of `refault-testing`. The goals asserted at the end are the project's, not what happens to come
 //! out, but for 7.2's generations, which are short of them; `docs/validation.md` explains the cells outside.
 
+mod recorded;
+
 use std::collections::BTreeMap;
 
 use refault_core::mglru::Version;
 use refault_core::{Classic, ClassicParams, Counters, Mglru, MglruParams, Policy};
 use refault_sim::flat_memory::Swap;
-use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
+use refault_sim::{Access, Layout, Limits, Outcome, Replay};
 use refault_testing::kernel_table;
-use refault_trace::{Source, WorkloadSpec};
 
 /// Cells whose kernel figure is below this are not counted for any counter but loads.
 const SIGNIFICANT: f64 = 500.0;
@@ -101,7 +102,7 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
             loads(&counters),
             off * 100.0
         );
-        for (name, ours) in compared(&counters) {
+        for (name, ours) in recorded::compared(&counters) {
             let theirs = cell.kernel[name];
             if theirs < SIGNIFICANT {
                 continue;
@@ -154,18 +155,6 @@ fn error(ours: f64, theirs: f64) -> f64 {
     if theirs == 0.0 { f64::from(u8::from(ours != 0.0)) } else { ours / theirs - 1.0 }
 }
 
-fn compared(c: &Counters) -> [(&'static str, u64); 7] {
-    [
-        ("pgscan", c.pgscan),
-        ("pgsteal", c.pgsteal),
-        ("pgactivate", c.pgactivate),
-        ("pgdeactivate", c.pgdeactivate),
-        ("pgrefill", c.pgrefill),
-        ("workingset_refault_anon", c.workingset_refault_anon),
-        ("workingset_refault_file", c.workingset_refault_file),
-    ]
-}
-
 fn replay(sequence: &Sequence, cell: &Cell, mode: &str, kernel: &str, memory_pages: usize) -> Outcome {
     let swappiness = cell.swappiness;
     if mode == "classic" {
@@ -180,23 +169,6 @@ fn run<P: Policy>(sequence: &Sequence, policy: P, memory_pages: usize) -> Outcom
     let mut replay = Replay::new(&sequence.layout, policy, Limits { memory_pages, swap: Swap::default() });
     replay.run(&sequence.accesses);
     replay.outcome()
-}
-
-fn generate(arguments: &str) -> Sequence {
-    let rest = arguments.strip_prefix("kind=").expect("the kind comes first");
-    let spec: WorkloadSpec =
-        rest.replacen(' ', ":", 1).replace(' ', ",").parse().expect("our generators have its name");
-    let mut reader = Source::workload(spec).open().expect("generators open");
-    let (mut entries, mut block) = (Vec::new(), Vec::new());
-    while reader.read_block(&mut block).expect("generators do not fail") > 0 {
-        entries.extend_from_slice(&block);
-    }
-    let mut builder = LayoutBuilder::new();
-    builder.observe(&entries);
-    let layout = builder.finish().expect("a small trace");
-    let mut accesses = Vec::new();
-    layout.translate(&entries, &mut accesses);
-    Sequence { layout, accesses }
 }
 
 /// Workload name to generator arguments.
@@ -256,4 +228,9 @@ fn cells(kernel: &str, mode: &str) -> Vec<Cell> {
             }
         })
         .collect()
+}
+
+fn generate(arguments: &str) -> Sequence {
+    let (layout, accesses) = recorded::accesses(arguments, &[]);
+    Sequence { layout, accesses }
 }

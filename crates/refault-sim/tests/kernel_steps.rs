@@ -5,6 +5,7 @@
 
 #[path = "kernel_steps/groups_memory.rs"]
 mod groups_memory;
+mod recorded;
 
 use std::collections::BTreeMap;
 
@@ -17,9 +18,8 @@ use refault_core::policy::{
     Admission, DescriptorReads, EvictGenerations, GenerationCommands, NewGeneration, ProactiveRequest, ReclaimRequest,
 };
 use refault_core::{Classic, ClassicParams, Counters, LruvecId, Mglru, MglruParams, PageType, Policy};
-use refault_sim::{Access, LayoutBuilder};
+use refault_sim::Access;
 use refault_testing::{kernel_steps, kernel_table};
-use refault_trace::{Source, WorkloadSpec};
 
 /// Smallest kernel figure that a counter is compared at.
 const SIGNIFICANT: f64 = 500.0;
@@ -221,7 +221,7 @@ impl<P: Policy> Run<P> {
             let mut values = BTreeMap::from([("usage", self.memory.usage(id) as f64)]);
             // A policy counts for all groups together: so does the one below the root.
             if group.parent == Some(0) {
-                values.extend(compared(&all));
+                values.extend(self::values(&all));
             }
             let listing: Vec<String> = generations(&self.policy, id)
                 .iter()
@@ -234,19 +234,9 @@ impl<P: Policy> Run<P> {
 }
 
 /// What a group's row has, under the table's names.
-fn compared(c: &Counters) -> [(&'static str, f64); 9] {
-    [
-        ("loads", c.pswpin + c.file_reads),
-        ("pswpout", c.pswpout),
-        ("pgscan", c.pgscan),
-        ("pgsteal", c.pgsteal),
-        ("pgactivate", c.pgactivate),
-        ("pgdeactivate", c.pgdeactivate),
-        ("pgrefill", c.pgrefill),
-        ("workingset_refault_anon", c.workingset_refault_anon),
-        ("workingset_refault_file", c.workingset_refault_file),
-    ]
-    .map(|(name, value)| (name, value as f64))
+fn values(c: &Counters) -> BTreeMap<&'static str, f64> {
+    let own = [("loads", c.pswpin + c.file_reads), ("pswpout", c.pswpout)];
+    own.into_iter().chain(recorded::compared(c)).map(|(name, value)| (name, value as f64)).collect()
 }
 
 /// A line of `workloads.csv`.
@@ -259,20 +249,8 @@ struct Workload {
 impl Workload {
     /// The accesses, and a layout whose mappings cover what they covered in the kernels.
     fn sequence(&self) -> (Vec<Access>, refault_sim::Layout) {
-        let rest = self.arguments.strip_prefix("kind=").expect("the kind comes first");
-        let spec: WorkloadSpec = rest.replacen(' ', ":", 1).replace(' ', ",").parse().expect("a workload of ours");
-        let mut reader = Source::workload(spec).open().expect("generators open");
-        let (mut entries, mut block) = (Vec::new(), Vec::new());
-        while reader.read_block(&mut block).expect("generators do not fail") > 0 {
-            entries.extend_from_slice(&block);
-        }
-        let mut builder = LayoutBuilder::new();
-        builder.observe(&entries);
-        builder.covers(PageType::Anon, 0..self.anon);
-        builder.covers(PageType::File, 0..self.file);
-        let layout = builder.finish().expect("a small trace");
-        let mut accesses = Vec::new();
-        layout.translate(&entries, &mut accesses);
+        let covered = [(PageType::Anon, 0..self.anon), (PageType::File, 0..self.file)];
+        let (layout, accesses) = recorded::accesses(&self.arguments, &covered);
         (accesses, layout)
     }
 }

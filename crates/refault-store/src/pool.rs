@@ -2,13 +2,15 @@
 //!
 //! Memory is cut into blocks of 16 KiB; a block holds objects of one size class (64, 128, … 4160 bytes), so an object
 //! wastes 32 bytes on average and freeing never moves anything. A block without objects goes back to the kernel at
-//! once, except a few that are kept against flutter. Blocks that are mostly empty are emptied by [`CompressedPool::compact`],
-//! which moves what has an owner. What the pool reports is the memory of its blocks, not the sum of its objects. An object is 16 bytes of header (checksum, length, codec, mark; owner) and the payload.
+//! once, except a few that are kept against flutter. Blocks that are mostly empty are emptied by
+//! [`CompressedPool::compact`], which moves what has an owner. What the pool reports is the memory of its blocks, not
+//! the sum of its objects. An object is 16 bytes of header (checksum, length, codec, mark; owner) and the payload.
 //!
 //! Invariants: the bytes in blocks never exceed the limit; an object is touched only by the holder of its slot; a lock
 //! (one a class, one for free blocks) is held only while links are changed, never while compressing. Nothing is
-//! allocated after construction but for what a fork shares: tables are reserved for the limit and take memory only where blocks are in use. Cost:
-//! O(1) per page besides the codec. Source: size-class allocators for compressed memory, zsmalloc among them.
+//! allocated after construction but for what a fork shares: tables are reserved for the limit and take memory only
+//! where blocks are in use. Cost: O(1) per page besides the codec. Source: size-class allocators for compressed memory,
+//! zsmalloc among them.
 //!
 //! ```
 //! use refault_store::codec::Codec;
@@ -310,10 +312,11 @@ impl CompressedPool {
         record.free.store(index, Ordering::Relaxed);
     }
 
-    /// Empties one block whose objects fit into what is free in others of their class, and gives its memory back, if more
-    /// than an eighth of the pool's memory is free in blocks. `moved` is told the owner of each object and its old and new
-    /// slots, and answers whether it was that owner's. Returns whether a block was emptied. To be called while nobody else
-    /// uses the pool. Cost: a copy of half a block, and a walk through the blocks of the class that have room.
+    /// Empties one block whose objects fit into what is free in others of their class, and gives its memory back, if
+    /// more than an eighth of the pool's memory is free in blocks. `moved` is told the owner of each object and its old
+    /// and new slots, and answers whether it was that owner's. Returns whether a block was emptied. To be called while
+    /// nobody else uses the pool. Cost: a copy of half a block, and a walk through the blocks of the class that have
+    /// room.
     pub fn compact(&self, mut moved: impl FnMut(u64, Slot, Slot) -> bool) -> bool {
         let Some(class) = self.loosest() else { return false };
         let (step, objects) = ((class + 1) * STEP, (BLOCK / ((class + 1) * STEP)) as u16);

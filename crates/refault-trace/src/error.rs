@@ -3,8 +3,8 @@
 //! ```
 //! use refault_trace::{Options, Source};
 //!
-//! let Err(error) = Source::file("no-such-trace.u64", Options::default()).open() else { panic!("there is no such file") };
-//! assert!(error.to_string().contains("no-such-trace.u64"));
+//! let Err(error) = Source::file("no-such-trace.u64", Options::default()).open() else { panic!("there is no such file")
+//! }; assert!(error.to_string().contains("no-such-trace.u64"));
 //! ```
 
 use std::fmt;

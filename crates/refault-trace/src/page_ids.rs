@@ -86,9 +86,9 @@ impl PageIds {
 /// Page numbers below this can stand for themselves.
 const AS_THEY_ARE: u64 = 1 << 22;
 
-/// Numbers the pages of a trace so that different pages have different numbers, at least cost: if the first page has a low
-/// number, low numbers of its kind stand for themselves, so that what is kept by number is the only table to be looked
-/// into. Numbers are not dense, but below [`LooseIds::end`].
+/// Numbers the pages of a trace so that different pages have different numbers, at least cost: if the first page has a
+/// low number, low numbers of its kind stand for themselves, so that what is kept by number is the only table to be
+/// looked into. Numbers are not dense, but below [`LooseIds::end`].
 #[derive(Default)]
 pub struct LooseIds {
     /// Whether the pages that stand for themselves are file pages; `None`: there are none.

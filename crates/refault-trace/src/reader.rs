@@ -115,9 +115,9 @@ pub struct Options {
     pub kind: Option<Kind>,
     /// Names of the columns of a CSV file.
     pub columns: CsvColumns,
-    /// Bytes of the unit in which `.lis`, oracleGeneral and a CSV column of block numbers count. `None` takes each block
-    /// or object as one page (and sectors as 512 bytes); `Some(512)` folds 512-byte blocks into 4 KiB pages. From 1 to
-    /// 4096.
+    /// Bytes of the unit in which `.lis`, oracleGeneral and a CSV column of block numbers count. `None` takes each
+    /// block or object as one page (and sectors as 512 bytes); `Some(512)` folds 512-byte blocks into 4 KiB pages. From
+    /// 1 to 4096.
     pub block_bytes: Option<u32>,
     /// An object has as many pages of its own as its size needs, rather than one.
     pub objects_have_sizes: bool,
@@ -277,8 +277,8 @@ impl Source {
         }
     }
 
-    /// The format of a file and how it was found; `None` for what is not a file. The file is opened to look at its first bytes,
-    /// unless the format was asked for.
+    /// The format of a file and how it was found; `None` for what is not a file. The file is opened to look at its
+    /// first bytes, unless the format was asked for.
     ///
     /// # Errors
     /// As [`open`].

@@ -11,8 +11,8 @@
 //!
 //! # A policy over your own memory
 //!
-//! A policy is asked for victims and told what comes in; your [`Memory`] answers whether a page was accessed and evicts.
-//! Two methods are required beside [`Memory::is_resident`]: one that reads an accessed bit and one that evicts.
+//! A policy is asked for victims and told what comes in; your [`Memory`] answers whether a page was accessed and
+//! evicts. Two methods are required beside [`Memory::is_resident`]: one that reads an accessed bit and one that evicts.
 //!
 //! ```
 //! use refault::memory::{Eviction, Memory, References};

@@ -2,8 +2,8 @@
 //! and through a live [`PageCache`] make the same hits and misses, access by access, and the same counters, for every
 //! policy that both run but three that depend on the number of pages.
 //!
-//! The cache is the one that users have: its own engine, page numbers and frames, over a file in memory that counts what
-//! it is asked for. One thread and no readahead, which the replay does not have.
+//! The cache is the one that users have: its own engine, page numbers and frames, over a file in memory that counts
+//! what it is asked for. One thread and no readahead, which the replay does not have.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};

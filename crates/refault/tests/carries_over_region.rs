@@ -1,9 +1,9 @@
-//! "A result on a trace carries over" for regions: the same accesses through the replay and through a live [`Region`] make
-//! the same faults, victims and counters, access by access, for every policy that both run.
+//! "A result on a trace carries over" for regions: the same accesses through the replay and through a live [`Region`]
+//! make the same faults, victims and counters, access by access, for every policy that both run.
 //!
 //! The region is the one that users have: userfaultfd, real pages, a compressed store, contents checked at each read.
-//! Accesses are noted after each one ([`AccessSource::Exact`]), so that accessed bits are exact; faults are served in the
-//! thread that makes the accesses, and nothing is evicted ahead or brought in along.
+//! Accesses are noted after each one ([`AccessSource::Exact`]), so that accessed bits are exact; faults are served in
+//! the thread that makes the accesses, and nothing is evicted ahead or brought in along.
 
 use refault::policy::registry::{self, BuildContext, FrontEnd, PolicySpec};
 use refault::region::{AccessSource, Budget, FaultMode, Pager, PagerOptions};

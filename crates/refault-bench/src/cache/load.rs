@@ -32,11 +32,7 @@ pub enum Pattern {
     Scan,
 }
 
-impl std::fmt::Display for Pattern {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.to_possible_value().expect("invariant: no pattern is hidden").get_name())
-    }
-}
+crate::shown_by_name!(Pattern);
 
 #[derive(Args, Debug, Clone)]
 /// The load of `refault bench cache`, read through the kernel's page cache

@@ -3,8 +3,8 @@
 //!
 //! Each 64-byte record is 8 bytes of number, 16 random bytes and 40 bytes that its neighbours share, so pages compress
 //! to about half, as tables of records do; the B-tree's records are three of them and 8 bytes more. Every word can be
-//! computed from its place, and every word that is read is compared: a lost write ends the program. All threads touch all
-//! pages.
+//! computed from its place, and every word that is read is compared: a lost write ends the program. All threads touch
+//! all pages.
 //!
 //! Protocol: the line [`READY`] on standard output when the measured time begins, and one JSON line when it is over;
 //! then it waits for the end of its standard input, so that its parent can inspect the memory.

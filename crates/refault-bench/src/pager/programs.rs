@@ -1,7 +1,7 @@
 //! Rows that run a real program to its end: what is run, and on which input. An operation is a run.
 //!
-//! Every run must print what the program printed alone. Inputs are made anew by fixed numbers, so that each machine does
-//! the same work.
+//! Every run must print what the program printed alone. Inputs are made anew by fixed numbers, so that each machine
+//! does the same work.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

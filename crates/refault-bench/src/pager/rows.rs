@@ -49,11 +49,7 @@ pub enum Kind {
     Idle,
 }
 
-impl std::fmt::Display for Row {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.to_possible_value().expect("invariant: no row is hidden").get_name())
-    }
-}
+crate::shown_by_name!(Row);
 
 impl Row {
     /// The rows that are measured when none is named.
@@ -111,7 +107,8 @@ impl Row {
             Row::Uniform | Row::Zipf => 1.5,
             Row::Scan => 2.0,
             Row::Fits => 0.97,
-            // Of these the geometric mean is to be 1.2 and none below this; of `large` nothing is aimed at but its pauses.
+            // Of these the geometric mean is to be 1.2 and none below this; of `large` nothing is aimed at but its
+            // pauses.
             _ => 0.8,
         }
     }

@@ -192,8 +192,8 @@ impl<'a> Churner<'a> {
     fn advise(&mut self, block: usize, first: usize, count: usize) {
         // What is said of a part: the mapping stays one.
         const OF_PAGES: [i32; 3] = [libc::MADV_PAGEOUT, libc::MADV_WILLNEED, libc::MADV_COLD];
-        // What the kernel notes of the mapping itself. Said of a part, it would make several mappings of the block, which
-        // the kernel does not always join again, and does not resize.
+        // What the kernel notes of the mapping itself. Said of a part, it would make several mappings of the block,
+        // which the kernel does not always join again, and does not resize.
         const OF_MAPPINGS: [i32; 3] = [libc::MADV_SEQUENTIAL, libc::MADV_RANDOM, libc::MADV_NORMAL];
         let which = self.below(OF_PAGES.len() + OF_MAPPINGS.len());
         if !self.mapped(block) {

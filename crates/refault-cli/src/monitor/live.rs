@@ -1,8 +1,8 @@
 //! `refault monitor -- PROGRAM`: the monitor over a program's memory while it runs.
 //!
-//! The monitor works inside the program ([`refault_paging::Watch`]) and writes the regions of each aggregation to a file; this
-//! command reads it when the program has ended, and says what was hot when, how much memory was in use, and what it cost.
-//! The program's output is its own: tables go to standard error or to `--out`.
+//! The monitor works inside the program ([`refault_paging::Watch`]) and writes the regions of each aggregation to a
+//! file; this command reads it when the program has ended, and says what was hot when, how much memory was in use, and
+//! what it cost. The program's output is its own: tables go to standard error or to `--out`.
 
 use std::io::Write;
 use std::path::Path;
@@ -62,8 +62,8 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     if code == 0 { Ok(()) } else { Err(Failure::Exit(code)) }
 }
 
-/// Writes what was seen to where it was asked for. Without a file it goes to standard error, because standard output is a
-/// watched program's own, or to standard output where there is none.
+/// Writes what was seen to where it was asked for. Without a file it goes to standard error, because standard output is
+/// a watched program's own, or to standard output where there is none.
 pub fn write_recording(
     args: &MonitorArgs,
     recording: &Recording,

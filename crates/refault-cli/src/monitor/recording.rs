@@ -1,13 +1,13 @@
 //! What a monitor saw of a program's memory: regions over time, in memory and as a file that is asked later.
 //!
-//! The file ([`Recording::write`], `--format raw`) is lines of JSON: a head with the program and what watched it, then the
-//! lines that the monitor writes while it works, one for each aggregation of each process, and what monitor and schemes came
-//! to.
+//! The file ([`Recording::write`], `--format raw`) is lines of JSON: a head with the program and what watched it, then
+//! the lines that the monitor writes while it works, one for each aggregation of each process, and what monitor and
+//! schemes came to.
 //!
-//! What is known and what is guessed: a check that finds an access knows of one page; the region around it is taken to be
-//! alike. Two things bound the guess. The first aggregation says nothing, because its regions are those of the address
-//! space. And of a region counts at most what the monitor says can have been accessed: what was touched by then, or what
-//! is known to have been accessed.
+//! What is known and what is guessed: a check that finds an access knows of one page; the region around it is taken to
+//! be alike. Two things bound the guess. The first aggregation says nothing, because its regions are those of the
+//! address space. And of a region counts at most what the monitor says can have been accessed: what was touched by
+//! then, or what is known to have been accessed.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -225,8 +225,8 @@ impl Process {
         regions.map(|region| u128::from(region.size()) * u128::from(region.nr_accesses)).sum()
     }
 
-    /// The aggregations from the second on, if there are some: in the first, regions are those of the address space, and
-    /// one access makes gigabytes that were only reserved look used.
+    /// The aggregations from the second on, if there are some: in the first, regions are those of the address space,
+    /// and one access makes gigabytes that were only reserved look used.
     fn settled(&self) -> &[Snapshot] {
         if self.snapshots.len() > 2 { &self.snapshots[1..] } else { &self.snapshots }
     }
@@ -236,8 +236,8 @@ impl Process {
         self.snapshots.iter().flat_map(|snapshot| &snapshot.regions).any(|seen| seen.most.is_some())
     }
 
-    /// Where some access was found: ranges of addresses, in order. An estimate: a check looks at one page of a region, and
-    /// its neighbours are taken to be alike, as far as they were touched by then.
+    /// Where some access was found: ranges of addresses, in order. An estimate: a check looks at one page of a region,
+    /// and its neighbours are taken to be alike, as far as they were touched by then.
     pub fn places(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<_> = self
             .settled()
@@ -307,8 +307,8 @@ impl Process {
         sizes
     }
 
-    /// The regions of the last aggregation but one (in the last, the program may already be ending), hottest first, then
-    /// coldest last; empty ends of the address space left out.
+    /// The regions of the last aggregation but one (in the last, the program may already be ending), hottest first,
+    /// then coldest last; empty ends of the address space left out.
     pub fn hot_and_cold(&self) -> (Option<&Snapshot>, Vec<Seen>) {
         let snapshot = self.snapshots.iter().rev().nth(1).or(self.snapshots.last());
         let Some(snapshot) = snapshot else { return (None, Vec::new()) };

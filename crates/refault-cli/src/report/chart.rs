@@ -349,8 +349,9 @@ fn memberships(index: usize, groups: &[Group]) -> String {
     of.map(|(number, _)| format!(" g{number}")).collect()
 }
 
-/// Ascending places, moved as little as possible until they are [`NAME_HEIGHT`] from each other: neighbours that are too
-/// close become a block whose middle is the mean of what they want. Then up from the lower edge, if they lie below it.
+/// Ascending places, moved as little as possible until they are [`NAME_HEIGHT`] from each other: neighbours that are
+/// too close become a block whose middle is the mean of what they want. Then up from the lower edge, if they lie below
+/// it.
 fn spread(wanted: &[f64]) -> Vec<f64> {
     // A block: the mean of its first place's wishes, and how many it holds.
     let mut blocks: Vec<(f64, usize)> = Vec::new();

@@ -1,7 +1,7 @@
 //! `refault run --pool NAME`: the budget is what the pool grants, as long as the program runs.
 //!
-//! This process, which waits for the program, is the member: it maps the segment in which the processes of the tree count,
-//! reports from there and applies grants to it.
+//! This process, which waits for the program, is the member: it maps the segment in which the processes of the tree
+//! count, reports from there and applies grants to it.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What the monitors of a tree came to so far: the lines that agents append to a file without a name, read as they come.
+//! What the monitors of a tree came to so far: the lines that agents append to a file without a name, read as they
+//! come.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -129,8 +129,8 @@ impl Ladder {
         !row.is_given_up() && (row.longer(self.baseline()).part <= self.slowdown || self.lost_nothing(row))
     }
 
-    /// Whether no page came back in any run, and so few went that they cannot have taken what may be lost: what such a row
-    /// took longer is the machine's, however long.
+    /// Whether no page came back in any run, and so few went that they cannot have taken what may be lost: what such a
+    /// row took longer is the machine's, however long.
     pub fn lost_nothing(&self, row: &Row) -> bool {
         let all = row.outcomes.iter().all(|outcome| outcome.summary.is_some_and(|summary| summary.read_back == 0));
         let stored = row.mean(|summary| summary.stored_pages as f64).unwrap_or(f64::INFINITY);

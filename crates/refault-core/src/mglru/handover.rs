@@ -1,4 +1,4 @@
-//! Pages leave the generations for the classic lists, and come back (spec: mglru §15, `lru_gen/enabled`; §4, §5).
+//! Pages leave the generations for the classic lists, and come back (`lru_gen/enabled`; spec: mglru §15, §4, §5).
 //!
 //! Kernel: `drain_evictable`, `fill_evictable` in `mm/vmscan.c`.
 

@@ -437,17 +437,6 @@ impl ClassicModel {
         }
     }
 
-    fn cull(&mut self, id: PageId) {
-        self.page(id).culled = true;
-        self.page(id).active = false;
-    }
-
-    fn activate(&mut self, id: PageId) -> bool {
-        self.page(id).active = true;
-        self.counters.pgactivate += 1;
-        false
-    }
-
     fn shrink_lruvec<M: Memory>(&mut self, lruvec: LruvecId, scan: &mut Scan, memory: &mut M) {
         let target = self.scan_amounts(lruvec, scan, memory);
         let mut left = target;

@@ -1,8 +1,8 @@
 //! The kernel shrinks a control group: `memory.reclaim` (version 2), or its limit is lowered and put back (version 1).
 //!
-//! Version 1 has no file that reclaims a given amount. Its limit takes effect only once the kernel has brought the group
-//! below it, and the one from before is written back at once; between the two the group's own allocations would reclaim,
-//! not fail. If the kernel cannot, it leaves the limit as it was.
+//! Version 1 has no file that reclaims a given amount. Its limit takes effect only once the kernel has brought the
+//! group below it, and the one from before is written back at once; between the two the group's own allocations would
+//! reclaim, not fail. If the kernel cannot, it leaves the limit as it was.
 
 use std::fs;
 use std::io;
@@ -74,8 +74,8 @@ impl Cgroup {
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// Asks the kernel to take so many bytes away. Returns by how many the charge fell. That the kernel found less is no
-    /// error.
+    /// Asks the kernel to take so many bytes away. Returns by how many the charge fell. That the kernel found less is
+    /// no error.
     ///
     /// # Errors
     /// The group is gone, or belongs to somebody else.

@@ -1,9 +1,9 @@
-//! Which pages of a process to try next: a hand goes round its mappings, page by page, and leaves out those that came back
-//! when they were tried last.
+//! Which pages of a process to try next: a hand goes round its mappings, page by page, and leaves out those that came
+//! back when they were tried last.
 //!
-//! A page that was paged out and is present again was needed; it is left alone for [`SPARED_ROUNDS`] rounds. What others
-//! learn from accessed bits is learnt here from refaults, so it works where the kernel offers no ages by page. Cost: a
-//! byte for each page that was tried, eight bytes read for each page looked at.
+//! A page that was paged out and is present again was needed; it is left alone for [`SPARED_ROUNDS`] rounds. What
+//! others learn from accessed bits is learnt here from refaults, so it works where the kernel offers no ages by page.
+//! Cost: a byte for each page that was tried, eight bytes read for each page looked at.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -51,8 +51,8 @@ impl Hand {
         self.came_back
     }
 
-    /// Ranges of pages to page out now, ascending, of so many bytes at most, in these mappings, which ascend. Goes round
-    /// once at most.
+    /// Ranges of pages to page out now, ascending, of so many bytes at most, in these mappings, which ascend. Goes
+    /// round once at most.
     ///
     /// # Errors
     /// The process has ended.

@@ -1,7 +1,7 @@
 //! Pages of another process are paged out, or taken for unused: `process_madvise(2)`.
 //!
-//! Needs the rights to trace the process, and CAP_SYS_NICE. Pages that others map too stay, as the kernel decides. Cost:
-//! what the kernel's reclaim costs, in this process.
+//! Needs the rights to trace the process, and CAP_SYS_NICE. Pages that others map too stay, as the kernel decides.
+//! Cost: what the kernel's reclaim costs, in this process.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -52,8 +52,8 @@ impl Process {
         self.advise(&[], Advice::Cold).map(|_| ())
     }
 
-    /// Advises on ranges, which ascend. Returns the bytes that the kernel went over. Mappings that have gone meanwhile are
-    /// left out.
+    /// Advises on ranges, which ascend. Returns the bytes that the kernel went over. Mappings that have gone meanwhile
+    /// are left out.
     ///
     /// # Errors
     /// The caller may not, or the process has ended.

@@ -1,7 +1,7 @@
 //! Reclaim step by step: a target, what to reach, and what was done so far.
 //!
-//! Each step looks, decides and acts once; the caller sleeps [`Session::interval`] between two. A dry run looks and decides
-//! alike, and acts not. Cost of a step: that of the look, see [`crate::mappings`], and of the kernel's reclaim.
+//! Each step looks, decides and acts once; the caller sleeps [`Session::interval`] between two. A dry run looks and
+//! decides alike, and acts not. Cost of a step: that of the look, see [`crate::mappings`], and of the kernel's reclaim.
 
 use std::collections::BTreeMap;
 use std::io;

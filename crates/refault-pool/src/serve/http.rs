@@ -1,7 +1,7 @@
 //! As much of HTTP/1.1 as the window needs: one request for each connection, read within bounds of size and time.
 //!
-//! The header is parsed by a crate. Servers at hand either have no bounds on slow senders or bring a runtime with them that
-//! would be larger than all of this command.
+//! The header is parsed by a crate. Servers at hand either have no bounds on slow senders or bring a runtime with them
+//! that would be larger than all of this command.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

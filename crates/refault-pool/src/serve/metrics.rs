@@ -1,7 +1,7 @@
 //! `/metrics`: the pools in OpenMetrics text, which Prometheus reads.
 //!
-//! Labels are `pool`, and for members `program` and `pid`, of which there are as many as members; ages are five. The page
-//! docs/pool.md lists the names.
+//! Labels are `pool`, and for members `program` and `pid`, of which there are as many as members; ages are five. The
+//! page docs/pool.md lists the names.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;

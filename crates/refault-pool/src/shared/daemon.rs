@@ -1,8 +1,9 @@
 //! The daemon's end: takes members in, hears them, decides in rounds and tells them their grants.
 //!
-//! A thread for each connection reads; one thread decides. What members may be using is written to a file before they hear
-//! of it, so that a daemon that is started again leaves it to them until they have joined again or are gone. A member that
-//! has said nothing for [`SILENCE`] keeps its last grant. Only processes of the same user, or root, are heard.
+//! A thread for each connection reads; one thread decides. What members may be using is written to a file before they
+//! hear of it, so that a daemon that is started again leaves it to them until they have joined again or are gone. A
+//! member that has said nothing for [`SILENCE`] keeps its last grant. Only processes of the same user, or root, are
+//! heard.
 //!
 //! Cost: a round each [`ROUND`], some microseconds for each member.
 

@@ -5,8 +5,8 @@
 //! comparison ([`gives_first`]), if that is older than what the wanting member itself would evict. Each round moves a
 //! small part, so that births, which change as memory moves, steer it.
 //!
-//! Invariant: the sum of [`Entry::committed`] never exceeds the pool, but for what members claim that kept a grant while
-//! the daemon was away. Cost: a look at each member for each round.
+//! Invariant: the sum of [`Entry::committed`] never exceeds the pool, but for what members claim that kept a grant
+//! while the daemon was away. Cost: a look at each member for each round.
 
 use std::collections::BTreeMap;
 
@@ -186,8 +186,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// For a pool of so many bytes; generations younger than `min_ttl` nanoseconds are not taken. `proactive`: the share
-    /// of time in which a member may wait, to which each is squeezed.
+    /// For a pool of so many bytes; generations younger than `min_ttl` nanoseconds are not taken. `proactive`: the
+    /// share of time in which a member may wait, to which each is squeezed.
     pub fn new(pool: u64, min_ttl: u64, proactive: Option<f64>) -> Ledger {
         Ledger { pool: pool.min(MAX_BYTES), min_ttl, proactive, members: BTreeMap::new(), reserved: 0 }
     }

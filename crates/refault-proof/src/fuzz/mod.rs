@@ -1,9 +1,9 @@
 //! Random memory calls beside the bare kernel.
 //!
-//! A [`sequence`] of `mmap`, `munmap`, `mremap`, `mprotect`, `madvise`, `mlock`, `brk`, `fork`, `vfork`, `clone`, `exec`, of
-//! reads and writes and of memory that is handed to system calls is made from a seed. `c/walker.c` carries it out alone and
-//! under `refault run`, and prints results, errno, faults and contents; both must print the same. A sequence that does not
-//! is made as small as it will go ([`shrink`]).
+//! A [`sequence`] of `mmap`, `munmap`, `mremap`, `mprotect`, `madvise`, `mlock`, `brk`, `fork`, `vfork`, `clone`,
+//! `exec`, of reads and writes and of memory that is handed to system calls is made from a seed. `c/walker.c` carries it out alone and
+//! under `refault run`, and prints results, errno, faults and contents; both must print the same. A sequence that does
+//! not is made as small as it will go ([`shrink`]).
 //!
 //! A sequence that differs from itself without the tool says nothing about the tool; it is counted and left out.
 
@@ -188,8 +188,8 @@ impl Fuzzer {
         Ok(Fuzzer { tool: tool.clone(), directory, walker })
     }
 
-    /// Tries sequences from this seed on until the time is over or so many different failures are found. Making these small
-    /// takes time of its own. `found` hears of each failure at once.
+    /// Tries sequences from this seed on until the time is over or so many different failures are found. Making these
+    /// small takes time of its own. `found` hears of each failure at once.
     ///
     /// # Errors
     /// The walker cannot be started.

@@ -1,7 +1,7 @@
 //! Making a failing sequence small: fewer operations first, then smaller numbers.
 //!
-//! Runs of operations are left out, half of them at first, then fewer (delta debugging, Zeller and Hildebrandt 2002); a block
-//! is replaced by what is in it; numbers are lowered. Whatever still fails is kept.
+//! Runs of operations are left out, half of them at first, then fewer (delta debugging, Zeller and Hildebrandt 2002); a
+//! block is replaced by what is in it; numbers are lowered. Whatever still fails is kept.
 
 use std::time::Instant;
 

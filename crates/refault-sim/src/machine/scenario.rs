@@ -79,7 +79,8 @@ impl Place<'_> {
     }
 
     fn error(&self, at: usize, key: &str, reason: impl Into<String>) -> ScenarioError {
-        ScenarioError { file: self.file.into(), line: self.line_of(at), key: key.into(), reason: reason.into() }
+        let (key, reason) = (one_line(key), one_line(&reason.into()));
+        ScenarioError { file: self.file.into(), line: self.line_of(at), key, reason }
     }
 
     fn of_toml(&self, error: &toml::de::Error) -> ScenarioError {
@@ -87,8 +88,23 @@ impl Place<'_> {
         let line = self.text[..at.min(self.text.len())].rfind('\n').map_or(0, |newline| newline + 1);
         let line = self.text[line..].lines().next().unwrap_or("");
         let key = line.split('=').next().unwrap_or("").trim();
-        self.error(at, if key.is_empty() { "scenario" } else { key }, error.message().replace('\n', " "))
+        self.error(at, if key.is_empty() { "scenario" } else { key }, in_words(error.message()))
     }
+}
+
+/// What the reader of TOML says, without the names of Rust's types.
+fn in_words(message: &str) -> String {
+    let number = "a whole number, 0 or more";
+    let numbers = ["usize", "u64", "u32", "u16", "u8"].map(|name| format!("expected {name}"));
+    let plain =
+        numbers.iter().fold(message.replace('\n', " "), |text, name| text.replace(name, &format!("expected {number}")));
+    plain.replace("expected a boolean", "expected true or false")
+}
+
+/// Values that messages repeat may hold any character, escaped in the file.
+fn one_line(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
 }
 
 impl Scenario {

@@ -1,12 +1,13 @@
 //! The pool after a fork: what parent and child share is only read.
 //!
-//! A write to a block that both have would make the kernel copy a page of it, for the few bytes that say that an object is
-//! free. So the objects of such a block are not given out again, nor moved; the block goes back as a whole when the last of
-//! them does. [`CompressedPool::unshare`] makes ordinary blocks of those that are left, once nobody else has them.
+//! A write to a block that both have would make the kernel copy a page of it, for the few bytes that say that an object
+//! is free. So the objects of such a block are not given out again, nor moved; the block goes back as a whole when the
+//! last of them does. [`CompressedPool::unshare`] makes ordinary blocks of those that are left, once nobody else has
+//! them.
 //!
-//! Invariants: a shared block is on no list of its class and in none of its sums; no memory of it is written to; which of
-//! its objects were given back since is noted beside it. Cost: a look at each block that was ever used, at the fork and when
-//! nothing is shared any more; some 60 bytes per shared block in which something was given back.
+//! Invariants: a shared block is on no list of its class and in none of its sums; no memory of it is written to; which
+//! of its objects were given back since is noted beside it. Cost: a look at each block that was ever used, at the fork
+//! and when nothing is shared any more; some 60 bytes per shared block in which something was given back.
 
 use std::sync::atomic::Ordering;
 
@@ -42,8 +43,8 @@ impl CompressedPool {
         }
     }
 
-    /// Nobody else has the shared blocks any more: what is free in them is used again. To be called while nobody else uses
-    /// the pool.
+    /// Nobody else has the shared blocks any more: what is free in them is used again. To be called while nobody else
+    /// uses the pool.
     pub fn unshare(&self) {
         let given_back =
             std::mem::take(&mut *self.given_back.lock().expect("invariant: nothing panics under this lock"));

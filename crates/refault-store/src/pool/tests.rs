@@ -125,8 +125,8 @@ fn an_object_without_its_owner_stays() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Against a table of pages: whatever is put comes back until it is released, whatever the order, and whether a fork
-    /// shares it meanwhile or not.
+    /// Against a table of pages: whatever is put comes back until it is released, whatever the order, and whether a
+    /// fork shares it meanwhile or not.
     #[test]
     fn behaves_like_a_table(ops in proptest::collection::vec((any::<u8>(), 0u64..=16, any::<u16>()), 1..400)) {
         let pool = CompressedPool::new(1 << 20).expect("maps");

@@ -3,10 +3,11 @@
 //! Where an access lies is said by one column: a page number, a byte address in memory, a byte offset in a file or
 //! device, a block number, or the name or number of an object. What a size beside it means depends on that: offsets and
 //! addresses with sizes are split into the pages they touch, blocks into the pages of `size` bytes or `count` blocks,
-//! while a page is one page, and so is an object unless objects have sizes ([`super::object`]); there a size only weighs.
+//! while a page is one page, and so is an object unless objects have sizes ([`super::object`]); there a size only
+//! weighs.
 //!
-//! The separator is the most frequent of the first line. That line names the columns unless it is data: then the columns
-//! must be given by number, or there is only one, of page numbers. Fields may be quoted; a line is a record.
+//! The separator is the most frequent of the first line. That line names the columns unless it is data: then the
+//! columns must be given by number, or there is only one, of page numbers. Fields may be quoted; a line is a record.
 
 use super::PAGE_BYTES;
 use super::csv_columns::{CsvColumns, Layout, Position};

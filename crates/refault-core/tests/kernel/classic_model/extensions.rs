@@ -98,3 +98,17 @@ impl Sorting for ClassicModel {
         self.counters.pgdeactivate += 1;
     }
 }
+
+/// Where pages go that stay.
+impl ClassicModel {
+    pub(super) fn cull(&mut self, id: PageId) {
+        self.page(id).culled = true;
+        self.page(id).active = false;
+    }
+
+    pub(super) fn activate(&mut self, id: PageId) -> bool {
+        self.page(id).active = true;
+        self.counters.pgactivate += 1;
+        false
+    }
+}

@@ -14,7 +14,8 @@ use refault_sim::named::DynMachine;
 /// What runs.
 const SCENARIO: &str = include_str!("../../../scenarios/high-order.toml");
 
-/// Runs it on the machine that `make` makes of a configuration. Whether evicted pages stay cached is the frames' affair.
+/// Runs it on the machine that `make` makes of a configuration. Whether evicted pages stay cached is the frames'
+/// affair.
 pub(super) fn figures(
     make: impl FnOnce(MachineConfig) -> Result<Box<dyn DynMachine>, String>,
     evicted: Evicted,

@@ -1,0 +1,42 @@
+//! What the tests against recordings of real kernels share: which counters are compared, and the accesses that the kernels
+//! saw.
+
+use std::ops::Range;
+
+use refault_core::{Counters, PageType};
+use refault_sim::{Access, Layout, LayoutBuilder};
+use refault_trace::{Source, WorkloadSpec};
+
+/// Counters under the names of the kernels' tables.
+pub fn compared(c: &Counters) -> [(&'static str, u64); 7] {
+    [
+        ("pgscan", c.pgscan),
+        ("pgsteal", c.pgsteal),
+        ("pgactivate", c.pgactivate),
+        ("pgdeactivate", c.pgdeactivate),
+        ("pgrefill", c.pgrefill),
+        ("workingset_refault_anon", c.workingset_refault_anon),
+        ("workingset_refault_file", c.workingset_refault_file),
+    ]
+}
+
+/// The accesses of a workload as the kernels' tables write it, and a layout in which at least `covered` is mapped.
+pub fn accesses(arguments: &str, covered: &[(PageType, Range<u64>)]) -> (Layout, Vec<Access>) {
+    let rest = arguments.strip_prefix("kind=").expect("the kind comes first");
+    let spec: WorkloadSpec =
+        rest.replacen(' ', ":", 1).replace(' ', ",").parse().expect("our generators have its name");
+    let mut reader = Source::workload(spec).open().expect("generators open");
+    let (mut entries, mut block) = (Vec::new(), Vec::new());
+    while reader.read_block(&mut block).expect("generators do not fail") > 0 {
+        entries.extend_from_slice(&block);
+    }
+    let mut builder = LayoutBuilder::new();
+    builder.observe(&entries);
+    for (page_type, pages) in covered {
+        builder.covers(*page_type, pages.clone());
+    }
+    let layout = builder.finish().expect("a small trace");
+    let mut accesses = Vec::new();
+    layout.translate(&entries, &mut accesses);
+    (layout, accesses)
+}
