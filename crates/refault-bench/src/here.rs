@@ -5,8 +5,8 @@
 //! come from the generators that the model uses, with three seeds; they are counted, not timed, so that a busy machine
 //! changes nothing: what is compared is how many pages had to be read from the device, of how many were asked for.
 //!
-//! What this is not: the document's machine. The file is some hundred megabytes at most, one thread reads, and the kernel
-//! is whichever runs here.
+//! What this is not: the document's machine. The file is some hundred megabytes at most, one thread reads, and the
+//! kernel is whichever runs here.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

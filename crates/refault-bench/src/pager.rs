@@ -83,7 +83,8 @@ enum Against {
     Nothing,
 }
 
-/// What is measured of a run: a structure of numbers whose fields, by name and in order, are also the columns of results.
+/// What is measured of a run: a structure of numbers whose fields, by name and in order, are also the columns of
+/// results.
 macro_rules! measured {
     ($(#[$about:meta])* struct $name:ident { $($(#[$doc:meta])* $field:ident: f64,)* }) => {
         $(#[$about])*

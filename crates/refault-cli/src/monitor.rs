@@ -43,7 +43,7 @@ const MAP_ROWS: usize = 24;
 /// Rows of the map in a picture.
 const PICTURE_ROWS: usize = 80;
 /// Most pages whose exact history is kept: 128 GiB of them take 700 MB.
-const MOST_PAGES: u64 = 1 << 25;
+const MAX_PAGES: u64 = 1 << 25;
 /// Entries replayed at a time.
 const BLOCK: u64 = 1 << 16;
 
@@ -254,9 +254,9 @@ fn measure(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) 
     let progress = Progress::part("monitoring");
     let mut rows = Vec::new();
     for (name, pattern) in patterns {
-        if pattern.pages() > MOST_PAGES {
+        if pattern.pages() > MAX_PAGES {
             let place = format!("{name}: {} pages", grouped(pattern.pages()));
-            return Err(Failure::usage("pattern too large", place, format!("use at most {}", grouped(MOST_PAGES))));
+            return Err(Failure::usage("pattern too large", place, format!("use at most {}", grouped(MAX_PAGES))));
         }
         for &max_nr_regions in &numbers {
             let attributes = Attributes { max_nr_regions, ..config.attributes };

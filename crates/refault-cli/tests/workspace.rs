@@ -82,3 +82,28 @@ fn the_core_depends_on_nothing() {
     let section = dependencies.split("\n[").next().expect("the section");
     assert_eq!(section.trim(), "", "refault-core must not depend on anything");
 }
+
+#[test]
+fn bounds_are_called_max_and_min() {
+    let output = Command::new("git").args(["ls-files", "crates/*.rs"]).current_dir(root()).output().expect("git runs");
+    let files = String::from_utf8(output.stdout).expect("names are text");
+    let mut wrong = Vec::new();
+    let mut constants = 0;
+    for file in files.lines() {
+        // A file that is being renamed may be listed and gone.
+        let Ok(text) = std::fs::read_to_string(root().join(file)) else { continue };
+        for line in text.lines() {
+            let Some((_, rest)) = line.split_once("const ") else { continue };
+            constants += 1;
+            if ["MOST", "LEAST", "LONGEST", "SHORTEST", "FEWEST"]
+                .iter()
+                .any(|word| rest.strip_prefix(word).is_some_and(|after| after.starts_with(['_', ':'])))
+            {
+                wrong.push(format!("{file}: {}", line.trim()));
+            }
+        }
+    }
+    // A checkout without git has no list to look at.
+    assert!(constants > 500 || files.is_empty(), "only {constants} constants found");
+    assert!(wrong.is_empty(), "MAX_ or MIN_ is what bounds are called:\n{}", wrong.join("\n"));
+}

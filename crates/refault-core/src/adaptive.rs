@@ -6,10 +6,11 @@
 //! that missed least of late **leads**: a victim is a page that the leader does not hold. There always is one, since
 //! the leader holds no more than memory does and also holds the page that comes in; so memory comes to hold what the
 //! leader holds as pages come in, and a change of leader costs nothing at the moment it happens. A **guard** compares
-//! the policy with LRU and stops it from following the leader where more would be at stake than was won (module `choice`).
+//! the policy with LRU and stops it from following the leader where more would be at stake than was won (module
+//! `choice`).
 //!
-//! All directories are exact and share one record per page (module `record`): recency and reuse distance need nothing but
-//! the time of the last reference. Nothing is sampled and nothing is random.
+//! All directories are exact and share one record per page (module `record`): recency and reuse distance need nothing
+//! but the time of the last reference. Nothing is sampled and nothing is random.
 //!
 //! Two forms: [`Adaptive`] is told of each access (simulator, page cache). [`AdaptiveMapped`] sees accessed bits: a
 //! page that comes in is one reference, and so is each accessed bit that is found set, by a look at the page tables
@@ -18,8 +19,8 @@
 //! Invariants: every resident page that is not in a directory is queued as an outsider of that directory; a directory
 //! holds at most the capacity once a reference was dealt with.
 //! Cost: 12 bytes per page id; per page of memory 4 to 5 for each of recency and reuse distance, the same for frequency
-//! with its window, and up to 4.5 per page id and way for outsiders. A reference to a page that all hold is one read and
-//! one write of its record; others are amortised O(1) but for the sorting in `oldest`.
+//! with its window, and up to 4.5 per page id and way for outsiders. A reference to a page that all hold is one read
+//! and one write of its record; others are amortised O(1) but for the sorting in `oldest`.
 //! Source: the parts name theirs. Experts that are followed by their misses: Ari et al., *ACME*, WDAS 2002. Others that
 //! choose among ways: Megiddo and Modha, *ARC*, FAST 2003; Vietri et al., *LeCaR*, HotStorage 2018; Rodriguez et al.,
 //! *CACHEUS*, FAST 2021. The guard and its bound are ours.

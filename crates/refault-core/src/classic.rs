@@ -116,7 +116,8 @@ impl Classic {
         }
     }
 
-    /// Moves a listed page, if inactive, to the head of its active list at once, as 7.0 and later prioritise (spec: lru_sort §4.1).
+    /// Moves a listed page, if inactive, to the head of its active list at once, as 7.0 and later prioritise (spec:
+    /// lru_sort §4.1).
     fn activate(&mut self, page: PageId) {
         let record = &mut self.records[page as usize];
         if record.has(ACTIVE) {
@@ -143,8 +144,8 @@ impl Classic {
         self.counters.pgdeactivate += 1;
     }
 
-    /// Takes every page off its list, for the generations (spec: mglru §15, `lru_gen/enabled`). Clocks and costs stay for
-    /// the return.
+    /// Takes every page off its list, for the generations (spec: mglru §15, `lru_gen/enabled`). Clocks and costs stay
+    /// for the return.
     pub(crate) fn leave(&mut self) -> Handover {
         self.drain_batches();
         let mut pages = Vec::new();
@@ -208,8 +209,8 @@ impl Policy for Classic {
     const HITS: HitReport = HitReport::Kernel;
     const RECLAIM_BATCH: u32 = SWAP_CLUSTER_MAX;
 
-    /// A memory that is no larger than a batch would wait in it whole, and nothing could be evicted: half of it may wait
-    /// there. The kernel has no such memory; it keeps its batches and ends programs.
+    /// A memory that is no larger than a batch would wait in it whole, and nothing could be evicted: half of it may
+    /// wait there. The kernel has no such memory; it keeps its batches and ends programs.
     fn set_capacity(&mut self, pages: usize) {
         let batch = if pages < self.params.batch { pages / 2 } else { self.params.batch };
         self.add_batch.set_capacity(batch);
@@ -333,7 +334,8 @@ impl NodeReclaim for Classic {
         let mut survivors = std::mem::take(&mut self.survivors);
         let gone = batch_stage::run(self, &[page], &mut survivors, caller, memory).reclaimed > 0;
         self.reclaim_target = target;
-        // A page that stays comes back through the batch of additions (spec: classic §12), which culls it where it must.
+        // A page that stays comes back through the batch of additions (spec: classic §12), which culls it where it
+        // must.
         let stays = survivors.pop().is_some();
         if stays && memory.io_state(page).any(IoState::UNEVICTABLE) {
             self.records[page as usize].cull();

@@ -101,6 +101,7 @@ counters! {
     pages_cached,
     /// Cached pages that came back before their frame was reused: no I/O.
     pages_reactivated,
-    /// References served while the page stayed evicted: counted among the misses, although nothing is loaded or evicted.
+    /// References served while the page stayed evicted: counted among the misses, although nothing is loaded or
+    /// evicted.
     bypassed,
 }

@@ -7,17 +7,17 @@
 //! and shrinks when it is not. A clean page that goes stays *findable* until its frame is reused; the front-end keeps
 //! it so in [`crate::frames::CachedFrames`] if [`CachedPages::pools`] says so.
 //!
-//! Direction: FreeBSD puts new pages at the tail of a queue and works from its head. In this crate's lists it is the other
-//! way round; "newest" and "oldest" are said here instead.
+//! Direction: FreeBSD puts new pages at the tail of a queue and works from its head. In this crate's lists it is the
+//! other way round; "newest" and "oldest" are said here instead.
 //!
 //! # A fixed number of frames
 //!
 //! The capacity a front-end sets is the daemon's number of managed pages: all targets follow from it
 //! ([`Targets::for_frames`]), and resident pages plus available frames always make up the capacity. Where there is no
 //! time (a replay), the daemon runs inside [`Policy::reclaim`], woken when the frames available fall below the wakeup
-//! threshold ([`crate::policy::CachedPages::reclaim_threshold`]), each time at pass 1, and again with the next pass while the minimum is not
-//! reached; the idle pass that looks at 1/600 of the active queue each second does not happen, and a page is written
-//! and let go in one step.
+//! threshold ([`crate::policy::CachedPages::reclaim_threshold`]), each time at pass 1, and again with the next pass
+//! while the minimum is not reached; the idle pass that looks at 1/600 of the active queue each second does not happen,
+//! and a page is written and let go in one step.
 //!
 //! Version 12 has a third queue for dirty pages, a thread that writes them, and a controller for how many clean ones
 //! to free (see `laundry.rs`).

@@ -31,7 +31,8 @@
 //!     }
 //! }
 //! let frames = Frames { accessed: vec![true], resident: vec![true] };
-//! assert!(!frames.io_state(0).any(IoState::DIRTY.with(IoState::LOCKED)), "pages are clean unless a front-end says so");
+//! assert!(!frames.io_state(0).any(IoState::DIRTY.with(IoState::LOCKED)), "pages are clean unless a front-end says
+//! so");
 //! ```
 
 use crate::page::{LruvecId, PageId, Shadow};

@@ -7,8 +7,8 @@
 //!
 //! Invariants: at least two generations of each type; a listed page has a generation, and `size` counts it there even
 //! before sorting moves it to that generation's list; ACTIVE of a listed page is clear. Cost: 8 bytes per page id and 4
-//! to 16 per listed page; admission and fd accesses O(1), eviction amortised O(1) per page, ageing O(page-table entries of
-//! regions in use).
+//! to 16 per listed page; admission and fd accesses O(1), eviction amortised O(1) per page, ageing O(page-table entries
+//! of regions in use).
 //!
 //! Kernel: `lru_gen_shrink_lruvec`, `try_to_shrink_lruvec` in `mm/vmscan.c`; `folio_mark_accessed` in `mm/swap.c`;
 //! `lru_gen_add_folio`, `lru_gen_del_folio` in `include/linux/mm_inline.h`.
@@ -230,7 +230,8 @@ impl NodeReclaim for Mglru {
         let caller = Caller { ignores_references: true, ..Caller::default() };
         let mut survivors = std::mem::take(&mut self.survivors);
         let gone = batch_stage::run(self, &[page], &mut survivors, caller, memory).reclaimed > 0;
-        // A page that stays comes back through the batch of additions (spec: classic §12), which culls it where it must.
+        // A page that stays comes back through the batch of additions (spec: classic §12), which culls it where it
+        // must.
         let stays = survivors.pop().is_some();
         if stays && memory.io_state(page).any(IoState::UNEVICTABLE) {
             self.records[page as usize].cull();

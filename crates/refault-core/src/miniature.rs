@@ -1,22 +1,22 @@
 //! What a policy would miss with another amount of memory, asked while a front-end runs.
 //!
 //! A *miniature* is a replay of one policy in memory that is smaller by some power of two, fed with the accesses to as
-//! small a part of the pages: one that is drawn of each group of neighbours, so that a page is always in or never, and a
-//! range has its share in the sample whatever is drawn.
+//! small a part of the pages: one that is drawn of each group of neighbours, so that a page is always in or never, and
+//! a range has its share in the sample whatever is drawn.
 //! Its misses, times that power, estimate the misses of the whole. Nothing is stored but which pages a miniature holds,
 //! so asking costs little: [`Miniatures`] keeps several, of different policies and sizes, over one sample.
 //!
 //! Hot pages are in the sample or not by chance, which is why misses are scaled and not miss ratios: what a hot page
-//! adds to the ratio is hits, and those are known of the whole. The kernels' policies work in batches that do not become
-//! smaller with memory: where they stand on an edge their miniatures may fall off it.
+//! adds to the ratio is hits, and those are known of the whole. The kernels' policies work in batches that do not
+//! become smaller with memory: where they stand on an edge their miniatures may fall off it.
 //!
-//! Invariants: a page that is not in the sample changes nothing but the number of accesses; a miniature never holds more
-//! than its share of pages by more than the policy would. Cost: a multiplication and a comparison per access, the
+//! Invariants: a page that is not in the sample changes nothing but the number of accesses; a miniature never holds
+//! more than its share of pages by more than the policy would. Cost: a multiplication and a comparison per access, the
 //! policies' own cost for one access in `2^shift`; about 30 bytes and the policies' metadata per page in the sample.
 //!
-//! Source: Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015 (sampling pages,
-//! and the correction that scales misses; it draws each page for itself); Waldspurger, Saemundsson, Ahmad and Park, *Cache Modeling and Optimization using
-//! Miniature Simulations*, ATC 2017.
+//! Source: Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015 (sampling
+//! pages, and the correction that scales misses; it draws each page for itself); Waldspurger, Saemundsson, Ahmad and
+//! Park, *Cache Modeling and Optimization using Miniature Simulations*, ATC 2017.
 //!
 //! ```
 //! use refault_core::miniature::Miniatures;

@@ -6,9 +6,9 @@
 //!
 //! [`Policy`] is what every policy has. What only some have are traits of their own, each reached through one method of
 //! `Policy` that answers `None` by default: [`NodeReclaim`] (groups, nodes, background reclaim),
-//! [`GenerationCommands`], [`SwitchLists`] (classic lists or generations), [`Sorting`] (for monitoring schemes), [`Bypass`] (references served while the page stays
-//! evicted), [`CachedPages`] (evicted pages that can come back without I/O) and [`Lists`] (sizes to show). A front-end
-//! that needs one asks for it and says so if there is none.
+//! [`GenerationCommands`], [`SwitchLists`] (classic lists or generations), [`Sorting`] (for monitoring schemes),
+//! [`Bypass`] (references served while the page stays evicted), [`CachedPages`] (evicted pages that can come back
+//! without I/O) and [`Lists`] (sizes to show). A front-end that needs one asks for it and says so if there is none.
 //!
 //! [`DynPolicy`] is the same without the policy's type, for front-ends where one virtual call per decision costs
 //! nothing; the simulator is compiled for each policy. [`registry`] makes either from `name{key=value,…}`.

@@ -46,7 +46,8 @@ use crate::lists::linked::{Linked, List};
 use crate::memory::{Eviction, Memory};
 use crate::page::{PageId, Shadow};
 
-/// Offers a page to [`Memory::evict`] and counts the scan; true if the page is gone. Most textbook policies leave no shadow.
+/// Offers a page to [`Memory::evict`] and counts the scan; true if the page is gone. Most textbook policies leave no
+/// shadow.
 #[inline]
 fn evict<M: Memory>(page: PageId, memory: &mut M, counters: &mut Counters) -> bool {
     evict_leaving(page, Shadow::NONE, memory, counters)
@@ -56,8 +57,8 @@ fn evict<M: Memory>(page: PageId, memory: &mut M, counters: &mut Counters) -> bo
 #[inline]
 fn evict_leaving<M: Memory>(page: PageId, shadow: Shadow, memory: &mut M, counters: &mut Counters) -> bool {
     counters.pgscan += 1;
-    // Counted in the arm, not by `u64::from` of a flag that is branched on later: rustc 1.95 optimises the flag's assignment
-    // away and adds what was never written (0 mostly, so that nothing seems stolen).
+    // Counted in the arm, not by `u64::from` of a flag that is branched on later: rustc 1.95 optimises the flag's
+    // assignment away and adds what was never written (0 mostly, so that nothing seems stolen).
     match memory.evict(page, shadow) {
         Eviction::Freed { .. } => {
             counters.pgsteal += 1;

@@ -25,7 +25,7 @@ pub(crate) const REGION_PAGES: u32 = 512;
 const REGION_WORDS: usize = REGION_PAGES as usize / 64 + 1;
 
 /// Spent entries below which dropping them is put off.
-const MANY_SPENT: u32 = 512;
+const MIN_SPENT: u32 = 512;
 
 /// Entries between two spent ones that are worth dropping along to save a shoot-down (some 3 µs): each costs a fault of
 /// 1.4 µs if the page is touched again.
@@ -245,7 +245,7 @@ impl AccessedBits {
     /// Collects spent entries, once there are enough of them for neighbours to share a call, as far as there is room.
     /// `resident`: pages that may have entries.
     pub(crate) fn collect_drops(&mut self, resident: u32, runs: &mut Vec<Run>) {
-        if !std::mem::take(&mut self.walked_since) && self.spent_pages < MANY_SPENT.max(resident / 4) {
+        if !std::mem::take(&mut self.walked_since) && self.spent_pages < MIN_SPENT.max(resident / 4) {
             return;
         }
         self.spent_pages = 0;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// resident memory swings around where pressure begins.
 pub const MAX_STEP: f64 = 0.02;
 /// The smallest part of [`MAX_STEP`] after steps that went too far.
-const LEAST_SCALE: f64 = 1.0 / 64.0;
+const MIN_SCALE: f64 = 1.0 / 64.0;
 /// What a calm step gives back of the scale.
 const GROWTH: f64 = 1.15;
 /// Steps that are left out after one that went too far, at most: what went has to come back first.
@@ -41,7 +41,7 @@ impl Controller {
     /// waited.
     pub fn step(&mut self, resident_bytes: u64, pressure: f64) -> u64 {
         if pressure >= self.target {
-            self.scale = (self.scale / 2.0).max(LEAST_SCALE);
+            self.scale = (self.scale / 2.0).max(MIN_SCALE);
             self.pause = (self.pause + 1).min(MAX_PAUSE);
             return 0;
         }

@@ -40,8 +40,9 @@ use crate::machine::config::MachineConfig;
 use crate::machine::report::Report;
 use crate::replay::{Limits, Outcome, Replay};
 
-/// What can be asked of a replay's policy beside replaying; the methods are those of [`DynPolicy`]. Its other methods are
-/// not here on purpose: reclaim would be compiled a second time for each policy, and inlined into the replay no more.
+/// What can be asked of a replay's policy beside replaying; the methods are those of [`DynPolicy`]. Its other methods
+/// are not here on purpose: reclaim would be compiled a second time for each policy, and inlined into the replay no
+/// more.
 pub trait ReplayedPolicy {
     /// [`DynPolicy::freed`].
     fn freed(&mut self, page: PageId);
@@ -162,8 +163,8 @@ pub fn replay(spec: &PolicySpec, context: &BuildContext, layout: &Layout, limits
     visit(spec, context, StartReplay { layout, limits })
 }
 
-/// A machine at time 0 under the policy of a specification; if an event writes to `lru_gen/enabled`, under both kernels'
-/// lists, the specified ones in force at first.
+/// A machine at time 0 under the policy of a specification; if an event writes to `lru_gen/enabled`, under both
+/// kernels' lists, the specified ones in force at first.
 ///
 /// # Errors
 /// As [`Machine::new`].

@@ -1,5 +1,5 @@
-//! What came in and is not there any more was evicted, and counted: for every policy, pages that missed equal pages that
-//! are resident and pages stolen. A compiler that loses one count is found out as well.
+//! What came in and is not there any more was evicted, and counted: for every policy, pages that missed equal pages
+//! that are resident and pages stolen. A compiler that loses one count is found out as well.
 
 use refault_core::Policy;
 use refault_core::policy::registry::{BuildContext, Fact, FrontEnd, Visitor, all, visit};

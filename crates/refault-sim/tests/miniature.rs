@@ -46,7 +46,8 @@ fn exact(policy: &str, layout: &Layout, accesses: &[Access], memory_pages: usize
     }
 }
 
-/// Compares policies at a tenth, a quarter and half of the pages; how far each estimate is off, and how large the sample was.
+/// Compares policies at a tenth, a quarter and half of the pages; how far each estimate is off, and how large the
+/// sample was.
 fn compare(name: &str, policies: &[&str], entries: &[Entry]) -> Vec<(String, f64, u32)> {
     let (layout, accesses) = laid_out(entries);
     let pages = layout.distinct_file();

@@ -1,8 +1,8 @@
 //! Miss counts of the textbook policies on generated workloads, pinned. They need no files and run everywhere.
 //!
 //! The counts of the default variants were equal to libCacheSim 0.3.5's on the same sequences when they were pinned;
-//! those of the paper's variants, of `lrfu`, which remembers evicted pages by their shadow entries, and of `adaptive` are our
-//! own.
+//! those of the paper's variants, of `lrfu`, which remembers evicted pages by their shadow entries, and of `adaptive`
+//! are our own.
 
 use refault_core::textbook::{
     Arc, Clock, Fifo, Lirs, LirsParams, LirsVariant, Lrfu, Lru, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant,

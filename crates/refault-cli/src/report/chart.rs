@@ -26,7 +26,7 @@ const TOP: f64 = 38.0;
 const BOTTOM: f64 = 66.0;
 const SPAN: f64 = WIDTH - LEFT - RIGHT;
 /// Lines from which on each has its name at its end.
-const MANY: usize = 9;
+const MIN_NAMED: usize = 9;
 /// How far the last tick may reach beyond the axis beside names.
 const NAMES_GAP: f64 = 4.0;
 /// Room for these names, right of the picture's usual width, and the least distance between two.
@@ -103,7 +103,7 @@ impl Figure {
 
     /// The same with a button for each group of lines.
     pub fn markup_with(&self, groups: &[Group]) -> Markup {
-        let named = self.shape == Shape::Lines && self.series.len() >= MANY;
+        let named = self.shape == Shape::Lines && self.series.len() >= MIN_NAMED;
         let width = if named { WIDTH + NAMES } else { WIDTH };
         html! {
             figure.chart aria-labelledby=(format!("{}-h", self.id)) {

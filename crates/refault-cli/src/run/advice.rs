@@ -13,14 +13,14 @@ use refault_paging::figures::TimeCounts;
 /// Refault distances of this long decide the advice.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Looks closer together than this are one, so that a frequent look needs no more memory.
-const LEAST_APART: Duration = Duration::from_millis(500);
+const MIN_APART: Duration = Duration::from_millis(500);
 /// Refaults of followed pages below which there is no advice.
-const FEWEST: u64 = 4;
+const MIN_FOLLOWED: u64 = 4;
 
 /// The budget at which 99 of 100 of these refaults would not have happened: the budget and their distance, but never
 /// more than the program has ever had. `None`: nothing, or hardly anything, came back.
 pub(super) fn would_stop_refaulting_at(budget: u64, everything: u64, distances: &TimeCounts) -> Option<u64> {
-    (distances.count() >= FEWEST).then(|| {
+    (distances.count() >= MIN_FOLLOWED).then(|| {
         let missing = distances.quantile(0.99) * PAGE as u64;
         (budget + missing).min((everything + everything / 64).max(budget))
     })
@@ -61,7 +61,7 @@ impl Recent {
             None => (0.0, distances.clone()),
         };
         self.everything = self.everything.max(has);
-        if self.earlier.back().is_none_or(|(last, ..)| now - *last >= LEAST_APART) {
+        if self.earlier.back().is_none_or(|(last, ..)| now - *last >= MIN_APART) {
             self.earlier.push_back((now, refaults, distances));
         }
         CameBack {

@@ -18,7 +18,7 @@ use refault_paging::tree::MAKE_ROOM;
 const BETWEEN: Duration = Duration::from_millis(1);
 /// A process that was asked is not asked again for so long at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Asks, from now on, whoever has memory that others of the tree lack. The calling thread's signals are to be blocked.
 pub(super) fn begin(shared: &'static Shared) {
@@ -59,7 +59,7 @@ impl Pause {
         if now < self.due {
             return false;
         }
-        self.pause = if charged < self.charged { FIRST_PAUSE } else { (self.pause * 2).min(LONGEST_PAUSE) };
+        self.pause = if charged < self.charged { FIRST_PAUSE } else { (self.pause * 2).min(MAX_PAUSE) };
         (self.due, self.charged) = (now + self.pause, charged);
         true
     }

@@ -9,7 +9,7 @@ use super::ladder::{Longer, Row, Rung};
 /// Predicted and measured figures this close are called the same.
 const SAME: f64 = 1.25;
 /// Fewer pages than these say nothing about what one costs.
-const FEWEST_PAGES: f64 = 200.0;
+const MIN_PAGES: f64 = 200.0;
 
 impl Study {
     /// The answer, in a sentence or two.
@@ -120,7 +120,7 @@ impl Study {
             grouped(expected.round() as u64),
             self.pages_reason(measured, expected),
         ));
-        if let Some(predicted) = prediction.seconds_per_page.filter(|_| measured >= FEWEST_PAGES) {
+        if let Some(predicted) = prediction.seconds_per_page.filter(|_| measured >= MIN_PAGES) {
             let cost = (row.seconds().mean - self.ladder.ample.seconds().mean) / measured;
             lines.push(format!(
                 "Each took {} µs of the program's time, predicted {}: {}.",
@@ -136,7 +136,7 @@ impl Study {
     fn telling_row(&self) -> Option<&Row> {
         let back = |row: &&Row| row.mean(|summary| summary.read_back as f64).unwrap_or(0.0);
         let ended = self.ladder.budgets.iter().filter(|row| !row.is_given_up());
-        let mut many = ended.filter(|row| back(row) >= FEWEST_PAGES);
+        let mut many = ended.filter(|row| back(row) >= MIN_PAGES);
         many.next()
     }
 

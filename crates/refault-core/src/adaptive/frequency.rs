@@ -11,8 +11,8 @@
 //!
 //! Invariants: a held page has an entry in the window or on a list not above its rank's; no list below `hand` has a
 //! page.
-//! Cost: 4 bytes per page id, 4.3 per page on a list, 4 to 8 per page in the window. A reference is O(1); a departure passes
-//! over the pages that gained rank since they were put on their list, each once for each gain.
+//! Cost: 4 bytes per page id, 4.3 per page on a list, 4 to 8 per page in the window. A reference is O(1); a departure
+//! passes over the pages that gained rank since they were put on their list, each once for each gain.
 //! Source: Lee et al., *LRFU: A Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001;
 //! the window in front is Einziger, Friedman and Manes, *TinyLFU*, ACM ToS 13(4), 2017.
 

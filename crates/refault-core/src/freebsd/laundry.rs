@@ -6,8 +6,8 @@
 //! to the inactive queue, clean.
 //!
 //! How many pages a scan is to free is not the distance to the target but the output of a controller with a
-//! proportional, an integral and a derivative part, which keeps freeing a little while demand is steady instead of waiting
-//! until memory is short. The specification does not say its gains; [`GAINS`] are this model's.
+//! proportional, an integral and a derivative part, which keeps freeing a little while demand is steady instead of
+//! waiting until memory is short. The specification does not say its gains; [`GAINS`] are this model's.
 //!
 //! Invariants: a page on the laundry queue was dirty when it came there; the controller's output is never negative.
 //! Cost: O(1) a step; laundering is O(pages looked at).

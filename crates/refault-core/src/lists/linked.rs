@@ -1,7 +1,7 @@
 //! Doubly linked lists through arrays, by index.
 //!
-//! A list owns no memory: its links live in records that the policy keeps one per page. Invariants: a record is on at most
-//! one list; `len` is the number of records on it. Every operation is O(1).
+//! A list owns no memory: its links live in records that the policy keeps one per page. Invariants: a record is on at
+//! most one list; `len` is the number of records on it. Every operation is O(1).
 
 use crate::page::{NO_PAGE, PageId};
 

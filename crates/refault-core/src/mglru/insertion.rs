@@ -57,7 +57,8 @@ impl Mglru {
         self.insert(page, Insertion::Rotated);
     }
 
-    /// Inserts a page that the batch stage has left, knowing what its contents are doing. An unevictable page is culled.
+    /// Inserts a page that the batch stage has left, knowing what its contents are doing. An unevictable page is
+    /// culled.
     pub(super) fn put_back<M: Memory>(&mut self, page: PageId, memory: &M) {
         if memory.io_state(page).any(IoState::UNEVICTABLE) {
             self.records[page as usize].cull();

@@ -344,7 +344,8 @@ mod tests {
             mglru.shrink(1, &mut control, &mut memory);
             memory.resident
         };
-        // 1000 pages of which 900 of 1001 parts are spared: 101 to scan, in steps of 64 (spec: mglru §16.3, classic §9).
+        // 1000 pages of which 900 of 1001 parts are spared: 101 to scan, in steps of 64 (spec: mglru §16.3, classic
+        // §9).
         assert_eq!((1000 - left(Version::V7_2)).div_ceil(64), 2);
         assert!(left(Version::V6_12) < 500, "6.12 tests protection before a visit only (spec: mglru §19)");
     }

@@ -1,12 +1,12 @@
 //! Which of several groups gives memory up: protections first, then the birth of the oldest generation.
 //!
 //! One comparison for the simulated machine's groups and for programs that share a pool. A group at or below its `min`
-//! gives nothing; one at or below its `low` gives only if no other does. Among the rest the one whose oldest generation is
-//! oldest goes first, as what it holds has been of no use for longest. A generation younger than `min_ttl` is somebody's
-//! working set: if all are, nobody gives (spec: overview §4.4, mglru §13).
+//! gives nothing; one at or below its `low` gives only if no other does. Among the rest the one whose oldest generation
+//! is oldest goes first, as what it holds has been of no use for longest. A generation younger than `min_ttl` is
+//! somebody's working set: if all are, nobody gives (spec: overview §4.4, mglru §13).
 //!
-//! Cost: one look at each group. Kernel: `mem_cgroup_below_min`, `mem_cgroup_below_low` in `include/linux/memcontrol.h`;
-//! `lruvec_is_reclaimable` in `mm/vmscan.c`.
+//! Cost: one look at each group. Kernel: `mem_cgroup_below_min`, `mem_cgroup_below_low` in
+//! `include/linux/memcontrol.h`; `lruvec_is_reclaimable` in `mm/vmscan.c`.
 //!
 //! ```
 //! use refault_core::memory::Protection;

@@ -1,9 +1,9 @@
 //! The one place where policies have names.
 //!
-//! [`POLICIES`] says what there is: parameters, defaults, variants, and which front-end can run what. [`PolicySpec::parse`]
-//! reads `name{key=value,…}`; [`visit`] makes the policy and hands it to a [`Visitor`] with its own type, so that what the
-//! visitor does (a replay, a machine) is compiled for that policy alone; [`build`] makes a [`DynPolicy`]. Adding a policy
-//! is one entry in the macro call below.
+//! [`POLICIES`] says what there is: parameters, defaults, variants, and which front-end can run what.
+//! [`PolicySpec::parse`] reads `name{key=value,…}`; [`visit`] makes the policy and hands it to a [`Visitor`] with its
+//! own type, so that what the visitor does (a replay, a machine) is compiled for that policy alone; [`build`] makes a
+//! [`DynPolicy`]. Adding a policy is one entry in the macro call below.
 //!
 //! ```
 //! use refault_core::policy::FrontEnd;
@@ -96,8 +96,8 @@ pub enum Fact {
     NeedsFuture,
     /// It hashes pages, and does so by their numbers in the trace if it is told them ([`BuildContext::page_numbers`]).
     HashesPages,
-    /// What it keeps in a smaller memory it also keeps in a larger one, in order of last use: one pass of reuse distances
-    /// gives all sizes.
+    /// What it keeps in a smaller memory it also keeps in a larger one, in order of last use: one pass of reuse
+    /// distances gives all sizes.
     Stack,
     /// It can serve references to evicted pages without bringing them in (parameter `bypass`).
     Bypasses,
@@ -174,8 +174,8 @@ impl PolicyEntry {
         }
     }
 
-    /// Bytes of metadata per page when all pages are resident, with default parameters. `None` for policies that need the
-    /// future. Cost: the policy is made and given 65,536 pages.
+    /// Bytes of metadata per page when all pages are resident, with default parameters. `None` for policies that need
+    /// the future. Cost: the policy is made and given 65,536 pages.
     pub fn metadata_bytes_per_page(&'static self) -> Option<f64> {
         let spec = PolicySpec { label: self.name.to_owned(), entry: self, call: Call::default() };
         (!self.is(Fact::NeedsFuture)).then(|| visit(&spec, &BuildContext::default(), MeasureMetadata))

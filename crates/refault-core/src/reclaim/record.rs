@@ -1,8 +1,8 @@
 //! The record that the kernels' policies keep of each page: 8 bytes.
 //!
 //! Invariants: a page is *on a list* iff [`LRU`] or [`IN_ACTIVATE`] is set; [`IN_ADD`] excludes both. While a page
-//! waits in the batch of activations it keeps its place on its list but cannot be isolated. The two batches exclude each
-//! other: the bits of both together mean that the page is culled.
+//! waits in the batch of activations it keeps its place on its list but cannot be isolated. The two batches exclude
+//! each other: the bits of both together mean that the page is culled.
 
 use crate::lists::ring::Placed;
 use crate::page::{LruvecId, PageId, PageType};

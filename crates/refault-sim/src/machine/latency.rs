@@ -15,7 +15,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 /// Longer latencies count as this long: three hours.
-const LONGEST: u64 = 10_000_000_000_000;
+const MAX_NS: u64 = 10_000_000_000_000;
 
 /// Latencies of one kind of event, in nanoseconds, to three digits.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Latency(Histogram<u64>);
 
 impl Default for Latency {
     fn default() -> Latency {
-        Latency(Histogram::new_with_bounds(1, LONGEST, 3).expect("invariant: the bounds are in order"))
+        Latency(Histogram::new_with_bounds(1, MAX_NS, 3).expect("invariant: the bounds are in order"))
     }
 }
 
@@ -116,7 +116,7 @@ impl OperationLatency {
         self.settle();
         // The histogram grows as it must; three hours are far below what it can grow to.
         let _ = self.histogram.add(&other.histogram);
-        let _ = self.histogram.record_n(other.last.min(LONGEST), other.times);
+        let _ = self.histogram.record_n(other.last.min(MAX_NS), other.times);
     }
 
     /// Percentiles of all so far.
@@ -127,7 +127,7 @@ impl OperationLatency {
 
     fn settle(&mut self) {
         if self.times > 0 {
-            let _ = self.histogram.record_n(self.last.min(LONGEST), self.times);
+            let _ = self.histogram.record_n(self.last.min(MAX_NS), self.times);
             self.times = 0;
         }
     }

@@ -339,8 +339,8 @@ impl<P: Policy> DamonOps<'_, P> {
         self.accessed_bits(target, page, false) || self.memory.state[page as usize] & state::IDLE == 0
     }
 
-    /// Evicts a page on request, through the policy's batch stage: it leaves a shadow entry, and a dirty file page waits
-    /// for the flusher (spec: damos §3.2, overview §5).
+    /// Evicts a page on request, through the policy's batch stage: it leaves a shadow entry, and a dirty file page
+    /// waits for the flusher (spec: damos §3.2, overview §5).
     fn page_out(&mut self, page: PageId) -> bool {
         self.memory.state[page as usize] &= !state::HINT;
         let gone = page_out(self.policy, page, self.memory);

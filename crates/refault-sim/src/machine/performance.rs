@@ -26,8 +26,8 @@ pub struct Performance {
     pub operations: u64,
     /// Time from the first one's start to the last one's end, or the run's; nanoseconds.
     pub span_ns: u64,
-    /// From the beginning of an operation to the end of its last access, time without a CPU included; the pause after it
-    /// is not.
+    /// From the beginning of an operation to the end of its last access, time without a CPU included; the pause after
+    /// it is not.
     pub latency: LatencySummary,
     /// Time stalled for memory, nanoseconds, all together.
     pub stalled_ns: u64,

@@ -167,7 +167,8 @@ impl Groups for GroupsMemory {
     fn protection(&self, lruvec: LruvecId) -> Option<Protection> {
         let group = &self.groups[usize::from(lruvec)];
         let usage = self.usage(lruvec);
-        // Only children of the target are protected in the cells: what was asked for is in effect (spec: overview §4.5).
+        // Only children of the target are protected in the cells: what was asked for is in effect (spec: overview
+        // §4.5).
         (group.low + group.min > 0).then_some(Protection { usage, min: group.min, low: group.low })
     }
     fn node_frames(&self, _lruvec: LruvecId) -> NodeFrames {

@@ -1,5 +1,5 @@
-//! What the tests against recordings of real kernels share: which counters are compared, and the accesses that the kernels
-//! saw.
+//! What the tests against recordings of real kernels share: which counters are compared, and the accesses that the
+//! kernels saw.
 
 use std::ops::Range;
 

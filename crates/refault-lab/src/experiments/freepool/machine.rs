@@ -427,8 +427,8 @@ impl<R: Reclaimer> Machine<R> {
         self.freed_outside();
     }
 
-    /// Frames in a row for the kernel. Between the attempts pages are let go, whatever their references, if `grows`: clean
-    /// inactive ones, then dirty ones too, then active ones (spec: freebsd §3.5).
+    /// Frames in a row for the kernel. Between the attempts pages are let go, whatever their references, if `grows`:
+    /// clean inactive ones, then dirty ones too, then active ones (spec: freebsd §3.5).
     pub fn allocate_row(&mut self, frames: u32, grows: bool, burst: &mut Burst) -> Option<Frame> {
         for attempt in 0..=MAX_GROWTHS {
             if self.policy.available() > SYSTEM_RESERVE + u64::from(frames)
