@@ -69,7 +69,9 @@ fn unseen_percent(process: &Process) -> f64 {
 
 /// Who was watched, and by what.
 pub fn head(out: &mut dyn Write, recording: &Recording) -> std::io::Result<()> {
-    let Some(process) = recording.processes.first() else { return writeln!(out, "{}", recording.program) };
+    // An argument may be a whole script.
+    let program = recording.program.replace(char::is_control, " ");
+    let Some(process) = recording.processes.first() else { return writeln!(out, "{program}") };
     let others = match recording.processes.len() - 1 {
         0 => String::new(),
         1 => "; 1 process more".to_owned(),
@@ -78,8 +80,7 @@ pub fn head(out: &mut dyn Write, recording: &Recording) -> std::io::Result<()> {
     let by = if recording.source.is_empty() { String::new() } else { format!(", by {}", recording.source) };
     writeln!(
         out,
-        "{}: process {}, {} aggregations{by}{others}\n",
-        recording.program,
+        "{program}: process {}, {} aggregations{by}{others}\n",
         process.pid,
         grouped(process.snapshots.len() as u64)
     )
@@ -337,7 +338,7 @@ mod tests {
     fn tables_and_json_hold_what_was_seen() {
         let processes = read(&text());
         let recording = Recording {
-            program: "prog".into(),
+            program: "prog -c\n1".into(),
             source: "refault".into(),
             actions: vec!["stat".into()],
             kernel: Some(processes[1].clone()),
@@ -347,7 +348,7 @@ mod tests {
         table(&mut out, &recording).expect("writes");
         let table = String::from_utf8(out).expect("text");
         for part in [
-            "prog: process 7, 4 aggregations, by refault; 1 process more",
+            "prog -c 1: process 7, 4 aggregations, by refault; 1 process more",
             "kernel (DAMON)",
             "working set",
             "0x100000",

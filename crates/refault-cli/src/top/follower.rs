@@ -51,6 +51,10 @@ pub struct View<'a> {
     pub note: String,
 }
 
+/// In the line of a process that has ended: true if its memory was seen at its end alone, because it ended before the first
+/// line that is written regularly. It was fuller then, and nobody knows how full.
+pub const SEEN_AT_THE_END: &str = "seen_at_the_end";
+
 #[derive(Default)]
 struct Process {
     line: Value,
@@ -91,6 +95,7 @@ impl Process {
         for key in OF_THE_MOMENT {
             line[key] = self.fullest[key].clone();
         }
+        line[SEEN_AT_THE_END] = self.fullest["last"].clone();
         line[ADVICE] = self.advice.map_or(Value::Null, Value::from);
         Cow::Owned(line)
     }
@@ -213,7 +218,12 @@ mod tests {
         assert_eq!((&view.line["resident_bytes"], &view.line["stored_bytes"]), (&json!(60), &json!(40)));
         assert_eq!((&view.line["faults"], &view.line["generations"]), (&json!(4), &json!([60])));
         assert_eq!(view.leaders, [("frequency", 2), ("recency", 2)]);
+        assert_eq!(view.line[SEEN_AT_THE_END], false);
         assert_eq!(view.line["leader"], "recency", "of the fullest line");
         assert_eq!(view.line["would_stop_refaulting_at_bytes"], json!(90));
+        std::fs::write(&path, format!("{}\n", line(2, 0, 4, None, true))).expect("writes");
+        let mut follower = Follower::open(&path, None).expect("opens");
+        follower.read().expect("reads");
+        assert_eq!(follower.view().expect("a process").line[SEEN_AT_THE_END], true);
     }
 }

@@ -11,6 +11,7 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use serde_json::Value;
 
 use super::View;
+use super::follower::SEEN_AT_THE_END;
 use refault_console::text::grouped;
 use refault_lab::size::bytes_text;
 
@@ -131,7 +132,11 @@ fn draw_memory(frame: &mut Frame<'_>, area: Rect, line: &Value) {
         row("metadata", bytes_text(metadata), format!("{a_page:.1} bytes a managed page")),
     ];
     let widths = [Constraint::Length(13), Constraint::Length(11), Constraint::Min(10)];
-    let title = if has_ended(line) { "Memory when it was fullest" } else { "Memory" };
+    let title = match (has_ended(line), line[SEEN_AT_THE_END] == true) {
+        (false, _) => "Memory",
+        (true, false) => "Memory when it was fullest",
+        (true, true) => "Memory at its end, before which it was not looked at",
+    };
     frame.render_widget(Table::new(rows, widths).block(block(title)), area);
 }
 
