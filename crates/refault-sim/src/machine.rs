@@ -64,6 +64,7 @@ mod performance;
 mod readahead;
 mod scheduler;
 mod task;
+pub mod tree_lock;
 mod writeback;
 
 use std::cmp::Reverse;
@@ -181,6 +182,8 @@ pub struct Machine<P: Policy> {
     failure: Option<TraceError>,
     /// Work by reclaimer, in the order of [`Reclaimer`].
     ledgers: [Ledger; 3],
+    /// Locks of files' trees that kswapds hold now and then.
+    tree_locks: Vec<tree_lock::Hold>,
     counted: Counters,
     latencies: Latencies,
     statistics: report::Statistics,
@@ -284,6 +287,7 @@ impl<P: Policy> Machine<P> {
             end: None,
             failure: None,
             ledgers: [Ledger::default(); 3],
+            tree_locks: Vec::new(),
             counted: Counters::default(),
             latencies: Latencies::default(),
             statistics: report::Statistics::default(),
@@ -440,6 +444,9 @@ impl<P: Policy> Machine<P> {
         let now = self.policy.counters();
         let done = now.since(&self.counted);
         self.counted = now;
+        if reclaimer != Reclaimer::Background {
+            self.memory.removed.take();
+        }
         if reclaimer != Reclaimer::Limit {
             self.statistics.pgscan[reclaimer as usize] += done.pgscan;
             self.statistics.pgsteal[reclaimer as usize] += done.pgsteal;

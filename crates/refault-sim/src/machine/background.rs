@@ -8,6 +8,7 @@ use refault_core::Policy;
 use refault_core::policy::node::background_pass;
 use refault_core::policy::{BackgroundPass, NodeReclaim};
 
+use super::costs::Work;
 use super::pressure::activity;
 use super::{Event, Machine, Reclaimer};
 
@@ -32,6 +33,8 @@ pub(super) struct Kswapd {
     napping: bool,
     /// Attempts.
     pub pageoutrun: u64,
+    /// Passes of all attempts.
+    pub passes: u64,
     /// Woken or unbalanced again within the nap.
     pub low_wmark_hit_quickly: u64,
     /// Unbalanced again at the end of the nap.
@@ -124,7 +127,11 @@ impl<P: Policy> Machine<P> {
             no_cache_trim: attempt.no_cache_trim,
         };
         let outcome = background_pass(&mut self.policy, &pass, &mut self.memory);
-        let cost = self.book_reclaim(Reclaimer::Background);
+        let mut cost = self.book_reclaim(Reclaimer::Background);
+        let waited = self.wait_for_trees(node, cost);
+        self.ledgers[Reclaimer::Background as usize].book(Work::Lock, waited);
+        cost += waited;
+        self.kswapds[node].passes += 1;
         debug_assert!(self.policy.counters().pgsteal >= before);
         attempt.priority = outcome.priority.min(attempt.priority);
         attempt.reclaimed += outcome.reclaimed;

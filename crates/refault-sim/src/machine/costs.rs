@@ -47,6 +47,8 @@ pub struct Costs {
     pub unmap: u64,
     /// Taking one page out of its tree, leaving the shadow entry, and freeing the frame.
     pub remove_page: u64,
+    /// Of that, for a file's page, the time under the lock of the file's tree.
+    pub tree_lock: u64,
     /// Marking a page accessed in a `read()`.
     pub mark_accessed: u64,
     /// Moving the non-resident age of a group and its ancestors.
@@ -74,6 +76,7 @@ impl Default for Costs {
             look_around_entry: 3,
             unmap: 90,
             remove_page: 160,
+            tree_lock: 80,
             mark_accessed: 8,
             age_nonresident: 6,
             lruvec_visit: 300,
@@ -102,14 +105,16 @@ pub enum Work {
     Write,
     /// Everything else: visits, bookkeeping.
     Other,
+    /// Waiting for the lock of a file's tree that another kswapd holds.
+    Lock,
 }
 
 /// Kinds of [`Work`].
-pub const WORK_KINDS: usize = 8;
+pub const WORK_KINDS: usize = 9;
 
 /// Names of the kinds, in order, as reports print them.
 pub const WORK_NAMES: [&str; WORK_KINDS] =
-    ["isolate", "sort", "reverse_map", "table_walk", "look_around", "batch", "write", "other"];
+    ["isolate", "sort", "reverse_map", "table_walk", "look_around", "batch", "write", "other", "lock"];
 
 /// Nanoseconds by kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

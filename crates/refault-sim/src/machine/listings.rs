@@ -25,6 +25,7 @@ use refault_core::policy::{GenerationDetails, TierHistory};
 use super::Machine;
 
 impl<P: Policy> Machine<P> {
+    /// As `lru_gen`: the generations in the windows of all lruvecs.
     pub(super) fn list_generations(&self) -> String {
         let mut text = String::new();
         for (id, group) in self.memory.groups.iter().enumerate() {
@@ -41,6 +42,7 @@ impl<P: Policy> Machine<P> {
         text
     }
 
+    /// As `lru_gen_full`.
     pub(super) fn list_generations_in_full(&self) -> String {
         let mut text = String::new();
         for (id, group) in self.memory.groups.iter().enumerate() {

@@ -51,6 +51,7 @@ use super::device::{Device, Direction};
 use super::frames::MachineFrames;
 use super::group::{GroupId, Groups};
 use super::node::Node;
+use super::tree_lock::Removed;
 
 /// Pages that files and tasks may have together: 1 TiB, which costs the host some 2 GiB. More would be found out by an
 /// allocation that fails.
@@ -126,6 +127,8 @@ pub struct MachineMemory {
     pub lruvec: Vec<LruvecId>,
     shadows: Vec<u64>,
     segment_of: Vec<u32>,
+    /// Pages of each segment that reclaim has evicted since it was last asked for them, and the segments that have any.
+    pub removed: Removed,
     /// All segments.
     pub segments: Vec<Segment>,
     /// All mappings.
@@ -190,6 +193,7 @@ impl MachineMemory {
             lruvec: Vec::new(),
             shadows: Vec::new(),
             segment_of: Vec::new(),
+            removed: Removed::default(),
             segments: Vec::new(),
             mappings: Vec::new(),
             address_spaces: Vec::new(),
@@ -245,6 +249,13 @@ impl MachineMemory {
     /// Page ids are below this.
     pub fn page_ids(&self) -> usize {
         self.segment_of.len() * REGION_PAGES
+    }
+
+    /// Notes that a page was taken out of its segment's tree.
+    #[inline]
+    pub(super) fn note_removed(&mut self, page: PageId) {
+        let segment = self.segment_of[page as usize / REGION_PAGES];
+        self.removed.add(segment);
     }
 
     /// Owner of a page.

@@ -60,6 +60,8 @@ pub struct Statistics {
     pub pgsteal: [u64; 2],
     /// Balance attempts of all kswapds.
     pub pageoutrun: u64,
+    /// Passes of kswapds over their nodes.
+    pub kswapd_passes: u64,
     /// kswapd was woken within its nap.
     pub kswapd_low_wmark_hit_quickly: u64,
     /// kswapd found its node unbalanced when it wanted to sleep or to sleep on.
@@ -80,6 +82,7 @@ impl Statistics {
             pgscan: pair(self.pgscan, start.pgscan),
             pgsteal: pair(self.pgsteal, start.pgsteal),
             pageoutrun: self.pageoutrun - start.pageoutrun,
+            kswapd_passes: self.kswapd_passes - start.kswapd_passes,
             kswapd_low_wmark_hit_quickly: self.kswapd_low_wmark_hit_quickly - start.kswapd_low_wmark_hit_quickly,
             kswapd_high_wmark_hit_quickly: self.kswapd_high_wmark_hit_quickly - start.kswapd_high_wmark_hit_quickly,
             written_back: self.written_back - start.written_back,
@@ -87,7 +90,7 @@ impl Statistics {
     }
 
     /// Names and values, in a fixed order.
-    pub fn fields(&self) -> [(&'static str, u64); 12] {
+    pub fn fields(&self) -> [(&'static str, u64); 13] {
         [
             ("allocstall", self.allocstall),
             ("direct_throttles", self.direct_throttles),
@@ -98,6 +101,7 @@ impl Statistics {
             ("pgsteal_kswapd", self.pgsteal[0]),
             ("pgsteal_direct", self.pgsteal[1]),
             ("pageoutrun", self.pageoutrun),
+            ("kswapd_passes", self.kswapd_passes),
             ("kswapd_low_wmark_hit_quickly", self.kswapd_low_wmark_hit_quickly),
             ("kswapd_high_wmark_hit_quickly", self.kswapd_high_wmark_hit_quickly),
             ("written_back", self.written_back),
@@ -449,6 +453,7 @@ impl<P: Policy> Machine<P> {
         let sum = |count: fn(&Kswapd) -> u64| self.kswapds.iter().map(count).sum();
         Statistics {
             pageoutrun: sum(|kswapd| kswapd.pageoutrun),
+            kswapd_passes: sum(|kswapd| kswapd.passes),
             kswapd_low_wmark_hit_quickly: sum(|kswapd| kswapd.low_wmark_hit_quickly),
             kswapd_high_wmark_hit_quickly: sum(|kswapd| kswapd.high_wmark_hit_quickly),
             written_back: self.writeback.written,
@@ -456,7 +461,6 @@ impl<P: Policy> Machine<P> {
         }
     }
 
-    /// The generations of all lruvecs in the layout of the kernel's debugging interface (spec: mglru §15).
     /// Lruvecs by the birth of their oldest generation that holds pages, across groups and nodes.
     pub(super) fn lruvecs_by_age(&self) -> Vec<LruvecAge> {
         let mut lruvecs = Vec::new();

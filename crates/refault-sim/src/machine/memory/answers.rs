@@ -119,6 +119,9 @@ impl Memory for MachineMemory {
         }
         let cleared = self.unmap(page);
         self.ledger.book(Work::Batch, cleared * self.costs.unmap + self.costs.remove_page);
+        if self.is_file(page) {
+            self.note_removed(page);
+        }
         let slot = self.state[page as usize] & state::SLOT;
         self.release_frame(page, state::SEEN | slot);
         self.shadows[page as usize] = shadow.0;
