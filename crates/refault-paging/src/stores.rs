@@ -25,8 +25,6 @@ const MAX_FILES: usize = 255;
 /// Pages that are moved from the pool to the file at once.
 const BATCH: usize = 32;
 
-/// Objects of a block of the pool at most.
-const BLOCK_PAGES: usize = 256;
 /// Pages that are looked at for one batch at most.
 const MAX_LOOKED: usize = 8 * BATCH;
 /// A page of which zstd leaves more than this goes to the file.
@@ -132,6 +130,8 @@ pub struct Stores {
     loose: VecDeque<(usize, Slot)>,
     dense: VecDeque<(usize, Slot)>,
     buffer: Vec<Page>,
+    /// What the pool has moved to empty a block.
+    moved: Vec<(usize, Slot)>,
     /// Bytes of compressed pages from which on they are compressed harder.
     dense_from: u64,
     /// Entries of the queues beyond which they are looked through.
@@ -161,10 +161,11 @@ fn squeeze<'a>(page: &'a Page, codec: Codec, scratch: &'a mut Scratch) -> (Codec
 }
 
 impl Stores {
-    /// Stores with a pool of at most `pool_limit` bytes of addresses, and files if they can be made.
-    pub fn new(pool_limit: u64, maker: Option<Box<dyn Files>>, file_limit: u64) -> io::Result<Stores> {
+    /// Stores with a pool of at most `pool_limit` bytes of addresses, which will take some part of `memory` bytes, and files if
+    /// they can be made.
+    pub fn new(pool_limit: u64, memory: u64, maker: Option<Box<dyn Files>>, file_limit: u64) -> io::Result<Stores> {
         Ok(Stores {
-            pool: CompressedPool::new(pool_limit)?,
+            pool: CompressedPool::with_blocks_for(pool_limit, memory)?,
             files: Vec::new(),
             maker,
             file_limit,
@@ -172,6 +173,7 @@ impl Stores {
             loose: VecDeque::new(),
             dense: VecDeque::new(),
             buffer: Vec::new(),
+            moved: Vec::new(),
             dense_from: u64::MAX,
             tidy_from: MIN_QUEUED,
         })
@@ -341,26 +343,25 @@ impl Stores {
 
     /// Gives the memory of one block back that is mostly empty. Returns whether there was one.
     fn compact(&mut self, holders: &mut impl Holders) -> bool {
-        let mut moved = [(0, Slot::from_bits(0)); BLOCK_PAGES];
-        let mut many = 0;
+        let mut all = std::mem::take(&mut self.moved);
         let gained = self.pool.compact(|owner, from, to| {
             let holder = holders.holder(owner as usize, from);
             if holder == Holder::Nobody {
                 return false;
             }
             holders.moved(owner as usize, holder, Some(to));
-            moved[many] = (owner as usize, to);
-            many += 1;
+            all.push((owner as usize, to));
             true
         });
         // What lies in a block that has emptied is old.
-        for entry in &moved[..many] {
+        for entry in all.drain(..) {
             let queue = match self.pool.codec(entry.1) {
                 Some(Codec::Lz4) => &mut self.loose,
                 _ => &mut self.dense,
             };
-            queue.push_front(*entry);
+            queue.push_front(entry);
         }
+        self.moved = all;
         gained
     }
 

@@ -1,7 +1,9 @@
 //! The compressed pool: pages kept in memory, compressed.
 //!
-//! Memory is cut into blocks of 16 KiB; a block holds objects of one size class (64, 128, … 4160 bytes), so an object
-//! wastes 32 bytes on average and freeing never moves anything. A block without objects goes back to the kernel at
+//! Memory is cut into blocks; a block holds objects of one size class (64, 128, … 4160 bytes), so an object wastes 32 bytes on
+//! average, and less than one object's room is left at the end of a block. Blocks have 16 KiB in a small pool and 64 in a large
+//! one: what is left at their ends is 5 and 1 % of the memory where pages compress to 40 %, but each class may have most of one
+//! block free. Freeing never moves anything. A block without objects goes back to the kernel at
 //! once, except a few that are kept against flutter. Blocks that are mostly empty are emptied by
 //! [`CompressedPool::compact`], which moves what has an owner. What the pool reports is the memory of its blocks, not
 //! the sum of its objects. An object is 16 bytes of header (checksum, length, codec, mark; owner) and the payload.
@@ -32,7 +34,10 @@ use crate::codec::{Codec, Scratch};
 use crate::mapping::Mapping;
 use crate::{PAGE_SIZE, Page, Slot, Store, StoreError, Tier, Usage, same_filled};
 
-const BLOCK: usize = 16 * 1024;
+const MIN_BLOCK: usize = 16 * 1024;
+const MAX_BLOCK: usize = 64 * 1024;
+/// Blocks are as large as they can be with so many of them.
+const MIN_BLOCKS: u64 = 1024;
 const STEP: usize = 64;
 const HEADER: usize = 16;
 /// The word of the header that says whose the object is.
@@ -53,7 +58,7 @@ const NO_OBJECT: u16 = u16::MAX;
 /// What the pool is called in messages.
 pub const NAME: &str = "compressed pool";
 
-/// One block's record: 16 bytes for 16 KiB.
+/// One block's record: 16 bytes.
 struct Block {
     class: AtomicU8,
     /// Pages of the block that a fork has shared; 0: none. See `shared`.
@@ -89,6 +94,8 @@ struct FreeBlocks {
 pub struct CompressedPool {
     memory: Mapping,
     records: Mapping,
+    /// Bytes of a block.
+    block: usize,
     blocks: u32,
     classes: [Mutex<Class>; CLASSES],
     free: Mutex<FreeBlocks>,
@@ -105,10 +112,19 @@ pub struct CompressedPool {
 impl CompressedPool {
     /// A pool of at most `limit` bytes (rounded down to blocks of 16 KiB, at least one). Reserves addresses only.
     pub fn new(limit: u64) -> std::io::Result<CompressedPool> {
-        let blocks = (limit / BLOCK as u64).clamp(1, u64::from(u32::MAX - 1)) as u32;
+        CompressedPool::with_blocks_for(limit, 0)
+    }
+
+    /// The same with blocks for a pool that will take some `expected` bytes.
+    pub fn with_blocks_for(limit: u64, expected: u64) -> std::io::Result<CompressedPool> {
+        let block = ((expected / MIN_BLOCKS) as usize).clamp(MIN_BLOCK, MAX_BLOCK);
+        // A power of two.
+        let block = 1 << block.ilog2();
+        let blocks = (limit / block as u64).clamp(1, u64::from(u32::MAX - 1)) as u32;
         Ok(CompressedPool {
-            memory: Mapping::new(blocks as usize * BLOCK)?,
+            memory: Mapping::new(blocks as usize * block)?,
             records: Mapping::new(blocks as usize * size_of::<Block>())?,
+            block,
             blocks,
             classes: std::array::from_fn(|_| Mutex::new(Class { partial: NONE, empty: 0, blocks: 0, used: 0 })),
             free: Mutex::new(FreeBlocks { first: NONE, fresh: 0 }),
@@ -123,12 +139,12 @@ impl CompressedPool {
 
     /// Bytes that the blocks may take.
     pub fn limit(&self) -> u64 {
-        u64::from(self.blocks) * BLOCK as u64
+        u64::from(self.blocks) * self.block as u64
     }
 
     /// Bytes that the blocks take.
     pub fn bytes(&self) -> u64 {
-        self.blocks_used.load(Ordering::Relaxed) * BLOCK as u64
+        self.blocks_used.load(Ordering::Relaxed) * self.block as u64
     }
 
     /// Compresses a page with the given codec and stores it.
@@ -217,6 +233,11 @@ impl CompressedPool {
         (block, class, self.object(block, class, index))
     }
 
+    /// Objects of a block of a class.
+    fn objects(&self, class: usize) -> u16 {
+        (self.block / ((class + 1) * STEP)) as u16
+    }
+
     fn record(&self, block: u32) -> &Block {
         debug_assert!(block < self.blocks);
         // SAFETY: the table has `blocks` records of atomics; zeroed memory is a valid record.
@@ -225,12 +246,14 @@ impl CompressedPool {
 
     fn object(&self, block: u32, class: usize, index: u16) -> *mut u8 {
         // SAFETY: block < blocks and index < objects of the class, so the object lies inside the block.
-        unsafe { self.memory.base().as_ptr().add(block as usize * BLOCK + usize::from(index) * (class + 1) * STEP) }
+        unsafe {
+            self.memory.base().as_ptr().add(block as usize * self.block + usize::from(index) * (class + 1) * STEP)
+        }
     }
 
     /// Takes an object of a class.
     fn take(&self, class: usize) -> Option<(u32, u16)> {
-        let objects = (BLOCK / ((class + 1) * STEP)) as u16;
+        let objects = self.objects(class);
         let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
         if state.partial == NONE {
             let block = self.take_block()?;
@@ -275,7 +298,7 @@ impl CompressedPool {
         if self.is_shared(block) {
             return self.put_back_shared(block, index);
         }
-        let objects = (BLOCK / ((class + 1) * STEP)) as u16;
+        let objects = self.objects(class);
         let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
         let record = self.record(block);
         // SAFETY: the object was given up by its holder, so it belongs to the class's lock now.
@@ -319,7 +342,7 @@ impl CompressedPool {
     /// room.
     pub fn compact(&self, mut moved: impl FnMut(u64, Slot, Slot) -> bool) -> bool {
         let Some(class) = self.loosest() else { return false };
-        let (step, objects) = ((class + 1) * STEP, (BLOCK / ((class + 1) * STEP)) as u16);
+        let (step, objects) = ((class + 1) * STEP, self.objects(class));
         let block = {
             let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
             let mut sparsest = (NONE, u16::MAX);
@@ -380,7 +403,7 @@ impl CompressedPool {
     fn loosest(&self) -> Option<usize> {
         let free = self.classes.iter().enumerate().map(|(class, state)| {
             let state = state.lock().expect("invariant: nothing panics under this lock");
-            let objects = (BLOCK / ((class + 1) * STEP)) as u32;
+            let objects = u32::from(self.objects(class));
             let free = state.blocks * objects - state.used;
             (free as usize * (class + 1) * STEP, class, free >= objects + u32::from(state.empty > 0) * objects)
         });
@@ -443,7 +466,7 @@ impl CompressedPool {
 
     fn put_back_block(&self, block: u32) {
         // SAFETY: the block was taken off its class's list without an object in it, so nothing in it is in use.
-        unsafe { self.memory.discard(block as usize * BLOCK, BLOCK) };
+        unsafe { self.memory.discard(block as usize * self.block, self.block) };
         let record = self.record(block);
         record.used.store(0, Ordering::Relaxed);
         let mut free = self.free.lock().expect("invariant: nothing panics under this lock");

@@ -7,15 +7,15 @@
 //!
 //! Invariants: a shared block is on no list of its class and in none of its sums; no memory of it is written to; which
 //! of its objects were given back since is noted beside it. Cost: a look at each block that was ever used, at the fork
-//! and when nothing is shared any more; some 60 bytes per shared block in which something was given back.
+//! and when nothing is shared any more; some 150 bytes per shared block in which something was given back.
 
 use std::sync::atomic::Ordering;
 
-use super::{BLOCK, CompressedPool, NO_OBJECT, STEP};
+use super::{CompressedPool, MAX_BLOCK, NO_OBJECT, STEP};
 use crate::PAGE_SIZE;
 
 /// The objects of a block that were given back, a bit each.
-pub(super) type GivenBack = [u64; BLOCK / STEP / 64];
+pub(super) type GivenBack = [u64; MAX_BLOCK / STEP / 64];
 
 impl CompressedPool {
     pub(super) fn is_shared(&self, block: u32) -> bool {
@@ -33,7 +33,7 @@ impl CompressedPool {
             let class = usize::from(record.class.load(Ordering::Relaxed));
             let step = (class + 1) * STEP;
             let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
-            if usize::from(used) < BLOCK / step {
+            if used < self.objects(class) {
                 self.unlink(&mut state, block);
             }
             state.blocks -= 1;
@@ -61,13 +61,13 @@ impl CompressedPool {
                     unsafe { self.free_object(record, self.object(block, class, index), index) };
                 }
             }
-            let objects = BLOCK / ((class + 1) * STEP);
+            let objects = self.objects(class);
             let used = record.used.load(Ordering::Relaxed);
             let mut state = self.classes[class].lock().expect("invariant: nothing panics under this lock");
             state.blocks += 1;
             state.used += u32::from(used);
-            let has_room = record.free.load(Ordering::Relaxed) != NO_OBJECT
-                || usize::from(record.fresh.load(Ordering::Relaxed)) < objects;
+            let has_room =
+                record.free.load(Ordering::Relaxed) != NO_OBJECT || record.fresh.load(Ordering::Relaxed) < objects;
             if has_room {
                 self.link(&mut state, block);
             }
