@@ -12,7 +12,8 @@ use crate::sys;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const WAITED: u32 = 2;
-const SPINS: u32 = 200;
+/// Some 25 µs, which is less than it takes to sleep and be woken by another processor.
+const SPINS: u32 = 500;
 
 /// See the module.
 pub struct Lock<T> {
@@ -32,7 +33,10 @@ impl<T> Lock<T> {
     /// Takes it.
     pub fn lock(&self) -> Held<'_, T> {
         for _ in 0..SPINS {
-            if self.word.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            // Looked at first: who holds it needs its line of the cache.
+            if self.word.load(Ordering::Relaxed) == FREE
+                && self.word.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
                 return Held { lock: self };
             }
             core::hint::spin_loop();
