@@ -17,7 +17,7 @@ const PUBLISH_EVERY: u64 = 50_000_000;
 /// Pages whose return is waited for at once: more than of 8 GiB that are stored.
 const MAX_FOLLOWED: usize = 1 << 16;
 /// Compressed copies of resident pages are kept while so many times more pages are compressed than resident.
-const COPY_SHARE: usize = 4;
+const COPY_SHARE: usize = 16;
 /// Times that memory for a page is waited for.
 const PATIENCE: u32 = 1000;
 

@@ -22,9 +22,10 @@ const BATCH: usize = 32;
 /// compresses to less than 7/8 before anything goes to the file, because the file is seven times slower; the rest is for
 /// what is not uniform.
 const MAX_POOL_SHARE: (u64, u64) = (3, 4);
-/// From this part of the budget on new ones are compressed harder, and from this one on those that are there.
-const DENSE_SHARE: (u64, u64) = (1, 2);
-const MAX_LOOSE_SHARE: (u64, u64) = (5, 8);
+/// From this part of the budget on new ones are compressed harder, and from this one on those that are there. Only to keep them
+/// out of the file: the memory that it saves is not worth its time (docs/design/run.md has figures).
+const DENSE_SHARE: (u64, u64) = (11, 16);
+const MAX_LOOSE_SHARE: (u64, u64) = (23, 32);
 /// This part of what is in memory is parked: the longer a page stays so, the better is known that nobody needs it.
 const PARKED_SHARE: usize = 8;
 /// Batches that are parked for one that is stored, while too few are.
