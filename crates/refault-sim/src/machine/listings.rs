@@ -7,8 +7,17 @@
 //! use refault_sim::machine::scenario::Scenario;
 //! use refault_sim::named;
 //!
-//! let text = "[machine]\nmemory = \"16M\"\n[[task]]\nname = \"t\"\n[[task.workload]]\nspec =
-//! \"uniform:pages=64,accesses=999\" [[event]]\nat = \"1us\"\nlist_full = true";
+//! let text = r#"
+//!     [machine]
+//!     memory = "16M"
+//!     [[task]]
+//!     name = "t"
+//!     [[task.workload]]
+//!     spec = "uniform:pages=64,accesses=999"
+//!     [[event]]
+//!     at = "1us"
+//!     list_full = true
+//! "#;
 //! let scenario = Scenario::parse(text, "s.toml")?;
 //! let report = named::machine(&PolicySpec::parse("mglru")?, scenario.config)?.run()?;
 //! assert!(report.listings[0].text.contains("memcg     0 /"));

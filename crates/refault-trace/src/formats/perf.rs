@@ -30,6 +30,8 @@ pub(crate) struct Perf {
 
 struct Sample {
     address: u64,
+    /// The address is that of the instruction: what `perf script` prints if no fields are chosen.
+    is_code: bool,
     write: bool,
     time: Option<u64>,
 }
@@ -72,11 +74,15 @@ fn sample(line: &[u8]) -> Option<Sample> {
         Some(word) => address_of(word)?,
         None => return None,
     };
+    // Its symbol or file follows.
+    let names_code =
+        |word: &&[u8]| word.starts_with(b"(") || *word == b"[unknown]" || memchr::memmem::find(word, b"+0x").is_some();
+    let is_code = rest.get(1).is_some_and(names_code);
     let event = fields[name].to_ascii_lowercase();
     let says = |text: &[u8], part: &str| memchr::memmem::find(text, part.as_bytes()).is_some();
     let faulted_by_write = value(b"error_code=").is_some_and(|code| code & FAULT_WRITE != 0);
     let write = faulted_by_write || says(&event, "store") || says(&event, "write") || says(line, "OP STORE");
-    Some(Sample { address, write, time })
+    Some(Sample { address, is_code, write, time })
 }
 
 /// Whether a line is of this format: an event with a time and an address, or the header of `perf mem report -D`.
@@ -99,7 +105,7 @@ impl Perf {
         let field = |index: usize| separated.get(index).copied().and_then(address_of);
         let address = field(address).ok_or_else(|| format!("{} has no address in its column", quote(line)))?;
         let source = source.and_then(field).unwrap_or(0);
-        Ok(Sample { address, write: source & SOURCE_STORE != 0, time: None })
+        Ok(Sample { address, is_code: false, write: source & SOURCE_STORE != 0, time: None })
     }
 }
 
@@ -117,6 +123,12 @@ impl LineFormat for Perf {
             None => sample(line),
         };
         let Some(sample) = sample.filter(|sample| sample.address != 0) else { return Ok(None) };
+        if sample.is_code {
+            return Err(format!(
+                "{} has the address of an instruction, not of data: record with `perf record -d` and print with `perf script -F comm,pid,time,event,addr`",
+                quote(line)
+            ));
+        }
         let first_page = sample.address / PAGE_BYTES;
         debug_assert!(first_page <= Entry::MAX_PAGE);
         let (kind, weight) = (self.kind, Weight::Unknown);
@@ -126,5 +138,31 @@ impl LineFormat for Perf {
     fn details(&self) -> Details {
         let source = if self.columns.is_some() { "perf mem report -D" } else { "perf script" };
         vec![("samples of", source.to_owned()), kind_detail(self.kind, self.kind_asked)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines as perf 6.1 prints them, without `-F` and with it.
+    #[test]
+    fn addresses_of_instructions_are_refused() {
+        let parse = |line: &str| Perf::new(&Options::default()).parse(line.as_bytes());
+        for code in [
+            "python3 10832 69707.446255:  1 page-faults:  ffffffff8177539a elf_load+0x28a ([kernel.kallsyms])",
+            "python3 10832 69707.446255:  1 page-faults:  7f12b0 [unknown] (/usr/bin/python3)",
+        ] {
+            assert!(is_line(code.as_bytes()), "{code}");
+            let why = parse(code).expect_err("refused");
+            assert!(why.contains("-F comm,pid,time,event,addr"), "{why}");
+        }
+        for data in [
+            "python3 10832 69707.446255: page-faults:  7f60e7a05000",
+            "python3 10832 69707.446255: page-faults:  7f60e7a05000 ffffffff8177539a elf_load+0x28a ([kernel.kallsyms])",
+        ] {
+            let request = parse(data).expect("read").expect("an access");
+            assert_eq!(request.first_page, 0x7f60_e7a0_5);
+        }
     }
 }

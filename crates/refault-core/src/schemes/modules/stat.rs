@@ -8,8 +8,8 @@
 //!
 //! let regions = [Region { nr_accesses: 10, ..Region::new(0, 4096) }, Region { age: 9, ..Region::new(4096, 8192) }];
 //! assert_eq!(estimated_memory_bandwidth(&regions, 100_000), 409_600); // 40 KiB in a tenth of a second
-//! assert_eq!(memory_idle_ms_percentiles(&regions, 100_000)[100], 1000); // the idlest has been idle for ten
-//! aggregations
+//! // The idlest has been idle for ten aggregations.
+//! assert_eq!(memory_idle_ms_percentiles(&regions, 100_000)[100], 1000);
 //! ```
 
 use crate::monitor::{Attributes, IntervalsGoal, Region};
