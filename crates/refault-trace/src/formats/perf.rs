@@ -162,7 +162,7 @@ mod tests {
             "python3 10832 69707.446255: page-faults:  7f60e7a05000 ffffffff8177539a elf_load+0x28a ([kernel.kallsyms])",
         ] {
             let request = parse(data).expect("read").expect("an access");
-            assert_eq!(request.first_page, 0x7f60_e7a0_5);
+            assert_eq!(request.first_page, 0x7_f60e_7a05);
         }
     }
 }
