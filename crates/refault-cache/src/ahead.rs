@@ -1,4 +1,4 @@
-//! Reads that nobody waits for yet: windows of readahead, by a few threads ([`crate::workers`]).
+//! Reads that nobody waits for yet: windows of readahead ([`crate::background`]).
 //!
 //! Pages of a window are busy from the moment in which it is made, so a reader that wants one of them waits for it. One
 //! that fails leaves its pages missing: a reader that wants one reads it itself and is told what is wrong.
@@ -8,10 +8,7 @@ use std::sync::Arc;
 use refault_core::PageId;
 
 use crate::file::{Opened, Shared};
-use crate::fill::{Run, read_run};
-
-/// Threads that read ahead.
-pub(crate) const MAX_THREADS: usize = 4;
+use crate::fill::{Fault, Run};
 
 /// A run of pages of a file.
 pub(crate) struct AheadRead {
@@ -19,26 +16,30 @@ pub(crate) struct AheadRead {
     pub(crate) file: Arc<Opened>,
     pub(crate) run: Run,
     /// The page whose reader reads on.
-    pub(crate) marked: PageId,
+    pub(crate) marked: Option<PageId>,
 }
 
 impl AheadRead {
-    /// Reads it.
-    pub(crate) fn read(self) {
-        let pages = &self.run.pages;
-        let outcome = read_run(&self.file, &self.shared.buffers, &self.run);
-        let mut engine = self.shared.engine();
-        for (page, _) in pages {
-            if outcome.is_err() {
-                engine.abandon_fill(*page);
-                continue;
-            }
-            engine.counts.file_reads += 1;
-            engine.counts.read_ahead += 1;
-            engine.finish_fill(*page, false);
-            engine.pages.set_ahead(*page, *page == self.marked);
-        }
-        drop(engine);
-        self.shared.wake(pages.iter().map(|(page, _)| *page));
+    /// Has it read.
+    pub(crate) fn submit(self) {
+        let AheadRead { shared, file, run, marked } = self;
+        let reader = shared.clone();
+        reader.background.read(file, run, Box::new(move |run, outcome| finish(&shared, &run, marked, &outcome)));
     }
+}
+
+fn finish(shared: &Shared, run: &Run, marked: Option<PageId>, outcome: &Result<(), Fault>) {
+    let mut engine = shared.engine();
+    for (page, _) in &run.pages {
+        if outcome.is_err() {
+            engine.abandon_fill(*page);
+            continue;
+        }
+        engine.counts.file_reads += 1;
+        engine.counts.read_ahead += 1;
+        engine.finish_fill(*page, false);
+        engine.pages.set_ahead(*page, Some(*page) == marked);
+    }
+    drop(engine);
+    shared.wake(run.pages.iter().map(|(page, _)| *page));
 }

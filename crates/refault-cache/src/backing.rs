@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -35,6 +35,12 @@ pub trait Backing: Send + Sync {
         pieces.iter().map(|(slices, offset)| self.write(slices, *offset)).collect()
     }
 
+    /// The file, if reads may go to it through io_uring, past [`Backing::read`]. It stays the same as long as the value
+    /// lives. None by default.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Returns when everything written is durable.
     ///
     /// # Errors
@@ -62,7 +68,8 @@ pub trait Backing: Send + Sync {
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 }
 
-/// A file without the kernel's page cache. Several writes at once go through io_uring where the kernel has it.
+/// A file without the kernel's page cache. Several writes at once, and reads that nobody waits for in a call, go
+/// through io_uring where the kernel has it.
 #[derive(Debug)]
 pub struct DirectFile {
     file: File,
@@ -110,6 +117,10 @@ impl Backing for DirectFile {
             Some(ring) if pieces.len() > 1 => ring.write(self.file.as_fd(), pieces).unwrap_or_else(one_by_one),
             _ => one_by_one(),
         }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -57,6 +57,12 @@ impl Buffers {
         unsafe { &mut *self.base.add(frame as usize) }
     }
 
+    /// Where a frame is.
+    pub(crate) fn address(&self, frame: Frame) -> *mut Page {
+        assert!((frame as usize) < self.pins.len());
+        self.base.wrapping_add(frame as usize)
+    }
+
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.pins.len() * size_of::<u32>()
     }

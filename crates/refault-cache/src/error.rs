@@ -24,6 +24,9 @@ pub enum MakeError {
         "{0} of memory dirty before pages are written, {1} at most: give at most 0.5, and the first below the second"
     )]
     BadRatios(f64, f64),
+    /// io_uring was asked for and the kernel gives none.
+    #[error("io_uring: {0}; leave the choice to the cache, or ask for threads")]
+    NoUring(io::Error),
     /// The kernel does not give the addresses.
     #[error("reserving memory for the page cache: {0}")]
     Memory(io::Error),

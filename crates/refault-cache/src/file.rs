@@ -10,19 +10,20 @@ use refault_core::frames::Frame;
 use refault_core::miniature::{Estimate, Miniatures, shift_for};
 use refault_store::PAGE_SIZE;
 
-use crate::ahead;
+use crate::background::Background;
 use crate::backing::{Backing, DirectFile};
 use crate::buffers::Buffers;
 use crate::dirty::Limits;
 use crate::engine::Engine;
 use crate::error::{MakeError, OpenError};
+use crate::fill::submit;
 use crate::options::{CacheOptions, CacheReport, WhatIf, WouldMiss};
 use crate::read::Pin;
 use crate::read_async;
 use crate::references::References;
 use crate::streams::{Streams, Window};
 use crate::table::Segments;
-use crate::workers::Workers;
+use crate::workers::{Job, Workers};
 use crate::write_back::Flusher;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -44,9 +45,9 @@ pub(crate) struct Shared {
     /// A fill has ended, so that its frame can be evicted.
     room: Place,
     pub(crate) buffers: Arc<Buffers>,
-    /// Readahead in the background.
-    pub(crate) ahead: Workers,
-    /// Reads whose futures are waited for.
+    /// Reads that nobody waits for in a call.
+    pub(crate) background: Background,
+    /// Reads whose futures are waited for, where a thread has to wait for them; files that are closed.
     pub(crate) readers: Workers,
     read_ahead: u64,
     /// With write-back: how much may wait.
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
 struct Place {
     waiting: AtomicU32,
     changed: Condvar,
+    /// What goes on then, in the background.
+    parked: Mutex<Vec<Job>>,
 }
 
 impl Place {
@@ -72,10 +75,21 @@ impl Place {
         engine
     }
 
-    fn wake(&self) {
-        if self.waiting.load(Ordering::SeqCst) != 0 {
-            self.changed.notify_all();
+    /// As [`Place::wait`], for something that no thread waits for. Under the engine's lock.
+    fn park(&self, job: Job) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.parked.lock().expect(UNBROKEN).push(job);
+    }
+
+    /// Wakes who waits in threads; returns the others.
+    fn wake(&self) -> Vec<Job> {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return Vec::new();
         }
+        self.changed.notify_all();
+        let parked = std::mem::take(&mut *self.parked.lock().expect(UNBROKEN));
+        self.waiting.fetch_sub(parked.len() as u32, Ordering::SeqCst);
+        parked
     }
 }
 
@@ -104,7 +118,7 @@ impl Shared {
     #[cold]
     pub(crate) fn bury(&self, frame: Frame) {
         self.engine().bury(frame);
-        self.room.wake();
+        self.room();
     }
 
     /// Gives the lock away until something about a busy page may have changed.
@@ -119,21 +133,36 @@ impl Shared {
         self.room.wait(engine)
     }
 
+    /// Has something go on in the background when a busy page has changed.
+    pub(crate) fn park(&self, mut engine: MutexGuard<'_, Engine>, page: PageId, job: Job) {
+        engine.counts.waits += 1;
+        self.changed[page as usize % self.changed.len()].park(job);
+    }
+
+    /// The same when a fill has ended.
+    pub(crate) fn park_for_room(&self, mut engine: MutexGuard<'_, Engine>, job: Job) {
+        engine.counts.waits += 1;
+        self.room.park(job);
+    }
+
     /// Pages can be evicted that could not before.
     pub(crate) fn room(&self) {
-        self.room.wake();
+        self.room.wake().into_iter().for_each(|job| self.background.run(job));
     }
 
     /// Pages are not busy any more.
     pub(crate) fn wake(&self, pages: impl Iterator<Item = PageId>) {
-        pages.for_each(|page| self.changed[page as usize % self.changed.len()].wake());
-        self.room.wake();
+        for page in pages {
+            let parked = self.changed[page as usize % self.changed.len()].wake();
+            parked.into_iter().for_each(|job| self.background.run(job));
+        }
+        self.room();
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.ahead.close();
+        self.background.close();
         self.readers.close();
         self.flusher.close();
     }
@@ -164,6 +193,7 @@ impl PageCache {
         let miniatures = miniatures(&options.what_if, frames)?;
         let reserve = options.keep_evicted.map(|share| (frames as f64 * share) as u32);
         let buffers = Arc::new(Buffers::new(frames as usize).map_err(MakeError::Memory)?);
+        let background = Background::new(options.io, buffers.clone())?;
         let mut engine = Engine::new(policy, frames as u32, reserve, buffers.clone());
         engine.miniatures = miniatures;
         Ok(PageCache(Arc::new(Shared {
@@ -172,7 +202,7 @@ impl PageCache {
             changed: std::array::from_fn(|_| Place::default()),
             room: Place::default(),
             buffers,
-            ahead: Workers::new("refault-ahead", ahead::MAX_THREADS),
+            background,
             readers: Workers::new("refault-read", read_async::MAX_THREADS),
             read_ahead: u64::from(options.read_ahead).min(frames / 8),
             limits,
@@ -237,6 +267,8 @@ impl PageCache {
             written_back: counts.written_back,
             dirty_bytes: u64::from(engine.dirty.total()) * PAGE,
             counters: engine.counters(),
+            io: self.0.background.name(),
+            registered_bytes: self.0.background.registered_bytes(),
             would_miss: engine.miniatures.as_deref().map_or_else(Vec::new, answers),
         }
     }
@@ -333,7 +365,7 @@ impl CachedFile {
         while first < end {
             let pages = (end - first).min(64);
             let jobs = self.jobs(&mut self.shared.engine(), Window { first, step: 1, pages });
-            self.submit(jobs);
+            submit(jobs);
             first += pages;
         }
     }
@@ -456,6 +488,8 @@ impl Drop for CachedFile {
         let mut engine = self.shared.engine();
         engine.dirty.close(self.opened.number);
         engine.remove_file(&self.pages);
+        drop(engine);
+        self.shared.background.forget(self.opened.number);
     }
 }
 

@@ -44,6 +44,18 @@ impl Fault {
     }
 }
 
+/// What came of looking for a page under the lock.
+pub(crate) enum Attempt<'a> {
+    /// So many bytes were read.
+    Read(usize),
+    /// It is missing and has a frame now, to be filled.
+    Fill(MutexGuard<'a, Engine>, Frame),
+    /// Somebody else fills or writes it.
+    Busy(MutexGuard<'a, Engine>),
+    /// It is missing, and no frame is to be had before a fill that is under way ends, if any is.
+    Full(MutexGuard<'a, Engine>),
+}
+
 /// Pages that follow each other in the file, busy on the account of whoever has the run.
 pub(crate) struct Run {
     /// The first one's place in the file.
@@ -56,44 +68,68 @@ impl CachedFile {
     /// Reads from a page on that was not found without the lock, as much of what is wanted as one call brings. Returns
     /// the bytes.
     pub(crate) fn read_missing(&self, index: u64, within: usize, out: &mut [u8]) -> Result<usize, ReadError> {
-        let part = (PAGE_SIZE - within).min(out.len());
         let mut engine = self.shared.engine();
         let page = engine.page(&self.pages, index)?;
         engine.asked(page, false);
         loop {
-            if engine.pages.is_busy(page) {
-                engine = self.shared.wait(engine, page);
-            } else if engine.pages.is_resident(page) {
-                engine.counts.hits += 1;
-                let pin = self.shared.pin(engine.frame(page));
-                engine.accessed(page, false, true);
-                let marked = engine.pages.take_mark(page);
-                drop(engine);
-                if marked {
-                    self.arrived(index);
+            match self.attempt(engine, page, index, within, out) {
+                Attempt::Read(bytes) => return Ok(bytes),
+                Attempt::Fill(engine, frame) => {
+                    return self.fill(engine, Run { index, pages: vec![(page, frame)] }, within, out);
                 }
-                out[..part].copy_from_slice(&pin.page().0[within..within + part]);
-                return Ok(part);
-            } else if let Some(frame) = engine.reactivate(page, false) {
-                engine.counts.hits += 1;
-                engine.accessed(page, false, false);
-                // SAFETY: the lock is held, and the frame was not handed out since: even if the page had to go again at
-                // once, its contents are there.
-                out[..part].copy_from_slice(&unsafe { self.shared.buffers.page(frame) }.0[within..within + part]);
-                return Ok(part);
-            } else if let Some(frame) = engine.begin_fill(page, false) {
-                engine.counts.misses += 1;
-                return self.fill(engine, Run { index, pages: vec![(page, frame)] }, within, out);
-            } else if engine.filling == 0 {
-                let waits_for_writes = engine.dirty.total() > 0;
-                drop(engine);
-                if !waits_for_writes || !self.shared.relieve() {
-                    return Err(ReadError::NoRoom);
+                Attempt::Busy(held) => engine = self.shared.wait(held, page),
+                Attempt::Full(held) if held.filling > 0 => engine = self.shared.wait_for_room(held),
+                Attempt::Full(held) => {
+                    let waits_for_writes = held.dirty.total() > 0;
+                    drop(held);
+                    if !waits_for_writes || !self.shared.relieve() {
+                        return Err(ReadError::NoRoom);
+                    }
+                    engine = self.shared.engine();
                 }
-                engine = self.shared.engine();
-            } else {
-                engine = self.shared.wait_for_room(engine);
             }
+        }
+    }
+
+    /// Reads from a page that is there after all, or gives it a frame.
+    pub(crate) fn attempt<'a>(
+        &'a self,
+        mut engine: MutexGuard<'a, Engine>,
+        page: PageId,
+        index: u64,
+        within: usize,
+        out: &mut [u8],
+    ) -> Attempt<'a> {
+        let part = (PAGE_SIZE - within).min(out.len());
+        if engine.pages.is_busy(page) {
+            return Attempt::Busy(engine);
+        }
+        if engine.pages.is_resident(page) {
+            engine.counts.hits += 1;
+            let pin = self.shared.pin(engine.frame(page));
+            engine.accessed(page, false, true);
+            let marked = engine.pages.take_mark(page);
+            drop(engine);
+            if marked {
+                self.arrived(index);
+            }
+            out[..part].copy_from_slice(&pin.page().0[within..within + part]);
+            return Attempt::Read(part);
+        }
+        if let Some(frame) = engine.reactivate(page, false) {
+            engine.counts.hits += 1;
+            engine.accessed(page, false, false);
+            // SAFETY: the lock is held, and the frame was not handed out since: even if the page had to go again at
+            // once, its contents are there.
+            out[..part].copy_from_slice(&unsafe { self.shared.buffers.page(frame) }.0[within..within + part]);
+            return Attempt::Read(part);
+        }
+        match engine.begin_fill(page, false) {
+            Some(frame) => {
+                engine.counts.misses += 1;
+                Attempt::Fill(engine, frame)
+            }
+            None => Attempt::Full(engine),
         }
     }
 
@@ -113,14 +149,44 @@ impl CachedFile {
         within: usize,
         out: &mut [u8],
     ) -> Result<usize, ReadError> {
-        let index = run.index;
-        let most = (within + out.len()).div_ceil(PAGE_SIZE).min(MAX_TOGETHER);
-        self.extend(&mut engine, &mut run, most);
-        let wanted = run.pages.len();
-        let jobs = self.plan(&mut engine, &mut run);
+        let (wanted, jobs) = self.begin_run(&mut engine, &mut run, within, out.len());
         drop(engine);
-        self.submit(jobs);
+        submit(jobs);
         let together = read_run(&self.opened, &self.shared.buffers, &run);
+        self.end_run(run, wanted, together, within, out)
+    }
+
+    /// Extends a run of one page to what a call wants and what is read ahead with it. Returns how many pages are
+    /// wanted, and what else is to be read: the call's other missing pages, and further windows.
+    pub(crate) fn begin_run(
+        &self,
+        engine: &mut Engine,
+        run: &mut Run,
+        within: usize,
+        bytes: usize,
+    ) -> (usize, Vec<AheadRead>) {
+        let most = (within + bytes).div_ceil(PAGE_SIZE).min(MAX_TOGETHER);
+        self.extend(engine, run, most);
+        let wanted = run.pages.len();
+        let mut jobs = Vec::new();
+        if wanted < most {
+            let others = run.index + wanted as u64..(run.index + most as u64).min(self.len().div_ceil(PAGE));
+            jobs = self.jobs_of(self.missing(engine, others), None);
+        }
+        jobs.extend(self.plan(engine, run));
+        (wanted, jobs)
+    }
+
+    /// A run was read, or not: copies what is wanted and gives its pages to everybody. Waits for the device only if the run
+    /// could not be read together. Returns the bytes.
+    pub(crate) fn end_run(
+        &self,
+        mut run: Run,
+        wanted: usize,
+        together: Result<(), Fault>,
+        within: usize,
+        out: &mut [u8],
+    ) -> Result<usize, ReadError> {
         let outcome = match together {
             Err(_) if run.pages.len() > 1 => {
                 self.abandon(&run.pages.split_off(1));
@@ -130,7 +196,7 @@ impl CachedFile {
         };
         if let Err(fault) = outcome {
             self.abandon(&run.pages);
-            return Err(fault.at(index * PAGE));
+            return Err(fault.at(run.index * PAGE));
         }
         let wanted = wanted.min(run.pages.len());
         let bytes = (wanted * PAGE_SIZE - within).min(out.len());
@@ -205,27 +271,41 @@ impl CachedFile {
     pub(crate) fn arrived(&self, index: u64) {
         if let Some(window) = self.window(|streams, most| streams.marked(index, most)) {
             let jobs = self.jobs(&mut self.shared.engine(), window);
-            self.submit(jobs);
+            submit(jobs);
         }
     }
 
     /// The missing pages of a window, as jobs in the order in which they will be wanted.
     pub(crate) fn jobs(&self, engine: &mut Engine, window: Window) -> Vec<AheadRead> {
-        let mut missing: Vec<(u64, (PageId, Frame))> = Vec::new();
-        for index in window.pages(self.len().div_ceil(PAGE)) {
+        let mut missing = self.missing(engine, window.pages(self.len().div_ceil(PAGE)));
+        let Some(&(first, (marked, _))) = missing.first() else { return Vec::new() };
+        if first != window.first {
+            self.streams.lock().expect("invariant: nothing panics under this lock").begins(window, first);
+        }
+        if window.step > 0 {
+            return self.jobs_of(missing, Some(marked));
+        }
+        missing.reverse();
+        let mut jobs = self.jobs_of(missing, Some(marked));
+        jobs.reverse();
+        jobs
+    }
+
+    /// Those of some pages that are missing, busy from here on, as far as there are frames.
+    fn missing(&self, engine: &mut Engine, indices: impl Iterator<Item = u64>) -> Vec<(u64, (PageId, Frame))> {
+        let mut missing = Vec::new();
+        for index in indices {
             if let Some(page) = self.begin_missing(engine, index) {
                 missing.push((index, page));
             } else if engine.frames.available() == 0 {
                 break;
             }
         }
-        let Some(&(first, (marked, _))) = missing.first() else { return Vec::new() };
-        if first != window.first {
-            self.streams.lock().expect("invariant: nothing panics under this lock").begins(window, first);
-        }
-        if window.step < 0 {
-            missing.reverse();
-        }
+        missing
+    }
+
+    /// Jobs for pages in ascending order, one for those that follow each other.
+    fn jobs_of(&self, missing: Vec<(u64, (PageId, Frame))>, marked: Option<PageId>) -> Vec<AheadRead> {
         let mut runs: Vec<Run> = Vec::new();
         for (index, page) in missing {
             match runs.last_mut() {
@@ -235,16 +315,8 @@ impl CachedFile {
                 _ => runs.push(Run { index, pages: vec![page] }),
             }
         }
-        if window.step < 0 {
-            runs.reverse();
-        }
         let job = |run| AheadRead { shared: self.shared.clone(), file: self.opened.clone(), run, marked };
         runs.into_iter().map(job).collect()
-    }
-
-    /// Hands a window over; its runs are read at the same time.
-    pub(crate) fn submit(&self, jobs: Vec<AheadRead>) {
-        jobs.into_iter().for_each(|job| self.shared.ahead.submit(Box::new(move || job.read())));
     }
 
     fn abandon(&self, pages: &[(PageId, Frame)]) {
@@ -273,6 +345,11 @@ impl CachedFile {
         }
         read_pages(&*self.opened.backing, &mut [into], offset, self.len()).map_err(|fault| fault.at(offset))
     }
+}
+
+/// Hands jobs over; their runs are read at the same time. Never under the engine's lock.
+pub(crate) fn submit(jobs: Vec<AheadRead>) {
+    jobs.into_iter().for_each(AheadRead::submit);
 }
 
 /// Reads the pages of a run into their frames.

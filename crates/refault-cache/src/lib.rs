@@ -49,6 +49,7 @@
 //! ```
 
 mod ahead;
+mod background;
 mod backing;
 mod buffers;
 mod dirty;
@@ -62,6 +63,7 @@ mod pins;
 mod read;
 mod read_async;
 mod references;
+mod ring;
 mod streams;
 mod table;
 mod uring;
@@ -77,7 +79,7 @@ pub(crate) mod sync {
 pub use backing::{Backing, DirectFile, Piece};
 pub use error::{MakeError, OpenError, ReadError, WriteError};
 pub use file::{Advice, CachedFile, PageCache};
-pub use options::{CacheOptions, CacheReport, WhatIf, WouldMiss, WriteBack};
+pub use options::{CacheOptions, CacheReport, IoEngine, WhatIf, WouldMiss, WriteBack};
 pub use read::Pinned;
 pub use read_async::Reading;
 pub use refault_core::policy::PolicyError;

@@ -29,6 +29,21 @@ pub struct CacheOptions {
     pub write_back: Option<WriteBack>,
     /// Policies and sizes of which [`crate::PageCache::report`] says what they would have missed; none by default.
     pub what_if: WhatIf,
+    /// How reads are done that nobody waits for in a call: readahead, prefetches, futures.
+    pub io: IoEngine,
+}
+
+/// How reads are done that nobody waits for in a call. A read that a call waits for is `preadv` of its own thread, which
+/// costs the same as io_uring for a single one. [`CacheReport::io`] says what is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoEngine {
+    /// io_uring where the kernel gives it, threads otherwise.
+    #[default]
+    Auto,
+    /// io_uring, or no cache.
+    Uring,
+    /// Threads that wait in `preadv`.
+    Threads,
 }
 
 /// Questions that a cache answers while it runs, by simulating a sample of its pages
@@ -64,6 +79,7 @@ impl Default for CacheOptions {
             read_ahead: 512,
             write_back: None,
             what_if: WhatIf::default(),
+            io: IoEngine::Auto,
         }
     }
 }
@@ -131,6 +147,11 @@ pub struct CacheReport {
     /// The policy's counters under their `/proc/vmstat` names, with what the cache counts: `file_reads`, `limit_hits`,
     /// `limit_overruns`, `pages_cached`, `pages_reactivated`.
     pub counters: Counters,
+    /// How reads are done that nobody waits for in a call: `io_uring` or `preadv`, with the reason in parentheses where the
+    /// other was wanted.
+    pub io: String,
+    /// Bytes of frames that are registered with io_uring; they are resident from then on.
+    pub registered_bytes: u64,
     /// Answers to [`CacheOptions::what_if`], policies first.
     pub would_miss: Vec<WouldMiss>,
 }

@@ -1,9 +1,13 @@
 //! Reads that are polled for: any runtime, or none, can have many of them under way from one thread.
 //!
-//! What is in the cache is there at the first poll. What is not is read by one of the cache's threads, which waits for
-//! the device in place of the caller's. Invariant: a read that was begun is finished, whether its future is polled or
-//! dropped, and its file and cache live until then. Cost: of a hit as [`CachedFile::read_at`] and two allocations; of a
-//! miss the passing of a job to a thread and of its outcome back besides.
+//! What is in the cache is there at the first poll. The rest is a chain of steps in the background: each begins the read of
+//! what is missing next, or is parked at a page that somebody else reads, and goes on when that has come. With io_uring
+//! ([`crate::ring`]) no thread waits for any of them; otherwise, and where a step would have to write pages back first,
+//! a thread makes the rest of the read as [`CachedFile::read_at`] does.
+//!
+//! Invariants: a read that was begun is finished, whether its future is polled or dropped, and its file and cache live
+//! until then; a step never waits, so a file whose last owner is a step is closed by a thread. Cost: of a hit as
+//! [`CachedFile::read_at`] and two allocations; of a miss some boxes and a lock per page besides.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,9 +18,10 @@ use refault_store::PAGE_SIZE;
 
 use crate::error::ReadError;
 use crate::file::CachedFile;
+use crate::fill::{Attempt, Fault, Run, submit};
 
-/// Threads that wait for the device: reads of one cache that are polled for and missed, at once. More wait for a
-/// thread.
+/// Threads that wait for the device where there is no io_uring: reads of one cache that are polled for and missed, at
+/// once. More wait for a thread.
 pub(crate) const MAX_THREADS: usize = 32;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -79,14 +84,13 @@ impl CachedFile {
             return Reading(Arc::new(Mutex::new(State::Done(buffer, Ok(found)))));
         }
         let state = Arc::new(Mutex::new(State::Waits(None)));
-        let (file, reading) = (Arc::clone(self), Arc::clone(&state));
-        self.shared.readers.submit(Box::new(move || {
-            let outcome = file.read_at(&mut buffer[found..], offset + found as u64).map(|read| found + read);
-            let before = std::mem::replace(&mut *reading.lock().expect(UNBROKEN), State::Done(buffer, outcome));
-            if let State::Waits(Some(waker)) = before {
-                waker.wake();
-            }
-        }));
+        let step =
+            Step { file: Held::new(self), buffer, offset, done: found, wanted, asked: None, state: Arc::clone(&state) };
+        if self.shared.background.is_threadless(&self.opened) {
+            step.go_on();
+        } else {
+            step.file.shared.readers.clone().submit(Box::new(move || step.wait()));
+        }
         Reading(state)
     }
 
@@ -104,5 +108,145 @@ impl CachedFile {
             done += part;
         }
         done
+    }
+}
+
+/// A read between two completions.
+struct Step {
+    file: Held,
+    buffer: Vec<u8>,
+    offset: u64,
+    /// Bytes that were read, and are to be.
+    done: usize,
+    wanted: usize,
+    /// The page that the cache was told of last.
+    asked: Option<u64>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Step {
+    /// Reads on until something has to be waited for. Never called under a lock.
+    fn go_on(mut self) {
+        loop {
+            let read = self.file.read_found(&mut self.buffer[self.done..self.wanted], self.offset + self.done as u64);
+            self.done += read;
+            if self.done >= self.wanted {
+                return self.finish(Ok(()));
+            }
+            let at = self.offset + self.done as u64;
+            let (index, within) = (at / PAGE, (at % PAGE) as usize);
+            if at >= self.file.len() {
+                // It was cut off meanwhile.
+                return self.finish(Ok(()));
+            }
+            let file = self.file.clone();
+            let mut engine = file.shared.engine();
+            let page = match engine.page(&file.pages, index) {
+                Ok(page) => page,
+                Err(error) => {
+                    drop(engine);
+                    return self.finish(Err(error));
+                }
+            };
+            if self.asked.replace(index) != Some(index) {
+                engine.asked(page, false);
+            }
+            match file.attempt(engine, page, index, within, &mut self.buffer[self.done..self.wanted]) {
+                Attempt::Read(bytes) => self.done += bytes,
+                Attempt::Busy(engine) => return file.shared.park(engine, page, Box::new(move || self.go_on())),
+                Attempt::Full(engine) if engine.filling > 0 => {
+                    return file.shared.park_for_room(engine, Box::new(move || self.go_on()));
+                }
+                Attempt::Full(engine) => {
+                    drop(engine);
+                    // Pages have to be written first, or there is no room at all.
+                    return file.shared.readers.clone().submit(Box::new(move || self.wait()));
+                }
+                Attempt::Fill(mut engine, frame) => {
+                    let mut run = Run { index, pages: vec![(page, frame)] };
+                    let (wanted, jobs) = file.begin_run(&mut engine, &mut run, within, self.wanted - self.done);
+                    drop(engine);
+                    let opened = Arc::clone(&file.opened);
+                    let done = Box::new(move |run, outcome| self.arrived(run, wanted, outcome));
+                    file.shared.background.read(opened, run, done);
+                    return submit(jobs);
+                }
+            }
+        }
+    }
+
+    /// A run that was read has come, or not.
+    fn arrived(self, run: Run, wanted: usize, outcome: Result<(), Fault>) {
+        if outcome.is_ok() {
+            self.take(run, wanted, outcome);
+        } else {
+            // The page alone may be read still, and that takes its time.
+            let readers = self.file.shared.readers.clone();
+            readers.submit(Box::new(move || self.take(run, wanted, outcome)));
+        }
+    }
+
+    fn take(mut self, run: Run, wanted: usize, outcome: Result<(), Fault>) {
+        let within = ((self.offset + self.done as u64) % PAGE) as usize;
+        let out = &mut self.buffer[self.done..self.wanted];
+        match self.file.end_run(run, wanted, outcome, within, out) {
+            Ok(bytes) => {
+                self.done += bytes;
+                self.go_on();
+            }
+            Err(error) => self.finish(Err(error)),
+        }
+    }
+
+    /// Reads on in this thread, which may wait.
+    fn wait(mut self) {
+        let outcome = self.file.read_at(&mut self.buffer[self.done..self.wanted], self.offset + self.done as u64);
+        if let Ok(read) = outcome {
+            self.done += read;
+        }
+        self.finish(outcome.map(drop));
+    }
+
+    fn finish(self, outcome: Result<(), ReadError>) {
+        let Step { buffer, done, state, .. } = self;
+        let outcome = outcome.map(|()| done);
+        let before = std::mem::replace(&mut *state.lock().expect(UNBROKEN), State::Done(buffer, outcome));
+        if let State::Waits(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+/// A step's share of its file. Closing a file waits for its reads, which a step must not: if it was the last owner, a
+/// thread does that.
+struct Held(Option<Arc<CachedFile>>);
+
+impl Held {
+    fn new(file: &Arc<CachedFile>) -> Held {
+        Held(Some(Arc::clone(file)))
+    }
+}
+
+impl Clone for Held {
+    fn clone(&self) -> Held {
+        Held(self.0.clone())
+    }
+}
+
+impl std::ops::Deref for Held {
+    type Target = CachedFile;
+
+    fn deref(&self) -> &CachedFile {
+        self.0.as_ref().expect("invariant: there until it is dropped")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(file) = self.0.take() else { return };
+        let readers = file.shared.readers.clone();
+        if let Some(file) = Arc::into_inner(file) {
+            readers.submit(Box::new(move || drop(file)));
+        }
     }
 }

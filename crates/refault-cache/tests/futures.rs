@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use common::*;
-use refault_cache::{Backing, ReadError};
+use refault_cache::{Advice, Backing, CacheOptions, IoEngine, MakeError, OpenError, PageCache, ReadError, WriteBack};
 
 /// Wakes a thread.
 struct Unpark(Thread);
@@ -71,7 +71,7 @@ fn one_thread_has_many_reads_under_way() {
     let cache = cache(4 * KIB, "lru", None);
     let file = Together(Memory::with(bytes.clone()), Barrier::new(READS));
     let file = Arc::new(cache.attach(Box::new(file)).expect("opens"));
-    file.advise(refault_cache::Advice::Random);
+    file.advise(Advice::Random);
     // Were one of them made before the next is begun, the file would wait for ever.
     let readings: Vec<_> =
         (0..READS).map(|n| file.read_at_async(vec![0; 100], (n * 64 * PAGE + 4050) as u64)).collect();
@@ -123,5 +123,176 @@ fn a_future_that_is_dropped_leaves_a_whole_cache_and_errors_are_told() {
     while left() != 0 {
         assert!(begun.elapsed().as_secs() < 20, "{} bytes of a file that nobody has", left());
         std::thread::yield_now();
+    }
+}
+
+/// A cache of this engine over a real file; none where the kernel or the file system has not what it takes.
+fn over_a_file(
+    bytes: &[u8],
+    options: CacheOptions,
+) -> Option<(PageCache, Arc<refault_cache::CachedFile>, tempfile::NamedTempFile)> {
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    std::fs::write(file.path(), bytes).expect("writes");
+    let cache = match PageCache::new(&options) {
+        Ok(cache) => cache,
+        Err(MakeError::NoUring(error)) => {
+            refault_testing::skip_required(format_args!("no io_uring: {error}"));
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    match cache.open(file.path()) {
+        Ok(cached) => Some((cache, Arc::new(cached), file)),
+        Err(OpenError::NoDirect(path)) => {
+            refault_testing::skip_required(format_args!("no direct I/O at {}", path.display()));
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn engines() -> [(IoEngine, &'static str); 2] {
+    [(IoEngine::Uring, "io_uring"), (IoEngine::Threads, "preadv")]
+}
+
+#[test]
+fn both_engines_read_a_file_as_it_is_with_a_thousand_reads_under_way() {
+    let bytes = contents(3000);
+    let bytes = &bytes[..bytes.len() - 777];
+    for (io, name) in engines() {
+        let options = CacheOptions { memory: 1 << 20, io, ..CacheOptions::default() };
+        let Some((cache, file, _kept)) = over_a_file(bytes, options) else { return };
+        assert_eq!(cache.report().io, name);
+        let mut random = Random(9);
+        for turn in 0..4 {
+            file.advise(if turn % 2 == 0 { Advice::Random } else { Advice::Normal });
+            let places: Vec<(usize, usize)> = (0..1000)
+                .map(|n| match turn {
+                    // Everywhere, all on a few pages, in order, and over the end.
+                    0 => (random.below(bytes.len() as u64) as usize, random.below(40_000) as usize),
+                    1 => (random.below(5 * PAGE as u64) as usize, 3000),
+                    2 => (n * 3 * PAGE, 3 * PAGE),
+                    _ => (bytes.len() - random.below(20_000) as usize, 30_000),
+                })
+                .collect();
+            let readings: Vec<_> =
+                places.iter().map(|(at, len)| file.read_at_async(vec![0; *len], *at as u64)).collect();
+            for ((at, len), reading) in places.into_iter().zip(readings) {
+                let (buffer, outcome) = wait(reading);
+                let expected = &bytes[at.min(bytes.len())..(at + len).min(bytes.len())];
+                assert_eq!(outcome.expect("reads"), expected.len(), "{name} {turn}");
+                assert!(buffer[..expected.len()] == *expected, "{name}: {len} bytes at {at}");
+            }
+        }
+        let report = cache.report();
+        assert_eq!(report.misses + report.read_ahead, report.counters.file_reads, "{name}");
+        assert!(report.resident_bytes <= 1 << 20 && report.registered_bytes <= 1 << 20, "{report:?}");
+        drop(file);
+        let begun = std::time::Instant::now();
+        while cache.report().resident_bytes != 0 {
+            assert!(begun.elapsed().as_secs() < 20, "a closed file's pages stay");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A call that misses here and there has all of it read at the same time, and what it says is right.
+#[test]
+fn a_call_with_gaps_reads_what_is_missing_together() {
+    let bytes = contents(2000);
+    for (io, name) in engines() {
+        let options = CacheOptions { memory: 4 << 20, io, policy: "lru".into(), ..CacheOptions::default() };
+        let Some((cache, file, _kept)) = over_a_file(&bytes, options) else { return };
+        file.advise(Advice::Random);
+        let mut seen = vec![0; 48 * PAGE];
+        for start in (0..1900).step_by(48) {
+            for page in (start..start + 48).step_by(3) {
+                file.read_at(&mut [0; 1], (page * PAGE) as u64).expect("reads");
+            }
+            let read = file.read_at(&mut seen, (start * PAGE) as u64).expect("reads");
+            assert!(seen[..read] == bytes[start * PAGE..start * PAGE + read], "{name} {start}");
+        }
+        let report = cache.report();
+        assert_eq!(report.counters.file_reads, 48 * 40, "{name}: each page once");
+    }
+}
+
+#[test]
+fn futures_wait_for_writers_and_room_and_see_what_was_written() {
+    let mut bytes = contents(400);
+    for (io, name) in engines() {
+        let options =
+            CacheOptions { memory: 256 << 10, io, write_back: Some(WriteBack::default()), ..CacheOptions::default() };
+        let Some((_cache, file, _kept)) = over_a_file(&bytes, options) else { return };
+        let mut random = Random(4);
+        for turn in 0..300u64 {
+            let at = random.below((bytes.len() - 9000) as u64) as usize;
+            let written = vec![turn as u8; 1 + random.below(9000) as usize];
+            file.write_at(&written, at as u64).expect("writes");
+            bytes[at..at + written.len()].copy_from_slice(&written);
+            let places: Vec<usize> = (0..20).map(|_| random.below((bytes.len() - 5000) as u64) as usize).collect();
+            let readings: Vec<_> = places.iter().map(|at| file.read_at_async(vec![0; 5000], *at as u64)).collect();
+            for (at, reading) in places.iter().zip(readings) {
+                let (buffer, outcome) = wait(reading);
+                assert_eq!(outcome.expect("reads"), 5000);
+                assert!(buffer[..] == bytes[*at..at + 5000], "{name} {turn}");
+            }
+        }
+        file.sync().expect("syncs");
+    }
+}
+
+/// A device that refuses, and a file that others cut off: the same words from either engine.
+#[test]
+fn both_engines_say_what_a_file_refuses() {
+    for (io, name) in engines() {
+        let options = CacheOptions { memory: 1 << 20, io, ..CacheOptions::default() };
+        let Some((cache, file, kept)) = over_a_file(&contents(600), options) else { return };
+        file.advise(Advice::Random);
+        kept.as_file().set_len(500 * PAGE as u64).expect("cuts");
+        let (_, outcome) = wait(file.read_at_async(vec![0; 5000], 550 * PAGE as u64));
+        assert!(
+            matches!(outcome, Err(ReadError::Short { offset }) if offset == 550 * PAGE as u64),
+            "{name} {outcome:?}"
+        );
+        assert_eq!(wait(file.read_at_async(vec![0; 5000], 400 * PAGE as u64)).1.expect("is there"), 5000);
+        // A descriptor that cannot be read from stands in for a device that fails.
+        let closed = std::fs::File::options().write(true).open(kept.path()).expect("opens");
+        let refused = Arc::new(cache.attach(Box::new(WriteOnly(closed))).expect("attaches"));
+        let (_, outcome) = wait(refused.read_at_async(vec![0; 9000], 4096));
+        assert!(
+            matches!(&outcome, Err(ReadError::Io { offset: 4096, error }) if error.raw_os_error() == Some(9)),
+            "{name} {outcome:?}"
+        );
+        assert_eq!(cache.report().counters.limit_overruns, 0);
+    }
+}
+
+/// A file that is open for writing only.
+struct WriteOnly(std::fs::File);
+
+impl Backing for WriteOnly {
+    fn read(&self, _: &mut [IoSliceMut<'_>], _: u64) -> io::Result<usize> {
+        Err(io::Error::from_raw_os_error(9))
+    }
+
+    fn write(&self, _: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
+        Err(io::Error::from_raw_os_error(9))
+    }
+
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        Some(std::os::fd::AsFd::as_fd(&self.0))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.metadata().map(|metadata| metadata.len())
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -1,0 +1,106 @@
+//! Reads that nobody waits for in a call: readahead, prefetches, further runs of a call that misses in several places,
+//! and reads whose futures are polled for.
+//!
+//! Which of two engines does them is decided when the cache is made, and said in its report: io_uring, with one thread
+//! for all of them ([`crate::ring`]), or `preadv` by a few threads, each of which waits for the device. Files that have no
+//! descriptor ([`crate::Backing::descriptor`]) are read by the threads in either case.
+
+use std::sync::Arc;
+
+use crate::buffers::Buffers;
+use crate::error::MakeError;
+use crate::file::Opened;
+use crate::fill::{Fault, Run, read_run};
+use crate::options::IoEngine;
+use crate::ring::Ring;
+use crate::workers::{Job, Workers};
+
+/// Threads that read ahead, where threads do it.
+const MAX_THREADS: usize = 4;
+
+/// What becomes of a run that was read, or not. Called by a thread of the cache's own, or by the caller's if there is
+/// none; it must not wait for other reads.
+pub(crate) type Done = Box<dyn FnOnce(Run, Result<(), Fault>) + Send>;
+
+pub(crate) struct Background {
+    ring: Option<Ring>,
+    threads: Workers,
+    buffers: Arc<Buffers>,
+    /// Why there is no ring although one was wanted.
+    why: Option<std::io::Error>,
+}
+
+impl Background {
+    /// # Errors
+    /// [`MakeError::NoUring`] if nothing else is to be used.
+    pub(crate) fn new(engine: IoEngine, buffers: Arc<Buffers>) -> Result<Background, MakeError> {
+        let threads = Workers::new("refault-ahead", MAX_THREADS);
+        let ring = match engine {
+            IoEngine::Threads => None,
+            IoEngine::Auto | IoEngine::Uring => Some(Ring::new(buffers.clone(), threads.clone())),
+        };
+        let (ring, why) = match ring {
+            None => (None, None),
+            Some(Ok(ring)) => (Some(ring), None),
+            Some(Err(error)) if engine == IoEngine::Uring => return Err(MakeError::NoUring(error)),
+            Some(Err(error)) => (None, Some(error)),
+        };
+        Ok(Background { ring, threads, buffers, why })
+    }
+
+    /// The engine's name, and why it is not the other where that was wanted.
+    pub(crate) fn name(&self) -> String {
+        match (&self.ring, &self.why) {
+            (Some(_), _) => "io_uring".to_owned(),
+            (None, None) => "preadv".to_owned(),
+            (None, Some(error)) => format!("preadv (io_uring: {error})"),
+        }
+    }
+
+    /// Bytes of frames that the kernel keeps mapped for io_uring.
+    pub(crate) fn registered_bytes(&self) -> u64 {
+        self.ring.as_ref().map_or(0, Ring::registered_bytes)
+    }
+
+    /// Whether reads of this file wait in no thread.
+    pub(crate) fn is_threadless(&self, file: &Opened) -> bool {
+        self.ring.is_some() && file.backing.descriptor().is_some()
+    }
+
+    /// Reads a run and passes it on.
+    pub(crate) fn read(&self, file: Arc<Opened>, run: Run, done: Done) {
+        match &self.ring {
+            Some(ring) if file.backing.descriptor().is_some() => ring.read(file, run, done),
+            _ => {
+                let buffers = self.buffers.clone();
+                self.threads.submit(Box::new(move || {
+                    let outcome = read_run(&file, &buffers, &run);
+                    done(run, outcome);
+                }));
+            }
+        }
+    }
+
+    /// Does something that waits for nothing, soon.
+    pub(crate) fn run(&self, job: Job) {
+        match &self.ring {
+            Some(ring) => ring.run(job),
+            None => self.threads.submit(job),
+        }
+    }
+
+    /// A file is closed: none of its reads is under way.
+    pub(crate) fn forget(&self, file: u32) {
+        if let Some(ring) = &self.ring {
+            ring.forget(file);
+        }
+    }
+
+    /// The cache is gone.
+    pub(crate) fn close(&self) {
+        self.threads.close();
+        if let Some(ring) = &self.ring {
+            ring.close();
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Reads through io_uring: one thread has all of them under way, and no thread waits for a single one.
+//!
+//! The thread alone submits and reaps, as `IORING_SETUP_SINGLE_ISSUER` wants it, so completions interrupt nobody;
+//! others put what they want into a queue and wake it if it sleeps. Files are registered when they are first read, frames
+//! in chunks when they are first read into: then the kernel looks neither the file nor the memory up again. Reads of
+//! one page go to the registered memory; runs go to frames that do not follow each other, by a vector. Where the kernel
+//! registers nothing (`RLIMIT_MEMLOCK`), reads go without.
+//!
+//! Invariants: at most [`FLIGHTS`] reads are under way, more wait in the queue; a read that was submitted keeps its
+//! file, its vector and its frames until its completion was seen; the thread waits for nothing but the kernel: what
+//! falls short or must be repeated goes to threads that may. Cost: per read a box, a lock, and a system call where the
+//! thread was asleep. Source: `io_uring_enter(2)`, `io_uring_register(2)`.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use io_uring::{IoUring, opcode, types};
+use refault_store::PAGE_SIZE;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::background::Done;
+use crate::buffers::Buffers;
+use crate::file::Opened;
+use crate::fill::{Fault, Run, read_run};
+use crate::workers::{Job, Workers};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+/// Requests that the ring has room for.
+const ENTRIES: usize = 256;
+/// Reads under way at most: one request is the queue's.
+const FLIGHTS: usize = ENTRIES - 1;
+/// Files that are registered at most.
+const FILES: u32 = 1024;
+/// Frames that are registered together: 2 MiB.
+const CHUNK: usize = 512;
+/// The completion that says that something is in the queue.
+const WOKEN: u64 = u64::MAX;
+/// How long the thread waits before it asks a kernel again that could not take its requests.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+
+const UNBROKEN: &str = "invariant: nothing panics under this lock";
+
+enum Message {
+    Read(Arc<Opened>, Run, Done),
+    Run(Job),
+    Forget(u32),
+    Close,
+}
+
+#[derive(Default)]
+struct Queue {
+    messages: VecDeque<Message>,
+    /// Until its thread takes it.
+    ring: Option<IoUring>,
+}
+
+struct Common {
+    queue: Mutex<Queue>,
+    /// The thread waits for completions only.
+    sleeping: AtomicBool,
+    wake: OwnedFd,
+    registered: AtomicU64,
+    buffers: Arc<Buffers>,
+    /// For what has to wait.
+    threads: Workers,
+}
+
+pub(crate) struct Ring(Arc<Common>);
+
+impl Ring {
+    /// A ring, if the kernel gives one. Its thread starts with the first read.
+    pub(crate) fn new(buffers: Arc<Buffers>, threads: Workers) -> io::Result<Ring> {
+        let ring =
+            IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(ENTRIES as u32)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
+        Ok(Ring(Arc::new(Common {
+            queue: Mutex::new(Queue { messages: VecDeque::new(), ring: Some(ring) }),
+            sleeping: AtomicBool::new(false),
+            wake,
+            registered: AtomicU64::new(0),
+            buffers,
+            threads,
+        })))
+    }
+
+    pub(crate) fn registered_bytes(&self) -> u64 {
+        self.0.registered.load(Ordering::Relaxed) * PAGE
+    }
+
+    /// Reads a run of a file that has a descriptor.
+    pub(crate) fn read(&self, file: Arc<Opened>, run: Run, done: Done) {
+        self.send(Message::Read(file, run, done));
+    }
+
+    pub(crate) fn run(&self, job: Job) {
+        self.send(Message::Run(job));
+    }
+
+    pub(crate) fn forget(&self, file: u32) {
+        // A thread that never started has no files.
+        let mut queue = self.0.queue.lock().expect(UNBROKEN);
+        if queue.ring.is_none() {
+            queue.messages.push_back(Message::Forget(file));
+            drop(queue);
+            self.0.wake();
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        let mut queue = self.0.queue.lock().expect(UNBROKEN);
+        if queue.ring.take().is_none() {
+            queue.messages.push_back(Message::Close);
+            drop(queue);
+            self.0.wake();
+        }
+    }
+
+    fn send(&self, message: Message) {
+        let mut queue = self.0.queue.lock().expect(UNBROKEN);
+        queue.messages.push_back(message);
+        if let Some(ring) = queue.ring.take() {
+            let common = self.0.clone();
+            let given = Arc::new(Mutex::new(Some(ring)));
+            let taken = given.clone();
+            let run = move || {
+                let ring = taken.lock().expect(UNBROKEN).take().expect("invariant: taken once");
+                Thread::new(common, ring).run();
+            };
+            if std::thread::Builder::new().name("refault-ring".into()).spawn(run).is_err() {
+                // The next one tries again; this one is done here.
+                queue.ring = given.lock().expect(UNBROKEN).take();
+                let message = queue.messages.pop_back();
+                drop(queue);
+                message.into_iter().for_each(|message| self.0.do_here(message));
+                return;
+            }
+        }
+        drop(queue);
+        self.0.wake();
+    }
+}
+
+impl Common {
+    fn wake(&self) {
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            // Fails only if the counter is full, and then the thread is awake.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn do_here(&self, message: Message) {
+        match message {
+            Message::Read(file, run, done) => {
+                let outcome = read_run(&file, &self.buffers, &run);
+                done(run, outcome);
+            }
+            Message::Run(job) => job(),
+            Message::Forget(_) | Message::Close => {}
+        }
+    }
+
+    /// By a thread that may wait.
+    fn read_slowly(self: &Arc<Self>, file: Arc<Opened>, run: Run, done: Done) {
+        let common = self.clone();
+        self.threads.submit(Box::new(move || common.do_here(Message::Read(file, run, done))));
+    }
+}
+
+/// A read that the kernel has.
+struct Flight {
+    file: Arc<Opened>,
+    run: Run,
+    done: Done,
+    /// Bytes that the file has from there on, at most the run's.
+    wanted: usize,
+    vectors: Vec<libc::iovec>,
+}
+
+// SAFETY: the pointers in `vectors` are those of frames, which the run makes this flight's own.
+unsafe impl Send for Flight {}
+
+/// What the ring's thread has.
+struct Thread {
+    common: Arc<Common>,
+    ring: IoUring,
+    todo: VecDeque<Message>,
+    flights: Vec<Option<Flight>>,
+    free: Vec<usize>,
+    /// Places of registered files, by their numbers.
+    files: HashMap<u32, u32>,
+    free_files: Vec<u32>,
+    /// Chunks of frames that are registered. Empty: none can be.
+    chunks: Vec<bool>,
+    woken: Box<u64>,
+    armed: bool,
+    /// The kernel gave a ring that it does not enable: threads read.
+    broken: bool,
+    closed: bool,
+}
+
+impl Thread {
+    fn new(common: Arc<Common>, ring: IoUring) -> Thread {
+        let chunks = vec![false; common.buffers.pins.len().div_ceil(CHUNK)];
+        Thread {
+            common,
+            ring,
+            todo: VecDeque::new(),
+            flights: (0..FLIGHTS).map(|_| None).collect(),
+            free: (0..FLIGHTS).rev().collect(),
+            files: HashMap::new(),
+            free_files: Vec::new(),
+            chunks,
+            woken: Box::new(0),
+            armed: false,
+            broken: false,
+            closed: false,
+        }
+    }
+
+    fn run(mut self) {
+        self.broken = self.ring.submitter().register_enable_rings().is_err();
+        if self.ring.submitter().register_files_sparse(FILES).is_ok() {
+            self.free_files = (0..FILES).rev().collect();
+        }
+        if self.ring.submitter().register_buffers_sparse(self.chunks.len() as u32).is_err() {
+            self.chunks.clear();
+        }
+        loop {
+            self.todo.append(&mut self.common.queue.lock().expect(UNBROKEN).messages);
+            self.work();
+            let idle = self.free.len() == FLIGHTS && self.todo.is_empty();
+            if self.closed && idle {
+                return;
+            }
+            self.arm();
+            // Whoever sends from here on wakes; who sent before is seen.
+            self.common.sleeping.store(true, Ordering::SeqCst);
+            if !self.common.queue.lock().expect(UNBROKEN).messages.is_empty() {
+                self.common.sleeping.store(false, Ordering::SeqCst);
+                self.enter(0);
+            } else {
+                self.enter(1);
+                self.common.sleeping.store(false, Ordering::SeqCst);
+            }
+            self.reap();
+        }
+    }
+
+    /// Does what is to be done, as far as the ring has room.
+    fn work(&mut self) {
+        while let Some(message) = self.todo.pop_front() {
+            match message {
+                Message::Read(file, run, done) if self.broken => self.common.read_slowly(file, run, done),
+                Message::Read(file, run, done) if self.free.is_empty() => {
+                    self.todo.push_front(Message::Read(file, run, done));
+                    return;
+                }
+                Message::Read(file, run, done) => self.submit(file, run, done),
+                Message::Run(job) => job(),
+                Message::Forget(number) => self.forget(number),
+                Message::Close => self.closed = true,
+            }
+        }
+    }
+
+    fn submit(&mut self, file: Arc<Opened>, run: Run, done: Done) {
+        let offset = run.index * PAGE;
+        let wanted = file.len().saturating_sub(offset).min(run.pages.len() as u64 * PAGE) as usize;
+        let Some(descriptor) = file.backing.descriptor().filter(|_| wanted > 0).map(|file| file.as_raw_fd()) else {
+            // It was cut off meanwhile.
+            return done(run, Err(Fault::Short));
+        };
+        let place = self.free.pop().expect("invariant: there is room");
+        // SAFETY: the pages are busy on the account of whoever has the run, each with a frame of its own.
+        let frame = |frame| unsafe { self.common.buffers.page_mut(frame) }.0.as_mut_ptr();
+        let vectors: Vec<libc::iovec> = run
+            .pages
+            .iter()
+            .map(|(_, number)| libc::iovec { iov_base: frame(*number).cast(), iov_len: PAGE_SIZE })
+            .collect();
+        let registered = if run.pages.len() == 1 { self.registered_frame(run.pages[0].1) } else { None };
+        let file_place = self.registered_file(&file, descriptor);
+        macro_rules! read_of {
+            ($file:expr) => {
+                match registered {
+                    Some(chunk) => opcode::ReadFixed::new($file, vectors[0].iov_base.cast(), PAGE_SIZE as u32, chunk)
+                        .offset(offset)
+                        .build(),
+                    None => opcode::Readv::new($file, vectors.as_ptr(), vectors.len() as u32).offset(offset).build(),
+                }
+            };
+        }
+        let entry = match file_place {
+            Some(place) => read_of!(types::Fixed(place)),
+            None => read_of!(types::Fd(descriptor)),
+        };
+        self.flights[place] = Some(Flight { file, run, done, wanted, vectors });
+        // SAFETY: file, vector (which does not move with the flight) and frames are the flight's until its completion.
+        unsafe { self.ring.submission().push(&entry.user_data(place as u64)) }
+            .expect("invariant: the ring has room for every flight and one more");
+    }
+
+    /// The place of a file, registered now if it can be.
+    fn registered_file(&mut self, file: &Opened, descriptor: i32) -> Option<u32> {
+        if let Some(place) = self.files.get(&file.number) {
+            return Some(*place);
+        }
+        let place = self.free_files.pop()?;
+        if self.ring.submitter().register_files_update(place, &[descriptor]).is_err() {
+            return None;
+        }
+        self.files.insert(file.number, place);
+        Some(place)
+    }
+
+    fn forget(&mut self, number: u32) {
+        if let Some(place) = self.files.remove(&number)
+            && self.ring.submitter().register_files_update(place, &[-1]).is_ok()
+        {
+            self.free_files.push(place);
+        }
+    }
+
+    /// The chunk of a frame, registered now if it can be.
+    fn registered_frame(&mut self, frame: u32) -> Option<u16> {
+        let chunk = frame as usize / CHUNK;
+        if !*self.chunks.get(chunk)? {
+            let frames = CHUNK.min(self.common.buffers.pins.len() - chunk * CHUNK);
+            let base = self.common.buffers.address((chunk * CHUNK) as u32);
+            let vector = libc::iovec { iov_base: base.cast(), iov_len: frames * PAGE_SIZE };
+            // SAFETY: the memory is mapped as long as the buffers, which this thread has; the kernel writes to it only
+            // on behalf of reads.
+            if unsafe { self.ring.submitter().register_buffers_update(chunk as u32, &[vector], None) }.is_err() {
+                self.chunks.clear();
+                return None;
+            }
+            self.chunks[chunk] = true;
+            self.common.registered.fetch_add(frames as u64, Ordering::Relaxed);
+        }
+        u16::try_from(chunk).ok()
+    }
+
+    /// Has a completion come when somebody sends.
+    fn arm(&mut self) {
+        if !self.armed {
+            let into: *mut u64 = &mut *self.woken;
+            let fd = types::Fd(self.common.wake.as_fd().as_raw_fd());
+            let entry = opcode::Read::new(fd, into.cast(), 8).build().user_data(WOKEN);
+            // SAFETY: the word is in a box that lives as long as the ring; it is read by nobody.
+            unsafe { self.ring.submission().push(&entry) }.expect("invariant: the ring has room for one more");
+            self.armed = true;
+        }
+    }
+
+    fn enter(&mut self, wait: usize) {
+        if let Err(error) = self.ring.submit_and_wait(wait)
+            && error.raw_os_error() != Some(libc::EINTR)
+        {
+            // What was not taken is in the ring still.
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn reap(&mut self) {
+        let seen: Vec<(u64, i32)> = self.ring.completion().map(|seen| (seen.user_data(), seen.result())).collect();
+        for (place, result) in seen {
+            if place == WOKEN {
+                self.armed = false;
+                continue;
+            }
+            let flight = self.flights[place as usize].take().expect("invariant: a flight completes once");
+            self.free.push(place as usize);
+            self.land(flight, result);
+        }
+    }
+
+    fn land(&self, flight: Flight, result: i32) {
+        let Flight { file, run, done, wanted, vectors } = flight;
+        drop(vectors);
+        match usize::try_from(result) {
+            Ok(bytes) if bytes >= wanted => {
+                for (number, (_, frame)) in run.pages.iter().enumerate() {
+                    let valid = wanted.saturating_sub(number * PAGE_SIZE).min(PAGE_SIZE);
+                    // SAFETY: the kernel has done its part, and the page is busy on the run's account.
+                    unsafe { self.common.buffers.page_mut(*frame) }.0[valid..].fill(0);
+                }
+                done(run, Ok(()));
+            }
+            // The rest is read page by page, and what cannot be read is said by who tries.
+            Ok(_) => self.common.read_slowly(file, run, done),
+            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => self.common.read_slowly(file, run, done),
+            Err(_) => done(run, Err(Fault::Io(io::Error::from_raw_os_error(-result)))),
+        }
+    }
+}
