@@ -73,6 +73,13 @@ pub(crate) struct Ring(Arc<Common>);
 impl Ring {
     /// A ring, if the kernel gives one. Its thread starts with the first read.
     pub(crate) fn new(buffers: Arc<Buffers>, threads: Workers) -> io::Result<Ring> {
+        // Valgrind lets no other thread run while one waits in the ring, so nobody could ever wake it.
+        if std::env::var_os("LD_PRELOAD").is_some_and(|names| names.to_string_lossy().contains("vgpreload")) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "valgrind stops all threads while one waits for a ring",
+            ));
+        }
         let ring =
             IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(ENTRIES as u32)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
