@@ -8,10 +8,10 @@
 use refault_paging::sys;
 
 use crate::entry;
-use crate::frame::{self, Context, Frame, register};
+use crate::frame::{self, ARGUMENTS, Context, Frame, register};
 use crate::memory_calls::{self as memory, is_managed, most_held};
 use crate::thread::Thread;
-use crate::{clone, descriptors, signals};
+use crate::{clone, descriptors, fast, signals, sites};
 
 const EFAULT: isize = -14;
 const ENOSYS: isize = -38;
@@ -44,19 +44,23 @@ pub(crate) fn find_lost(thread: &Thread, context: &mut Context) {
 
 /// A call of the program's has come.
 pub(crate) fn enter(thread: &mut Thread, context: &mut Context) {
-    use register::{R8, R9, R10, RAX, RCX, RDI, RDX, RSI};
+    use register::{RAX, RCX, RIP};
     // What tells a call that was served from one that was lost.
     context.registers[RCX] = 0;
-    let number = context.registers[RAX] as usize;
-    let arguments = [RDI, RSI, RDX, R10, R8, R9].map(|index| context.registers[index] as usize);
-    if number == 15 {
-        if !signals::resume(thread, context) {
-            crate::report::end(format_args!("a signal handler returned to a frame that is not there"));
+    if !fast::arrived(thread, context) {
+        let number = context.registers[RAX] as usize;
+        let arguments = ARGUMENTS.map(|place| context.registers[place] as usize);
+        if number == 15 {
+            if !signals::resume(thread, context) {
+                crate::report::end(format_args!("a signal handler returned to a frame that is not there"));
+            }
+        } else {
+            entry::follow_the_budget();
+            let result = serve(thread, context, number, arguments);
+            context.registers[RAX] = result as u64;
+            sites::caught(thread, context.registers[RIP] as usize);
         }
-    } else {
-        entry::follow_the_budget();
-        let result = serve(thread, context, number, arguments);
-        context.registers[RAX] = result as u64;
+        sites::step_over(context);
     }
     signals::deliver_kept(thread, context);
 }
@@ -123,6 +127,18 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         }
         // Another user of what the agent stands on.
         157 if a == 59 => -22,
+        // The register by which patched sites find their thread.
+        158 if a == fast::ARCH_SET_GS => {
+            fast::turn_off();
+            plain(number, arguments)
+        }
+        158 if a == fast::ARCH_GET_GS && fast::is_on() => {
+            if frame::write(b, &0u64) {
+                0
+            } else {
+                EFAULT
+            }
+        }
         // The filter may forbid what the agent needs: from here on the program has its memory as the kernel gives it.
         157 if a == 22 => give_up(thread, number, arguments),
         317 if a < 2 => give_up(thread, number, arguments),
@@ -157,7 +173,7 @@ fn waiting(thread: &mut Thread, context: &mut Context, number: usize, mut argume
 }
 
 /// Calls that may have taken something before they say EFAULT: not to be made twice. All their memory is in the table.
-fn consumes(number: usize) -> bool {
+pub(crate) fn consumes(number: usize) -> bool {
     matches!(number, 0 | 19 | 43 | 45 | 47 | 61 | 70 | 128 | 243 | 247 | 288 | 299)
 }
 
@@ -252,6 +268,37 @@ fn in_pieces(thread: &mut Thread, context: &mut Context, number: usize, argument
     Some(done as isize)
 }
 
+/// Whether a call is made by the kernel as it stands: nothing of its arguments is replaced, nothing beside it is done, and
+/// it may be made from a patched site.
+pub(crate) fn is_plain(number: usize, [a, b, c, _, mask, _]: [usize; 6]) -> bool {
+    match number {
+        // pread64 and pwrite64 as well: what is larger goes in pieces.
+        0 | 1 | 17 | 18 => c <= 64 << 10,
+        // close, fcntl
+        3 | 72 => !descriptors::is_own(a),
+        // dup2, dup3
+        33 | 292 => !descriptors::is_own(a) && !descriptors::is_own(b),
+        // epoll_pwait without a mask
+        281 => mask == 0,
+        // fstat, poll, lseek, readv, writev, sched_yield, getpid, sendto to setsockopt, getppid, gettid, futex, epoll_wait,
+        // epoll_ctl, newfstatat, accept4, getrandom
+        5 | 7 | 8 | 19 | 20 | 24 | 39 | 44..=48 | 51 | 52 | 54 | 55 | 110 | 186 | 202 | 232 | 233 | 262 | 288 | 318 => {
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Holds what a plain call needs. False if the call is to be made otherwise.
+pub(crate) fn hold_for(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> bool {
+    let (mut held, mut own) = (arguments, OwnMemory::default());
+    hold_arguments(thread, number, &mut held, &mut own);
+    if matches!(number, 7 | 232 | 281) {
+        thread.began = sys::now();
+    }
+    held == arguments
+}
+
 /// Copies that replace what the program has passed.
 #[derive(Default)]
 struct OwnMemory {
@@ -277,10 +324,25 @@ fn hold_unknown(thread: &mut Thread, arguments: [usize; 6], bytes: usize) {
     }
 }
 
+/// Whether [`hold_arguments`] names all memory of a call, or there is none: the frequent ones.
+fn is_all_known(number: usize, arguments: &[usize; 6]) -> bool {
+    match number {
+        // read, write, pread64, pwrite64, readv, writev, sendmsg, recvmsg, poll, epoll_wait
+        0 | 1 | 17..=20 | 46 | 47 | 7 | 232 => true,
+        // close, lseek, sched_yield, getpid, shutdown, getppid, gettid
+        3 | 8 | 24 | 39 | 48 | 110 | 186 => true,
+        // sendto, recvfrom; epoll_pwait: without an address or a mask
+        44 | 45 | 281 => arguments[4] == 0,
+        _ => false,
+    }
+}
+
 /// Holds what a call reads and writes, and replaces what it must not be given.
 fn hold_arguments(thread: &mut Thread, number: usize, arguments: &mut [usize; 6], own: &mut OwnMemory) {
     let [a, b, c, d, e, f] = *arguments;
-    hold_unknown(thread, *arguments, UNKNOWN);
+    if !is_all_known(number, arguments) {
+        hold_unknown(thread, *arguments, UNKNOWN);
+    }
     match number {
         // prctl: PR_SET_TSC
         157 if a == 26 => refault_paging::clock::forget_counter(),
@@ -372,10 +434,10 @@ fn replace_time(arguments: &mut [usize; 6], [time, rest]: [usize; 2], own: &mut 
 
 /// Prepares a call that was ended to let this thread make room for being made again: it waits for what is left of its
 /// time.
-pub(crate) fn again(thread: &mut Thread, context: &mut Context) {
-    use register::{R10, RBX, RDI, RDX, RSI};
+pub(crate) fn again(thread: &mut Thread, context: &mut Context, number: usize) {
+    use register::{R10, RDI, RDX, RSI};
     let registers = &mut context.registers;
-    let (number, relative) = (registers[RBX], registers[RSI] & 1 == 0);
+    let relative = registers[RSI] & 1 == 0;
     match number {
         35 => _ = frame::copy(registers[RDI] as usize, registers[RSI] as usize, 16),
         230 if relative => _ = frame::copy(registers[RDX] as usize, registers[R10] as usize, 16),

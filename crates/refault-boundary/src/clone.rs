@@ -12,7 +12,7 @@ use refault_paging::uffd::Uffd;
 use crate::entry::{dispatch_on, paging};
 use crate::frame::{self, Context, Frame, register};
 use crate::thread::Thread;
-use crate::{heap, report, signals};
+use crate::{fast, heap, report, signals, sites};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -178,6 +178,9 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
     let is_alone = thread.is_last();
     let actions =
         if flags & CLONE_SIGHAND != 0 { thread.actions } else { Box::into_raw(Box::new(thread.actions().clone())) };
+    if is_thread && is_alone && !thread.is_vm_child {
+        sites::before_threads(context.registers[register::RIP] as usize);
+    }
     let Some(child) = Thread::new(actions) else { return -11 };
     child.is_vm_child = !is_thread;
     child.hidden = thread.hidden;
@@ -259,6 +262,9 @@ pub(crate) extern "C" fn child(birth: *const Birth) -> ! {
     // SAFETY: written by `share` before the child was.
     unsafe {
         (*(*birth).thread).install_stack();
+        if fast::is_on() {
+            fast::install(&*(*birth).thread);
+        }
         dispatch_on();
         frame::refault_resume((*birth).context)
     }

@@ -83,6 +83,12 @@ pub(crate) fn is_child() {
     IS_CHILD.store(true, Ordering::Relaxed);
 }
 
+/// The thread that calls, by the kernel's number.
+pub(crate) fn thread_id() -> usize {
+    // SAFETY: touches no memory.
+    unsafe { sys::call(sys::nr::GETTID, [0; 6]) as usize }
+}
+
 /// The agent's code, from which calls are the agent's own.
 pub(crate) fn set_code(start: usize, end: usize) {
     CODE[0].store(start, Ordering::Relaxed);
@@ -103,6 +109,7 @@ pub(crate) fn dispatch_on() -> isize {
 
 /// This thread's calls go to the kernel unseen.
 pub(crate) fn dispatch_off(thread: &mut Thread) {
+    crate::fast::turn_off();
     thread.is_dispatched = false;
     // SAFETY: changes how this thread's calls are made.
     unsafe { sys::call(157, [59, 0, 0, 0, 0, 0]) };
@@ -146,7 +153,7 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
         SIGBUS if info.code > 0 => {
             let error = context.registers[register::ERROR];
             if serve(thread, info.address, error & 2 != 0, error & 1 != 0) {
-                return;
+                return signals::deliver_kept(thread, context);
             }
         }
         _ => {}
@@ -157,15 +164,19 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
         return;
     }
     signals::arrive(thread, info, context);
+    signals::deliver_kept(thread, context);
 }
 
 /// The budget has shrunk, or others lack memory, and this thread was asked for some. A call that it waits in and that the
 /// signal has ended is made again, so that the program sees nothing of it.
 fn make_room(thread: &mut Thread, context: &mut Context) {
-    paging().give_room();
+    if !crate::fast::make_room(thread, context) {
+        return;
+    }
     let after = frame::refault_window_after as *const () as u64;
     if context.registers[register::RIP] == after && context.registers[register::RAX] as i64 == EINTR {
-        crate::calls::again(thread, context);
+        let number = context.registers[register::RBX] as usize;
+        crate::calls::again(thread, context, number);
         context.registers[register::RIP] = frame::refault_window_call as *const () as u64;
         context.registers[register::RAX] = context.registers[register::RBX];
     }

@@ -23,6 +23,10 @@ pub(crate) mod register {
     pub(crate) const ERROR: usize = 19;
 }
 
+/// Where a call's arguments are.
+pub(crate) const ARGUMENTS: [usize; 6] =
+    [register::RDI, register::RSI, register::RDX, register::R10, register::R8, register::R9];
+
 /// An alternate stack, as `sigaltstack` has it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,6 +208,7 @@ unsafe extern "C" {
     ) -> isize;
     pub(crate) fn refault_window_call();
     pub(crate) fn refault_window_after();
+    pub(crate) fn refault_window_end();
     pub(crate) fn refault_clone(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, child: usize)
     -> isize;
     pub(crate) fn refault_safe_copy(to: usize, from: usize, bytes: usize) -> i32;

@@ -14,6 +14,7 @@ mod calls;
 mod clone;
 mod descriptors;
 mod entry;
+mod fast;
 mod frame;
 mod heap;
 mod memory_calls;
@@ -22,6 +23,7 @@ mod observer;
 mod report;
 mod settings;
 mod signals;
+mod sites;
 mod start;
 mod thread;
 

@@ -179,37 +179,35 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     if keep(thread, info) {
         return;
     }
+    if !crate::fast::settle(thread, info, context) {
+        return;
+    }
     let rip = context.registers[register::RIP] as usize;
-    let inside = crate::entry::is_own_code(rip);
-    if !inside {
+    // By the stack: what the agent calls of libc (a copy) is not its own code.
+    if !thread.is_at_work(context) {
         deliver(thread, info, context);
         return;
     }
     // SAFETY: written by the call that was interrupted.
     let waiting = unsafe { std::ptr::read_volatile(&raw const thread.waiting) };
-    if waiting.is_null() {
-        // Raised by somebody else while the agent works, and open because the agent's faults raise it too: later.
-        // SAFETY: sends this thread what it was sent.
-        unsafe {
-            sys::call(
-                297,
-                [
-                    sys::process_id() as usize,
-                    sys::call(186, [0; 6]) as usize,
-                    signal as usize,
-                    std::ptr::from_ref(info) as usize,
-                    0,
-                    0,
-                ],
-            )
-        };
+    let [begin, after, end] = [
+        frame::refault_waiting_call as *const () as usize,
+        frame::refault_window_after as *const () as usize,
+        frame::refault_window_end as *const () as usize,
+    ];
+    if waiting.is_null() || !(begin..=end).contains(&rip) {
+        // While the agent works. What was sent by somebody waits until it has done; to block it would let the agent's own
+        // faults end the process.
+        if info.code <= 0 && keep_for_now(thread, info) {
+            return;
+        }
+        send_again(info);
         context.mask |= bit(signal);
         return;
     }
     // SAFETY: the frame lies further up on this stack.
     let outer = unsafe { &mut *waiting };
     thread.waiting = std::ptr::null_mut();
-    let after = frame::refault_window_after as *const () as usize;
     let result = match rip {
         _ if rip < after => None,
         _ if rip == after => Some(context.registers[register::RAX]),
@@ -239,16 +237,31 @@ fn keep(thread: &mut Thread, info: &Info) -> bool {
     if info.code > 0 || mask & bit(info.signal) == 0 {
         return false;
     }
+    store(thread, info, at);
+    true
+}
+
+/// Keeps a signal of those that are always open while the agent works: it is delivered when this is over.
+/// False if it is none of them.
+pub(crate) fn keep_for_now(thread: &mut Thread, info: &Info) -> bool {
+    let at = kept_at(info.signal);
+    at.inspect(|at| store(thread, info, *at)).is_some()
+}
+
+fn store(thread: &mut Thread, info: &Info, at: usize) {
     // In this order: this may have interrupted the agent where it delivers what was kept.
     if thread.kept.load(Ordering::SeqCst) & bit(info.signal) == 0 {
         thread.kept_infos[at] = *info;
         thread.kept.fetch_or(bit(info.signal), Ordering::SeqCst);
     }
-    true
 }
 
-/// Delivers what was kept and is open now: the program has changed its mask, or a handler has returned.
+/// Delivers what was kept and is open now: the program has changed its mask, a handler has returned, or the agent has done.
+/// Not while the agent works.
 pub(crate) fn deliver_kept(thread: &mut Thread, context: &mut Context) {
+    if thread.kept.load(Ordering::Relaxed) == 0 || thread.is_at_work(context) {
+        return;
+    }
     for (at, signal) in [SIGBUS, SIGSEGV, SIGSYS].into_iter().enumerate() {
         if thread.kept.load(Ordering::SeqCst) & !thread.hidden & bit(signal) != 0 {
             let info = thread.kept_infos[at];
@@ -260,6 +273,7 @@ pub(crate) fn deliver_kept(thread: &mut Thread, context: &mut Context) {
 
 /// Lets the program's handler run when `context` is resumed.
 fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
+    crate::sites::show(context);
     let signal = info.signal;
     let action = thread.actions().0[signal as usize];
     let caused = info.code > 0 && ALWAYS_OPEN & bit(signal) != 0;
@@ -328,21 +342,15 @@ fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
 fn end_by(signal: i32, info: &Info) {
     set_kernel_action(signal, &Action::default());
     if info.code <= 0 || info.signal != signal {
-        // SAFETY: sends this thread a signal that ends it.
-        unsafe {
-            sys::call(
-                297,
-                [
-                    sys::process_id() as usize,
-                    sys::call(186, [0; 6]) as usize,
-                    signal as usize,
-                    std::ptr::from_ref(info) as usize,
-                    0,
-                    0,
-                ],
-            )
-        };
+        send_again(&Info { signal, ..*info });
     }
+}
+
+/// Sends this thread a signal, with what it says.
+pub(crate) fn send_again(info: &Info) {
+    let (process, thread) = (sys::process_id() as usize, crate::entry::thread_id());
+    // SAFETY: reads the 128 bytes of `info`.
+    unsafe { sys::call(297, [process, thread, info.signal as usize, std::ptr::from_ref(info) as usize, 0, 0]) };
 }
 
 /// `rt_sigreturn`: `context` becomes what the frame under the program's stack pointer says. False if it is not there.

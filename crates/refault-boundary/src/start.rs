@@ -9,7 +9,7 @@ use refault_paging::{Account, Engine, EngineOptions, Shared, sys};
 use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
-use crate::{descriptors, entry, heap, observer, report, signals};
+use crate::{descriptors, entry, fast, heap, observer, report, signals, sites};
 
 /// Takes the program over. Called by the loader, before the program's own code.
 pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
@@ -19,7 +19,8 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     }
     // A panic's own way of speaking goes through libc, whose calls would come back to the agent.
     std::panic::set_hook(Box::new(|panic| report::end(format_args!("a fault of the agent's own: {panic}"))));
-    let (start, end) = own_code().ok_or("the agent's code is not found")?;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let (start, end) = own_code(&maps).ok_or("the agent's code is not found")?;
     entry::set_code(start, end);
     report::use_descriptor(descriptors::adopt(2, false));
     let uffd = Uffd::open().map_err(|_| "userfaultfd is refused: the system-call filter of this container must allow `userfaultfd`, or the kernel is older than 6.8")?;
@@ -39,6 +40,11 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     let actions = Box::leak(Box::new(Actions([crate::signals::Action::default(); 65])));
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
     thread.install_stack();
+    if fast::is_possible() {
+        sites::remember(&maps, (start, end));
+        fast::install(thread);
+        fast::turn_on();
+    }
     signals::install(actions);
     observer::begin(settings)?;
     if entry::dispatch_on() != 0 {
@@ -65,7 +71,7 @@ const FIXED: usize = 192 << 10;
 
 /// Bytes of memory that the agent takes beside the program's pages, parked, compressed or not.
 fn own_bytes() -> usize {
-    FIXED + heap::bytes() + Thread::bytes()
+    FIXED + heap::bytes() + Thread::bytes() + sites::bytes()
 }
 
 /// The process whose memory this is.
@@ -169,9 +175,8 @@ fn is_traced() -> bool {
 }
 
 /// The executable segment of this library.
-fn own_code() -> Option<(usize, usize)> {
+fn own_code(maps: &str) -> Option<(usize, usize)> {
     let here = own_code as *const () as usize;
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines().find_map(|line| {
         let (range, _) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;

@@ -12,11 +12,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use refault_paging::lock::Lock;
 use refault_paging::sys;
 
-use crate::frame::{AlternateStack, Frame, Info};
+use crate::fast::Fast;
+use crate::frame::{AlternateStack, Context, Frame, Info, register};
 use crate::signals::Actions;
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 256 << 10;
+/// Where a block's [`Thread`] lies in it.
+pub(crate) const TOP: usize = BLOCK - size_of::<Thread>();
 /// Blocks that are mapped at once.
 const GROUP: usize = 16;
 
@@ -48,6 +51,8 @@ pub(crate) struct Thread {
     pub(crate) is_dispatched: bool,
     /// The faults in a row that found their page there.
     pub(crate) spurious: (usize, u32),
+    /// Its call from a patched site.
+    pub(crate) fast: Fast,
 }
 
 static BLOCKS: Lock<Vec<usize>> = Lock::new(Vec::new());
@@ -65,7 +70,7 @@ impl Thread {
     }
 
     fn top(block: usize) -> *mut Thread {
-        (block + BLOCK - size_of::<Thread>().next_multiple_of(64)) as *mut Thread
+        (block + TOP) as *mut Thread
     }
 
     /// A block for a new thread; `None` without memory.
@@ -112,6 +117,8 @@ impl Thread {
         self.is_vm_child = false;
         self.is_dispatched = true;
         self.spurious = (0, 0);
+        let block = std::ptr::from_ref(self) as usize & !(BLOCK - 1);
+        self.fast.begin(block);
     }
 
     /// The stack: start and bytes.
@@ -119,6 +126,12 @@ impl Thread {
         let top = std::ptr::from_ref(self) as usize;
         let block = top & !(BLOCK - 1);
         (block + 4096, top - block - 4096)
+    }
+
+    /// Whether what was interrupted is the agent: it alone runs on the block's stack.
+    pub(crate) fn is_at_work(&self, context: &Context) -> bool {
+        let (start, bytes) = self.stack();
+        (start..=start + bytes).contains(&(context.registers[register::RSP] as usize))
     }
 
     /// Bytes of memory that the blocks take, by what handlers touch of them as a rule.

@@ -56,6 +56,35 @@ fn forked_children_have_what_their_parent_had_and_no_more() {
     program.comes_through("6M", FLAGS);
 }
 
+/// Sites of frequent calls are rewritten to jump to the agent, in a process that makes many calls and in one that starts a
+/// thread; one that does little keeps libc as it is.
+#[test]
+fn frequent_calls_jump_and_idle_processes_stay_as_they_are() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        static int jumps(void) {
+            unsigned char *code = (unsigned char *)lseek;
+            for (int i = 0; i < 32; i++) if (!memcmp(code + i, "\x0f\x05\x48\x3d", 4)) return 0; else if (code[i] == 0xe9 && !memcmp(code + i + 5, "\xf0\xff\xff", 3)) return 1;
+            return -1;
+        }
+        static void *nothing(void *x) { return x; }
+        int main(void) {
+            CHECK(jumps() == 0);
+            pid_t pid = fork(); CHECK(pid >= 0);
+            if (!pid) { pthread_t t; CHECK(!pthread_create(&t, 0, nothing, 0)); CHECK(!pthread_join(t, 0)); _exit(jumps() != 1); }
+            int s; CHECK(waitpid(pid, &s, 0) == pid && !s);
+            CHECK(jumps() == 0); for (int i = 0; i < 2000; i++) CHECK(getppid() > 0); CHECK(jumps() == 1);
+            long at = 0; char path[] = "/tmp/sites.XXXXXX"; int f = mkstemp(path); CHECK(f >= 0 && !unlink(path));
+            for (int i = 0; i < 1000; i++) { CHECK(write(f, path, 10) == 10); at += 10; CHECK(lseek(f, 0, SEEK_CUR) == at); }
+            CHECK(lseek(-1, 0, SEEK_CUR) == -1 && errno == EBADF); puts("done"); return 0;
+        }"#,
+    );
+    program.comes_through("8M", FLAGS);
+}
+
 /// A condition's words are in memory that would be evicted; signals restart the call that waits for them.
 #[test]
 fn waits_in_managed_memory_survive_eviction_and_signals() {

@@ -21,6 +21,12 @@ const COPY_SHARE: usize = 16;
 /// Times that memory for a page is waited for.
 const PATIENCE: u32 = 1000;
 
+/// What [`Engine::hold`] has found.
+struct Held {
+    whole: bool,
+    brought_in: bool,
+}
+
 impl Engine {
     /// Serves a fault at an address. `write`: it is about to be written.
     pub fn fault(&mut self, address: usize, write: bool) -> Outcome {
@@ -59,43 +65,59 @@ impl Engine {
     /// Brings the pages of a range in and keeps them where they are until [`Engine::release`]. Unmanaged parts are left
     /// alone. False if a page is lost.
     pub fn hold(&mut self, start: usize, bytes: usize, write: bool) -> bool {
-        let mut whole = true;
-        let mut brought_in = false;
-        for (from, to, attributes) in self.ranges.within(start & !(PAGE - 1), start.saturating_add(bytes)) {
-            if attributes.guard {
-                continue;
-            }
-            for address in (from & !(PAGE - 1)..to).step_by(PAGE) {
-                let resident = self.table.state(address) == State::Resident && !(write && self.is_guarded(address));
-                brought_in |= !resident;
-                if !resident {
-                    if self.bring_in(address, write) != Outcome::Served {
-                        whole = false;
-                        continue;
-                    }
-                    self.note_touch(address, write);
+        let (start, end) = (start & !(PAGE - 1), start.saturating_add(bytes));
+        let mut held = Held { whole: true, brought_in: false };
+        match self.ranges.find(start) {
+            // Nearly always one range: nothing is allocated.
+            Some((_, last, attributes)) if end <= last => self.hold_part(start, end, attributes, write, &mut held),
+            _ => {
+                for (from, to, attributes) in self.ranges.within(start, end) {
+                    self.hold_part(from, to, attributes, write, &mut held);
                 }
-                let (page, _) = self.table.find(address).expect("invariant: it was just brought in");
-                self.table.hold(page, 1);
             }
         }
-        if brought_in {
+        if held.brought_in {
             self.account.faulted(crate::sys::now());
             self.settle();
         }
-        whole
+        held.whole
+    }
+
+    fn hold_part(&mut self, from: usize, to: usize, attributes: Attributes, write: bool, held: &mut Held) {
+        if attributes.guard {
+            return;
+        }
+        for address in (from..to).step_by(PAGE) {
+            let resident = self.table.state(address) == State::Resident && !(write && self.is_guarded(address));
+            held.brought_in |= !resident;
+            if !resident {
+                if self.bring_in(address, write) != Outcome::Served {
+                    held.whole = false;
+                    continue;
+                }
+                self.note_touch(address, write);
+            }
+            let (page, _) = self.table.find(address).expect("invariant: it was just brought in");
+            self.table.hold(page, 1);
+        }
     }
 
     /// Gives back what [`Engine::hold`] held.
     pub fn release(&mut self, start: usize, bytes: usize) {
-        for (from, to, _) in self.ranges.within(start & !(PAGE - 1), start.saturating_add(bytes)) {
-            for address in (from & !(PAGE - 1)..to).step_by(PAGE) {
-                if let Some((page, entry)) = self.table.find(address)
-                    && entry.state() == State::Resident
-                    && entry.holds() > 0
-                {
-                    self.table.hold(page, -1);
-                }
+        let (start, end) = (start & !(PAGE - 1), start.saturating_add(bytes));
+        match self.ranges.find(start) {
+            Some((_, last, _)) if end <= last => self.release_part(start, end),
+            _ => self.ranges.within(start, end).into_iter().for_each(|(from, to, _)| self.release_part(from, to)),
+        }
+    }
+
+    fn release_part(&mut self, from: usize, to: usize) {
+        for address in (from..to).step_by(PAGE) {
+            if let Some((page, entry)) = self.table.find(address)
+                && entry.state() == State::Resident
+                && entry.holds() > 0
+            {
+                self.table.hold(page, -1);
             }
         }
     }

@@ -1,0 +1,394 @@
+//! Calls that need no signal: what a patched call site of a library jumps to (see [`crate::sites`]).
+//!
+//! A call that is caught costs a signal, two changes of the mask and the way back. From a patched site the thread comes
+//! here by a jump, with its registers as they were: its vectors are put aside, the memory that the call needs is held, the
+//! call is made from the agent's own code, where the kernel lets it pass, and the thread goes on behind its site.
+//! Whatever is not plain (a call that is not in the list, more memory than may be held, a page that was missing) goes to the
+//! `syscall` of the site's stub, which the kernel catches as before.
+//!
+//! The program's signals are open all the while. So each step is one of four phases, and who interrupts it looks there:
+//!
+//! | phase | what runs | a signal of the program's |
+//! |---|---|---|
+//! | 0 | the program, stubs, first and last instructions | comes as if at the site or behind it |
+//! | 1, 3 | the agent, before and after the call; it may hold its locks | is sent again and blocked; the thread leaves by a caught call, which opens it |
+//! | 2 | the call | ends the call as it would have ended the program's own |
+//!
+//! Invariants: the program never sees an address of a stub or of these instructions; a call is made once; nothing is
+//! held when the thread goes on. Cost: some 0.2 µs beside the call and the lock.
+
+use std::arch::global_asm;
+use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use refault_paging::sys;
+
+use crate::entry;
+use crate::frame::{ARGUMENTS, Context, Info, register};
+use crate::signals::{self, ALWAYS_OPEN, bit};
+use crate::sites;
+use crate::thread::{BLOCK, TOP, Thread};
+
+/// The agent works, before or after the call.
+const BEFORE: u32 = 1;
+/// Between the memory's being held and the result's being noted.
+const CALL: u32 = 2;
+const AFTER: u32 = 3;
+const EFAULT: i64 = -14;
+const EINTR: i64 = -4;
+const ARCH_PRCTL: usize = 158;
+pub(crate) const ARCH_SET_GS: usize = 0x1001;
+pub(crate) const ARCH_GET_GS: usize = 0x1004;
+/// The parts of a thread's extended state that compiled code changes: SSE, AVX and AVX-512.
+const VECTOR_PARTS: u32 = 0xe6;
+/// Bytes of them at most, in the compacted form.
+const VECTOR_BYTES: usize = 2560;
+
+/// Not 0: every call of a patched site goes to its stub.
+static OFF: AtomicU32 = AtomicU32::new(1);
+
+#[repr(C, align(64))]
+struct Vectors([u8; VECTOR_BYTES]);
+
+/// What a thread's block has for this.
+#[repr(C)]
+pub(crate) struct Fast {
+    /// The block's own address: what tells it from whatever else `%gs` may point to.
+    block: usize,
+    /// See the module.
+    phase: u32,
+    /// The call holds memory: there is something to do after it.
+    is_holding: u32,
+    /// The call is made, and the thread goes to its stub only to have its signals opened.
+    is_finished: u32,
+    /// A signal or a wish for room waits: the thread leaves by a caught call.
+    detour: u32,
+    /// The `syscall` of the stub.
+    slow: usize,
+    number: usize,
+    arguments: [usize; 6],
+    stack: usize,
+    result: i64,
+    /// Signals that were sent again and are blocked until the thread has left.
+    postponed: u64,
+    wants_room: bool,
+    vectors: Vectors,
+}
+
+impl Fast {
+    /// For a new thread of the block.
+    pub(crate) fn begin(&mut self, block: usize) {
+        (self.block, self.phase, self.is_finished, self.detour) = (block, 0, 0, 0);
+        (self.postponed, self.wants_room) = (0, false);
+    }
+}
+
+macro_rules! place {
+    ($field:ident) => {
+        TOP + offset_of!(Thread, fast) + offset_of!(Fast, $field)
+    };
+}
+
+global_asm!(
+    ".text",
+    ".globl refault_fast, refault_fast_begun, refault_fast_call, refault_fast_after, refault_fast_made, refault_fast_left, refault_fast_end",
+    ".hidden refault_fast, refault_fast_begun, refault_fast_call, refault_fast_after, refault_fast_made, refault_fast_left, refault_fast_end",
+    // %rcx: the stub's `syscall`. Phase 0; free are %rcx, %r11 and the flags, as after any call.
+    "refault_fast:",
+    "  cmpl $0, {off}(%rip)",
+    "  jne 9f",
+    "  rdgsbase %r11",
+    "  test ${low}, %r11d",
+    "  jne 9f",
+    "  cmp %r11, {block}(%r11)",
+    "  jne 9f",
+    "  cmpl $0, {phase}(%r11)",
+    "  jne 9f",
+    "  mov %rcx, {slow}(%r11)",
+    "  mov %rax, {number}(%r11)",
+    "  mov %rdi, {arguments}(%r11)",
+    "  mov %rsi, {arguments}+8(%r11)",
+    "  mov %rdx, {arguments}+16(%r11)",
+    "  mov %r10, {arguments}+24(%r11)",
+    "  mov %r8, {arguments}+32(%r11)",
+    "  mov %r9, {arguments}+40(%r11)",
+    "  mov %rsp, {stack}(%r11)",
+    "  movl $1, {phase}(%r11)",
+    "  jmp refault_fast_begun",
+    // To be made by a caught call, with the registers as they were.
+    "8: mov {slow}(%r11), %rcx",
+    "  movl $0, {phase}(%r11)",
+    "9: jmp *%rcx",
+    // Phase 1, on the block's stack.
+    "refault_fast_begun:",
+    "  lea {top}(%r11), %rsp",
+    "  mov ${parts}, %eax",
+    "  xor %edx, %edx",
+    "  xsavec {vectors}(%r11)",
+    "  lea {top}(%r11), %rdi",
+    "  call {before}",
+    "  mov %eax, %esi",
+    "  rdgsbase %r11",
+    "  mov ${parts}, %eax",
+    "  xor %edx, %edx",
+    "  xrstor {vectors}(%r11)",
+    "  test %esi, %esi",
+    "  mov {number}(%r11), %rax",
+    "  mov {arguments}(%r11), %rdi",
+    "  mov {arguments}+8(%r11), %rsi",
+    "  mov {arguments}+16(%r11), %rdx",
+    "  mov {arguments}+24(%r11), %r10",
+    "  mov {arguments}+32(%r11), %r8",
+    "  mov {arguments}+40(%r11), %r9",
+    "  mov {stack}(%r11), %rsp",
+    "  je 8b",
+    // Phase 2: from here on a signal ends it.
+    "  movl $2, {phase}(%r11)",
+    "  cmpl $0, {detour}(%r11)",
+    "  jne 8b",
+    "refault_fast_call:",
+    "  syscall",
+    "refault_fast_after:",
+    "  rdgsbase %r11",
+    "  mov %rax, {result}(%r11)",
+    "  movl $3, {phase}(%r11)",
+    // Phase 3.
+    "refault_fast_made:",
+    "  cmp $-14, %rax",
+    "  je 1f",
+    // Without the lock's being taken; the flag says that the call is made.
+    "  cmpl $1, {is_holding}(%r11)",
+    "  jne 2f",
+    "1: lea {top}(%r11), %rsp",
+    "  mov ${parts}, %eax",
+    "  xor %edx, %edx",
+    "  xsavec {vectors}(%r11)",
+    "  lea {top}(%r11), %rdi",
+    "  call {after}",
+    "  mov %eax, %esi",
+    "  rdgsbase %r11",
+    "  mov ${parts}, %eax",
+    "  xor %edx, %edx",
+    "  xrstor {vectors}(%r11)",
+    "  test %esi, %esi",
+    "2: mov {number}(%r11), %rax",
+    "  mov {arguments}(%r11), %rdi",
+    "  mov {arguments}+8(%r11), %rsi",
+    "  mov {arguments}+16(%r11), %rdx",
+    "  mov {arguments}+24(%r11), %r10",
+    "  mov {arguments}+32(%r11), %r8",
+    "  mov {arguments}+40(%r11), %r9",
+    "  mov {stack}(%r11), %rsp",
+    "  je 8b",
+    "  mov {result}(%r11), %rax",
+    "  mov {slow}(%r11), %rcx",
+    "  movl $0, {phase}(%r11)",
+    // Phase 0, with the result in %rax.
+    "refault_fast_left:",
+    "  cmpl $0, {detour}(%r11)",
+    "  jne 7f",
+    "  add $2, %rcx",
+    "  jmp *%rcx",
+    "7: movl $1, {is_finished}(%r11)",
+    "  jmp *%rcx",
+    "refault_fast_end:",
+    off = sym OFF,
+    low = const BLOCK - 1,
+    top = const TOP,
+    parts = const VECTOR_PARTS,
+    block = const place!(block),
+    phase = const place!(phase),
+    is_holding = const place!(is_holding),
+    is_finished = const place!(is_finished),
+    detour = const place!(detour),
+    slow = const place!(slow),
+    number = const place!(number),
+    arguments = const place!(arguments),
+    stack = const place!(stack),
+    result = const place!(result),
+    vectors = const place!(vectors),
+    before = sym before,
+    after = sym after,
+    options(att_syntax)
+);
+
+unsafe extern "C" {
+    fn refault_fast();
+    fn refault_fast_begun();
+    fn refault_fast_call();
+    fn refault_fast_after();
+    fn refault_fast_made();
+    fn refault_fast_left();
+    fn refault_fast_end();
+}
+
+/// Where stubs jump to.
+pub(crate) fn entrance() -> usize {
+    refault_fast as *const () as usize
+}
+
+/// Whether processor and kernel have what this needs: reading `%gs`'s base in user mode, and compacted states.
+pub(crate) fn is_possible() -> bool {
+    const AT_HWCAP2: u64 = 26;
+    const HWCAP2_FSGSBASE: u64 = 2;
+    const OSXSAVE: u32 = 1 << 27;
+    const XSAVEC: u32 = 2;
+    let has_state = __cpuid(0).eax >= 13 && __cpuid(1).ecx & OSXSAVE != 0 && __cpuid_count(13, 1).eax & XSAVEC != 0;
+    let words = std::fs::read("/proc/self/auxv").unwrap_or_default();
+    let mut pairs = words.chunks_exact(16).map(|pair| {
+        let word = |at: usize| u64::from_ne_bytes(pair[at..at + 8].try_into().expect("invariant: 8 bytes"));
+        (word(0), word(8))
+    });
+    has_state && pairs.any(|(key, value)| key == AT_HWCAP2 && value & HWCAP2_FSGSBASE != 0)
+}
+
+/// Lets the thread that calls be found by `%gs`.
+pub(crate) fn install(thread: &Thread) {
+    let block = std::ptr::from_ref(thread) as usize & !(BLOCK - 1);
+    // SAFETY: the program does not use the register; if it begins to, `turn_off` is called.
+    unsafe { sys::call(ARCH_PRCTL, [ARCH_SET_GS, block, 0, 0, 0, 0]) };
+}
+
+/// Patched sites may come here.
+pub(crate) fn turn_on() {
+    OFF.store(0, Ordering::SeqCst);
+}
+
+/// Patched sites make their calls by their stubs from now on.
+pub(crate) fn turn_off() {
+    OFF.store(1, Ordering::SeqCst);
+}
+
+/// Whether they do.
+pub(crate) fn is_on() -> bool {
+    OFF.load(Ordering::Relaxed) == 0
+}
+
+/// Before the call: 0 if it is to be made by the stub.
+extern "C" fn before(thread: &mut Thread) -> u32 {
+    let number = thread.fast.number;
+    let arguments = thread.fast.arguments;
+    if thread.is_vm_child || !crate::calls::is_plain(number, arguments) {
+        return 0;
+    }
+    entry::follow_the_budget();
+    if !crate::calls::hold_for(thread, number, arguments) {
+        return 0;
+    }
+    thread.fast.is_holding = u32::from(!thread.holds.is_empty());
+    1
+}
+
+/// After the call: 0 if it is to be made again, by the stub.
+extern "C" fn after(thread: &mut Thread) -> u32 {
+    entry::release(thread);
+    u32::from(thread.fast.result != EFAULT || crate::calls::consumes(thread.fast.number))
+}
+
+/// A caught call has come, perhaps one that began here. True if it is made already.
+pub(crate) fn arrived(thread: &mut Thread, context: &mut Context) -> bool {
+    entry::release(thread);
+    open(thread, context);
+    if thread.fast.is_finished == 0 {
+        return false;
+    }
+    thread.fast.is_finished = 0;
+    context.registers[register::RAX] = thread.fast.result as u64;
+    true
+}
+
+/// What was put off may come now; `context` goes on with the program's mask.
+fn open(thread: &mut Thread, context: &mut Context) {
+    if thread.fast.detour == 0 {
+        return;
+    }
+    thread.fast.detour = 0;
+    context.mask &= !std::mem::take(&mut thread.fast.postponed);
+    if std::mem::take(&mut thread.fast.wants_room) {
+        entry::paging().give_room();
+    }
+}
+
+/// Somebody of the tree wants room. False if this thread cannot give any now: it does when it leaves.
+pub(crate) fn make_room(thread: &mut Thread, context: &mut Context) -> bool {
+    if matches!(thread.fast.phase, BEFORE | AFTER) {
+        thread.fast.wants_room = true;
+        thread.fast.detour = 1;
+        return false;
+    }
+    entry::paging().give_room();
+    if thread.fast.phase == CALL
+        && context.registers[register::RIP] == refault_fast_after as *const () as u64
+        && context.registers[register::RAX] as i64 == EINTR
+    {
+        crate::calls::again(thread, context, thread.fast.number);
+        context.registers[register::RIP] = refault_fast_call as *const () as u64;
+        context.registers[register::RAX] = thread.fast.number as u64;
+    }
+    true
+}
+
+/// A signal for the program has come. False if it was put off. Otherwise `context` is the program's: before its call, or
+/// behind it.
+pub(crate) fn settle(thread: &mut Thread, info: &Info, context: &mut Context) -> bool {
+    use register::{RAX, RCX, RIP};
+    let within = |from: unsafe extern "C" fn(), to: unsafe extern "C" fn(), at: u64| {
+        (from as *const () as u64..to as *const () as u64).contains(&at)
+    };
+    let rip = context.registers[RIP];
+    match thread.fast.phase {
+        // The agent's own doing.
+        BEFORE | AFTER if info.code > 0 && ALWAYS_OPEN & bit(info.signal) != 0 => return true,
+        BEFORE | AFTER => {
+            thread.fast.detour = 1;
+            if !signals::keep_for_now(thread, info) {
+                signals::send_again(info);
+                context.mask |= bit(info.signal);
+                thread.fast.postponed |= bit(info.signal);
+            }
+            return false;
+        }
+        // Not the call: a handler of the agent's that has interrupted it and has not looked yet.
+        CALL if thread.is_at_work(context) => return true,
+        CALL => {
+            let slow = thread.fast.slow;
+            thread.fast.phase = 0;
+            entry::release(thread);
+            // A timeout may have been shortened for a call that was made again.
+            for (place, argument) in ARGUMENTS.into_iter().zip(thread.fast.arguments) {
+                context.registers[place] = argument as u64;
+            }
+            let result = within(refault_fast_after, refault_fast_made, rip).then_some(context.registers[RAX]);
+            match result {
+                Some(result) if result as i64 != EFAULT || crate::calls::consumes(thread.fast.number) => {
+                    sites::put_behind(context, slow, result);
+                }
+                // Not made yet, to be made again, or a page was missing.
+                _ => {
+                    context.registers[RAX] = thread.fast.number as u64;
+                    context.registers[RIP] = sites::of(slow) as u64;
+                }
+            }
+        }
+        _ if within(refault_fast, refault_fast_begun, rip) => {
+            context.registers[RIP] = sites::of(context.registers[RCX] as usize) as u64;
+        }
+        _ if within(refault_fast_left, refault_fast_end, rip) => {
+            thread.fast.is_finished = 0;
+            let (slow, result) = (thread.fast.slow, context.registers[RAX]);
+            sites::put_behind(context, slow, result);
+        }
+        _ if sites::is_stub(rip as usize) => {
+            if thread.fast.is_finished != 0 {
+                thread.fast.is_finished = 0;
+                let (slow, result) = (thread.fast.slow, thread.fast.result as u64);
+                sites::put_behind(context, slow, result);
+            }
+            sites::show(context);
+        }
+        _ => return true,
+    }
+    open(thread, context);
+    true
+}
