@@ -19,7 +19,8 @@ import tempfile
 import time
 
 CLASSES = "memory,vm,scheduler,signal,pipe,os"
-# They take all memory or processors of the machine, or change it for longer than they run. By name they run all the same.
+# They take all memory or processors of the machine, or change it for longer than they run. By name they run all the
+# same.
 LEFT_OUT = {"bigheap", "cpu-online", "memhotplug", "mlockmany", "oom-pipe", "reboot", "suspend", "swap", "watchdog"}
 
 

@@ -25,7 +25,8 @@ pub fn trace_error(error: TraceError) -> PyErr {
     }
 }
 
-/// `OSError(errno, sentence)`, which Python makes `FileNotFoundError` and its kin; without a number `OSError(sentence)`.
+/// `OSError(errno, sentence)`, which Python makes `FileNotFoundError` and its kin; without a number
+/// `OSError(sentence)`.
 pub fn os_error(source: &io::Error, sentence: String) -> PyErr {
     match source.raw_os_error() {
         Some(number) => PyOSError::new_err((number, sentence)),

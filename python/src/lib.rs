@@ -1,11 +1,12 @@
 //! The native half of the Python package `refault`.
 //!
 //! Everything here is thin: arguments come checked for their types, the work is that of the Rust crates, and results
-//! leave as JSON text or as arrays. What users meet (names, defaults, docstrings, tables) is written in Python beside it.
+//! leave as JSON text or as arrays. What users meet (names, defaults, docstrings, tables) is written in Python beside
+//! it.
 //!
-//! Invariants: work on traces runs in a thread of its own without the interpreter's lock, and a signal ends the wait for
-//! it at once; no panic crosses the border (PyO3 turns one into an exception); errors are Python's own kinds, with the
-//! sentences of the command line.
+//! Invariants: work on traces runs in a thread of its own without the interpreter's lock, and a signal ends the wait
+//! for it at once; no panic crosses the border (PyO3 turns one into an exception); errors are Python's own kinds, with
+//! the sentences of the command line.
 
 mod errors;
 mod files;

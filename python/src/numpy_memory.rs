@@ -1,7 +1,8 @@
 //! NumPy's own allocations in a budget (NEP 49): arrays that unmodified code makes lie in managed memory.
 //!
-//! Only allocations of at least a threshold go there: a region is whole pages, and small arrays are no burden. NumPy asks
-//! the handler that made an array to free it, so a handler lives as long as its last array: NumPy holds the capsule.
+//! Only allocations of at least a threshold go there: a region is whole pages, and small arrays are no burden. NumPy
+//! asks the handler that made an array to free it, so a handler lives as long as its last array: NumPy holds the
+//! capsule.
 //!
 //! Invariants: [`Handler`] has the layout of NumPy's `PyDataMem_Handler` version 1; a pointer is freed by whom it was
 //! made: those of regions are kept by address, all others are the C library's.
@@ -146,8 +147,8 @@ unsafe extern "C" fn drop_handler(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// From now on, in this context (see `contextvars`), NumPy's allocations of at least `threshold` bytes lie in the budget.
-/// Answers the handler that did it before, for [`unroute_numpy`].
+/// From now on, in this context (see `contextvars`), NumPy's allocations of at least `threshold` bytes lie in the
+/// budget. Answers the handler that did it before, for [`unroute_numpy`].
 #[pyfunction]
 pub fn route_numpy<'py>(budget: &Bound<'py, Budget>, threshold: usize) -> PyResult<Bound<'py, PyAny>> {
     let py = budget.py();

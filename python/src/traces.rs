@@ -56,8 +56,8 @@ impl Trace {
         Ok(Trace { source: Source::workload(spec) })
     }
 
-    /// Page numbers in a contiguous array of 64-bit unsigned integers, which must not change while the trace is used, and
-    /// whether each access writes.
+    /// Page numbers in a contiguous array of 64-bit unsigned integers, which must not change while the trace is used,
+    /// and whether each access writes.
     #[staticmethod]
     #[pyo3(signature = (pages, writes, kind, name))]
     fn from_array(

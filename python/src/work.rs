@@ -38,8 +38,8 @@ impl Progress for State {
     }
 }
 
-/// Does `work` without the interpreter's lock. `progress`, if given, is called with the accesses done and to do. A signal
-/// whose handler raises, or a callback that does, ends the call at once; the thread ends at its next block.
+/// Does `work` without the interpreter's lock. `progress`, if given, is called with the accesses done and to do. A
+/// signal whose handler raises, or a callback that does, ends the call at once; the thread ends at its next block.
 pub fn run<T: Send + 'static>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,

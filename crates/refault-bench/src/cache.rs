@@ -221,7 +221,7 @@ fn write_table(out: &mut dyn Write, args: &CacheArgs, rows: &[Row]) -> std::io::
     writeln!(
         out,
         "{} MiB of memory, a file of {} memories, {} threads, reads of {PAGE} bytes. from disk: pages read from the file, for\n\
-         100 reads; what comes along in sequences counts. evicted: what becomes of evicted pages: gone, or findable, with that\n\
+         100 reads; what comes along in sequences counts. evicted: what becomes of evicted pages: gone, or cached, with that\n\
          share of memory left free for them. kernel: its page cache in a memory cgroup with {} MiB more.",
         args.memory_mib,
         args.times,

@@ -214,8 +214,8 @@ refault_status refault_budget_stats_now(refault_budget budget, refault_budget_st
 refault_status refault_budget_free(refault_budget budget);
 
 /*
- Takes `bytes` of zeros under a budget; `address` gets where they are. They can be used like any memory, by any thread,
- until the region is freed.
+ Takes `bytes` of zeros under a budget; `address` gets where they are. They can be used like any memory, by any
+ thread, until the region is freed.
 
  # Safety
  `address` and `out` can be written to.
@@ -238,7 +238,8 @@ refault_status refault_region_from_file(refault_budget budget,
                                         refault_region *out);
 
 /*
- Forgets the contents of all pages that lie wholly in a range of bytes of a region: they are zeros (or the file's) again.
+ Forgets the contents of all pages that lie wholly in a range of bytes of a region: they are zeros (or the file's)
+ again.
  */
 refault_status refault_region_discard(refault_region region,
                                       size_t offset,
@@ -250,7 +251,8 @@ refault_status refault_region_discard(refault_region region,
 refault_status refault_region_prefetch(refault_region region, size_t offset, size_t length);
 
 /*
- Brings a range of bytes in and keeps it until `refault_region_unpin`. Fails, with nothing pinned, if it does not fit.
+ Brings a range of bytes in and keeps it until `refault_region_unpin`. Fails, with nothing pinned, if it does not
+ fit.
  */
 refault_status refault_region_pin(refault_region region,
                                   size_t offset,
@@ -340,7 +342,8 @@ refault_status refault_file_write(refault_file file,
                                   uint64_t offset);
 
 /*
- Makes everything durable that was written before. After a failure, what was written since the last success may not be.
+ Makes everything durable that was written before. After a failure, what was written since the last success may not
+ be.
  */
 refault_status refault_file_sync(refault_file file);
 
@@ -363,9 +366,9 @@ refault_status refault_file_reload(refault_file file);
 refault_status refault_file_size(refault_file file, uint64_t *out);
 
 /*
- Lends the cache's own memory: `data` gets the byte at `offset`, `bytes` how many follow it, up to the end of its page of
- 4096 bytes or of the file. They stay as they are until `refault_pin_free`, whatever is written or cut off; the page
- cannot be evicted meanwhile, so pin little and not for long. Beyond the end of the file there are 0 bytes.
+ Lends the cache's own memory: `data` gets the byte at `offset`, `bytes` how many follow it, up to the end of its
+ page of 4096 bytes or of the file. They stay as they are until `refault_pin_free`, whatever is written or cut off;
+ the page cannot be evicted meanwhile, so pin little and not for long. Beyond the end of the file there are 0 bytes.
 
  # Safety
  `data`, `bytes` and `out` can be written to.
@@ -432,8 +435,8 @@ refault_status refault_policy_counter(refault_policy policy, const char *name, u
 refault_status refault_policy_free(refault_policy policy);
 
 /*
- The sentence of this thread's last failure: what failed, where, what to do. Empty if nothing failed. It is valid until
- the next failure of this thread.
+ The sentence of this thread's last failure: what failed, where, what to do. Empty if nothing failed. It is valid
+ until the next failure of this thread.
  */
 const char *refault_error_message(void);
 

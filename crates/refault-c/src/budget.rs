@@ -122,8 +122,8 @@ pub extern "C" fn refault_budget_free(budget: refault_budget) -> refault_status 
     guarded(|| BUDGETS.take(budget).map(drop))
 }
 
-/// Takes `bytes` of zeros under a budget; `address` gets where they are. They can be used like any memory, by any thread,
-/// until the region is freed.
+/// Takes `bytes` of zeros under a budget; `address` gets where they are. They can be used like any memory, by any
+/// thread, until the region is freed.
 ///
 /// # Safety
 /// `address` and `out` can be written to.
@@ -180,7 +180,8 @@ unsafe fn hand_out(mut region: Region, address: *mut *mut c_void, out: *mut refa
     unsafe { give(out, REGIONS.put(held), "the region") }
 }
 
-/// Forgets the contents of all pages that lie wholly in a range of bytes of a region: they are zeros (or the file's) again.
+/// Forgets the contents of all pages that lie wholly in a range of bytes of a region: they are zeros (or the file's)
+/// again.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_region_discard(region: refault_region, offset: usize, length: usize) -> refault_status {
     with(region, offset, length, |region, range| {
@@ -198,7 +199,8 @@ pub extern "C" fn refault_region_prefetch(region: refault_region, offset: usize,
     })
 }
 
-/// Brings a range of bytes in and keeps it until `refault_region_unpin`. Fails, with nothing pinned, if it does not fit.
+/// Brings a range of bytes in and keeps it until `refault_region_unpin`. Fails, with nothing pinned, if it does not
+/// fit.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_region_pin(region: refault_region, offset: usize, length: usize) -> refault_status {
     with(region, offset, length, |region, range| region.pin(range).map_err(failure))

@@ -282,7 +282,8 @@ pub unsafe extern "C" fn refault_file_write(
     })
 }
 
-/// Makes everything durable that was written before. After a failure, what was written since the last success may not be.
+/// Makes everything durable that was written before. After a failure, what was written since the last success may not
+/// be.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_file_sync(file: refault_file) -> refault_status {
     guarded(|| {

@@ -28,9 +28,9 @@ impl Drop for Pin {
     }
 }
 
-/// Lends the cache's own memory: `data` gets the byte at `offset`, `bytes` how many follow it, up to the end of its page of
-/// 4096 bytes or of the file. They stay as they are until `refault_pin_free`, whatever is written or cut off; the page
-/// cannot be evicted meanwhile, so pin little and not for long. Beyond the end of the file there are 0 bytes.
+/// Lends the cache's own memory: `data` gets the byte at `offset`, `bytes` how many follow it, up to the end of its
+/// page of 4096 bytes or of the file. They stay as they are until `refault_pin_free`, whatever is written or cut off;
+/// the page cannot be evicted meanwhile, so pin little and not for long. Beyond the end of the file there are 0 bytes.
 ///
 /// # Safety
 /// `data`, `bytes` and `out` can be written to.

@@ -67,8 +67,8 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Failure>) -> refault_sta
     failure.status
 }
 
-/// The sentence of this thread's last failure: what failed, where, what to do. Empty if nothing failed. It is valid until
-/// the next failure of this thread.
+/// The sentence of this thread's last failure: what failed, where, what to do. Empty if nothing failed. It is valid
+/// until the next failure of this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_error_message() -> *const c_char {
     LAST.with_borrow(|last| last.1.as_ptr())

@@ -120,7 +120,8 @@ fn other_processes_are_noticed() {
     for mode in ["delete", "wal"] {
         let database = directory.path().join(format!("{mode}.db"));
         run(None, &database, &format!("PRAGMA journal_mode = {mode};\n{LOAD}"));
-        // A connection of ours reads, somebody else's writes and checkpoints, ours reads again; and the other way round.
+        // A connection of ours reads, somebody else's writes and checkpoints, ours reads again; and the other way
+        // round.
         let mut reader = shell(Some(&extension), &database, "16777216");
         let mut input = reader.stdin.take().expect("a pipe");
         let mut output = std::io::BufRead::lines(std::io::BufReader::new(reader.stdout.take().expect("a pipe")));

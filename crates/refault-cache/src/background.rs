@@ -2,8 +2,8 @@
 //! and reads whose futures are polled for.
 //!
 //! Which of two engines does them is decided when the cache is made, and said in its report: io_uring, with one thread
-//! for all of them ([`crate::ring`]), or `preadv` by a few threads, each of which waits for the device. Files that have no
-//! descriptor ([`crate::Backing::descriptor`]) are read by the threads in either case.
+//! for all of them ([`crate::ring`]), or `preadv` by a few threads, each of which waits for the device. Files that have
+//! no descriptor ([`crate::Backing::descriptor`]) are read by the threads in either case.
 
 use std::sync::Arc;
 

@@ -177,8 +177,8 @@ impl CachedFile {
         (wanted, jobs)
     }
 
-    /// A run was read, or not: copies what is wanted and gives its pages to everybody. Waits for the device only if the run
-    /// could not be read together. Returns the bytes.
+    /// A run was read, or not: copies what is wanted and gives its pages to everybody. Waits for the device only if the
+    /// run could not be read together. Returns the bytes.
     pub(crate) fn end_run(
         &self,
         mut run: Run,

@@ -23,8 +23,8 @@
 //! - **What is pinned stays as it is**: [`CachedFile::pin`] lends the cache's own memory; writes and changes of the
 //!   length meanwhile give later readers the new contents, and the pin the old.
 //! - **Writes go through**, unless [`CacheOptions::write_back`] is chosen: [`CachedFile::write_at`] returns when the
-//!   device has the data, so there are no dirty pages, and an eviction costs nothing. [`CachedFile::sync`] makes them durable. With
-//!   write-back a page stays until a sync has succeeded, so that one that fails loses nothing.
+//!   device has the data, so there are no dirty pages, and an eviction costs nothing. [`CachedFile::sync`] makes them
+//!   durable. With write-back a page stays until a sync has succeeded, so that one that fails loses nothing.
 //! - **A failure is told to whom it concerns**: a read that fails leaves nothing behind; a write that fails takes its
 //!   pages out of the cache, so that later reads see what the device has, old or new, page by page. Other pages, and
 //!   writes that returned, lose nothing.

@@ -24,8 +24,8 @@ pub struct CacheOptions {
     /// case. 0: nothing is read ahead.
     pub read_ahead: u32,
     /// Writes stay in memory until they are written in the background, or [`crate::CachedFile::sync`] asks for it.
-    /// `None`, the default: each write waits for the device, because what is only in this cache is lost with the process (the kernel's
-    /// page cache outlives a program that crashes).
+    /// `None`, the default: each write waits for the device, because what is only in this cache is lost with the
+    /// process (the kernel's page cache outlives a program that crashes).
     pub write_back: Option<WriteBack>,
     /// Policies and sizes of which [`crate::PageCache::report`] says what they would have missed; none by default.
     pub what_if: WhatIf,
@@ -33,8 +33,8 @@ pub struct CacheOptions {
     pub io: IoEngine,
 }
 
-/// How reads are done that nobody waits for in a call. A read that a call waits for is `preadv` of its own thread, which
-/// costs the same as io_uring for a single one. [`CacheReport::io`] says what is used.
+/// How reads are done that nobody waits for in a call. A read that a call waits for is `preadv` of its own thread,
+/// which costs the same as io_uring for a single one. [`CacheReport::io`] says what is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoEngine {
     /// io_uring where the kernel gives it, threads otherwise.
@@ -147,8 +147,8 @@ pub struct CacheReport {
     /// The policy's counters under their `/proc/vmstat` names, with what the cache counts: `file_reads`, `limit_hits`,
     /// `limit_overruns`, `pages_cached`, `pages_reactivated`.
     pub counters: Counters,
-    /// How reads are done that nobody waits for in a call: `io_uring` or `preadv`, with the reason in parentheses where the
-    /// other was wanted.
+    /// How reads are done that nobody waits for in a call: `io_uring` or `preadv`, with the reason in parentheses where
+    /// the other was wanted.
     pub io: String,
     /// Bytes of frames that are registered with io_uring; they are resident from then on.
     pub registered_bytes: u64,

@@ -1,10 +1,10 @@
 //! Reads through io_uring: one thread has all of them under way, and no thread waits for a single one.
 //!
 //! The thread alone submits and reaps, as `IORING_SETUP_SINGLE_ISSUER` wants it, so completions interrupt nobody;
-//! others put what they want into a queue and wake it if it sleeps. Files are registered when they are first read, frames
-//! in chunks when they are first read into: then the kernel looks neither the file nor the memory up again. Reads of
-//! one page go to the registered memory; runs go to frames that do not follow each other, by a vector. Where the kernel
-//! registers nothing (`RLIMIT_MEMLOCK`), reads go without.
+//! others put what they want into a queue and wake it if it sleeps. Files are registered when they are first read,
+//! frames in chunks when they are first read into: then the kernel looks neither the file nor the memory up again.
+//! Reads of one page go to the registered memory; runs go to frames that do not follow each other, by a vector. Where
+//! the kernel registers nothing (`RLIMIT_MEMLOCK`), reads go without.
 //!
 //! Invariants: at most [`FLIGHTS`] reads are under way, more wait in the queue; a read that was submitted keeps its
 //! file, its vector and its frames until its completion was seen; the thread waits for nothing but the kernel: what

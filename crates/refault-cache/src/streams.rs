@@ -4,8 +4,8 @@
 //! hits of *marked* pages: the first page of what was read ahead carries a mark, and who reads it asks for the next
 //! window, so that the device works while the reader does. A window starts at four times the read and grows to the most
 //! that is allowed, by four while it is small and then by two (the kernel's rule: `page_cache_ra_order`,
-//! `force_page_cache_ra` and `get_next_ra_size` in `mm/readahead.c`). Pages that were read ahead and evicted before anybody asked for them halve
-//! it, down to nothing.
+//! `force_page_cache_ra` and `get_next_ra_size` in `mm/readahead.c`). Pages that were read ahead and evicted before
+//! anybody asked for them halve it, down to nothing.
 //!
 //! Invariants: at most [`STREAMS`] streams per file, the one used longest ago makes place; a window never begins before
 //! the file. Cost: each stream is looked at once per miss and per mark.

@@ -56,8 +56,8 @@ fn forked_children_have_what_their_parent_had_and_no_more() {
     program.comes_through("6M", FLAGS);
 }
 
-/// Sites of frequent calls are rewritten to jump to the agent, in a process that makes many calls and in one that starts a
-/// thread; one that does little keeps libc as it is.
+/// Sites of frequent calls are rewritten to jump to the agent, in a process that makes many calls and in one that
+/// starts a thread; one that does little keeps libc as it is.
 #[test]
 fn frequent_calls_jump_and_idle_processes_stay_as_they_are() {
     if skipped(&["gcc"]) {

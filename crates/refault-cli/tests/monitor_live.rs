@@ -1,5 +1,5 @@
-//! `refault monitor` of live programs whose truth is known: recordings that are asked later, programs that run already, and
-//! what is said of memory that was reserved and never touched.
+//! `refault monitor` of live programs whose truth is known: recordings that are asked later, programs that run already,
+//! and what is said of memory that was reserved and never touched.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! `refault reclaim` on real programs: a node service and control groups. What needs swap makes a zram device of its own.
+//! `refault reclaim` on real programs: a node service and control groups. What needs swap makes a zram device of its
+//! own.
 
 mod common;
 

@@ -14,7 +14,7 @@
 //!
 //! Two forms: [`Adaptive`] is told of each access (simulator, page cache). [`AdaptiveMapped`] sees accessed bits: a
 //! page that comes in is one reference, and so is each accessed bit that is found set, by a look at the page tables
-//! once an interval, a sixteenth at a time, or when the page was about to go from memory or from a directory.
+//! once per interval, a sixteenth at a time, or when the page was about to go from memory or from a directory.
 //!
 //! Invariants: every resident page that is not in a directory is queued as an outsider of that directory; a directory
 //! holds at most the capacity once a reference was dealt with.

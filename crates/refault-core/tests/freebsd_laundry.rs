@@ -121,7 +121,7 @@ fn dirty_pages_are_written_in_the_background_where_they_are_many() {
         }
         pages.refuses = false;
         (0..20).for_each(|_| _ = policy.scan(0, elapsed, &mut pages));
-        assert_eq!(!pages.written.is_empty(), writes, "{dirty} dirty pages, {elapsed} ns a pass");
+        assert_eq!(!pages.written.is_empty(), writes, "{dirty} dirty pages, {elapsed} ns per pass");
         assert!(pages.written.len() <= 40, "two at a time: {}", pages.written.len());
     }
 }

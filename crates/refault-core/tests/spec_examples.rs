@@ -168,7 +168,7 @@ fn file_hits<P: Policy>(policy: P, limit: usize, hits: usize) -> Vec<usize> {
 
 #[test]
 fn classic_frees_what_the_table_says() {
-    // Limit, pages a hit frees if pages reach the lists at once, and with batches of 31.
+    // Limit, pages that a hit frees if pages reach the lists at once, and with batches of 31.
     let table = [
         (4096, 58, 57),
         (16_384, 57, 56),

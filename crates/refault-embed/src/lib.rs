@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use proc_macro::TokenStream;
 
-/// `libraries!(refault_boundary, …)`: a `&[(&str, &[u8])]` of the file name of each crate's shared library and its bytes,
-/// packed as an LZ4 block behind its size. Those that are not there are left out.
+/// `libraries!(refault_boundary, …)`: a `&[(&str, &[u8])]` of the file name of each crate's shared library and its
+/// bytes, packed as an LZ4 block behind its size. Those that are not there are left out.
 #[proc_macro]
 pub fn libraries(crates: TokenStream) -> TokenStream {
     let arguments: Vec<String> = std::env::args().collect();

@@ -337,7 +337,7 @@ pub fn sampled_lru_curve(
     let wall = start.elapsed();
     let curve = shards.finish();
     let accesses = curve.accesses();
-    // What misses at any size are the first touches, of which there is one a page.
+    // What misses at any size are the first touches, of which there is one per page.
     let distinct_pages = (curve.miss_ratios(&[u64::MAX])[0].miss_ratio * accesses as f64).round() as u64;
     if curve.sampled_accesses().contains(&0) || distinct_pages == 0 {
         let what = format!("{} at {}", source.name(), sampling.rate);

@@ -9,7 +9,7 @@
 //! taken: these are noted as *lent* and count as accessed until the policy takes it.
 //!
 //! Invariant: an access that was not taken is not lost, but for one that falls between the scan and the drop. Cost:
-//! three bits a page; a system call for each range that is asked about, some 17 ns a present page.
+//! three bits per page; a system call for each range that is asked about, some 17 ns per present page.
 
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;

@@ -4,7 +4,7 @@
 //! page-table entries behind and never faults. A page's id is its offset in the memfd, in pages.
 //!
 //! Invariants: runs handed out do not overlap; the mapping is not inherited by a child of `fork` (a child that shared
-//! it would write into its parent). Cost: O(log runs) a run; nothing a page.
+//! it would write into its parent). Cost: O(log runs) per run; nothing per page.
 
 use std::collections::BTreeMap;
 use std::io;

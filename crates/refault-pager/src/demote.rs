@@ -5,7 +5,7 @@
 //! came back and was evicted again in between looks the same and is moved early, which costs time but nothing else. A
 //! fault that meets a page on its way leaves a mark and is woken, as with every owned page.
 //!
-//! Cost: a look at each page's state word in a round, some 12 µs a page that is compressed again, and at most
+//! Cost: a look at each page's state word in a round, some 12 µs per page that is compressed again, and at most
 //! [`MAX_PER_TICK`] of those in [`TICK`]. Memory: one bit a page.
 //!
 //! [`Store::demote`]: refault_store::Store::demote

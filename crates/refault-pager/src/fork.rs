@@ -6,7 +6,8 @@
 //! - [`Pager::before_fork`] in the parent closes the gate (no page is on its way) and write-protects what is resident,
 //!   so that other threads of the parent cannot change the picture while the child copies it;
 //! - [`Pager::after_fork_in_child`] copies the resident pages into a memfd of the child, makes the stores the child's
-//!   own (the compressed pool is private memory and was inherited; a file is copied), opens a userfaultfd and starts threads;
+//!   own (the compressed pool is private memory and was inherited; a file is copied), opens a userfaultfd and starts
+//!   threads;
 //! - [`Pager::after_fork_in_parent`] waits for that and lets the parent go on.
 //!
 //! Cost: the parent stands still while the resident pages, and the slots of a file store, are copied (some 0.5 ms a

@@ -12,13 +12,13 @@ use crate::pager::Pager;
 /// Who resolves faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultMode {
-    /// Threads of the pager. Right for memory that system calls touch too. Some 10 µs a fault where the handler runs on
+    /// Threads of the pager. Right for memory that system calls touch too. Some 10 µs per fault where the handler runs on
     /// the processor of the faulting thread.
     Handler {
         /// Threads, from 1 to 64.
         threads: usize,
     },
-    /// The faulting thread, in a SIGBUS handler: some 5 µs a fault. A system call that touches a page which is not
+    /// The faulting thread, in a SIGBUS handler: some 5 µs per fault. A system call that touches a page which is not
     /// resident fails with EFAULT, so this is for callers who know their system calls and hold what they give them
     /// ([`Pager::pin_user_pages`]).
     InThread,

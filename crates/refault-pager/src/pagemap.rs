@@ -1,7 +1,7 @@
 //! Which pages of a range have a page-table entry: the scan half of the drop-and-scan accessed bit.
 //!
-//! `PAGEMAP_SCAN` where the kernel has it (some 17 ns a present page, nothing for empty page tables), otherwise the 64-bit
-//! entries of `/proc/self/pagemap` (30 times slower). Both need no privileges for the caller's own memory.
+//! `PAGEMAP_SCAN` where the kernel has it (some 17 ns per present page, nothing for empty page tables), otherwise the
+//! 64-bit entries of `/proc/self/pagemap` (30 times slower). Both need no privileges for the caller's own memory.
 //!
 //! ```
 //! use refault_pager::pagemap::PageMap;
@@ -182,7 +182,7 @@ mod tests {
                     rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE, rustix::mm::MapFlags::PRIVATE,
                 )
             }.expect("maps") as usize;
-            // SAFETY: the mapping was just made; one 4 KiB page an entry is what is tested.
+            // SAFETY: the mapping was just made; one 4 KiB page per entry is what is tested.
             unsafe { rustix::mm::madvise(base as *mut _, len, rustix::mm::Advice::LinuxNoHugepage) }.expect("advises");
             for page in &touched {
                 // SAFETY: inside the mapping.

@@ -109,10 +109,10 @@ pub(crate) struct Counts {
 /// Reports wait here until somebody holds the engine.
 const REPORTS: usize = 1 << 14;
 
-/// Victims a round of background eviction asks for at most.
+/// Victims that a round of background eviction asks for at most.
 const RECLAIM_GOAL: u64 = 128;
 
-/// Victims a fault asks for that has to make room itself.
+/// Victims that a fault asks for which has to make room itself.
 const DIRECT_GOAL: u32 = 32;
 
 /// Times that a fault finds nothing to evict before it counts as being out of room: some 5 ms.

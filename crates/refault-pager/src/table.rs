@@ -1,4 +1,4 @@
-//! The page table of an arena: a state word and a shadow entry a page, 16 bytes.
+//! The page table of an arena: a state word and a shadow entry per page, 16 bytes.
 //!
 //! Reserved for the whole arena, takes memory only where pages were used. Lock-free; what the words mean is
 //! [`crate::state`]'s business. A shadow is written by the evictor and taken when the page is admitted again.

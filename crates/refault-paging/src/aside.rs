@@ -1,13 +1,14 @@
 //! Pages set aside to see whether they are touched: accessed bits for recorders and monitors, without privilege.
 //!
 //! A page is set aside by moving it, whole, to its place in the *mirror* (`UFFDIO_MOVE`), whatever address it has: the
-//! place is its id. Who touches it next faults, and it is moved back. It stays the policy's and stays charged meanwhile.
-//! Between two looks ([`Engine::look`]) each page that is touched is noted once, in the order of first touches, with
-//! whether that was a write.
+//! place is its id. Who touches it next faults, and it is moved back. It stays the policy's and stays charged
+//! meanwhile. Between two looks ([`Engine::look`]) each page that is touched is noted once, in the order of first
+//! touches, with whether that was a write.
 //!
 //! Invariants: a page is in the mirror exactly as long as the table says [`State::SetAside`]; pages in use by a call in
 //! progress are not set aside. What cannot be moved (locked, not writable, shared with a child or parent since a fork)
-//! stays where it is: its accesses are not seen until it can. Cost: two moves, a fault and some 16 bytes per page and look.
+//! stays where it is: its accesses are not seen until it can. Cost: two moves, a fault and some 16 bytes per page and
+//! look.
 
 use refault_core::{PageId, Shadow};
 
@@ -70,7 +71,8 @@ impl Engine {
         self.aside.as_ref().map_or((0, 0), |aside| (aside.taken_back, aside.waited))
     }
 
-    /// Appends what was touched since the last look, addresses with the lowest bit for a write, and sets those pages aside.
+    /// Appends what was touched since the last look, addresses with the lowest bit for a write, and sets those pages
+    /// aside.
     pub fn look(&mut self, touched: &mut Vec<usize>) {
         let Some(aside) = &mut self.aside else { return };
         aside.looks += 1;

@@ -1,11 +1,11 @@
 //! The monotonic clock, read without a system call where the processor's counter runs evenly.
 //!
-//! A fault looks at the clock several times, and a call for it costs a quarter of a microsecond or more here. So the counter is read
-//! instead, and its rate is taken from the kernel's clock, which is asked again every [`MAX_TICKS`]. The counter is used only
-//! where the processor says that it is invariant: one rate, through all states of sleep.
+//! A fault looks at the clock several times, and a call for it costs a quarter of a microsecond or more here. So the
+//! counter is read instead, and its rate is taken from the kernel's clock, which is asked again every [`MAX_TICKS`].
+//! The counter is used only where the processor says that it is invariant: one rate, through all states of sleep.
 //!
-//! Invariants: never behind what it has said before; off by the error of the rate over [`MAX_TICKS`], which is less than a
-//! microsecond. Cost: 20 to 50 ns. Source: Intel SDM volume 3, "Invariant TSC"; CPUID leaf 0x8000_0007.
+//! Invariants: never behind what it has said before; off by the error of the rate over [`MAX_TICKS`], which is less
+//! than a microsecond. Cost: 20 to 50 ns. Source: Intel SDM volume 3, "Invariant TSC"; CPUID leaf 0x8000_0007.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

@@ -1,12 +1,12 @@
-//! What is kept of pages that came back: their slot, so that a page which was not written to needs no second compression
-//! or write when it leaves again.
+//! What is kept of pages that came back: their slot, so that a page which was not written to needs no second
+//! compression or write when it leaves again.
 //!
 //! Nobody tells an unprivileged process which pages were written to, so the contents are compared when the page leaves:
 //! by a fingerprint of 128 bits under a seed that only this process has. A slot in a file costs no memory; one in the
 //! compressed pool does, so those are kept only where most is compressed anyhow, and while they turn out to be of use.
 //!
-//! Invariants: a page with a copy is resident or parked; the copy's slot is nobody else's. Cost: 48 bytes a copy and 0.2
-//! µs each way.
+//! Invariants: a page with a copy is resident or parked; the copy's slot is nobody else's. Cost: 48 bytes per copy and
+//! 0.2 µs each way.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,8 @@ impl Copies {
         Copies { pages: BTreeMap::new(), seed, balance: 0 }
     }
 
-    /// Whether the slot of a page that comes back is worth keeping. `mostly_compressed`: copies take little beside what is
-    /// compressed.
+    /// Whether the slot of a page that comes back is worth keeping. `mostly_compressed`: copies take little beside what
+    /// is compressed.
     pub(crate) fn is_worth(&self, page: PageId, slot: Slot, mostly_compressed: bool) -> bool {
         match slot.tier() {
             Tier::SameFilled => false,

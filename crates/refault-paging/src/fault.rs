@@ -133,8 +133,8 @@ impl Engine {
         }
     }
 
-    /// The pages to bring in for a fault at an address: those in a row that are `alike`, as many as were asked for before
-    /// in this direction and twice as many again. The first address, and how many.
+    /// The pages to bring in for a fault at an address: those in a row that are `alike`, as many as were asked for
+    /// before in this direction and twice as many again. The first address, and how many.
     pub(crate) fn window(&mut self, address: usize, alike: impl Fn(usize, State) -> bool) -> (usize, usize) {
         let (start, end, _) = self.ranges.find(address).unwrap_or((address, address + PAGE, Attributes::default()));
         let max_window = if self.notes_touches() { 1 } else { MAX_WINDOW };

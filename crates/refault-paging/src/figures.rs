@@ -1,4 +1,5 @@
-//! What a process counts, and how others read it while it runs: one set of figures from the fault path to `refault top`.
+//! What a process counts, and how others read it while it runs: one set of figures from the fault path to `refault
+//! top`.
 //!
 //! The engine counts in plain words ([`Statistics`], [`Usage`]) and copies them into its slot of the segment that the
 //! tree shares ([`Published`]); whoever maps the segment reads them there, also after the process was killed.
@@ -220,8 +221,8 @@ pub struct Published {
     pub usage: PublishedUsage,
     /// How long faults took.
     pub times: Times,
-    /// How many pages were stored between the storing of a page and its return, for one page in 32: how much more memory
-    /// would have kept it.
+    /// How many pages were stored between the storing of a page and its return, for one page in 32: how much more
+    /// memory would have kept it.
     pub distances: Times,
     /// 1 while a thread waits for a page that was there before.
     pub(crate) stalled: AtomicU32,

@@ -6,10 +6,10 @@
 //! page that is evicted or unmapped, a place of the staging area, memory of the compressed pool) is counted where that
 //! happens. When nobody is left to share with, the guard is lifted as a whole.
 //!
-//! Invariants: a page that the table calls guarded is resident, and no call in progress holds it for writing; a page that
-//! is not guarded is this process's own, or was charged as if it were. Cost: a walk through the page tables per fork on
-//! both sides, and a fault per first write, for neighbours in a row together. Source: the kernel's documentation of
-//! userfaultfd.
+//! Invariants: a page that the table calls guarded is resident, and no call in progress holds it for writing; a page
+//! that is not guarded is this process's own, or was charged as if it were. Cost: a walk through the page tables per
+//! fork on both sides, and a fault per first write, for neighbours in a row together. Source: the kernel's
+//! documentation of userfaultfd.
 
 use crate::PAGE;
 use crate::engine::{Engine, MAX_WINDOW, Outcome};
@@ -89,8 +89,8 @@ impl Engine {
         self.guards && self.table.find(address).is_some_and(|(_, entry)| entry.is_guarded())
     }
 
-    /// A resident page is about to be written to: makes room for the copy and charges it, for its guarded neighbours too
-    /// where writes go on in a row.
+    /// A resident page is about to be written to: makes room for the copy and charges it, for its guarded neighbours
+    /// too where writes go on in a row.
     pub(crate) fn may_write(&mut self, address: usize) -> Outcome {
         self.lift_guard_if_alone();
         let Some((page, entry)) = self.table.find(address) else { return Outcome::Served };

@@ -12,8 +12,8 @@ use crate::sys;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const WAITED: u32 = 2;
-/// Some 6 µs where a pause takes 11 ns, about as long as a fault holds the lock. Four times as many give a few more operations
-/// for much more processor time.
+/// Some 6 µs where a pause takes 11 ns, about as long as a fault holds the lock. Four times as many give a few more
+/// operations for much more processor time.
 const SPINS: u32 = 500;
 
 /// See the module.

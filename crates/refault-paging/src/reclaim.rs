@@ -19,19 +19,19 @@ use crate::{PAGE, sys};
 /// Pages that are stored at once.
 const BATCH: usize = 32;
 /// Compressed pages take at most this part of the budget. Where accesses are uniform it pays to compress whatever
-/// compresses to less than 7/8 before anything goes to the file, because the file is seven times slower; the rest is for
-/// what is not uniform.
+/// compresses to less than 7/8 before anything goes to the file, because the file is seven times slower; the rest is
+/// for what is not uniform.
 const MAX_POOL_SHARE: (u64, u64) = (3, 4);
-/// From this part of the budget on new ones are compressed harder, and from this one on those that are there. Only to keep them
-/// out of the file: the memory that it saves is not worth its time (docs/design/run.md has figures).
+/// From this part of the budget on new ones are compressed harder, and from this one on those that are there. Only to
+/// keep them out of the file: the memory that it saves is not worth its time (docs/design/run.md has figures).
 const DENSE_SHARE: (u64, u64) = (11, 16);
 const MAX_LOOSE_SHARE: (u64, u64) = (23, 32);
 /// This part of what is in memory is parked: the longer a page stays so, the better is known that nobody needs it.
 const PARKED_SHARE: usize = 8;
 /// Batches that are parked for one that is stored, while too few are.
 const MAX_PARKS: usize = 4;
-/// Pages that stay in memory whatever the budget says: with fewer, every access of a program would fault. Where even what
-/// is compressed does not fit (`--store pool`), the budget is exceeded by them.
+/// Pages that stay in memory whatever the budget says: with fewer, every access of a program would fault. Where even
+/// what is compressed does not fit (`--store pool`), the budget is exceeded by them.
 const MIN_RESIDENT: usize = 64;
 /// Nanoseconds after which a process all of whose pages were shared looks for others again.
 const LOOK_AGAIN: u64 = 5_000_000;
@@ -166,8 +166,8 @@ impl Engine {
 
     /// Moves pages that the policy gives up into the staging area. Returns how many.
     ///
-    /// What is shared with a parent or child is no gain as long as that has it too: it goes only when there is nothing else,
-    /// and only from the parent, which leaves it to its children.
+    /// What is shared with a parent or child is no gain as long as that has it too: it goes only when there is nothing
+    /// else, and only from the parent, which leaves it to its children.
     fn park(&mut self) -> usize {
         // Where all that there is was looked at in vain, that is not done again at once.
         let now = if self.guards { sys::now() } else { 0 };

@@ -2,9 +2,9 @@
 //!
 //! A process that faults and finds no room says how much it would like. Memory is then poured into all processes alike,
 //! each up to what it needs, until the budget is used up: the *level* is how high that goes. Whoever has more than the
-//! level gives as much as others lack of it. What a process needs is what it has, as long as it faults; less and less of
-//! that once it does not, so that one which sleeps, or has more than it touches, gives way to those that work. If it does
-//! touch what it gave, it faults, and needs it again.
+//! level gives as much as others lack of it. What a process needs is what it has, as long as it faults; less and less
+//! of that once it does not, so that one which sleeps, or has more than it touches, gives way to those that work. If it
+//! does touch what it gave, it faults, and needs it again.
 //!
 //! Invariants: what all may have together is never more than the budget, whatever they need; a process that needs less
 //! than the level may have what it needs. Cost: a few passes over the living processes, no memory.
@@ -52,8 +52,8 @@ pub fn level(limit: i64, needs: impl Iterator<Item = Need> + Clone) -> i64 {
     }
 }
 
-/// What one process may have at most now: what the others do not have and do not lack, and its own part of the level in any
-/// case.
+/// What one process may have at most now: what the others do not have and do not lack, and its own part of the level in
+/// any case.
 pub fn allowed(limit: i64, own: Need, others: impl Iterator<Item = Need> + Clone) -> i64 {
     let level = level(limit, others.clone().chain(core::iter::once(own)));
     let taken: i64 = others.map(|other| other.charged.max(other.needed.min(level))).sum();

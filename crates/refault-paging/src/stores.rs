@@ -1,9 +1,9 @@
 //! Where evicted pages are kept: as a value they are filled with, compressed in memory, or encrypted in a file on disk.
 //!
 //! What does not compress goes to the file at once. Under pressure pages are compressed with zstd instead of LZ4, what
-//! was compressed longest is compressed again so, and goes to the file when all that is not enough. At a fork the file is closed for writing on both sides: nobody uses a slot
-//! of it again, so parent and child go on reading their common past, each with new files of its own and a key of its
-//! own for what it writes.
+//! was compressed longest is compressed again so, and goes to the file when all that is not enough. At a fork the file
+//! is closed for writing on both sides: nobody uses a slot of it again, so parent and child go on reading their common
+//! past, each with new files of its own and a key of its own for what it writes.
 //!
 //! Invariants: a slot belongs to one page from the write that returned it to its release; the file has no name, and
 //! nobody can read it without a key that only these processes have. Cost: 16 bytes a compressed page.
@@ -161,8 +161,8 @@ fn squeeze<'a>(page: &'a Page, codec: Codec, scratch: &'a mut Scratch) -> (Codec
 }
 
 impl Stores {
-    /// Stores with a pool of at most `pool_limit` bytes of addresses, which will take some part of `memory` bytes, and files if
-    /// they can be made.
+    /// Stores with a pool of at most `pool_limit` bytes of addresses, which will take some part of `memory` bytes, and
+    /// files if they can be made.
     pub fn new(pool_limit: u64, memory: u64, maker: Option<Box<dyn Files>>, file_limit: u64) -> io::Result<Stores> {
         Ok(Stores {
             pool: CompressedPool::with_blocks_for(pool_limit, memory)?,
@@ -215,8 +215,8 @@ impl Stores {
         self.pool.bytes()
     }
 
-    /// From so many bytes of compressed pages on, pages are compressed with zstd instead of LZ4: a page that zstd keeps in
-    /// memory costs 10 µs more to bring back, one that is in the file 100.
+    /// From so many bytes of compressed pages on, pages are compressed with zstd instead of LZ4: a page that zstd keeps
+    /// in memory costs 10 µs more to bring back, one that is in the file 100.
     pub fn compress_hard_from(&mut self, bytes: u64) {
         self.dense_from = bytes;
     }
@@ -452,8 +452,8 @@ impl Stores {
         }
     }
 
-    /// Forgets entries of the queues that mean nothing any more, once they are many. Cost: O(1) per entry that was queued
-    /// since the last time.
+    /// Forgets entries of the queues that mean nothing any more, once they are many. Cost: O(1) per entry that was
+    /// queued since the last time.
     pub fn tidy(&mut self, holders: &impl Holders) {
         let queued = self.loose.len() + self.dense.len();
         if queued > self.tidy_from && queued as u64 > self.pool.usage().pool_pages * 3 / 2 {
@@ -485,8 +485,8 @@ impl Stores {
         }
     }
 
-    /// Reads pages back whose slots are neighbours in one file: all that the first of `slots` has there. Returns how many,
-    /// 0 if the first is not in a file.
+    /// Reads pages back whose slots are neighbours in one file: all that the first of `slots` has there. Returns how
+    /// many, 0 if the first is not in a file.
     ///
     /// # Errors
     /// As [`Stores::read`], for the first page.

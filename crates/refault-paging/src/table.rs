@@ -2,8 +2,8 @@
 //!
 //! Memory is known in chunks of 256 KiB, made when one of its pages is first touched and given back when none has
 //! contents. A chunk's number and a page's place in it make the page's id for the policy, so ids are dense although
-//! addresses are not: runtimes spread their heaps in pieces of this size over gigabytes, and what a policy keeps of each
-//! id is memory too.
+//! addresses are not: runtimes spread their heaps in pieces of this size over gigabytes, and what a policy keeps of
+//! each id is memory too.
 //!
 //! Invariants: a chunk lives as long as one of its entries says that the page has contents; entries of addresses
 //! without a chunk are [`State::Untouched`]. Cost: four loads per look-up; 16 bytes per page of touched chunks, 4 KiB

@@ -1,11 +1,12 @@
 //! What a tree of processes has in common: a segment that all of them map, with a slot for each.
 //!
-//! All zeros but the limit is a good start. Processes go in and out by [`crate::account`]; what is here is what anybody can
-//! ask, from outside too: sums, who lives, who has more than its part, and the end of those that died without giving
-//! anything back.
+//! All zeros but the limit is a good start. Processes go in and out by [`crate::account`]; what is here is what anybody
+//! can ask, from outside too: sums, who lives, who has more than its part, and the end of those that died without
+//! giving anything back.
 //!
-//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, those of the
-//! dead, and what its children are charged for when it ceases to share a page with them. Cost: a look at the slots that were ever used.
+//! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, those of
+//! the dead, and what its children are charged for when it ceases to share a page with them. Cost: a look at the slots
+//! that were ever used.
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -17,8 +18,8 @@ use crate::sys;
 pub const SLOTS: usize = 2048;
 /// Pages that a process may use whatever the others do: with less it does not get on. It waits for them first.
 pub const MIN_PAGES: u64 = 128;
-/// This part of the budget is not given out, within these bounds in pages: it is for what grows before it is known by how
-/// much, as compressed pages do while those that they were made of are there still.
+/// This part of the budget is not given out, within these bounds in pages: it is for what grows before it is known by
+/// how much, as compressed pages do while those that they were made of are there still.
 const SLACK: (u64, u64, u64) = (64, 4, 64);
 /// A process is not asked for less than this: pages.
 const WORTH_ASKING: i64 = 16;

@@ -127,8 +127,8 @@ impl Uffd {
         self.ioctl(UNREGISTER, range.as_mut_ptr())
     }
 
-    /// The pages that are there may not be written to until this is called with `on` false. Pages that are not there are
-    /// left alone. A system call that would write to one says `EFAULT`.
+    /// The pages that are there may not be written to until this is called with `on` false. Pages that are not there
+    /// are left alone. A system call that would write to one says `EFAULT`.
     pub fn protect(self, start: usize, bytes: usize, on: bool) -> isize {
         self.repeat(|_| {
             let mut argument = [start as u64, bytes as u64, u64::from(on)];

@@ -1,13 +1,13 @@
 //! A monitor and its schemes over the memory of a process.
 //!
-//! A [`Watch`] is driven by a thread of its caller: each [`Watch::step`] ends a sampling interval, begins the next and says
-//! how long to wait. A check sets one page aside ([`crate::aside`]) and looks at the interval's end whether it was moved
-//! back. Addresses are the program's; pages that are not in memory are not accessed. The policy's own picture, which comes
-//! from what it gave up and what comes back, is not touched by checks.
+//! A [`Watch`] is driven by a thread of its caller: each [`Watch::step`] ends a sampling interval, begins the next and
+//! says how long to wait. A check sets one page aside ([`crate::aside`]) and looks at the interval's end whether it was
+//! moved back. Addresses are the program's; pages that are not in memory are not accessed. The policy's own picture,
+//! which comes from what it gave up and what comes back, is not touched by checks.
 //!
 //! The cost is bounded by what the caller allows: the share of one processor that the thread used is measured, and when
-//! it exceeds the bound the intervals are stretched, results converted, until it does not. Cost of a check: moving a page
-//! and, if it was accessed, a fault of the program that moves it back.
+//! it exceeds the bound the intervals are stretched, results converted, until it does not. Cost of a check: moving a
+//! page and, if it was accessed, a fault of the program that moves it back.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -74,8 +74,8 @@ pub struct Watch {
 impl Watch {
     /// Watches an engine, whose accesses are watched ([`Engine::watch_accesses`]), with a kdamond made over
     /// [`Engine::ranges_in`]. To be called, as [`Watch::step`], by the thread whose processor time is to be bounded by
-    /// `most_cpu` (0.01: one percent of one processor). `follows`: the regions are laid over new memory as it comes, by the
-    /// end of the aggregation; otherwise they stay where they are.
+    /// `most_cpu` (0.01: one percent of one processor). `follows`: the regions are laid over new memory as it comes, by
+    /// the end of the aggregation; otherwise they stay where they are.
     pub fn new(kdamond: Kdamond, most_cpu: f64, follows: bool) -> Watch {
         let rule =
             if kdamond.monitor().profile() == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
@@ -134,8 +134,8 @@ impl Watch {
         if self.sampling {
             self.kdamond.finish((sys::now() - self.start) / 1000, &mut ops, observer);
         }
-        // The kernel finds new mappings at its update interval, a second by default. The engine knows of them, and in the
-        // first second of a program nearly all of them are new.
+        // The kernel finds new mappings at its update interval, a second by default. The engine knows of them, and in
+        // the first second of a program nearly all of them are new.
         let now = (sys::now() - self.start) / 1000;
         if now >= self.looked + self.kdamond.monitor().attributes().aggr_interval {
             self.looked = now;
@@ -189,7 +189,8 @@ impl Watch {
     }
 }
 
-/// The attributes with intervals changed by a factor, never below those wanted. Self-tuned intervals get a new lower bound.
+/// The attributes with intervals changed by a factor, never below those wanted. Self-tuned intervals get a new lower
+/// bound.
 fn stretched(now: &Attributes, wanted: &Attributes, factor: f64) -> Attributes {
     let scale = |value: u64, least: u64| ((value as f64 * factor) as u64).clamp(least, MAX_SAMPLE.max(least));
     match (now.intervals_goal, wanted.intervals_goal) {
@@ -217,8 +218,8 @@ fn stretched(now: &Attributes, wanted: &Attributes, factor: f64) -> Attributes {
 }
 
 impl Engine {
-    /// Where managed memory lies now: sorted, without overlap; in the view of a process its three areas, where it has as
-    /// many. `None` while there is none.
+    /// Where managed memory lies now: sorted, without overlap; in the view of a process its three areas, where it has
+    /// as many. `None` while there is none.
     pub fn ranges_in(&self, view: View) -> Option<Vec<Range<u64>>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for (start, end, _) in self.ranges.all() {
@@ -250,8 +251,8 @@ impl Engine {
         pages
     }
 
-    /// Bytes of a range that have or had contents, and the smallest range that holds them. Cost: a look at each page that
-    /// is known.
+    /// Bytes of a range that have or had contents, and the smallest range that holds them. Cost: a look at each page
+    /// that is known.
     pub fn touched_in(&self, range: Range<usize>) -> (usize, Range<usize>) {
         let pages = self.known_pages_in(range.start, range.end);
         match (pages.first(), pages.last()) {

@@ -1,5 +1,5 @@
-/* What the probes share: managed memory, pushing it out, faults that are caught. Each probe prints the same with and without
- * the tool, unless the tool gets something wrong; nothing that varies from run to run is printed. */
+/* What the probes share: managed memory, pushing it out, faults that are caught. Each probe prints the same with and
+ * without the tool, unless the tool gets something wrong; nothing that varies from run to run is printed. */
 #ifndef PROBE_H
 #define PROBE_H
 #define _GNU_SOURCE

@@ -1,4 +1,5 @@
-/* Pushes out what does not compress and dumps core. With `key`, it holds an AES key of its own, which a search must find. */
+/* Pushes out what does not compress and dumps core. With `key`, it holds an AES key of its own, which a search must
+ * find. */
 #include "probe.h"
 #include <sys/random.h>
 

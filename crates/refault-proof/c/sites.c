@@ -1,4 +1,5 @@
-/* Calls from sites that are made often, which the tool rewrites: results, contents and signals are as they are without it. */
+/* Calls from sites that are made often, which the tool rewrites: results, contents and signals are as they
+ * are without it. */
 #include "probe.h"
 #include <poll.h>
 #include <sys/socket.h>

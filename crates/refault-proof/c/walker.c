@@ -2,9 +2,9 @@
  *
  * usage: walker SEQUENCE [FIRST LAST]
  *
- * One operation per line: a name and numbers. `fork ORDER`, `thread`, `vfork`, `spawn` open a block that `end` closes; in the
- * block of a fork `and` parts what the parent does from what the child does. All places are pages of a window at a fixed
- * address, so that the output depends on the sequence alone. Nothing here allocates memory or uses stdio. */
+ * One operation per line: a name and numbers. `fork ORDER`, `thread`, `vfork`, `spawn` open a block that `end` closes;
+ * in the block of a fork `and` parts what the parent does from what the child does. All places are pages of a window at
+ * a fixed address, so that the output depends on the sequence alone. Nothing here allocates memory or uses stdio. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -86,7 +86,7 @@ static void prepare(void) {
   struct sigaction a = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER}; sigaction(SIGSEGV, &a, 0); sigaction(SIGBUS, &a, 0);
   a.sa_handler = on_user; a.sa_flags = SA_ONSTACK | SA_RESTART; sigaction(SIGUSR1, &a, 0);
   static unsigned char page[PAGE] __attribute__((aligned(4096)));
-  /* Direct I/O has a file of its own: what a mapping shows of a file that is also written directly is left open (open(2)). */
+  /* Direct I/O has a file of its own: what a mapping shows of a file that is also written directly is open (open(2)). */
   file = open(".", O_TMPFILE | O_RDWR, 0600); int other = open(".", O_TMPFILE | O_RDWR, 0600); if (file < 0 || other < 0) _exit(96);
   for (int i = 0; i < FILE_PAGES; i++) { for (int k = 0; k < PAGE; k++) page[k] = i + k; if (pwrite(file, page, PAGE, (off_t)i * PAGE) != PAGE || pwrite(other, page, PAGE, (off_t)i * PAGE) != PAGE) _exit(96); }
   char name[64] = "/proc/self/fd/"; int n = strlen(name); if (other > 9) name[n++] = '0' + other / 10; name[n++] = '0' + other % 10; direct = open(name, O_RDWR | O_DIRECT); close(other);

@@ -1,7 +1,7 @@
 //! What memory a tree of processes uses, seen from outside: `/proc/PID/smaps`, proportional set sizes.
 //!
-//! `refault run --memory N` promises that private anonymous memory, its compressed copies and the tool's own memory stay
-//! within N over the program and its children. From outside those are all anonymous pages except
+//! `refault run --memory N` promises that private anonymous memory, its compressed copies and the tool's own memory
+//! stay within N over the program and its children. From outside those are all anonymous pages except
 //! - stacks: `[stack]`, and mappings right above a small inaccessible one, which is how threads' stacks are laid out;
 //! - executable anonymous memory (code that was made while running);
 //! - memory that a file's mapping ends in (a library's `.bss`), and private copies of files' pages (`.data`);

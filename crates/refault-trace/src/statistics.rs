@@ -1,7 +1,7 @@
 //! What can be told of a trace without a policy: how long, how many pages, of which kind, how soon they come again, and
 //! where and when the accesses fall.
 //!
-//! Cost: a pass of some 50 to 100 nanoseconds an access (a second, much faster one before it where the length is not
+//! Cost: a pass of some 50 to 100 nanoseconds per access (a second, much faster one before it where the length is not
 //! known), and some 40 bytes per page.
 //!
 //! ```

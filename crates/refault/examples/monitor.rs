@@ -1,7 +1,7 @@
 //! Finding hot memory by sampling: a monitor over an address space of one's own.
 //!
-//! `cargo run --example monitor`. The memory is 64 MiB of which the third quarter is in use all the time; the monitor is
-//! told nothing of that and checks one address per region and sampling interval.
+//! `cargo run --example monitor`. The memory is 64 MiB of which the third quarter is in use all the time; the monitor
+//! is told nothing of that and checks one address per region and sampling interval.
 
 use refault::monitor::{AccessSampler, Attributes, Monitor, Profile, Region, Target, View};
 use refault::schemes::{Kdamond, Next, Observer, SchemeActor};

@@ -34,7 +34,7 @@ pub struct Faults {
     pub torn_writes: AtomicU64,
     pub reads: AtomicU64,
     pub writes: AtomicU64,
-    /// Microseconds a call takes.
+    /// Microseconds that a call takes.
     pub slow: AtomicU64,
 }
 

@@ -1,5 +1,5 @@
-//! `refault monitor report`: what a recording of the monitor (`--format raw`) holds, asked later: the heat map, the working
-//! set, what schemes did, as a whole or for a part of time and addresses.
+//! `refault monitor report`: what a recording of the monitor (`--format raw`) holds, asked later: the heat map, the
+//! working set, what schemes did, as a whole or for a part of time and addresses.
 
 use std::io::Write;
 use std::ops::Range;

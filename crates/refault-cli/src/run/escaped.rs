@@ -1,7 +1,7 @@
 //! Memory of the tree that the budget does not bound: how much, and of what kind.
 //!
 //! Looked at from outside, once per second, by what the kernel says of each process; what lives shorter is not seen.
-//! Cost: some twenty microseconds a process of the machine; page tables are walked only where much escapes.
+//! Cost: some twenty microseconds per process of the machine; page tables are walked only where much escapes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;

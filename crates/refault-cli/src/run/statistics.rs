@@ -2,7 +2,7 @@
 //!
 //! Each process has a line at each interval and a last one when it has ended, however it ended. Names are the core's
 //! where the core has one. What only several lines together can say is kept here: the rate of refaults, the pressure,
-//! the advice. Cost: nothing in the program but what it counts anyway; here some microseconds a line.
+//! the advice. Cost: nothing in the program but what it counts anyway; here some microseconds per line.
 
 use std::collections::BTreeMap;
 use std::fs::File;

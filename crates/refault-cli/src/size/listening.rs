@@ -1,7 +1,8 @@
 //! Whether a server can be reached yet: some process of its group listens on a socket.
 //!
 //! Sockets that listen are in `/proc/net/{tcp,tcp6,unix}` with their inodes; whose they are say the links in
-//! `/proc/PID/fd`. Cost: a walk over `/proc`, some milliseconds; asked some fifty times per second while a server starts.
+//! `/proc/PID/fd`. Cost: a walk over `/proc`, some milliseconds; asked some fifty times per second while a server
+//! starts.
 
 use std::collections::HashSet;
 use std::fs;

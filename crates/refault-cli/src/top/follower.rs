@@ -51,8 +51,8 @@ pub struct View<'a> {
     pub note: String,
 }
 
-/// In the line of a process that has ended: true if its memory was seen at its end alone, because it ended before the first
-/// line that is written regularly. It was fuller then, and nobody knows how full.
+/// In the line of a process that has ended: true if its memory was seen at its end alone, because it ended before the
+/// first line that is written regularly. It was fuller then, and nobody knows how full.
 pub const SEEN_AT_THE_END: &str = "seen_at_the_end";
 
 #[derive(Default)]

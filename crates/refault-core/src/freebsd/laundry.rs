@@ -10,7 +10,7 @@
 //! waiting until memory is short. The specification does not say its gains; [`GAINS`] are this model's.
 //!
 //! Invariants: a page on the laundry queue was dirty when it came there; the controller's output is never negative.
-//! Cost: O(1) a step; laundering is O(pages looked at).
+//! Cost: O(1) per step; laundering is O(pages looked at).
 //!
 //! Kernel: `vm_pageout_laundry_worker`, `vm_pageout_launder` in `sys/vm/vm_pageout.c`; `pidctrl_daemon` in
 //! `sys/kern/subr_pidctrl.c`.

@@ -286,7 +286,7 @@ pub enum DaemonStep {
 
 impl DaemonLoop {
     const HALF_SECOND: u64 = 500_000_000;
-    /// Version 12 looks ten times a second.
+    /// Version 12 looks ten times per second.
     const TENTH: u64 = 100_000_000;
 
     /// A daemon that has not run yet.

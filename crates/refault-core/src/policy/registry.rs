@@ -462,7 +462,7 @@ policies! {
     "adaptive" [] Own [] "Follows recency, reuse distance or frequency, whichever misses least of late; bounds its loss to LRU.",
         "told of each access; where only accessed bits are seen: adaptive-mapped",
         Adaptive, AdaptiveParams = Default::default(), |parameters, _context| Adaptive::new(parameters);
-    "adaptive-mapped" [] Own [] "The same where only accessed bits are seen, which are looked at once an interval.",
+    "adaptive-mapped" [] Own [] "The same where only accessed bits are seen, which are looked at once per interval.",
         "sees accessed bits only",
         AdaptiveMapped, AdaptiveParams = Default::default(), |parameters, _context| AdaptiveMapped::new(parameters);
     "opt" ["belady", "min"] Bound [NeedsFuture] "Belady's bound: evicts the page that is needed again last. Knows the future.",

@@ -1,9 +1,9 @@
 //! Random memory calls beside the bare kernel.
 //!
 //! A [`sequence`] of `mmap`, `munmap`, `mremap`, `mprotect`, `madvise`, `mlock`, `brk`, `fork`, `vfork`, `clone`,
-//! `exec`, of reads and writes and of memory that is handed to system calls is made from a seed. `c/walker.c` carries it out alone and
-//! under `refault run`, and prints results, errno, faults and contents; both must print the same. A sequence that does
-//! not is made as small as it will go ([`shrink`]).
+//! `exec`, of reads and writes and of memory that is handed to system calls is made from a seed. `c/walker.c` carries
+//! it out alone and under `refault run`, and prints results, errno, faults and contents; both must print the same. A
+//! sequence that does not is made as small as it will go ([`shrink`]).
 //!
 //! A sequence that differs from itself without the tool says nothing about the tool; it is counted and left out.
 

@@ -2,9 +2,9 @@
 //!
 //! A pass of kswapd takes effect at once and its time passes afterwards, so that contention is worked out pass by pass,
 //! from the passes of other kswapds that are under way over the same file. Each takes the lock, holds it for a page,
-//! and does something else until the next page: a closed queue with one server, whose waiting time follows from the mean
-//! number in it, one customer after the other (mean value analysis). Others are taken to be like the one that asks.
-//! Readers that put pages in, and reclaim by tasks, take the lock too; their share is left out.
+//! and does something else until the next page: a closed queue with one server, whose waiting time follows from the
+//! mean number in it, one customer after the other (mean value analysis). Others are taken to be like the one that
+//! asks. Readers that put pages in, and reclaim by tasks, take the lock too; their share is left out.
 //!
 //! Invariant: on one node nobody waits. Cost: O(files that a pass evicted from, times passes under way).
 //!

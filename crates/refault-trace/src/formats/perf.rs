@@ -4,9 +4,9 @@
 //! Of `perf script` a line is an event: `[command process [cpu]] [seconds:] [period] event: [address] …`, with the
 //! fields that `-F` chose; the address is the first field after the event (`-F +addr`), or `address=` of a tracepoint
 //! such as `exceptions:page_fault_user`. An event writes if its name says `store` or `write`, if its data source says
-//! `OP STORE`, or if the error code of its page fault has the write bit. `perf mem report -D` has columns; the address is
-//! `ADDR` and the operation that of `DSRC`. Samples without an address (0) and lines without an event (call chains) are
-//! left out: a trace of samples is a sample of the trace.
+//! `OP STORE`, or if the error code of its page fault has the write bit. `perf mem report -D` has columns; the address
+//! is `ADDR` and the operation that of `DSRC`. Samples without an address (0) and lines without an event (call chains)
+//! are left out: a trace of samples is a sample of the trace.
 
 use super::blkparse::seconds;
 use super::numbers::{decimal, hexadecimal, words};

@@ -7,7 +7,7 @@
 //! woken from its rest and has its own CPU.
 //!
 //! Scale: a machine of a sixteenth of the memory does a sixteenth of the requests in the same time. So that what
-//! happens once a second means the same, time is not scaled; instead each page and each request stands for as many of
+//! happens once per second means the same, time is not scaled; instead each page and each request stands for as many of
 //! the published machine, and costs as much as those.
 //!
 //! Left out: superpage reservations (allocations are single frames), copy on write, the time a page is busy while it is

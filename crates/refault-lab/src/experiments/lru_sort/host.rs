@@ -402,7 +402,7 @@ impl<'a> Host<'a> {
             .expect("invariant: the default attributes are legal");
         let schemes = schemes.iter().map(|settings| Scheme::new(settings.clone(), View::Physical, profile));
         let schemes = schemes.collect::<Result<Vec<_>, _>>()?;
-        // The monitor is started when the program has been seen, which is looked for once a second.
+        // The monitor is started when the program has been seen, which is looked for once per second.
         Ok(Watch {
             kdamond: Kdamond::new(monitor, View::Physical, schemes, SECOND / 1000),
             started: SECOND,
