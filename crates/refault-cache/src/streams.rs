@@ -186,6 +186,8 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
+    use refault_testing::Random;
+
     use super::*;
 
     /// Reads one page after the other as a cache with room for everything would: what is ahead hits, marks are obeyed.
@@ -257,11 +259,8 @@ mod tests {
 
     #[test]
     fn random_reads_read_nothing_ahead() {
-        let mut state = 7u64;
-        let pages = (0..5000).map(move |_| {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (state >> 33) % 1_000_000
-        });
+        let mut random = Random(7);
+        let pages = (0..5000).map(|_| random.below(1_000_000));
         let (_, windows) = read(&mut Streams::default(), pages, 32);
         assert!(windows.len() < 20, "{}", windows.len());
     }

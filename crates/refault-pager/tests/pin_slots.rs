@@ -56,8 +56,8 @@ fn copies_come_back(pager: &Pager) {
                 scope.spawn(move || {
                     let mut random = Random(part as u64);
                     for _ in 0..2000 {
-                        let pages = 1 + random.below(8);
-                        let at = part * PART + random.below(256 - pages) * PAGE;
+                        let pages = 1 + random.index(8);
+                        let at = part * PART + random.index(256 - pages) * PAGE;
                         // SAFETY: this thread's part of the region.
                         let buffer = unsafe { std::slice::from_raw_parts_mut((memory + at) as *mut u8, pages * PAGE) };
                         let (pointer, len) = (buffer.as_mut_ptr(), buffer.len() as isize);

@@ -15,10 +15,10 @@ fn churn(pager: &Pager, pages: usize, steps: usize, seed: u64) {
     let mut versions = vec![0u64; pages];
     let mut random = Random(seed);
     for step in 0..steps {
-        let number = random.below(pages);
+        let number = random.index(pages);
         let page = &mut region[number * PAGE..][..PAGE];
         check_page(page, number, versions[number]);
-        if random.below(2) == 0 {
+        if random.index(2) == 0 {
             versions[number] += 1;
             write_page(page, number, versions[number]);
         }
@@ -127,7 +127,7 @@ fn several_threads_write_while_pages_are_evicted() {
                     let mut random = Random(thread as u64);
                     let mut counts = vec![0u64; 2048];
                     for _ in 0..20_000 {
-                        let page = random.below(2048);
+                        let page = random.index(2048);
                         let word = &words[page * 512 + thread * 100];
                         counts[page] += 1;
                         let before = word.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -172,7 +172,7 @@ fn clean_pages_of_the_file_are_not_written_again() {
     let mut random = Random(5);
     let mut read_at_random = |region: &Region| {
         for _ in 0..10_000 {
-            let number = random.below(2048);
+            let number = random.index(2048);
             check_page(&region[number * PAGE..][..PAGE], number * 4 + 3, 1);
         }
     };
@@ -464,9 +464,9 @@ fn scans_again_and_again_are_found_out_and_other_orders_are_not() {
         let mut region = pager.region(8 * MIB).expect("a region");
         let mut random = Random(3);
         for step in 0..40_000usize {
-            let uniform = random.below(2048);
+            let uniform = random.index(2048);
             // One half uniform, one half skewed to the beginning.
-            let page = if step % 2 == 0 { uniform } else { uniform * random.below(2048) / 2048 };
+            let page = if step % 2 == 0 { uniform } else { uniform * random.index(2048) / 2048 };
             region[page * PAGE] = region[page * PAGE].wrapping_add(1);
         }
         assert_eq!(pager.report().cycles_found, 0, "{fault_mode:?}");
@@ -490,7 +490,7 @@ fn what_stays_cold_is_stored_one_step_colder() {
         // Half digits, of which only an entropy coder makes much.
         let text = |page: &mut [u8], number: usize| {
             let mut random = Random(number as u64);
-            page[..PAGE / 2].iter_mut().for_each(|byte| *byte = b'0' + random.below(10) as u8);
+            page[..PAGE / 2].iter_mut().for_each(|byte| *byte = b'0' + random.index(10) as u8);
             page[PAGE / 2..].fill(b'x');
         };
         region.chunks_exact_mut(PAGE).enumerate().for_each(|(number, page)| text(page, number));

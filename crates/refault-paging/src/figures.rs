@@ -5,7 +5,7 @@
 //! tree shares ([`Published`]); whoever maps the segment reads them there, also after the process was killed.
 //!
 //! Invariants: only the process whose slot it is writes to it; a reader sees each figure whole, but not all of one
-//! moment. Cost: one store a figure.
+//! moment. Cost: one store per figure.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

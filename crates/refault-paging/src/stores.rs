@@ -6,7 +6,7 @@
 //! past, each with new files of its own and a key of its own for what it writes.
 //!
 //! Invariants: a slot belongs to one page from the write that returned it to its release; the file has no name, and
-//! nobody can read it without a key that only these processes have. Cost: 16 bytes a compressed page.
+//! nobody can read it without a key that only these processes have. Cost: 16 bytes per compressed page.
 
 use std::collections::VecDeque;
 use std::io;

@@ -26,11 +26,9 @@ fn pages_that_missed_are_resident_or_stolen() {
     for kind in ["anon", "fd", "mapped"] {
         let spec = format!("zipf:theta=1,pages=2000,accesses=40000,kind={kind}");
         let mut reader = Source::workload(spec.parse().expect("a workload")).open().expect("generators open");
-        let (mut builder, mut entries, mut block) = (LayoutBuilder::new(), Vec::new(), Vec::new());
-        while reader.read_block(&mut block).expect("generators do not fail") > 0 {
-            builder.observe(&block);
-            entries.extend_from_slice(&block);
-        }
+        let entries = reader.read_to_end().expect("generators do not fail");
+        let mut builder = LayoutBuilder::new();
+        builder.observe(&entries);
         let layout = builder.finish().expect("a small trace");
         let mut accesses = Vec::new();
         layout.translate(&entries, &mut accesses);

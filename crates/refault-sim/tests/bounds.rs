@@ -20,10 +20,7 @@ struct Sequence {
 impl Sequence {
     fn new(spec: WorkloadSpec) -> Sequence {
         let mut reader = Source::workload(spec).open().expect("generators open");
-        let (mut entries, mut block) = (Vec::new(), Vec::new());
-        while reader.read_block(&mut block).expect("generators do not fail") > 0 {
-            entries.extend_from_slice(&block);
-        }
+        let entries = reader.read_to_end().expect("generators do not fail");
         let mut builder = LayoutBuilder::new();
         builder.observe(&entries);
         let layout = builder.finish().expect("a small trace");

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use refault_core::{Freebsd, FreebsdParams};
 use refault_sim::flat_memory::Swap;
 use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
+use refault_testing::Random;
 use refault_trace::{Entry, Kind};
 
 fn replay(entries: &[Entry], params: FreebsdParams, memory_pages: usize, swap_pages: u64) -> Replay<Freebsd> {
@@ -51,13 +52,8 @@ fn cached_anonymous_pages_need_no_swap_in() {
 
 #[test]
 fn random_pages_over_twice_the_memory_are_seldom_found() {
-    let mut state = 1u64;
-    let entries: Vec<_> = (0..200_000)
-        .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            Entry::new((state >> 33) % 8000, Kind::Fd, false)
-        })
-        .collect();
+    let mut random = Random(1);
+    let entries: Vec<_> = (0..200_000).map(|_| Entry::new(random.below(8000), Kind::Fd, false)).collect();
     let out = replay(&entries, FreebsdParams::default(), 4000, 0).outcome();
     let share = out.counters.pages_reactivated as f64 / out.counters.pages_cached as f64;
     assert!(share > 0.0 && share < 0.05, "{share}");

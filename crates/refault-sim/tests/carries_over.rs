@@ -14,6 +14,7 @@ use refault_core::policy::{Admission, HitReport, ReclaimRequest};
 use refault_core::{Counters, DynPolicy, LruvecId, PageId, PageType, Policy, Shadow};
 use refault_sim::flat_memory::Swap;
 use refault_sim::{Access, LayoutBuilder, Limits, Outcome, Replay};
+use refault_testing::Random;
 use refault_trace::{Entry, Kind};
 
 const PAGES: usize = 1800;
@@ -222,11 +223,8 @@ impl Structure {
 
 /// Hot pages, cold pages, phases and a scan that does not fit, twice over.
 fn accesses() -> Vec<(PageId, bool)> {
-    let mut state = 7u64;
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (state >> 33) as usize % below
-    };
+    let mut random = Random(7);
+    let mut random = |below| random.index(below);
     let mut accesses = Vec::new();
     // So that ids are addresses: all pages once, in order.
     accesses.extend((0..PAGES).map(|page| (page as PageId, true)));

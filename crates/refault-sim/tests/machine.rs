@@ -12,7 +12,7 @@ use refault_sim::machine::group::GroupLimits;
 use refault_sim::machine::scenario::Scenario;
 use refault_sim::machine::{End, Machine};
 use refault_sim::{LayoutBuilder, Limits, Replay};
-use refault_trace::{Entry, Source};
+use refault_trace::Source;
 
 const PAUSE: u64 = 10_000_000_000_000;
 
@@ -52,13 +52,7 @@ fn in_group(spec: &str, [anon_pages, file_pages]: [u32; 2], limit: u64) -> Machi
 }
 
 fn replay<P: Policy>(spec: &str, limit: u64, policy: P) -> refault_core::Counters {
-    let source = workload(spec);
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut reader = source.open().unwrap();
-    let mut block = Vec::new();
-    while reader.read_block(&mut block).unwrap() > 0 {
-        entries.extend_from_slice(&block);
-    }
+    let entries = workload(spec).open().unwrap().read_to_end().unwrap();
     let mut builder = LayoutBuilder::new();
     builder.observe(&entries);
     let layout = builder.finish().unwrap();

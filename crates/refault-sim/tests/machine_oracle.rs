@@ -54,10 +54,7 @@ fn machine<P: Policy>(spec: &WorkloadSpec, [anon, file]: [u32; 2], limit: u64, r
 /// depends on it.
 fn core_alone<P: Policy>(spec: &WorkloadSpec, [anon, file]: [u32; 2], limit: u64, policy: P) -> Counters {
     let mut reader = Source::workload(spec.clone()).open().unwrap();
-    let (mut entries, mut block) = (Vec::new(), Vec::new());
-    while reader.read_block(&mut block).unwrap() > 0 {
-        entries.extend_from_slice(&block);
-    }
+    let entries = reader.read_to_end().unwrap();
     let mut builder = LayoutBuilder::new();
     builder.observe(&entries);
     builder.covers(PageType::Anon, 0..u64::from(anon));

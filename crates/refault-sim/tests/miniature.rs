@@ -94,10 +94,7 @@ fn generated_workloads_are_estimated_within_a_point() {
     let mut rows = Vec::new();
     for spec in specs {
         let mut reader = Source::workload(spec.parse().expect("a workload")).open().expect("generators open");
-        let (mut entries, mut block) = (Vec::new(), Vec::new());
-        while reader.read_block(&mut block).expect("generators do not fail") > 0 {
-            entries.extend_from_slice(&block);
-        }
+        let entries = reader.read_to_end().expect("generators do not fail");
         rows.extend(compare(spec.split(':').next().expect("a kind"), &WITHOUT_BATCHES, &entries));
     }
     assert!(rows.iter().any(|(.., shift)| *shift == 5) && rows.iter().any(|(.., shift)| *shift == 0));

@@ -1,4 +1,4 @@
-//! What tests of several crates share: skips that are counted, and data to compare with.
+//! What tests of several crates share: skips that are counted, random numbers, and data to compare with.
 //!
 //! A test that cannot do its work on this machine says so with [`skip`] or [`skip_required`] and returns. `cargo test`
 //! hides what passing tests print, so each skip also goes to the file that `REFAULT_SKIPS` names, if it names one: one
@@ -41,6 +41,32 @@ pub fn skip_required(why: impl Display) {
 
 fn is_required() -> bool {
     env::var_os("REFAULT_REQUIRE").is_some_and(|value| value == "1")
+}
+
+/// Pseudo-random numbers from a seed, the same on every machine: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next 64 bits.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// A place in something of `length`, which is not 0.
+    pub fn index(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
+    }
 }
 
 /// The counters that real kernels reported: `results.csv`, `workloads.csv` and `bounds.csv` of `data/kernels`, which

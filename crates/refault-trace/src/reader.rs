@@ -52,6 +52,20 @@ pub trait TraceReader: Send {
         Ok(buffer)
     }
 
+    /// All entries that are left. Cost: 8 bytes for each, so for traces that are known to be short.
+    ///
+    /// # Errors
+    /// As [`TraceReader::read_block`].
+    fn read_to_end(&mut self) -> Result<Vec<Entry>, TraceError> {
+        let (mut entries, mut buffer) = (Vec::new(), Vec::new());
+        loop {
+            match self.next_block(&mut buffer)? {
+                [] => return Ok(entries),
+                block => entries.extend_from_slice(block),
+            }
+        }
+    }
+
     /// How many entries the whole trace has, if that is known without reading it.
     fn total(&self) -> Option<u64> {
         None

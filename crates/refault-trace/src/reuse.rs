@@ -344,6 +344,7 @@ impl DistanceHistogram {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use refault_testing::Random;
 
     use super::*;
 
@@ -409,11 +410,10 @@ mod tests {
         // Many pages for the upper levels, few for many compactions, and ids beyond the expectation.
         for (pages, accesses, expected) in [(700_000u64, 3_000_000, 700_000), (1000, 500_000, 10), (90_000, 400_000, 0)]
         {
-            let mut state = 1u64;
+            let mut random = Random(1);
             let trace: Vec<u32> = (0..accesses)
                 .map(|i| {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    let page = ((u128::from(state) * u128::from(pages)) >> 64) as u32;
+                    let page = random.below(pages) as u32;
                     if i % 3 == 0 { page % 100 } else { page }
                 })
                 .collect();

@@ -32,11 +32,7 @@ fn written(directory: &Path, entries: &[Entry]) -> PathBuf {
 }
 
 fn rest(reader: &mut dyn TraceReader) -> Result<Vec<Entry>, String> {
-    let (mut all, mut block) = (Vec::new(), Vec::new());
-    while reader.read_block(&mut block).map_err(|error| error.to_string())? > 0 {
-        all.extend_from_slice(&block);
-    }
-    Ok(all)
+    reader.read_to_end().map_err(|error| error.to_string())
 }
 
 fn read(bytes: Vec<u8>) -> Result<Vec<Entry>, String> {

@@ -89,10 +89,7 @@ fn traces_of_unknown_length_take_two_passes() {
 /// A trace's entries, its exact miss ratios at some sizes, and those sizes.
 fn exact() -> (Vec<Entry>, Vec<f64>, Vec<u64>) {
     let source = Source::workload("zipf:theta=0.8,pages=20000,accesses=400000,seed=3".parse().expect("valid"));
-    let (mut reader, mut block, mut entries) = (source.open().expect("valid"), Vec::new(), Vec::new());
-    while reader.read_block(&mut block).expect("generators do not fail") > 0 {
-        entries.extend_from_slice(&block);
-    }
+    let entries = source.open().expect("valid").read_to_end().expect("generators do not fail");
     let (mut reuse, mut histogram) = (ReuseDistances::new(20_000), DistanceHistogram::new());
     entries.iter().for_each(|entry| histogram.record(reuse.access(entry.page() as u32)));
     let sizes = vec![200, 1000, 4000, 10_000, 20_000];

@@ -8,12 +8,7 @@ use refault_trace::write::{Compression, U64Writer};
 use refault_trace::{Entry, Kind, Options, open};
 
 fn read_all(path: &Path, options: &Options) -> Result<Vec<Entry>, String> {
-    let mut reader = open(path, options).map_err(|error| error.to_string())?;
-    let (mut all, mut block) = (Vec::new(), Vec::new());
-    while reader.read_block(&mut block).map_err(|error| error.to_string())? > 0 {
-        all.extend_from_slice(&block);
-    }
-    Ok(all)
+    open(path, options).and_then(|mut reader| reader.read_to_end()).map_err(|error| error.to_string())
 }
 
 fn file(directory: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {

@@ -14,6 +14,7 @@ use refault::policy::registry::{self, BuildContext, FrontEnd};
 use refault::sim::flat_memory::Swap;
 use refault::sim::{LayoutBuilder, Limits, named};
 use refault::trace::{Entry, Kind};
+use refault_testing::Random;
 
 const PAGE: usize = 4096;
 const PAGES: u64 = 1800;
@@ -69,11 +70,8 @@ impl Backing for Bytes {
 
 /// All pages in order, so that numbers of pages agree; then hot pages, cold pages, phases and a scan that does not fit.
 fn accesses() -> Vec<(u64, bool)> {
-    let mut state = 11u64;
-    let mut random = move |below: u64| {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (state >> 33) % below
-    };
+    let mut random = Random(11);
+    let mut random = |below| random.below(below);
     let mut accesses: Vec<(u64, bool)> = (0..PAGES).map(|page| (page, false)).collect();
     for phase in 0..2 {
         for _ in 0..6_000 {

@@ -10,6 +10,7 @@ use refault::region::{AccessSource, Budget, FaultMode, Pager, PagerOptions};
 use refault::sim::flat_memory::Swap;
 use refault::sim::{LayoutBuilder, Limits, named};
 use refault::trace::{Entry, Kind};
+use refault_testing::Random;
 
 const PAGE: usize = 4096;
 /// Whole 2 MiB regions, so that windows and walks end where the replay's do.
@@ -19,11 +20,8 @@ const CAPACITY: usize = 700;
 /// All pages once, in order, so that numbers are addresses; then hot pages, cold pages, phases and a scan that does not
 /// fit, again and again.
 fn accesses() -> Vec<(usize, bool)> {
-    let mut state = 5u64;
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (state >> 33) as usize % below
-    };
+    let mut random = Random(5);
+    let mut random = |below| random.index(below);
     let mut accesses: Vec<(usize, bool)> = (0..PAGES).map(|page| (page, true)).collect();
     for phase in 0..2 {
         for _ in 0..3000 {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use refault_cache::{Backing, CacheOptions, PageCache};
 use refault_core::policy::registry::{self, FrontEnd};
+pub use refault_testing::Random;
 
 /// Every policy that a page cache can run.
 pub fn policies() -> impl Iterator<Item = &'static str> {
@@ -131,19 +132,4 @@ pub fn cache(pages: u64, policy: &str, keep_evicted: Option<f64>) -> PageCache {
     let options =
         CacheOptions { memory: pages * PAGE as u64, policy: policy.into(), keep_evicted, ..CacheOptions::default() };
     PageCache::new(&options).expect("a cache")
-}
-
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
 }

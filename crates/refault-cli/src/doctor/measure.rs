@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use refault_core::monitor::Random;
 use refault_pager::{Budget, FaultMode, Pager, PagerOptions, Region};
 
 use super::Finding;
@@ -48,10 +49,9 @@ fn region(fault_mode: FaultMode) -> Option<(Pager, Region)> {
 
 /// Pages that compress to about half.
 fn fill(region: &mut Region) {
-    let mut state = 1u64;
+    let mut random = Random::new(1);
     for word in region.chunks_exact_mut(8) {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        word.copy_from_slice(&(state >> 33).to_le_bytes());
+        word.copy_from_slice(&(random.bits() >> 33).to_le_bytes());
     }
 }
 

@@ -189,6 +189,7 @@ impl Detector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::monitor::Random;
     use proptest::prelude::*;
 
     const BUDGET: u64 = 1000;
@@ -270,11 +271,8 @@ mod tests {
         #[test]
         fn random_order_is_never_cyclic(pages in 2u32..20_000, seed: u64, skew in 0u32..4, run in 1u32..64) {
             let mut detector = Detector::default();
-            let mut state = seed;
-            let mut next = move || {
-                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                (state >> 33) as f64 / (1u64 << 31) as f64
-            };
+            let mut random = Random::new(seed);
+            let mut next = || (random.bits() >> 33) as f64 / (1u64 << 31) as f64;
             // Uniform, and more and more skewed to the first pages, each with short runs of neighbours.
             for _ in 0..20_000 / run {
                 let start = (next().powi(1 << skew) * f64::from(pages)) as u32;

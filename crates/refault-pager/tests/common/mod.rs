@@ -5,6 +5,7 @@ use refault_core::policy::registry::{self, FrontEnd};
 use refault_pager::{Budget, FaultMode, Pager, PagerOptions};
 use refault_store::TieredStoreOptions;
 use refault_store::codec::Codec;
+pub use refault_testing::Random;
 
 /// Every policy that can run over live memory.
 pub fn policies() -> impl Iterator<Item = &'static str> {
@@ -39,21 +40,6 @@ pub fn pager(budget_mib: usize, options: PagerOptions) -> Pager {
 
 pub fn both_modes() -> [FaultMode; 3] {
     [FaultMode::Handler { threads: 1 }, FaultMode::Handler { threads: 2 }, FaultMode::InThread]
-}
-
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
 }
 
 /// Fills a page with words that depend on its number and version; some pages compress, some do not, some are one value.

@@ -26,10 +26,7 @@ pub fn accesses(arguments: &str, covered: &[(PageType, Range<u64>)]) -> (Layout,
     let spec: WorkloadSpec =
         rest.replacen(' ', ":", 1).replace(' ', ",").parse().expect("our generators have its name");
     let mut reader = Source::workload(spec).open().expect("generators open");
-    let (mut entries, mut block) = (Vec::new(), Vec::new());
-    while reader.read_block(&mut block).expect("generators do not fail") > 0 {
-        entries.extend_from_slice(&block);
-    }
+    let entries = reader.read_to_end().expect("generators do not fail");
     let mut builder = LayoutBuilder::new();
     builder.observe(&entries);
     for (page_type, pages) in covered {
