@@ -12,6 +12,19 @@
 //! the dead and the charges of its children; the sum exceeds the limit only by what processes cannot do without
 //! ([`MIN_PAGES`]) or cannot move. Cost: one atomic addition when a charge changes; while somebody lacks memory, a look
 //! at all slots per request.
+//!
+//! ```
+//! use refault_paging::{Account, PAGE, Shared, sys};
+//!
+//! // SAFETY: a fresh mapping of atomics, for which zeros are values; it is never given up.
+//! let shared: &Shared = unsafe { &*(sys::map(Shared::BYTES) as *const Shared) };
+//! shared.set_limit(1000 * PAGE as u64);
+//! // SAFETY: the segment stays mapped.
+//! let mut account = unsafe { Account::join(shared, None) };
+//! assert!(account.reserve(400));
+//! assert!(!account.reserve(4000)); // and nothing changes
+//! assert_eq!(shared.living().count(), 1);
+//! ```
 
 use core::sync::atomic::Ordering;
 

@@ -6,6 +6,13 @@
 //!
 //! Invariants: never behind what it has said before; off by the error of the rate over [`MAX_TICKS`], which is less
 //! than a microsecond. Cost: 20 to 50 ns. Source: Intel SDM volume 3, "Invariant TSC"; CPUID leaf 0x8000_0007.
+//!
+//! ```
+//! use refault_paging::clock::now;
+//!
+//! let before = now();
+//! assert!(now() >= before);
+//! ```
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

@@ -2,6 +2,33 @@
 //!
 //! Invariants: the table says [`State::Resident`] of each managed page that has an entry in the page tables, and of no
 //! other; a page is the policy's exactly as long as it is resident. All methods are called under one lock.
+//!
+//! ```
+//! use refault_paging::stores::Stores;
+//! use refault_paging::uffd::Uffd;
+//! use refault_paging::{Account, Attributes, Engine, EngineOptions, Outcome, PAGE, Shared, sys};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let Ok(uffd) = Uffd::open() else { return Ok(()) }; // a system-call filter, or a kernel before 6.8
+//! // SAFETY: a fresh mapping of atomics, for which zeros are values; it is never given up.
+//! let shared: &Shared = unsafe { &*(sys::map(Shared::BYTES) as *const Shared) };
+//! shared.set_limit(4096 * PAGE as u64);
+//! // SAFETY: the segment stays mapped.
+//! let account = unsafe { Account::join(shared, None) };
+//! let store = Stores::new(1 << 30, shared.limit_bytes(), None, 0)?;
+//! let options = EngineOptions { policy: "mglru".into(), store, account, resident_only: false };
+//! let mut engine = Engine::new(uffd, options, || 0)?;
+//!
+//! let start = sys::map(16 * PAGE);
+//! assert!(engine.manage(start, 16 * PAGE, Attributes { protection: 3, ..Attributes::default() }));
+//! // A touch would raise SIGBUS; its handler calls this with the address.
+//! assert_eq!(engine.fault(start, true), Outcome::Served);
+//! // SAFETY: the page is there now.
+//! unsafe { *(start as *mut u8) = 7 };
+//! assert_eq!(engine.fault(PAGE, true), Outcome::NotManaged);
+//! # Ok(())
+//! # }
+//! ```
 
 use std::collections::BTreeMap;
 

@@ -6,6 +6,15 @@
 //!
 //! Invariants: only the process whose slot it is writes to it; a reader sees each figure whole, but not all of one
 //! moment. Cost: one store per figure.
+//!
+//! ```
+//! use refault_paging::figures::Times;
+//!
+//! let times = Times::default();
+//! (1..=100).for_each(|time| times.count(time * 1000));
+//! assert_eq!(times.most(), 100_000);
+//! assert!((50_000..=57_000).contains(&times.quantile(0.5))); // rounded up by an eighth at most
+//! ```
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -2,6 +2,18 @@
 //!
 //! Invariants: who holds it takes no signal handler of the program's and touches no managed memory that may be missing;
 //! it is not reentrant. Cost: one exchange without contention.
+//!
+//! ```
+//! use refault_paging::lock::Lock;
+//!
+//! static COUNT: Lock<u32> = Lock::new(0);
+//! std::thread::scope(|scope| {
+//!     for _ in 0..4 {
+//!         scope.spawn(|| *COUNT.lock() += 1);
+//!     }
+//! });
+//! assert_eq!(*COUNT.lock(), 4);
+//! ```
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

@@ -9,6 +9,15 @@
 //! Invariants: what all may have together is never more than the budget, whatever they need; a process that needs less
 //! than the level may have what it needs. Cost: a few passes over the living processes, no memory.
 //! Source: max-min fairness (Bertsekas and Gallager, *Data Networks*, 6.5.2).
+//!
+//! ```
+//! use refault_paging::share::{Need, allowed, level};
+//!
+//! // Of 1000 pages one process needs few; two others need more than there is, and one of them has nearly all.
+//! let [few, most, starved] = [(100, 100), (800, 900), (100, 900)].map(|(charged, needed)| Need { charged, needed });
+//! assert_eq!(level(1000, [few, most, starved].into_iter()), 450);
+//! assert_eq!(allowed(1000, most, [few, starved].into_iter()), 450);
+//! ```
 
 /// What a process that does not fault needs is halved so often: nanoseconds.
 pub const HALVED_EVERY: u64 = 100_000_000;

@@ -7,6 +7,26 @@
 //!
 //! Invariants: a slot belongs to one page from the write that returned it to its release; the file has no name, and
 //! nobody can read it without a key that only these processes have. Cost: 16 bytes per compressed page.
+//!
+//! ```
+//! use refault_paging::stores::Stores;
+//! use refault_store::{Page, Scratch, Slot};
+//!
+//! let mut stores = Stores::new(1 << 30, 64 << 20, None, 0)?;
+//! let (mut scratch, mut slots) = (Scratch::new(), [Slot::from_bits(0); 2]);
+//! let (zeros, mut text) = (Page::ZERO, Page::ZERO);
+//! text.0[..8].copy_from_slice(b"contents");
+//! assert_eq!(stores.write(&[&zeros, &text], &[0x1000, 0x2000], &mut scratch, &mut slots), 2);
+//!
+//! let mut back = Page::ZERO;
+//! stores.read(slots[1], &mut back, &mut scratch)?;
+//! assert_eq!(back.0, text.0);
+//! assert_eq!((stores.stored().same_filled, stores.stored().compressed), (1, 1));
+//! stores.release(slots[0]);
+//! stores.release(slots[1]);
+//! assert_eq!(stores.compressed(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::VecDeque;
 use std::io;

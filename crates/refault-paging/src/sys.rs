@@ -3,6 +3,20 @@
 //! What is served in a signal handler may interrupt any code of the program, libc's own included, so nothing here may
 //! use what that code may hold. Every call returns what the kernel returns: a negative error number or a result.
 //! Source: the x86-64 system-call convention.
+//!
+//! ```
+//! use refault_paging::{PAGE, sys};
+//!
+//! let start = sys::map(PAGE);
+//! assert_ne!(start, 0);
+//! // SAFETY: the mapping is ours, and nobody else knows of it.
+//! unsafe {
+//!     *(start as *mut u8) = 1;
+//!     assert_eq!(sys::discard(start, PAGE), 0);
+//!     assert_eq!(*(start as *const u8), 0);
+//!     sys::unmap(start, PAGE);
+//! }
+//! ```
 
 use core::arch::asm;
 

@@ -7,6 +7,20 @@
 //! Invariants: the sum is that of the slots, up to calls in progress; a process changes no slot but its own, those of
 //! the dead, and what its children are charged for when it ceases to share a page with them. Cost: a look at the slots
 //! that were ever used.
+//!
+//! ```
+//! use refault_paging::{Account, PAGE, Shared, sys};
+//!
+//! // SAFETY: a fresh mapping of atomics, for which zeros are values; it is never given up.
+//! let shared: &Shared = unsafe { &*(sys::map(Shared::BYTES) as *const Shared) };
+//! shared.set_limit(1000 * PAGE as u64);
+//! // SAFETY: the segment stays mapped.
+//! let mut process = unsafe { Account::join(shared, None) };
+//! process.charge(1200); // what it cannot do without, whatever the limit says
+//! assert!(shared.is_over());
+//! shared.set_limit(2000 * PAGE as u64);
+//! assert!(!shared.is_over());
+//! ```
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 

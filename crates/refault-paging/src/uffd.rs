@@ -3,6 +3,16 @@
 //!
 //! Invariants: errors are the kernel's numbers, negative; a call that says "try again" is repeated a bounded number of
 //! times. Source: the kernel's documentation of userfaultfd.
+//!
+//! ```
+//! use refault_paging::uffd::{Refusal, Uffd};
+//!
+//! match Uffd::probe() {
+//!     Ok(()) => println!("memory can be managed here"),
+//!     Err(Refusal::Filter(error)) => println!("a system-call filter says {error}"),
+//!     Err(Refusal::Kernel) => println!("the kernel is older than 6.8"),
+//! }
+//! ```
 
 use crate::PAGE;
 use crate::sys::{self, nr};

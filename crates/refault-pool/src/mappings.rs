@@ -5,6 +5,15 @@
 //! reclaim take the pages for idle until they are accessed again; nothing else of the process changes.
 //!
 //! Cost: the kernel walks the page tables of the process for each look, some 10 ms per GiB of small pages.
+//!
+//! ```
+//! use refault_pool::mappings::{Sums, mappings};
+//!
+//! let all = mappings(std::process::id())?;
+//! let sums = Sums::of(&all);
+//! assert!(sums.accessed_bytes > 0 && sums.accessed_bytes <= sums.resident_bytes);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::fs;
 use std::io;

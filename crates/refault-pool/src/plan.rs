@@ -11,6 +11,16 @@
 //! Invariants: each job is on one host and has at least one unit; the units of a host's jobs are at most its own. Cost:
 //! with `U` units, a step of the search takes `U²` additions; a round of moves and swaps some `jobs² × U² × jobs per
 //! host`.
+//!
+//! ```
+//! use refault_pool::plan::Packing;
+//!
+//! // The misses of three jobs with 1, 2 and 3 units of memory, on two hosts of three units.
+//! let misses = [vec![100, 10, 10], vec![100, 100, 100], vec![50, 50, 0]];
+//! let plan = Packing { hosts: 2, misses: &misses }.solve()?;
+//! assert_eq!((plan.misses, plan.proved), (110, true)); // the first beside the second, the third alone
+//! # Ok::<(), refault_pool::plan::PlanError>(())
+//! ```
 
 /// Steps of the search through all placements, after which the best found so far is the answer.
 pub const MAX_NODES: u32 = 20_000;

@@ -7,6 +7,14 @@
 //!
 //! Invariant: a step asks for at most [`MAX_STEP`] of what is resident, and for nothing while pressure is above the
 //! target. Cost: one small file read for each step.
+//!
+//! ```
+//! use refault_pool::pressure::Controller;
+//!
+//! let mut controller = Controller::new(0.01); // up to 1 % of the time may be spent waiting
+//! assert_eq!(controller.step(1 << 30, 0.0), (1 << 30) / 50); // 2 % of what is resident
+//! assert_eq!(controller.step(1 << 30, 0.02), 0); // too much waiting: a pause, and smaller steps afterwards
+//! ```
 
 use std::fs;
 use std::io;

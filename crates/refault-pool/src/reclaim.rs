@@ -8,6 +8,22 @@
 //!
 //! Invariants: nothing but pages' places changes; what was set on a group is what it was before, after each step. Pages
 //! come back when they are accessed.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use refault_pool::reclaim::session::{Goal, Session, Target};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! // What nobody has accessed for a minute; dry runs say what would go.
+//! let goal = Goal::Idle(Duration::from_secs(60));
+//! let mut session = Session::new(&Target::Process(std::process::id()), goal, true)?;
+//! let step = session.step()?;
+//! assert!(step.resident_bytes > 0);
+//! assert_eq!((step.chosen_bytes, step.reclaimed_bytes), (0, 0)); // it has just begun to look
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod cgroup;
 pub mod idle;

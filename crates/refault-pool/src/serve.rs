@@ -8,6 +8,33 @@
 //! Invariants: a request takes at most [`http::MAX_REQUEST`] bytes and [`http::WITHIN`] to arrive; at most
 //! [`MAX_CONNECTIONS`] are served at once. Cost: the pools are asked once per second, whoever looks; a thread with a
 //! small stack for each connection.
+//!
+//! ```
+//! use std::net::TcpListener;
+//! use std::sync::atomic::AtomicBool;
+//!
+//! use refault_pool::serve::{Pools, Window};
+//! use refault_pool::shared::protocol::Status;
+//!
+//! struct None;
+//!
+//! impl Pools for None {
+//!     fn statuses(&self) -> Vec<Status> {
+//!         Vec::new()
+//!     }
+//!     fn json(&self, _: &[Status]) -> String {
+//!         "[]".into()
+//!     }
+//!     fn set_budget(&self, pool: &str, _: u64, _: u64) -> Result<(), String> {
+//!         Err(format!("there is no pool '{pool}'"))
+//!     }
+//! }
+//!
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let window = Window::new(None, listener.local_addr()?, Option::None);
+//! window.run(listener, &AtomicBool::new(true))?; // it was asked to end already
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 pub mod http;
 pub mod metrics;

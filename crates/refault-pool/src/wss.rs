@@ -3,6 +3,22 @@
 //! The accessed bits are cleared once ([`clear_accessed`]); what is accessed a time later is the working set of a
 //! window that long (Denning, *The working set model for program behavior*, CACM 1968). The rest has been idle for at
 //! least that time. Cost: one walk over the page tables for each window; nothing in the process.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use refault_pool::wss::measure;
+//!
+//! let lengths = [Duration::from_millis(10), Duration::from_millis(30)];
+//! let mut windows = Vec::new();
+//! let sleep = |pause| {
+//!     std::thread::sleep(pause);
+//!     true
+//! };
+//! measure(std::process::id(), &lengths, sleep, |window| windows.push(window))?;
+//! assert!(windows[1].length > windows[0].length && windows[1].accessed_bytes <= windows[1].resident_bytes);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -3,6 +3,17 @@
 //! Version 1 has no file that reclaims a given amount. Its limit takes effect only once the kernel has brought the
 //! group below it, and the one from before is written back at once; between the two the group's own allocations would
 //! reclaim, not fail. If the kernel cannot, it leaves the limit as it was.
+//!
+//! ```
+//! use refault_pool::reclaim::cgroup::Cgroup;
+//!
+//! // Only directories of memory control groups can be shrunk.
+//! assert!(Cgroup::open("/proc".as_ref()).is_err());
+//! if let Ok(group) = Cgroup::open("/sys/fs/cgroup/system.slice".as_ref()) {
+//!     println!("{} bytes, shrunk by {}", group.usage_bytes()?, group.means());
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::fs;
 use std::io;

@@ -1,6 +1,15 @@
 //! Which mappings nobody has accessed for how long, from accessed bits that are cleared and read again and again.
 //!
 //! The kernel sums the bits up by mapping, so a mapping with one busy page is busy. Cost: see [`crate::mappings`].
+//!
+//! ```
+//! use refault_pool::reclaim::idle::Ages;
+//!
+//! let mut ages = Ages::begin(std::process::id())?;
+//! let aged = ages.look()?;
+//! assert!(aged.iter().any(|aged| aged.mapping.accessed_bytes > 0 && aged.idle.is_zero()));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::collections::HashMap;
 use std::io;

@@ -4,6 +4,17 @@
 //! A page that was paged out and is present again was needed; it is left alone for [`SPARED_ROUNDS`] rounds. What
 //! others learn from accessed bits is learnt here from refaults, so it works where the kernel offers no ages by page.
 //! Cost: a byte for each page that was tried, eight bytes read for each page looked at.
+//!
+//! ```
+//! use refault_pool::mappings::mappings;
+//! use refault_pool::reclaim::probe::Hand;
+//!
+//! let pid = std::process::id();
+//! let mut hand = Hand::new(pid)?;
+//! let ranges = hand.choose(&mappings(pid)?, 1 << 20)?; // a MiB at most
+//! assert!(ranges.iter().map(|range| range.end - range.start).sum::<u64>() <= 1 << 20);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::collections::HashMap;
 use std::fs::File;

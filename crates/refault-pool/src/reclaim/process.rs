@@ -2,6 +2,17 @@
 //!
 //! Needs the rights to trace the process, and CAP_SYS_NICE. Pages that others map too stay, as the kernel decides.
 //! Cost: what the kernel's reclaim costs, in this process.
+//!
+//! ```
+//! use refault_pool::reclaim::process::{Advice, Process};
+//!
+//! let own = Process::open(std::process::id())?;
+//! match own.advise(&[], Advice::Cold) {
+//!     Ok(bytes) => assert_eq!(bytes, 0), // nothing was named
+//!     Err(error) => println!("may not advise: {error}"),
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

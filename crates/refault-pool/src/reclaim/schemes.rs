@@ -4,6 +4,16 @@
 //! Its frequency is 0 if nobody accessed it since the last look and 1 otherwise; its age is for how many aggregations
 //! it has been idle, 0 if it was accessed. Quotas by size hold; what else a scheme can ask for is refused by
 //! [`refusal`].
+//!
+//! ```
+//! use refault_core::schemes::{Action, SchemeSettings};
+//! use refault_pool::reclaim::schemes::refusal;
+//!
+//! assert_eq!(refusal(&SchemeSettings::new(Action::Pageout)), None);
+//! let (key, why) = refusal(&SchemeSettings::new(Action::Hugepage)).expect("it cannot be done from outside");
+//! assert_eq!(key, "action");
+//! assert!(why.contains("pageout or cold"));
+//! ```
 
 use std::time::Duration;
 

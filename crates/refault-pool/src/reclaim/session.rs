@@ -2,6 +2,22 @@
 //!
 //! Each step looks, decides and acts once; the caller sleeps [`Session::interval`] between two. A dry run looks and
 //! decides alike, and acts not. Cost of a step: that of the look, see [`crate::mappings`], and of the kernel's reclaim.
+//!
+//! ```
+//! use refault_pool::reclaim::session::{Goal, Session, Target};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let goal = Goal::Pressure(0.001);
+//! let mut session = match Session::new(&Target::Process(std::process::id()), goal, true) {
+//!     Ok(session) => session,
+//!     Err(error) => return Ok(println!("this kernel keeps no pressure: {error}")),
+//! };
+//! println!("{}, a step every {:?}", session.words(), session.interval());
+//! let step = session.step()?;
+//! assert!(step.pressure.is_some() && step.reclaimed_bytes == 0); // a dry run takes nothing
+//! # Ok(())
+//! # }
+//! ```
 
 use std::collections::BTreeMap;
 use std::io;

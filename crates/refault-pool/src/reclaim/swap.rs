@@ -1,4 +1,13 @@
 //! Where anonymous pages can go: the swap of this host.
+//!
+//! ```
+//! use refault_pool::reclaim::swap::Swap;
+//!
+//! let swap = Swap::of_host()?;
+//! assert!(swap.free_bytes() <= swap.total_bytes);
+//! assert!(!swap.words().is_empty());
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::io;
 

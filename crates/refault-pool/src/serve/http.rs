@@ -2,6 +2,16 @@
 //!
 //! The header is parsed by a crate. Servers at hand either have no bounds on slow senders or bring a runtime with them
 //! that would be larger than all of this command.
+//!
+//! ```
+//! use refault_pool::serve::http::{Problem, parse};
+//!
+//! let request = parse(b"GET /metrics?token=abc HTTP/1.1\r\nHost: localhost\r\n\r\n")?.expect("it is whole");
+//! assert_eq!((request.path.as_str(), request.host()), ("/metrics", Some("localhost")));
+//! assert!(request.has_token("abc"));
+//! assert_eq!(parse(b"GET / HT")?, None); // more is to come
+//! # Ok::<(), Problem>(())
+//! ```
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -2,6 +2,14 @@
 //!
 //! Labels are `pool`, and for members `program` and `pid`, of which there are as many as members; ages are five. The
 //! page docs/pool.md lists the names.
+//!
+//! ```
+//! use refault_pool::serve::metrics::text;
+//! use refault_pool::shared::protocol::Status;
+//!
+//! let status = Status { pool: "default".into(), memory_bytes: 1 << 30, ..Status::default() };
+//! assert!(text(&[status]).contains("refault_pool_memory_bytes{pool=\"default\"} 1073741824"));
+//! ```
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;

@@ -6,6 +6,27 @@
 //! heard.
 //!
 //! Cost: a round each [`ROUND`], some microseconds for each member.
+//!
+//! ```
+//! use std::io::ErrorKind;
+//! use std::time::Duration;
+//!
+//! use refault_pool::shared::daemon::{Daemon, PoolOptions};
+//! use refault_pool::shared::place::Place;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let directory = directory.path().join("pools");
+//! let place = Place::within(&directory, "example")?;
+//! let options =
+//!     PoolOptions { memory: 256 << 20, min_ttl: Duration::ZERO, proactive: None, members: Default::default() };
+//! let daemon = Daemon::open(place.clone(), options.clone())?;
+//! assert_eq!(daemon.status().memory_bytes, 256 << 20);
+//! let second = Daemon::open(place, options).err().expect("a pool has one daemon");
+//! assert_eq!(second.kind(), ErrorKind::WouldBlock);
+//! # Ok(())
+//! # }
+//! ```
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};

@@ -7,6 +7,17 @@
 //!
 //! Invariant: the sum of [`Entry::committed`] never exceeds the pool, but for what members claim that kept a grant
 //! while the daemon was away. Cost: a look at each member for each round.
+//!
+//! ```
+//! use refault_pool::shared::ledger::{Ledger, Terms};
+//!
+//! let mut ledger = Ledger::new(256 << 20, 0, None);
+//! ledger.join(7, Terms::default(), 0);
+//! ledger.round(0, 0);
+//! let member = &ledger.members()[&7];
+//! assert!(member.grant > 0 && member.committed <= ledger.committed());
+//! assert_eq!(ledger.committed() + ledger.free(), ledger.pool());
+//! ```
 
 use std::collections::BTreeMap;
 

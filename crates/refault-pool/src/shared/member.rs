@@ -1,6 +1,18 @@
 //! A member's end: joins, keeps to grants, reports, and joins again when the daemon comes back.
 //!
 //! Nothing waits for the daemon once the program runs: while it is away the member keeps what it has.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use refault_pool::shared::member::{JoinError, Member};
+//! use refault_pool::shared::place::Place;
+//! use refault_pool::shared::protocol::Wishes;
+//!
+//! let nobody = Place::within("/nowhere".as_ref(), "example").expect("a name");
+//! let refused = Member::join(&nobody, "analysis", Wishes::default(), Duration::from_secs(1));
+//! assert!(matches!(refused, Err(JoinError::Away(_)))); // there is no daemon; `shared` shows one
+//! ```
 
 use std::io::{self, BufReader, Read};
 use std::os::unix::net::UnixStream;

@@ -3,6 +3,15 @@
 //! `$XDG_RUNTIME_DIR/refault/NAME.sock`, or `/run/refault` for root, or a directory of the user's own under `/tmp`;
 //! closed to others in each case. A lock beside the socket is held by the daemon and goes with it, so a socket that a
 //! killed one left stops nobody.
+//!
+//! ```
+//! use refault_pool::shared::place::Place;
+//!
+//! let place = Place::within("/run/refault".as_ref(), "batch")?;
+//! assert_eq!(place.socket().to_str(), Some("/run/refault/batch.sock"));
+//! assert!(Place::new("../elsewhere").is_err());
+//! # Ok::<(), String>(())
+//! ```
 
 use std::fs::{self, File};
 use std::io;

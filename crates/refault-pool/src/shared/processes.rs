@@ -1,4 +1,12 @@
 //! Processes that are told from later ones with the same number by when they began, and the clock that members share.
+//!
+//! ```
+//! use refault_pool::shared::processes::Process;
+//!
+//! let own = Process::of(std::process::id() as i32).expect("it runs");
+//! assert!(own.is_there());
+//! assert!(!Process { began: own.began + 1, ..own }.is_there()); // a later one with the same number
+//! ```
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,14 @@
 //! What members and daemon say to each other: a JSON object on each line.
+//!
+//! ```
+//! use refault_pool::shared::protocol::{MAX_LINE, Request, receive, send};
+//!
+//! let mut line = Vec::new();
+//! send(&mut line, &Request::Budget { pid: 7, bytes: 64 << 20 })?;
+//! assert_eq!(line, b"{\"budget\":{\"pid\":7,\"bytes\":67108864}}\n");
+//! assert_eq!(receive(&mut &line[..], MAX_LINE)?, Some(Request::Budget { pid: 7, bytes: 64 << 20 }));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
