@@ -11,7 +11,7 @@
 //! monitor and schemes came to so far. Times are nanoseconds of the monotonic clock.
 //!
 //! Invariants: the observer's lock is taken before the engine's. Cost: [`refault_paging::Engine::look`] and
-//! [`Watch::step`].
+//! [`ProcessMonitor::step`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ use refault_config::Config;
 use refault_core::monitor::{Region, View};
 use refault_core::schemes::{self, Scheme};
 use refault_paging::lock::{Held, Lock};
-use refault_paging::{Engine, PAGE, Watch, sys};
+use refault_paging::{Engine, PAGE, ProcessMonitor, sys};
 use serde::Serialize;
 
 use crate::entry::paging;
@@ -58,7 +58,7 @@ struct Monitor {
     /// Where aggregations go, and where sums do.
     out: Option<i32>,
     sums: Option<i32>,
-    watch: Option<Watch>,
+    watch: Option<ProcessMonitor>,
     said: u64,
 }
 
@@ -206,7 +206,7 @@ impl Monitor {
                 return Some(self.config.attributes.sample_interval.max(1) * 1000);
             };
             match self.config.kdamond_over(&ranges, process, 0) {
-                Ok(kdamond) => self.watch = Some(Watch::new(kdamond, self.most_cpu, !self.stays)),
+                Ok(kdamond) => self.watch = Some(ProcessMonitor::new(kdamond, self.most_cpu, !self.stays)),
                 Err(error) => {
                     report::say(format_args!("nothing is monitored: {error}"));
                     return None;
@@ -332,7 +332,7 @@ struct SchemeSums {
 }
 
 impl Sums {
-    fn of(watch: &Watch, pid: u64, birth: u64) -> Sums {
+    fn of(watch: &ProcessMonitor, pid: u64, birth: u64) -> Sums {
         let kdamond = watch.kdamond();
         let attributes = kdamond.monitor().attributes();
         let scheme = |scheme: &Scheme| {

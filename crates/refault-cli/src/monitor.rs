@@ -26,8 +26,8 @@ use refault_sim::layout::LayoutBuilder;
 use refault_sim::monitoring::accuracy::{self, Found};
 use refault_sim::monitoring::config::Config;
 use refault_sim::monitoring::heat_map::{svg_pair, text_pair};
+use refault_sim::monitoring::monitored::MonitoredReplay;
 use refault_sim::monitoring::pattern::Pattern;
-use refault_sim::monitoring::watched::WatchedReplay;
 use refault_sim::{Limits, Outcome, named};
 use refault_trace::Entry;
 use serde_json::{Value, json};
@@ -422,7 +422,7 @@ fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> R
     let progress = Progress::part("replaying");
     let mut results = Vec::new();
     for (name, pattern) in patterns {
-        results.push(Watch { args, config, name, pattern }.replay(spec)?);
+        results.push(MonitoredRun { args, config, name, pattern }.replay(spec)?);
         progress.set(results.len() as f64 / patterns.len() as f64);
     }
     drop(progress);
@@ -438,14 +438,14 @@ fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> R
 }
 
 /// Replays a pattern under a policy with the schemes over it.
-struct Watch<'a> {
+struct MonitoredRun<'a> {
     args: &'a MonitorArgs,
     config: &'a Config,
     name: &'a str,
     pattern: &'a Pattern,
 }
 
-impl Watch<'_> {
+impl MonitoredRun<'_> {
     fn replay(&self, spec: &PolicySpec) -> Result<Acted, Failure> {
         let mut builder = LayoutBuilder::new();
         self.play(|block| builder.observe(block));
@@ -457,27 +457,28 @@ impl Watch<'_> {
             Limits { memory_pages: usize::try_from(memory_pages).unwrap_or(usize::MAX), swap: Swap::default() };
         let replay = named::replay(spec, &BuildContext::default(), &layout, limits);
         let ids = layout.ids() as u64;
-        let mut watched = WatchedReplay::new(replay, memory_pages, ids, self.config, self.args.speed, self.args.seed)
-            .map_err(|error| Failure::Usage(format!("bad configuration: {error}")))?;
+        let mut monitored =
+            MonitoredReplay::new(replay, memory_pages, ids, self.config, self.args.speed, self.args.seed)
+                .map_err(|error| Failure::Usage(format!("bad configuration: {error}")))?;
         let start = std::time::Instant::now();
         let mut accesses = Vec::new();
         self.play(|block| {
             accesses.clear();
             layout.translate(block, &mut accesses);
-            watched.run(&accesses, &mut ());
+            monitored.run(&accesses, &mut ());
         });
-        let simulated = watched.now() as f64 * 1000.0;
-        let monitor = watched.kdamond().monitor();
+        let simulated = monitored.now() as f64 * 1000.0;
+        let monitor = monitored.kdamond().monitor();
         Ok(Acted {
             pattern: self.name.to_owned(),
             memory_pages,
-            outcome: watched.outcome(),
-            schemes: watched.kdamond().schemes().to_vec(),
+            outcome: monitored.outcome(),
+            schemes: monitored.kdamond().schemes().to_vec(),
             checks: monitor.counters().checks,
             monitor_share: monitor.work_ns() as f64 / simulated,
-            schemes_share: watched.kdamond().schemes_ns() as f64 / simulated,
+            schemes_share: monitored.kdamond().schemes_ns() as f64 / simulated,
             wall_seconds: start.elapsed().as_secs_f64(),
-            monitor_seconds: watched.spent().as_secs_f64(),
+            monitor_seconds: monitored.spent().as_secs_f64(),
         })
     }
 

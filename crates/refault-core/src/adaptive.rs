@@ -2,7 +2,7 @@
 //! costs.
 //!
 //! Three **directories** say what memory would hold if it were managed by recency (LRU), by reuse distance (LIRS, which
-//! also keeps a part of what is scanned in a loop) and by frequency (LFU with ageing). All see every reference. The one
+//! also keeps a part of what is scanned in a loop) and by frequency (LFU with aging). All see every reference. The one
 //! that missed least of late **leads**: a victim is a page that the leader does not hold. There always is one, since
 //! the leader holds no more than memory does and also holds the page that comes in; so memory comes to hold what the
 //! leader holds as pages come in, and a change of leader costs nothing at the moment it happens. A **guard** compares

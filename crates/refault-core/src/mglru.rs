@@ -7,7 +7,7 @@
 //!
 //! Invariants: at least two generations of each type; a listed page has a generation, and `size` counts it there even
 //! before sorting moves it to that generation's list; ACTIVE of a listed page is clear. Cost: 8 bytes per page id and 4
-//! to 16 per listed page; admission and fd accesses O(1), eviction amortised O(1) per page, ageing O(page-table entries
+//! to 16 per listed page; admission and fd accesses O(1), eviction amortised O(1) per page, aging O(page-table entries
 //! of regions in use).
 //!
 //! Kernel: `lru_gen_shrink_lruvec`, `try_to_shrink_lruvec` in `mm/vmscan.c`; `folio_mark_accessed` in `mm/swap.c`;
@@ -37,7 +37,7 @@ mod refault;
 mod tier;
 mod walk;
 
-pub use params::{Ageing, MglruParams, RefaultDistance, Version};
+pub use params::{Aging, MglruParams, RefaultDistance, Version};
 
 use crate::counters::Counters;
 use crate::memory::{IoState, Memory};

@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use refault_core::classic::RefaultRule;
-use refault_core::mglru::{Ageing, RefaultDistance, Version};
+use refault_core::mglru::{Aging, RefaultDistance, Version};
 use refault_core::policy::{GenerationSize, Lists};
 use refault_core::{Classic, ClassicParams, Counters, LruvecId, Mglru, MglruParams, PageType};
 
@@ -101,7 +101,7 @@ fn mglru_params() -> impl Strategy<Value = MglruParams> {
                     batch,
                     walks,
                     region_bits,
-                    ageing: if by_sizes { Ageing::Sizes } else { Ageing::Exhausted },
+                    aging: if by_sizes { Aging::Sizes } else { Aging::Exhausted },
                     filters,
                     look_around,
                     reads_start_oldest,

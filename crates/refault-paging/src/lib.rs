@@ -29,6 +29,7 @@ mod inherited;
 pub mod lock;
 mod pagemap;
 mod policies;
+mod process_monitor;
 mod ranges;
 mod reclaim;
 mod rollup;
@@ -40,14 +41,13 @@ pub mod sys;
 mod table;
 pub mod tree;
 pub mod uffd;
-mod watch;
 
 pub use account::{Account, MIN_OF_A_PROGRAM};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use figures::{Statistics, Usage};
+pub use process_monitor::{ProcessMonitor, refusal};
 pub use ranges::Attributes;
 pub use tree::Shared;
-pub use watch::{Watch, refusal};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;

@@ -14,7 +14,7 @@ use refault_core::schemes::{Action, Folio, Kdamond, Next, Scheme, SchemeActor, S
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams, Policy};
 use refault_sim::flat_memory::Swap;
 use refault_sim::monitoring::config::Config;
-use refault_sim::monitoring::watched::WatchedReplay;
+use refault_sim::monitoring::monitored::MonitoredReplay;
 use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
 use refault_trace::{Entry, Source};
 
@@ -73,7 +73,7 @@ fn replay_rows<P: Policy + Send + 'static>(name: &str, layout: &Layout, regions:
             layout.translate(&entries(block..(block + (1 << 16)).min(pages)), &mut accesses);
             replay.run(&accesses);
         }
-        let mut watched = WatchedReplay::new(Box::new(replay), pages, pages, &config, speed, 1)
+        let mut monitored = MonitoredReplay::new(Box::new(replay), pages, pages, &config, speed, 1)
             .expect("a scheme that all policies take");
         let mut reader = spec(pages, (speed as f64 * SECONDS) as u64).open().expect("a workload needs no file");
         let (mut buffer, mut seconds) = (Vec::new(), 0.0);
@@ -85,15 +85,15 @@ fn replay_rows<P: Policy + Send + 'static>(name: &str, layout: &Layout, regions:
             accesses.clear();
             layout.translate(block, &mut accesses);
             let start = Instant::now();
-            watched.run(&accesses, &mut ());
+            monitored.run(&accesses, &mut ());
             seconds += start.elapsed().as_secs_f64();
         }
-        let checks = watched.kdamond().monitor().counters().checks;
-        let spent = watched.spent().as_secs_f64();
+        let checks = monitored.kdamond().monitor().counters().checks;
+        let spent = monitored.spent().as_secs_f64();
         println!(
             "{name:8} {:22} {:8} {checks:9} {:9.0} {:9.2} {spent:10.4} {:8.2}",
             speed / 1_000_000,
-            watched.kdamond().monitor().nr_regions(),
+            monitored.kdamond().monitor().nr_regions(),
             spent / checks.max(1) as f64 * 1e9,
             seconds - spent,
             spent / seconds * 100.0,

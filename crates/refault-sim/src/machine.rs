@@ -87,7 +87,7 @@ use happenings::Happening;
 use memory::{Completion, MachineMemory};
 use monitoring::KdamondTask;
 use node::{Node, Watermarks};
-use pressure::{Pressure, Watch};
+use pressure::{ArmedTrigger, Pressure};
 use report::{Latencies, Report, Sample};
 use scheduler::{Cpu, Thread};
 use task::Task;
@@ -174,7 +174,7 @@ pub struct Machine<P: Policy> {
     /// Reads on their way: first page, pages, time of arrival.
     reading: Vec<(PageId, u32, u64)>,
     pressure: Pressure,
-    killer: Option<Watch>,
+    killer: Option<ArmedTrigger>,
     writeback: writeback::Flusher,
     living: usize,
     restarts_left: u64,
@@ -280,7 +280,7 @@ impl<P: Policy> Machine<P> {
             free_requests: Vec::new(),
             reading: Vec::new(),
             pressure: Pressure::new(cpus),
-            killer: config.kill_trigger.map(Watch::new),
+            killer: config.kill_trigger.map(ArmedTrigger::new),
             writeback: writeback::Flusher::default(),
             living,
             restarts_left: config.restarts,

@@ -13,5 +13,5 @@ pub mod accuracy;
 pub use refault_config as config;
 pub mod costs;
 pub mod heat_map;
+pub mod monitored;
 pub mod pattern;
-pub mod watched;

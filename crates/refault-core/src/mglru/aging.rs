@@ -5,7 +5,7 @@
 
 use crate::memory::Memory;
 use crate::mglru::generation::{MAX_GENERATIONS, MIN_GENERATIONS, slot};
-use crate::mglru::{Ageing, Mglru};
+use crate::mglru::{Aging, Mglru};
 use crate::page::{LruvecId, PageId, PageType};
 use crate::reclaim::record::{RECLAIM, REFERENCED, REFS_MASK, WORKINGSET};
 
@@ -17,7 +17,7 @@ impl Mglru {
         if min_seq + MIN_GENERATIONS > lruvec.max_seq {
             return (true, 0);
         }
-        let by_sizes = self.params.ageing == Ageing::Sizes;
+        let by_sizes = self.params.aging == Aging::Sizes;
         let (mut total, mut young, mut old) = (0, 0, 0);
         for page_type in usable(can_anon) {
             for seq in lruvec.min_seq[page_type.index()]..=lruvec.max_seq {

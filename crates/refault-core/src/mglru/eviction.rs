@@ -53,8 +53,8 @@ impl Mglru {
             if is_below_min(id, control, memory) {
                 return true;
             }
-            let (needs_ageing, total) = self.should_age(id, can_anon);
-            let budget = if !needs_ageing || control.priority == DEFAULT_PRIORITY {
+            let (needs_aging, total) = self.should_age(id, can_anon);
+            let budget = if !needs_aging || control.priority == DEFAULT_PRIORITY {
                 total >> control.priority
             } else {
                 return self.try_new_generation(id, can_anon, false, memory);

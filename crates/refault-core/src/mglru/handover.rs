@@ -41,7 +41,7 @@ impl Mglru {
         }
     }
 
-    /// Whether ageing walks page tables and whether walks use second-level accessed bits, from now on.
+    /// Whether aging walks page tables and whether walks use second-level accessed bits, from now on.
     pub(crate) fn set_walks(&mut self, walks: bool, region_bits: bool) {
         self.params.walks = walks;
         self.params.region_bits = region_bits;

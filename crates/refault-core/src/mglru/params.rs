@@ -27,7 +27,7 @@ pub enum RefaultDistance {
 
 /// When eviction waits for a new generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ageing {
+pub enum Aging {
     /// When no cold generation is left, or the sizes of three are out of proportion (spec: mglru §6.3). 7.2 has a test
     /// of its own, whatever is set here.
     Sizes,
@@ -53,7 +53,7 @@ pub struct MglruParams {
     /// Walks skip 2 MiB regions whose second-level accessed bit is clear (bit 0x4 of `lru_gen/enabled`).
     pub region_bits: bool,
     /// What makes eviction wait for a new generation.
-    pub ageing: Ageing,
+    pub aging: Aging,
     /// Walks skip regions that the last one, or a look-around, did not find worth it; not so before 2022.
     pub filters: bool,
     /// A reference check looks at the neighbours of a young entry; not so before 2022.
@@ -76,7 +76,7 @@ impl Default for MglruParams {
             batch: KERNEL_BATCH,
             walks: true,
             region_bits: true,
-            ageing: Ageing::Sizes,
+            aging: Aging::Sizes,
             filters: true,
             look_around: true,
             reads_start_oldest: false,
@@ -92,14 +92,14 @@ impl MglruParams {
     }
 
     /// As first posted in March 2021, as far as 6.12's rules can be set to it: no tiers, reads start in the oldest
-    /// generation, no filters, no look-around, its own ageing test (spec: mglru §17). What remains of 6.12 are four
+    /// generation, no filters, no look-around, its own aging test (spec: mglru §17). What remains of 6.12 are four
     /// generations, the order of groups, and that kswapd does not age ahead of need.
     pub fn first_posting() -> MglruParams {
         MglruParams {
             tiers: 1,
             reads_start_oldest: true,
             protects_frequent: false,
-            ageing: Ageing::Exhausted,
+            aging: Aging::Exhausted,
             filters: false,
             look_around: false,
             ..MglruParams::default()
@@ -157,7 +157,7 @@ impl Parameters for MglruParams {
             meaning: "walks skip 2 MiB regions that were not accessed (bit 0x4 of lru_gen/enabled)",
         },
         Parameter {
-            name: "ageing",
+            name: "aging",
             default: "sizes",
             values: "sizes or exhausted",
             meaning: "a generation is made when sizes are out of proportion, or only when no cold one is left (2021)",
@@ -211,10 +211,10 @@ impl Parameters for MglruParams {
             "batch" => self.batch = parse_whole(value, 0, 255).ok_or_else(invalid)? as usize,
             "walks" => self.walks = parse_switch(value).ok_or_else(invalid)?,
             "region_bits" => self.region_bits = parse_switch(value).ok_or_else(invalid)?,
-            "ageing" => {
-                self.ageing = match value {
-                    "sizes" => Ageing::Sizes,
-                    "exhausted" => Ageing::Exhausted,
+            "aging" => {
+                self.aging = match value {
+                    "sizes" => Aging::Sizes,
+                    "exhausted" => Aging::Exhausted,
                     _ => return Err(invalid()),
                 }
             }

@@ -201,7 +201,7 @@ pub trait GenerationCommands {
 pub struct Enabled {
     /// 0x1: generations; without it the classic lists.
     pub core: bool,
-    /// 0x2: ageing walks page tables.
+    /// 0x2: aging walks page tables.
     pub walks: bool,
     /// 0x4: walks skip regions whose second-level accessed bit is clear.
     pub region_bits: bool,

@@ -45,7 +45,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
 
 const REMARKS: [&str; 8] = [
     "Policies: classic (Linux 6.12) before; after, the posting as far as 6.12's rules can be set to it: \
-     mglru{tiers=1,reads_start_oldest=yes,ageing=exhausted,filters=no,look_around=no}. Its number of generations is \
+     mglru{tiers=1,reads_start_oldest=yes,aging=exhausted,filters=no,look_around=no}. Its number of generations is \
      not known, 4 here; kswapd does not age ahead of need. Classic has improved since v5.11 (anonymous pages start \
      inactive since 5.9).",
     "Memory sizes are not published; the scale is taken against 4 GiB. Anonymous memory of the tabs is 2.2 times \

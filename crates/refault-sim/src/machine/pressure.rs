@@ -204,7 +204,7 @@ impl FromStr for Trigger {
 /// A [`Trigger`] at work. The stall within the window is what came since the window began, and of the window before the
 /// share that it still overlaps.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch {
+pub struct ArmedTrigger {
     trigger: Trigger,
     started: u64,
     total_at_start: u64,
@@ -212,10 +212,10 @@ pub struct Watch {
     fired: Option<u64>,
 }
 
-impl Watch {
+impl ArmedTrigger {
     /// Begins at time 0.
-    pub fn new(trigger: Trigger) -> Watch {
-        Watch { trigger, started: 0, total_at_start: 0, stall_before: 0, fired: None }
+    pub fn new(trigger: Trigger) -> ArmedTrigger {
+        ArmedTrigger { trigger, started: 0, total_at_start: 0, stall_before: 0, fired: None }
     }
 
     /// Nanoseconds between two looks.
@@ -294,16 +294,16 @@ mod tests {
     fn a_trigger_fires_once_per_window_and_only_for_enough_stall() {
         let trigger: Trigger = "some 100000 1000000".parse().unwrap();
         let looks = |stall_ms: u64| {
-            let (mut pressure, mut watch) = (Pressure::new(1), Watch::new(trigger));
+            let (mut pressure, mut armed) = (Pressure::new(1), ArmedTrigger::new(trigger));
             let mut fired = Vec::new();
             pressure.change(0, 0, 0, RUNNING);
             for look in 1..=30 {
-                let now = look * watch.interval();
+                let now = look * armed.interval();
                 // Stalled for a part of each interval.
                 pressure.change(0, now - stall_ms * 1_000_000, RUNNING, RUNNING | STALLED);
                 pressure.change(0, now, RUNNING | STALLED, RUNNING);
                 pressure.collect(now);
-                if watch.fires(now, &pressure) {
+                if armed.fires(now, &pressure) {
                     fired.push(now / 1_000_000);
                 }
             }

@@ -72,7 +72,7 @@ impl std::fmt::Display for WriteError {
 impl std::error::Error for WriteError {}
 
 /// The worker, while it runs.
-struct Worker {
+struct Running {
     kdamond: Kdamond,
     pid: u32,
     /// It waits for the watermarks.
@@ -88,7 +88,7 @@ pub struct LoadedLruSort {
     /// As the files have them; the worker has them in force once it has read them.
     written: LruSort,
     addr_unit: u64,
-    worker: Option<Worker>,
+    worker: Option<Running>,
     /// The schemes of the last worker.
     kept: Option<[Scheme; 2]>,
     commit: bool,
@@ -259,7 +259,7 @@ impl LoadedLruSort {
         let monitor = monitor.map_err(|error| WriteError::Refused(error.into()))?;
         self.last_pid += 1;
         let kdamond = Kdamond::new(monitor, View::Physical, schemes.into(), now);
-        self.worker = Some(Worker { kdamond, pid: self.last_pid, waits: false });
+        self.worker = Some(Running { kdamond, pid: self.last_pid, waits: false });
         self.note_range(&range);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::walk::Walker;
 use super::*;
-use refault_core::mglru::Ageing;
+use refault_core::mglru::Aging;
 
 impl MglruModel {
     pub(super) fn fold_averages(&mut self, lruvec: LruvecId, t: usize) {
@@ -103,7 +103,7 @@ impl MglruModel {
         let total: u64 = (first..=l.max_seq).map(pages_of).sum();
         let (young, old) = (pages_of(l.max_seq), pages_of(l.max_seq - 2));
         let out_of_proportion = young * 2 > total || old * 4 < total;
-        (self.params.ageing == Ageing::Sizes && m + 2 == l.max_seq && out_of_proportion, total)
+        (self.params.aging == Aging::Sizes && m + 2 == l.max_seq && out_of_proportion, total)
     }
 
     pub(super) fn try_new_generation<M: Memory>(&mut self, lruvec: LruvecId, can_anon: bool, memory: &mut M) -> bool {

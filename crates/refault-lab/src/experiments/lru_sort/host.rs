@@ -275,7 +275,8 @@ impl<'a> Host<'a> {
     /// # Errors
     /// If a scheme is refused.
     pub fn run(mut self) -> Result<Outcome, SchemeError> {
-        let mut watch = self.setup.monitor.map(|(profile, schemes)| self.watch(profile, schemes)).transpose()?;
+        let mut thread =
+            self.setup.monitor.map(|(profile, schemes)| self.start_monitor(profile, schemes)).transpose()?;
         let mut stage = self.start_cycle();
         let end = (self.setup.wall_limit * SECOND as f64) as u64;
         let mut filled = None;
@@ -284,22 +285,22 @@ impl<'a> Host<'a> {
                 None => u64::MAX,
                 Some(Stage::Lowering { until, .. } | Stage::Tight { until } | Stage::Relaxed { until }) => until,
             };
-            let watch_event = watch.as_ref().map_or(u64::MAX, |watch| watch.next);
+            let monitor_event = thread.as_ref().map_or(u64::MAX, |thread| thread.next);
             // Program time is at most wall time behind, so this stops no later than the end of the filling.
             let left_to_fill = self.memory.program.filled_at().saturating_sub(self.memory.now);
             let fill_event = if filled.is_none() { self.wall + left_to_fill.max(1) } else { u64::MAX };
-            self.run_program(limit_event.min(watch_event).min(fill_event).min(end));
+            self.run_program(limit_event.min(monitor_event).min(fill_event).min(end));
             if filled.is_none() && self.memory.now >= self.memory.program.filled_at() {
                 filled = Some((self.wall, self.memory.now, self.faults, self.stall));
             }
             if self.wall >= limit_event {
                 stage = stage.map(|stage| self.advance_cycle(stage));
             }
-            if let Some(watch) = watch.as_mut().filter(|watch| self.wall >= watch.next) {
-                watch.advance(&mut self);
+            if let Some(thread) = thread.as_mut().filter(|thread| self.wall >= thread.next) {
+                thread.advance(&mut self);
             }
         }
-        Ok(self.outcome(filled.unwrap_or_default(), watch.as_ref()))
+        Ok(self.outcome(filled.unwrap_or_default(), thread.as_ref()))
     }
 
     /// Runs the program until a wall time; a fault under way ends later.
@@ -395,7 +396,7 @@ impl<'a> Host<'a> {
         Stage::Lowering { until: self.wall + cost, fruitless: if freed == 0 { fruitless + 1 } else { 0 } }
     }
 
-    fn watch(&mut self, profile: Profile, schemes: &[SchemeSettings]) -> Result<Watch, SchemeError> {
+    fn start_monitor(&mut self, profile: Profile, schemes: &[SchemeSettings]) -> Result<MonitorThread, SchemeError> {
         let attributes = Attributes { min_region_size: PAGE * self.setup.factor, ..Attributes::default() };
         let target = Target::over(0..RAM, attributes.min_region_size).expect("invariant: one range is in order");
         let monitor = Monitor::new(profile, attributes, vec![target], self.random.bits())
@@ -403,7 +404,7 @@ impl<'a> Host<'a> {
         let schemes = schemes.iter().map(|settings| Scheme::new(settings.clone(), View::Physical, profile));
         let schemes = schemes.collect::<Result<Vec<_>, _>>()?;
         // The monitor is started when the program has been seen, which is looked for once per second.
-        Ok(Watch {
+        Ok(MonitorThread {
             kdamond: Kdamond::new(monitor, View::Physical, schemes, SECOND / 1000),
             started: SECOND,
             next: SECOND,
@@ -415,7 +416,7 @@ impl<'a> Host<'a> {
         })
     }
 
-    fn outcome(&self, filled: (u64, u64, u64, u64), watch: Option<&Watch>) -> Outcome {
+    fn outcome(&self, filled: (u64, u64, u64, u64), thread: Option<&MonitorThread>) -> Outcome {
         let (wall_0, now_0, faults_0, stall_0) = filled;
         let done = (self.memory.now - now_0).max(1) as f64;
         let rest = (self.setup.length.saturating_sub(now_0)) as f64 / done;
@@ -427,12 +428,12 @@ impl<'a> Host<'a> {
             lowering_share: self.lowering as f64 / self.wall.max(1) as f64,
             ..Outcome::default()
         };
-        if let Some(watch) = watch {
-            let watched = self.wall.saturating_sub(watch.started).max(1) as f64;
-            outcome.kdamond_share = watch.work as f64 / watched;
-            outcome.monitoring_share = watch.kdamond.monitor().work_ns() as f64 / watched;
-            outcome.regions = watch.regions as f64 / watch.kdamond.monitor().counters().intervals.max(1) as f64;
-            outcome.sorted_bytes = watch.sorted.map(|bytes| bytes as f64);
+        if let Some(thread) = thread {
+            let monitored = self.wall.saturating_sub(thread.started).max(1) as f64;
+            outcome.kdamond_share = thread.work as f64 / monitored;
+            outcome.monitoring_share = thread.kdamond.monitor().work_ns() as f64 / monitored;
+            outcome.regions = thread.regions as f64 / thread.kdamond.monitor().counters().intervals.max(1) as f64;
+            outcome.sorted_bytes = thread.sorted.map(|bytes| bytes as f64);
         }
         outcome
     }
@@ -443,7 +444,7 @@ fn seconds(seconds: f64) -> u64 {
 }
 
 /// The monitor beside the program, on a CPU of its own.
-struct Watch {
+struct MonitorThread {
     kdamond: Kdamond,
     started: u64,
     /// When it acts next.
@@ -458,7 +459,7 @@ struct Watch {
     sorted: [u64; 2],
 }
 
-impl Watch {
+impl MonitorThread {
     fn advance(&mut self, host: &mut Host) {
         let before = self.work;
         let mut ops = DamonOps {

@@ -1,6 +1,6 @@
 //! A monitor and its schemes over the memory of a process.
 //!
-//! A [`Watch`] is driven by a thread of its caller: each [`Watch::step`] ends a sampling interval, begins the next and
+//! A [`ProcessMonitor`] is driven by a thread of its caller: each [`ProcessMonitor::step`] ends a sampling interval, begins the next and
 //! says how long to wait. A check sets one page aside ([`crate::aside`]) and looks at the interval's end whether it was
 //! moved back. Addresses are the program's; pages that are not in memory are not accessed. The policy's own picture,
 //! which comes from what it gave up and what comes back, is not touched by checks.
@@ -48,7 +48,7 @@ pub fn refusal(action: &Action, policy: &str) -> Option<&'static str> {
 }
 
 /// A monitor at work over an engine. See the module.
-pub struct Watch {
+pub struct ProcessMonitor {
     kdamond: Kdamond,
     rule: SortRule,
     /// Share of one processor that may be used, above 0.
@@ -71,16 +71,16 @@ pub struct Watch {
     looked: u64,
 }
 
-impl Watch {
+impl ProcessMonitor {
     /// Watches an engine, whose accesses are watched ([`Engine::watch_accesses`]), with a kdamond made over
-    /// [`Engine::ranges_in`]. To be called, as [`Watch::step`], by the thread whose processor time is to be bounded by
+    /// [`Engine::ranges_in`]. To be called, as [`ProcessMonitor::step`], by the thread whose processor time is to be bounded by
     /// `most_cpu` (0.01: one percent of one processor). `follows`: the regions are laid over new memory as it comes, by
     /// the end of the aggregation; otherwise they stay where they are.
-    pub fn new(kdamond: Kdamond, most_cpu: f64, follows: bool) -> Watch {
+    pub fn new(kdamond: Kdamond, most_cpu: f64, follows: bool) -> ProcessMonitor {
         let rule =
             if kdamond.monitor().profile() == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
         let (now, cpu) = (sys::now(), sys::thread_time());
-        Watch {
+        ProcessMonitor {
             rule,
             most_cpu: most_cpu.max(1e-6),
             wanted: *kdamond.monitor().attributes(),

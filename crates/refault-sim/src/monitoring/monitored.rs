@@ -14,7 +14,7 @@
 //! use refault_core::policy::registry::BuildContext;
 //! use refault_sim::flat_memory::Swap;
 //! use refault_sim::monitoring::config::Config;
-//! use refault_sim::monitoring::watched::WatchedReplay;
+//! use refault_sim::monitoring::monitored::MonitoredReplay;
 //! use refault_sim::{LayoutBuilder, Limits, named};
 //! use refault_trace::{Entry, Kind};
 //!
@@ -25,11 +25,11 @@
 //! let limits = Limits { memory_pages: 50, swap: Swap { pages: 100, synchronous: true } };
 //! let replay = named::replay(&PolicySpec::parse("classic")?, &BuildContext::default(), &layout, limits);
 //! let config = Config::parse("nr_regions = { min = 10, max = 20 }\n", "example")?;
-//! let mut watched = WatchedReplay::new(replay, 50, layout.ids() as u64, &config, 10_000, 1)?;
+//! let mut monitored = MonitoredReplay::new(replay, 50, layout.ids() as u64, &config, 10_000, 1)?;
 //! let mut accesses = Vec::new();
 //! layout.translate(&entries, &mut accesses);
-//! watched.run(&accesses, &mut ());
-//! assert!(watched.kdamond().monitor().counters().checks > 0); // in two seconds of the program
+//! monitored.run(&accesses, &mut ());
+//! assert!(monitored.kdamond().monitor().counters().checks > 0); // in two seconds of the program
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -51,7 +51,7 @@ use crate::replay::Outcome;
 const PAGE: u64 = 4096;
 
 /// See the module.
-pub struct WatchedReplay {
+pub struct MonitoredReplay {
     replay: Box<dyn DynReplay>,
     kdamond: Kdamond,
     rule: SortRule,
@@ -68,8 +68,8 @@ pub struct WatchedReplay {
     spent: Duration,
 }
 
-impl WatchedReplay {
-    /// A replay watched as `config` says. `memory_pages` is its limit, `ids` the number of its page ids.
+impl MonitoredReplay {
+    /// A replay monitored as `config` says. `memory_pages` is its limit, `ids` the number of its page ids.
     ///
     /// # Errors
     /// Names the scheme whose action has no effect here, or the target beyond the memory, and why.
@@ -80,7 +80,7 @@ impl WatchedReplay {
         config: &Config,
         accesses_per_second: u64,
         seed: u64,
-    ) -> Result<WatchedReplay, ConfigError> {
+    ) -> Result<MonitoredReplay, ConfigError> {
         for (index, scheme) in config.schemes.iter().enumerate() {
             if let Some(reason) = refusal(&scheme.action, config.view, replay.parts_mut().0.sorts()) {
                 let key = format!("schemes[{index}].action");
@@ -101,7 +101,7 @@ impl WatchedReplay {
         }
         let kdamond = config.kdamond(0..ids * PAGE, seed, 0)?;
         let rule = if config.profile == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
-        let mut watched = WatchedReplay {
+        let mut monitored = MonitoredReplay {
             replay,
             kdamond,
             rule,
@@ -115,8 +115,8 @@ impl WatchedReplay {
             work: 0,
             spent: Duration::ZERO,
         };
-        watched.begin();
-        Ok(watched)
+        monitored.begin();
+        Ok(monitored)
     }
 
     /// Replays the next accesses, with the monitor's intervals in between. `observer` sees what it finds.
@@ -374,14 +374,14 @@ mod tests {
         (layout, accesses)
     }
 
-    fn watched<P: Policy + Send + 'static>(
+    fn monitored<P: Policy + Send + 'static>(
         layout: &Layout,
         policy: P,
         pages: usize,
         config: &Config,
-    ) -> Result<WatchedReplay, ConfigError> {
+    ) -> Result<MonitoredReplay, ConfigError> {
         let limits = Limits { memory_pages: pages, swap: Swap::default() };
-        WatchedReplay::new(
+        MonitoredReplay::new(
             Box::new(Replay::new(layout, policy, limits)),
             pages as u64,
             layout.ids() as u64,
@@ -399,29 +399,29 @@ mod tests {
     fn cold_memory_is_paged_out_and_hot_memory_stays() {
         let (layout, accesses) = trace(8);
         let text = "module = \"reclaim\"\nparameters = { min_age = \"2 s\", wmarks_high = 1000, wmarks_mid = 999, wmarks_low = 0 }";
-        let mut watched = watched(&layout, Classic::new(ClassicParams::default()), 10_000, &config(text)).unwrap();
-        watched.run(&accesses, &mut ());
-        let resident = watched.outcome().resident;
+        let mut monitored = monitored(&layout, Classic::new(ClassicParams::default()), 10_000, &config(text)).unwrap();
+        monitored.run(&accesses, &mut ());
+        let resident = monitored.outcome().resident;
         assert!((512..800).contains(&resident), "{resident} of 2048 pages");
-        let statistics = watched.kdamond().schemes()[0].statistics();
+        let statistics = monitored.kdamond().schemes()[0].statistics();
         assert!(statistics.sz_applied >= 1200 * 4096 && statistics.sz_tried >= statistics.sz_applied, "{statistics:?}");
-        assert!(watched.kdamond().schemes_ns() > 0);
+        assert!(monitored.kdamond().schemes_ns() > 0);
     }
 
     #[test]
     fn sorting_runs_on_lists_and_generations_and_is_refused_elsewhere() {
         let (layout, accesses) = trace(6);
         let text = "module = \"lru-sort\"\nparameters = { cold_min_age = \"2 s\", wmarks_high = 1000, wmarks_mid = 999, wmarks_low = 0 }";
-        let mut classic = watched(&layout, Classic::new(ClassicParams::default()), 10_000, &config(text)).unwrap();
+        let mut classic = monitored(&layout, Classic::new(ClassicParams::default()), 10_000, &config(text)).unwrap();
         classic.run(&accesses, &mut ());
         let params = MglruParams { version: Version::V7_2, ..MglruParams::default() };
-        let mut mglru = watched(&layout, Mglru::new(params), 10_000, &config(text)).unwrap();
+        let mut mglru = monitored(&layout, Mglru::new(params), 10_000, &config(text)).unwrap();
         mglru.run(&accesses, &mut ());
         for schemes in [classic.kdamond().schemes(), mglru.kdamond().schemes()] {
             assert!(schemes.iter().all(|scheme| scheme.statistics().nr_applied > 0), "{:?}", schemes[0].statistics());
         }
         assert!(classic.outcome().counters.pgactivate >= 300, "{:?}", classic.outcome().counters);
-        let Err(error) = watched(&layout, Fifo::default(), 10_000, &config(text)) else { panic!("must be refused") };
+        let Err(error) = monitored(&layout, Fifo::default(), 10_000, &config(text)) else { panic!("must be refused") };
         assert_eq!(
             error.to_string(),
             "schemes[0].action: lru_prio needs a policy with lists to sort; use classic or mglru"
@@ -436,9 +436,9 @@ mod tests {
             let limits = Limits { memory_pages: 700, swap: Swap::default() };
             let replay = Replay::new(&layout, Classic::new(ClassicParams::default()), limits);
             let ids = layout.ids() as u64;
-            let mut watched = WatchedReplay::new(Box::new(replay), 700, ids, &config(text), SPEED, seed).unwrap();
-            watched.run(&accesses, &mut ());
-            (watched.outcome().misses, watched.kdamond().monitor().targets().to_vec())
+            let mut monitored = MonitoredReplay::new(Box::new(replay), 700, ids, &config(text), SPEED, seed).unwrap();
+            monitored.run(&accesses, &mut ());
+            (monitored.outcome().misses, monitored.kdamond().monitor().targets().to_vec())
         };
         assert_eq!(run(1), run(1));
         assert_ne!(run(1).1, run(2).1);
@@ -461,13 +461,13 @@ mod tests {
         ] {
             let target = if ops == "vaddr" { "[[targets]]\npid = 1\n" } else { "" };
             let text = format!("ops = \"{ops}\"\n{target}[[schemes]]\naction = \"{action}\"\ntarget_nid = 1\n");
-            let Err(error) = watched(&layout, Classic::new(ClassicParams::default()), 100, &config(&text)) else {
+            let Err(error) = monitored(&layout, Classic::new(ClassicParams::default()), 100, &config(&text)) else {
                 panic!("{action} must be refused")
             };
             assert!(error.to_string().contains(reason), "{error}");
         }
         let text = "[[targets]]\nregions = [{ start = 0, end = \"max\" }]\n[[schemes]]\naction = \"pageout\"\n";
-        let Err(error) = watched(&layout, Classic::new(ClassicParams::default()), 100, &config(text)) else {
+        let Err(error) = monitored(&layout, Classic::new(ClassicParams::default()), 100, &config(text)) else {
             panic!("must be refused")
         };
         assert!(error.to_string().starts_with("targets[0].regions: 0-18446744073709551615 reaches beyond"), "{error}");
