@@ -174,7 +174,7 @@ impl Turn<'_> {
             state = crate::random::mix(state);
             let bytes = self.bytes() / 6 + state as usize % (self.bytes() / 3);
             let new: PathBuf = control.with_extension("new");
-            // Renamed, so that nobody reads half a number.
+            // Renamed, so that no reader sees half a number.
             let _ = std::fs::write(&new, bytes.to_string()).and_then(|()| std::fs::rename(&new, control));
             std::thread::sleep(Duration::from_millis(150));
         }

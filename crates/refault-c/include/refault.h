@@ -321,7 +321,7 @@ refault_status refault_file_close(refault_file file);
  Reads up to `length` bytes from `offset` on; `read` gets how many: fewer only at the end of the file, 0 beyond it.
 
  # Safety
- `buffer` can hold `length` bytes, and nobody else uses them during the call; `read` can be written to.
+ `buffer` can hold `length` bytes, and no other thread uses them during the call; `read` can be written to.
  */
 refault_status refault_file_read(refault_file file,
                                  void *buffer,
@@ -353,7 +353,7 @@ refault_status refault_file_sync(refault_file file);
 refault_status refault_file_truncate(refault_file file, uint64_t bytes);
 
 /*
- Somebody else may have written to the file: drops what is cached of it, and asks for its length.
+ Another program may have written to the file: drops what is cached of it, and asks for its length.
  */
 refault_status refault_file_reload(refault_file file);
 

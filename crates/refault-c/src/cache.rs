@@ -233,7 +233,7 @@ pub extern "C" fn refault_file_close(file: refault_file) -> refault_status {
 /// Reads up to `length` bytes from `offset` on; `read` gets how many: fewer only at the end of the file, 0 beyond it.
 ///
 /// # Safety
-/// `buffer` can hold `length` bytes, and nobody else uses them during the call; `read` can be written to.
+/// `buffer` can hold `length` bytes, and no other thread uses them during the call; `read` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn refault_file_read(
     file: refault_file,
@@ -301,7 +301,7 @@ pub extern "C" fn refault_file_truncate(file: refault_file, bytes: u64) -> refau
     })
 }
 
-/// Somebody else may have written to the file: drops what is cached of it, and asks for its length.
+/// Another program may have written to the file: drops what is cached of it, and asks for its length.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_file_reload(file: refault_file) -> refault_status {
     guarded(|| {

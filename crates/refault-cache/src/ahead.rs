@@ -1,4 +1,4 @@
-//! Reads that nobody waits for yet: windows of readahead ([`crate::background`]).
+//! Reads that no call waits for yet: windows of readahead ([`crate::background`]).
 //!
 //! Pages of a window are busy from the moment in which it is made, so a reader that wants one of them waits for it. One
 //! that fails leaves its pages missing: a reader that wants one reads it itself and is told what is wrong.

@@ -1,4 +1,4 @@
-//! Reads that nobody waits for in a call: readahead, prefetches, further runs of a call that misses in several places,
+//! Reads that no call waits for: readahead, prefetches, further runs of a call that misses in several places,
 //! and reads whose futures are polled for.
 //!
 //! Which of two engines does them is decided when the cache is made, and said in its report: io_uring, with one thread

@@ -68,7 +68,7 @@ pub trait Backing: Send + Sync {
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 }
 
-/// A file without the kernel's page cache. Several writes at once, and reads that nobody waits for in a call, go
+/// A file without the kernel's page cache. Several writes at once, and reads that no call waits for, go
 /// through io_uring where the kernel has it.
 #[derive(Debug)]
 pub struct DirectFile {

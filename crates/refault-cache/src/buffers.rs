@@ -41,7 +41,7 @@ impl Buffers {
     /// page that is being filled has it.
     pub(crate) unsafe fn page(&self, frame: Frame) -> &Page {
         assert!((frame as usize) < self.pins.len());
-        // SAFETY: inside the mapping; nobody writes to it (promised), and any bytes are a page.
+        // SAFETY: inside the mapping; no thread writes to it (promised), and any bytes are a page.
         unsafe { &*self.base.add(frame as usize) }
     }
 

@@ -306,7 +306,7 @@ impl Engine {
         }
     }
 
-    /// A page's frame is free, or as soon as nobody pins it.
+    /// A page's frame is free, or as soon as its last pin goes.
     fn release_frame(&mut self, page: PageId) {
         let frame = self.frame(page);
         if self.buffers.pins.count(frame) == 0 {

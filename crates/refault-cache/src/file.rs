@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     /// A fill has ended, so that its frame can be evicted.
     room: Place,
     pub(crate) buffers: Arc<Buffers>,
-    /// Reads that nobody waits for in a call.
+    /// Reads that no call waits for.
     pub(crate) background: Background,
     /// Reads whose futures are waited for, where a thread has to wait for them; files that are closed.
     pub(crate) readers: Workers,
@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     files: AtomicU32,
 }
 
-/// Where threads wait. Nobody is woken by a system call where nobody waits.
+/// Where threads wait. No system call is made to wake where no thread waits.
 #[derive(Default)]
 struct Place {
     waiting: AtomicU32,
@@ -101,7 +101,7 @@ impl Shared {
         engine
     }
 
-    /// Tells the policy of hits if nobody has the lock.
+    /// Tells the policy of hits if the lock is free.
     pub(crate) fn drain(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
             self.references.drain(|page| engine.referenced(page));
@@ -320,7 +320,7 @@ impl Opened {
 }
 
 /// An open file above the cache. Can be read and written by many threads at once. Its pages leave the cache with it;
-/// what waits to be written is written then, but nobody is told if that fails: [`CachedFile::sync`] tells.
+/// what waits to be written is written then, but a failure is not reported: [`CachedFile::sync`] tells.
 pub struct CachedFile {
     pub(crate) shared: Arc<Shared>,
     pub(crate) opened: Arc<Opened>,
@@ -358,7 +358,7 @@ impl CachedFile {
     }
 
     /// Begins to read a range in the background, as far as there is room, and returns at once. What cannot be read is
-    /// told to whoever reads it.
+    /// told to the thread that reads it.
     pub fn prefetch(&self, range: Range<u64>) {
         let end = range.end.min(self.len()).div_ceil(PAGE);
         let mut first = range.start / PAGE;
@@ -435,7 +435,7 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Somebody else may have written to the file: writes what waits to be written, drops what is cached of it, and
+    /// Another program may have written to the file: writes what waits to be written, drops what is cached of it, and
     /// asks for its length. Reads that are under way may still answer what was there before; writes wait.
     ///
     /// # Errors

@@ -50,13 +50,13 @@ pub(crate) enum Attempt<'a> {
     Read(usize),
     /// It is missing and has a frame now, to be filled.
     Fill(MutexGuard<'a, Engine>, Frame),
-    /// Somebody else fills or writes it.
+    /// Another thread fills or writes it.
     Busy(MutexGuard<'a, Engine>),
     /// It is missing, and no frame is to be had before a fill that is under way ends, if any is.
     Full(MutexGuard<'a, Engine>),
 }
 
-/// Pages that follow each other in the file, busy on the account of whoever has the run.
+/// Pages that follow each other in the file, busy on the account of the thread that has the run.
 pub(crate) struct Run {
     /// The first one's place in the file.
     pub(crate) index: u64,
@@ -266,7 +266,7 @@ impl CachedFile {
         find(&mut streams, most)
     }
 
-    /// Somebody has arrived at a marked page.
+    /// A read has arrived at a marked page.
     #[cold]
     pub(crate) fn arrived(&self, index: u64) {
         if let Some(window) = self.window(|streams, most| streams.marked(index, most)) {
@@ -354,7 +354,7 @@ pub(crate) fn submit(jobs: Vec<AheadRead>) {
 
 /// Reads the pages of a run into their frames.
 pub(crate) fn read_run(file: &Opened, buffers: &Buffers, run: &Run) -> Result<(), Fault> {
-    // SAFETY: the pages are busy on the account of whoever has the run, each with a frame of its own.
+    // SAFETY: the pages are busy on the account of the thread that has the run, each with a frame of its own.
     let mut pages: Vec<&mut Page> = run.pages.iter().map(|(_, frame)| unsafe { buffers.page_mut(*frame) }).collect();
     read_pages(&*file.backing, &mut pages, run.index * PAGE, file.len())
 }

@@ -29,11 +29,11 @@ pub struct CacheOptions {
     pub write_back: Option<WriteBack>,
     /// Policies and sizes of which [`crate::PageCache::report`] says what they would have missed; none by default.
     pub what_if: WhatIf,
-    /// How reads are done that nobody waits for in a call: readahead, prefetches, futures.
+    /// How reads are done that no call waits for: readahead, prefetches, futures.
     pub io: IoEngine,
 }
 
-/// How reads are done that nobody waits for in a call. A read that a call waits for is `preadv` of its own thread,
+/// How reads are done that no call waits for. A read that a call waits for is `preadv` of its own thread,
 /// which costs the same as io_uring for a single one. [`CacheReport::io`] says what is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoEngine {
@@ -147,7 +147,7 @@ pub struct CacheReport {
     /// The policy's counters under their `/proc/vmstat` names, with what the cache counts: `file_reads`, `limit_hits`,
     /// `limit_overruns`, `pages_cached`, `pages_reactivated`.
     pub counters: Counters,
-    /// How reads are done that nobody waits for in a call: `io_uring` or `preadv`, with the reason in parentheses where
+    /// How reads are done that no call waits for: `io_uring` or `preadv`, with the reason in parentheses where
     /// the other was wanted.
     pub io: String,
     /// Bytes of frames that are registered with io_uring; they are resident from then on.

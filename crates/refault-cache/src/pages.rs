@@ -88,7 +88,7 @@ impl Pages {
         }
     }
 
-    /// The page is resident in a frame, and whoever looks finds it there, unless it is busy.
+    /// The page is resident in a frame, and readers find it there, unless it is busy.
     pub(crate) fn arrives(&mut self, page: PageId, frame: Frame) {
         let flags = &mut self.flags[page as usize];
         *flags |= RESIDENT;
@@ -119,7 +119,7 @@ impl Pages {
         self.set(page, UNSTABLE, unstable);
     }
 
-    /// Whether somebody writes the page to its file.
+    /// Whether a thread writes the page to its file.
     pub(crate) fn is_writing(&self, page: PageId) -> bool {
         self.flags[page as usize] & WRITING != 0
     }
@@ -153,7 +153,7 @@ impl Pages {
         self.word(page).fetch_update(Ordering::SeqCst, Ordering::SeqCst, marked).is_ok()
     }
 
-    /// Somebody has asked for the page. Returns whether it was read ahead and is asked for the first time.
+    /// A read has asked for the page. Returns whether it was read ahead and is asked for the first time.
     pub(crate) fn wanted(&mut self, page: PageId) -> bool {
         let flags = &mut self.flags[page as usize];
         let first = *flags & AHEAD != 0;

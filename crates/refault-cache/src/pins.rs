@@ -2,10 +2,11 @@
 //!
 //! A page's word names the frame that it is in. Who reads a frame pins it first and then looks whether the word still
 //! names it; who takes a page from its frame changes the word first and then looks for pins. One of the two sees the
-//! other, so a frame that is found without pins after its page's word has changed is read by nobody: a reader that
+//! other, so a frame that is found without pins after its page's word has changed is read by no thread: a reader that
 //! comes too late pins it for a moment, and leaves it without a look.
 //!
-//! A frame whose page goes although it is pinned becomes an *orphan*: it is nobody's, and free when its last pin goes.
+//! A frame whose page goes although it is pinned becomes an *orphan*: it belongs to no page, and is free when its last
+//! pin goes.
 //!
 //! Invariants: words are changed under the engine's lock, except that a reader takes [`MARKER`] off. Cost: 4 bytes per
 //! frame; two additions per look. Checked with random schedules in `tests/pins_model.rs`, which compiles this file over
@@ -44,7 +45,7 @@ impl Pins {
         self.0[frame as usize].fetch_add(1, Ordering::SeqCst);
     }
 
-    /// One less. True if the frame is an orphan and nobody else reads it: see [`Pins::bury`].
+    /// One less. True if the frame is an orphan and no other thread reads it: see [`Pins::bury`].
     #[inline]
     pub(crate) fn unpin(&self, frame: u32) -> bool {
         self.0[frame as usize].fetch_sub(1, Ordering::AcqRel) == ORPHAN | 1
@@ -86,7 +87,7 @@ impl Pins {
         None
     }
 
-    /// Takes a page from its frame, unless that is pinned. True if it did: the frame is nobody's.
+    /// Takes a page from its frame, unless that is pinned. True if it did: the frame belongs to no page.
     pub(crate) fn take(&self, word: &AtomicU32) -> bool {
         let before = word.swap(NOWHERE, Ordering::SeqCst);
         let free = self.count(before & FRAME) == 0;

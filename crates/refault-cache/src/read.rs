@@ -27,7 +27,7 @@ pub(crate) struct Pin<'a> {
 
 impl Pin<'_> {
     pub(crate) fn page(&self) -> &Page {
-        // SAFETY: pinned; whoever makes a `Pin` for a reader has seen the frame named by its page afterwards.
+        // SAFETY: pinned; the maker of a `Pin` for a reader has seen the frame named by its page afterwards.
         unsafe { self.shared.buffers.page(self.frame) }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads that are polled for: any runtime, or none, can have many of them under way from one thread.
 //!
 //! What is in the cache is there at the first poll. The rest is a chain of steps in the background: each begins the
-//! read of what is missing next, or is parked at a page that somebody else reads, and goes on when that has come. With
+//! read of what is missing next, or is parked at a page that another thread reads, and goes on when that has come. With
 //! io_uring ([`crate::ring`]) no thread waits for any of them; otherwise, and where a step would have to write pages
 //! back first, a thread makes the rest of the read as [`CachedFile::read_at`] does.
 //!

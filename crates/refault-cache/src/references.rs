@@ -1,9 +1,9 @@
 //! Hits on their way to the policy.
 //!
-//! A hit takes no lock: its page is noted in one of some rings, which threads share as little as they can, and whoever
-//! holds the engine's lock next tells the policy of all of them, in each ring's order. With one thread the policy hears
-//! of every hit before it decides anything, as if there were no rings. With several, a ring that nobody empties in time
-//! forgets its oldest hits: the policy then knows of fewer than there were.
+//! A hit takes no lock: its page is noted in one of some rings, which threads share as little as they can, and the
+//! thread that holds the engine's lock next tells the policy of all of them, in each ring's order. With one thread the
+//! policy hears of every hit before it decides anything, as if there were no rings. With several, a ring that is not
+//! emptied in time forgets its oldest hits: the policy then knows of fewer than there were.
 //!
 //! Invariants: rings are emptied under the engine's lock; the count of hits is exact. Cost: one addition and one store
 //! per hit; 640 bytes per ring.
@@ -16,7 +16,7 @@ use refault_core::page::NO_PAGE;
 
 const RINGS: usize = 16;
 const SLOTS: u64 = 64;
-/// Hits of a ring after which somebody should empty it.
+/// Hits of a ring after which it should be emptied.
 const BATCH: u64 = 16;
 
 #[repr(align(128))]

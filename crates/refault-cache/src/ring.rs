@@ -1,10 +1,10 @@
 //! Reads through io_uring: one thread has all of them under way, and no thread waits for a single one.
 //!
-//! The thread alone submits and reaps, as `IORING_SETUP_SINGLE_ISSUER` wants it, so completions interrupt nobody;
-//! others put what they want into a queue and wake it if it sleeps. Files are registered when they are first read,
-//! frames in chunks when they are first read into: then the kernel looks neither the file nor the memory up again.
-//! Reads of one page go to the registered memory; runs go to frames that do not follow each other, by a vector. Where
-//! the kernel registers nothing (`RLIMIT_MEMLOCK`), reads go without.
+//! The thread alone submits and reaps, as `IORING_SETUP_SINGLE_ISSUER` wants it, so completions interrupt no other
+//! thread; others put what they want into a queue and wake it if it sleeps. Files are registered when they are first
+//! read, frames in chunks when they are first read into: then the kernel looks neither the file nor the memory up
+//! again. Reads of one page go to the registered memory; runs go to frames that do not follow each other, by a vector.
+//! Where the kernel registers nothing (`RLIMIT_MEMLOCK`), reads go without.
 //!
 //! Invariants: at most [`FLIGHTS`] reads are under way, more wait in the queue; a read that was submitted keeps its
 //! file, its vector and its frames until its completion was seen; the thread waits for nothing but the kernel: what
@@ -73,7 +73,7 @@ pub(crate) struct Ring(Arc<Common>);
 impl Ring {
     /// A ring, if the kernel gives one. Its thread starts with the first read.
     pub(crate) fn new(buffers: Arc<Buffers>, threads: Workers) -> io::Result<Ring> {
-        // Valgrind lets no other thread run while one waits in the ring, so nobody could ever wake it.
+        // Valgrind lets no other thread run while one waits in the ring, so none could ever wake it.
         if std::env::var_os("LD_PRELOAD").is_some_and(|names| names.to_string_lossy().contains("vgpreload")) {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -243,7 +243,7 @@ impl Thread {
                 return;
             }
             self.arm();
-            // Whoever sends from here on wakes; who sent before is seen.
+            // A sender from here on wakes; what was sent before is seen.
             self.common.sleeping.store(true, Ordering::SeqCst);
             if !self.common.queue.lock().expect(UNBROKEN).messages.is_empty() {
                 self.common.sleeping.store(false, Ordering::SeqCst);
@@ -281,7 +281,7 @@ impl Thread {
             return done(run, Err(Fault::Short));
         };
         let place = self.free.pop().expect("invariant: there is room");
-        // SAFETY: the pages are busy on the account of whoever has the run, each with a frame of its own.
+        // SAFETY: the pages are busy on the account of the thread that has the run, each with a frame of its own.
         let frame = |frame| unsafe { self.common.buffers.page_mut(frame) }.0.as_mut_ptr();
         let vectors: Vec<libc::iovec> = run
             .pages
@@ -350,13 +350,13 @@ impl Thread {
         u16::try_from(chunk).ok()
     }
 
-    /// Has a completion come when somebody sends.
+    /// Has a completion come when a thread sends.
     fn arm(&mut self) {
         if !self.armed {
             let into: *mut u64 = &mut *self.woken;
             let fd = types::Fd(self.common.wake.as_fd().as_raw_fd());
             let entry = opcode::Read::new(fd, into.cast(), 8).build().user_data(WOKEN);
-            // SAFETY: the word is in a box that lives as long as the ring; it is read by nobody.
+            // SAFETY: the word is in a box that lives as long as the ring; nothing reads it.
             unsafe { self.ring.submission().push(&entry) }.expect("invariant: the ring has room for one more");
             self.armed = true;
         }

@@ -73,7 +73,7 @@ pub(crate) struct Streams {
     clock: u64,
     /// Windows are halved so many times, because what was read ahead was evicted unread.
     restraint: u32,
-    /// Pages that were evicted unread when somebody last looked.
+    /// Pages that were evicted unread at the last look.
     seen_unread: u32,
     /// Reads and windows since then that were right.
     good: u32,

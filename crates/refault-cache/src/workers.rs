@@ -1,4 +1,4 @@
-//! A few threads of the cache's own, for work that nobody waits for in a call.
+//! A few threads of the cache's own, for work that no call waits for.
 //!
 //! Threads are started when there is work for them, and end with their cache. Cost: one thread at least once there was
 //! work; a lock and a box per job.

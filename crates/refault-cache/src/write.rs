@@ -148,7 +148,7 @@ impl CachedFile {
         let mut engine = self.shared.engine();
         let resident = engine.pages.is_resident(page);
         if let Some(frame) = if resident { Some(engine.frame(page)) } else { engine.reactivate(page, false) } {
-            // SAFETY: the lock is held, and nobody writes to the page but this thread, which does not yet.
+            // SAFETY: the lock is held, and no other thread writes to the page; this one does not yet.
             into.0.copy_from_slice(&unsafe { self.shared.buffers.page(frame) }.0);
             return Ok(());
         }
@@ -157,8 +157,8 @@ impl CachedFile {
         self.read_aside(index, into)
     }
 
-    /// Puts the new contents of a busy page into its frame, or into a new one if there is any. Whoever has pinned the
-    /// old contents goes on seeing them. `dirty`: where the page is to be written later. Returns whether it has a
+    /// Puts the new contents of a busy page into its frame, or into a new one if there is any. Readers that have pinned
+    /// the old contents go on seeing them. `dirty`: where the page is to be written later. Returns whether it has a
     /// frame.
     fn put(&self, page: PageId, contents: &Page, overwrites: bool, dirty: Option<At>) -> bool {
         let mut engine = self.shared.engine();

@@ -7,7 +7,7 @@
 //! is dirty than the background ratio, and what has waited too long.
 //!
 //! Locks, in the order in which they are taken: a file's `resizing` (shared), its `tail`, its `settling`, the engine's.
-//! Nobody waits for a page while pages are being written on his account.
+//! No thread waits for a page while pages are being written on its account.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -27,7 +27,7 @@ const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Pages that are written at the same time.
 const MAX_TOGETHER: usize = 1024;
-/// How often somebody looks for what has waited too long: the kernel's `dirty_writeback_centisecs`.
+/// How often is looked for what has waited too long: the kernel's `dirty_writeback_centisecs`.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 const UNBROKEN: &str = "invariant: nothing panics under this lock";
@@ -64,7 +64,7 @@ impl Shared {
             match self.begin_runs(file, range.clone(), until, busy, tail.is_some()) {
                 Begun::Nothing => return Ok(None),
                 Begun::Runs(runs) => break runs,
-                // Nobody may change the end of the file meanwhile.
+                // The end of the file must not change meanwhile.
                 Begun::NeedsTail => tail = Some(file.tail.lock().expect(UNBROKEN)),
             }
         };
@@ -108,7 +108,7 @@ impl Shared {
             if entry.number > until {
                 range.start = start + 1;
             } else if engine.pages.is_busy(entry.page) {
-                // Nobody waits while pages are being written on his account.
+                // No thread waits while pages are being written on its account.
                 match busy {
                     Busy::Wait if !runs.is_empty() => break,
                     Busy::Wait => engine = self.wait(engine, entry.page),
@@ -183,7 +183,7 @@ impl Shared {
         loop {
             self.write_range(file, range.clone(), until)?;
             self.settle(file)?;
-            // Somebody else's failure has made it dirty again, after it was written and before this one's turn.
+            // The failure of another write has made it dirty again, after it was written and before this one's turn.
             if !self.engine().dirty.any(file.number, range.clone(), until) {
                 return Ok(());
             }
@@ -318,7 +318,7 @@ impl Flusher {
             let went_well = cache.write_in_background(limits, tick);
             drop(cache);
             if !went_well {
-                // The device refuses: what is dirty stays so, and whoever syncs is told.
+                // The device refuses: what is dirty stays so, and the next sync says so.
                 std::thread::sleep(Duration::from_millis(100));
             }
             state = lock.lock().expect(UNBROKEN);

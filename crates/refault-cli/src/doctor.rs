@@ -135,7 +135,7 @@ fn agent() -> Finding {
     let Some(path) = crate::program::agent_library() else {
         let name = crate::program::AGENT;
         let detail = format!("{name} is neither in this binary nor beside it nor in ../lib/refault");
-        // Whoever has this binary has no sources at hand, perhaps, but the place it came from.
+        // A user of this binary may have no sources at hand, but knows where it came from.
         return Finding::new(title, Status::Missing, detail).improve(
             "install refault again with scripts/install.sh or its package, or name the library in REFAULT_AGENT_LIBRARY",
         );

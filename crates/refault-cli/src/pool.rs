@@ -28,7 +28,7 @@ Examples:
   refault pool plan *.rft --hosts 2 --memory 4G     which of some recordings go onto which host
 
 Who gives way is decided by the birth of its oldest generation, with min and low protected, as between groups of the
-kernel; generations younger than --min-ttl are nobody's to take. The sum of what members use never exceeds the pool. A
+kernel; generations younger than --min-ttl are not taken. The sum of what members use never exceeds the pool. A
 member that does not answer within a second keeps what it has; so do all when the daemon ends, until it is started again.
 The socket is in $XDG_RUNTIME_DIR/refault, or /run/refault for root; only the same user and root are heard."
 )]

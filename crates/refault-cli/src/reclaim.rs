@@ -43,7 +43,7 @@ pub struct ReclaimArgs {
     /// Reclaim until something waits for memory for this share of the time
     #[arg(long, value_name = "PERCENT", required_unless_present_any = ["idle", "scheme"])]
     pressure: Option<Share>,
-    /// Reclaim what nobody accessed for so long
+    /// Reclaim what was not accessed for so long
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "pressure")]
     idle: Option<Duration>,
     /// Reclaim what the schemes of this file say: TOML, or the JSON of DAMON's user-space tool

@@ -44,7 +44,7 @@ Examples:
   refault run --memory 400M --summary made.json -- make -j2
   refault run --pool web --low 200M -- redis-server --save ''     a share of what `refault pool` hands out
 
-The private anonymous memory of the program and of the programs it starts is managed, whoever asks for it: libc, another
+The private anonymous memory of the program and of the programs it starts is managed, no matter what asks for it: libc, another
 allocator, a runtime. What does not fit is compressed, and what does not compress goes to a file without a name, encrypted
 with a key that lives only in the processes. Resident and compressed pages and the tool's own memory count, over the
 program and its children together. Thread stacks, code, files, shared memory and huge pages are not counted; a line names
@@ -192,7 +192,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 
 fn check_memory(option: &str, memory: u64) -> Result<(), Failure> {
     if memory < MIN_OF_A_PROGRAM {
-        return Err(Failure::usage("too little", option, "give at least 2M: with less a program may never get on"));
+        return Err(Failure::usage("too little", option, "give at least 2M: with less a program may make no progress"));
     }
     Ok(())
 }

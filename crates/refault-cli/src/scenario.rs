@@ -164,7 +164,7 @@ fn policies(args: &ScenarioArgs, scenario: &Scenario) -> Result<Vec<PolicySpec>,
 
 fn out_of_memory(case: &Case) -> Failure {
     let run = case.runs.iter().find(|run| run.end == End::OutOfMemory).unwrap_or(case.first());
-    let last = run.kills.last().map_or("nobody".to_string(), |kill| {
+    let last = run.kills.last().map_or("none".to_string(), |kill| {
         format!("{} with {} pages at {} s in {}", kill.task, kill.pages, number(kill.at as f64 / 1e9), kill.group)
     });
     Failure::failed(

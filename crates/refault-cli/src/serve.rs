@@ -62,7 +62,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     Window::new(Ours, address, token).run(listener, &asked).map_err(failed)
 }
 
-/// What nobody guesses.
+/// A token that cannot be guessed.
 fn token() -> std::io::Result<String> {
     let mut bytes = [0u8; 16];
     let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;

@@ -168,7 +168,7 @@ pub fn check_budgets(budgets: &[Size]) -> Result<(), Failure> {
     match budgets.iter().find(too_small) {
         None => Ok(()),
         Some(small) => {
-            Err(Failure::usage("too little", small, "give at least 2M: with less a program may never get on"))
+            Err(Failure::usage("too little", small, "give at least 2M: with less a program may make no progress"))
         }
     }
 }

@@ -47,7 +47,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// True once somebody asks this process to end; it does not end by itself any more.
+/// True once a signal asks this process to end; it does not end by itself any more.
 pub fn interrupts() -> Arc<AtomicBool> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

@@ -20,7 +20,7 @@ pub enum Failure {
     Failed(String),
     /// A program that was run ended with this exit code, which becomes ours without a word.
     Exit(u8),
-    /// Whoever read the output has gone. Not worth a word: exit code 0, as for other filters.
+    /// The reader of the output has gone. Not worth a word: exit code 0, as for other filters.
     BrokenPipe,
 }
 

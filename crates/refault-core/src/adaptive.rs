@@ -97,7 +97,7 @@ trait Directory {
     fn shed(&mut self, table: &mut Table) -> Option<PageId>;
     /// Lets a page go for other reasons, if it is held.
     fn forget(&mut self, page: PageId, table: &mut Table);
-    /// Memory has another size. Whoever holds too much is told to [`Directory::shed`] afterwards.
+    /// Memory has another size. A directory that holds too much is told to [`Directory::shed`] afterwards.
     fn resize(&mut self, capacity: usize, table: &mut Table);
     /// The times of all records were changed, but not their order.
     fn renumbered(&mut self, table: &Table);

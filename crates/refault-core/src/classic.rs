@@ -327,7 +327,7 @@ impl NodeReclaim for Classic {
         let (page_type, active, lruvec) = (record.page_type(), record.has(ACTIVE), record.lruvec);
         record.clear(LRU | ACTIVE | REFERENCED);
         self.lruvecs[lruvec as usize].list_mut(page_type, active).remove(&self.records, page);
-        // Nobody's limit is meant: the shadow entry is the node's root's (spec: workingset §1).
+        // No group's limit is meant: the shadow entry is the node's root's (spec: workingset §1).
         let root = *self.hierarchy.ancestors(lruvec).last().expect("invariant: an lruvec is among its ancestors");
         let target = std::mem::replace(&mut self.reclaim_target, root);
         let caller = Caller { ignores_references: true, ..Caller::default() };

@@ -232,7 +232,7 @@ pub trait Memory {
         let _ = lruvec;
     }
 
-    /// Reclaim met nothing but dirty file pages whose write has not begun: somebody should begin it.
+    /// Reclaim met nothing but dirty file pages whose write has not begun: flushers should begin it.
     fn wake_flushers(&mut self) {}
 
     /// All dirty pages that reclaim of this lruvec's subtree meets wait for the device: a reclaimer that is not the

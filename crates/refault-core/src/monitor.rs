@@ -11,8 +11,8 @@
 //! `max_nr_regions` regions wherever gaps and the size limit allow it.
 //!
 //! Cost: two calls of the sampler per region and sampling interval, at most `max_nr_regions * 10^6 / sample_interval`
-//! checks per second; everything else is linear in regions and happens once per aggregation. Nothing depends on the size
-//! of the memory.
+//! checks per second; everything else is linear in regions and happens once per aggregation. Nothing depends on the
+//! size of the memory.
 //!
 //! Kernel: `struct damon_ctx`, `struct damon_operations` in `include/linux/damon.h`; `kdamond_fn` in `mm/damon/core.c`.
 //! Source: spec: damon; Park et al., "Profiling Dynamic Data Access Patterns with Controlled Overhead and Quality",

@@ -47,8 +47,8 @@ pub(crate) struct Node {
 pub struct Budget(Arc<Node>);
 
 impl Budget {
-    /// Bytes below which an unmodified program may never get on: one instruction or system call may need several pages
-    /// at once.
+    /// Bytes below which an unmodified program may make no progress: one instruction or system call may need several
+    /// pages at once.
     pub const MIN_OF_A_PROGRAM: u64 = 1 << 20;
 
     /// A tree of its own that allows `bytes` to be resident.

@@ -12,8 +12,8 @@ use crate::pager::Pager;
 /// Who resolves faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultMode {
-    /// Threads of the pager. Right for memory that system calls touch too. Some 10 µs per fault where the handler runs on
-    /// the processor of the faulting thread.
+    /// Threads of the pager. Right for memory that system calls touch too. Some 10 µs per fault where the handler runs
+    /// on the processor of the faulting thread.
     Handler {
         /// Threads, from 1 to 64.
         threads: usize,

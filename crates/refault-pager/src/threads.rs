@@ -216,7 +216,7 @@ fn keep_reserve(inner: &Arc<Inner>, mut worker: FaultScratch) {
             inner.drop_some()
         };
         match freed {
-            // Nothing to be had now: longer and longer pauses, up to 10 ms.
+            // No progress: longer and longer pauses, up to 10 ms.
             Some(0) => {
                 fruitless = (fruitless + 1).min(20);
                 std::thread::sleep(std::time::Duration::from_micros(500 * fruitless));

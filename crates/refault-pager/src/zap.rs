@@ -1,8 +1,8 @@
 //! Dropping page-table entries of many pages with few TLB shoot-downs.
 //!
 //! Entries of pages that were filled or written are dirty, and the kernel flushes the TLB of every processor for each
-//! range of dirty entries that is dropped: some 3 µs per range, however short, and 0.2 µs per page. So [`crate::accessed`]
-//! makes few ranges of many entries.
+//! range of dirty entries that is dropped: some 3 µs per range, however short, and 0.2 µs per page. So
+//! [`crate::accessed`] makes few ranges of many entries.
 //!
 //! `process_madvise` on the calling process takes a list of ranges (Linux 6.13 for `MADV_DONTNEED`); where it does not,
 //! each range is a call of its own. Which of the two works is found out by the first use.

@@ -1,9 +1,9 @@
 //! A monitor and its schemes over the memory of a process.
 //!
-//! A [`ProcessMonitor`] is driven by a thread of its caller: each [`ProcessMonitor::step`] ends a sampling interval, begins the next and
-//! says how long to wait. A check sets one page aside ([`crate::aside`]) and looks at the interval's end whether it was
-//! moved back. Addresses are the program's; pages that are not in memory are not accessed. The policy's own picture,
-//! which comes from what it gave up and what comes back, is not touched by checks.
+//! A [`ProcessMonitor`] is driven by a thread of its caller: each [`ProcessMonitor::step`] ends a sampling interval,
+//! begins the next and says how long to wait. A check sets one page aside ([`crate::aside`]) and looks at the
+//! interval's end whether it was moved back. Addresses are the program's; pages that are not in memory are not
+//! accessed. The policy's own picture, which comes from what it gave up and what comes back, is not touched by checks.
 //!
 //! The cost is bounded by what the caller allows: the share of one processor that the thread used is measured, and when
 //! it exceeds the bound the intervals are stretched, results converted, until it does not. Cost of a check: moving a
@@ -73,9 +73,9 @@ pub struct ProcessMonitor {
 
 impl ProcessMonitor {
     /// Watches an engine, whose accesses are watched ([`Engine::watch_accesses`]), with a kdamond made over
-    /// [`Engine::ranges_in`]. To be called, as [`ProcessMonitor::step`], by the thread whose processor time is to be bounded by
-    /// `most_cpu` (0.01: one percent of one processor). `follows`: the regions are laid over new memory as it comes, by
-    /// the end of the aggregation; otherwise they stay where they are.
+    /// [`Engine::ranges_in`]. To be called, as [`ProcessMonitor::step`], by the thread whose processor time is to be
+    /// bounded by `most_cpu` (0.01: one percent of one processor). `follows`: the regions are laid over new memory as
+    /// it comes, by the end of the aggregation; otherwise they stay where they are.
     pub fn new(kdamond: Kdamond, most_cpu: f64, follows: bool) -> ProcessMonitor {
         let rule =
             if kdamond.monitor().profile() == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };

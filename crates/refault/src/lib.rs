@@ -4,7 +4,7 @@
 //!
 //! | you have | you use |
 //! |---|---|
-//! | memory of your own (a buffer pool, a cache, an emulator) | [`policy`]: a policy by name, driven over your [`Memory`] |
+//! | memory of your own (a buffer pool, an emulator) | [`policy`]: a policy by name, driven over your [`Memory`] |
 //! | data larger than memory | `region`: plain memory that stays within a budget |
 //! | files larger than memory | `cache`: a page cache over direct I/O |
 //! | a trace and a question | `lab`: comparisons, miss-ratio curves, published experiments |

@@ -362,7 +362,7 @@ mod tests {
         let latencies: HistogramCounts = pairs.into_iter().collect();
         let mut measured = Measured::unknown();
         measured.set_latencies(&latencies, 50_000.0, 1000.0);
-        // The ten slowest are not faults: nobody can tell from outside, so they bound the faults' percentile.
+        // The ten slowest are not faults: which cannot be told from outside, so they bound the faults' percentile.
         assert_eq!(measured.fault_p99_ns, 50_000.0);
         measured.set_latencies(&latencies, 50_000.0, 5000.0);
         assert!((10_990.0..12_500.0).contains(&measured.fault_p99_ns), "{}", measured.fault_p99_ns);

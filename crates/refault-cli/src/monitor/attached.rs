@@ -49,7 +49,7 @@ impl Watcher {
     }
 }
 
-/// Watches a process until it ends, the time is over or somebody interrupts, and says what was seen.
+/// Watches a process until it ends, the time is over or a signal interrupts, and says what was seen.
 pub fn run(args: &MonitorArgs, pid: u32) -> Result<(), Failure> {
     let config = args.monitor.read()?;
     if !config.schemes.is_empty() {

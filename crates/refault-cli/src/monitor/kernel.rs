@@ -1,6 +1,6 @@
 //! The kernel's own monitor, DAMON, as a second source: its regions beside ours (spec: damon §11).
 //!
-//! Only a kdamond that nobody uses is taken: one that is off and has no context, or the first one where there is none.
+//! Only an unused kdamond is taken: one that is off and has no context, or the first one where there is none.
 //! The number of kdamonds is never changed while there are any, because the kernel refuses that while one runs and
 //! throws all their settings away otherwise. What was set is taken back when the monitor is dropped.
 
@@ -71,7 +71,7 @@ impl Kernel {
             }
             None if (0..count).all(is_off) => {
                 return refuse(
-                    "all kdamonds hold somebody's settings",
+                    "all kdamonds hold settings of other programs",
                     "clear one (contexts/nr_contexts), or leave --source kernel out",
                 );
             }

@@ -1,8 +1,8 @@
 //! `refault monitor -- PROGRAM`: the monitor over a program's memory while it runs.
 //!
-//! The monitor works inside the program ([`refault_paging::ProcessMonitor`]) and writes the regions of each aggregation to a
-//! file; this command reads it when the program has ended, and says what was hot when, how much memory was in use, and
-//! what it cost. The program's output is its own: tables go to standard error or to `--out`.
+//! The monitor works inside the program ([`refault_paging::ProcessMonitor`]) and writes the regions of each aggregation
+//! to a file; this command reads it when the program has ended, and says what was hot when, how much memory was in use,
+//! and what it cost. The program's output is its own: tables go to standard error or to `--out`.
 
 use std::io::Write;
 use std::path::Path;

@@ -36,7 +36,7 @@ pub struct Seen {
     pub nr_accesses: u32,
     /// Aggregations for which the pattern has been kept.
     pub age: u32,
-    /// What of it can have been accessed; none where nobody says it.
+    /// What of it can have been accessed; none where the source does not say.
     pub most: Option<Most>,
 }
 

@@ -49,7 +49,7 @@ pub fn table(out: &mut dyn Write, recording: &Recording) -> std::io::Result<()> 
         writeln!(
             out,
             "{unseen:.0} % of the checks met pages that cannot be watched (shared since a fork, locked, or in use by a call):\n\
-             they count as not accessed, which nobody knows."
+             they count as not accessed, although they may have been."
         )?;
     }
     let mut schemes = Vec::new();

@@ -79,9 +79,9 @@ pub struct Figure {
     pub description: String,
     /// What each figure means, with its unit.
     pub definition: String,
-    /// Below.
+    /// The horizontal axis, below.
     pub x: Axis,
-    /// At the left.
+    /// The vertical axis, at the left.
     pub y: Axis,
     /// What is shown.
     pub series: Vec<Series>,

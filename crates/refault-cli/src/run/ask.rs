@@ -20,7 +20,8 @@ const BETWEEN: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Asks, from now on, whoever has memory that others of the tree lack. The calling thread's signals are to be blocked.
+/// Asks, from now on, the processes that have memory which others of the tree lack. The calling thread's signals are to
+/// be blocked.
 pub(super) fn begin(shared: &'static Shared) {
     let serve = move || {
         let mut asked: BTreeMap<i32, Pause> = BTreeMap::new();

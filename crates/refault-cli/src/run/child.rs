@@ -1,4 +1,4 @@
-//! The program as a child of `refault run`, which is to be seen by nobody but through `getppid`.
+//! The program as a child of `refault run`, which no program is to notice but through `getppid`.
 //!
 //! Exit status and a signal that ends the program become ours; signals that a process sends us are sent on, in order
 //! and with their values; a stop from the keyboard stops both; if we are killed, the program is. What the terminal
@@ -86,7 +86,8 @@ impl Child {
             if fd == -1 {
                 return Err(io::Error::last_os_error());
             }
-            // Whoever ignores its children has them waited for by the kernel, and would never hear how ours ended.
+            // A process that ignores its children has them waited for by the kernel, and would never hear how ours
+            // ended.
             let (mut actions, mut default): (libc::sigaction, libc::sigaction) =
                 (std::mem::zeroed(), std::mem::zeroed());
             default.sa_sigaction = libc::SIG_DFL;

@@ -1,7 +1,7 @@
 //! `--memory-control FILE`: the budget while the program runs, as a small file that holds its bytes.
 //!
-//! What is no number is ignored: somebody may be writing. So is what is too little. A process makes room when it enters
-//! the kernel or faults; one that does neither is asked to ([`super::ask`]).
+//! A value that is no number is ignored, because it may be half written, and so is one below the minimum. A process
+//! makes room when it enters the kernel or faults; one that does neither is asked to ([`super::ask`]).
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ impl<'a> Control<'a> {
         Control { path, last: None, looked: Instant::now() }
     }
 
-    /// Takes the budget over if it has changed.
+    /// Applies a changed budget.
     pub(super) fn look(&mut self, shared: &Shared) {
         if self.looked.elapsed() < EVERY {
             return;

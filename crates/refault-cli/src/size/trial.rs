@@ -198,7 +198,7 @@ impl Runner {
         }
     }
 
-    /// Waits for the end of a program that may take any time. Whoever forgot to say that it is a server is told.
+    /// Waits for the end of a program that may take any time. A user who forgot to say that it is a server is told.
     fn until_end_by_itself(&self, group: &mut Group, start: Instant) -> Result<ExitStatus, Failure> {
         let mut hint = Some(start + SERVER_HINT);
         loop {

@@ -52,7 +52,7 @@ pub struct View<'a> {
 }
 
 /// In the line of a process that has ended: true if its memory was seen at its end alone, because it ended before the
-/// first line that is written regularly. It was fuller then, and nobody knows how full.
+/// first line that is written regularly. It was fuller before; how full is not known.
 pub const SEEN_AT_THE_END: &str = "seen_at_the_end";
 
 #[derive(Default)]

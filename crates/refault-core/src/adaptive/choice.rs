@@ -109,7 +109,7 @@ impl Choice {
         }
     }
 
-    /// Recency let an absent page go that nobody had missed.
+    /// Recency let an absent page go that had not been missed.
     pub fn left_unmissed(&mut self) {
         self.absent -= 1;
         self.unmissed += 1;

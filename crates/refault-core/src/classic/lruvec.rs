@@ -32,7 +32,7 @@ pub(super) struct Lruvec {
 pub(super) struct NodePressure {
     /// A pass isolated nothing but pages whose write was in flight.
     pub writeback: bool,
-    /// All file pages that a pass isolated were dirty and nobody had begun to write them; so also if there were none.
+    /// All file pages that a pass isolated were dirty and no write of them had begun; so also if there were none.
     pub dirty: bool,
     /// All dirty file pages that a pass met were in flight and marked already.
     pub congested: bool,

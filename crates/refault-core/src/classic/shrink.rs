@@ -437,7 +437,7 @@ mod tests {
             let request = ReclaimRequest { target: 0, goal: 32, incoming: None };
             assert_eq!(classic.reclaim(&request, &mut memory), 0);
         }
-        assert!(memory.flushers_woken > 0, "whole batches of dirty pages wake whoever writes them");
+        assert!(memory.flushers_woken > 0, "whole batches of dirty pages wake the flushers");
         assert!(classic.counters().nr_vmscan_immediate_reclaim >= 200 && memory.evicted.is_empty());
         // Background reclaim finds nothing else either, says so of the node, and writes what is marked.
         let mut passes = 0;

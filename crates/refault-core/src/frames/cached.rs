@@ -163,8 +163,8 @@ impl CachedFrames {
         self.allocator.free(frame, 0);
     }
 
-    /// The page loses its frame, which stays allocated and is nobody's until [`CachedFrames::free_block`]: somebody
-    /// still reads it. The page must have a frame.
+    /// The page loses its frame, which stays allocated and belongs to no page until [`CachedFrames::free_block`]:
+    /// somebody still reads it. The page must have a frame.
     pub fn detach(&mut self, page: PageId) -> Frame {
         let frame = self.frame_of[page as usize];
         debug_assert!(frame & CACHED == 0);

@@ -23,7 +23,7 @@ impl Mglru {
         } else {
             self.shrink_6_12(id, swappiness, control, memory)
         };
-        // All file pages met were dirty, and nobody had begun to write them (spec: mglru §11).
+        // All file pages met were dirty, and no write of them had begun (spec: mglru §11).
         if control.met.unqueued_dirty > 0 && control.met.unqueued_dirty == control.met.file_taken {
             memory.wake_flushers();
         }

@@ -90,7 +90,7 @@ pub trait NodeReclaim {
     /// Reclaim that a user asked for (spec: overview §4.3). Returns the pages freed.
     fn reclaim_proactively<M: Memory>(&mut self, request: &ProactiveRequest, memory: &mut M) -> u32;
 
-    /// Somebody says that a resident page is to go (DAMON's page-out): it leaves its list and passes the batch stage,
+    /// A resident page is to go by request (DAMON's page-out): it leaves its list and passes the batch stage,
     /// where its references do not count, and leaves a shadow entry as any other (spec: damos §3.2, overview §5).
     /// Returns whether it went. A page that is on no list stays.
     fn page_out<M: Memory>(&mut self, page: PageId, memory: &mut M) -> bool;

@@ -45,7 +45,7 @@ pub trait BatchEngine {
 /// For whom the stage runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// References do not count: somebody said that the pages are to go.
+    /// References do not count: the pages go by request.
     pub ignores_references: bool,
     /// The node's background reclaimer.
     pub background: bool,

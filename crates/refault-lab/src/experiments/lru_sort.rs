@@ -58,7 +58,7 @@ pub struct Options {
     pub profile: Profile,
     /// What things cost.
     pub costs: Costs,
-    /// Tries after which whoever lowers the limit gives up.
+    /// Tries after which the writer of the limit gives up.
     pub writer_tries: u32,
     /// Threads.
     pub jobs: usize,

@@ -215,7 +215,8 @@ impl<P: Policy> Machine<P> {
         }
     }
 
-    /// Freed pages give a hopeless node another chance, whoever freed them; flushers that reclaim woke begin to write.
+    /// Freed pages give a hopeless node another chance, no matter which task freed them; flushers that reclaim woke
+    /// begin to write.
     pub(super) fn after_reclaim(&mut self, freed: u64) {
         if std::mem::take(&mut self.memory.flushers_woken) {
             self.flush(Due::AllDirty);

@@ -148,7 +148,7 @@ impl<P: Policy> Machine<P> {
         self.kswapds[node].attempt = Some(attempt);
         self.threads[thread].cpu_time += cost;
         if outcome.waits_for_writes && self.memory.writeback > 0 {
-            // The write of a page ends sooner, as a rule, and wakes nobody here: look again after a tick.
+            // The write of a page ends sooner, as a rule, and wakes no task here: look again after a tick.
             self.sleep(cpu, now + cost, now + cost + WRITES_NAP, 0);
         } else {
             self.at(now + cost, Event::Cpu(cpu));

@@ -6,14 +6,14 @@
 //! mean number in it, one customer after the other (mean value analysis). Others are taken to be like the one that
 //! asks. Readers that put pages in, and reclaim by tasks, take the lock too; their share is left out.
 //!
-//! Invariant: on one node nobody waits. Cost: O(files that a pass evicted from, times passes under way).
+//! Invariant: on one node no reclaimer waits. Cost: O(files that a pass evicted from, times passes under way).
 //!
 //! Kernel: `__remove_mapping` in `mm/vmscan.c`, the lock of `struct address_space`.
 //!
 //! ```
 //! use refault_sim::machine::tree_lock::waiting;
 //!
-//! assert_eq!(waiting(80.0, 150.0, 0.0), 0.0); // nobody else
+//! assert_eq!(waiting(80.0, 150.0, 0.0), 0.0); // no other reclaimer
 //! let three = waiting(80.0, 150.0, 3.0);
 //! assert!(three > waiting(80.0, 150.0, 1.0) && three < 3.0 * 80.0); // at most once for each of the others
 //! assert!(waiting(80.0, 1e6, 3.0) < 0.1); // a file of many: the lock is hardly ever wanted

@@ -70,7 +70,7 @@ impl Position {
         }
     }
 
-    /// What its pages are taken for if nobody says.
+    /// What its pages are taken for unless options say otherwise.
     pub(crate) fn default_kind(self) -> Kind {
         match self {
             Position::Page(_) | Position::Address(_) => Kind::Anon,

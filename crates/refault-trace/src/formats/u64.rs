@@ -1,6 +1,6 @@
 //! `.u64`: entries of 8 bytes, little-endian, nothing else.
 //!
-//! A file is read, not mapped: a mapping of a file that somebody cuts short while it is read ends the process by a
+//! A file is read, not mapped: a mapping of a file that is cut short while it is read ends the process by a
 //! signal, and reading costs a copy of less than a nanosecond per entry.
 
 use std::fs::File;

@@ -205,7 +205,7 @@ impl LoadedLruSort {
     fn turn(&mut self) {
         self.refresh_statistics();
         if std::mem::take(&mut self.commit) {
-            // Nobody waits for the answer: a refused value ends the worker, which is what is seen of it.
+            // The answer reaches no caller: a refused value ends the worker, which is what is seen of it.
             let _ = self.commit_inputs();
         }
     }

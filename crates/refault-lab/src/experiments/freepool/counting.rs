@@ -217,7 +217,7 @@ fn a_look_finds_five_references_and_leaves_the_others() {
     machine.store.young[page as usize] = 0b111_1111;
     let looks = [0; 3].map(|_| machine.store.take_references_up_to(page, 5).mappings);
     assert_eq!(looks, [5, 2, 0]);
-    // The walk goes on behind the last one that it reached: whoever is touched again does not hide the others.
+    // The walk goes on behind the last one that it reached: a page that is touched again does not hide the others.
     machine.store.young[page as usize] = 0b111_1111;
     assert_eq!(machine.store.take_references_up_to(page, 5).mappings, 5);
     let left = machine.store.young[page as usize];
