@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use refault_cache::{CacheOptions, PageCache};
 use refault_console::{Failure, Format, Progress, Share, say, with_output};
+use refault_core::policy::registry::Fact;
 use refault_core::policy::{FrontEnd, PolicySpec};
 use serde_json::json;
 
@@ -72,7 +73,7 @@ pub struct CacheArgs {
 /// What serves the reads.
 enum Side<'a> {
     /// Our cache with this policy, and what it does with evicted pages.
-    Ours(&'a str, Option<&'a Kept>),
+    Ours(&'a PolicySpec, Option<&'a Kept>),
     /// The kernel's.
     Kernel,
 }
@@ -88,9 +89,8 @@ struct Row {
 /// Runs the command.
 pub fn run(args: &CacheArgs) -> Result<(), Failure> {
     let shares = args.keep_evicted.iter().map(|text| parse_share(text)).collect::<Result<Vec<_>, _>>()?;
-    for policy in &args.policies {
-        PolicySpec::parse_for(policy, FrontEnd::PageCache)?;
-    }
+    let policies = args.policies.iter().map(|policy| PolicySpec::parse_for(policy, FrontEnd::PageCache));
+    let policies = policies.collect::<Result<Vec<_>, _>>()?;
     let kernel = if args.alone { None } else { Some(cgroup_obstacle()) };
     let directory =
         tempfile::tempdir_in(&args.directory).map_err(|error| Failure::write(args.directory.display(), &error))?;
@@ -99,9 +99,9 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
     load::write_file(&path, pages).map_err(|error| Failure::write(path.display(), &error))?;
     let mut runs: Vec<(Pattern, Side<'_>)> = Vec::new();
     for pattern in &args.patterns {
-        for policy in &args.policies {
+        for policy in &policies {
             runs.push((*pattern, Side::Ours(policy, None)));
-            if policy != "freebsd" {
+            if !policy.entry.is(Fact::CachesEvicted) {
                 runs.extend(shares.iter().map(|share| (*pattern, Side::Ours(policy, Some(share)))));
             }
         }
@@ -125,10 +125,10 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
             Side::Ours(policy, keep) => {
                 let shown = match keep {
                     Some(kept) => kept.text.clone(),
-                    None if *policy == "freebsd" => "its own".into(),
+                    None if policy.entry.is(Fact::CachesEvicted) => "its own".into(),
                     None => "gone".into(),
                 };
-                (policy.to_string(), shown, ours(args, &load, pages, policy, keep.map(|kept| kept.share))?)
+                (policy.label.clone(), shown, ours(args, &load, pages, policy, keep.map(|kept| kept.share))?)
             }
             Side::Kernel => ("kernel".into(), "gone".into(), kernels(args, &load)?),
         };
@@ -171,18 +171,18 @@ fn ours(
     args: &CacheArgs,
     load: &LoadArgs,
     pages: usize,
-    policy: &str,
+    policy: &PolicySpec,
     keep_evicted: Option<f64>,
 ) -> Result<Figures, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed("the page cache", load.file.display(), error);
     let memory = args.memory_mib << 20;
-    let options = CacheOptions { memory, policy: policy.into(), keep_evicted, ..CacheOptions::default() };
+    let options = CacheOptions { memory, policy: policy.label.clone(), keep_evicted, ..CacheOptions::default() };
     let cache = PageCache::new(&options).map_err(|error| failed(&error))?;
     let file = cache.open(&load.file).map_err(|error| failed(&error))?;
     let read = |buffer: &mut [u8], offset| file.read_at(buffer, offset).map(drop).map_err(|error| failed(&error));
     load::measure(load, pages, &read, &|| {
         let counters = cache.report().counters;
-        let kept = keep_evicted.is_some() || policy == "freebsd";
+        let kept = keep_evicted.is_some() || policy.entry.is(Fact::CachesEvicted);
         (counters.file_reads, kept.then_some(counters.pages_reactivated))
     })
 }

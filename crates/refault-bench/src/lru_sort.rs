@@ -67,8 +67,7 @@ struct Outcome {
 pub fn run(args: &LruSortArgs) -> Result<(), Failure> {
     let mut outputs = Outputs::new(args.force);
     let out = outputs.claim("--out", args.out.as_deref(), args.format.into())?;
-    PolicySpec::parse_for(&args.policy, FrontEnd::Pager)
-        .map_err(|error| Failure::usage("not a policy for live memory", &args.policy, error))?;
+    PolicySpec::parse_for(&args.policy, FrontEnd::Pager)?;
     for scheme in refault_lab::experiments::lru_sort::radical_schemes() {
         if let Some(reason) = refault_paging::refusal(&scheme.action, &args.policy) {
             return Err(Failure::usage("cannot sort", &args.policy, format!("{} {reason}", scheme.action.name())));

@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 
 use crate::launch::MonitorOptions;
 use refault_console::text::{align_numbers, grouped, plain_table};
-use refault_core::policy::registry::{BuildContext, Fact, FrontEnd, PolicySpec};
+use refault_core::policy::registry::{BuildContext, Fact, FrontEnd, NEEDS_FUTURE, PolicySpec};
 use refault_lab::policies::parse_policies_for;
 use refault_lab::size::{PAGE_BYTES, Size};
 
@@ -413,11 +413,7 @@ fn act(args: &MonitorArgs, config: &Config, patterns: &[(String, Pattern)]) -> R
         return Err(Failure::usage("too many policies", format!("--policy {}", args.policy), "name one"));
     };
     if spec.entry.is(Fact::NeedsFuture) {
-        return Err(Failure::usage(
-            "cannot watch",
-            format!("--policy {}", args.policy),
-            "it needs the future; name another",
-        ));
+        return Err(Failure::usage("cannot monitor", format!("--policy {}", args.policy), NEEDS_FUTURE));
     }
     let progress = Progress::part("replaying");
     let mut results = Vec::new();

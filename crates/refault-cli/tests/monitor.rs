@@ -79,7 +79,7 @@ fn bad_requests_are_one_line_and_exit_2() {
         (vec!["--set", "intervals.sample_us=1 s"], "intervals.sample_us: is above aggr_interval"),
         (vec!["--scheme", "dance"], "is not an action"),
         (vec!["--scheme", "lru_prio", "--policy", "fifo"], "needs a policy with lists to sort"),
-        (vec!["--scheme", "stat", "--policy", "opt"], "needs the future"),
+        (vec!["--scheme", "stat", "--policy", "opt"], "must know all accesses to come"),
         (vec!["--scheme", "stat", "--max-regions", "10"], "--max-regions with schemes"),
         (vec!["--max-regions", "2"], "--max-regions 2"),
         (vec!["--pattern", "/nowhere/p.masim"], "/nowhere/p.masim"),

@@ -19,7 +19,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use refault_core::policy::FrontEnd;
-use refault_core::policy::registry::{BuildContext, Fact, PolicySpec, Visitor, visit};
+use refault_core::policy::registry::{BuildContext, Fact, NEEDS_FUTURE, PolicySpec, Visitor, visit};
 use refault_core::{Counters, Policy};
 use refault_sim::flat_memory::Swap;
 use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
@@ -95,8 +95,7 @@ impl Stepper {
     pub fn new(policy: &str, memory_pages: u64, pages: u64, kind: Kind) -> Result<Stepper, LabError> {
         let spec = PolicySpec::parse_for(policy, FrontEnd::Replay)?;
         if spec.entry.is(Fact::NeedsFuture) {
-            let remedy = "it must know all accesses to come, which a comparison over a trace does";
-            return Err(LabError::request("cannot go step by step", format!("'{}'", spec.label), remedy));
+            return Err(LabError::request("cannot go step by step", format!("'{}'", spec.label), NEEDS_FUTURE));
         }
         for (what, value) in [("memory_pages", memory_pages), ("pages", pages)] {
             if !(1..=MAX_PAGES).contains(&value) {

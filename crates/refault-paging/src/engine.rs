@@ -32,7 +32,7 @@
 
 use std::collections::BTreeMap;
 
-use refault_core::policy::Admission;
+use refault_core::policy::{Admission, PolicyError};
 use refault_core::{PageId, PageType, Shadow};
 use refault_store::{Page, Scratch};
 
@@ -143,7 +143,10 @@ impl Engine {
             uffd,
             ranges: Ranges::default(),
             table: Table::default(),
-            policy: policies::make(&options.policy).map_err(|_| "there is no such policy for live memory")?,
+            policy: policies::make(&options.policy).map_err(|error| match error {
+                PolicyError::Refused { reason, .. } => reason,
+                _ => "there is no such policy, or it has no such parameter",
+            })?,
             policy_name: options.policy,
             staging,
             store: options.store,

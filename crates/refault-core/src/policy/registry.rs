@@ -89,6 +89,9 @@ impl Family {
     }
 }
 
+/// Why a policy that is [`Fact::NeedsFuture`] cannot run where accesses come one by one.
+pub const NEEDS_FUTURE: &str = "it must know all accesses to come, which only a replay of a whole trace does";
+
 /// What front-ends must know of a policy beyond its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
@@ -103,6 +106,8 @@ pub enum Fact {
     Bypasses,
     /// It frees frames up to targets of its own, whatever is asked for.
     OwnTargets,
+    /// It keeps frames free for evicted pages by itself, so that these stay cached.
+    CachesEvicted,
     /// A variant whose difference from another is set by the free-pool experiment itself.
     SetByFreePool,
 }
@@ -157,7 +162,7 @@ impl PolicyEntry {
     pub fn refusal(&self, front_end: FrontEnd) -> Option<&'static str> {
         match front_end {
             FrontEnd::Replay => None,
-            _ if self.is(Fact::NeedsFuture) => Some("it must know all accesses to come, which only a replay does"),
+            _ if self.is(Fact::NeedsFuture) => Some(NEEDS_FUTURE),
             FrontEnd::Pager if self.hits == HitReport::EachAccess => {
                 Some("it must hear of each access, and accesses to mapped memory are not reported one by one")
             }
@@ -429,7 +434,7 @@ fn wtinylfu(parameters: textbook::WTinyLfuParams, context: &BuildContext) -> tex
     }
 }
 
-use Fact::{Bypasses, HashesPages, NeedsFuture, OwnTargets, SetByFreePool, Stack};
+use Fact::{Bypasses, CachesEvicted, HashesPages, NeedsFuture, OwnTargets, SetByFreePool, Stack};
 
 policies! {
     "fifo" [] Textbook [] "First in, first out; a hit does nothing.", "the only one",
@@ -480,7 +485,7 @@ policies! {
     "mglru-refault" [] Kernel [] "Multi-gen LRU with refaults judged by a clock of evictions, as the classic lists do.",
         "the redesign as posted; its later form is mglru-refault{refault=unified}",
         Mglru, MglruParams = MglruParams::with_refault_distance(), |parameters, _context| Mglru::new(parameters);
-    "freebsd" [] Kernel [OwnTargets] "FreeBSD's page queues; evicted clean pages stay cached until their frame is reused.",
+    "freebsd" [] Kernel [OwnTargets, CachesEvicted] "FreeBSD's page queues; evicted clean pages stay cached until their frame is reused.",
         "before the free pool of cached pages was retired in 2015; after: freebsd{cache_pool=no}",
         Freebsd, FreebsdParams = FreebsdParams::default(), |parameters, _context| Freebsd::new(parameters);
     "freebsd-nocache" [] Kernel [OwnTargets, SetByFreePool] "FreeBSD's page queues without cached pages: the daemon frees instead.",

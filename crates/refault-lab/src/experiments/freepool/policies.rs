@@ -8,7 +8,7 @@
 use refault_core::frames::FreePools;
 use refault_core::parameter::fill;
 use refault_core::policy::HitReport;
-use refault_core::policy::registry::{BuildContext, PolicySpec, Visitor, visit};
+use refault_core::policy::registry::{BuildContext, Fact, PolicySpec, Visitor, visit};
 use refault_core::{Freebsd, FreebsdParams, Policy};
 use refault_sim::machine::Machine;
 use refault_sim::named;
@@ -218,7 +218,7 @@ pub fn side_by_side(workload: Workload, policy: &PolicySpec, evicted: Evicted, o
         .map(|repeat| {
             let seed = options.seed.wrapping_add(repeat);
             // The machine's own policy: its daemon and its reserve need no watermarks of the experiment.
-            if policy.entry.name == "freebsd" {
+            if policy.entry.is(Fact::CachesEvicted) {
                 let params = fill(FreebsdParams::default(), &policy.call);
                 let freebsd = Freebsd::new(evicted.freebsd(params.expect("invariant: a specification is checked")));
                 return match workload {
