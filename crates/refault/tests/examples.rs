@@ -1,6 +1,6 @@
 //! The examples run to their end, as a newcomer runs them: without arguments.
 //!
-//! `cargo test` builds them beside the tests; a run of this file alone does not, and says so.
+//! `cargo test` builds them beside the tests; where this file alone is tested, and they were not built before, that is said.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn built(name: &str) -> PathBuf {
 fn run(name: &str) -> Option<String> {
     let program = built(name);
     if !program.exists() {
-        refault_testing::skip(format_args!("{name} is not built: cargo build --examples"));
+        refault_testing::skip_required(format_args!("{name} is not built: cargo build --examples"));
         return None;
     }
     // Not on tmpfs, which does no direct I/O.
