@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use refault_cache::{Advice, CacheOptions, MakeError, OpenError, PageCache, ReadError, WhatIf, WriteBack, WriteError};
 use refault_core::policy::registry::{Family, entry};
+use std::io::IoSliceMut;
 use std::sync::atomic::Ordering;
 
 fn pages(count: u64) -> Memory {
@@ -57,6 +58,18 @@ fn evicted_pages_come_back_without_io_only_if_asked_for() {
             assert_eq!(c.limit_overruns, 0, "{policy}");
         }
     }
+}
+
+#[test]
+fn several_buffers_are_filled_one_after_the_other_up_to_the_end() {
+    let cache = cache(64, "lru", None);
+    let file = cache.attach(Box::new(pages(3))).expect("opens");
+    let (mut whole, mut first, mut rest) = (vec![0; 3 * PAGE], vec![0; PAGE + 100], vec![0; 3 * PAGE]);
+    assert_eq!(file.read_at(&mut whole, 0).expect("reads"), 3 * PAGE);
+    let mut buffers = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut rest)];
+    assert_eq!(file.read_vectored_at(&mut buffers, 50).expect("reads"), 3 * PAGE - 50);
+    assert_eq!(first, whole[50..PAGE + 150]);
+    assert_eq!(rest[..2 * PAGE - 150], whole[PAGE + 150..]);
 }
 
 #[test]

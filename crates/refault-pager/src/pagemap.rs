@@ -158,8 +158,9 @@ impl PageMap {
         Ok(())
     }
 
-    /// Uses the slow method, for comparison and tests.
-    pub fn with_entries(mut self) -> PageMap {
+    /// Uses the slow method, for comparison.
+    #[cfg(test)]
+    fn with_entries(mut self) -> PageMap {
         self.method = ScanMethod::Entries;
         self
     }

@@ -11,8 +11,7 @@
 //! ```
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::descriptor::Descriptor;
 use crate::pte_lock::PteLock;
@@ -200,15 +199,6 @@ pub enum Access {
     Device,
 }
 
-/// An open `/dev/userfaultfd` that this process was given; -1: none.
-static DEVICE: AtomicI32 = AtomicI32::new(-1);
-
-/// Lets [`Uffd::open`] use an open `/dev/userfaultfd` where the system call is refused: whoever opened it may have had
-/// rights that this process lacks, or will lack. Kept open for ever.
-pub fn use_device(device: OwnedFd) {
-    DEVICE.store(device.into_raw_fd(), Ordering::Relaxed);
-}
-
 /// An open userfaultfd.
 pub struct Uffd {
     fd: Descriptor,
@@ -227,18 +217,17 @@ impl Uffd {
             return Ok((unsafe { OwnedFd::from_raw_fd(fd as i32) }, Access::SystemCall));
         }
         let error = io::Error::last_os_error();
-        let by = |device: RawFd| {
-            // SAFETY: the ioctl takes flags only; a number that is none is refused.
-            let fd = unsafe { libc::ioctl(device, USERFAULTFD_IOC_NEW, libc::O_CLOEXEC) };
-            // SAFETY: a fresh descriptor that nobody else owns.
-            (fd >= 0).then(|| (unsafe { OwnedFd::from_raw_fd(fd) }, Access::Device))
-        };
-        if let Some(opened) = by(DEVICE.load(Ordering::Relaxed)) {
-            return Ok(opened);
-        }
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
-        let device = rustix::fs::open("/dev/userfaultfd", flags, rustix::fs::Mode::empty());
-        device.ok().and_then(|device| by(device.as_raw_fd())).ok_or(error)
+        let Ok(device) = rustix::fs::open("/dev/userfaultfd", flags, rustix::fs::Mode::empty()) else {
+            return Err(error);
+        };
+        // SAFETY: the ioctl takes flags only.
+        let fd = unsafe { libc::ioctl(device.as_raw_fd(), USERFAULTFD_IOC_NEW, libc::O_CLOEXEC) };
+        if fd < 0 {
+            return Err(error);
+        }
+        // SAFETY: a fresh descriptor that nobody else owns.
+        Ok((unsafe { OwnedFd::from_raw_fd(fd) }, Access::Device))
     }
 
     /// What the running kernel offers: asked on a descriptor of its own, because the question can be put only once.

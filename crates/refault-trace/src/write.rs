@@ -1,7 +1,7 @@
 //! Writing traces: `.rft`, `.u64`, CSV and oracleGeneral, the last three plain or compressed.
 //!
-//! What a format has no place for is lost, and [`OutputFormat::loses`] says what: `.u64` has no times, oracleGeneral
-//! neither kinds nor writes, and only CSV and oracleGeneral keep the sizes of accesses.
+//! What a format has no place for is lost: `.u64` has no times, oracleGeneral neither kinds nor writes nor parts of a
+//! second, `.rft` no times within a block, and only CSV and oracleGeneral keep the sizes of accesses.
 //!
 //! ```
 //! use refault_trace::write::OutputFormat;
@@ -51,16 +51,6 @@ impl OutputFormat {
             Format::OracleGeneral => OutputFormat::OracleGeneral,
             _ => return None,
         })
-    }
-
-    /// What of a trace the format has no place for, in words; empty if nothing that a trace may have.
-    pub const fn loses(self) -> &'static str {
-        match self {
-            OutputFormat::Rft => "sizes, and times within a block",
-            OutputFormat::U64 => "sizes and times",
-            OutputFormat::Csv => "",
-            OutputFormat::OracleGeneral => "kinds, writes, and parts of a second",
-        }
     }
 }
 

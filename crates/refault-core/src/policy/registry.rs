@@ -102,8 +102,6 @@ pub enum Fact {
     /// What it keeps in a smaller memory it also keeps in a larger one, in order of last use: one pass of reuse
     /// distances gives all sizes.
     Stack,
-    /// It can serve references to evicted pages without bringing them in (parameter `bypass`).
-    Bypasses,
     /// It frees frames up to targets of its own, whatever is asked for.
     OwnTargets,
     /// It keeps frames free for evicted pages by itself, so that these stay cached.
@@ -254,28 +252,11 @@ impl PolicySpec {
         }
     }
 
-    /// Whether it has the parameter `bypass`.
-    pub fn bypasses(&self) -> bool {
-        self.entry.is(Fact::Bypasses)
-    }
-
     /// Whether a switch is on, by the arguments or, without one, by the parameter's default.
     pub fn is_on(&self, switch: &str) -> bool {
         let given = self.call.arguments.iter().find(|(key, _)| key == switch).map(|(_, value)| value.as_str());
         let default = || self.entry.all_parameters().find(|p| p.name == switch).map(|p| p.default);
         given.or_else(default) == Some("yes")
-    }
-
-    /// With a parameter set unless it was given; the label stays, because it says what was asked for.
-    ///
-    /// # Errors
-    /// There is no such parameter or value.
-    pub fn with_default(mut self, key: &str, value: &str) -> Result<PolicySpec, PolicyError> {
-        if self.call.arguments.iter().all(|(given, _)| given != key) {
-            self.call.arguments.push((key.to_owned(), value.to_owned()));
-            self.entry.check(&self.call)?;
-        }
-        Ok(self)
     }
 }
 
@@ -434,7 +415,7 @@ fn wtinylfu(parameters: textbook::WTinyLfuParams, context: &BuildContext) -> tex
     }
 }
 
-use Fact::{Bypasses, CachesEvicted, HashesPages, NeedsFuture, OwnTargets, SetByFreePool, Stack};
+use Fact::{CachesEvicted, HashesPages, NeedsFuture, OwnTargets, SetByFreePool, Stack};
 
 policies! {
     "fifo" [] Textbook [] "First in, first out; a hit does nothing.", "the only one",
@@ -458,7 +439,7 @@ policies! {
     "sieve" [] Textbook [] "A hand sweeps a FIFO from old to new and evicts what was not hit since its last visit.",
         "the paper's, which is the reference simulator's",
         textbook::Sieve, NoParameters = NoParameters, |_none, _context| textbook::Sieve::default();
-    "lrfu" [] Textbook [Bypasses] "Evicts the page with the lowest exponentially decayed count of references.",
+    "lrfu" [] Textbook [] "Evicts the page with the lowest exponentially decayed count of references.",
         "the paper's, with references found out by accessed bits, at most one per interval",
         textbook::Lrfu, textbook::LrfuParams = Default::default(), |parameters, _context| textbook::Lrfu::new(parameters);
     "wtinylfu" ["w-tinylfu"] Textbook [HashesPages] "A small LRU window; its victims enter the main part only if a sketch has seen them more often.",

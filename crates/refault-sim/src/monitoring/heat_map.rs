@@ -94,11 +94,6 @@ fn digit(value: f64) -> char {
     char::from_digit(level(value), 10).filter(|digit| *digit != '0').unwrap_or('.')
 }
 
-/// The colour of a frequency, from light yellow to dark red, as `#rrggbb`.
-pub fn colour_of(value: f64) -> String {
-    colour(level(value))
-}
-
 /// Both maps side by side as a picture that stands alone. Readable on light and dark pages: it brings its background.
 pub fn svg_pair(title: &str, truth: &HeatMap, found: &HeatMap) -> String {
     const CELL: usize = 6;
