@@ -36,10 +36,7 @@ const BATCH: usize = 64;
 pub fn refusal(action: &Action, policy: &str) -> Option<&'static str> {
     match action {
         Action::Stat | Action::Pageout | Action::Willneed => None,
-        Action::LruPrio | Action::LruDeprio | Action::Cold if policies::sorts(policy) => None,
-        Action::LruPrio | Action::LruDeprio | Action::Cold => {
-            Some("needs a policy with lists to sort; use mglru or classic")
-        }
+        Action::LruPrio | Action::LruDeprio | Action::Cold => (!policies::sorts(policy)).then_some(Action::NEEDS_LISTS),
         Action::Hugepage | Action::Nohugepage => Some("has no effect here: managed memory has small pages only"),
         Action::MigrateHot { .. } | Action::MigrateCold { .. } => {
             Some("has no effect here: managed memory knows no nodes")

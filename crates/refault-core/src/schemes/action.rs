@@ -37,6 +37,9 @@ pub enum Action {
 }
 
 impl Action {
+    /// Why an action that moves pages within lists has no effect under some policies; stands after its name.
+    pub const NEEDS_LISTS: &'static str = "needs a policy with lists to sort; use classic or mglru";
+
     /// All names, in the order of the documentation.
     pub const NAMES: [&'static str; 10] = [
         "willneed",

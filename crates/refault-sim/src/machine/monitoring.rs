@@ -195,10 +195,7 @@ impl KdamondTask {
 fn refusal(action: &Action, sorts: bool) -> Option<&'static str> {
     match action {
         Action::Stat | Action::Pageout => None,
-        Action::LruPrio | Action::LruDeprio | Action::Cold if sorts => None,
-        Action::LruPrio | Action::LruDeprio | Action::Cold => {
-            Some("needs a policy with lists to sort; use classic or mglru")
-        }
+        Action::LruPrio | Action::LruDeprio | Action::Cold => (!sorts).then_some(Action::NEEDS_LISTS),
         Action::Willneed => Some("has no effect here: contents come in when they are accessed"),
         Action::Hugepage | Action::Nohugepage => Some("has no effect here: the monitor sees small pages only"),
         Action::MigrateHot { .. } | Action::MigrateCold { .. } => {

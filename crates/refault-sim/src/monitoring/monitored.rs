@@ -37,7 +37,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use refault_core::PageId;
-use refault_core::monitor::{AccessSampler, Profile, View};
+use refault_core::monitor::{AccessSampler, Profile};
 use refault_core::policy::SortRule;
 use refault_core::schemes::{Action, Folio, Kdamond, Next, Observer, SchemeActor};
 
@@ -82,7 +82,7 @@ impl MonitoredReplay {
         seed: u64,
     ) -> Result<MonitoredReplay, ConfigError> {
         for (index, scheme) in config.schemes.iter().enumerate() {
-            if let Some(reason) = refusal(&scheme.action, config.view, replay.parts_mut().0.sorts()) {
+            if let Some(reason) = refusal(&scheme.action, replay.parts_mut().0.sorts()) {
                 let key = format!("schemes[{index}].action");
                 return Err(ConfigError {
                     origin: String::new(),
@@ -207,19 +207,13 @@ impl MonitoredReplay {
 }
 
 /// Why an action has no effect in a replay.
-fn refusal(action: &Action, view: View, sorts: bool) -> Option<&'static str> {
+fn refusal(action: &Action, sorts: bool) -> Option<&'static str> {
     match action {
         Action::Stat | Action::Pageout => None,
-        Action::LruPrio | Action::LruDeprio | Action::Cold if sorts => None,
-        Action::LruPrio | Action::LruDeprio | Action::Cold => {
-            Some("needs a policy with lists to sort; use classic or mglru")
-        }
+        Action::LruPrio | Action::LruDeprio | Action::Cold => (!sorts).then_some(Action::NEEDS_LISTS),
         Action::Willneed => Some("has no effect here: contents come in when they are accessed"),
         Action::Hugepage | Action::Nohugepage => Some("has no effect here: all pages are small"),
-        Action::MigrateHot { .. } | Action::MigrateCold { .. } => {
-            let _ = view;
-            Some("has no effect here: there is one node")
-        }
+        Action::MigrateHot { .. } | Action::MigrateCold { .. } => Some("has no effect here: there is one node"),
     }
 }
 
@@ -270,7 +264,7 @@ impl AccessSampler for DamonOps<'_> {
 
 impl SchemeActor for DamonOps<'_> {
     fn refuses(&self, action: &Action) -> Option<&'static str> {
-        refusal(action, View::Physical, self.sorts)
+        refusal(action, self.sorts)
     }
 
     fn folio(&mut self, _: usize, address: u64) -> Option<Folio> {
