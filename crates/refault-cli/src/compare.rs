@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::source::SourceArgs;
+use crate::source::{RunsArgs, SourceArgs};
 use crate::tables;
-use refault_console::{Contents, Failure, Format, Progress, ResultArgs, say, with_output};
+use refault_console::{Contents, Failure, Format, Progress, say, with_output};
 use refault_lab::policies::{all_policies, names_best, parse_policies};
 use refault_lab::results::{write_csv, write_json};
 use refault_lab::size::Size;
@@ -50,17 +50,8 @@ pub struct CompareArgs {
     /// Accesses, or a share such as 20%, that fill memory at the start and are not counted
     #[arg(long, value_name = "N|SHARE", value_parser = warm_up, default_value = "0")]
     warm_up: WarmUp,
-    /// Leave out wall_seconds and accesses_per_second, the only figures that differ from run to run
-    #[arg(long)]
-    no_timing: bool,
     #[command(flatten)]
-    result: ResultArgs,
-    /// Write pictures and tables as one HTML file
-    #[arg(long, value_name = "FILE.html")]
-    report: Option<PathBuf>,
-    /// Threads; results do not depend on it [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    runs: RunsArgs,
 }
 
 /// Swap as written on the command line.
@@ -78,11 +69,11 @@ impl std::str::FromStr for SwapSize {
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let built_in = args.source.is_empty();
     args.source.require_files()?;
-    let mut outputs = args.result.outputs();
+    let mut outputs = args.runs.result.outputs();
     let sources = args.source.sources(&mut outputs)?;
     let plan = sweep_of(args)?;
-    let (format, out) = args.result.claim(&mut outputs)?;
-    let report = args.report.clone().or_else(|| built_in.then(|| PathBuf::from(DEFAULT_REPORT)));
+    let (format, out) = args.runs.result.claim(&mut outputs)?;
+    let report = args.runs.report.clone().or_else(|| built_in.then(|| PathBuf::from(DEFAULT_REPORT)));
     let report = outputs.claim("--report", report.as_deref(), Contents::Html)?;
     let mut results = run_all(&sources, &plan, &Progress::new("comparing"))?;
     let verdict = judge(&results, &args.baseline);
@@ -91,11 +82,11 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     }
     with_output(out, |out| match format {
         Format::Table => {
-            tables::write_table(out, &results, !args.no_timing)?;
+            tables::write_table(out, &results, !args.runs.no_timing)?;
             tables::write_verdict(out, &verdict, results.len())
         }
-        Format::Csv => write_csv(out, &results, !args.no_timing),
-        Format::Json => write_json(out, &results, &verdict.to_json(), !args.no_timing),
+        Format::Csv => write_csv(out, &results, !args.runs.no_timing),
+        Format::Json => write_json(out, &results, &verdict.to_json(), !args.runs.no_timing),
     })?;
     if let Some(report) = report {
         let path = report.path().display().to_string();
@@ -147,7 +138,7 @@ fn sweep_of(args: &CompareArgs) -> Result<Sweep, Failure> {
         policies,
         sizes,
         swap: args.swap.unwrap_or(ample).0,
-        jobs: jobs(args.jobs),
+        jobs: jobs(args.runs.jobs),
         samples: SAMPLES,
         memory_budget: memory_budget(),
         warm_up: args.warm_up,

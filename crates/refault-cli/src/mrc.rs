@@ -1,15 +1,14 @@
 //! `refault mrc`: how much memory is enough.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::source::SourceArgs;
+use crate::source::{RunsArgs, SourceArgs};
 use refault_console::text::number;
 use refault_console::text::{align_numbers, grouped, percent_format, plain_table};
-use refault_console::{Contents, Failure, Format, Progress, ResultArgs, Share, say, with_output};
+use refault_console::{Contents, Failure, Format, Progress, Share, say, with_output};
 use refault_core::policy::FrontEnd;
 use refault_core::policy::registry::{Fact, PolicySpec};
 use refault_lab::curve::{Curve, CurvePlan, SAMPLES, Sampling, TraceCurves, curves, default_sizes};
@@ -57,17 +56,8 @@ pub struct MrcArgs {
     /// take longer than the exact curve (LRU above 5 %, other policies from 25 % on), the exact one is drawn
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     sample: Option<Share>,
-    /// Leave out wall_seconds and accesses_per_second, the only figures that differ from run to run
-    #[arg(long)]
-    no_timing: bool,
     #[command(flatten)]
-    result: ResultArgs,
-    /// Write pictures and tables as one HTML file
-    #[arg(long, value_name = "FILE.html")]
-    report: Option<PathBuf>,
-    /// Threads; results do not depend on it [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    runs: RunsArgs,
 }
 
 /// Runs the command.
@@ -76,14 +66,14 @@ pub fn run(args: &MrcArgs) -> Result<(), Failure> {
         let remedy = "name one with --trace FILE or --workload SPEC";
         return Err(Failure::usage("nothing to draw a curve of", "no trace and no workload", remedy));
     }
-    let mut outputs = args.result.outputs();
+    let mut outputs = args.runs.result.outputs();
     let sources = args.source.sources(&mut outputs)?;
     let policies = parse_policies(&args.policies)?;
     if policies.iter().any(|spec| !spec.entry.is(Fact::Stack)) {
         args.source.require_files()?;
     }
-    let (format, out) = args.result.claim(&mut outputs)?;
-    let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
+    let (format, out) = args.runs.result.claim(&mut outputs)?;
+    let report = outputs.claim("--report", args.runs.report.as_deref(), Contents::Html)?;
     let mut traces = Vec::new();
     for source in &sources {
         let mut trace = curves_of(source, &policies, args)?;
@@ -127,7 +117,7 @@ fn curves_of(source: &Source, policies: &[PolicySpec], args: &MrcArgs) -> Result
     let plan = CurvePlan {
         policies: policies.to_vec(),
         sampling: args.sample.map(|rate| Sampling { rate: rate.0, seed: args.source.seed().unwrap_or(1) }),
-        jobs: jobs(args.jobs),
+        jobs: jobs(args.runs.jobs),
         memory_budget: memory_budget(),
     };
     Ok(curves(source, &plan, |footprint| sizes_for(footprint, args), &Progress::new("drawing curves"))?)
@@ -349,7 +339,7 @@ fn json_curve(trace: &TraceCurves, curve: &Curve, args: &MrcArgs) -> Value {
         "enough": enough,
         "points": points,
     });
-    if !args.no_timing {
+    if !args.runs.no_timing {
         let seconds = curve.wall.as_secs_f64();
         object["wall_seconds"] = json!(seconds);
         object["accesses_per_second"] = json!((trace.accesses as f64 / seconds.max(1e-9)).round());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use refault_console::{Failure, Outputs};
+use refault_console::{Failure, Outputs, ResultArgs};
 use refault_trace::{CsvColumns, Format, Kind, Options, Part, Source, WorkloadSpec};
 
 /// The workloads of a comparison that names none: small, each with one thing to show.
@@ -302,6 +302,24 @@ pub fn require_file(path: &Path) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// The options of a command that replays a trace many times: what of the results is written, and by how many threads
+/// they come about.
+#[derive(Args, Debug)]
+pub struct RunsArgs {
+    /// Leave out wall_seconds and accesses_per_second, the only figures that differ from run to run
+    #[arg(long)]
+    pub no_timing: bool,
+    /// Where they go, and in which form.
+    #[command(flatten)]
+    pub result: ResultArgs,
+    /// Write pictures and tables as one HTML file
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// Threads; results do not depend on it [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
 }
 
 /// A time as 90s, 500ms, 5m or 1h, in nanoseconds; a bare number is seconds.
