@@ -1,7 +1,7 @@
 //! `refault reproduce`: published experiments, run again.
 //!
-//! [`EXPERIMENTS`] is the one list of them; adding one is one entry. Each answers with an
-//! [`Experiment`]: published figures, ours and the null's side by side.
+//! The lab has the list of them. Each answers with an [`Experiment`]: published figures, ours and the null's side by
+//! side.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,8 @@ use refault_bench::here;
 use refault_console::{Contents, Failure, Format, Progress, ResultArgs, say, with_output};
 use refault_lab::Experiment;
 use refault_lab::experiment::{Here, Row, Values};
-use refault_lab::experiments::{self, Size, freepool, lru_sort};
+use refault_lab::experiments::Size;
+use refault_lab::experiments::published::{self, EXPERIMENTS, Request};
 
 use refault_console::text::{grouped, number, plain_table};
 
@@ -52,80 +53,6 @@ pub struct ReproduceArgs {
     report: Option<PathBuf>,
 }
 
-/// How an experiment is to be run.
-struct Request {
-    size: Size,
-    null: bool,
-    seed: u64,
-}
-
-/// Runs an experiment; is given whom to tell how far it is, from 0 to 1.
-type Run = fn(&Request, &(dyn Fn(f64) + Sync)) -> Result<Experiment, Failure>;
-
-struct Entry {
-    name: &'static str,
-    about: &'static str,
-    run: Run,
-}
-
-const EXPERIMENTS: &[Entry] = &[
-    Entry {
-        name: "shadow-lru",
-        about: "Linux 2023: refault distances on a clock of evictions alone, for the classic lists; five workloads",
-        run: |request, progress| machine_experiment(experiments::shadow_lru::run(&request.options(), progress)),
-    },
-    Entry {
-        name: "mglru-refault",
-        about: "Linux 2023: the same distances protect file pages under the multi-gen LRU; four policies",
-        run: |request, progress| machine_experiment(experiments::mglru_refault::run(&request.options(), progress)),
-    },
-    Entry {
-        name: "mglru-fio",
-        about: "Linux 2021: random reads under the classic lists and the multi-gen LRU, as shares of reclaim's work",
-        run: |request, progress| machine_experiment(experiments::mglru_fio::run(&request.options(), progress)),
-    },
-    Entry {
-        name: "mglru-v1",
-        about: "Linux 2021: browser tabs and a server under anonymous memory; CPU, pressure, latency, refaults, kills",
-        run: |request, progress| machine_experiment(experiments::mglru_v1::run(&request.options(), progress)),
-    },
-    Entry {
-        name: "freepool",
-        about: "FreeBSD 2015: evicted pages lose their own free pool; fewer are reactivated, free blocks are larger",
-        run: |request, progress| {
-            let options = match request.size {
-                Size::Small => freepool::Options::small(),
-                Size::Quick => freepool::Options::default(),
-                Size::Full => freepool::Options::full(),
-            };
-            Ok(freepool::run(&freepool::Options { seed: request.seed, null: request.null, ..options }, progress))
-        },
-    },
-    Entry {
-        name: "lru-sort",
-        about: "Linux 2022: a monitor finds hot and cold memory and sorts the LRU lists before pressure comes",
-        run: |request, progress| {
-            let options = match request.size {
-                Size::Small => lru_sort::Options::small(request.seed),
-                Size::Quick => lru_sort::Options::quick(request.seed),
-                Size::Full => lru_sort::Options::full(request.seed),
-            };
-            lru_sort::run(&lru_sort::Options { null: request.null, ..options }, progress)
-                .map_err(|error| Failure::failed("lru-sort", error.to_string(), "report it: the schemes are built in"))
-        },
-    },
-];
-
-impl Request {
-    fn options(&self) -> experiments::Options {
-        experiments::Options { null: self.null, ..experiments::Options::new(self.size, self.seed) }
-    }
-}
-
-fn machine_experiment(result: Result<Experiment, String>) -> Result<Experiment, Failure> {
-    result.map_err(|reason| Failure::failed("experiment", reason, "this is a defect of refault: please report it"))
-}
-
 /// Runs the command.
 pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if args.name == "list" {
@@ -133,11 +60,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             EXPERIMENTS.iter().try_for_each(|entry| writeln!(out, "{:<16} {}", entry.name, entry.about))
         });
     }
-    let Some(entry) = EXPERIMENTS.iter().find(|entry| entry.name == args.name) else {
-        let known: Vec<_> = EXPERIMENTS.iter().map(|entry| entry.name).collect();
-        let remedy = format!("choose from {}", known.join(", "));
-        return Err(Failure::usage("unknown experiment", format!("'{}'", args.name), remedy));
-    };
+    let entry = published::find(&args.name)?;
     let mut outputs = args.result.outputs();
     let (format, out) = args.result.claim(&mut outputs)?;
     let report = args.report.clone().unwrap_or_else(|| PathBuf::from(format!("refault-{}.html", entry.name)));
@@ -148,15 +71,15 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         (_, true) => Size::Full,
         _ => Size::Quick,
     };
-    let mut experiment = (entry.run)(&Request { size, null: args.null, seed: args.seed }, &|part| progress.set(part))?;
+    let mut experiment = entry.run(&Request { size, null: args.null, seed: args.seed }, &|part| progress.set(part))?;
     drop(progress);
     if args.here {
         let progress = Progress::part("measuring here");
-        let request = match size {
+        let here_request = match size {
             Size::Small => here::Request { memory: 4 << 20, ..here::Request::default() },
             _ => here::Request::default(),
         };
-        let measured = here::measure(entry.name, &request, &|part| progress.set(part))?;
+        let measured = here::measure(entry.name, &here_request, &|part| progress.set(part))?;
         experiment.here = measured.rows;
         experiment.remarks.extend(measured.remarks);
     }

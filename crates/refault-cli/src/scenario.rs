@@ -1,24 +1,20 @@
 //! `refault scenario`: a simulated machine described in a TOML file, run under one or more policies.
 
-mod cases;
 mod table;
 mod write;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use refault_console::{Contents, Failure, Format, ResultArgs, read_text, say, with_output};
+use refault_console::{Contents, Failure, Format, Progress, ResultArgs, read_text, say, with_output};
+use refault_lab::scenarios::{self, Case, Request};
 use refault_sim::machine::End;
 use refault_sim::machine::device::PRESETS;
-use refault_sim::machine::scenario::Scenario;
 
 use refault_console::text::number;
 use refault_console::text::plain_table;
-use refault_core::policy::registry::{FrontEnd, PolicySpec};
-use refault_lab::policies::parse_policies_for;
 use refault_lab::size::Size;
 
-pub use cases::Case;
 pub use table::{PERFORMANCE_COLUMNS, figure, performance_cells};
 
 #[derive(Args, Debug)]
@@ -64,16 +60,13 @@ pub struct ScenarioArgs {
     report: Option<PathBuf>,
 }
 
-/// What `refault scenario init` prints.
-const EXAMPLE: &str = include_str!("scenario/example.toml");
-
 /// Runs the command.
 pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     if args.file.as_os_str() == "devices" {
         return list_devices();
     }
     if args.file.as_os_str() == "init" {
-        return with_output(None, |out| out.write_all(EXAMPLE.as_bytes()));
+        return with_output(None, |out| out.write_all(scenarios::EXAMPLE.as_bytes()));
     }
     match (&args.checked, args.file.as_os_str() == "check") {
         (Some(file), true) => return check(args, file),
@@ -84,16 +77,10 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
         }
         (None, false) => {}
     }
-    let scenario = read(&args.file)?;
-    let policies = policies(args, &scenario)?;
-    if (args.samples.is_some() || args.report.is_some()) && scenario.config.sample_interval == 0 {
+    let request = read(args, &args.file)?;
+    if (args.samples.is_some() || args.report.is_some()) && request.scenario.config.sample_interval == 0 {
         let remedy = "add sample = \"1s\" to [machine]";
         return Err(Failure::usage("nothing is sampled over time", args.file.display(), remedy));
-    }
-    let sizes = cases::sizes(&args.memory, &scenario)?;
-    if args.seeds > 1 && !scenario.config.is_random() {
-        let remedy = "leave it out: traces hold no random numbers";
-        return Err(Failure::usage("an option without effect", "--seeds", remedy));
     }
     let mut outputs = args.result.outputs();
     outputs.reads(&args.file);
@@ -102,7 +89,9 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     let tasks = outputs.claim("--tasks", args.tasks.as_deref(), Contents::Csv)?;
     let events = outputs.claim("--events", args.events.as_deref(), Contents::Json)?;
     let written = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
-    let cases = cases::run(&scenario, &args.file, &policies, &sizes, args.seeds)?;
+    let progress = Progress::parts("simulating");
+    let cases = scenarios::run(&request, &progress)?;
+    drop(progress);
     with_output(out, |out| match format {
         Format::Table => table::write(out, &cases),
         Format::Csv => write::csv(out, &cases),
@@ -128,38 +117,19 @@ pub fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     }
 }
 
-fn read(file: &Path) -> Result<Scenario, Failure> {
+fn read(args: &ScenarioArgs, file: &Path) -> Result<Request, Failure> {
     let text = read_text(file).map_err(|error| Failure::usage("cannot read the scenario", file.display(), error))?;
-    Scenario::parse(&text, &file.display().to_string())
-        .map_err(|error| Failure::usage("scenario", error, "correct it and run again"))
+    Ok(Request::new(&text, &file.display().to_string(), &args.policy, &args.memory, args.seeds)?)
 }
 
 /// Builds the machine under each of its policies, and runs none.
 fn check(args: &ScenarioArgs, file: &Path) -> Result<(), Failure> {
-    let scenario = read(file)?;
-    let policies = policies(args, &scenario)?;
-    let sizes = cases::sizes(&args.memory, &scenario)?;
-    for (spec, pages) in policies.iter().flat_map(|spec| sizes.iter().map(move |pages| (spec, *pages))) {
-        cases::machine(scenario.config.clone().with_memory(pages), file, spec)?;
-    }
-    let names: Vec<&str> = policies.iter().map(|spec| spec.label.as_str()).collect();
+    let request = read(args, file)?;
+    request.check()?;
+    let names: Vec<&str> = request.policies.iter().map(|spec| spec.label.as_str()).collect();
     with_output(None, |out| {
         writeln!(out, "{}: no mistakes found; it can be run under {}", file.display(), names.join(", "))
     })
-}
-
-/// The policies asked for, the file's, or the multi-gen LRU.
-fn policies(args: &ScenarioArgs, scenario: &Scenario) -> Result<Vec<PolicySpec>, Failure> {
-    let asked = match (&args.policy[..], &scenario.policy) {
-        ([], Some((named, line))) => {
-            let place = format!("{}:{line}: policy", args.file.display());
-            parse_policies_for(std::slice::from_ref(named), FrontEnd::Machine)
-                .map_err(|failure| Failure::usage("scenario", place, failure))?
-        }
-        ([], None) => parse_policies_for(&["mglru".to_string()], FrontEnd::Machine)?,
-        (asked, _) => parse_policies_for(asked, FrontEnd::Machine)?,
-    };
-    Ok(asked)
 }
 
 fn out_of_memory(case: &Case) -> Failure {

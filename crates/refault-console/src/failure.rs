@@ -93,8 +93,8 @@ impl From<LabError> for Failure {
     fn from(error: LabError) -> Failure {
         match error {
             LabError::Trace(error) => error.into(),
-            LabError::Policy(_) | LabError::Request { .. } => Failure::Usage(error.to_string()),
-            LabError::Failed { .. } | LabError::Cancelled => Failure::Failed(error.to_string()),
+            LabError::Policy(_) | LabError::Request { .. } => Failure::Usage(in_words(&error.to_string())),
+            LabError::Failed { .. } | LabError::Cancelled => Failure::Failed(in_words(&error.to_string())),
         }
     }
 }

@@ -38,6 +38,13 @@ impl Progress {
         Progress { bar, total: AtomicU64::new(0) }
     }
 
+    /// The same where the work itself says how many parts it has, by [`Progress::add`].
+    pub fn parts(doing: &'static str) -> Progress {
+        let progress = Progress::part(doing);
+        progress.bar.set_length(0);
+        progress
+    }
+
     /// The part done.
     pub fn set(&self, part: f64) {
         self.bar.set_position((part * PARTS as f64) as u64);

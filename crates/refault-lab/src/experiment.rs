@@ -275,7 +275,7 @@ impl Figure {
 }
 
 /// A picture: curves over one axis.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Chart {
     /// What it shows.
     pub title: String,
@@ -290,7 +290,7 @@ pub struct Chart {
 }
 
 /// One curve of a [`Chart`].
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
     /// Its label.
     pub name: String,

@@ -17,6 +17,7 @@ pub mod lru_sort;
 pub mod mglru_fio;
 pub mod mglru_refault;
 pub mod mglru_v1;
+pub mod published;
 pub mod shadow_lru;
 
 use refault_core::{Counters, Policy};

@@ -1,7 +1,8 @@
 //! The lab: many policies at many memory sizes over traces, miss-ratio curves, and published experiments run again.
 //!
 //! [`sweep`] replays a trace under every policy and size in two passes, [`curve`] finds how misses depend on memory,
-//! [`results`] writes what was found as CSV or JSON, and [`experiments`] holds the published experiments. Policies are
+//! [`results`] writes what was found as CSV or JSON, [`experiments`] holds the published experiments, and
+//! [`scenarios`] runs simulated machines described in files. Policies are
 //! named as on the command line ([`policies`]), amounts of memory too ([`size`]).
 //!
 //! Invariant: no result depends on the number of threads, on the clock, or on the order in which threads work.
@@ -28,6 +29,7 @@ pub mod meminfo;
 pub mod policies;
 mod progress;
 pub mod results;
+pub mod scenarios;
 pub mod size;
 pub mod source;
 pub mod stepper;

@@ -97,6 +97,8 @@ use writeback::Due;
 const LOOKAHEAD: u64 = 100_000;
 /// Time slice of a thread when others wait, in nanoseconds.
 const SLICE: u64 = 3_000_000;
+/// Events between two questions whether to go on: some 0.1 ms.
+const EVENTS_PER_LOOK: u32 = 256;
 
 /// What happens at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -333,7 +335,20 @@ impl<P: Policy> Machine<P> {
     /// # Errors
     /// A trace that cannot be read.
     pub fn run(&mut self) -> Result<Report, TraceError> {
+        Ok(self.run_while(&|| true)?.expect("invariant: nothing stops it"))
+    }
+
+    /// The same, and none if `go_on` says no; it is asked once per [`EVENTS_PER_LOOK`] events.
+    ///
+    /// # Errors
+    /// A trace that cannot be read.
+    pub fn run_while(&mut self, go_on: &dyn Fn() -> bool) -> Result<Option<Report>, TraceError> {
+        let mut handled = 0u32;
         while self.end.is_none() && self.living > 0 {
+            if handled.is_multiple_of(EVENTS_PER_LOOK) && !go_on() {
+                return Ok(None);
+            }
+            handled = handled.wrapping_add(1);
             let Some(&Reverse((time, _, event))) = self.events.peek() else { break };
             if self.config.duration.is_some_and(|end| time > end) {
                 self.now = self.config.duration.unwrap_or(time);
@@ -348,7 +363,7 @@ impl<P: Policy> Machine<P> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        Ok(self.report())
+        Ok(Some(self.report()))
     }
 
     /// The policy, to look at its state.

@@ -147,11 +147,20 @@ pub trait DynMachine {
     /// # Errors
     /// A trace that a task reads cannot be read.
     fn run(&mut self) -> Result<Report, TraceError>;
+    /// [`Machine::run_while`].
+    ///
+    /// # Errors
+    /// A trace that a task reads cannot be read.
+    fn run_while(&mut self, go_on: &dyn Fn() -> bool) -> Result<Option<Report>, TraceError>;
 }
 
 impl<P: Policy> DynMachine for Machine<P> {
     fn run(&mut self) -> Result<Report, TraceError> {
         Machine::run(self)
+    }
+
+    fn run_while(&mut self, go_on: &dyn Fn() -> bool) -> Result<Option<Report>, TraceError> {
+        Machine::run_while(self, go_on)
     }
 }
 

@@ -4,10 +4,10 @@ use std::io::Write;
 
 use comfy_table::{CellAlignment, Table};
 use refault_console::text::{align_numbers, grouped, number, plain_table};
+use refault_lab::scenarios::Case;
 use refault_sim::machine::End;
 use refault_sim::machine::report::{MonitorReport, Performance, Report};
 
-use super::cases::Case;
 use crate::monitor::{SCHEME_COLUMNS, scheme_cells};
 
 /// Columns of the tables of tasks and groups, behind the first three.
