@@ -1,9 +1,13 @@
 //! Ranges that are scanned again and again, found out from what comes back.
 //!
 //! A range that does not fit and is read from beginning to end, again and again, brings nearly all of its pages back in
-//! each pass, in order. Where that was seen in two passes in a row over the same range, of more pages than memory has,
-//! the range counts as cyclic until what comes back of it is out of order; then it must show itself twice as often
-//! before it is believed again.
+//! each pass, in order. Where that was seen in two passes over the same range, of more pages than memory has, the range
+//! counts as cyclic until what comes back of it is out of order; then it must show itself twice as often before it is
+//! believed again.
+//!
+//! Policies that sort by generations keep large parts of such a range now and then, whatever they keep it for. So up to
+//! [`MAX_THIN`] passes in between may bring back less, and what stayed may lie in one piece: the sequences before and
+//! behind it count as one pass.
 //!
 //! The detector is told page ids and knows nothing else. It follows [`TRACKERS`] sequences at once, so that other
 //! accesses in between do not disturb it; one that is not continued is forgotten for a new one.
@@ -24,6 +28,8 @@ const SLACK: PageId = 128;
 const GAP: PageId = 256;
 /// Share of a pass that must come back, in eighths.
 const DENSE: u64 = 5;
+/// Passes in order that bring back less than [`DENSE`] of the range, one behind the other, after which it must begin anew.
+const MAX_THIN: u32 = 4;
 /// Passes at first, and at most, before a range is believed.
 const PASSES: (u32, u32) = (2, 64);
 /// A cyclic range is judged whenever so many of its pages have come back …
@@ -44,6 +50,8 @@ struct Tracker {
     /// Where the pass before ended.
     high: PageId,
     passes: u32,
+    /// Passes in order since the last of `passes` that brought back too little to count.
+    thin: u32,
     /// The range from `low` to `high` counts as cyclic.
     cyclic: bool,
     window: u32,
@@ -67,19 +75,39 @@ impl Tracker {
         page.saturating_add(gap) >= self.low && page <= self.low.saturating_add(gap)
     }
 
+    /// Whether this pass brought back enough of more than memory has. `budget`: pages that may be resident.
+    fn is_whole(&self, budget: u64) -> bool {
+        let span = u64::from(self.position - self.low) + 1;
+        span > budget && u64::from(self.returned) * 8 >= span * DENSE
+    }
+
+    /// Whether `self` began where the pass of `before` had come to, behind pages that stayed in memory.
+    fn continues(&self, before: &Tracker) -> bool {
+        !self.cyclic
+            && self.used != 0
+            && self.low > before.position
+            && (self.returned..1 << 31).contains(&self.used.wrapping_sub(before.used))
+    }
+
     /// A pass is over. `budget`: pages that may be resident.
     fn end_pass(&mut self, page: PageId, budget: u64) {
-        let span = u64::from(self.position - self.low) + 1;
-        let whole = span > budget && u64::from(self.returned) * 8 >= span * DENSE;
-        let same = self.passes == 0 || u64::from(self.position.abs_diff(self.high)) <= span / 16;
-        self.passes = if !whole {
-            0
-        } else if same {
-            self.passes + 1
+        let span = self.position - self.low + 1;
+        let whole = self.is_whole(budget);
+        let same = self.passes == 0 || self.position.abs_diff(self.high) <= span / 16;
+        let thin = !whole && self.passes > 0 && self.position <= self.high && self.thin < MAX_THIN;
+        if thin {
+            self.thin += 1;
         } else {
-            1
-        };
-        self.high = if self.passes > 1 { self.high.max(self.position) } else { self.position };
+            self.passes = if !whole {
+                0
+            } else if same {
+                self.passes + 1
+            } else {
+                1
+            };
+            self.high = if self.passes > 1 { self.high.max(self.position) } else { self.position };
+            self.thin = 0;
+        }
         self.low = if self.passes > 0 { self.low.min(page) } else { page };
         (self.position, self.returned) = (page, 1);
     }
@@ -140,9 +168,9 @@ impl Detector {
             return Some(Change::Lost);
         }
         let gap = GAP.max(u32::try_from(budget / 8).unwrap_or(u32::MAX));
-        let followed = |tracker: &&mut Tracker| tracker.used != 0 && !tracker.cyclic;
+        let followed = |tracker: &&Tracker| tracker.used != 0 && !tracker.cyclic;
         if let Some(tracker) =
-            self.trackers.iter_mut().filter(followed).find(|tracker| tracker.is_followed_by(page, gap))
+            self.trackers.iter_mut().find(|tracker| followed(&&**tracker) && tracker.is_followed_by(page, gap))
         {
             tracker.used = clock;
             tracker.position = tracker.position.max(page);
@@ -151,9 +179,12 @@ impl Detector {
             return None;
         }
         let cyclic = self.trackers.iter().filter(|tracker| tracker.cyclic).count();
-        if let Some(tracker) =
-            self.trackers.iter_mut().filter(followed).find(|tracker| tracker.is_started_again_by(page, gap))
-        {
+        let again = |tracker: &Tracker| followed(&tracker) && tracker.is_started_again_by(page, gap);
+        if let Some(started) = self.trackers.iter().position(again) {
+            if !self.trackers[started].is_whole(budget) {
+                self.join_what_continues(started, budget);
+            }
+            let tracker = &mut self.trackers[started];
             tracker.used = clock;
             tracker.end_pass(page, budget);
             if tracker.passes >= self.needed && cyclic < MAX_CYCLIC {
@@ -165,6 +196,24 @@ impl Detector {
         let oldest = self.trackers.iter_mut().filter(|tracker| !tracker.cyclic).min_by_key(|tracker| tracker.used);
         *oldest.expect("invariant: fewer are cyclic than there are") = Tracker::starting(page, clock);
         None
+    }
+
+    /// Adds the sequences that continue one to it where they make a whole pass together.
+    fn join_what_continues(&mut self, started: usize, budget: u64) {
+        let mut pass = self.trackers[started];
+        let mut joined = [false; TRACKERS];
+        while let Some(next) =
+            (0..TRACKERS).filter(|&at| self.trackers[at].continues(&pass)).min_by_key(|&at| self.trackers[at].low)
+        {
+            let part = &self.trackers[next];
+            (pass.used, pass.position, pass.returned) = (part.used, part.position, pass.returned + part.returned);
+            joined[next] = true;
+        }
+        if pass.is_whole(budget) {
+            self.trackers[started] = pass;
+            let parts = self.trackers.iter_mut().zip(joined).filter(|(_, joined)| *joined);
+            parts.for_each(|(part, _)| *part = Tracker::default());
+        }
     }
 
     /// Pages that are given up. True if a cyclic range is among them.
@@ -242,6 +291,26 @@ mod tests {
         assert_eq!(tell(&mut detector, mixed), [Change::Found, Change::Found]);
         let found: Vec<_> = detector.cyclic().collect();
         assert!(found.contains(&(0, 1500)) && found.contains(&(10_000, 12_000)), "{found:?}");
+    }
+
+    #[test]
+    fn what_stays_in_one_piece_or_for_some_passes_hides_no_scan() {
+        // As the multi-gen LRU lets them come back beside other work: all, a part, all but a piece in the middle.
+        let mut detector = Detector::default();
+        let kept_in_one_piece = || (0..500).chain(1024..2048);
+        assert_eq!(tell(&mut detector, (0..2048).chain(0..832).chain(kept_in_one_piece())), []);
+        assert_eq!(tell(&mut detector, [0]), [Change::Found]);
+        assert_eq!(detector.cyclic().collect::<Vec<_>>(), [(0, 2048)]);
+        let mut detector = Detector::default();
+        assert_eq!(tell(&mut detector, kept_in_one_piece().chain(kept_in_one_piece())), []);
+        assert_eq!(tell(&mut detector, [0]), [Change::Found]);
+        // Ever so many thin passes are no scan that thrashes: it begins anew.
+        let mut detector = Detector::default();
+        let thin = (0..=MAX_THIN).flat_map(|_| 0..832);
+        assert_eq!(tell(&mut detector, (0..2048).chain(thin).chain(0..2048).chain([0])), []);
+        // Pieces of which each fits and that are far apart are no range together.
+        let mut detector = Detector::default();
+        assert_eq!(tell(&mut detector, (0..20).flat_map(|_| (0..700).chain(5000..5700))), []);
     }
 
     #[test]
