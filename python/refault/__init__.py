@@ -3,7 +3,8 @@
 Three things, each usable alone:
 
 * the lab: :func:`compare` policies over :class:`Trace`\\ s, draw miss-ratio curves with :func:`mrc`, look at one
-  :class:`Policy` step by step;
+  :class:`Policy` step by step, run a simulated machine (:func:`scenario`) or a published experiment
+  (:func:`reproduce`);
 * arrays that page themselves: :func:`zeros`, :func:`array_like`, :func:`from_file`, and :func:`budget`, which puts
   NumPy's own allocations under one;
 * cached files: :func:`open`, and an fsspec file system in :mod:`refault.fs`.
@@ -23,6 +24,7 @@ from .arrays import Budget, array_like, budget, empty, from_file, full, prefetch
 from .files import Cache, CachedFile, open
 from .lab import Policy, PythonPolicy, compare, mrc, policies
 from .results import Comparison, Curves
+from .simulated import Reproduction, Scenario, example_scenario, experiments, reproduce, scenario
 from .sweep import sweep
 from .traces import Trace
 
@@ -34,18 +36,24 @@ __all__ = [
     "Curves",
     "Policy",
     "PythonPolicy",
+    "Reproduction",
+    "Scenario",
     "Trace",
     "__version__",
     "array_like",
     "budget",
     "compare",
     "empty",
+    "example_scenario",
+    "experiments",
     "from_file",
     "full",
     "mrc",
     "open",
     "policies",
     "prefetch",
+    "reproduce",
+    "scenario",
     "sweep",
     "zeros",
 ]

@@ -99,6 +99,19 @@ def mrc(
     jobs_asked: int | None,
     progress: Callable[[int, int], object] | None,
 ) -> str: ...
+def scenario(
+    text: str,
+    file: str,
+    policies: list[str],
+    memory: list[str],
+    seeds: int,
+    progress: Callable[[int, int], object] | None,
+) -> str: ...
+def example_scenario() -> str: ...
+def experiments() -> list[tuple[str, str]]: ...
+def reproduce(
+    name: str, size: str, null: bool, seed: int, progress: Callable[[int, int], object] | None
+) -> str: ...
 def route_numpy(budget: Budget, threshold: int) -> object: ...
 def unroute_numpy(before: object) -> None: ...
 
@@ -111,9 +124,13 @@ __all__ = [
     "Policy",
     "Trace",
     "compare",
+    "example_scenario",
+    "experiments",
     "mrc",
     "parse_size",
     "policies",
+    "reproduce",
     "route_numpy",
+    "scenario",
     "unroute_numpy",
 ]

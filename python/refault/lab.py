@@ -260,7 +260,7 @@ def _sizes(memory: Any) -> list[str]:
 
 
 @contextmanager
-def _bar(asked: bool | None, what: str) -> Iterator[Callable[[int, int], object] | None]:
+def _bar(asked: bool | None, what: str, unit: str = " accesses") -> Iterator[Callable[[int, int], object] | None]:
     """A callback for a progress bar, if there is to be one."""
     if asked is False or (asked is None and not sys.stderr.isatty()):
         yield None
@@ -272,7 +272,7 @@ def _bar(asked: bool | None, what: str) -> Iterator[Callable[[int, int], object]
             raise
         yield None
         return
-    with tqdm(desc=what, unit=" accesses", unit_scale=True) as bar:
+    with tqdm(desc=what, unit=unit, unit_scale=True) as bar:
 
         def tell(done: int, total: int) -> None:
             bar.total = total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 Row = dict[str, Any]
 
@@ -13,28 +13,16 @@ Row = dict[str, Any]
 SHOWN = ("trace", "policy", "memory_pages", "misses", "miss_ratio")
 
 
-class Comparison:
-    """Runs as rows, one per trace, policy and size, with the fields of ``refault compare --format json``.
+class Table:
+    """A result that is rows of named values, in the forms that tables have."""
 
-    Attributes
-    ----------
-    rows : list of dict
-        ``trace``, ``policy``, ``memory_pages`` (4 KiB each), ``accesses``, ``distinct_pages``, ``hits``, ``misses``,
-        ``miss_ratio`` (0 to 1), the policy's counters, ``wall_seconds``, ``accesses_per_second``.
-    verdict : dict or None
-        The best policy at each size that does not know the future, and over several traces each policy's mean reduction
-        of misses against the baseline, its worst case and its mean rank.
-    """
+    if TYPE_CHECKING:
 
-    def __init__(self, rows: Iterable[Row], verdict: dict[str, Any] | None = None) -> None:
-        self.rows: list[Row] = list(rows)
-        self.verdict = verdict
-
-    def __len__(self) -> int:
-        return len(self.rows)
+        @property
+        def rows(self) -> list[Row]: ...
 
     def columns(self) -> dict[str, list[Any]]:
-        """Column by column; a run without a field has None there."""
+        """Column by column; a row without a field has None there."""
         return _columns(self.rows)
 
     def to_pandas(self) -> Any:
@@ -59,6 +47,32 @@ class Comparison:
         """Arrow's C stream interface, by pyarrow."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
+
+class Comparison(Table):
+    """Runs as rows, one per trace, policy and size, with the fields of ``refault compare --format json``.
+
+    Attributes
+    ----------
+    rows : list of dict
+        ``trace``, ``policy``, ``memory_pages`` (4 KiB each), ``accesses``, ``distinct_pages``, ``hits``, ``misses``,
+        ``miss_ratio`` (0 to 1), the policy's counters, ``wall_seconds``, ``accesses_per_second``.
+    verdict : dict or None
+        The best policy at each size that does not know the future, and over several traces each policy's mean reduction
+        of misses against the baseline, its worst case and its mean rank.
+    """
+
+    def __init__(self, rows: Iterable[Row], verdict: dict[str, Any] | None = None) -> None:
+        self._rows = list(rows)
+        self.verdict = verdict
+
+    @property
+    def rows(self) -> list[Row]:
+        """A row per trace, policy and size, in the order asked for."""
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
     def to_json(self) -> str:
         """The text of ``refault compare --format json``."""
         return json.dumps({"runs": self.rows, "verdict": self.verdict})
@@ -81,7 +95,7 @@ class Comparison:
         return _table(self.rows) + _picture(self)
 
 
-class Curves:
+class Curves(Table):
     """Miss-ratio curves.
 
     Attributes
@@ -140,32 +154,6 @@ class Curves:
                     if curve["policy"] == policy:
                         return dict(curve)
         raise KeyError(f"no curve of {policy!r}" + ("" if trace is None else f" on {trace!r}"))
-
-    def columns(self) -> dict[str, list[Any]]:
-        """Column by column, a row per point."""
-        return _columns(self.rows)
-
-    def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame``, a row per point."""
-        import pandas
-
-        return pandas.DataFrame(self.columns())
-
-    def to_polars(self) -> Any:
-        """A ``polars.DataFrame``, a row per point."""
-        import polars
-
-        return polars.DataFrame(self.columns())
-
-    def to_arrow(self) -> Any:
-        """A ``pyarrow.Table``, a row per point."""
-        import pyarrow
-
-        return pyarrow.table(self.columns())
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Arrow's C stream interface, by pyarrow."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def plot(self, ax: Any = None) -> Any:
         """Miss ratio against memory, drawn by matplotlib; one picture per trace. Returns the axes, or a list of them."""
@@ -242,7 +230,7 @@ def _plot(
     return axes[0] if len(axes) == 1 else axes
 
 
-def _picture(result: Comparison | Curves) -> str:
+def _picture(result: Any) -> str:
     """The plot as SVG, or nothing if matplotlib is not installed."""
     try:
         import io

@@ -163,7 +163,8 @@ pub fn mrc(
     })
 }
 
-fn parse_sizes(memory: &[String]) -> PyResult<Vec<Size>> {
+/// Sizes of memory as on the command line.
+pub fn parse_sizes(memory: &[String]) -> PyResult<Vec<Size>> {
     memory.iter().map(|text| text.parse().map_err(PyValueError::new_err)).collect()
 }
 

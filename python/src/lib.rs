@@ -13,6 +13,7 @@ mod files;
 mod lab;
 mod numpy_memory;
 mod regions;
+mod simulated;
 mod stepper;
 mod traces;
 mod work;
@@ -32,6 +33,10 @@ fn _refault(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lab::policies, module)?)?;
     module.add_function(wrap_pyfunction!(lab::compare, module)?)?;
     module.add_function(wrap_pyfunction!(lab::mrc, module)?)?;
+    module.add_function(wrap_pyfunction!(simulated::scenario, module)?)?;
+    module.add_function(wrap_pyfunction!(simulated::example_scenario, module)?)?;
+    module.add_function(wrap_pyfunction!(simulated::experiments, module)?)?;
+    module.add_function(wrap_pyfunction!(simulated::reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(lab::parse_size, module)?)?;
     module.add_function(wrap_pyfunction!(numpy_memory::route_numpy, module)?)?;
     module.add_function(wrap_pyfunction!(numpy_memory::unroute_numpy, module)?)?;
