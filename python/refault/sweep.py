@@ -24,8 +24,11 @@ from .traces import Trace
 
 log = logging.getLogger("refault")
 
-#: Bytes that a simulation needs per distinct page, for the memory that a task declares.
+#: Bytes that a simulation needs at most per distinct page, and a decoded trace too; the policies take 15 to 30 each.
 BYTES_PER_PAGE = 64
+
+#: Bytes per access that only policies need which know the future.
+BYTES_PER_ACCESS = 8
 
 
 def sweep(
@@ -39,6 +42,7 @@ def sweep(
     warm_up: float = 0,
     retries: int = 3,
     resources: dict[str, float] | None = None,
+    declare_memory: bool = False,
 ) -> Comparison:
     """Runs policies over traces at several sizes, on a Dask cluster if there is a `client`, else here.
 
@@ -51,7 +55,10 @@ def sweep(
     out : a directory for the results, one Parquet file per task (needs pyarrow). What is there already is not run again.
     policies_per_task : how many policies share a task and its decoded trace
     retries : how often a task is tried again when its worker dies
-    resources : as of ``Client.submit``, such as ``{"MEMORY": 2e9}``: what each task declares
+    resources : as of ``Client.submit``, such as ``{"GPU": 1}``: what each task declares
+    declare_memory : each task declares the bytes that it needs at most as the resource ``MEMORY``, and workers that were
+        started with ``--resources "MEMORY=8e9"`` take no more at a time than they have. A task that needs more than any
+        worker has waits for ever. Costs a pass over each trace here.
 
     Returns
     -------
@@ -80,7 +87,8 @@ def sweep(
         else:
             missing.append((index, task, path))
     log.info("%d of %d tasks are done already", len(found), len(tasks))
-    for index, path, rows in _run(missing, client, retries, resources):
+    needs = {} if client is None or not declare_memory else _needs(missing)
+    for index, path, rows in _run(missing, client, retries, resources, needs):
         if path is not None:
             _write(path, rows)
         found[index] = rows
@@ -88,7 +96,11 @@ def sweep(
 
 
 def _run(
-    missing: list[tuple[int, Any, Path | None]], client: Any, retries: int, resources: dict[str, float] | None
+    missing: list[tuple[int, Any, Path | None]],
+    client: Any,
+    retries: int,
+    resources: dict[str, float] | None,
+    needs: dict[int, int],
 ) -> Iterator[tuple[int, Path | None, list[Row]]]:
     if client is None:
         for index, task, path in missing:
@@ -100,8 +112,9 @@ def _run(
 
     futures = {}
     for index, task, path in missing:
+        declared = resources if index not in needs else {**(resources or {}), "MEMORY": needs[index]}
         future = client.submit(
-            _simulate, *task, key=f"refault-{_key(task)}", retries=retries, resources=resources, pure=True
+            _simulate, *task, key=f"refault-{_key(task)}", retries=retries, resources=declared, pure=True
         )
         futures[future] = (index, path)
     try:
@@ -110,6 +123,22 @@ def _run(
             yield index, path, future.result()
     finally:
         client.cancel(list(futures))
+
+
+def _needs(missing: list[tuple[int, Any, Path | None]]) -> dict[int, int]:
+    """Bytes that each task needs at most."""
+    bounds = {entry["name"] for entry in known_policies() if entry["family"] == "bound"}
+    counts: dict[int, dict[str, int]] = {}
+    needs = {}
+    for index, (source, policies, sizes, _), _ in missing:
+        # The tasks of a trace share their source.
+        counted = counts.setdefault(id(source), {}) or _open(source).counts()
+        counts[id(source)] = counted
+        simulations = len(policies) * len(sizes)
+        needs[index] = counted["distinct_pages"] * BYTES_PER_PAGE * (simulations + 1)
+        if any(policy.split("{")[0] in bounds for policy in policies):
+            needs[index] += counted["accesses"] * BYTES_PER_ACCESS
+    return needs
 
 
 def _simulate(source: tuple[str, Any], policies: list[str], sizes: list[str], warm_up: float) -> list[Row]:

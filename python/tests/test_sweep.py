@@ -1,7 +1,10 @@
 """Sweeps: the same rows whatever the cluster, taken up where they stopped."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -53,6 +56,53 @@ def test_a_worker_that_dies_loses_nothing(cluster):
     threading.Timer(1.0, os.kill, (processes[0], signal.SIGKILL)).start()
     there = refault.sweep(heavy, ["mglru", "arc"], "10%", client=cluster, policies_per_task=1)
     assert there.rows == refault.sweep(heavy, ["mglru", "arc"], "10%").rows
+
+
+def test_what_a_task_declares_is_what_it_needs_at_most():
+
+    program = """
+import json, resource, sys
+import refault
+import importlib
+sweep_module = importlib.import_module("refault.sweep")
+spec, policies = sys.argv[1], sys.argv[2].split("+")
+task = (("workload", spec), policies, ["10%", "50%"], 0)
+needs = sweep_module._needs([(0, task, None)])[0]
+# A forked child begins with what its parent had at most: what there is now counts.
+before = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmRSS"))
+with open("/proc/self/clear_refs", "w") as out:
+    out.write("5")
+sweep_module._simulate(*task)
+peak = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(json.dumps([needs, peak - before]))
+"""
+    for policies in ("lru", "opt", "mglru+arc", "adaptive+wtinylfu+lirs+lrfu"):
+        spec = "uniform:pages=300000,accesses=1500000"
+        found = subprocess.run([sys.executable, "-c", program, spec, policies], capture_output=True, check=True)
+        declared, taken = json.loads(found.stdout)
+        # No more than is declared, and not so much less that workers would stand idle.
+        assert declared / 8 < taken <= declared, policies
+
+
+def test_each_task_declares_its_memory(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    here = refault.sweep(TRACES, ["lru", "arc"], "10%", policies_per_task=1)
+    needed = [2 * 64 * refault.Trace.workload(spec).counts()["distinct_pages"] for spec in TRACES for _ in range(2)]
+    declared = []
+    # Two threads, and memory for one task at a time.
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None, resources={"MEMORY": max(needed)}
+    ) as small, distributed.Client(small) as client:
+        submit = client.submit
+
+        def listen(*task, **options):
+            declared.append(options["resources"]["MEMORY"])
+            return submit(*task, **options)
+
+        monkeypatch.setattr(client, "submit", listen)
+        there = refault.sweep(TRACES, ["lru", "arc"], "10%", client=client, policies_per_task=1, declare_memory=True)
+    assert declared == needed
+    assert there.rows == here.rows
 
 
 def test_a_sweep_is_taken_up_where_it_stopped(tmp_path):
