@@ -186,12 +186,14 @@ fn compare(context: &mut Context) {
     }
 }
 
-/// Patches the library in which an address lies. The process has one thread.
+/// Patches the library in which an address lies. The process has one thread beside the observer.
 fn patch_around(address: usize) {
     for [start, end, is_tried] in &LIBRARIES {
         let (start, end) = (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
         if (start..end).contains(&address) {
             if is_tried.swap(1, Ordering::Relaxed) == 0 {
+                // The observer copies with the library's functions: it waits, in the agent's own code.
+                let _observer = crate::observer::stand_still();
                 patch(start, end);
             }
             return;
@@ -213,8 +215,8 @@ fn patch(start: usize, end: usize) {
     for (index, site) in sites.iter().enumerate() {
         write_stub(stubs, stubs + STUB * (index + 1), start + site + PATTERN.len());
     }
-    // SAFETY: the mapping made above; the code of a library, which nobody executes: this is the only thread, and the agent
-    // calls nothing of it meanwhile.
+    // SAFETY: the mapping made above; the code of a library, which nobody executes: this is the only thread but for the
+    // observer, which stands still, and the agent calls nothing of it meanwhile.
     unsafe {
         if sys::call(nr::MPROTECT, [stubs, bytes, 5, 0, 0, 0]) != 0
             || sys::call(nr::MPROTECT, [start, end - start, 3, 0, 0, 0]) != 0
