@@ -76,6 +76,11 @@ impl Way {
     /// All of them.
     pub const ALL: [Way; 3] = [Way::Recency, Way::ReuseDistance, Way::Frequency];
 
+    /// The way of this name.
+    pub fn from_name(name: &str) -> Option<Way> {
+        Way::ALL.into_iter().find(|way| way.name() == name)
+    }
+
     /// As shown to people.
     pub fn name(self) -> &'static str {
         match self {

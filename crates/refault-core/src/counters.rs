@@ -25,6 +25,15 @@ macro_rules! counters {
             /// The values in the order of [`Counters::NAMES`].
             pub fn values(&self) -> [u64; Self::NAMES.len()] { [$(self.$name),*] }
 
+            /// Sets the counter of this name; false if there is none.
+            pub fn set(&mut self, name: &str, value: u64) -> bool {
+                match name {
+                    $(stringify!($name) => self.$name = value,)*
+                    _ => return false,
+                }
+                true
+            }
+
             /// Adds `other` to each counter: a front-end's own counts and its policy's make one row.
             pub fn add(&mut self, other: &Counters) { $(self.$name += other.$name;)* }
 

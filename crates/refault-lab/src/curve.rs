@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use refault_trace::page_ids::LooseIds;
 use refault_trace::reuse::{DistanceHistogram, ReuseDistances};
 use refault_trace::reuse_parts::{JoinedParts, Part};
-use refault_trace::shards::{PageSample, Shards};
+use refault_trace::shards::{PageSample, SampledCurve, Shards};
 use refault_trace::{BLOCK_ENTRIES, Entry};
 
 use crate::error::LabError;
@@ -321,36 +321,71 @@ pub fn sampled_lru_curve(
     sizes: impl Fn(u64) -> Vec<u64>,
     progress: &dyn Progress,
 ) -> Result<TraceCurves, LabError> {
+    let start = Instant::now();
+    let curve = draw(source, Shards::new(sampling.rate, SAMPLES as usize, sampling.seed), progress)?;
+    curve_of_samples(source.name(), sampling, &curve, sizes, start.elapsed())
+}
+
+/// One of `parts` parts, without a page in common, of a sample of a trace's pages: what a machine does whose fellows draw
+/// the other parts. [`curve_of_samples`] makes a curve of all of them. Cost: a pass over the trace, and memory for this
+/// part's pages only.
+///
+/// # Errors
+/// The trace cannot be read, or it was cancelled.
+pub fn draw_part(
+    source: &Source,
+    sampling: Sampling,
+    part: u32,
+    parts: u32,
+    progress: &dyn Progress,
+) -> Result<SampledCurve, LabError> {
+    let sample = PageSample::parts(sampling.rate, sampling.seed, parts).nth(part as usize);
+    draw(source, Shards::of(sampling.rate / f64::from(parts.max(1)), sample), progress)
+}
+
+fn draw(source: &Source, mut shards: Shards, progress: &dyn Progress) -> Result<SampledCurve, LabError> {
     let mut reader = source.open()?;
     progress.add(reader.total().unwrap_or(0));
-    let mut shards = Shards::new(sampling.rate, SAMPLES as usize, sampling.seed);
     let mut entries = Vec::new();
-    let start = Instant::now();
     loop {
         let block = reader.next_block(&mut entries)?;
         if block.is_empty() {
-            break;
+            return Ok(shards.finish());
         }
         shards.observe(block);
         progress.advance(block.len() as u64);
+        if progress.is_cancelled() {
+            return Err(LabError::Cancelled);
+        }
     }
-    let wall = start.elapsed();
-    let curve = shards.finish();
-    let accesses = curve.accesses();
+}
+
+/// LRU's curve from samples that were drawn, at sizes that are chosen when the footprint, an estimate too, is known.
+///
+/// # Errors
+/// A sample holds no page.
+pub fn curve_of_samples(
+    trace: String,
+    sampling: Sampling,
+    drawn: &SampledCurve,
+    sizes: impl Fn(u64) -> Vec<u64>,
+    wall: Duration,
+) -> Result<TraceCurves, LabError> {
+    let accesses = drawn.accesses();
     // What misses at any size are the first touches, of which there is one per page.
-    let distinct_pages = (curve.miss_ratios(&[u64::MAX])[0].miss_ratio * accesses as f64).round() as u64;
-    if curve.sampled_accesses().contains(&0) || distinct_pages == 0 {
-        let what = format!("{} at {}", source.name(), sampling.rate);
+    let distinct_pages = (drawn.miss_ratios(&[u64::MAX])[0].miss_ratio * accesses as f64).round() as u64;
+    if drawn.sampled_accesses().contains(&0) || distinct_pages == 0 {
+        let what = format!("{trace} at {}", sampling.rate);
         return Err(LabError::request("a sample has no page", what, "raise --sample"));
     }
     let sizes = sizes(distinct_pages);
-    let points = sizes.iter().zip(curve.miss_ratios(&sizes)).map(|(memory_pages, estimate)| Point {
+    let points = sizes.iter().zip(drawn.miss_ratios(&sizes)).map(|(memory_pages, estimate)| Point {
         memory_pages: *memory_pages,
         miss_ratio: estimate.miss_ratio,
         standard_error: estimate.standard_error,
     });
     let curve = Curve { policy: "lru".into(), points: points.collect(), complete: false, wall };
-    Ok(TraceCurves { trace: source.name(), accesses, distinct_pages, sampling: Some(sampling), curves: vec![curve] })
+    Ok(TraceCurves { trace, accesses, distinct_pages, sampling: Some(sampling), curves: vec![curve] })
 }
 
 /// Curves of simulated policies from miniature simulations: each sample of the pages runs in memory as much smaller as

@@ -15,11 +15,15 @@
 //! ```
 
 use std::io::Write;
+use std::time::Duration;
 
 use refault_core::Counters;
+use refault_core::adaptive::Way;
+use refault_core::policy::registry::{Fact, PolicySpec};
+use refault_sim::Outcome;
 use serde_json::{Map, Value, json};
 
-use crate::sweep::{Run, TraceRuns};
+use crate::sweep::{ByteCounts, Run, Sample, TraceRuns};
 
 /// The fields before the counters, in order.
 pub const LEADING_FIELDS: [&str; 8] =
@@ -69,6 +73,75 @@ pub fn write_json(out: &mut dyn Write, results: &[TraceRuns], verdict: &Value, t
     let runs: Vec<Value> = rows(results).map(|(trace, run)| Value::Object(json_run(trace, run, timing))).collect();
     serde_json::to_writer(&mut *out, &json!({ "runs": runs, "verdict": verdict }))?;
     writeln!(out)
+}
+
+/// Runs as [`write_json`] writes them, read back: the same tables, verdicts and files can be made of them. What JSON does
+/// not hold is empty: bytes of metadata, anonymous pages, generations over time; a trace has the accesses that were
+/// counted and `warm_up` more.
+///
+/// # Errors
+/// Words about the first thing that is not as [`write_json`] writes it.
+pub fn read_json(text: &[u8], warm_up: u64) -> Result<Vec<TraceRuns>, String> {
+    let whole: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let rows = whole.get("runs").and_then(Value::as_array).ok_or("no runs")?;
+    let mut traces: Vec<TraceRuns> = Vec::new();
+    for row in rows {
+        let name = word(row, "trace")?;
+        let run = run_of(row)?;
+        match traces.last_mut().filter(|trace| trace.trace == name) {
+            Some(trace) => trace.runs.push(run),
+            None => traces.push(TraceRuns {
+                trace: name.to_owned(),
+                accesses: run.outcome.accesses + warm_up,
+                distinct_pages: number(row, "distinct_pages")?,
+                distinct_anon: 0,
+                runs: vec![run],
+            }),
+        }
+    }
+    Ok(traces)
+}
+
+fn run_of(row: &Value) -> Result<Run, String> {
+    let policy = word(row, "policy")?;
+    let spec = PolicySpec::parse(policy).map_err(|error| error.to_string())?;
+    let mut counters = Counters::default();
+    for name in Counters::NAMES {
+        counters.set(name, number(row, name)?);
+    }
+    let leaders = row.get("leaders").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let samples = leaders.iter().map(|held| {
+        let leader = word(held, "leader")?;
+        let way = Way::from_name(leader).ok_or_else(|| format!("no way of choosing is called '{leader}'"))?;
+        Ok(Sample { accesses: number(held, "until")?, misses: 0, generations: Vec::new(), leader: Some(way.name()) })
+    });
+    Ok(Run {
+        policy: policy.to_owned(),
+        needs_future: spec.entry.is(Fact::NeedsFuture),
+        memory_pages: number(row, "memory_pages")?,
+        outcome: Outcome {
+            accesses: number(row, "accesses")?,
+            hits: number(row, "hits")?,
+            misses: number(row, "misses")?,
+            counters,
+            resident: 0,
+        },
+        bytes: match row.get("bytes") {
+            None => None,
+            Some(_) => Some(ByteCounts { all: number(row, "bytes")?, missed: number(row, "byte_misses")? }),
+        },
+        metadata_bytes: 0,
+        wall: Duration::from_secs_f64(row.get("wall_seconds").and_then(Value::as_f64).unwrap_or(0.0).clamp(0.0, 1e9)),
+        samples: samples.collect::<Result<_, String>>()?,
+    })
+}
+
+fn word<'a>(row: &'a Value, name: &str) -> Result<&'a str, String> {
+    row.get(name).and_then(Value::as_str).ok_or_else(|| format!("a run without {name}"))
+}
+
+fn number(row: &Value, name: &str) -> Result<u64, String> {
+    row.get(name).and_then(Value::as_u64).ok_or_else(|| format!("a run without {name}"))
 }
 
 fn json_run(trace: &TraceRuns, run: &Run, timing: bool) -> Map<String, Value> {
@@ -136,4 +209,52 @@ pub fn policies_of(trace: &TraceRuns) -> Vec<&str> {
 
 fn rows(results: &[TraceRuns]) -> impl Iterator<Item = (&TraceRuns, &Run)> {
     results.iter().flat_map(|trace| trace.runs.iter().map(move |run| (trace, run)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::parse_policies;
+    use crate::sweep::{SAMPLES, Sweep, sweep};
+    use crate::verdict::judge;
+    use refault_trace::{Options, Source};
+
+    /// Everything that tables, verdicts and files show must come back from what was written.
+    #[test]
+    fn what_was_written_is_read_back() {
+        let policies = || parse_policies(&["lru,opt,adaptive,mglru{tiers=1}".into()]).expect("known");
+        let sizes = || vec!["10%".parse().expect("a size"), "50%".parse().expect("a size")];
+        let plan = Sweep { samples: SAMPLES, ..Sweep::new(policies(), sizes()) };
+        let directory = tempfile::tempdir().expect("a directory");
+        let sized = directory.path().join("sized.csv");
+        std::fs::write(&sized, "object,size\n1,100\n2,5000\n1,100\n3,7\n").expect("written");
+        let sources = [
+            Source::workload("hotcold:pages=2000,accesses=40000,hot=200,phases=4".parse().expect("a workload")),
+            Source::file(sized, Options::default()),
+        ];
+        let found: Vec<TraceRuns> =
+            sources.iter().map(|source| sweep(source, &plan, &()).expect("it can be read")).collect();
+        let written = |results: &[TraceRuns]| {
+            let (mut json, mut csv) = (Vec::new(), Vec::new());
+            write_json(&mut json, results, &judge(results, "lru").to_json(), false).expect("written");
+            write_csv(&mut csv, results, false).expect("written");
+            (json, csv)
+        };
+        let before = written(&found);
+        let again = read_json(&before.0, 0).expect("as it was written");
+        assert_eq!(written(&again), before);
+        assert!(found.iter().any(|trace| trace.runs.iter().any(|run| run.bytes.is_some())));
+        assert!(found.iter().any(|trace| trace.runs.iter().any(|run| !leaders_of(run).is_empty())));
+        assert_eq!(again[0].accesses, 40_000);
+        assert!(again[0].runs.iter().any(|run| run.needs_future));
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused_in_words() {
+        assert!(read_json(b"nonsense", 0).is_err());
+        assert_eq!(read_json(b"{}", 0).err().as_deref(), Some("no runs"));
+        assert_eq!(read_json(br#"{"runs":[{}]}"#, 0).err().as_deref(), Some("a run without trace"));
+        let unknown = br#"{"runs":[{"trace":"t","policy":"none"}]}"#;
+        assert!(read_json(unknown, 0).is_err_and(|error| error.contains("none")));
+    }
 }

@@ -274,6 +274,11 @@ impl DistanceHistogram {
         DistanceHistogram::default()
     }
 
+    /// So many accesses with each distance from 0 up, and so many first ones.
+    pub fn from_counts(counts: Vec<u64>, cold: u64) -> DistanceHistogram {
+        DistanceHistogram { counts, cold }
+    }
+
     /// Counts a distance or [`COLD`].
     #[inline]
     pub fn record(&mut self, distance: u32) {

@@ -41,7 +41,9 @@ pub struct Estimate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSample {
     salt: u64,
-    /// Hashes up to this are in the sample.
+    /// Hashes from here on are in the sample …
+    lowest: u64,
+    /// … up to so much more.
     threshold: u64,
 }
 
@@ -51,7 +53,30 @@ impl PageSample {
     pub fn new(rate: f64, seed: u64, index: u64) -> PageSample {
         let rate = if rate > 0.0 { rate.min(1.0) } else { f64::MIN_POSITIVE };
         // The cast saturates: a rate of 1 takes every hash.
-        PageSample { salt: hash(hash(seed) ^ index), threshold: (rate * 2f64.powi(64)) as u64 }
+        PageSample { salt: hash(hash(seed) ^ index), lowest: 0, threshold: (rate * 2f64.powi(64)) as u64 }
+    }
+
+    /// A sample of about `rate` of the pages, cut by their hash into `parts` parts without a page in common: samples of
+    /// `rate / parts` each that can be worked on by different machines. A seed gives the same ones every time.
+    ///
+    /// ```
+    /// use refault_trace::shards::PageSample;
+    /// use refault_trace::{Entry, Kind};
+    ///
+    /// let parts: Vec<PageSample> = PageSample::parts(1.0, 1, 4).collect();
+    /// let holders = |page| parts.iter().filter(|part| part.contains(Entry::new(page, Kind::Anon, false))).count();
+    /// assert!((0..1000).all(|page| holders(page) == 1));
+    /// ```
+    pub fn parts(rate: f64, seed: u64, parts: u32) -> impl Iterator<Item = PageSample> {
+        let whole = PageSample::new(rate, seed, 0);
+        let hashes = u128::from(whole.threshold) + 1;
+        let from = move |part: u32| hashes * u128::from(part) / u128::from(parts.max(1));
+        // A part without a hash holds none that occurs: there are 2^64 / parts, at least 2^32.
+        (0..parts.max(1)).map(move |part| PageSample {
+            lowest: from(part) as u64,
+            threshold: (from(part + 1) - from(part)).saturating_sub(1) as u64,
+            ..whole
+        })
     }
 
     /// Whether an entry's page is in it.
@@ -62,7 +87,7 @@ impl PageSample {
 
     #[inline]
     fn keeps(self, key: u64) -> bool {
-        hash(key ^ self.salt) <= self.threshold
+        hash(key ^ self.salt).wrapping_sub(self.lowest) <= self.threshold
     }
 }
 
@@ -95,14 +120,19 @@ impl Shards {
     /// `samples` samples (at least 1), each of about `rate` of the pages (above 0, at most 1). A seed gives the same
     /// samples every time.
     pub fn new(rate: f64, samples: usize, seed: u64) -> Shards {
+        Shards::of(rate, (0..samples.max(1) as u64).map(|index| PageSample::new(rate, seed, index)))
+    }
+
+    /// These samples, each of about `rate` of the pages (above 0, at most 1).
+    pub fn of(rate: f64, samples: impl IntoIterator<Item = PageSample>) -> Shards {
         let rate = if rate > 0.0 { rate.min(1.0) } else { f64::MIN_POSITIVE };
-        let sample = |index: u64| Sample {
-            pages: PageSample::new(rate, seed, index),
+        let sample = |pages| Sample {
+            pages,
             ids: HashMap::default(),
             reuse: ReuseDistances::new(0),
             histogram: DistanceHistogram::new(),
         };
-        let samples = (0..samples.max(1) as u64).map(sample).collect();
+        let samples = samples.into_iter().map(sample).collect();
         Shards { rate, accesses: 0, samples, kept: Vec::new(), distances: Vec::new() }
     }
 
@@ -138,6 +168,16 @@ pub struct SampledCurve {
 }
 
 impl SampledCurve {
+    /// Histograms of samples of `rate` each, of a trace of so many accesses, wherever they were drawn.
+    pub fn new(rate: f64, accesses: u64, histograms: Vec<DistanceHistogram>) -> SampledCurve {
+        SampledCurve { rate, accesses, histograms }
+    }
+
+    /// The histograms, one per sample.
+    pub fn into_histograms(self) -> Vec<DistanceHistogram> {
+        self.histograms
+    }
+
     /// Accesses of the whole trace.
     pub fn accesses(&self) -> u64 {
         self.accesses
