@@ -27,6 +27,7 @@ Examples:
   refault compare app.u64.zst --memory 10%,25%,50%
   refault compare --trace app.u64 --policy lru,arc,mglru{tiers=1} --memory 256M --format csv
   refault compare --workload zipf:theta=1.2,pages=262144,accesses=10000000,kind=fd --report zipf.html
+  refault compare fleet/*.rft --dask tcp://scheduler:8786 --format csv --out fleet.csv
 
 SIZE is 25% of the trace's distinct pages (rounded down, at least 1), 4096p pages of 4 KiB, or bytes: 64M, 1.5G
 (K, M, G, T are KiB, MiB, …). Exit codes: 0 done, 1 failed, 2 wrong usage or unreadable input.")]
@@ -50,6 +51,10 @@ pub struct CompareArgs {
     /// Accesses, or a share such as 20%, that fill memory at the start and are not counted
     #[arg(long, value_name = "N|SHARE", value_parser = warm_up, default_value = "0")]
     warm_up: WarmUp,
+    /// Run on the Dask cluster whose scheduler is at ADDRESS, by the Python package refault; workers read the traces by
+    /// their paths
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["jobs", "report"])]
+    dask: Option<String>,
     #[command(flatten)]
     runs: RunsArgs,
 }
@@ -73,20 +78,26 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let sources = args.source.sources(&mut outputs)?;
     let plan = sweep_of(args)?;
     let (format, out) = args.runs.result.claim(&mut outputs)?;
-    let report = args.runs.report.clone().or_else(|| built_in.then(|| PathBuf::from(DEFAULT_REPORT)));
+    // Pictures need the state over time, which stays with the workers; so do times.
+    let pictures = built_in && args.dask.is_none();
+    let timing = !args.runs.no_timing && args.dask.is_none();
+    let report = args.runs.report.clone().or_else(|| pictures.then(|| PathBuf::from(DEFAULT_REPORT)));
     let report = outputs.claim("--report", report.as_deref(), Contents::Html)?;
-    let mut results = run_all(&sources, &plan, &Progress::new("comparing"))?;
+    let mut results = match &args.dask {
+        None => run_all(&sources, &plan, &Progress::new("comparing"))?,
+        Some(address) => crate::dask::run_there(address, &sources, &plan)?,
+    };
     let verdict = judge(&results, &args.baseline);
     if names_best(&args.policies) {
         keep_best(&mut results, &verdict);
     }
     with_output(out, |out| match format {
         Format::Table => {
-            tables::write_table(out, &results, !args.runs.no_timing)?;
+            tables::write_table(out, &results, timing)?;
             tables::write_verdict(out, &verdict, results.len())
         }
-        Format::Csv => write_csv(out, &results, !args.runs.no_timing),
-        Format::Json => write_json(out, &results, &verdict.to_json(), !args.runs.no_timing),
+        Format::Csv => write_csv(out, &results, timing),
+        Format::Json => write_json(out, &results, &verdict.to_json(), timing),
     })?;
     if let Some(report) = report {
         let path = report.path().display().to_string();

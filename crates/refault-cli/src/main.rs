@@ -6,6 +6,7 @@
 
 mod compare;
 mod completions;
+mod dask;
 mod doctor;
 mod embedded;
 mod history;

@@ -357,3 +357,31 @@ fn kernels_policies_keep_to_a_memory_smaller_than_a_batch() {
         }
     }
 }
+
+/// What a cluster finds is tested where there is one: with the Python package.
+#[test]
+fn without_the_python_package_a_cluster_is_refused_in_words() {
+    let ask = |python: &str, more: &[&str]| {
+        let mut command = Command::cargo_bin("refault").expect("the binary is built");
+        command.env("REFAULT_PYTHON", python);
+        command.args(["compare", "--workload", "zipf:pages=100,accesses=1000", "--dask", "tcp://127.0.0.1:9"]);
+        command.args(more).output().expect("it starts")
+    };
+    let absent = ask("/nonexistent/python", &[]);
+    assert_eq!(absent.status.code(), Some(2));
+    assert!(text(&absent.stderr).contains("REFAULT_PYTHON"), "{}", text(&absent.stderr));
+    // It starts, and answers nothing.
+    let mute = ask("true", &[]);
+    assert_eq!(mute.status.code(), Some(1));
+    assert!(text(&mute.stderr).contains("no answer from the Python package"), "{}", text(&mute.stderr));
+    for (more, named) in [
+        (&["--jobs", "2"][..], "--jobs"),
+        (&["--report", "r.html"], "--report"),
+        (&["--warm-up", "10%"], "--warm-up"),
+        (&["--from", "1s"], "--from"),
+    ] {
+        let refused = ask("true", more);
+        assert_eq!(refused.status.code(), Some(2), "{more:?}");
+        assert!(text(&refused.stderr).contains(named), "{}", text(&refused.stderr));
+    }
+}
