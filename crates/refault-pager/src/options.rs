@@ -57,6 +57,10 @@ pub struct PagerOptions {
     /// Pages that stay in the pool for longer are stored one step colder in the background: compressed harder (zstd),
     /// then in the file. `None`: never.
     pub demote_after: Option<Duration>,
+    /// The budget bounds what is stored in memory too, not only what is resident: as the pool of compressed pages grows,
+    /// less may be resident, down to a 16th. The pool grows a moment before it is counted, so that the sum may be beyond
+    /// the budget by what one round of eviction stores. The pager then has its budget alone: it sets the maximum.
+    pub count_stored: bool,
 }
 
 impl Default for PagerOptions {
@@ -70,6 +74,7 @@ impl Default for PagerOptions {
             on_full: OnFull::Grow,
             demote_after: Some(Duration::from_secs(30)),
             bring_successors: true,
+            count_stored: false,
         }
     }
 }

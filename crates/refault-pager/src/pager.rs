@@ -118,6 +118,9 @@ const DIRECT_GOAL: u32 = 32;
 /// Times that a fault finds nothing to evict before it counts as being out of room: some 5 ms.
 const FRUITLESS: u32 = 32;
 
+/// A budget that counts stored pages leaves at least one page in so many for resident ones, or nothing would run.
+const MIN_RESIDENT_PART: u64 = 16;
+
 /// A full store is asked again after this many slots were released …
 const FULL_RELEASES: u32 = 64;
 /// … or after this many milliseconds.
@@ -130,6 +133,8 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) store_description: String,
     pub(crate) budget: Budget,
+    /// The budget's maximum as it was asked for; what is resident may have less, see [`PagerOptions::count_stored`].
+    asked_pages: AtomicU64,
     pub(crate) options: PagerOptions,
     pub(crate) ranges: Ranges,
     pub(crate) spare_worker: Spare,
@@ -206,6 +211,7 @@ impl Pager {
             uffd,
             store,
             store_description,
+            asked_pages: AtomicU64::new(budget.maximum_pages()),
             budget,
             options,
             ranges: Ranges::default(),
@@ -245,17 +251,26 @@ impl Pager {
         &self.inner().budget
     }
 
+    /// Bytes that the budget was made with, or was given by [`Pager::resize`]. The budget's own maximum is less while
+    /// pages are stored, if they are counted ([`PagerOptions::count_stored`]).
+    pub fn bound_bytes(&self) -> u64 {
+        self.inner().bound_bytes()
+    }
+
     /// Changes the budget's maximum while programs run, and returns when it is true: at most `bytes` are resident.
     /// The error says what stayed if that is not reached in `patience`.
     pub fn resize(&self, bytes: u64, patience: Duration) -> Result<(), PagerError> {
         let inner = self.inner();
+        inner.asked_pages.store(bytes / PAGE_SIZE as u64, Ordering::Release);
         inner.budget.set_maximum_pages(bytes / PAGE_SIZE as u64);
+        inner.count_stored();
         let gate = inner.enter();
         inner.engine().set_capacity((bytes / PAGE_SIZE as u64).min(u64::from(u32::MAX)) as usize);
         drop(gate);
         let start = Instant::now();
         let mut worker = inner.spare_worker.borrow();
         loop {
+            inner.count_stored();
             let excess = inner.budget.used_pages().saturating_sub(inner.budget.maximum_pages());
             if excess == 0 {
                 return Ok(());
@@ -302,6 +317,22 @@ impl Inner {
         self.engine.lock().expect("invariant: a panic of a policy ends the program")
     }
 
+    pub(crate) fn bound_bytes(&self) -> u64 {
+        match self.options.count_stored {
+            true => self.asked_pages.load(Ordering::Acquire).saturating_mul(PAGE_SIZE as u64),
+            false => self.budget.maximum_bytes(),
+        }
+    }
+
+    /// Leaves room in the budget for what is stored in memory, if that counts.
+    pub(crate) fn count_stored(&self) {
+        if self.options.count_stored {
+            let asked = self.asked_pages.load(Ordering::Acquire);
+            let stored = self.store.usage().pool_bytes.div_ceil(PAGE_SIZE as u64);
+            self.budget.set_maximum_pages(asked.saturating_sub(stored).max(asked / MIN_RESIDENT_PART).max(1));
+        }
+    }
+
     /// Taken once by everything that changes pages or looks at the policy.
     pub(crate) fn enter(&self) -> ReadGuard<'_> {
         self.gate.enter()
@@ -330,6 +361,7 @@ impl Inner {
                 Ok(()) => break,
                 Err(over) => over,
             };
+            self.count_stored();
             self.counts.direct_reclaims.fetch_add(1, Ordering::Relaxed);
             threads::wake_evictor(self);
             let _stall = self.pressure.stall();

@@ -17,7 +17,7 @@ use crate::table::PageTable;
 /// A pager's state at one moment. Counts are pages since the start unless said otherwise.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Bytes that may be resident.
+    /// Bytes that may be resident, and stored in memory if that counts ([`crate::PagerOptions::count_stored`]).
     pub budget_bytes: u64,
     /// Bytes that are resident.
     pub resident_bytes: u64,
@@ -111,7 +111,7 @@ impl Pager {
         let managed_pages = u64::from(inner.arena.high());
         let fault_latency = inner.fault_latency.snapshot();
         Report {
-            budget_bytes: inner.budget.maximum_bytes(),
+            budget_bytes: inner.bound_bytes(),
             resident_bytes: inner.budget.used_bytes(),
             store: inner.store.usage(),
             metadata_bytes: policy_bytes as u64

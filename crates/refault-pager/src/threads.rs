@@ -201,6 +201,7 @@ fn keep_reserve(inner: &Arc<Inner>, mut worker: FaultScratch) {
     while !inner.stopping.load(Ordering::SeqCst) {
         let freed = {
             let _gate = inner.enter();
+            inner.count_stored();
             let (budget, room) = inner.budget.tightest();
             if room >= 2 * inner.reserve() {
                 None

@@ -513,3 +513,49 @@ fn what_stays_cold_is_stored_one_step_colder() {
         }
     }
 }
+
+/// Pages that compress to a third or so: both what is resident and what is stored must fit.
+#[test]
+fn a_budget_can_count_what_is_stored_too() {
+    if skipped() {
+        return;
+    }
+    let budget = 8 * MIB as u64;
+    let pager = Pager::new(Budget::new(budget), PagerOptions { count_stored: true, ..options() }).expect("a pager");
+    let mut region = pager.region(14 * MIB).expect("a region");
+    let fill = |page: &mut [u8], number: usize| {
+        let mut random = Random(number as u64 + 1);
+        page.chunks_exact_mut(8).for_each(|word| word[..2].copy_from_slice(&random.next().to_le_bytes()[..2]));
+    };
+    let total = |pager: &Pager| {
+        let report = pager.report();
+        report.resident_bytes + report.store.pool_bytes
+    };
+    let mut most = 0;
+    for (number, page) in region.chunks_exact_mut(PAGE).enumerate() {
+        fill(page, number);
+        if number % 64 == 0 {
+            most = most.max(total(&pager));
+        }
+    }
+    let mut expected = vec![0; PAGE];
+    for (number, page) in region.chunks_exact(PAGE).enumerate() {
+        expected.fill(0);
+        fill(&mut expected, number);
+        assert!(page == expected, "page {number}");
+        if number % 64 == 0 {
+            most = most.max(total(&pager));
+        }
+    }
+    let report = pager.report();
+    assert_eq!((report.budget_bytes, pager.bound_bytes()), (budget, budget));
+    assert!(report.store.pool_bytes > budget / 8, "too little is stored to show anything: {report:?}");
+    // A round of eviction stores a 16th of the budget at most before it is counted.
+    assert!(most <= budget + budget / 16, "{most} of {budget} bytes");
+    pager.resize(budget / 2 + budget / 4, Duration::from_secs(10)).expect("it fits compressed");
+    assert!(total(&pager) <= budget / 4 * 3 + budget / 16);
+    drop(region);
+    // With nothing stored all of it may be resident again.
+    pager.resize(budget, Duration::from_secs(10)).expect("nothing is resident");
+    assert_eq!(pager.budget().maximum_bytes(), budget);
+}
