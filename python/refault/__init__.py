@@ -25,7 +25,7 @@ from .files import Cache, CachedFile, open
 from .lab import Policy, PythonPolicy, compare, mrc, policies
 from .results import Comparison, Curves
 from .simulated import Reproduction, Scenario, example_scenario, experiments, reproduce, scenario
-from .sweep import sweep
+from .sweep import sweep, sweep_mrc
 from .traces import Trace
 
 __all__ = [
@@ -55,5 +55,6 @@ __all__ = [
     "reproduce",
     "scenario",
     "sweep",
+    "sweep_mrc",
     "zeros",
 ]

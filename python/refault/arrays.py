@@ -40,6 +40,8 @@ class Budget:
     ----------
     size : bytes, or a text such as ``"2G"``
     policy : as on the command line; any that needs only accessed bits (``refault policies``). The default suits most.
+    count_stored : whether `size` bounds what is compressed in memory too; only what is resident by default. What does not
+        compress then leaves a 16th of `size` for what is resident, and the rest is beyond it.
     address_space : bytes that all arrays of the budget may have together, resident or not; 64 GiB by default
 
     Raises
@@ -50,17 +52,24 @@ class Budget:
         The size or the policy is none.
     """
 
-    def __init__(self, size: Size, *, policy: str | None = None, address_space: int = ADDRESS_SPACE) -> None:
-        self._native = _refault.Budget(_bytes(size), policy, address_space)
+    def __init__(
+        self,
+        size: Size,
+        *,
+        policy: str | None = None,
+        count_stored: bool = False,
+        address_space: int = ADDRESS_SPACE,
+    ) -> None:
+        self._native = _refault.Budget(_bytes(size), policy, address_space, count_stored)
         _budgets.add(self._native)
 
     @property
     def size(self) -> int:
-        """Bytes that may be resident."""
+        """Bytes that may be resident, or with `count_stored` resident and compressed."""
         return self._native.bytes
 
     def resize(self, size: Size) -> None:
-        """Another size; returns when no more than that is resident, or raises RuntimeError after a minute."""
+        """Another size; returns when no more than that is taken, or raises RuntimeError after a minute."""
         self._native.resize(_bytes(size))
 
     def stats(self) -> dict[str, int]:

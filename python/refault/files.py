@@ -42,14 +42,16 @@ class CachedFile(io.RawIOBase):
     btrfs; not tmpfs).
     """
 
-    def __init__(self, cache: Cache, path: str | PathLike[str], mode: str = "rb") -> None:
+    def __init__(self, cache: Cache, path: str | PathLike[str], mode: str = "rb", *, shared: Any = None) -> None:
         if mode not in ("rb", "r+b", "rb+"):
             raise ValueError(f"mode {mode!r}: choose from 'rb' and 'r+b'; a cached file is binary and must exist")
         self._cache = cache
         self._path = os.fspath(path)
         self._mode = "rb" if mode == "rb" else "r+b"
         self._at = 0
-        self._native = cache._native.open(path)
+        # What others have open too stays in the cache when this object is closed.
+        self._shared = shared is not None
+        self._native: _refault.File = cache._native.open(path) if shared is None else shared
 
     @property
     def name(self) -> str:
@@ -79,6 +81,7 @@ class CachedFile(io.RawIOBase):
 
     def size(self) -> int:
         """Bytes in the file."""
+        self._check_open()
         return self._native.size()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
@@ -101,10 +104,29 @@ class CachedFile(io.RawIOBase):
         """Up to `length` bytes from `offset` on, fewer only at the end. Does not move the position."""
         if offset < 0 or length < 0:
             raise ValueError(f"offset and length are not negative: {offset}, {length}")
+        self._check_open()
         return self._native.read_at(offset, length)
+
+    def views(self, offset: int, length: int) -> list[memoryview]:
+        """Up to `length` bytes from `offset` on without a copy: read-only views of the cache's own memory, in order, each
+        within a page of 4 KiB (pages that follow each other in the file do not in memory).
+
+        What is viewed cannot be evicted, so view little and not for long; views show what the file held when they were
+        made, whatever is written meanwhile, and stay good after :meth:`close`. Raises OSError if more is viewed than the
+        cache has room for.
+        """
+        self._check_open()
+        if offset < 0 or length < 0:
+            raise ValueError(f"offset and length are not negative: {offset}, {length}")
+        return [memoryview(np.asarray(view)) for view in self._native.views(offset, length)]
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
 
     def readinto(self, buffer: Any, /) -> int:
         """Fills a buffer from the position on; the bytes read."""
+        self._check_open()
         view = np.frombuffer(memoryview(buffer).cast("B"), np.uint8)
         count = self._native.read_into(self._at, view)
         self._at += count
@@ -114,6 +136,7 @@ class CachedFile(io.RawIOBase):
         """Up to `size` bytes from the position on; without a size, all to the end."""
         if size is None or size < 0:
             size = max(self.size() - self._at, 0)
+        self._check_open()
         found = self._native.read_at(self._at, size)
         self._at += len(found)
         return found
@@ -147,7 +170,8 @@ class CachedFile(io.RawIOBase):
             try:
                 super().close()
             finally:
-                self._native.close()
+                if not self._shared:
+                    self._native.close()
 
     def __repr__(self) -> str:
         return f"<refault.CachedFile {self._path!r}>"

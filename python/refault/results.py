@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import _refault
+
 Row = dict[str, Any]
 
 #: The columns that :meth:`Comparison._repr_html_` and ``repr`` show; all others are in :attr:`Comparison.rows`.
@@ -61,9 +63,19 @@ class Comparison(Table):
         of misses against the baseline, its worst case and its mean rank.
     """
 
-    def __init__(self, rows: Iterable[Row], verdict: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, rows: Iterable[Row], verdict: dict[str, Any] | None = None, *, baseline: str | None = None
+    ) -> None:
         self._rows = list(rows)
-        self.verdict = verdict
+        self._verdict = verdict
+        self._baseline = baseline
+
+    @property
+    def verdict(self) -> dict[str, Any] | None:
+        """See the class. Of a sweep it is found when it is asked for: it costs a pass over all rows."""
+        if self._verdict is None and self._baseline is not None:
+            self._verdict = json.loads(_refault.judge_runs(json.dumps({"runs": self.rows}), self._baseline))
+        return self._verdict
 
     @property
     def rows(self) -> list[Row]:

@@ -1,6 +1,8 @@
-"""Sweeps that outgrow a machine: traces × policies × sizes as tasks of a Dask cluster, results as Parquet.
+"""Sweeps that outgrow a machine: traces × policies × sizes as tasks of a Dask cluster, results as Parquet; and one curve of
+one huge trace, cut by the hash of its pages.
 
-A task is one trace with some policies at all sizes, so that a worker decodes a trace once per task. What a task finds is
+A task is one trace with some policies at all sizes. A trace that several tasks share is decoded by a task of its own, whose
+result stays with the worker until its last task is done; Dask sends the tasks to where it lies. What a task finds is
 written as one Parquet file named by what was asked, beside others and renamed when it is whole; a sweep that is started
 again in the same directory runs only what is missing. Results do not depend on the cluster: each simulation depends on
 nothing but its trace, its policy and its size.
@@ -19,7 +21,8 @@ from typing import Any
 from . import _refault
 from .lab import DEFAULT_MEMORY, _sizes, _split
 from .lab import policies as known_policies
-from .results import Comparison, Row
+from .results import Comparison, Curves, Row
+from .sources import Source, mark_of, open_source, sources_of
 from .traces import Trace
 
 log = logging.getLogger("refault")
@@ -30,12 +33,23 @@ BYTES_PER_PAGE = 64
 #: Bytes per access that only policies need which know the future.
 BYTES_PER_ACCESS = 8
 
+#: Bytes per access of a decoded trace at most.
+BYTES_PER_DECODED_ACCESS = 16
+
+#: Policies, sizes, accesses of the warm-up, swap: what a task does with its trace.
+Asked = tuple[list[str], list[str], float, str | None]
+
+#: A task that is not done yet: its place in the results, its trace's place among the sources, what it does, and its file.
+Missing = tuple[int, int, Asked, Path | None]
+
 
 def sweep(
     traces: Iterable[Any],
     policies: Any = "all",
     memory: Any = DEFAULT_MEMORY,
     *,
+    baseline: str = "lru",
+    swap: str | None = None,
     client: Any = None,
     out: str | os.PathLike[str] | None = None,
     policies_per_task: int = 4,
@@ -43,80 +57,211 @@ def sweep(
     retries: int = 3,
     resources: dict[str, float] | None = None,
     declare_memory: bool = False,
+    keep_decoded: bool | None = None,
 ) -> Comparison:
     """Runs policies over traces at several sizes, on a Dask cluster if there is a `client`, else here.
 
     Parameters
     ----------
-    traces : paths that every worker can read, workloads such as ``"zipf:theta=1,pages=1000,accesses=20000"``, or
-        :class:`refault.Trace` (arrays are sent to the workers)
-    policies, memory, warm_up : as :func:`refault.compare`
+    traces : paths that every worker can read; URLs that fsspec opens there, such as ``"s3://traces/host-7.rft"``;
+        directories, URLs that end with ``/``, and URLs with ``*`` stand for all that lies there. Workloads such as
+        ``"zipf:theta=1,pages=1000,accesses=20000"``, or :class:`refault.Trace`, which is sent decoded.
+    policies, memory, baseline, swap, warm_up : as :func:`refault.compare`
     client : a ``distributed.Client``; None runs the same tasks one after the other in this process
     out : a directory for the results, one Parquet file per task (needs pyarrow). What is there already is not run again.
-    policies_per_task : how many policies share a task and its decoded trace
+    policies_per_task : how many policies share a task
     retries : how often a task is tried again when its worker dies
     resources : as of ``Client.submit``, such as ``{"GPU": 1}``: what each task declares
     declare_memory : each task declares the bytes that it needs at most as the resource ``MEMORY``, and workers that were
         started with ``--resources "MEMORY=8e9"`` take no more at a time than they have. A task that needs more than any
         worker has waits for ever. Costs a pass over each trace here.
+    keep_decoded : whether a trace that several tasks share is decoded once and kept by a worker until they are done (8 or
+        16 bytes per access, which Dask spills to disk if it must), or by each task. By default it is kept, but not with
+        `declare_memory`, since what is kept is not declared.
 
     Returns
     -------
     Comparison
         The same rows in the same order whatever the cluster, without times.
     """
+    return sweep_sources(
+        sources_of(traces),
+        policies,
+        memory,
+        baseline=baseline,
+        swap=swap,
+        client=client,
+        out=out,
+        policies_per_task=policies_per_task,
+        warm_up=warm_up,
+        retries=retries,
+        resources=resources,
+        declare_memory=declare_memory,
+        keep_decoded=not declare_memory if keep_decoded is None else keep_decoded,
+    )
+
+
+def sweep_sources(
+    sources: list[Source],
+    policies: Any,
+    memory: Any,
+    *,
+    baseline: str = "lru",
+    swap: str | None = None,
+    client: Any = None,
+    out: str | os.PathLike[str] | None = None,
+    policies_per_task: int = 4,
+    warm_up: float = 0,
+    retries: int = 3,
+    resources: dict[str, float] | None = None,
+    declare_memory: bool = False,
+    keep_decoded: bool = True,
+) -> Comparison:
+    """:func:`sweep` of traces that are sources already."""
     named, own = _split(policies)
     if own:
         raise ValueError("policies written in Python do not travel: name built-in ones")
+    if policies_per_task < 1:
+        raise ValueError(f"policies_per_task is 1 at least, not {policies_per_task}")
     sizes = _sizes(memory)
     names = _expanded(named)
-    groups = [names[at : at + policies_per_task] for at in range(0, len(names), max(policies_per_task, 1))]
-    sources = [_source(trace) for trace in traces]
-    if not sources:
-        raise ValueError("no traces: name at least one")
-    tasks = [(source, group, sizes, warm_up) for source in sources for group in groups]
+    groups = [names[at : at + policies_per_task] for at in range(0, len(names), policies_per_task)]
     directory = None if out is None else Path(out)
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
     found: dict[int, list[Row]] = {}
-    missing = []
-    for index, task in enumerate(tasks):
-        path = None if directory is None else directory / f"{_key(task)}.parquet"
-        if path is not None and path.exists():
-            found[index] = _read(path)
-        else:
-            missing.append((index, task, path))
-    log.info("%d of %d tasks are done already", len(found), len(tasks))
-    needs = {} if client is None or not declare_memory else _needs(missing)
-    for index, path, rows in _run(missing, client, retries, resources, needs):
+    missing: list[Missing] = []
+    for place, source in enumerate(sources):
+        mark = mark_of(source) if directory is not None or client is not None else []
+        for number, group in enumerate(groups):
+            index = place * len(groups) + number
+            asked: Asked = (group, sizes, warm_up, swap)
+            path = None if directory is None else directory / f"{_key('simulate', mark, asked)}.parquet"
+            if path is not None and path.exists():
+                found[index] = _read(path)
+            else:
+                missing.append((index, place, asked, path))
+    log.info("%d of %d tasks are done already", len(found), len(sources) * len(groups))
+    if client is None:
+        done = _run_here(missing, sources, keep_decoded)
+    else:
+        needs = _needs(missing, sources) if declare_memory else {}
+        done = _run_there(missing, sources, client, retries, resources, needs, keep_decoded)
+    for index, path, rows in done:
         if path is not None:
             _write(path, rows)
         found[index] = rows
-    return Comparison(row for index in range(len(tasks)) for row in found[index])
+    rows = [row for index in range(len(sources) * len(groups)) for row in found[index]]
+    return Comparison(rows, baseline=baseline)
 
 
-def _run(
-    missing: list[tuple[int, Any, Path | None]],
+def sweep_mrc(
+    trace: Any,
+    memory: Any = (),
+    *,
+    sample: float = 0.01,
+    parts: int = 8,
+    seed: int = 1,
+    client: Any = None,
+    retries: int = 3,
+    resources: dict[str, float] | None = None,
+) -> Curves:
+    """LRU's miss-ratio curve of one huge trace, estimated from a sample of its pages (SHARDS) that is cut by their hash
+    into `parts` parts without a page in common: a task each, on a Dask cluster if there is a `client`, else here.
+
+    Parameters
+    ----------
+    trace : as of :func:`sweep`, but one. Each task reads all of it, and keeps what belongs to its part.
+    memory : as :func:`refault.mrc`
+    sample : share of the pages in all parts together, above 0, at most 1
+    parts : tasks. Each needs memory for ``sample / parts`` of the pages; their spread gives the standard error, so there
+        are two at least. Figures depend on it as on `seed`, but not on the cluster.
+    client, retries, resources : as of :func:`sweep`
+    """
+    if parts < 2:
+        raise ValueError(f"parts are two at least, since their spread says how good the estimate is; not {parts}")
+    sources = sources_of([trace])
+    if len(sources) > 1:
+        raise ValueError(f"{trace}: a curve is of one trace, and {len(sources)} are there")
+    source = sources[0]
+    if client is None:
+        opened = open_source(source)
+        drawn = [_draw(opened, sample, seed, part, parts) for part in range(parts)]
+    else:
+        mark = mark_of(source)
+        futures = [
+            client.submit(
+                _draw,
+                source,
+                sample,
+                seed,
+                part,
+                parts,
+                key=_key("draw", mark, [sample, seed, part, parts]),
+                retries=retries,
+                resources=resources,
+                pure=True,
+            )
+            for part in range(parts)
+        ]
+        try:
+            drawn = client.gather(futures)
+        finally:
+            client.cancel(futures)
+    name = drawn[0][0]
+    found = _refault.join_parts(name, sample, seed, [histogram for _, histogram in drawn], _sizes(memory))
+    return Curves(json.loads(found))
+
+
+def _draw(source: Any, sample: float, seed: int, part: int, parts: int) -> tuple[str, tuple[int, int, Any]]:
+    trace = source if isinstance(source, Trace) else open_source(source)
+    return trace.name, _refault.draw_part(trace._native, sample, seed, part, parts)
+
+
+def _run_here(
+    missing: list[Missing], sources: list[Source], keep_decoded: bool
+) -> Iterator[tuple[int, Path | None, list[Row]]]:
+    last: tuple[int, Any] = (-1, None)
+    for at, (index, place, asked, path) in enumerate(missing):
+        if place != last[0]:
+            shared = keep_decoded and any(other[1] == place for other in missing[at + 1 : at + 2])
+            last = (place, _decode(sources[place]) if shared else sources[place])
+        yield index, path, _simulate(last[1], *asked)
+
+
+def _run_there(
+    missing: list[Missing],
+    sources: list[Source],
     client: Any,
     retries: int,
     resources: dict[str, float] | None,
     needs: dict[int, int],
+    keep_decoded: bool,
 ) -> Iterator[tuple[int, Path | None, list[Row]]]:
-    if client is None:
-        for index, task, path in missing:
-            yield index, path, _simulate(*task)
-        return
     import distributed
 
     as_completed: Any = distributed.as_completed
 
+    def submit(function: Any, *arguments: Any, key: str, memory: int | None = None) -> Any:
+        declared = resources if memory is None else {**(resources or {}), "MEMORY": memory}
+        return client.submit(function, *arguments, key=key, retries=retries, resources=declared, pure=True)
+
+    tasks_of: dict[int, int] = {}
+    for _, place, _, _ in missing:
+        tasks_of[place] = tasks_of.get(place, 0) + 1
     futures = {}
-    for index, task, path in missing:
-        declared = resources if index not in needs else {**(resources or {}), "MEMORY": needs[index]}
-        future = client.submit(
-            _simulate, *task, key=f"refault-{_key(task)}", retries=retries, resources=declared, pure=True
-        )
+    # In the order of the traces, so that workers do the tasks of a trace before they decode another.
+    last, trace, mark = -1, None, []
+    for index, place, asked, path in missing:
+        if place != last:
+            last, mark = place, mark_of(sources[place])
+            trace = sources[place]
+            if keep_decoded and tasks_of[place] > 1:
+                # The cluster keeps it as long as tasks wait for it; here nothing does.
+                trace = submit(_decode, sources[place], key=_key("decode", mark, []))
+        future = submit(_simulate, trace, *asked, key=_key("simulate", mark, asked), memory=needs.get(index))
         futures[future] = (index, path)
+    trace = None
     try:
         for future in as_completed(list(futures)):
             index, path = futures.pop(future)
@@ -125,55 +270,33 @@ def _run(
         client.cancel(list(futures))
 
 
-def _needs(missing: list[tuple[int, Any, Path | None]]) -> dict[int, int]:
+def _needs(missing: list[Missing], sources: list[Source]) -> dict[int, int]:
     """Bytes that each task needs at most."""
     bounds = {entry["name"] for entry in known_policies() if entry["family"] == "bound"}
     counts: dict[int, dict[str, int]] = {}
     needs = {}
-    for index, (source, policies, sizes, _), _ in missing:
-        # The tasks of a trace share their source.
-        counted = counts.setdefault(id(source), {}) or _open(source).counts()
-        counts[id(source)] = counted
+    for index, place, (policies, sizes, _, _), _ in missing:
+        counted = counts.setdefault(place, {}) or open_source(sources[place]).counts()
+        counts[place] = counted
         simulations = len(policies) * len(sizes)
         needs[index] = counted["distinct_pages"] * BYTES_PER_PAGE * (simulations + 1)
         if any(policy.split("{")[0] in bounds for policy in policies):
             needs[index] += counted["accesses"] * BYTES_PER_ACCESS
+        if sources[place][0] in ("trace", "url"):
+            needs[index] += counted["accesses"] * BYTES_PER_DECODED_ACCESS
     return needs
 
 
-def _simulate(source: tuple[str, Any], policies: list[str], sizes: list[str], warm_up: float) -> list[Row]:
+def _decode(source: Source) -> Trace:
+    """What a worker does first with a trace that several tasks share."""
+    return open_source(source).decode()
+
+
+def _simulate(source: Any, policies: list[str], sizes: list[str], warm_up: float, swap: str | None) -> list[Row]:
     """What a worker does: one thread, so that a worker with several threads runs several tasks."""
-    trace = _open(source)
-    text = _refault.compare([trace._native], policies, sizes, None, warm_up, "lru", 1, False, None)
+    trace = source if isinstance(source, Trace) else open_source(source)
+    text = _refault.compare([trace._native], policies, sizes, swap, warm_up, "lru", 1, False, None)
     return list(json.loads(text)["runs"])
-
-
-def _source(trace: Any) -> tuple[str, Any]:
-    """A trace as something that can be sent: how it is opened, and what."""
-    if isinstance(trace, Trace):
-        arrays = trace.to_arrays()
-        return ("arrays", (trace.name, arrays["pages"], arrays["writes"], _one_kind(trace.name, arrays["kinds"])))
-    text = os.fspath(trace)
-    if ":" in text and not os.path.exists(text):
-        return ("workload", text)
-    # A worker may have another working directory.
-    return ("file", os.path.abspath(text))
-
-
-def _one_kind(name: str, kinds: Any) -> str:
-    if (kinds != kinds[0]).any():
-        raise ValueError(f"{name}: accesses of several kinds do not travel as arrays: name the trace's file")
-    return ("anon", "fd", "mapped")[int(kinds[0])]
-
-
-def _open(source: tuple[str, Any]) -> Trace:
-    how, what = source
-    if how == "workload":
-        return Trace.workload(what)
-    if how == "file":
-        return Trace(what)
-    name, pages, writes, kind = what
-    return Trace(pages, writes=writes, kind=kind, name=name)
 
 
 def _expanded(named: list[str]) -> list[str]:
@@ -199,19 +322,10 @@ def _outside_braces(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _key(task: tuple[Any, ...]) -> str:
-    """The same for the same request, in every process: of a file, its size and time of change count too."""
-    (how, what), policies, sizes, warm_up = task
-    digest = hashlib.sha256(json.dumps([_refault.VERSION, how, policies, sizes, warm_up]).encode())
-    if how == "arrays":
-        name, pages, writes, kind = what
-        digest.update(json.dumps([name, kind]).encode() + pages.tobytes() + writes.tobytes())
-    elif how == "file" and os.path.exists(what):
-        status = os.stat(what)
-        digest.update(json.dumps([what, status.st_size, status.st_mtime_ns]).encode())
-    else:
-        digest.update(str(what).encode())
-    return digest.hexdigest()[:32]
+def _key(what: str, mark: list[Any], asked: Any) -> str:
+    """The same for the same request, in every process. Dask's dashboard counts tasks by the word before the line."""
+    digest = hashlib.sha256(json.dumps([_refault.VERSION, mark, asked]).encode())
+    return f"{what}-{digest.hexdigest()[:32]}"
 
 
 def _write(path: Path, rows: list[Row]) -> None:
@@ -225,4 +339,6 @@ def _write(path: Path, rows: list[Row]) -> None:
 def _read(path: Path) -> list[Row]:
     import pyarrow.parquet
 
-    return list(pyarrow.parquet.read_table(path).to_pylist())
+    # A column that only some rows have is empty in the others.
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]

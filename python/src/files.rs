@@ -1,15 +1,16 @@
 //! Files behind a page cache.
 
 use std::path::PathBuf;
-use std::sync::RwLock;
+use std::sync::{Arc, Mutex, RwLock};
 
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, ReadError, WriteError};
+use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, Pinned, ReadError, WriteError};
 
 use crate::errors::os_error;
+use crate::foreign::Foreign;
 
 /// A page cache, shared by any number of files.
 #[pyclass(frozen, module = "refault._refault")]
@@ -33,12 +34,18 @@ impl Cache {
             OpenError::Io { error: source, .. } => os_error(source, error.to_string()),
             _ => PyOSError::new_err(error.to_string()),
         })?;
-        Ok(File(RwLock::new(Some(file))))
+        Ok(File::of(file))
+    }
+
+    /// Puts the cache above bytes that a call of Python reads: `read(offset, length)`.
+    fn attach(&self, py: Python<'_>, read: Py<PyAny>, length: u64) -> PyResult<File> {
+        let file = py.detach(|| self.0.attach(Box::new(Foreign { read, length })));
+        file.map(File::of).map_err(|error| os_error(&error, error.to_string()))
     }
 
     /// Counts since the start, and bytes now.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let report = self.0.report();
+        let report = py.detach(|| self.0.report());
         let stats = PyDict::new(py);
         stats.set_item("memory_bytes", report.memory_bytes)?;
         stats.set_item("resident_bytes", report.resident_bytes)?;
@@ -55,10 +62,71 @@ impl Cache {
 
 /// An open file.
 #[pyclass(frozen, module = "refault._refault")]
-pub struct File(RwLock<Option<CachedFile>>);
+pub struct File(RwLock<Option<Arc<CachedFile>>>);
+
+/// Lets go of something without the interpreter's lock: a file that ends waits for reads that are under way, and they may
+/// be Python's.
+fn drop_detached<T: Send>(last: T) {
+    let mut last = Some(last);
+    Python::try_attach(|py| {
+        let last = last.take();
+        py.detach(move || drop(last));
+    });
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        drop_detached(self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+    }
+}
+
+/// A range of a file, pinned. Holds the file, so that the pages have a place.
+struct Held {
+    /// Goes before the file.
+    pinned: Option<Pinned<'static>>,
+    _file: Arc<CachedFile>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.pinned = None;
+    }
+}
+
+/// Bytes of a file where they lie in the cache: within one page. They stay as long as the last view of their range.
+#[pyclass(frozen, module = "refault._refault")]
+pub struct View {
+    address: usize,
+    bytes: usize,
+    held: Mutex<Option<Arc<Held>>>,
+}
+
+#[pymethods]
+impl View {
+    /// NumPy's protocol (version 3): an array over these bytes keeps this object alive.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", "|u1")?;
+        interface.set_item("shape", (self.bytes,))?;
+        interface.set_item("data", (self.address, true))?;
+        Ok(interface)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        drop_detached(self.held.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+    }
+}
 
 impl File {
-    fn with<T>(&self, work: impl FnOnce(&CachedFile) -> PyResult<T>) -> PyResult<T> {
+    fn of(file: CachedFile) -> File {
+        File(RwLock::new(Some(Arc::new(file))))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Arc<CachedFile>) -> PyResult<T>) -> PyResult<T> {
         let file = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         match file.as_ref() {
             Some(file) => work(file),
@@ -110,6 +178,26 @@ impl File {
             .map_err(|error| PyValueError::new_err(format!("the buffer cannot be written to: {error}")))?;
         let slice = buffer.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
         self.with(|file| py.detach(|| file.read_at(slice, offset)).map_err(read_error))
+    }
+
+    /// Bytes from an offset on where they lie, pinned, page by page; up to the end of the file.
+    fn views(&self, py: Python<'_>, offset: u64, length: u64) -> PyResult<Vec<View>> {
+        self.with(|file| {
+            let held = py.detach(|| {
+                let pinned = file.pin(offset..offset.saturating_add(length))?;
+                // SAFETY: only the lifetime changes. `pinned` borrows what the `Arc` holds, which does not move and
+                // which `Held` keeps until it has dropped `pinned`.
+                let pinned = unsafe { std::mem::transmute::<Pinned<'_>, Pinned<'static>>(pinned) };
+                Ok(Arc::new(Held { pinned: Some(pinned), _file: file.clone() }))
+            });
+            let held = held.map_err(read_error)?;
+            let view = |bytes: &[u8]| View {
+                address: bytes.as_ptr() as usize,
+                bytes: bytes.len(),
+                held: Mutex::new(Some(held.clone())),
+            };
+            Ok(held.pinned.iter().flat_map(Pinned::slices).map(view).collect())
+        })
     }
 
     /// Writes bytes at an offset.

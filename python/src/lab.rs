@@ -3,9 +3,9 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use refault::lab::LabError;
-use refault::lab::curve::{CurvePlan, Sampling, curves, default_sizes};
+use refault::lab::curve::{CurvePlan, Sampling, TraceCurves, curves, default_sizes};
 use refault::lab::policies::{all_policies, parse_policies};
-use refault::lab::results::write_json;
+use refault::lab::results::{read_json, write_json};
 use refault::lab::size::{Bytes, Size};
 use refault::lab::sweep::{SAMPLES, Sweep, WarmUp, jobs, memory_budget, run_all};
 use refault::lab::verdict::judge;
@@ -110,11 +110,7 @@ pub fn mrc(
     jobs_asked: Option<u16>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    if let Some(rate) = sample
-        && !(rate > 0.0 && rate <= 1.0)
-    {
-        return Err(PyValueError::new_err(format!("sample is a share of the pages above 0, at most 1; not {rate}")));
-    }
+    sample.map_or(Ok(()), check_sample)?;
     let sizes = parse_sizes(&memory)?;
     let plan = CurvePlan {
         policies: parse_policies(&policies).map_err(lab_error)?,
@@ -124,43 +120,65 @@ pub fn mrc(
     };
     let sources: Vec<_> = traces.iter().map(|trace| trace.source.clone()).collect();
     work::run(py, progress.as_ref(), move |progress| {
-        let sizes_for = |footprint: u64| match sizes.is_empty() {
-            true => default_sizes(footprint),
-            false => {
-                let mut pages: Vec<u64> = sizes.iter().map(|size| size.pages(footprint)).collect();
-                pages.sort_unstable();
-                pages.dedup();
-                pages
-            }
-        };
         let mut traces = Vec::new();
         for source in &sources {
-            let found = curves(source, &plan, sizes_for, progress)?;
-            let first_touches = found.first_touches();
-            let drawn: Vec<Value> = found
-                .curves
-                .iter()
-                .map(|curve| {
-                    json!({
-                        "policy": curve.policy,
-                        "exact": curve.complete,
-                        "knee_pages": curve.knee(found.distinct_pages, first_touches).map(|point| point.memory_pages),
-                        "memory_pages": curve.points.iter().map(|point| point.memory_pages).collect::<Vec<_>>(),
-                        "miss_ratio": curve.points.iter().map(|point| point.miss_ratio).collect::<Vec<_>>(),
-                        "standard_error": curve.points.iter().map(|point| point.standard_error).collect::<Vec<_>>(),
-                    })
-                })
-                .collect();
-            traces.push(json!({
-                "trace": found.trace,
-                "accesses": found.accesses,
-                "distinct_pages": found.distinct_pages,
-                "sampled": found.sampling.map(|sampling| sampling.rate),
-                "curves": drawn,
-            }));
+            traces.push(json_of_curves(&curves(source, &plan, |footprint| sizes_for(&sizes, footprint), progress)?));
         }
         Ok(Value::Array(traces).to_string())
     })
+}
+
+/// What [`mrc`] tells of a trace.
+pub fn json_of_curves(found: &TraceCurves) -> Value {
+    let first_touches = found.first_touches();
+    let drawn: Vec<Value> = found
+        .curves
+        .iter()
+        .map(|curve| {
+            json!({
+                "policy": curve.policy,
+                "exact": curve.complete,
+                "knee_pages": curve.knee(found.distinct_pages, first_touches).map(|point| point.memory_pages),
+                "memory_pages": curve.points.iter().map(|point| point.memory_pages).collect::<Vec<_>>(),
+                "miss_ratio": curve.points.iter().map(|point| point.miss_ratio).collect::<Vec<_>>(),
+                "standard_error": curve.points.iter().map(|point| point.standard_error).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "trace": found.trace,
+        "accesses": found.accesses,
+        "distinct_pages": found.distinct_pages,
+        "sampled": found.sampling.map(|sampling| sampling.rate),
+        "curves": drawn,
+    })
+}
+
+/// The verdict over runs that were made elsewhere, both as [`compare`] tells them.
+#[pyfunction]
+pub fn judge_runs(py: Python<'_>, runs: &str, baseline: &str) -> PyResult<String> {
+    parse_policies(&[baseline.to_owned()]).map_err(lab_error)?;
+    let results = py.detach(|| read_json(runs.as_bytes(), 0)).map_err(PyValueError::new_err)?;
+    Ok(judge(&results, baseline).to_json().to_string())
+}
+
+/// The sizes of a curve for a footprint in pages, ascending: those that were asked for, or the usual ones.
+pub fn sizes_for(sizes: &[Size], footprint: u64) -> Vec<u64> {
+    if sizes.is_empty() {
+        return default_sizes(footprint);
+    }
+    let mut pages: Vec<u64> = sizes.iter().map(|size| size.pages(footprint)).collect();
+    pages.sort_unstable();
+    pages.dedup();
+    pages
+}
+
+/// A share of the pages that can be sampled.
+pub fn check_sample(rate: f64) -> PyResult<()> {
+    if rate > 0.0 && rate <= 1.0 {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!("sample is a share of the pages above 0, at most 1; not {rate}")))
 }
 
 /// Sizes of memory as on the command line.

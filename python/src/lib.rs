@@ -8,10 +8,13 @@
 //! for it at once; no panic crosses the border (PyO3 turns one into an exception); errors are Python's own kinds, with
 //! the sentences of the command line.
 
+mod decoded;
 mod errors;
 mod files;
+mod foreign;
 mod lab;
 mod numpy_memory;
+mod parts;
 mod regions;
 mod simulated;
 mod stepper;
@@ -33,6 +36,10 @@ fn _refault(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lab::policies, module)?)?;
     module.add_function(wrap_pyfunction!(lab::compare, module)?)?;
     module.add_function(wrap_pyfunction!(lab::mrc, module)?)?;
+    module.add_function(wrap_pyfunction!(lab::judge_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(parts::draw_part, module)?)?;
+    module.add_function(wrap_pyfunction!(parts::join_parts, module)?)?;
+    module.add_class::<files::View>()?;
     module.add_function(wrap_pyfunction!(simulated::scenario, module)?)?;
     module.add_function(wrap_pyfunction!(simulated::example_scenario, module)?)?;
     module.add_function(wrap_pyfunction!(simulated::experiments, module)?)?;

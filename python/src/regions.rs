@@ -37,10 +37,10 @@ pub fn pager_error(error: PagerError) -> PyErr {
 #[pymethods]
 impl Budget {
     #[new]
-    fn new(bytes: u64, policy: Option<String>, address_space: u64) -> PyResult<Budget> {
+    fn new(bytes: u64, policy: Option<String>, address_space: u64, count_stored: bool) -> PyResult<Budget> {
         let defaults = PagerOptions::default();
-        let options =
-            PagerOptions { policy: policy.unwrap_or(defaults.policy), address_space, ..PagerOptions::default() };
+        let policy = policy.unwrap_or(defaults.policy);
+        let options = PagerOptions { policy, address_space, count_stored, ..PagerOptions::default() };
         let pager = Pager::new(Pages::new(bytes), options).map_err(pager_error)?;
         Ok(Budget { pager: Arc::new(pager), ticket: Mutex::default() })
     }
@@ -62,7 +62,7 @@ impl Budget {
     /// Bytes that may be resident.
     #[getter]
     fn bytes(&self) -> u64 {
-        self.pager.budget().maximum_bytes()
+        self.pager.bound_bytes()
     }
 
     /// Another number of bytes; returns when it is true.

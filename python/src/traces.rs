@@ -6,9 +6,11 @@ use std::sync::Arc;
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use refault::lab::sweep::layout_of;
 use refault::trace::{BLOCK_ENTRIES, Entry, Format, Kind, OpenTrace, Options, Part, Source, TraceError, TraceReader};
 
+use crate::decoded::{Decoded, Shared};
 use crate::errors::trace_error;
 use crate::work;
 
@@ -16,6 +18,19 @@ use crate::work;
 #[pyclass(frozen, module = "refault._refault")]
 pub struct Trace {
     pub source: Source,
+    /// Its contents, if they lie decoded in memory.
+    decoded: Option<Arc<Decoded>>,
+}
+
+impl Trace {
+    fn of(source: Source) -> Trace {
+        Trace { source, decoded: None }
+    }
+
+    fn of_decoded(decoded: Decoded) -> Trace {
+        let decoded = Arc::new(decoded);
+        Trace { source: Source::Custom(Arc::new(Shared(decoded.clone()))), decoded: Some(decoded) }
+    }
 }
 
 #[pymethods]
@@ -46,14 +61,20 @@ impl Trace {
         let options = Options { format, kind, name, block_bytes, objects_have_sizes, collapse, ..Options::default() };
         let source = Source::file(path, options);
         source.open().map_err(trace_error)?; // A wrong path or format is said here, not in the middle of the work.
-        Ok(Trace { source })
+        Ok(Trace::of(source))
+    }
+
+    /// What [`Trace::to_bytes`] made.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, name: String, bytes: &[u8]) -> PyResult<Trace> {
+        py.detach(|| Decoded::from_bytes(name, bytes)).map(Trace::of_decoded)
     }
 
     /// A generated workload: `zipf:theta=1,pages=1000,accesses=20000`.
     #[staticmethod]
     fn workload(spec: &str) -> PyResult<Trace> {
         let spec = spec.parse().map_err(|error| PyValueError::new_err(format!("'{spec}': {error}")))?;
-        Ok(Trace { source: Source::workload(spec) })
+        Ok(Trace::of(Source::workload(spec)))
     }
 
     /// Page numbers in a contiguous array of 64-bit unsigned integers, which must not change while the trace is used,
@@ -87,13 +108,32 @@ impl Trace {
             name,
             _owners: (pages.clone().unbind().into_any(), writes.map(|writes| writes.clone().unbind().into_any())),
         };
-        Ok(Trace { source: Source::Custom(Arc::new(array)) })
+        Ok(Trace::of(Source::Custom(Arc::new(array))))
     }
 
     /// A part: so many accesses from a place on.
     #[pyo3(signature = (skip=0, limit=None))]
     fn part(&self, skip: u64, limit: Option<u64>) -> Trace {
-        Trace { source: self.source.clone().part(Part { skip, limit, ..Part::default() }) }
+        Trace::of(self.source.clone().part(Part { skip, limit, ..Part::default() }))
+    }
+
+    /// The same trace, read to its end and kept in memory.
+    fn decode(&self, py: Python<'_>) -> PyResult<Trace> {
+        let source = self.source.clone();
+        work::run(py, None, move |progress| Decoded::read(&source, progress)).map(Trace::of_decoded)
+    }
+
+    /// Bytes of memory that the decoded trace takes; 0 if it is not decoded.
+    fn memory_bytes(&self) -> usize {
+        self.decoded.as_ref().map_or(0, |decoded| decoded.memory_bytes())
+    }
+
+    /// All of a decoded trace, to be sent to another process.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        match &self.decoded {
+            Some(decoded) => decoded.to_bytes(py),
+            None => Err(PyValueError::new_err(format!("{}: is not decoded", self.source.name()))),
+        }
     }
 
     /// What it is called in tables.

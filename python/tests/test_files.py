@@ -73,6 +73,93 @@ def test_files_share_a_cache(path, tmp_path):
     assert cache.stats()["resident_bytes"] == 0
 
 
+def test_views_are_the_cache_s_own_memory(path):
+    contents = path.read_bytes()
+    file = refault.open(path, "r+b", memory="1M")
+    views = file.views(4090, 8210)
+    assert [len(view) for view in views] == [6, 4096, 4096, 12] and all(view.readonly for view in views)
+    assert b"".join(views) == contents[4090:12_300]
+    again = file.views(4096, 4096)[0]
+    same = [np.frombuffer(view, np.uint8).__array_interface__["data"][0] for view in (views[1], again)]
+    assert same[0] == same[1]
+    file.write_at(5000, b"changed")  # a view shows what was there
+    assert bytes(again) == contents[4096:8192] and file.read_at(5000, 7) == b"changed"
+    assert [bytes(view) for view in file.views(3_000_000, 100)] == [contents[3_000_000:]]
+    assert file.views(4_000_000, 10) == []
+    with pytest.raises(OSError):
+        file.views(0, 3_000_000)  # more than there is room for
+    del again
+    file.close()
+    assert b"".join(views) == contents[4090:12_300]
+    with pytest.raises(ValueError, match="closed"):
+        file.views(0, 1)
+
+
+def test_any_fsspec_file_system_is_cached(path):
+    fsspec = pytest.importorskip("fsspec")
+    contents = path.read_bytes()
+    behind = fsspec.filesystem("memory")
+    behind.pipe_file("/bucket/object", contents)
+    asked = []
+    cat_file = behind.cat_file
+
+    def counted(name, start=None, end=None, **rest):
+        asked.append((start, end))
+        return cat_file(name, start=start, end=end, **rest)
+
+    behind.cat_file = counted
+    try:
+        url = "refault::memory://bucket/object"
+        options = {"refault": {"memory": "2M", "block_size": "256K", "policy": "lru"}}
+        random = np.random.default_rng(3)
+        with fsspec.open(url, **options) as file:
+            for _ in range(100):
+                offset, length = int(random.integers(0, 3_100_000)), int(random.integers(0, 50_000))
+                file.seek(offset)
+                assert file.read(length) == contents[offset : offset + length]
+        assert all(end - start <= 512 << 10 for start, end in asked)
+        with fsspec.open(url, **options) as file:
+            assert file.read() == contents
+            asked.clear()
+            file.seek(2_950_000)
+            assert file.read(10_000) == contents[2_950_000:2_960_000]
+        with fsspec.open(url, **options) as file:  # what was read stays when a file is closed
+            file.seek(2_950_000)
+            assert file.read(10_000) == contents[2_950_000:2_960_000]
+        assert asked == []
+        behind.pipe_file("/bucket/object", b"another")
+        with fsspec.open(url, **options) as file:  # another object under the same name is another
+            assert file.read() == b"another"
+    finally:
+        del behind.cat_file
+        behind.rm("/bucket", recursive=True)
+
+
+def test_errors_of_a_store_are_told(path):
+    fsspec = pytest.importorskip("fsspec")
+    behind = fsspec.filesystem("memory")
+    behind.pipe_file("/lost/object", b"x" * 10_000)
+    try:
+        with fsspec.open("refault::memory://lost/object", refault={"memory": "1M"}) as file:
+            behind.pipe_file("/lost/object", b"short")
+            with pytest.raises(OSError, match="has changed"):
+                file.read()
+        with pytest.raises(FileNotFoundError):
+            fsspec.open("refault::memory://lost/none").open()
+    finally:
+        behind.rm("/lost", recursive=True)
+
+
+def test_members_of_an_archive_are_cached(tmp_path, path):
+    fsspec = pytest.importorskip("fsspec")
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("inner.bin", path.read_bytes())
+    with fsspec.open(f"refault::zip://inner.bin::file://{tmp_path}/a.zip") as file:
+        assert file.read() == path.read_bytes()
+
+
 def test_wrong_use_is_refused_in_words(path, tmp_path):
     with pytest.raises(FileNotFoundError):
         refault.open(tmp_path / "none")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -219,3 +220,29 @@ def test_the_interpreter_goes_on_meanwhile():
 def test_importing_it_is_cheap_and_pulls_in_nothing():
     code = "import sys, refault; print([name for name in ('pandas','polars','pyarrow','dask') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_decoded_trace_is_the_same_and_travels(tmp_path):
+    mixed = refault.Trace.workload("mixed:apages=1000,fpages=500,accesses=20000,writes=0.25")
+    sized = tmp_path / "sized.csv"
+    sized.write_text("object,size\n" + "".join(f"{n * n % 97},{n % 7 * 1000 + 1}\n" for n in range(2000)))
+    for trace, bytes_per_access in ((mixed, 8), (refault.Trace(sized), 16)):
+        decoded = trace.decode()
+        assert sys.getsizeof(decoded) >= decoded.counts()["accesses"] * bytes_per_access
+        expected = refault.compare(trace, ["lru", "mglru"], "20%")
+        for same in (decoded, pickle.loads(pickle.dumps(decoded)), pickle.loads(pickle.dumps(trace))):
+            assert same.name == trace.name
+            found = refault.compare(same, ["lru", "mglru"], "20%")
+            times = ("wall_seconds", "accesses_per_second")
+            plain = [
+                [{key: value for key, value in row.items() if key not in times} for row in result.rows]
+                for result in (found, expected)
+            ]
+            assert plain[0] == plain[1] and found.verdict == expected.verdict
+
+
+def test_bytes_that_are_no_trace_are_refused():
+    restore, (name, data) = refault.Trace(np.arange(3, dtype=np.uint64)).__reduce__()
+    for wrong in (b"", data[:-1], data[:9], b"\x02" + data[1:], data[:9] + b"\xff" * 24, data[:1] + b"\xff" * 8 + data[9:]):
+        with pytest.raises(ValueError, match="no decoded trace"):
+            restore(name, wrong)

@@ -88,3 +88,14 @@ def test_scikit_learn_finds_the_same_in_an_array_that_pages(budget):
     plain, ours = (sums.fit(source[:, 1:], source[:, 0]).coef_ for source in (points, paged))
     # How memory is aligned may change the order in which a BLAS adds.
     np.testing.assert_allclose(plain, ours, rtol=1e-9)
+
+
+def test_pytorch_computes_on_an_array_that_pages(budget):
+    torch = pytest.importorskip("torch")
+    plain = np.random.default_rng(1).random((2000, 256)).astype(np.float32)
+    paged = refault.array_like(plain, budget=budget)
+    tensor = torch.from_numpy(paged)
+    assert tensor.data_ptr() == paged.__array_interface__["data"][0]
+    assert torch.equal(tensor.sum(0), torch.from_numpy(plain).sum(0))
+    tensor.mul_(2)
+    assert (paged == plain * 2).all() and budget.stats()["pages_out"] > 0

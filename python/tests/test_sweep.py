@@ -19,6 +19,8 @@ def plain(result):
     return [{key: value for key, value in row.items() if key not in TIMES} for row in result.rows]
 
 
+COMMAND = os.environ.get("REFAULT")
+command = pytest.mark.skipif(COMMAND is None, reason="REFAULT does not name the command")
 TIMES = ("wall_seconds", "accesses_per_second")
 
 
@@ -48,6 +50,100 @@ def test_arrays_travel(cluster):
     assert [row["misses"] for row in found.rows] == [1000, 550]
 
 
+def test_a_trace_is_decoded_once_and_kept_until_its_tasks_are_done(cluster, monkeypatch):
+    submitted = []
+    submit = cluster.submit
+
+    def listen(function, *arguments, **options):
+        submitted.append(function.__name__)
+        return submit(function, *arguments, **options)
+
+    monkeypatch.setattr(cluster, "submit", listen)
+    there = refault.sweep(TRACES, POLICIES, "10%,50%", client=cluster, policies_per_task=2)
+    assert submitted == ["_decode", "_simulate", "_simulate", "_simulate"] * len(TRACES)
+    submitted.clear()
+    again = refault.sweep(TRACES, POLICIES, "10%,50%", client=cluster, policies_per_task=2, keep_decoded=False)
+    assert submitted == ["_simulate"] * 3 * len(TRACES)
+    assert there.rows == again.rows
+    # Nothing of it stays with the workers.
+    deadline = time.monotonic() + 10
+    while any(cluster.has_what().values()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(cluster.has_what().values())
+
+
+def test_a_sweep_has_the_verdict_of_a_comparison(cluster):
+    traces = [refault.Trace.workload(spec) for spec in TRACES]
+    here = refault.compare(traces, POLICIES, "10%,50%", baseline="classic")
+    there = refault.sweep(TRACES, POLICIES, "10%,50%", client=cluster, baseline="classic")
+    assert there.verdict == here.verdict and there.verdict["best"]
+
+
+def test_swap_and_warm_up_travel(cluster):
+    options = {"swap": "none", "warm_up": 1000}
+    spec = "zipf:theta=1,pages=3000,accesses=60000,kind=fd"
+    here = refault.compare(refault.Trace.workload(spec), ["lru", "classic"], "10%", **options)
+    assert refault.sweep([spec], ["lru", "classic"], "10%", client=cluster, **options).rows == plain(here)
+
+
+def test_traces_of_several_kinds_and_of_sizes_travel(cluster, tmp_path):
+    mixed = "mixed:apages=1000,fpages=500,accesses=20000,writes=0.25"
+    sized = tmp_path / "sized.csv"
+    sized.write_text("object,size\n" + "".join(f"{n * n % 97},{n % 7 * 1000 + 1}\n" for n in range(2000)))
+    here = [plain(refault.compare(trace, ["lru", "arc"], "20%")) for trace in (refault.Trace.workload(mixed), sized)]
+    asked = [refault.Trace.workload(mixed), refault.Trace(sized)]
+    there = refault.sweep(asked, ["lru", "arc"], "20%", client=cluster, policies_per_task=1)
+    assert there.rows == here[0] + here[1]
+    assert "byte_misses" in there.rows[2]
+
+
+def test_a_directory_and_urls_stand_for_what_lies_there(cluster, tmp_path):
+    pytest.importorskip("fsspec")
+    loop = np.tile(np.arange(100, dtype=np.uint64), 10)
+    for host in ("one", "two"):
+        (tmp_path / host).mkdir()
+        loop.tofile(tmp_path / host / "recording.u64")
+    np.tile(np.arange(50, dtype=np.uint64), 10).tofile(tmp_path / "one" / "other.u64")
+    found = refault.sweep([tmp_path / "one", tmp_path / "two"], "lru", "50p", client=cluster)
+    names = ["other", str(tmp_path / "one" / "recording.u64"), str(tmp_path / "two" / "recording.u64")]
+    assert [(row["trace"], row["misses"]) for row in found.rows] == list(zip(names, (50, 1000, 1000)))
+    there = refault.sweep([f"file://{tmp_path}/*/*.u64"], "lru", "50p", client=cluster)
+    assert sorted(row["misses"] for row in there.rows) == [50, 1000, 1000]
+    below = refault.sweep(f"file://{tmp_path}/one/", "lru,fifo", "50p", policies_per_task=1)
+    assert [row["misses"] for row in below.rows] == [50, 50, 1000, 1000]
+    with pytest.raises(ValueError, match="no objects"):
+        refault.sweep(f"file://{tmp_path}/none*", "lru")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="holds no files"):
+        refault.sweep(tmp_path / "empty", "lru")
+
+
+def test_a_curve_in_parts_is_the_same_whatever_the_cluster(cluster):
+    spec = "zipf:theta=0.8,pages=40000,accesses=600000"
+    sizes = "5%,20%,50%"
+    here = refault.sweep_mrc(spec, sizes, sample=0.4, parts=8)
+    there = refault.sweep_mrc(spec, sizes, sample=0.4, parts=8, client=cluster)
+    assert there.traces == here.traces
+    exact = refault.mrc(refault.Trace.workload(spec))
+    for row in here.rows:
+        assert 0 < row["standard_error"] < 0.03
+        off = abs(row["miss_ratio"] - exact.at(row["memory_pages"]))
+        assert off < 5 * row["standard_error"], row
+    # All parts of all pages hold each page once: the footprint is no estimate.
+    whole = refault.sweep_mrc(spec, sizes, sample=1.0, parts=5)
+    assert whole.traces[0]["distinct_pages"] == exact.traces[0]["distinct_pages"]
+
+
+def test_curves_in_parts_refuse_what_says_nothing():
+    spec = "zipf:theta=1,pages=100,accesses=1000"
+    with pytest.raises(ValueError, match="two at least"):
+        refault.sweep_mrc(spec, parts=1)
+    with pytest.raises(ValueError, match="share of the pages"):
+        refault.sweep_mrc(spec, sample=0)
+    with pytest.raises(ValueError, match="has no page"):
+        refault.sweep_mrc(spec, sample=1e-9)
+
+
 def test_a_worker_that_dies_loses_nothing(cluster):
     heavy = [f"zipf:theta=1,pages=200000,accesses=3000000,seed={seed}" for seed in range(4)]
     processes = list(cluster.run(os.getpid).values())
@@ -66,13 +162,14 @@ import refault
 import importlib
 sweep_module = importlib.import_module("refault.sweep")
 spec, policies = sys.argv[1], sys.argv[2].split("+")
-task = (("workload", spec), policies, ["10%", "50%"], 0)
-needs = sweep_module._needs([(0, task, None)])[0]
+source = ("workload", {"workload": spec})
+asked = (policies, ["10%", "50%"], 0, None)
+needs = sweep_module._needs([(0, 0, asked, None)], [source])[0]
 # A forked child begins with what its parent had at most: what there is now counts.
 before = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmRSS"))
 with open("/proc/self/clear_refs", "w") as out:
     out.write("5")
-sweep_module._simulate(*task)
+sweep_module._simulate(source, *asked)
 peak = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(json.dumps([needs, peak - before]))
 """
@@ -97,6 +194,7 @@ def test_each_task_declares_its_memory(monkeypatch):
 
         def listen(*task, **options):
             declared.append(options["resources"]["MEMORY"])
+            assert task[0].__name__ == "_simulate"  # what is kept is not declared, so nothing is kept
             return submit(*task, **options)
 
         monkeypatch.setattr(client, "submit", listen)
@@ -118,10 +216,66 @@ def test_a_sweep_is_taken_up_where_it_stopped(tmp_path):
     import pandas
 
     assert len(pandas.read_parquet(tmp_path)) == 6
+    adaptive = [refault.sweep(TRACES[:1], ["adaptive", "lru"], "10%", out=tmp_path / "leaders").rows for _ in range(2)]
+    assert adaptive[0] == adaptive[1]  # what only some rows have too
 
 
 def test_wrong_requests_are_refused_before_anything_runs():
     with pytest.raises(ValueError, match="do not travel"):
         refault.sweep(TRACES, refault.PythonPolicy())
+    with pytest.raises(ValueError, match="1 at least"):
+        refault.sweep(TRACES, "lru", policies_per_task=0)
     with pytest.raises(ValueError, match="no traces"):
         refault.sweep([], "lru")
+
+
+def asked_of_the_command(*arguments, **environment):
+    environment = {**os.environ, "REFAULT_PYTHON": sys.executable, **environment}
+    return subprocess.run(
+        [COMMAND, "compare", *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=120
+    )
+
+
+@command
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_the_command_says_the_same_with_and_without_a_cluster(cluster, tmp_path, form):
+    np.tile(np.arange(100, dtype=np.uint64), 10).tofile(tmp_path / "loop.u64")
+    (tmp_path / "other").mkdir()
+    np.arange(1000, dtype=np.uint64).tofile(tmp_path / "other" / "loop.u64")
+    for asked in (
+        [tmp_path / "loop.u64", tmp_path / "other/loop.u64", "--workload", TRACES[0], "--memory", "10%,33.3%,64K"],
+        ["--workload", TRACES[1], "--memory", "25%", "--warm-up", "1000", "--swap", "none", "--limit", "50000"],
+        [tmp_path / "loop.u64", "--kind", "fd", "--policy", "best", "--skip", "10"],
+        [],
+    ):
+        if "best" not in asked:
+            asked = [*asked, "--policy", "lru,adaptive,mglru{tiers=1},opt"]
+        asked = [*asked, "--format", form]
+        there = asked_of_the_command(*asked, "--dask", cluster.scheduler.address)
+        assert there.returncode == 0, there.stderr
+        here = asked_of_the_command(*asked, "--no-timing", "--report", tmp_path / "report.html")
+        assert there.stdout == here.stdout and there.stdout
+
+
+@command
+def test_what_the_command_cannot_send_it_refuses_in_words(cluster, tmp_path):
+    np.arange(1000, dtype=np.uint64).tofile(tmp_path / "loop.u64")
+    trace, there = tmp_path / "loop.u64", ("--dask", cluster.scheduler.address)
+    for asked, words in (
+        ((trace, *there, "--warm-up", "20%"), "a share cannot warm up"),
+        ((trace, *there, "--from", "1s"), "--from"),
+        ((trace, *there, "--jobs", "2"), "--jobs"),
+        ((trace, *there, "--report", tmp_path / "r.html"), "--report"),
+        ((trace, "--dask", "tcp://127.0.0.1:9"), "no Dask scheduler answers"),
+        ((tmp_path / "none.u64", *there), "none.u64"),
+    ):
+        refused = asked_of_the_command(*asked)
+        assert refused.returncode in (1, 2) and words in refused.stderr, refused.stderr
+        assert "Traceback" not in refused.stderr and not refused.stdout
+    alone = asked_of_the_command(trace, *there, REFAULT_PYTHON=str(tmp_path / "python"))
+    assert alone.returncode == 2 and "REFAULT_PYTHON" in alone.stderr
+    bare = tmp_path / "bare"  # an interpreter that finds no packages
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
+    bare.chmod(0o755)
+    without = asked_of_the_command(trace, *there, REFAULT_PYTHON=str(bare))
+    assert without.returncode == 2 and "pip install" in without.stderr and "Traceback" not in without.stderr
