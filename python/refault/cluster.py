@@ -48,7 +48,7 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
             f"the Python package is refault {_refault.VERSION}, the command {request['version']}: install the same"
         )
     try:
-        client: Any = distributed.Client(request["address"], timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+        client: Any = distributed.Client(request["address"], timeout=PATIENCE)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise ValueError(f"no Dask scheduler answers: {request['address']}: {error or 'start one, or name it'}") from error
     with client:

@@ -263,7 +263,7 @@ def _run_there(
         futures[future] = (index, path)
     trace = None
     try:
-        for future in as_completed(list(futures)):
+        for future in as_completed(list(futures), loop=client.loop):
             index, path = futures.pop(future)
             yield index, path, future.result()
     finally:

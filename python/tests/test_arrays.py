@@ -158,7 +158,7 @@ def test_wrong_requests_are_refused_in_words(budget):
 def test_a_budget_can_count_what_is_compressed(budget):
     total = refault.Budget(BUDGET, count_stored=True)
     array = refault.zeros(BUDGET * 3 // 2 // 8, np.int64, budget=total)
-    array[...] = np.random.default_rng(1).integers(0, 1000, array.size)  # a third or so when compressed
+    array[::2] = np.random.default_rng(1).integers(0, 1000, array.size // 2)  # a third or so when compressed
     stats = total.stats()
     assert stats["budget_bytes"] == total.size == BUDGET and stats["stored_bytes"] > BUDGET // 8
     assert stats["resident_bytes"] + stats["stored_bytes"] <= BUDGET + BUDGET // 16

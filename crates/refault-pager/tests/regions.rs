@@ -525,7 +525,7 @@ fn a_budget_can_count_what_is_stored_too() {
     let mut region = pager.region(14 * MIB).expect("a region");
     let fill = |page: &mut [u8], number: usize| {
         let mut random = Random(number as u64 + 1);
-        page.chunks_exact_mut(8).for_each(|word| word[..2].copy_from_slice(&random.next().to_le_bytes()[..2]));
+        page.chunks_exact_mut(16).for_each(|word| word[..2].copy_from_slice(&random.next().to_le_bytes()[..2]));
     };
     let total = |pager: &Pager| {
         let report = pager.report();
