@@ -118,7 +118,7 @@ class CachedFile(io.RawIOBase):
         self._check_open()
         if offset < 0 or length < 0:
             raise ValueError(f"offset and length are not negative: {offset}, {length}")
-        return [memoryview(np.asarray(view)) for view in self._native.views(offset, length)]
+        return [np.asarray(view).data for view in self._native.views(offset, length)]
 
     def _check_open(self) -> None:
         if self.closed:

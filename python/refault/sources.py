@@ -58,7 +58,7 @@ def mark_of(source: Source) -> list[Any]:
         import hashlib
 
         return [how, name, hashlib.sha256(data).hexdigest()]
-    mark = [how, sorted(what.items())]
+    mark: list[Any] = [how, sorted(what.items())]
     if how == "file" and os.path.exists(what["path"]):
         status = os.stat(what["path"])
         mark += [status.st_size, status.st_mtime_ns]
