@@ -11,7 +11,7 @@
 //! without I/O) and [`Lists`] (sizes to show). A front-end that needs one asks for it and says so if there is none.
 //!
 //! [`DynPolicy`] is the same without the policy's type, for front-ends where one virtual call per decision costs
-//! nothing; the simulator is compiled for each policy. [`registry`] makes either from `name{key=value,…}`.
+//! nothing; the replay is compiled for each policy, and of the simulated machine the loop of hits. [`registry`] makes either from `name{key=value,…}`.
 //!
 //! ```
 //! use refault_core::policy::{FrontEnd, PolicySpec, ReclaimRequest};

@@ -164,7 +164,11 @@ impl Measured {
 }
 
 /// Runs a machine; `warm_up` and the configuration's duration say what is measured. A warm-up of 0 measures all.
-pub(crate) fn measure<P: Policy>(mut config: MachineConfig, policy: P, warm_up: u64) -> Result<Measured, String> {
+pub(crate) fn measure<P: Policy + Send + 'static>(
+    mut config: MachineConfig,
+    policy: P,
+    warm_up: u64,
+) -> Result<Measured, String> {
     config.sample_interval = warm_up / SAMPLES;
     config.latencies_from = warm_up;
     let report = Machine::new(config, policy)?.run().map_err(|error| error.to_string())?;

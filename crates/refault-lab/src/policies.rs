@@ -25,7 +25,7 @@ pub fn parse_policies_for(lists: &[String], front_end: FrontEnd) -> Result<Vec<P
         // A machine or a program has one policy, or some that are named.
         let named = match group(text, front_end).filter(|_| front_end == FrontEnd::Replay) {
             Some(group) => group,
-            None => vec![PolicySpec::parse_for(&known_name(text)?, front_end).map_err(told)?],
+            None => vec![PolicySpec::parse_for(&known_name(text, front_end)?, front_end).map_err(told)?],
         };
         for spec in named {
             if specs.iter().all(|other| other.label != spec.label) {
@@ -59,7 +59,7 @@ pub fn names_best(lists: &[String]) -> bool {
 ///
 /// # Errors
 /// There is none of this name; the most similar one is suggested.
-fn known_name(text: &str) -> Result<String, LabError> {
+fn known_name(text: &str, front_end: FrontEnd) -> Result<String, LabError> {
     let end = text.find('{').unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     let name = name.trim().to_ascii_lowercase();
@@ -67,9 +67,13 @@ fn known_name(text: &str) -> Result<String, LabError> {
     if name.is_empty() || known().any(|other| other == name) {
         return Ok(format!("{name}{rest}"));
     }
-    let remedy = match most_similar(&name, known().chain(["all", "best", "kernel"])) {
+    let groups: &[&str] = if front_end == FrontEnd::Replay { &["all", "best", "kernel"] } else { &[] };
+    let remedy = match most_similar(&name, known().chain(groups.iter().copied())) {
         Some(similar) => format!("did you mean '{similar}'? 'refault policies' lists them"),
-        None => format!("choose from all, best, kernel, {}", registry::names(FrontEnd::Replay)),
+        None => {
+            let names = registry::names(front_end);
+            format!("choose from {}", groups.iter().copied().chain([names.as_str()]).collect::<Vec<_>>().join(", "))
+        }
     };
     Err(LabError::request("unknown policy", format!("'{name}'"), remedy))
 }
@@ -114,6 +118,9 @@ mod tests {
             let line = parse_policies(&[wrong.into()]).unwrap_err().to_string();
             assert!(line.contains(&format!("did you mean {meant}?")), "{line}");
         }
+        // One machine has one policy: no word that stands for several is suggested.
+        let line = parse_policies_for(&["all".into()], FrontEnd::Machine).unwrap_err().to_string();
+        assert!(line.contains("unknown policy: 'all'") && !line.contains("did you mean 'all'"), "{line}");
         let line = parse_policies(&["mglru{tier=1}".into()]).unwrap_err().to_string();
         assert!(line.contains("no parameter 'tier'") && line.contains("did you mean 'tiers'?"), "{line}");
         assert_eq!(parse_policies(&["LRU,lru".into()]).expect("known").len(), 1);

@@ -18,10 +18,11 @@ mod json;
 
 use refault_core::policy::registry::{FrontEnd, PolicySpec};
 use refault_sim::machine::End;
+use refault_sim::machine::Machine;
 use refault_sim::machine::config::MachineConfig;
 use refault_sim::machine::report::Report;
 use refault_sim::machine::scenario::Scenario;
-use refault_sim::named::{self, DynMachine};
+use refault_sim::named;
 
 use crate::error::LabError;
 use crate::policies::parse_policies_for;
@@ -86,7 +87,7 @@ impl Request {
         self.policies.iter().flat_map(|spec| self.sizes.iter().map(move |pages| (spec, *pages)))
     }
 
-    fn machine(&self, config: MachineConfig, spec: &PolicySpec) -> Result<Box<dyn DynMachine>, LabError> {
+    fn machine(&self, config: MachineConfig, spec: &PolicySpec) -> Result<Machine, LabError> {
         named::machine(spec, config).map_err(|reason| LabError::request("cannot build the machine", &self.file, reason))
     }
 }

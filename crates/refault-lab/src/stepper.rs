@@ -18,11 +18,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use refault_core::Counters;
 use refault_core::policy::FrontEnd;
-use refault_core::policy::registry::{BuildContext, Fact, NEEDS_FUTURE, PolicySpec, Visitor, visit};
-use refault_core::{Counters, Policy};
+use refault_core::policy::registry::{BuildContext, Fact, NEEDS_FUTURE, PolicySpec};
 use refault_sim::flat_memory::Swap;
-use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
+use refault_sim::named::{self, DynReplay};
+use refault_sim::{Access, Layout, LayoutBuilder, Limits};
 use refault_trace::{Entry, Kind};
 
 use crate::error::LabError;
@@ -30,48 +31,8 @@ use crate::error::LabError;
 /// Pages of memory and pages there are, at most: more are for a trace, not for steps by hand.
 pub const MAX_PAGES: u64 = 1 << 24;
 
-/// A replay of whatever policy.
-trait Step: Send {
-    /// Replays an access; whether it was a hit.
-    fn access(&mut self, access: Access) -> bool;
-    fn is_resident(&self, page: refault_core::PageId) -> bool;
-    fn counters(&self) -> Vec<(&'static str, u64)>;
-}
-
-impl<P: Policy + Send> Step for Replay<P> {
-    fn access(&mut self, access: Access) -> bool {
-        let before = self.outcome().misses;
-        self.run(std::slice::from_ref(&access));
-        self.outcome().misses == before
-    }
-
-    fn is_resident(&self, page: refault_core::PageId) -> bool {
-        self.memory().is_resident(page)
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        let outcome = self.outcome();
-        let own = [("accesses", outcome.accesses), ("hits", outcome.hits), ("misses", outcome.misses)];
-        let counters = outcome.counters.values();
-        own.into_iter().chain(Counters::NAMES.iter().copied().zip(counters.iter().copied())).collect()
-    }
-}
-
-struct Start<'a> {
-    layout: &'a Layout,
-    limits: Limits,
-}
-
-impl Visitor for Start<'_> {
-    type Output = Box<dyn Step>;
-
-    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Box<dyn Step> {
-        Box::new(Replay::new(self.layout, policy, self.limits))
-    }
-}
-
 struct Inside {
-    step: Box<dyn Step>,
+    replay: Box<dyn DynReplay>,
     /// All accesses so far, from which a second memory in the same state can be made.
     history: Vec<Access>,
 }
@@ -109,12 +70,12 @@ impl Stepper {
         builder.observe(&entries);
         let layout = builder.finish().map_err(|error| LabError::request("too many pages", pages, error))?;
         let limits = Limits { memory_pages: memory_pages as usize, swap: Swap::default() };
-        let inside = Mutex::new(Inside { step: Self::start(&spec, &layout, limits), history: Vec::new() });
+        let inside = Mutex::new(Inside { replay: Self::start(&spec, &layout, limits), history: Vec::new() });
         Ok(Stepper { spec, layout, limits, pages, kind, inside })
     }
 
-    fn start(spec: &PolicySpec, layout: &Layout, limits: Limits) -> Box<dyn Step> {
-        visit(spec, &BuildContext::default(), Start { layout, limits })
+    fn start(spec: &PolicySpec, layout: &Layout, limits: Limits) -> Box<dyn DynReplay> {
+        named::replay(spec, &BuildContext::default(), layout, limits)
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -144,13 +105,17 @@ impl Stepper {
         let access = self.translated(page, write);
         let mut inside = self.inside();
         inside.history.push(access);
-        Ok(inside.step.access(access))
+        let before = inside.replay.outcome().misses;
+        inside.replay.run(&[access]);
+        Ok(inside.replay.outcome().misses == before)
     }
 
     /// The pages in memory, ascending.
     pub fn resident(&self) -> Vec<u64> {
         let inside = self.inside();
-        (0..self.pages).filter(|page| inside.step.is_resident(self.translated(*page, false).page())).collect()
+        (0..self.pages)
+            .filter(|page| inside.replay.memory().is_resident(self.translated(*page, false).page()))
+            .collect()
     }
 
     /// The pages that would leave if a page came in that was never seen, ascending; several where a policy evicts in
@@ -158,19 +123,20 @@ impl Stepper {
     pub fn next_victims(&self) -> Vec<u64> {
         let inside = self.inside();
         let mut twin = Self::start(&self.spec, &self.layout, self.limits);
-        inside.history.iter().for_each(|access| {
-            twin.access(*access);
-        });
-        twin.access(self.translated(self.pages, false));
+        twin.run(&inside.history);
+        twin.run(&[self.translated(self.pages, false)]);
         let left = |page: &u64| {
             let id = self.translated(*page, false).page();
-            inside.step.is_resident(id) && !twin.is_resident(id)
+            inside.replay.memory().is_resident(id) && !twin.memory().is_resident(id)
         };
         (0..self.pages).filter(left).collect()
     }
 
     /// Accesses, hits, misses, and the policy's counters under their names in `/proc/vmstat`.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.inside().step.counters()
+        let outcome = self.inside().replay.outcome();
+        let own = [("accesses", outcome.accesses), ("hits", outcome.hits), ("misses", outcome.misses)];
+        let counters = outcome.counters.values();
+        own.into_iter().chain(Counters::NAMES.iter().copied().zip(counters.iter().copied())).collect()
     }
 }

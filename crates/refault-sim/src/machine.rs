@@ -61,6 +61,7 @@ mod fault;
 mod kill;
 mod monitoring;
 mod performance;
+mod policy;
 mod readahead;
 mod scheduler;
 mod task;
@@ -70,9 +71,7 @@ mod writeback;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use refault_core::policy::CachedPages;
-use refault_core::policy::Policy;
-use refault_core::policy::node::add_lruvec;
+use refault_core::policy::{HitReport, Policy};
 use refault_core::{Counters, PageId};
 use refault_trace::TraceError;
 
@@ -87,6 +86,7 @@ use happenings::Happening;
 use memory::{Completion, MachineMemory};
 use monitoring::KdamondTask;
 use node::{Node, Watermarks};
+use policy::MachinePolicy;
 use pressure::{ArmedTrigger, Pressure};
 use report::{Latencies, Report, Sample};
 use scheduler::{Cpu, Thread};
@@ -156,8 +156,10 @@ struct File {
 }
 
 /// See the module.
-pub struct Machine<P: Policy> {
-    policy: P,
+pub struct Machine {
+    policy: Box<dyn MachinePolicy + Send>,
+    /// The policy's, asked for at each fault.
+    hit_report: HitReport,
     memory: MachineMemory,
     config: MachineConfig,
     files: Vec<File>,
@@ -198,13 +200,17 @@ pub struct Machine<P: Policy> {
     buffer_stalled: u64,
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// Puts the machine together. The configuration must have been checked ([`scenario`] does, [`MachineConfig::check`]
     /// for those made by hand).
     ///
     /// # Errors
     /// One line if it does not fit together, or if the policy cannot do what it asks for.
-    pub fn new(config: MachineConfig, mut policy: P) -> Result<Machine<P>, String> {
+    pub fn new<P: Policy + Send + 'static>(config: MachineConfig, policy: P) -> Result<Machine, String> {
+        Machine::under(config, Box::new(policy))
+    }
+
+    fn under(config: MachineConfig, mut policy: Box<dyn MachinePolicy + Send>) -> Result<Machine, String> {
         config.check()?;
         let total: u64 = config.nodes.iter().sum();
         let nodes: Vec<Node> = config
@@ -223,11 +229,11 @@ impl<P: Policy> Machine<P> {
             groups.add(group.name.clone(), parent, group.limits);
         }
         let switches = config.events.iter().any(|(_, command)| matches!(command, Command::Enabled(_)));
-        if switches && policy.switch_lists().is_none() {
+        if switches && !policy.switches_lists() {
             let needs = "lru_gen_enabled: needs both kernels' lists: name mglru or classic, the one to begin with";
             return Err(needs.to_owned());
         }
-        add_lruvecs(&mut policy, &groups, nodes.len(), &config)?;
+        add_lruvecs(&mut *policy, &groups, nodes.len(), &config)?;
         let mut memory = MachineMemory::new(
             nodes,
             groups,
@@ -248,18 +254,18 @@ impl<P: Policy> Machine<P> {
         }
         memory.seal();
         if let Some(keeps) = config.frames {
-            memory.frames = Some(Box::new(frames_of(&policy, keeps, &config.nodes, memory.page_ids())));
+            memory.frames = Some(Box::new(frames_of(&*policy, keeps, &config.nodes, memory.page_ids())));
         }
         policy.grow(memory.page_ids());
         policy.set_capacity(total as usize);
         let cpus = config.cpus;
         let kdamond = config.monitor.as_ref();
         let kdamond = kdamond
-            .map(|monitor| KdamondTask::new(monitor, &tasks, &memory, policy.sorting().is_some(), config.monitor_seed))
+            .map(|monitor| KdamondTask::new(monitor, &tasks, &memory, policy.sorts(), config.monitor_seed))
             .transpose()?;
         let writes = config.events.iter().any(|(_, command)| matches!(command, Command::LruSort(..)));
         let kdamond = match kdamond {
-            None if writes => Some(KdamondTask::loaded(&memory, policy.sorting().is_some(), config.monitor_seed)?),
+            None if writes => Some(KdamondTask::loaded(&memory, policy.sorts(), config.monitor_seed)?),
             kdamond => kdamond,
         };
         let threads = (0..tasks.len() + config.nodes.len() + usize::from(kdamond.is_some()))
@@ -267,6 +273,7 @@ impl<P: Policy> Machine<P> {
             .collect();
         let living = tasks.len();
         let mut machine = Machine {
+            hit_report: policy.hits(),
             policy,
             memory,
             files,
@@ -364,11 +371,6 @@ impl<P: Policy> Machine<P> {
             return Err(failure);
         }
         Ok(Some(self.report()))
-    }
-
-    /// The policy, to look at its state.
-    pub fn policy(&self) -> &P {
-        &self.policy
     }
 
     /// The memory, to look at its state.
@@ -487,9 +489,9 @@ impl<P: Policy> Machine<P> {
 }
 
 /// Frames for the nodes, with the free pools that the policy or the configuration wants for evicted pages.
-fn frames_of<P: Policy>(policy: &P, keeps: KeepsEvicted, managed: &[u64], page_ids: usize) -> MachineFrames {
+fn frames_of(policy: &dyn MachinePolicy, keeps: KeepsEvicted, managed: &[u64], page_ids: usize) -> MachineFrames {
     let pools = match keeps {
-        KeepsEvicted::AsPolicy => policy.cached_pages().and_then(CachedPages::pools),
+        KeepsEvicted::AsPolicy => policy.cached_pools(),
         KeepsEvicted::Nothing => None,
         KeepsEvicted::Cached(pools) => Some(pools),
     };
@@ -498,14 +500,19 @@ fn frames_of<P: Policy>(policy: &P, keeps: KeepsEvicted, managed: &[u64], page_i
 
 /// Gives the policy an lruvec for each group on each node, in the order of [`MachineMemory::lruvec_of`]. A policy that
 /// knows no groups serves one node and the tasks of one group.
-fn add_lruvecs<P: Policy>(policy: &mut P, groups: &Groups, nodes: usize, config: &MachineConfig) -> Result<(), String> {
+fn add_lruvecs(
+    policy: &mut dyn MachinePolicy,
+    groups: &Groups,
+    nodes: usize,
+    config: &MachineConfig,
+) -> Result<(), String> {
     for (group, member) in groups.iter().enumerate() {
         for node in 0..nodes {
             if group == 0 && node == 0 {
                 continue;
             }
             let parent = member.parent.map(|parent| (parent * nodes + node) as u16);
-            if add_lruvec(policy, parent).is_none() {
+            if policy.add_lruvec(parent).is_none() {
                 if nodes == 1 && config.tasks.iter().all(|task| task.group == config.tasks[0].group) {
                     return Ok(());
                 }

@@ -1,9 +1,9 @@
 //! Replays and machines whose policy is known by name only.
 //!
-//! A replay and a machine are compiled for their policy, which makes them fast and large: some hundred kilobytes for
-//! each policy of the registry. Here this is done once, so that whatever asks for a policy by name shares the code;
-//! who knows the policy's type uses [`Replay`] and [`Machine`] themselves. The type is forgotten around whole blocks of
-//! accesses and whole runs: cost, one virtual call each.
+//! A replay is compiled for its policy, which makes it fast and large. Here this is done once for each policy of the
+//! registry, so that whatever asks for a policy by name shares the code; who knows the policy's type uses [`Replay`]
+//! itself. The type is forgotten around whole blocks of accesses: cost, one virtual call each. A [`Machine`] has
+//! forgotten it already.
 //!
 //! ```
 //! use refault_core::policy::PolicySpec;
@@ -30,14 +30,12 @@ use refault_core::policy::registry::{BuildContext, Visitor, visit};
 use refault_core::policy::{DynPolicy, GenerationSize, PolicySpec, SortRule};
 use refault_core::switching::Switching;
 use refault_core::{LruvecId, PageId};
-use refault_trace::TraceError;
 
 use crate::flat_memory::FlatMemory;
 use crate::layout::{Access, Layout};
 use crate::machine::Machine;
 use crate::machine::commands::Command;
 use crate::machine::config::MachineConfig;
-use crate::machine::report::Report;
 use crate::replay::{Limits, Outcome, Replay};
 
 /// What can be asked of a replay's policy beside replaying; the methods are those of [`DynPolicy`]. Its other methods
@@ -140,30 +138,6 @@ impl<P: Policy + Send + 'static> DynReplay for Replay<P> {
     }
 }
 
-/// A machine without its policy's type.
-pub trait DynMachine {
-    /// [`Machine::run`].
-    ///
-    /// # Errors
-    /// A trace that a task reads cannot be read.
-    fn run(&mut self) -> Result<Report, TraceError>;
-    /// [`Machine::run_while`].
-    ///
-    /// # Errors
-    /// A trace that a task reads cannot be read.
-    fn run_while(&mut self, go_on: &dyn Fn() -> bool) -> Result<Option<Report>, TraceError>;
-}
-
-impl<P: Policy> DynMachine for Machine<P> {
-    fn run(&mut self) -> Result<Report, TraceError> {
-        Machine::run(self)
-    }
-
-    fn run_while(&mut self, go_on: &dyn Fn() -> bool) -> Result<Option<Report>, TraceError> {
-        Machine::run_while(self, go_on)
-    }
-}
-
 /// Empty memory with the policy of a specification over it.
 ///
 /// # Panics
@@ -180,7 +154,7 @@ pub fn replay(spec: &PolicySpec, context: &BuildContext, layout: &Layout, limits
 ///
 /// # Panics
 /// If the policy needs the future: ask [`PolicySpec::check`] before.
-pub fn machine(spec: &PolicySpec, config: MachineConfig) -> Result<Box<dyn DynMachine>, String> {
+pub fn machine(spec: &PolicySpec, config: MachineConfig) -> Result<Machine, String> {
     let switches = config.events.iter().any(|(_, command)| matches!(command, Command::Enabled(_)));
     if let Some(lists) = Switching::of(spec).filter(|_| switches) {
         return StartMachine { config }.visit(lists);
@@ -206,9 +180,9 @@ struct StartMachine {
 }
 
 impl Visitor for StartMachine {
-    type Output = Result<Box<dyn DynMachine>, String>;
+    type Output = Result<Machine, String>;
 
-    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<Box<dyn DynMachine>, String> {
-        Ok(Box::new(Machine::new(self.config, policy)?))
+    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Result<Machine, String> {
+        Machine::new(self.config, policy)
     }
 }

@@ -1,25 +1,13 @@
 //! What came in and is not there any more was evicted, and counted: for every policy, pages that missed equal pages
 //! that are resident and pages stolen. A compiler that loses one count is found out as well.
 
-use refault_core::Policy;
-use refault_core::policy::registry::{BuildContext, Fact, FrontEnd, Visitor, all, visit};
+use refault_core::policy::registry::{BuildContext, Fact, FrontEnd, all};
 use refault_core::textbook::NextUse;
 use refault_sim::flat_memory::Swap;
-use refault_sim::{Access, Layout, LayoutBuilder, Limits, Outcome, Replay};
+use refault_sim::{LayoutBuilder, Limits, named};
 use refault_trace::Source;
 
 const MEMORY_PAGES: usize = 195;
-
-struct Run<'a>(&'a Layout, &'a [Access]);
-
-impl Visitor for Run<'_> {
-    type Output = Outcome;
-    fn visit<P: Policy + Send + 'static>(self, policy: P) -> Outcome {
-        let mut replay = Replay::new(self.0, policy, Limits { memory_pages: MEMORY_PAGES, swap: Swap::default() });
-        replay.run(self.1);
-        replay.outcome()
-    }
-}
 
 #[test]
 fn pages_that_missed_are_resident_or_stolen() {
@@ -36,7 +24,10 @@ fn pages_that_missed_are_resident_or_stolen() {
         let next_use = Some(NextUse::new(pages).expect("fewer than 2^32 accesses").into());
         for spec in all(FrontEnd::Replay) {
             let context = BuildContext { next_use: next_use.clone(), page_numbers: None };
-            let outcome = visit(&spec, &context, Run(&layout, &accesses));
+            let limits = Limits { memory_pages: MEMORY_PAGES, swap: Swap::default() };
+            let mut replay = named::replay(&spec, &context, &layout, limits);
+            replay.run(&accesses);
+            let outcome = replay.outcome();
             let counters = outcome.counters;
             // A page that came back from a free frame came in without a miss.
             let came_in = outcome.misses - counters.bypassed + counters.pages_reactivated;

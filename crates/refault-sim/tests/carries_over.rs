@@ -8,12 +8,12 @@
 //! not in it.
 
 use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, PageTables, References, Walk};
-use refault_core::policy::registry::{self, BuildContext, FrontEnd, PolicySpec, Visitor, visit};
+use refault_core::policy::registry::{self, BuildContext, FrontEnd, PolicySpec};
 use refault_core::policy::room::{MAX_FRUITLESS_CALLS, make_room};
 use refault_core::policy::{Admission, HitReport, ReclaimRequest};
-use refault_core::{Counters, DynPolicy, LruvecId, PageId, PageType, Policy, Shadow};
+use refault_core::{Counters, DynPolicy, LruvecId, PageId, PageType, Shadow};
 use refault_sim::flat_memory::Swap;
-use refault_sim::{Access, LayoutBuilder, Limits, Outcome, Replay};
+use refault_sim::{Access, LayoutBuilder, Limits, Outcome, named};
 use refault_testing::Random;
 use refault_trace::{Entry, Kind};
 
@@ -242,44 +242,36 @@ fn accesses() -> Vec<(PageId, bool)> {
     accesses
 }
 
-struct Follow {
-    spec: PolicySpec,
-    capacity: usize,
-}
-
-impl Visitor for Follow {
-    type Output = (Outcome, Structure);
-
-    fn visit<P: Policy + Send + 'static>(self, policy: P) -> (Outcome, Structure) {
-        let accesses = accesses();
-        let entries: Vec<Entry> =
-            accesses.iter().map(|(page, write)| Entry::new(u64::from(*page), Kind::Anon, *write)).collect();
-        let mut builder = LayoutBuilder::new();
-        builder.observe(&entries);
-        let layout = builder.finish().expect("few pages");
-        let mut block: Vec<Access> = Vec::new();
-        layout.translate(&entries, &mut block);
-        let limits = Limits { memory_pages: self.capacity, swap: Swap::default() };
-        let mut replay = Replay::new(&layout, policy, limits);
-        let mut live = Structure::new(&self.spec, self.capacity);
-        let mut written = vec![0; PAGES];
-        for (number, (access, (page, write))) in block.iter().zip(&accesses).enumerate() {
-            assert_eq!(access.page(), *page, "ids are addresses");
-            let misses = replay.outcome().misses;
-            replay.run(std::slice::from_ref(access));
-            let (faults, value) = (live.faults, if *write { Some(number as u64 + 1) } else { None });
-            written[*page as usize] = value.unwrap_or(written[*page as usize]);
-            let read = live.access(*page, value);
-            let what = format!("{} at access {number}, page {page}", self.spec.label);
-            assert_eq!(read, written[*page as usize], "contents: {what}");
-            assert_eq!(live.faults - faults, replay.outcome().misses - misses, "fault or not: {what}");
-            for victim in live.memory.evicted.drain(..) {
-                assert!(!replay.memory().is_resident(victim), "victim {victim}: {what}");
-            }
-            assert_eq!(live.memory.resident, replay.memory().resident(), "number of victims: {what}");
+/// Follows the accesses through both, one by one.
+fn follow(spec: &PolicySpec, capacity: usize) -> (Outcome, Structure) {
+    let accesses = accesses();
+    let entries: Vec<Entry> =
+        accesses.iter().map(|(page, write)| Entry::new(u64::from(*page), Kind::Anon, *write)).collect();
+    let mut builder = LayoutBuilder::new();
+    builder.observe(&entries);
+    let layout = builder.finish().expect("few pages");
+    let mut block: Vec<Access> = Vec::new();
+    layout.translate(&entries, &mut block);
+    let limits = Limits { memory_pages: capacity, swap: Swap::default() };
+    let mut replay = named::replay(spec, &BuildContext::default(), &layout, limits);
+    let mut live = Structure::new(spec, capacity);
+    let mut written = vec![0; PAGES];
+    for (number, (access, (page, write))) in block.iter().zip(&accesses).enumerate() {
+        assert_eq!(access.page(), *page, "ids are addresses");
+        let misses = replay.outcome().misses;
+        replay.run(std::slice::from_ref(access));
+        let (faults, value) = (live.faults, if *write { Some(number as u64 + 1) } else { None });
+        written[*page as usize] = value.unwrap_or(written[*page as usize]);
+        let read = live.access(*page, value);
+        let what = format!("{} at access {number}, page {page}", spec.label);
+        assert_eq!(read, written[*page as usize], "contents: {what}");
+        assert_eq!(live.faults - faults, replay.outcome().misses - misses, "fault or not: {what}");
+        for victim in live.memory.evicted.drain(..) {
+            assert!(!replay.memory().is_resident(victim), "victim {victim}: {what}");
         }
-        (replay.outcome(), live)
+        assert_eq!(live.memory.resident, replay.memory().resident(), "number of victims: {what}");
     }
+    (replay.outcome(), live)
 }
 
 #[test]
@@ -289,7 +281,7 @@ fn replay_and_live_structure_agree_on_victims_faults_and_counters() {
     // A structure that is read by calls can serve a reference and leave the page out, which the pager cannot.
     let decorated = decorated.map(|text| PolicySpec::parse_for(text, FrontEnd::Replay).expect("known"));
     for spec in defaults.chain(decorated) {
-        let (outcome, mut live) = visit(&spec, &BuildContext::default(), Follow { spec: spec.clone(), capacity: 700 });
+        let (outcome, mut live) = follow(&spec, 700);
         live.take_reports();
         let label = &spec.label;
         assert!(outcome.misses > 3000 && live.faults == outcome.misses, "{label}");

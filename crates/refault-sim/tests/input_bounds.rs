@@ -16,7 +16,7 @@ fn a_pattern_ends_within_hours() {
     }
 }
 
-fn machine(text: &str) -> Result<Machine<Mglru>, String> {
+fn machine(text: &str) -> Result<Machine, String> {
     let scenario = Scenario::parse(text, "s.toml").map_err(|error| error.to_string())?;
     Machine::new(scenario.config, Mglru::new(MglruParams::default()))
 }

@@ -73,7 +73,7 @@ const SPECS: [(&str, [u32; 2]); 5] = [
     ("mixed:apages=6000,fpages=6000,accesses=80000,hot_share=0.5,writes=0.25", [6000, 6000]),
 ];
 
-fn same_counters<P: Policy>(make: impl Fn() -> P) {
+fn same_counters<P: Policy + Send + 'static>(make: impl Fn() -> P) {
     for (spec, pages) in SPECS {
         let limit = 3000;
         let mut machine = Machine::new(in_group(spec, pages, limit), make()).unwrap();
@@ -136,7 +136,7 @@ spec = "zipf:theta=0.9,pages=8192,accesses=2000000,writes=0.5"
 
 const ACCESSES: u64 = 2_300_000;
 
-fn check_invariants<P: Policy>(machine: &Machine<P>) {
+fn check_invariants(machine: &Machine) {
     use refault_sim::machine::memory::{entry, state};
     let memory = machine.memory();
     let resident = memory.state.iter().filter(|bits| **bits & state::RESIDENT != 0).count() as u64;
@@ -184,7 +184,7 @@ fn a_crowded_machine_keeps_its_books() {
 
 #[test]
 fn every_kind_of_policy_runs_the_machine() {
-    fn run<P: Policy>(policy: P) {
+    fn run<P: Policy + Send + 'static>(policy: P) {
         let scenario = Scenario::parse(CROWDED, "crowded.toml").unwrap();
         let mut machine = Machine::new(scenario.config, policy).unwrap();
         assert_eq!(machine.run().unwrap().accesses, ACCESSES);

@@ -55,7 +55,7 @@ fn parsed(text: &str) -> Scenario {
 }
 
 /// Runs a scenario and checks the frames against the pages at its end.
-fn run<P: Policy>(text: &str, policy: P) -> Report {
+fn run<P: Policy + Send + 'static>(text: &str, policy: P) -> Report {
     let mut machine = Machine::new(parsed(text).config, policy).expect("the scenario is sound");
     let report = machine.run().expect("nothing is read from files");
     let memory = machine.memory();

@@ -7,7 +7,7 @@ use refault_sim::machine::report::Report;
 use refault_sim::machine::scenario::Scenario;
 use refault_sim::machine::{End, Machine};
 
-fn run<P: Policy>(text: &str, policy: P) -> Report {
+fn run<P: Policy + Send + 'static>(text: &str, policy: P) -> Report {
     let scenario = Scenario::parse(text, "s.toml").unwrap();
     Machine::new(scenario.config, policy).unwrap().run().unwrap()
 }
@@ -48,7 +48,7 @@ spec = "uniform:pages=12000,accesses=600000,writes=0.5"
     )
 }
 
-fn faults_of_a<P: Policy>(policy: P, protection: &str) -> (u64, Report) {
+fn faults_of_a<P: Policy + Send + 'static>(policy: P, protection: &str) -> (u64, Report) {
     let report = run(&rivals(protection), policy);
     assert_eq!(report.end, End::Finished);
     (report.groups[1].major_faults, report)

@@ -20,7 +20,7 @@ fn scenario(rest: &str) -> String {
     )
 }
 
-fn run<P: Policy>(rest: &str, policy: P) -> Result<Report, String> {
+fn run<P: Policy + Send + 'static>(rest: &str, policy: P) -> Result<Report, String> {
     let scenario = Scenario::parse(&scenario(rest), "s.toml").map_err(|error| error.to_string())?;
     Ok(Machine::new(scenario.config, policy)?.run().expect("no trace is read"))
 }

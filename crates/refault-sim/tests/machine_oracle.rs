@@ -20,7 +20,13 @@ const PAUSE: u64 = 10_000_000_000_000;
 
 /// One task in a group on a machine with memory to spare and swap on zram, as the kernels ran it. `readahead`: pages
 /// that are read ahead at most.
-fn machine<P: Policy>(spec: &WorkloadSpec, [anon, file]: [u32; 2], limit: u64, readahead: u32, policy: P) -> Counters {
+fn machine<P: Policy + Send + 'static>(
+    spec: &WorkloadSpec,
+    [anon, file]: [u32; 2],
+    limit: u64,
+    readahead: u32,
+    policy: P,
+) -> Counters {
     let kind = if anon == 0 { "fd" } else { "anon" };
     let rest = Source::workload(format!("cyclic:pages=1,accesses=1,kind={kind}").parse().unwrap());
     let limits = GroupLimits { max: limit, ..GroupLimits::default() };

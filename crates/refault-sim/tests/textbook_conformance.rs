@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use refault_core::Policy;
-use refault_core::textbook::{Arc, Clock, Fifo, Lirs, Lru, NextUse, Opt, S3Fifo, Sieve, TwoQueue, WTinyLfu};
+use refault_core::policy::registry::{BuildContext, PolicySpec};
+use refault_core::textbook::NextUse;
 use refault_sim::flat_memory::Swap;
-use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
+use refault_sim::{Access, Layout, LayoutBuilder, Limits, named};
 use refault_testing::shared;
 use refault_trace::Entry;
 
@@ -21,8 +21,7 @@ use refault_trace::Entry;
 struct Trace {
     layout: Layout,
     accesses: Vec<Access>,
-    next_use: std::sync::Arc<NextUse>,
-    page_numbers: std::sync::Arc<[u64]>,
+    context: BuildContext,
 }
 
 impl Trace {
@@ -38,13 +37,15 @@ impl Trace {
         let mut accesses = Vec::with_capacity(entries.len());
         layout.translate(&entries, &mut accesses);
         let pages = accesses.iter().map(|access| access.page()).collect();
-        let next_use = NextUse::new(pages).expect("fewer than 2^32 accesses").into();
-        let page_numbers = layout.page_numbers().into();
-        Trace { layout, accesses, next_use, page_numbers }
+        let next_use = Some(NextUse::new(pages).expect("fewer than 2^32 accesses").into());
+        let page_numbers = Some(layout.page_numbers().into());
+        Trace { layout, accesses, context: BuildContext { next_use, page_numbers } }
     }
 
-    fn misses<P: Policy>(&self, policy: P, memory_pages: usize) -> u64 {
-        let mut replay = Replay::new(&self.layout, policy, Limits { memory_pages, swap: Swap::default() });
+    fn misses(&self, policy: &str, memory_pages: usize) -> u64 {
+        let spec = PolicySpec::parse(policy).expect("one of the registry");
+        let limits = Limits { memory_pages, swap: Swap::default() };
+        let mut replay = named::replay(&spec, &self.context, &self.layout, limits);
         replay.run(&self.accesses);
         replay.outcome().misses
     }
@@ -55,24 +56,19 @@ struct Contender {
     name: &'static str,
     /// Largest allowed difference, as a share of the table's misses.
     tolerance: f64,
-    misses: fn(&Trace, usize) -> u64,
 }
 
 const CONTENDERS: &[Contender] = &[
-    Contender { name: "fifo", tolerance: 0.0, misses: |t, m| t.misses(Fifo::default(), m) },
-    Contender { name: "clock", tolerance: 0.0, misses: |t, m| t.misses(Clock::default(), m) },
-    Contender { name: "lru", tolerance: 0.0, misses: |t, m| t.misses(Lru::default(), m) },
-    Contender { name: "2q", tolerance: 0.0, misses: |t, m| t.misses(TwoQueue::default(), m) },
-    Contender { name: "arc", tolerance: 0.0, misses: |t, m| t.misses(Arc::default(), m) },
-    Contender { name: "s3fifo", tolerance: 0.0, misses: |t, m| t.misses(S3Fifo::default(), m) },
-    Contender { name: "sieve", tolerance: 0.0, misses: |t, m| t.misses(Sieve::default(), m) },
-    Contender { name: "lirs", tolerance: 0.01, misses: |t, m| t.misses(Lirs::default(), m) },
-    Contender {
-        name: "wtinylfu",
-        tolerance: 0.02,
-        misses: |t, m| t.misses(WTinyLfu::default().with_keys(t.page_numbers.clone()), m),
-    },
-    Contender { name: "opt", tolerance: 0.0, misses: |t, m| t.misses(Opt::new(t.next_use.clone()), m) },
+    Contender { name: "fifo", tolerance: 0.0 },
+    Contender { name: "clock", tolerance: 0.0 },
+    Contender { name: "lru", tolerance: 0.0 },
+    Contender { name: "2q", tolerance: 0.0 },
+    Contender { name: "arc", tolerance: 0.0 },
+    Contender { name: "s3fifo", tolerance: 0.0 },
+    Contender { name: "sieve", tolerance: 0.0 },
+    Contender { name: "lirs", tolerance: 0.01 },
+    Contender { name: "wtinylfu", tolerance: 0.02 },
+    Contender { name: "opt", tolerance: 0.0 },
 ];
 
 /// Rows where the reference simulator holds more pages than its memory: its LIRS with one resident HIR page loses track
@@ -160,7 +156,7 @@ fn replay_all<'a>(trace: &Trace, rows: &'a [Row]) -> Vec<(&'a Row, Option<&'stat
             scope.spawn(|| {
                 while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let contender = CONTENDERS.iter().find(|c| c.name == row.policy);
-                    let misses = contender.map_or(0, |c| (c.misses)(trace, row.memory_pages));
+                    let misses = contender.map_or(0, |c| trace.misses(c.name, row.memory_pages));
                     results.lock().expect("no worker panicked").push((row, contender, misses));
                 }
             });

@@ -4,13 +4,12 @@
 //! those of the paper's variants, of `lrfu`, which remembers evicted pages by their shadow entries, and of `adaptive`
 //! are our own.
 
-use refault_core::textbook::{
-    Arc, Clock, Fifo, Lirs, LirsParams, LirsVariant, Lrfu, Lru, NextUse, Opt, S3Fifo, S3FifoParams, S3FifoVariant,
-    Sieve, TwoQueue, WTinyLfu, WTinyLfuParams, WTinyLfuVariant,
-};
-use refault_core::{Adaptive, AdaptiveMapped, Policy};
+use std::sync::Arc;
+
+use refault_core::policy::registry::{BuildContext, PolicySpec};
+use refault_core::textbook::NextUse;
 use refault_sim::flat_memory::Swap;
-use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
+use refault_sim::{Access, Layout, LayoutBuilder, Limits, named};
 use refault_trace::Source;
 
 /// A workload and its memory in pages; then misses in the order of [`POLICIES`].
@@ -76,43 +75,15 @@ fn misses_are_as_pinned() {
 }
 
 fn misses(policy: &str, layout: &Layout, accesses: &[Access], memory_pages: usize) -> u64 {
-    fn run<P: Policy>(policy: P, layout: &Layout, accesses: &[Access], memory_pages: usize) -> u64 {
-        let mut replay = Replay::new(layout, policy, Limits { memory_pages, swap: Swap::default() });
-        replay.run(accesses);
-        replay.outcome().misses
-    }
-    macro_rules! run {
-        ($policy:expr) => {
-            run($policy, layout, accesses, memory_pages)
-        };
-    }
-    match policy {
-        "fifo" => run!(Fifo::default()),
-        "clock" => run!(Clock::default()),
-        "lru" => run!(Lru::default()),
-        "2q" => run!(TwoQueue::default()),
-        "arc" => run!(Arc::default()),
-        "lirs" => run!(Lirs::default()),
-        "s3fifo" => run!(S3Fifo::default()),
-        "sieve" => run!(Sieve::default()),
-        "lrfu" => run!(Lrfu::default()),
-        "adaptive" => run!(Adaptive::<false>::default()),
-        "adaptive-mapped" => run!(AdaptiveMapped::default()),
-        "wtinylfu" => run!(WTinyLfu::default().with_keys(layout.page_numbers().into())),
-        "opt" => {
-            let pages = accesses.iter().map(|access| access.page()).collect();
-            run!(Opt::new(std::sync::Arc::new(NextUse::new(pages).expect("a short sequence"))))
-        }
-        "lirs{variant=paper}" => run!(Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() })),
-        "s3fifo{variant=paper}" => {
-            run!(S3Fifo::new(S3FifoParams { variant: S3FifoVariant::Paper, ..S3FifoParams::default() }))
-        }
-        "wtinylfu{variant=paper}" => {
-            let params = WTinyLfuParams { variant: WTinyLfuVariant::Paper, ..WTinyLfuParams::default() };
-            run!(WTinyLfu::new(params).with_keys(layout.page_numbers().into()))
-        }
-        _ => unreachable!("one of POLICIES"),
-    }
+    let pages = accesses.iter().map(|access| access.page()).collect();
+    let context = BuildContext {
+        next_use: Some(Arc::new(NextUse::new(pages).expect("a short sequence"))),
+        page_numbers: Some(layout.page_numbers().into()),
+    };
+    let spec = PolicySpec::parse(policy).expect("one of the registry");
+    let mut replay = named::replay(&spec, &context, layout, Limits { memory_pages, swap: Swap::default() });
+    replay.run(accesses);
+    replay.outcome().misses
 }
 
 fn generate(workload: &str) -> (Layout, Vec<Access>) {

@@ -141,13 +141,16 @@ fn measure(options: &Options, frames: u32, assumptions: &Assumptions, progress: 
             let params = FreebsdParams { cache_pool, ..FreebsdParams::default() };
             let seed = options.seed.wrapping_add(repeat as u64);
             let seed = if other { super::other_seed(seed) } else { seed };
-            let build = build::run(frames, Freebsd::new(params), seed, assumptions, &|share| report(0.7 * share));
+            let build =
+                build::run(frames, Box::new(Freebsd::new(params)), seed, assumptions, &|share| report(0.7 * share));
             let database = |assumptions: &Assumptions, from: f64| {
-                database::run(frames, Freebsd::new(params), seed, assumptions, &|share| report(from + 0.15 * share))
+                database::run(frames, Box::new(Freebsd::new(params)), seed, assumptions, &|share| {
+                    report(from + 0.15 * share)
+                })
             };
             let fallen = Assumptions { memory_fell: true, ..*assumptions };
             let databases = [database(assumptions, 0.7), database(&fallen, 0.85)];
-            let row = |grows| contiguous::run(frames, Freebsd::new(params), seed, grows);
+            let row = |grows| contiguous::run(frames, Box::new(Freebsd::new(params)), seed, grows);
             // The control is run once, before the pool's retirement.
             let contiguous = (row(true), (variant == 0).then(|| row(false)));
             report(1.0);

@@ -4,8 +4,7 @@
 //! `try_to_free_pages`, `throttle_direct_reclaim` in `mm/vmscan.c`; `try_charge_memcg`, `mem_cgroup_handle_over_high`
 //! in `mm/memcontrol.c`.
 
-use refault_core::policy::node::{reclaim_nodes, reclaim_proactively};
-use refault_core::policy::{Policy, ProactiveRequest, ReclaimRequest};
+use refault_core::policy::{ProactiveRequest, ReclaimRequest};
 use refault_core::{LruvecId, PageId};
 
 use super::fault::{Outcome, Refused, Wait};
@@ -30,7 +29,7 @@ const TICK: u64 = 4_000_000;
 /// Pages that one charge beyond `high` counts for.
 const HIGH_BATCH: u64 = 64;
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// Finds a frame and charges it to `group`. The node it is on.
     pub(super) fn charge(
         &mut self,
@@ -149,7 +148,7 @@ impl<P: Policy> Machine<P> {
         self.statistics.allocstall += 1;
         self.memory.reference_scope = None;
         self.memory.groups.compute_protection(0);
-        let freed = u64::from(reclaim_nodes(&mut self.policy, &roots, Some(incoming), &mut self.memory));
+        let freed = u64::from(self.policy.reclaim_nodes(&roots, Some(incoming), &mut self.memory));
         let cost = self.book_reclaim(Reclaimer::Direct);
         if self.now >= self.config.latencies_from {
             self.latencies.direct.record(cost);
@@ -162,7 +161,7 @@ impl<P: Policy> Machine<P> {
 
     /// Reclaims at least `pages` from a group and all below it, for its limit.
     pub(super) fn reclaim_group(&mut self, group: GroupId, pages: u32, incoming: PageId, outcome: &mut Outcome) -> u64 {
-        let goal = P::RECLAIM_BATCH.max(pages);
+        let goal = self.policy.reclaim_batch().max(pages);
         self.reclaim_subtree(group, goal, outcome, |machine, target| {
             let request = ReclaimRequest { target, goal, incoming: Some(incoming) };
             machine.policy.reclaim(&request, &mut machine.memory)
@@ -171,10 +170,10 @@ impl<P: Policy> Machine<P> {
 
     /// The same because a user asked for it.
     pub(super) fn reclaim_proactively(&mut self, group: GroupId, pages: u32, swappiness: Option<u16>) -> u64 {
-        let goal = P::RECLAIM_BATCH.max(pages);
+        let goal = self.policy.reclaim_batch().max(pages);
         self.reclaim_subtree(group, goal, &mut Outcome::default(), |machine, target| {
             let request = ProactiveRequest { target, goal, swappiness };
-            reclaim_proactively(&mut machine.policy, &request, &mut machine.memory)
+            machine.policy.reclaim_proactively(&request, &mut machine.memory)
         })
     }
 
@@ -183,7 +182,7 @@ impl<P: Policy> Machine<P> {
         group: GroupId,
         goal: u32,
         outcome: &mut Outcome,
-        reclaim: impl Fn(&mut Machine<P>, LruvecId) -> u32,
+        reclaim: impl Fn(&mut Machine, LruvecId) -> u32,
     ) -> u64 {
         self.memory.reference_scope = Some(group);
         self.memory.groups.compute_protection(group);

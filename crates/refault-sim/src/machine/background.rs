@@ -4,9 +4,7 @@
 //!
 //! Kernel: `kswapd`, `balance_pgdat`, `kswapd_shrink_node`, `kswapd_try_to_sleep` in `mm/vmscan.c`.
 
-use refault_core::Policy;
-use refault_core::policy::node::background_pass;
-use refault_core::policy::{BackgroundPass, NodeReclaim};
+use refault_core::policy::BackgroundPass;
 
 use super::costs::Work;
 use super::pressure::activity;
@@ -64,7 +62,7 @@ impl Kswapd {
     }
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// An allocation found the node below its low mark.
     pub(super) fn wake_kswapd(&mut self, node: usize, at: u64) {
         if self.memory.nodes[node].is_hopeless() || self.memory.nodes[node].is_balanced() {
@@ -126,7 +124,7 @@ impl<P: Policy> Machine<P> {
             min_ttl: self.config.min_ttl,
             no_cache_trim: attempt.no_cache_trim,
         };
-        let outcome = background_pass(&mut self.policy, &pass, &mut self.memory);
+        let outcome = self.policy.background_pass(&pass, &mut self.memory);
         let mut cost = self.book_reclaim(Reclaimer::Background);
         let waited = self.wait_for_trees(node, cost);
         self.ledgers[Reclaimer::Background as usize].book(Work::Lock, waited);
@@ -162,9 +160,7 @@ impl<P: Policy> Machine<P> {
         let thread = self.tasks.len() + node;
         self.kswapds[node].attempt = None;
         self.release_throttled(node);
-        if let Some(nodes) = self.policy.nodes() {
-            nodes.background_done(self.memory.lruvec_of(0, node), balanced);
-        }
+        self.policy.background_done(self.memory.lruvec_of(0, node), balanced);
         self.set_activity(thread, self.now, activity::RUNNING);
         if balanced || self.memory.nodes[node].is_hopeless() {
             self.kswapds[node].napping = true;

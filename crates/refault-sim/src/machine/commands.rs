@@ -17,11 +17,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use refault_core::Policy;
-use refault_core::policy::generations::generations;
-use refault_core::policy::{
-    Enabled, EvictGenerations, GenerationCommands, GenerationError, NewGeneration, SwitchLists,
-};
+use refault_core::policy::{Enabled, EvictGenerations, NewGeneration};
 
 use super::fault::Outcome;
 use super::group::{GroupId, UNLIMITED};
@@ -196,7 +192,7 @@ impl FromStr for GenerationCommand {
     }
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     pub(super) fn run_command(&mut self, index: usize) {
         let command = self.config.events[index].1.clone();
         match command {
@@ -235,8 +231,7 @@ impl<P: Policy> Machine<P> {
                 }
             }
             Command::Enabled(enabled) => {
-                let lists = self.policy.switch_lists();
-                lists.expect("invariant: a machine with such an event has both").set_enabled(enabled, &mut self.memory);
+                self.policy.set_enabled(enabled, &mut self.memory);
                 self.happened(self.now, Happened::ListsSwitched { enabled: enabled.to_string() });
             }
             Command::LruSort(file, value) => {
@@ -265,21 +260,20 @@ impl<P: Policy> Machine<P> {
             return Err(format!("there is no group {group} on a node {node}"));
         }
         let lruvec = self.memory.lruvec_of(group, node);
-        let max = generations(&self.policy, lruvec).last().map(|generation| generation.seq);
+        let max = self.policy.generations(lruvec).last().map(|generation| generation.seq);
         let max = max.ok_or("the policy has no generations")?;
         let seq = match seq {
             Seq::Is(seq) => seq,
             Seq::BelowMax(by) => max.checked_sub(by).ok_or("there is no such generation")?,
         };
-        let commands = self.policy.generation_commands().ok_or(GenerationError::Unsupported.to_string())?;
         let result = match command {
             GenerationCommand::New { can_anon, force, .. } => {
-                commands.new_generation(&NewGeneration { lruvec, seq, can_anon, force }, &mut self.memory)
+                self.policy.new_generation(&NewGeneration { lruvec, seq, can_anon, force }, &mut self.memory)
             }
             GenerationCommand::Evict { swappiness, pages, .. } => {
                 self.memory.reference_scope = Some(group);
                 let request = EvictGenerations { lruvec, seq, swappiness, pages };
-                let result = commands.evict_generations(&request, &mut self.memory);
+                let result = self.policy.evict_generations(&request, &mut self.memory);
                 self.memory.reference_scope = None;
                 result.map(|_| ())
             }

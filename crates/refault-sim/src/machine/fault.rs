@@ -6,8 +6,7 @@
 //!
 //! Kernel: `do_anonymous_page`, `do_swap_page` in `mm/memory.c`; `filemap_fault`, `filemap_read` in `mm/filemap.c`.
 
-use refault_core::policy::node::is_workingset;
-use refault_core::policy::{Admission, HitReport, Policy};
+use refault_core::policy::{Admission, HitReport};
 use refault_core::{PageId, PageType};
 use refault_trace::Kind;
 
@@ -55,7 +54,7 @@ struct Bring {
     bits: u16,
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// The current access of a task needs more than bits set.
     pub(super) fn miss(&mut self, id: usize) -> Outcome {
         let task = &self.tasks[id];
@@ -110,7 +109,7 @@ impl<P: Policy> Machine<P> {
         }
         let file = self.tasks[id].file.as_mut().expect("invariant: tested above");
         file.window.hit(offset);
-        match P::HITS {
+        match self.hit_report {
             HitReport::Kernel if !write && page != file.last_read => {
                 file.last_read = page;
                 outcome.cpu += self.memory.costs.mark_accessed;
@@ -177,7 +176,7 @@ impl<P: Policy> Machine<P> {
             self.read_on(id, first, offset, pages, outcome);
         }
         self.wait_if_locked(page, outcome);
-        self.memory.map(mapping, page, write, !missed || P::HITS != HitReport::AccessedBit);
+        self.memory.map(mapping, page, write, !missed || self.hit_report != HitReport::AccessedBit);
         self.fault_around(id, first, offset, pages, mapping);
         if write {
             self.dirty_file_page(page, outcome);
@@ -238,7 +237,7 @@ impl<P: Policy> Machine<P> {
             }
         }
         // The access that brings a page in is not a hit for policies that count hits by the bit alone.
-        let young = !missed || P::HITS != HitReport::AccessedBit;
+        let young = !missed || self.hit_report != HitReport::AccessedBit;
         self.memory.map(mapping, page, write || bits & state::SLOT == 0, young);
         Ok(())
     }
@@ -446,7 +445,7 @@ impl<P: Policy> Machine<P> {
         } else {
             self.memory.insert(page, lruvec, bring.bits);
         }
-        if is_workingset(&mut self.policy, page) {
+        if self.policy.is_workingset(page) {
             self.memory.state[page as usize] |= state::WORKINGSET;
         }
         outcome.cpu += self.memory.costs.allocate;

@@ -9,7 +9,6 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
-use refault_core::Policy;
 use serde::Serialize;
 
 use super::Machine;
@@ -98,7 +97,7 @@ pub enum Happened {
     },
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     pub(super) fn happened(&mut self, at: u64, what: Happened) {
         self.happenings.push(Happening { at, what });
     }

@@ -40,7 +40,7 @@
 use refault_core::PageType;
 use refault_core::frames::Frame;
 use refault_core::page::NO_PAGE;
-use refault_core::policy::{Admission, Policy};
+use refault_core::policy::Admission;
 
 use super::fault::Outcome;
 use super::memory::REGION_PAGES;
@@ -75,7 +75,7 @@ pub(super) struct Held {
     block: Frame,
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// Whether the 2 MiB of a task's memory around `offset` are to be one page: its share of them, evenly spread.
     pub(super) fn wants_huge(&self, id: usize, offset: u32) -> bool {
         let share = self.config.tasks[id].huge_pages;

@@ -2,7 +2,8 @@
 //!
 //! Kernel: `out_of_memory`, `oom_badness` in `mm/oom_kill.c`; `mem_cgroup_out_of_memory` in `mm/memcontrol.c`.
 
-use refault_core::{PageId, Policy};
+use refault_core::PageId;
+use refault_core::policy::HitReport;
 
 use super::config::WhenKilled;
 use super::group::GroupId;
@@ -12,7 +13,7 @@ use super::report::Kill;
 use super::task::Life;
 use super::{End, Event, Machine};
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// Kills the task with the most memory in a group's subtree and frees that memory. False if there is none.
     pub(super) fn kill_in(&mut self, group: GroupId) -> bool {
         let candidates = (0..self.tasks.len()).filter(|id| {
@@ -131,7 +132,7 @@ impl<P: Policy> Machine<P> {
         let first = self.memory.segments[self.memory.mappings[mapping].segment].first;
         for offset in 0..self.memory.mappings[mapping].entries.len() {
             let bits = std::mem::take(&mut self.memory.mappings[mapping].entries[offset]);
-            if bits & entry::YOUNG != 0 && P::HITS == refault_core::policy::HitReport::Kernel {
+            if bits & entry::YOUNG != 0 && self.hit_report == HitReport::Kernel {
                 self.policy.accessed(first + offset as PageId, &mut self.memory);
             }
         }

@@ -27,13 +27,11 @@
 
 use std::fmt::Write;
 
-use refault_core::Policy;
-use refault_core::policy::generations::{generation_details, generations};
 use refault_core::policy::{GenerationDetails, TierHistory};
 
 use super::Machine;
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// As `lru_gen`: the generations in the windows of all lruvecs.
     pub(super) fn list_generations(&self) -> String {
         let mut text = String::new();
@@ -41,7 +39,7 @@ impl<P: Policy> Machine<P> {
             let _ = writeln!(text, "memcg {id:5} {}", group.name);
             for node in 0..self.memory.nodes.len() {
                 let _ = writeln!(text, " node {node:5}");
-                for generation in generations(&self.policy, self.memory.lruvec_of(id, node)) {
+                for generation in self.policy.generations(self.memory.lruvec_of(id, node)) {
                     let age = self.now.saturating_sub(generation.birth) / 1_000_000;
                     let [anon, file] = generation.pages;
                     let _ = writeln!(text, " {:10} {age:10} {anon:10} {file:10} ", generation.seq);
@@ -58,7 +56,7 @@ impl<P: Policy> Machine<P> {
             let _ = writeln!(text, "memcg {id:5} {}", group.name);
             for node in 0..self.memory.nodes.len() {
                 let _ = writeln!(text, " node {node:5}");
-                for details in generation_details(&self.policy, self.memory.lruvec_of(id, node)) {
+                for details in self.policy.generation_details(self.memory.lruvec_of(id, node)) {
                     let age = self.now.saturating_sub(details.size.birth) / 1_000_000;
                     write_details(&mut text, &details, age);
                 }

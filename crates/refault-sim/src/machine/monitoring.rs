@@ -17,18 +17,16 @@
 
 use std::ops::Range;
 
-use refault_core::DynPolicy;
+use refault_core::PageId;
 use refault_core::monitor::{AccessSampler, Monitor, Profile, View};
 use refault_core::policy::SortRule;
-use refault_core::policy::generations::active_inactive;
-use refault_core::policy::node::page_out;
 use refault_core::schemes::modules::loaded::{LoadedLruSort, WriteError};
 use refault_core::schemes::{Action, Folio, Kdamond, Metric, Next, Scheme, SchemeActor};
-use refault_core::{PageId, Policy};
 use serde_json::Value;
 
 use super::Machine;
 use super::memory::{MachineMemory, entry, state};
+use super::policy::MachinePolicy;
 use super::pressure::activity;
 use super::task::Task;
 use crate::monitoring::config::Config;
@@ -44,14 +42,14 @@ enum Worker {
 }
 
 impl Worker {
-    fn begin<P: Policy>(&mut self, ops: &mut DamonOps<'_, P>) -> Next {
+    fn begin(&mut self, ops: &mut DamonOps<'_>) -> Next {
         match self {
             Worker::Configured(kdamond) => kdamond.begin(ops),
             Worker::Loaded(module) => module.begin(ops),
         }
     }
 
-    fn finish<P: Policy>(&mut self, now: u64, ops: &mut DamonOps<'_, P>) {
+    fn finish(&mut self, now: u64, ops: &mut DamonOps<'_>) {
         match self {
             Worker::Configured(kdamond) => kdamond.finish(now, ops, &mut ()),
             Worker::Loaded(module) => module.finish(now, ops),
@@ -219,7 +217,7 @@ fn ranges(memory: &MachineMemory, space: usize) -> Vec<Range<u64>> {
     ranges
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// A write to a file of the module `lru-sort`. A worker that was started gets a CPU.
     pub(super) fn write_lru_sort(&mut self, file: &str, value: &str) -> Result<(), String> {
         let now = self.now / 1000;
@@ -244,8 +242,8 @@ impl<P: Policy> Machine<P> {
         let (now, before) = (self.now, task.work);
         self.set_activity(thread, now, activity::RUNNING);
         let mut ops = DamonOps {
-            sorts: self.policy.sorting().is_some(),
-            policy: &mut self.policy,
+            sorts: self.policy.sorts(),
+            policy: &mut *self.policy,
             memory: &mut self.memory,
             rule: task.rule,
             spaces: &task.spaces,
@@ -276,10 +274,10 @@ impl<P: Policy> Machine<P> {
 }
 
 /// What the monitor sees of the machine, and the schemes' ops.
-struct DamonOps<'a, P: Policy> {
+struct DamonOps<'a> {
     /// The policy's lists can be sorted.
     sorts: bool,
-    policy: &'a mut P,
+    policy: &'a mut dyn MachinePolicy,
     memory: &'a mut MachineMemory,
     rule: SortRule,
     spaces: &'a [usize],
@@ -289,7 +287,7 @@ struct DamonOps<'a, P: Policy> {
     freed: u64,
 }
 
-impl<P: Policy> DamonOps<'_, P> {
+impl DamonOps<'_> {
     /// The resident page at an address.
     fn page(&self, address: u64) -> Option<PageId> {
         let page = address / PAGE;
@@ -340,14 +338,14 @@ impl<P: Policy> DamonOps<'_, P> {
     /// waits for the flusher (spec: damos §3.2, overview §5).
     fn page_out(&mut self, page: PageId) -> bool {
         self.memory.state[page as usize] &= !state::HINT;
-        let gone = page_out(self.policy, page, self.memory);
+        let gone = self.policy.page_out(page, self.memory);
         self.work += std::mem::take(&mut self.memory.ledger).total();
         self.freed += u64::from(gone);
         gone
     }
 }
 
-impl<P: Policy> AccessSampler for DamonOps<'_, P> {
+impl AccessSampler for DamonOps<'_> {
     fn prepare(&mut self, target: usize, address: u64) {
         match self.page(address) {
             Some(page) => self.make_page_old(target, page),
@@ -372,7 +370,7 @@ impl<P: Policy> AccessSampler for DamonOps<'_, P> {
     }
 }
 
-impl<P: Policy> SchemeActor for DamonOps<'_, P> {
+impl SchemeActor for DamonOps<'_> {
     fn refuses(&self, action: &Action) -> Option<&'static str> {
         refusal(action, self.sorts)
     }
@@ -403,8 +401,8 @@ impl<P: Policy> SchemeActor for DamonOps<'_, P> {
     fn act(&mut self, action: &Action, folio: &Folio) -> u64 {
         self.work += self.memory.costs.scan_page + self.memory.costs.list_move;
         match action {
-            Action::LruPrio => DynPolicy::sort(self.policy, folio.page, true, self.rule, self.memory),
-            Action::LruDeprio => DynPolicy::sort(self.policy, folio.page, false, self.rule, self.memory),
+            Action::LruPrio => self.policy.sort(folio.page, true, self.rule, self.memory),
+            Action::LruDeprio => self.policy.sort(folio.page, false, self.rule, self.memory),
             Action::Pageout => return if self.page_out(folio.page) { folio.size } else { 0 },
             _ => return 0,
         }
@@ -418,7 +416,7 @@ impl<P: Policy> SchemeActor for DamonOps<'_, P> {
             match action {
                 Action::Cold => {
                     self.make_page_old(target, folio.page);
-                    DynPolicy::sort(self.policy, folio.page, false, self.rule, self.memory);
+                    self.policy.sort(folio.page, false, self.rule, self.memory);
                     self.work += std::mem::take(&mut self.memory.ledger).total();
                 }
                 Action::Pageout => _ = self.act(action, &folio),
@@ -448,7 +446,7 @@ impl<P: Policy> SchemeActor for DamonOps<'_, P> {
     }
 
     fn active_inactive(&self) -> Option<[u64; 2]> {
-        active_inactive(self.policy)
+        self.policy.active_inactive()
     }
 
     fn node_of(&self, address: u64) -> Option<u32> {

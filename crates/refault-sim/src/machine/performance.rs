@@ -7,7 +7,6 @@
 //! assert_eq!(two.operations_per_second(), 2_000.0);
 //! ```
 
-use refault_core::Policy;
 use serde::Serialize;
 
 use super::Machine;
@@ -48,7 +47,7 @@ impl Performance {
     }
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// What the copies of each task did, in the order of the tasks.
     pub(super) fn performance_of_tasks(&self) -> Vec<Performance> {
         self.task_sets().into_iter().map(|(name, ids)| self.performance(name, &ids)).collect()

@@ -24,9 +24,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use refault_core::Counters;
 use refault_core::policy::GenerationSize;
-use refault_core::policy::generations::{active_inactive, generations};
-use refault_core::{Counters, Policy};
 use serde::Serialize;
 
 use super::background::Kswapd;
@@ -413,7 +412,7 @@ impl Report {
 /// States kept over time, some 40 MiB of them.
 const MAX_SAMPLES: usize = 1 << 16;
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// Notes the state. Beyond [`MAX_SAMPLES`], every second one is dropped and the interval doubles, so that a machine
     /// may run for any time.
     pub(super) fn take_sample(&mut self) {
@@ -431,7 +430,7 @@ impl<P: Policy> Machine<P> {
             at: self.now,
             counters: self.counters(),
             statistics: self.statistics(),
-            active_inactive: active_inactive(&self.policy),
+            active_inactive: self.policy.active_inactive(),
             operations: self.tasks.iter().map(|task| task.operations).sum(),
             free: self.memory.nodes.iter().map(|node| node.free).sum(),
             file_pages: self.memory.file_pages,
@@ -443,7 +442,7 @@ impl<P: Policy> Machine<P> {
             starts: self.tasks.iter().map(|task| task.starts).sum(),
             task_cpu: self.threads[..self.tasks.len()].iter().map(|thread| thread.cpu_time).sum(),
             usage: self.memory.groups.iter().map(|group| group.usage).collect(),
-            generations: (0..lruvecs).map(|lruvec| generations(&self.policy, lruvec as u16)).collect(),
+            generations: (0..lruvecs).map(|lruvec| self.policy.generations(lruvec as u16)).collect(),
             frames: self.memory.frames.as_ref().map(|frames| frames.sample()),
         });
     }
@@ -466,7 +465,7 @@ impl<P: Policy> Machine<P> {
         let mut lruvecs = Vec::new();
         for (id, group) in self.memory.groups.iter().enumerate() {
             for node in 0..self.memory.nodes.len() {
-                let generations = generations(&self.policy, self.memory.lruvec_of(id, node));
+                let generations = self.policy.generations(self.memory.lruvec_of(id, node));
                 let oldest = generations.iter().find(|generation| generation.pages.iter().sum::<u64>() > 0);
                 if let Some(oldest) = oldest {
                     let (age, pages) = (self.now.saturating_sub(oldest.birth), oldest.pages.iter().sum());

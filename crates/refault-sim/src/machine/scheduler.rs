@@ -4,7 +4,6 @@
 
 use super::pressure::activity;
 use super::{Event, Machine, SLICE};
-use refault_core::Policy;
 
 /// A CPU.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +41,7 @@ impl Thread {
     }
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// Tells the pressure clocks that a thread does something else from now on.
     #[inline]
     pub(super) fn set_activity(&mut self, thread: usize, at: u64, to: u8) {

@@ -105,7 +105,7 @@ pub(super) struct Task {
 
 /// Why the loop of hits ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
+pub(super) enum Stop {
     /// Ran as far ahead as it may.
     Ahead,
     /// The block is used up.
@@ -114,6 +114,18 @@ enum Stop {
     Miss,
     /// An operation ended and a pause follows.
     Pause,
+}
+
+/// How long a task may run through hits, and what its operations are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hits {
+    /// The time at which it begins, in nanoseconds.
+    from: u64,
+    /// It stops at this time.
+    until: u64,
+    accesses_per_operation: u64,
+    /// It pauses after each operation.
+    pauses: bool,
 }
 
 impl Task {
@@ -218,7 +230,7 @@ impl Task {
     }
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// A task goes on after its last work's CPU time, or after it slept.
     pub(super) fn run_task(&mut self, cpu: usize, id: usize) {
         let now = self.now;
@@ -358,84 +370,14 @@ impl<P: Policy> Machine<P> {
 
     /// Runs through accesses that need nothing but bits set.
     fn hits(&mut self, id: usize, local: &mut u64, until: u64) -> Stop {
-        let memory = &mut self.memory;
-        let policy = &mut self.policy;
-        let task = &mut self.tasks[id];
-        let read_hit = memory.costs.read_hit;
-        let mark_accessed = if P::HITS == HitReport::Kernel { memory.costs.mark_accessed } else { 0 };
-        let operation = self.config.tasks[id].accesses_per_operation;
-        let pauses = self.config.tasks[id].think > 0;
-        let (anon, anon_first) = (task.anon_mapping, task.anon_first);
-        let (file_first, file_mapping, mut last_read) =
-            task.file.as_ref().map_or((0, usize::MAX, NO_PAGE), |file| (file.first, file.mapping, file.last_read));
-        let mut time = *local;
-        let mut at = task.at;
-        let stop = loop {
-            if time >= until {
-                break Stop::Ahead;
-            }
-            let Some(&access) = task.block.get(at) else { break Stop::Empty };
-            if at >= task.fetched {
-                task.fetched = task.block.len().min(at + FETCH_AHEAD);
-                let tables = [(anon, anon_first), (file_mapping, file_first)];
-                fetch(&task.block[at..task.fetched], tables, memory, policy);
-            }
-            let offset = access.page() as usize;
-            time += task.cpu_per_access;
-            if access.kind() == Some(Kind::Fd) {
-                let page = file_first + offset as PageId;
-                let wanted = state::RESIDENT | if access.write() { state::DIRTY } else { 0 };
-                let bits = memory.state[page as usize];
-                if bits & (wanted | state::LOCKED | state::MARKER) != wanted {
-                    time -= task.cpu_per_access;
-                    break Stop::Miss;
-                }
-                time += read_hit;
-                match P::HITS {
-                    HitReport::Kernel => {
-                        if !access.write() && page != last_read {
-                            last_read = page;
-                            time += mark_accessed;
-                            policy.accessed(page, memory);
-                        }
-                    }
-                    HitReport::EachAccess => policy.accessed(page, memory),
-                    HitReport::AccessedBit => memory.state[page as usize] = bits | state::TOUCHED,
-                    HitReport::Never => {}
-                }
-            } else {
-                let (mapping, first) =
-                    if access.kind() == Some(Kind::Anon) { (anon, anon_first) } else { (file_mapping, file_first) };
-                let wanted = entry::PRESENT | if access.write() { entry::WRITABLE } else { 0 };
-                let table = &mut memory.mappings[mapping];
-                let bits = table.entries[offset];
-                if bits & wanted != wanted {
-                    time -= task.cpu_per_access;
-                    break Stop::Miss;
-                }
-                table.entries[offset] = bits | entry::YOUNG;
-                table.regions[offset / REGION_PAGES] = true;
-                if P::HITS == HitReport::EachAccess {
-                    policy.accessed(first + offset as PageId, memory);
-                }
-            }
-            at += 1;
-            task.left_in_operation -= 1;
-            if task.left_in_operation == 0 {
-                task.left_in_operation = operation;
-                task.operations += 1;
-                task.latency.record(time.saturating_sub(task.begun));
-                task.begun = time;
-                if pauses {
-                    break Stop::Pause;
-                }
-            }
+        let config = &self.config.tasks[id];
+        let run = Hits {
+            from: *local,
+            until,
+            accesses_per_operation: config.accesses_per_operation,
+            pauses: config.think > 0,
         };
-        if let Some(file) = &mut task.file {
-            file.last_read = last_read;
-        }
-        task.accesses += (at - task.at) as u64;
-        task.at = at;
+        let (time, stop) = self.policy.run_hits(&mut self.tasks[id], &mut self.memory, run);
         *local = time;
         stop
     }
@@ -494,7 +436,8 @@ impl<P: Policy> Machine<P> {
             task.reader = Some(phase.workload.open()?);
             task.file = task.open(phase, &self.files);
             // What is said of a mapping concerns kernels; other policies count hits in ways of their own.
-            if let Some(file) = task.file.as_ref().filter(|_| phase.maps_file() && P::HITS == HitReport::Kernel) {
+            if let Some(file) = task.file.as_ref().filter(|_| phase.maps_file() && self.hit_report == HitReport::Kernel)
+            {
                 self.memory.mappings[file.mapping].recency = !phase.random;
             }
             task.cpu_per_access = phase.cpu_per_access.unwrap_or(config.cpu_per_access);
@@ -503,6 +446,90 @@ impl<P: Policy> Machine<P> {
             }
         }
     }
+}
+
+/// Runs through accesses that need nothing but bits set. The one part of a machine that is compiled for its policy.
+/// Returns when it stopped, and why.
+pub(super) fn run_hits<P: Policy>(
+    policy: &mut P,
+    task: &mut Task,
+    memory: &mut MachineMemory,
+    run: Hits,
+) -> (u64, Stop) {
+    let read_hit = memory.costs.read_hit;
+    let mark_accessed = if P::HITS == HitReport::Kernel { memory.costs.mark_accessed } else { 0 };
+    let (anon, anon_first) = (task.anon_mapping, task.anon_first);
+    let (file_first, file_mapping, mut last_read) =
+        task.file.as_ref().map_or((0, usize::MAX, NO_PAGE), |file| (file.first, file.mapping, file.last_read));
+    let mut time = run.from;
+    let mut at = task.at;
+    let stop = loop {
+        if time >= run.until {
+            break Stop::Ahead;
+        }
+        let Some(&access) = task.block.get(at) else { break Stop::Empty };
+        if at >= task.fetched {
+            task.fetched = task.block.len().min(at + FETCH_AHEAD);
+            let tables = [(anon, anon_first), (file_mapping, file_first)];
+            fetch(&task.block[at..task.fetched], tables, memory, policy);
+        }
+        let offset = access.page() as usize;
+        time += task.cpu_per_access;
+        if access.kind() == Some(Kind::Fd) {
+            let page = file_first + offset as PageId;
+            let wanted = state::RESIDENT | if access.write() { state::DIRTY } else { 0 };
+            let bits = memory.state[page as usize];
+            if bits & (wanted | state::LOCKED | state::MARKER) != wanted {
+                time -= task.cpu_per_access;
+                break Stop::Miss;
+            }
+            time += read_hit;
+            match P::HITS {
+                HitReport::Kernel => {
+                    if !access.write() && page != last_read {
+                        last_read = page;
+                        time += mark_accessed;
+                        policy.accessed(page, memory);
+                    }
+                }
+                HitReport::EachAccess => policy.accessed(page, memory),
+                HitReport::AccessedBit => memory.state[page as usize] = bits | state::TOUCHED,
+                HitReport::Never => {}
+            }
+        } else {
+            let (mapping, first) =
+                if access.kind() == Some(Kind::Anon) { (anon, anon_first) } else { (file_mapping, file_first) };
+            let wanted = entry::PRESENT | if access.write() { entry::WRITABLE } else { 0 };
+            let table = &mut memory.mappings[mapping];
+            let bits = table.entries[offset];
+            if bits & wanted != wanted {
+                time -= task.cpu_per_access;
+                break Stop::Miss;
+            }
+            table.entries[offset] = bits | entry::YOUNG;
+            table.regions[offset / REGION_PAGES] = true;
+            if P::HITS == HitReport::EachAccess {
+                policy.accessed(first + offset as PageId, memory);
+            }
+        }
+        at += 1;
+        task.left_in_operation -= 1;
+        if task.left_in_operation == 0 {
+            task.left_in_operation = run.accesses_per_operation;
+            task.operations += 1;
+            task.latency.record(time.saturating_sub(task.begun));
+            task.begun = time;
+            if run.pauses {
+                break Stop::Pause;
+            }
+        }
+    };
+    if let Some(file) = &mut task.file {
+        file.last_read = last_read;
+    }
+    task.accesses += (at - task.at) as u64;
+    task.at = at;
+    (time, stop)
 }
 
 /// Reads what the next accesses of a task will need, so that their cache misses overlap instead of following one

@@ -19,8 +19,6 @@
 //! assert!(waiting(80.0, 1e6, 3.0) < 0.1); // a file of many: the lock is hardly ever wanted
 //! ```
 
-use refault_core::Policy;
-
 use super::Machine;
 
 /// Pages that reclaim took out of each segment's tree since it was last asked.
@@ -72,7 +70,7 @@ pub fn waiting(hold: f64, rest: f64, others: f64) -> f64 {
     response + (next - response) * (others.max(0.0) - whole) - hold
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// A node's kswapd has begun a pass that takes `cost`: how long it waits for locks, nanoseconds.
     pub(super) fn wait_for_trees(&mut self, node: usize, cost: u64) -> u64 {
         let now = self.now;

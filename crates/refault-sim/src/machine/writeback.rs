@@ -8,8 +8,7 @@
 
 use std::collections::VecDeque;
 
-use refault_core::policy::NodeReclaim;
-use refault_core::{PageId, Policy};
+use refault_core::PageId;
 
 use super::Machine;
 use super::fault::{Outcome, Wait};
@@ -38,7 +37,7 @@ pub(super) struct Flusher {
     pub written: u64,
 }
 
-impl<P: Policy> Machine<P> {
+impl Machine {
     /// A page in the cache was written to.
     pub(super) fn dirty_file_page(&mut self, page: PageId, outcome: &mut Outcome) {
         if self.memory.mark_dirty(page) {
@@ -94,10 +93,8 @@ impl<P: Policy> Machine<P> {
     pub(super) fn write_done(&mut self, page: PageId) {
         if self.memory.has(page, state::WRITEBACK) {
             self.memory.end_write(page);
-            if self.memory.has(page, state::RESIDENT)
-                && let Some(nodes) = self.policy.nodes()
-            {
-                nodes.write_finished(page);
+            if self.memory.has(page, state::RESIDENT) {
+                self.policy.write_finished(page);
             }
         }
         if self.memory.dirty > 0 && self.memory.writeback < IN_FLIGHT / 2 {

@@ -128,9 +128,9 @@ struct Job {
     compute: Nanos,
 }
 
-struct Build<R> {
+struct Build {
     assumptions: Assumptions,
-    machine: Machine<R>,
+    machine: Machine,
     random: Random,
     directories: Vec<Directory>,
     headers: Vec<usize>,
@@ -147,9 +147,9 @@ struct Build<R> {
 }
 
 /// Runs the build in a loop on a machine of `frames` frames.
-pub(super) fn run<R: Reclaimer>(
+pub(super) fn run(
     frames: u32,
-    policy: R,
+    policy: Box<dyn Reclaimer>,
     seed: u64,
     assumptions: &Assumptions,
     progress: &(dyn Fn(f64) + Sync),
@@ -188,8 +188,8 @@ struct Snapshot {
     examined: u64,
 }
 
-impl<R: Reclaimer> Build<R> {
-    fn new(frames: u32, policy: R, seed: u64, assumptions: &Assumptions) -> Build<R> {
+impl Build {
+    fn new(frames: u32, policy: Box<dyn Reclaimer>, seed: u64, assumptions: &Assumptions) -> Build {
         let mut machine = Machine::new(frames, policy, assumptions.daemon_lag);
         // The tree is the same for every seed of the iterations' order.
         let mut random = Random::new(0x5eed);
@@ -197,7 +197,7 @@ impl<R: Reclaimer> Build<R> {
         let jobs = ((12_000.0 * (f64::from(frames) / PUBLISHED_FRAMES).sqrt()) as usize / DIRECTORY).max(4) * DIRECTORY;
         let mean_source = f64::from(frames) * assumptions.sources / jobs as f64;
         let mean_object = f64::from(frames) * share::OBJECTS / 1.5 / jobs as f64;
-        let file = |machine: &mut Machine<R>, random: &mut Random, mean: f64| {
+        let file = |machine: &mut Machine, random: &mut Random, mean: f64| {
             machine.add_object((exponential(random, mean).ceil() as u32).max(1), false)
         };
         let directories = (0..jobs / DIRECTORY)

@@ -39,7 +39,7 @@ pub(super) struct ContiguousRun {
 }
 
 /// Runs it. `grows`: pages are let go between the attempts of a request.
-pub(super) fn run<R: Reclaimer>(frames: u32, policy: R, seed: u64, grows: bool) -> ContiguousRun {
+pub(super) fn run(frames: u32, policy: Box<dyn Reclaimer>, seed: u64, grows: bool) -> ContiguousRun {
     let mut machine = Machine::new(frames, policy, 0.0);
     let mut random = Random::new(seed);
     let pages = |share: f64| (f64::from(frames) * share) as u32;
@@ -87,7 +87,7 @@ mod tests {
     /// back from the frames that were not needed.
     #[test]
     fn letting_pages_go_gets_frames_in_a_row() {
-        let run = |grows| run(8000, Freebsd::new(FreebsdParams::default()), 1, grows);
+        let run = |grows| run(8000, Box::new(Freebsd::new(FreebsdParams::default())), 1, grows);
         let (with, without) = (run(true), run(false));
         assert!(with.granted > without.granted, "{} of {} instead of {}", with.granted, with.asked, without.granted);
         let [cached, before] = [&with, &without].map(|run| run.counters.pages_cached);

@@ -8,12 +8,12 @@ use super::machine::{Burst, Machine};
 
 const FRAMES: u32 = 8000;
 
-fn machine(params: FreebsdParams) -> Machine<Freebsd> {
-    Machine::new(FRAMES, Freebsd::new(params), 0.0)
+fn machine(params: FreebsdParams) -> Machine {
+    Machine::new(FRAMES, Box::new(Freebsd::new(params)), 0.0)
 }
 
 /// What a step counted. Names and values of what is not zero.
-fn counted(machine: &mut Machine<Freebsd>, step: impl FnOnce(&mut Machine<Freebsd>)) -> Vec<(&'static str, u64)> {
+fn counted(machine: &mut Machine, step: impl FnOnce(&mut Machine)) -> Vec<(&'static str, u64)> {
     let before = machine.counters();
     step(machine);
     let counted = machine.counters().since(&before).values();
@@ -22,7 +22,7 @@ fn counted(machine: &mut Machine<Freebsd>, step: impl FnOnce(&mut Machine<Freebs
 
 /// A machine in which most of a large file was read through a mapping that is gone, so that the daemon ran; the file's
 /// number.
-fn pressed(params: FreebsdParams) -> (Machine<Freebsd>, usize) {
+fn pressed(params: FreebsdParams) -> (Machine, usize) {
     let mut machine = machine(params);
     let file = machine.add_object(3 * FRAMES, false);
     let mut mapping = machine.map(file, 0);
@@ -34,7 +34,7 @@ fn pressed(params: FreebsdParams) -> (Machine<Freebsd>, usize) {
     (machine, file)
 }
 
-fn first_cached(machine: &Machine<Freebsd>, file: usize) -> u32 {
+fn first_cached(machine: &Machine, file: usize) -> u32 {
     let object = *machine.store.object(file);
     let found = (0..object.pages).find(|index| machine.store.frames.is_cached(object.first + index));
     found.expect("the daemon cached pages")
@@ -45,9 +45,9 @@ fn a_new_page_of_anonymous_memory_is_a_fault_and_a_zero_fill() {
     let mut machine = machine(FreebsdParams::default());
     let memory = machine.add_object(10, true);
     let mut mapping = machine.map(memory, 0);
-    let step = |machine: &mut Machine<Freebsd>| machine.touch(&mut mapping, 3, true, &mut Burst::default());
+    let step = |machine: &mut Machine| machine.touch(&mut mapping, 3, true, &mut Burst::default());
     assert_eq!(counted(&mut machine, step), [("total VM faults taken", 1), ("zero fill pages zeroed", 1)]);
-    let again = |machine: &mut Machine<Freebsd>| machine.touch(&mut mapping, 3, true, &mut Burst::default());
+    let again = |machine: &mut Machine| machine.touch(&mut mapping, 3, true, &mut Burst::default());
     assert_eq!(counted(&mut machine, again), [], "a hit");
 }
 
@@ -57,7 +57,7 @@ fn a_page_that_another_mapping_brought_in_is_a_soft_fault() {
     let file = machine.add_object(10, false);
     let (mut one, mut other) = (machine.map(file, 0), machine.map(file, 1));
     machine.touch(&mut one, 3, false, &mut Burst::default());
-    let step = |machine: &mut Machine<Freebsd>| machine.touch(&mut other, 3, false, &mut Burst::default());
+    let step = |machine: &mut Machine| machine.touch(&mut other, 3, false, &mut Burst::default());
     assert_eq!(counted(&mut machine, step), [("total VM faults taken", 1)]);
 }
 
@@ -71,8 +71,7 @@ fn a_fault_on_a_file_is_one_operation_of_many_pages() {
         let mut mapping = machine.map(file, 0);
         for (index, pages) in [(0, start), (500, elsewhere)] {
             let reads = machine.store.disk.reads;
-            let step =
-                |machine: &mut Machine<Freebsd>| machine.touch(&mut mapping, index, false, &mut Burst::default());
+            let step = |machine: &mut Machine| machine.touch(&mut mapping, index, false, &mut Burst::default());
             assert_eq!(
                 counted(&mut machine, step),
                 [
@@ -104,10 +103,10 @@ fn a_cached_page_that_is_touched_is_reactivated_by_a_soft_fault() {
     let index = first_cached(&machine, file);
     let mut mapping = machine.map(file, 0);
     let reads = machine.store.disk.reads;
-    let step = |machine: &mut Machine<Freebsd>| machine.touch(&mut mapping, index, false, &mut Burst::default());
+    let step = |machine: &mut Machine| machine.touch(&mut mapping, index, false, &mut Burst::default());
     assert_eq!(counted(&mut machine, step), [("pages reactivated", 1), ("total VM faults taken", 1)]);
     let index = first_cached(&machine, file);
-    let step = |machine: &mut Machine<Freebsd>| machine.read(file, index..index + 1, &mut Burst::default());
+    let step = |machine: &mut Machine| machine.read(file, index..index + 1, &mut Burst::default());
     assert_eq!(counted(&mut machine, step), [("pages reactivated", 1)], "read() finds it too");
     assert_eq!(machine.store.disk.reads, reads);
 }
@@ -134,7 +133,7 @@ fn reading_ahead_stops_at_a_cached_page() {
 #[test]
 fn cached_pages_are_all_accounted_for() {
     let (mut machine, file) = pressed(FreebsdParams::default());
-    let add_up = |machine: &Machine<Freebsd>| {
+    let add_up = |machine: &Machine| {
         let cached = machine.store.frames.counters();
         let still = u64::from(machine.store.frames.cached());
         assert_eq!(machine.counters().pages_cached, cached.reactivated + cached.overwritten + cached.discarded + still);

@@ -41,9 +41,9 @@ pub(super) struct DatabaseRun {
 }
 
 /// Runs the workload.
-pub(super) fn run<R: Reclaimer>(
+pub(super) fn run(
     frames: u32,
-    policy: R,
+    policy: Box<dyn Reclaimer>,
     seed: u64,
     assumptions: &Assumptions,
     progress: &(dyn Fn(f64) + Sync),
@@ -121,7 +121,7 @@ pub(super) fn run<R: Reclaimer>(
 }
 
 impl DatabaseRun {
-    fn so_far<R: Reclaimer>(machine: &Machine<R>, burst: &Burst) -> DatabaseRun {
+    fn so_far(machine: &Machine, burst: &Burst) -> DatabaseRun {
         DatabaseRun {
             counters: machine.counters(),
             pages_read: machine.store.disk.pages_read,

@@ -5,11 +5,11 @@
 use refault_trace::Source;
 
 use super::policies::{Evicted, Figures};
+use refault_sim::machine::Machine;
 use refault_sim::machine::config::MachineConfig;
 use refault_sim::machine::frames::{FramesSample, KeepsEvicted};
 use refault_sim::machine::report::Report;
 use refault_sim::machine::scenario::Scenario;
-use refault_sim::named::DynMachine;
 
 /// What runs.
 const SCENARIO: &str = include_str!("../../../scenarios/high-order.toml");
@@ -17,7 +17,7 @@ const SCENARIO: &str = include_str!("../../../scenarios/high-order.toml");
 /// Runs it on the machine that `make` makes of a configuration. Whether evicted pages stay cached is the frames'
 /// affair.
 pub(super) fn figures(
-    make: impl FnOnce(MachineConfig) -> Result<Box<dyn DynMachine>, String>,
+    make: impl FnOnce(MachineConfig) -> Result<Machine, String>,
     evicted: Evicted,
     seed: u64,
 ) -> Figures {

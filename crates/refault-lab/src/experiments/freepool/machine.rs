@@ -26,7 +26,6 @@ use refault_core::PageType;
 use refault_core::frames::{Frame, FreePool, Placement};
 use refault_core::freebsd::{Behind, DaemonLoop, DaemonStep, MapEntry, Version, VmCounters};
 use refault_core::policy::Admission;
-use refault_core::policy::CachedPages;
 
 use super::PUBLISHED_FRAMES;
 use super::reclaimer::Reclaimer;
@@ -107,8 +106,8 @@ impl Mapping {
 }
 
 /// See the module.
-pub(super) struct Machine<R> {
-    pub policy: R,
+pub(super) struct Machine {
+    pub policy: Box<dyn Reclaimer>,
     pub store: Store,
     daemon: DaemonLoop,
     daemon_rests: bool,
@@ -126,16 +125,16 @@ pub(super) struct Machine<R> {
     stands_for: f64,
 }
 
-impl<R: Reclaimer> Machine<R> {
+impl Machine {
     /// A machine with free memory only.
     /// `daemon_lag`: see [`super::Assumptions`].
-    pub fn new(frames: u32, mut policy: R, daemon_lag: f64) -> Machine<R> {
+    pub fn new(frames: u32, mut policy: Box<dyn Reclaimer>, daemon_lag: f64) -> Machine {
         let stands_for = PUBLISHED_FRAMES / f64::from(frames);
         policy.set_capacity(frames as usize);
         let version = policy.version();
         Machine {
             daemon_lag: (policy.targets().wakeup_threshold as f64 * daemon_lag) as u64,
-            store: Store::new(frames, policy.cached_pages().and_then(CachedPages::pools), Disk::rotating(stands_for)),
+            store: Store::new(frames, policy.cached_pools(), Disk::rotating(stands_for)),
             policy,
             daemon: DaemonLoop::new(version),
             daemon_rests: true,
@@ -228,7 +227,7 @@ impl<R: Reclaimer> Machine<R> {
             }
             return;
         }
-        self.wait_while(burst, R::severe);
+        self.wait_while(burst, |policy| policy.severe());
         if self.store.frames.is_cached(page) {
             self.wait_while(burst, |policy| policy.available() <= policy.targets().free_reserved);
             self.store.frames.reactivate(page);
@@ -278,7 +277,7 @@ impl<R: Reclaimer> Machine<R> {
         burst: &mut Burst,
     ) -> (u64, u64) {
         let object = *self.store.object(object);
-        let mut read = |machine: &mut Machine<R>, at: u32| {
+        let mut read = |machine: &mut Machine, at: u32| {
             let page = object.first + at;
             let wanted = !machine.store.is_resident(page)
                 && !machine.store.frames.is_cached(page)
@@ -475,9 +474,9 @@ impl<R: Reclaimer> Machine<R> {
     }
 
     /// Waits for passes of the daemon while the condition holds.
-    fn wait_while(&mut self, burst: &mut Burst, mut blocked: impl FnMut(&R) -> bool) {
+    fn wait_while(&mut self, burst: &mut Burst, mut blocked: impl FnMut(&dyn Reclaimer) -> bool) {
         for _ in 0..MAX_WAITS {
-            if !blocked(&self.policy) {
+            if !blocked(&*self.policy) {
                 return;
             }
             self.policy.refused(1);

@@ -222,10 +222,8 @@ pub fn side_by_side(workload: Workload, policy: &PolicySpec, evicted: Evicted, o
                 let params = fill(FreebsdParams::default(), &policy.call);
                 let freebsd = Freebsd::new(evicted.freebsd(params.expect("invariant: a specification is checked")));
                 return match workload {
-                    Workload::HighOrder => {
-                        high_order::figures(|config| Ok(Box::new(Machine::new(config, freebsd)?)), evicted, seed)
-                    }
-                    _ => on_machine(workload, frames, freebsd, seed),
+                    Workload::HighOrder => high_order::figures(|config| Machine::new(config, freebsd), evicted, seed),
+                    _ => on_machine(workload, frames, Box::new(freebsd), seed),
                 };
             }
             if workload == Workload::HighOrder {
@@ -249,15 +247,16 @@ impl Visitor for Run {
     type Output = Figures;
 
     fn visit<P: Policy + Send + 'static>(self, policy: P) -> Figures {
-        // The machine of this experiment is compiled for those alone that it can run.
+        // Compiled for those policies alone that the experiment can run.
         if const { !matches!(P::HITS, HitReport::Kernel) } {
             unreachable!("invariant: the registry refuses other policies to this front-end");
         }
-        on_machine(self.workload, self.frames, Watermarked::new(policy, self.evicted.pools()), self.seed)
+        let policy = Box::new(Watermarked::new(policy, self.evicted.pools()));
+        on_machine(self.workload, self.frames, policy, self.seed)
     }
 }
 
-fn on_machine<R: Reclaimer>(workload: Workload, frames: u32, policy: R, seed: u64) -> Figures {
+fn on_machine(workload: Workload, frames: u32, policy: Box<dyn Reclaimer>, seed: u64) -> Figures {
     let quiet = |_: f64| {};
     match workload {
         Workload::Database => {

@@ -15,7 +15,8 @@ use super::store::Store;
 /// Calls of reclaim without result after which a scan ends.
 const FRUITLESS: u32 = 16;
 
-pub(super) trait Reclaimer: Policy {
+/// What the machine asks. An object: the machine and its workloads are compiled once for all policies.
+pub(super) trait Reclaimer: refault_core::DynPolicy<Store> {
     fn version(&self) -> Version;
     fn available(&self) -> u64;
     fn targets(&self) -> &Targets;

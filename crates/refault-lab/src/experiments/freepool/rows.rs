@@ -56,7 +56,7 @@ impl Serial {
         let runs = [(Version::V2015, true), (Version::V2015, false), (Version::V10, false), (Version::V10, true)];
         let found = runs.map(|(version, cache_pool)| {
             let params = FreebsdParams { version, cache_pool, ..FreebsdParams::default() };
-            let run = serial::run(frames, Freebsd::new(params));
+            let run = serial::run(frames, Box::new(Freebsd::new(params)));
             100.0 * (1.0 - run.pages_read / serial::pages(frames))
         });
         Serial { found }

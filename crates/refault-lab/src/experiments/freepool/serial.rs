@@ -29,14 +29,14 @@ pub(super) fn pages(frames: u32) -> f64 {
 }
 
 /// Runs the readings.
-pub(super) fn run<R: Reclaimer>(frames: u32, policy: R) -> SerialRun {
+pub(super) fn run(frames: u32, policy: Box<dyn Reclaimer>) -> SerialRun {
     let mut machine = Machine::new(frames, policy, 0.0);
     let mut sampler = Sampler::new(1_000_000_000);
     let pages = pages(frames) as u32;
     let file = machine.add_object(pages, false);
     let mut burst = Burst::default();
     let mut first = [0; 6];
-    let so_far = |machine: &Machine<R>, burst: &Burst| {
+    let so_far = |machine: &Machine, burst: &Burst| {
         let disk = &machine.store.disk;
         let reactivated = machine.store.frames.counters().reactivated;
         let examined = machine.policy.examined();
