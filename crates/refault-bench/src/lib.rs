@@ -10,6 +10,7 @@ mod machine;
 mod memcached;
 mod monitor;
 mod pager;
+mod pool;
 mod random;
 mod sim;
 pub mod stress;
@@ -27,6 +28,7 @@ Examples:
   refault bench monitor                          what monitoring a live program costs
   refault bench machine                          the simulated machine's, and that idle memory costs nothing
   refault bench pager --against zram             `refault run` beside the kernel's own swap (root)
+  refault bench pool                             one memory, four programs: fixed parts, cgroups, a pool (root)
   refault bench frames                           five policies over the same frames, side by side
   refault bench cache                            the page cache, beside the kernel's in a cgroup (root)
   refault bench calibrate                        costs for the simulated machine, measured here")]
@@ -50,6 +52,9 @@ enum BenchCommand {
     Pager(pager::PagerArgs),
     #[command(hide = true)]
     PagerLoad(pager::load::LoadArgs),
+    Pool(pool::PoolArgs),
+    #[command(hide = true)]
+    PoolScan(pool::ScanArgs),
     Frames(frames::FramesArgs),
     #[command(hide = true)]
     HereLoad(here::Load),
@@ -68,6 +73,8 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::Machine(args) => machine::run(args),
         BenchCommand::Pager(args) => pager::run(args),
         BenchCommand::PagerLoad(args) => pager::load::run(args),
+        BenchCommand::Pool(args) => pool::run(args),
+        BenchCommand::PoolScan(args) => pool::scan(args),
         BenchCommand::Frames(args) => frames::run(args),
         BenchCommand::HereLoad(load) => here::run_load(load),
         BenchCommand::Sim(args) => sim::run(args),

@@ -103,8 +103,8 @@ const ITEM: u64 = 2300;
 
 /// Fills memcached and reads from it; operations per second.
 fn memcached(mut command: Command, socket: &Path, setup: &Setup<'_>, begin: impl FnOnce()) -> Result<f64, Failure> {
-    let plan =
-        memcached::Plan { values: (setup.mib << 20) / ITEM, deviation: 0.125, warm_up: 0.0, seconds: setup.seconds };
+    let (values, clients) = ((setup.mib << 20) / ITEM, memcached::CLIENTS);
+    let plan = memcached::Plan { values, deviation: 0.125, warm_up: 0.0, seconds: setup.seconds, clients, pace: None };
     command.arg("memcached").args(memcached::arguments(socket, setup.mib << 20));
     let server = Server::start(&mut command, socket)?;
     memcached::fill(socket, &plan)?;

@@ -1,4 +1,4 @@
-//! memcached as a load: a real server behind a Unix socket, filled with values once, read by two threads here.
+//! memcached as a load: a real server behind a Unix socket, filled with values once, read by threads here.
 //!
 //! Keys are drawn from a normal distribution around the middle of the key space, as memcached's usual load generators
 //! do. Each answer's length and first bytes are compared with what was stored, and every sixteenth answer as a whole.
@@ -16,7 +16,8 @@ use refault_console::Failure;
 
 /// Bytes of a value.
 pub const VALUE: usize = 2000;
-const CLIENTS: u64 = 2;
+/// Threads that ask, as a rule.
+pub const CLIENTS: u64 = 2;
 
 /// What is asked of the server.
 pub struct Plan {
@@ -28,6 +29,10 @@ pub struct Plan {
     pub warm_up: f64,
     /// Seconds that are counted.
     pub seconds: f64,
+    /// Threads that ask.
+    pub clients: u64,
+    /// Questions per second of each, if not as many as are answered.
+    pub pace: Option<f64>,
 }
 
 /// What the clients saw.
@@ -116,7 +121,7 @@ pub fn fill(socket: &Path, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads from two threads and counts; `begins` is called when counting starts.
+/// Reads from the plan's threads and counts; `begins` is called when counting starts.
 pub fn read(socket: &Path, plan: &Plan, server: &Server, begins: impl FnOnce()) -> Result<Seen, Failure> {
     let begin = Instant::now();
     let warm = begin + Duration::from_secs_f64(plan.warm_up);
@@ -124,7 +129,7 @@ pub fn read(socket: &Path, plan: &Plan, server: &Server, begins: impl FnOnce()) 
     let mut cpu_before = 0.0;
     let results: Vec<Result<(u64, Latencies), Failure>> = std::thread::scope(|scope| {
         let clients: Vec<_> =
-            (0..CLIENTS).map(|seed| scope.spawn(move || client(socket, plan, seed, warm, end))).collect();
+            (0..plan.clients).map(|seed| scope.spawn(move || client(socket, plan, seed, warm, end))).collect();
         std::thread::sleep(warm.saturating_duration_since(Instant::now()));
         cpu_before = cpu_seconds(server.id());
         begins();
@@ -150,7 +155,13 @@ fn client(socket: &Path, plan: &Plan, seed: u64, warm: Instant, end: Instant) ->
     let mut line = String::new();
     let mut value = vec![0; VALUE + 7];
     let mut expected = Vec::with_capacity(VALUE);
+    let mut due = Instant::now();
     loop {
+        if let Some(pace) = plan.pace {
+            // Who is late asks on at once, and is not to catch up.
+            due = (due + Duration::from_secs_f64(1.0 / pace)).max(Instant::now());
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
         let key = random.gaussian(plan.values, plan.deviation);
         let start = Instant::now();
         if start >= end {

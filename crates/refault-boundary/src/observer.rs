@@ -30,6 +30,10 @@ use crate::{clone, descriptors, report};
 const MARK: u64 = u64::from_le_bytes(*b"rfrecord");
 /// Nanoseconds between two lines with what the monitor came to.
 const SUMS_EVERY: u64 = 1_000_000_000;
+/// Looks of a record that is to cost little are never further apart, in nanoseconds …
+const MAX_INTERVAL: u64 = 10_000_000_000;
+/// … and delivering a fault to the thread that it happened to counts so much.
+const DELIVERY: u64 = 2_000;
 
 static OBSERVER: Lock<Option<Observer>> = Lock::new(None);
 static RUNS: AtomicBool = AtomicBool::new(false);
@@ -42,8 +46,10 @@ struct Observer {
 
 struct Record {
     out: i32,
-    /// Nanoseconds.
+    /// Nanoseconds, now and at least.
     interval: u64,
+    min_interval: u64,
+    most_cpu: Option<f64>,
     begin: u64,
     /// Nanoseconds that faults had taken by then.
     waited: u64,
@@ -67,16 +73,19 @@ struct Monitor {
 /// # Errors
 /// Says what is not to be had or not understood.
 pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
-    let record = settings.record.as_ref().map(|(place, interval)| {
-        let out = descriptors::output(place).ok_or("the record cannot be opened")?;
-        Ok::<_, &str>(Record { out, interval: *interval, begin: sys::now(), waited: 0, touched: Vec::new() })
+    let record = settings.record.as_ref().map(|record| {
+        let out = descriptors::output(&record.out).ok_or("the record cannot be opened")?;
+        let (interval, most_cpu) = (record.interval, record.most_cpu);
+        let (begin, waited, touched) = (sys::now(), 0, Vec::new());
+        Ok::<_, &str>(Record { out, interval, min_interval: interval, most_cpu, begin, waited, touched })
     });
     let monitor = settings.monitor.as_ref().map(Monitor::new);
     let (record, monitor) = (record.transpose()?, monitor.transpose()?);
     if record.is_none() && monitor.is_none() {
         return Ok(());
     }
-    paging().watch_accesses(record.is_some())?;
+    let shift = settings.record.as_ref().map_or(0, |record| record.shift);
+    paging().watch_accesses(record.is_some(), shift)?;
     *OBSERVER.lock() = Some(Observer { record, monitor, birth: sys::now() });
     start()
 }
@@ -171,6 +180,12 @@ impl Observer {
         let spent = sys::thread_time() - cpu;
         let pages = record.touched.len() as u64;
         let faults = waited - std::mem::replace(&mut record.waited, waited);
+        if let Some(most) = record.most_cpu {
+            let cost = spent + faults + pages * DELIVERY;
+            // What was touched is touched again as often if it is looked at half as often.
+            let wanted = (cost as f64 / most.max(1e-6)) as u64;
+            record.interval = wanted.clamp(record.min_interval, MAX_INTERVAL.max(record.min_interval));
+        }
         let header = [MARK, sys::process_id() as u64, self.birth, begin, end, pages * 8, spent, pages, faults];
         let mut bytes = Vec::with_capacity((header.len() + record.touched.len()) * 8);
         header.iter().for_each(|word| bytes.extend(word.to_le_bytes()));

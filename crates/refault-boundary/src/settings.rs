@@ -19,6 +19,19 @@ pub(crate) struct MonitorSettings {
     pub(crate) sums: Option<String>,
 }
 
+/// What is to be recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordSettings {
+    /// Where touched pages go: `DESCRIPTOR:DEVICE:INODE:PATH`.
+    pub(crate) out: String,
+    /// Nanoseconds between two looks.
+    pub(crate) interval: u64,
+    /// One page in `2^shift` is looked at.
+    pub(crate) shift: u32,
+    /// Share of one processor that it may cost: looks are further apart until that is kept.
+    pub(crate) most_cpu: Option<f64>,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -33,9 +46,12 @@ pub(crate) struct Settings {
     pub(crate) file: Option<String>,
     /// The descriptor of the segment that the tree shares.
     pub(crate) segment: Option<i32>,
-    /// Where touched pages are recorded, `DESCRIPTOR:DEVICE:INODE:PATH`, and nanoseconds between two looks.
-    pub(crate) record: Option<(String, u64)>,
+    pub(crate) record: Option<RecordSettings>,
     pub(crate) monitor: Option<MonitorSettings>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a share"))
 }
 
 impl Settings {
@@ -55,7 +71,8 @@ impl Settings {
                 "it comes from another build of refault than this library, which must be of the same".to_owned()
             );
         }
-        let (mut record, mut interval, mut monitored) = (None, 200_000_000, false);
+        let (mut record, mut interval, mut shift, mut record_cpu) = (None, 200_000_000, 0, None);
+        let mut monitored = false;
         let mut monitor = MonitorSettings { most_cpu: 0.01, ..MonitorSettings::default() };
         for pair in text.split('\u{1f}').skip(1) {
             let (key, value) = pair.split_once('=').ok_or("a pair without `=`")?;
@@ -71,18 +88,18 @@ impl Settings {
                 "segment" => settings.segment = Some(number()? as i32),
                 "record" => record = Some(value.to_owned()),
                 "record-interval-ms" => interval = number()?.max(1) * 1_000_000,
+                "record-shift" => shift = number()?.min(32) as u32,
+                "record-cpu" => record_cpu = Some(share(value)?),
                 "monitor" => (monitored, monitor.text) = (true, value.to_owned()),
                 "monitor-set" => monitor.changes.push(value.to_owned()),
                 "monitor-scheme" => monitor.schemes.push(value.to_owned()),
-                "monitor-cpu" => {
-                    monitor.most_cpu = value.parse().map_err(|_| format!("`{value}` is not a share"))?;
-                }
+                "monitor-cpu" => monitor.most_cpu = share(value)?,
                 "monitor-out" => monitor.out = Some(value.to_owned()),
                 "monitor-sums" => monitor.sums = Some(value.to_owned()),
                 _ => return Err(format!("`{key}` is no setting")),
             }
         }
-        settings.record = record.map(|place| (place, interval));
+        settings.record = record.map(|out| RecordSettings { out, interval, shift, most_cpu: record_cpu });
         settings.monitor = monitored.then_some(monitor);
         Ok(settings)
     }

@@ -1,18 +1,22 @@
 //! `refault reclaim`: memory of programs that are not ours goes where the kernel puts it, as much as does no harm.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use refault_config::Config;
 use refault_console::{Failure, Format, ResultArgs, Share, say, with_output};
+use refault_core::monitor::Attributes;
 use refault_lab::size::bytes_text;
+use refault_pool::reclaim::regions::Regions;
 use refault_pool::reclaim::schemes::refusal;
 use refault_pool::reclaim::session::{Goal, Session, Step, Target, is_gone};
 use refault_pool::reclaim::swap::Swap;
 use serde_json::json;
 
+use crate::monitor::kernel::{Kernel, SYSFS};
 use crate::wss::{interrupts, not_seen, sleep, time};
 
 /// Between two lines that say how it stands.
@@ -30,7 +34,8 @@ Examples:
 Pages go to the host's swap or zram, file pages to their files; they come back when they are accessed. Nothing else is
 changed: where a cgroup has no memory.reclaim (version 1), its limit is lowered and put back at once. With --pressure, each
 second takes 2 % of what is resident at most, less as the share of time in which something waits nears the target, and
-nothing above it. With --idle and --scheme, ages are of whole mappings, from accessed bits that are cleared and read.
+nothing above it. With --idle and --scheme, ages of a process are DAMON's, by region, where this kernel has it and a kdamond
+is free; else, and of cgroups, those of whole mappings, from accessed bits that are cleared and read. It says which.
 Needs root, or the process's user with CAP_SYS_NICE.")]
 /// Reclaim memory from a running program or control group that was not started by refault
 pub struct ReclaimArgs {
@@ -55,8 +60,54 @@ pub struct ReclaimArgs {
     /// End after so long [default: when it is interrupted or the program ends]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     length: Option<Duration>,
+    /// Where ages come from [default: the kernel's monitor where it can be had, else mappings]
+    #[arg(long, value_enum, value_name = "SOURCE", conflicts_with = "pressure")]
+    ages: Option<AgeSource>,
     #[command(flatten)]
     result: ResultArgs,
+}
+
+/// Who knows for how long memory was idle.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum AgeSource {
+    /// The kernel's monitor (DAMON), by region
+    Kernel,
+    /// Accessed bits, by mapping
+    Mappings,
+}
+
+/// A kdamond of our own that watches a process.
+struct KernelRegions {
+    kernel: Kernel,
+    pid: u32,
+    attributes: Attributes,
+}
+
+impl KernelRegions {
+    fn begin(pid: u32, attributes: Attributes) -> Result<KernelRegions, Failure> {
+        let mut kernel = Kernel::claim(Path::new(SYSFS))?;
+        kernel.begin(pid, &attributes).map_err(|error| {
+            let remedy = format!("{error}; use --ages mappings");
+            Failure::failed("the kernel's monitor does not take process", pid, remedy)
+        })?;
+        Ok(KernelRegions { kernel, pid, attributes })
+    }
+}
+
+impl Regions for KernelRegions {
+    fn look(&mut self) -> std::io::Result<Vec<(Range<u64>, Duration)>> {
+        self.kernel.watch(self.pid, &self.attributes);
+        let aggregation = Duration::from_micros(self.attributes.aggr_interval);
+        let regions = self.kernel.latest().iter().map(|region| {
+            let idle = if region.nr_accesses == 0 { aggregation.saturating_mul(region.age) } else { Duration::ZERO };
+            (region.start..region.end, idle)
+        });
+        Ok(regions.collect())
+    }
+
+    fn words(&self) -> String {
+        "a kdamond of our own (DAMON), by region".to_owned()
+    }
 }
 
 /// What was done.
@@ -75,7 +126,7 @@ pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
     let mut outputs = args.result.outputs();
     args.scheme.iter().for_each(|path| outputs.reads(path));
     let (format, out) = args.result.claim(&mut outputs)?;
-    let goal = goal(args)?;
+    let (goal, attributes) = goal(args)?;
     let (target, name) = match (&args.cgroup, args.pid) {
         (Some(path), _) => (Target::Cgroup(path.clone()), path.display().to_string()),
         (None, pid) => {
@@ -84,6 +135,17 @@ pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
         }
     };
     let mut session = Session::new(&target, goal, args.dry_run).map_err(|error| refused(args, &error))?;
+    if let Some(pid) = args.pid.filter(|_| args.pressure.is_none() && args.ages != Some(AgeSource::Mappings)) {
+        match (KernelRegions::begin(pid, attributes), args.ages) {
+            (Ok(regions), _) => session.take_ages_from(Box::new(regions)),
+            (Err(failure), Some(_)) => return Err(failure),
+            // Which of the two it is, is said below.
+            (Err(failure), None) => say(format_args!("{}", failure.line())),
+        }
+    } else if args.ages == Some(AgeSource::Kernel) {
+        let remedy = "a kdamond watches one process; leave it out";
+        return Err(Failure::usage("not for control groups", "--ages kernel", remedy));
+    }
     let swap = Swap::of_host().map_or_else(|error| error.to_string(), |swap| swap.words());
     say(format_args!("{}; swap: {swap}", session.words()));
     let asked = interrupts();
@@ -120,12 +182,15 @@ pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
     })
 }
 
-fn goal(args: &ReclaimArgs) -> Result<Goal, Failure> {
+/// What is to be reached, and how the kernel's monitor would look.
+fn goal(args: &ReclaimArgs) -> Result<(Goal, Attributes), Failure> {
+    // A large heap with many small busy parts needs regions that are small.
+    let fine = Attributes { min_nr_regions: 100, max_nr_regions: 2000, ..Attributes::default() };
     if let Some(share) = args.pressure {
-        return Ok(Goal::Pressure(share.0));
+        return Ok((Goal::Pressure(share.0), fine));
     }
     if let Some(idle) = args.idle {
-        return Ok(Goal::Idle(idle));
+        return Ok((Goal::Idle(idle), fine));
     }
     let path = args.scheme.as_ref().expect("invariant: one of the three is required");
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -142,7 +207,7 @@ fn goal(args: &ReclaimArgs) -> Result<Goal, Failure> {
         }
     }
     let aggregation = Duration::from_micros(config.attributes.aggr_interval);
-    Ok(Goal::Schemes(config.schemes, aggregation, config.profile))
+    Ok((Goal::Schemes(config.schemes, aggregation, config.profile), config.attributes))
 }
 
 /// Why the target cannot be reclaimed from.

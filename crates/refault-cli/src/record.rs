@@ -147,6 +147,50 @@ fn cannot_attach(pid: u32) -> Failure {
     )
 }
 
+/// What a process touched in an interval, as the agent writes it: a header and a word for each page.
+pub(crate) struct Piece<'a> {
+    pub(crate) pid: u64,
+    /// Tells processes of the same number apart.
+    pub(crate) birth: u64,
+    /// Monotonic nanoseconds.
+    begin: u64,
+    pub(crate) end: u64,
+    /// Nanoseconds of processor time of the look.
+    spent: u64,
+    pages: u64,
+    /// Nanoseconds that the faults took.
+    faults: u64,
+    touches: &'a [u8],
+}
+
+/// What should be a piece is none.
+#[derive(Debug)]
+pub(crate) struct Damaged;
+
+impl<'a> Piece<'a> {
+    /// The piece that begins at a place of what was read, which is moved behind it; none if it is not whole yet.
+    pub(crate) fn at(bytes: &'a [u8], at: &mut usize) -> Result<Option<Piece<'a>>, Damaged> {
+        let Some((header, rest)) = bytes[*at..].split_at_checked(HEADER) else { return Ok(None) };
+        let word =
+            |index: usize| u64::from_le_bytes(header[index * 8..index * 8 + 8].try_into().expect("invariant: 8 bytes"));
+        let [mark, pid, birth, begin, end, length, spent, pages, faults]: [u64; WORDS] = std::array::from_fn(word);
+        if mark != MARK {
+            return Err(Damaged);
+        }
+        let Some(touches) = rest.get(..length as usize) else { return Ok(None) };
+        *at += HEADER + touches.len();
+        Ok(Some(Piece { pid, birth, begin, end, spent, pages, faults, touches }))
+    }
+
+    /// Pages by number and whether the first access was a write, in the order of first accesses.
+    pub(crate) fn touches(&self) -> impl Iterator<Item = (u64, bool)> {
+        self.touches.chunks_exact(8).map(|touch| {
+            let touch = u64::from_le_bytes(touch.try_into().expect("invariant: 8 bytes"));
+            (touch / 2, touch % 2 == 1)
+        })
+    }
+}
+
 /// What was taken so far.
 #[derive(Default)]
 struct Recording {
@@ -165,39 +209,26 @@ impl Recording {
     fn take(&mut self, pending: &mut Vec<u8>, writer: &mut RftWriter) -> Result<(), Failure> {
         let mut at = 0;
         let mut entries = Vec::new();
-        while pending.len() - at >= HEADER {
-            let word = |index: usize| {
-                let start = at + index * 8;
-                u64::from_le_bytes(pending[start..start + 8].try_into().expect("invariant: 8 bytes"))
-            };
-            let [mark, pid, birth, begin, end, bytes, spent, pages, faults]: [u64; WORDS] = std::array::from_fn(word);
-            if mark != MARK {
-                return Err(Failure::failed("the record is damaged", "its temporary file", "is the disk full?"));
-            }
-            let whole = at + HEADER + bytes as usize;
-            if pending.len() < whole {
-                break;
-            }
+        let damaged = |Damaged| Failure::failed("the record is damaged", "its temporary file", "is the disk full?");
+        while let Some(piece) = Piece::at(pending, &mut at).map_err(damaged)? {
             let next = self.processes.len() as u64;
-            let process = *self.processes.entry((pid, birth)).or_insert(next);
+            let process = *self.processes.entry((piece.pid, piece.birth)).or_insert(next);
             entries.clear();
-            for touch in pending[at + HEADER..whole].chunks_exact(8) {
-                let touch = u64::from_le_bytes(touch.try_into().expect("invariant: 8 bytes"));
-                entries.push(Entry::new((process << PAGE_BITS) | (touch / 2), Kind::Anon, touch % 2 == 1));
-            }
-            let origin = *self.first_ns.get_or_insert(begin);
+            entries.extend(
+                piece.touches().map(|(page, write)| Entry::new((process << PAGE_BITS) | page, Kind::Anon, write)),
+            );
+            let origin = *self.first_ns.get_or_insert(piece.begin);
             let time = |ns: u64| ns.saturating_sub(origin);
             if !entries.is_empty() {
-                let span = TimeSpan { first_ns: time(begin), last_ns: time(end) };
+                let span = TimeSpan { first_ns: time(piece.begin), last_ns: time(piece.end) };
                 writer.write_timed(&entries, span).map_err(|error| Failure::Failed(error.to_string()))?;
             }
             self.pieces += 1;
-            self.pages += pages;
-            self.look_ns += spent;
-            self.fault_ns += faults;
-            self.last_ns = self.last_ns.max(end);
-            self.longest_ns = self.longest_ns.max(end.saturating_sub(begin));
-            at = whole;
+            self.pages += piece.pages;
+            self.look_ns += piece.spent;
+            self.fault_ns += piece.faults;
+            self.last_ns = self.last_ns.max(piece.end);
+            self.longest_ns = self.longest_ns.max(piece.end.saturating_sub(piece.begin));
         }
         pending.drain(..at);
         Ok(())

@@ -12,6 +12,7 @@ mod control;
 pub mod escaped;
 mod measured;
 mod needs;
+mod observed;
 mod seat;
 mod statistics;
 pub mod summary;

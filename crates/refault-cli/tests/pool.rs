@@ -278,6 +278,47 @@ fn who_needs_so_much_begins_when_it_is_there() {
 }
 
 #[test]
+fn pools_of_one_user_keep_apart_and_a_member_may_have_schemes() {
+    if skipped(&["cc", "python3"]) {
+        return;
+    }
+    let place = Place::new("64M");
+    let mut other = refault_in(&place.directory)
+        .args(["pool", "--memory", "48M", "--name", "u"])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let socket = place.directory.path().join("refault/u.sock");
+    wait_for("the other pool", || socket.exists());
+    let schemes = place.directory.path().join("cold.toml");
+    let scheme =
+        "[[schemes]]\naction = \"pageout\"\n[schemes.access_pattern]\nnr_accesses = { max = 0 }\nage = { min = 5 }\n";
+    std::fs::write(&schemes, scheme).expect("room");
+    let schemes = schemes.to_str().expect("UTF-8");
+    let script = "import time; memory = bytearray(b'x' * (30 << 20)); time.sleep(60)";
+    let idle = refault_in(&place.directory)
+        .args(["run", "--quiet", "--pool", "u", "--scheme", schemes, "--", "python3", "-c", script])
+        .spawn()
+        .expect("it starts");
+    let _idle = Member(idle);
+    let member = place.run(&[], "20", "1000");
+    wait_for("the member", || place.member(&member)["charge_bytes"].as_u64() > Some(20 * MIB));
+    let of_other = || {
+        let output = refault_in(&place.directory).args(["pool", "status", "u", "--json"]).output().expect("it starts");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()
+    };
+    wait_for("what is idle to be out of memory", || {
+        let member = &of_other()["members"][0];
+        member["stored_bytes"].as_u64() > Some(25 * MIB) && member["resident_bytes"].as_u64() < Some(10 * MIB)
+    });
+    assert_eq!(of_other()["memory_bytes"].as_u64(), Some(48 * MIB));
+    assert_eq!(of_other()["members"].as_array().map(Vec::len), Some(1));
+    assert_eq!(place.status()["members"].as_array().map(Vec::len), Some(1));
+    other.kill().expect("it runs");
+    other.wait().expect("it ran");
+}
+
+#[test]
 fn only_members_of_the_user_are_heard_and_nonsense_ends_a_connection() {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;

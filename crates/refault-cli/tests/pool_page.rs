@@ -10,6 +10,15 @@ use common::{skipped, text};
 use refault_testing::skip;
 use tempfile::TempDir;
 
+/// Goes round memory of which a part fits.
+const LOOP: &str = "
+import time
+memory = bytearray(24 << 20)
+while True:
+    for at in range(0, len(memory), 4096): memory[at] = (memory[at] + 1) % 256
+    time.sleep(0.2)
+";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -87,14 +96,23 @@ fn jobs_are_placed() {
 
 #[test]
 fn metrics_are_served_as_the_page_lists_them() {
-    if skipped(&["bash", "curl"]) {
+    if skipped(&["bash", "curl", "python3"]) {
         return;
     }
     if std::net::TcpListener::bind("127.0.0.1:7077").is_err() {
         return skip("somebody listens at port 7077");
     }
     let all = block("Watch it in Grafana").replace(" | grep refault_pool_memory_bytes", "")
-        + "\nrefault run --quiet --pool watched -- sleep 60 &\nsleep 3\ncurl -s http://127.0.0.1:7077/metrics\n";
+        + &format!(
+            "\nrefault run --quiet --pool watched --observe --max 8M -- python3 -c '{LOOP}' &
+for i in $(seq 40); do
+    curl -s http://127.0.0.1:7077/metrics > metrics
+    grep -q 'policy_faults_ratio{{' metrics && break
+    sleep 0.5
+done
+cat metrics
+"
+        );
     let said = run(&all);
     assert!(said.contains("refault_pool_memory_bytes{pool=\"watched\"} 1073741824"), "{said}");
     let page = page();
@@ -122,7 +140,7 @@ fn metrics_are_served_as_the_page_lists_them() {
 
 #[test]
 fn a_real_prometheus_scrapes_and_its_tool_takes_the_rules() {
-    if skipped(&["bash", "sleep"]) {
+    if skipped(&["bash", "python3"]) {
         return;
     }
     let found = |name: &str| {
@@ -136,21 +154,44 @@ fn a_real_prometheus_scrapes_and_its_tool_takes_the_rules() {
     let checked = Command::new("promtool").args(["check", "config", "prometheus.yml"]).current_dir(&contrib).output();
     let checked = checked.expect("promtool starts");
     assert!(checked.status.success(), "{}{}", text(&checked.stdout), text(&checked.stderr));
-    let said = run("\
+    // What the dashboard's panels ask, each as the real Prometheus understands it.
+    let text_of_dashboard =
+        std::fs::read_to_string(root().join("contrib/grafana/refault-pools.json")).expect("the file is there");
+    let dashboard: serde_json::Value = serde_json::from_str(&text_of_dashboard).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let asked = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let asked: Vec<String> =
+        asked.map(|one| one["expr"].as_str().expect("an expression").replace("$pool", "scraped")).collect();
+    assert!(asked.len() >= 10, "{asked:?}");
+    let said = run(&format!("\
 refault pool --memory 64M --name scraped 2> /dev/null &
 refault serve --listen 127.0.0.1:0 2> at &
 sleep 2
-refault run --quiet --pool scraped -- sleep 60 &
+refault run --quiet --pool scraped --observe --max 8M -- python3 -c '{LOOP}' &
 target=$(sed 's,.*http://\\(.*\\)/,\\1,' at)
-printf 'scrape_configs: [{job_name: refault, scrape_interval: 1s, static_configs: [{targets: [\"%s\"]}]}]\\n' $target > p.yml
+printf 'scrape_configs: [{{job_name: refault, scrape_interval: 1s, static_configs: [{{targets: [\"%s\"]}}]}}]\\n' $target > p.yml
 prometheus --config.file=p.yml --storage.tsdb.path=data --web.listen-address=127.0.0.1:7079 2> log &
-for i in $(seq 40); do
-    curl -sg 'http://127.0.0.1:7079/api/v1/query?query=refault_member_answers' > answer || true
+for i in $(seq 80); do
+    curl -sg 'http://127.0.0.1:7079/api/v1/query?query=refault_member_policy_faults_ratio' > answer || true
     grep -q scraped answer && break
     sleep 0.5
 done
-cat answer");
-    assert!(said.contains("\"program\":\"sleep\"") && said.contains("\"pool\":\"scraped\""), "{said}");
+sleep 3
+cat answer
+echo
+while read -r expression; do
+    curl -s --data-urlencode \"query=$expression\" http://127.0.0.1:7079/api/v1/query
+    echo
+done <<'END'
+{}
+END", asked.join("\n")));
+    let answers: Vec<&str> = said.lines().filter(|line| line.starts_with("{\"status\"")).collect();
+    assert!(answers[0].contains("\"program\":\"python3\"") && answers[0].contains("\"policy\":\"lru\""), "{said}");
+    assert_eq!(answers.len(), asked.len() + 1, "{said}");
+    for (expression, answer) in asked.iter().zip(&answers[1..]) {
+        let is_known = answer.starts_with("{\"status\":\"success\"") && !answer.contains("\"result\":[]");
+        assert!(is_known, "{expression}: {answer}");
+    }
 }
 
 #[test]

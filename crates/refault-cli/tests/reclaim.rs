@@ -155,13 +155,49 @@ fn schemes_page_out_what_they_are_for() {
                   [schemes.access_pattern]\nnr_accesses = { max = 0 }\nage = { min = 4 }\nsz_bytes = { min = \"16 MiB\" }\n";
     std::fs::write(&path, scheme).expect("room");
     let path = path.to_str().expect("UTF-8");
-    let done = json(&["reclaim", "--pid", &service.pid(), "--scheme", path, "--for", "5s"]);
+    let ages = ["--ages", "mappings"];
+    let done = json(&[&["reclaim", "--pid", &service.pid(), "--scheme", path, "--for", "5s"][..], &ages].concat());
     assert!(done["reclaimed_bytes"].as_u64() >= Some(150 * MIB), "{done}");
     assert_eq!(service.sum(), sum);
     std::fs::write(path, scheme.replace("pageout", "hugepage")).expect("room");
     let refused = refault(&["reclaim", "--pid", &service.pid(), "--scheme", path]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("schemes[0].action"), "{}", text(&refused.stderr));
+}
+
+/// One heap, of which the first sixteenth is read all the time.
+const HEAP: &str = "
+import sys, time
+heap = bytearray(b'x' * (160 << 20))
+print('ready', flush=True)
+while True:
+    heap[: 10 << 20].count(b'y')
+    time.sleep(0.02)
+";
+
+#[test]
+fn the_idle_part_of_a_busy_heap_goes_where_the_kernel_monitors() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let Some(_zram) = Zram::new() else { return };
+    let mut child = Command::new("python3").args(["-c", HEAP]).stdout(Stdio::piped()).spawn().expect("python3 starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let service = Service(child);
+    let pid = service.pid();
+    // To mappings the heap is busy as a whole.
+    let done = json(&["reclaim", "--pid", &pid, "--idle", "2s", "--for", "5s", "--ages", "mappings"]);
+    assert!(done["means"].as_str().is_some_and(|means| means.contains("by mapping")), "{done}");
+    assert!(resident(&pid) > 160 * MIB, "{done}");
+    let output = refault(&["reclaim", "--pid", &pid, "--idle", "2s", "--for", "12s", "--ages", "kernel"]);
+    let said = text(&output.stderr);
+    if said.contains("the kernel's monitor cannot be used") || said.contains("does not take process") {
+        return skip(format_args!("no kdamond to be had: {said}"));
+    }
+    assert!(output.status.success() && said.contains("kdamond"), "{said}");
+    let left = resident(&pid);
+    assert!((10 * MIB..80 * MIB).contains(&left), "{} MiB: {}", left / MIB, text(&output.stdout));
 }
 
 /// A memory cgroup of our own, removed at the end.

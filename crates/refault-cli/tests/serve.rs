@@ -12,6 +12,16 @@ use refault_testing::skip;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+/// Goes round memory of which a part fits.
+const LOOP: &str = "\
+import time
+memory = bytearray(24 << 20)
+while True:
+    for at in range(0, len(memory), 4096):
+        memory[at] = (memory[at] + 1) % 256
+    time.sleep(0.2)
+";
+
 /// A pool with members, and the window on it.
 struct Site {
     directory: TempDir,
@@ -177,14 +187,28 @@ impl Drop for Browser {
 
 #[test]
 fn the_page_is_live_and_changes_a_budget_by_keyboard_in_every_look() {
-    if skipped(&["sleep"]) {
+    if skipped(&["sleep", "python3"]) {
         return;
     }
-    let mut site = Site::new(10);
+    let mut site = Site::new(9);
+    site.start(&["run", "--quiet", "--pool", "web", "--observe", "--max", "16M", "--", "python3", "-c", LOOP]);
     let Some(mut browser) = Browser::open(&site.address) else { return };
     browser.wait_for("document.querySelectorAll('#members tr').length === 10");
     browser.wait_for("document.getElementById('state').textContent === 'live'");
-    browser.wait_for("document.querySelectorAll('canvas').length === 3");
+    browser.wait_for("document.querySelectorAll('.chart canvas').length === 4");
+    // What is looked at is hot where it is accessed, and other policies are compared.
+    browser.wait_for("!document.getElementById('heat').hidden");
+    browser.wait_for("[...document.querySelectorAll('#policies td')].some((cell) => cell.textContent.endsWith(' ×'))");
+    browser.wait_for("Number(document.getElementById('heat-note').textContent.match(/(\\d+) are hot/)[1]) > 0");
+    let painted = "(() => { const c = document.getElementById('heat'); \
+         return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((byte) => byte > 0); })()";
+    browser.wait_for(painted);
+    for (figure, of) in [("grant_bytes", "uses"), ("fault_p99_ns", "faults")] {
+        browser.value(&format!(
+            "(() => {{ const s = document.getElementById('{of}-figure'); s.value = '{figure}'; \
+             s.dispatchEvent(new Event('change')); }})()"
+        ));
+    }
     for width in [1280, 400] {
         for scheme in ["light", "dark"] {
             let metrics = json!({"width": width, "height": 1400, "deviceScaleFactor": 1, "mobile": false});
@@ -284,6 +308,52 @@ fn requests_that_mean_harm_are_refused_and_others_go_on() {
     first.read_to_string(&mut answer).expect("an answer");
     assert_eq!(status(&answer), "408");
     assert!(begun.elapsed() < Duration::from_secs(15));
+}
+
+/// Seconds of processor time that a process has taken.
+fn cpu_seconds(pid: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let (_, rest) = text.rsplit_once(')').expect("a name");
+    // User and system time, in hundredths of a second on all that Linux runs on here.
+    rest.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number")).sum::<f64>() / 100.0
+}
+
+#[test]
+fn a_hundred_pages_cost_less_than_a_tenth_of_a_processor() {
+    if skipped(&["sleep"]) {
+        return;
+    }
+    let site = Site::new(10);
+    let pages: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&site.address).expect("it listens");
+            let request = format!("GET /api/events HTTP/1.1\r\nHost: {}\r\n\r\n", site.address);
+            stream.write_all(request.as_bytes()).expect("it listens");
+            stream
+        })
+        .collect();
+    let readers: Vec<_> = pages
+        .iter()
+        .map(|stream| {
+            let stream = stream.try_clone().expect("a descriptor");
+            std::thread::spawn(move || {
+                BufReader::new(stream).lines().map_while(Result::ok).filter(|line| line.starts_with("data: ")).count()
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(2));
+    let pids = [site.children[0].id(), site.children.last().expect("serve").id()];
+    let before = pids.map(cpu_seconds);
+    let seconds = std::env::var("REFAULT_PAGES_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6.0);
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    let [daemon, serve] = std::array::from_fn(|index| (cpu_seconds(pids[index]) - before[index]) / seconds);
+    pages.iter().for_each(|stream| drop(stream.shutdown(std::net::Shutdown::Both)));
+    for reader in readers {
+        let events = reader.join().expect("it reads");
+        assert!(events as f64 >= seconds * 0.7, "a page heard {events} times in {seconds} s");
+    }
+    println!("of one processor: serve {:.2} %, the daemon {:.2} %", serve * 100.0, daemon * 100.0);
+    assert!(serve + daemon < 0.1, "serve {serve}, the daemon {daemon}");
 }
 
 #[test]

@@ -168,6 +168,15 @@ impl Miniatures {
         }
     }
 
+    /// Asks about another memory size from now on, the same one for all policies. What does not fit any more goes with
+    /// the next miss.
+    pub fn set_memory(&mut self, memory_pages: u64) {
+        for run in &mut self.runs {
+            (run.memory_pages, run.limit) = (memory_pages, (memory_pages >> self.shift).max(1) as usize);
+            run.policy.set_capacity(run.limit);
+        }
+    }
+
     /// One page in `2^shift` is in the sample.
     pub fn shift(&self) -> u32 {
         self.shift
@@ -318,6 +327,27 @@ mod tests {
             miniatures.forgotten(1000);
             (0..50).for_each(|page| miniatures.accessed(page, false));
             assert_eq!(miniatures.estimates().next().unwrap().misses, 51, "{policy}");
+        }
+    }
+
+    #[test]
+    fn another_memory_size_counts_from_the_next_miss_on() {
+        for policy in ["lru", "classic", "mglru", "s3fifo", "clock"] {
+            let mut miniatures = Miniatures::new(&[policy], &[1000], 0).unwrap();
+            let round = |miniatures: &mut Miniatures| {
+                let before = miniatures.estimates().next().unwrap().misses;
+                (0..800).for_each(|page| miniatures.accessed(page, false));
+                miniatures.estimates().next().unwrap().misses - before
+            };
+            assert_eq!((round(&mut miniatures), round(&mut miniatures)), (800, 0), "{policy}");
+            miniatures.set_memory(400);
+            // A page outside makes it fit; then the loop is larger than memory.
+            miniatures.accessed(800, false);
+            assert!(miniatures.runs[0].memory.resident <= 400, "{policy}");
+            assert!(round(&mut miniatures) >= 400, "{policy}");
+            miniatures.set_memory(1000);
+            round(&mut miniatures);
+            assert_eq!(round(&mut miniatures), 0, "{policy}");
         }
     }
 

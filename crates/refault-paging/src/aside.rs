@@ -31,25 +31,38 @@ pub(crate) struct Aside {
     /// Addresses of touched pages that could not be set aside.
     stuck: Vec<usize>,
     looks: u64,
-    /// Touches are noted, and nothing comes along with a fault.
+    /// Touches are noted, and nothing comes along with a fault unless only a sample is noted.
     pub(crate) notes: bool,
+    /// One page in `2^shift` is noted and set aside again.
+    shift: u32,
     /// Pages that were moved back because they were touched, and nanoseconds that this took.
     taken_back: u64,
     waited: u64,
 }
 
+impl Aside {
+    /// Whether touches of the page at an address are noted.
+    fn is_noted(&self, address: usize) -> bool {
+        let page = (address / PAGE) as u64;
+        // Fibonacci hashing: the high bits of a product are scattered.
+        let drawn = (page >> self.shift).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        self.notes && (page ^ drawn) & ((1 << self.shift) - 1) == 0
+    }
+}
+
 impl Engine {
-    /// Makes it possible to set pages aside. `notes`: touches are noted for [`Engine::look`].
+    /// Makes it possible to set pages aside. `notes`: touches are noted for [`Engine::look`], of one page in `2^shift`
+    /// (below 64): one that is drawn of each group of neighbours.
     ///
     /// # Errors
     /// Says what is not to be had.
-    pub fn watch_accesses(&mut self, notes: bool) -> Result<(), &'static str> {
+    pub fn watch_accesses(&mut self, notes: bool, shift: u32) -> Result<(), &'static str> {
         let mirror = sys::map(MIRROR_BYTES);
         if mirror == 0 {
             return Err("no addresses are left to set pages aside (ulimit -v limits them)");
         }
         let nothing =
-            Aside { mirror, touched: Vec::new(), stuck: Vec::new(), looks: 0, notes, taken_back: 0, waited: 0 };
+            Aside { mirror, touched: Vec::new(), stuck: Vec::new(), looks: 0, notes, shift, taken_back: 0, waited: 0 };
         self.aside = Some(Box::new(nothing));
         self.arm_mirror()
     }
@@ -77,7 +90,8 @@ impl Engine {
         let Some(aside) = &mut self.aside else { return };
         aside.looks += 1;
         let mut pages: Vec<usize> = aside.touched.iter().map(|touch| touch & !(PAGE - 1)).collect();
-        let retries = aside.looks.is_multiple_of(RETRY_EVERY);
+        // In a sample those are mostly pages that came along with others.
+        let retries = aside.shift > 0 || aside.looks.is_multiple_of(RETRY_EVERY);
         let mut stuck = std::mem::take(&mut aside.stuck);
         if retries {
             pages.append(&mut stuck);
@@ -156,21 +170,28 @@ impl Engine {
 
     /// A page was touched that was not there.
     pub(crate) fn note_touch(&mut self, address: usize, write: bool) {
-        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.notes) {
+        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.is_noted(address)) {
             aside.touched.push(address & !(PAGE - 1) | usize::from(write));
         }
     }
 
     /// A page is in memory that nobody has touched: the next look but few sets it aside.
     pub(crate) fn look_later(&mut self, address: usize) {
-        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.notes) {
+        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.is_noted(address)) {
             aside.stuck.push(address);
         }
     }
 
+    /// Pages have come in along with one that was touched.
+    pub(crate) fn came_along(&mut self, first: usize, pages: usize) {
+        if self.aside.as_ref().is_some_and(|aside| aside.notes) {
+            (0..pages).for_each(|index| self.look_later(first + index * PAGE));
+        }
+    }
+
     /// Whether faults bring in what was touched, and nothing along with it.
-    pub(crate) fn notes_touches(&self) -> bool {
-        self.aside.as_ref().is_some_and(|aside| aside.notes)
+    pub(crate) fn notes_all_touches(&self) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.notes && aside.shift == 0)
     }
 
     /// Moves a page back that was set aside.

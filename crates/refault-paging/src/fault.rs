@@ -137,7 +137,7 @@ impl Engine {
     /// before in this direction and twice as many again. The first address, and how many.
     pub(crate) fn window(&mut self, address: usize, alike: impl Fn(usize, State) -> bool) -> (usize, usize) {
         let (start, end, _) = self.ranges.find(address).unwrap_or((address, address + PAGE, Attributes::default()));
-        let max_window = if self.notes_touches() { 1 } else { MAX_WINDOW };
+        let max_window = if self.notes_all_touches() { 1 } else { MAX_WINDOW };
         let known = self.streams.iter().position(|stream| stream.next == address || stream.previous == address);
         let current = known.unwrap_or_else(|| {
             self.next_stream = (self.next_stream + 1) % STREAMS;
@@ -160,6 +160,9 @@ impl Engine {
     pub(crate) fn went_to(&mut self, first: usize, pages: usize) {
         let stream = &mut self.streams[self.current_stream];
         (stream.next, stream.previous) = (first + pages * PAGE, first.wrapping_sub(PAGE));
+        if pages > 1 {
+            self.came_along(first, pages);
+        }
     }
 
     fn fill_zeros(&mut self, address: usize, write: bool) -> Outcome {

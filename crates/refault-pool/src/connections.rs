@@ -78,7 +78,8 @@ mod tests {
         let (told, tell) = mpsc::channel();
         let ends = std::sync::Mutex::new(ends);
         let bounds = Bounds { most: 2, thread: "test", stack_bytes: 128 << 10 };
-        let (offer, offers) = mpsc::channel::<io::Result<u32>>();
+        // Without room: what was offered before is dealt with when the next is taken.
+        let (offer, offers) = mpsc::sync_channel::<io::Result<u32>>(0);
         let server = std::thread::spawn(move || {
             serve_each(offers.into_iter(), &bounds, move |number| {
                 told.send(number).expect("the test listens");
@@ -92,9 +93,9 @@ mod tests {
         let mut first: Vec<u32> = tell.iter().take(2).collect();
         first.sort_unstable();
         assert_eq!(first, [1, 2]);
-        ended.send(()).expect("they wait");
-        ended.send(()).expect("they wait");
         offer.send(Err(io::ErrorKind::Other.into())).expect("it serves");
+        ended.send(()).expect("they wait");
+        ended.send(()).expect("they wait");
         // The places are free once the threads are gone.
         let mut fourth = None;
         for _ in 0..100 {

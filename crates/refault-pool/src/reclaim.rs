@@ -2,7 +2,7 @@
 //!
 //! [`process`] takes pages of a process away (`process_madvise`), [`cgroup`] asks the kernel to shrink a control group
 //! (`memory.reclaim`, or a limit that is lowered and put back). What goes is found by [`idle`] (mappings that nobody
-//! accessed) or by trying ([`probe`]: pages that do not come back were not needed), how much by
+//! accessed), [`regions`] (parts of them, where the kernel's monitor can be had) or by trying ([`probe`]: pages that do not come back were not needed), how much by
 //! [`Controller`](crate::pressure::Controller). Pages go to the swap that the host has ([`swap`]); file pages need
 //! none.
 //!
@@ -30,6 +30,7 @@ pub mod idle;
 pub mod probe;
 #[allow(unsafe_code)] // One system call, with its reason.
 pub mod process;
+pub mod regions;
 pub mod schemes;
 pub mod session;
 pub mod swap;

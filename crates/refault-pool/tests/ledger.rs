@@ -110,6 +110,66 @@ fn a_proactive_pool_keeps_programs_at_their_working_sets() {
     }
 }
 
+/// A program of which a part is used all the time, and the rest compresses to a third: it waits the longer, the more of
+/// that part is not in memory.
+struct Worker {
+    size: u64,
+    hot: u64,
+    figures: Figures,
+}
+
+impl Worker {
+    fn run(&mut self, grant: u64, turn: u64) -> Figures {
+        let all_stored = self.size / 3;
+        let resident = self.size.min(grant.saturating_sub(all_stored) * 3 / 2);
+        let missing = self.hot.saturating_sub(resident);
+        self.figures.turn = turn;
+        self.figures.limit = grant;
+        self.figures.charge = resident + (self.size - resident) / 3;
+        self.figures.faults += missing >> 12;
+        // In a fifth of a second: all of it, if a tenth is missing.
+        self.figures.waited += (SECOND / 5).min(SECOND * 2 * missing / self.hot);
+        self.figures.generations = vec![[1, self.figures.charge]];
+        self.figures.clone()
+    }
+}
+
+/// Runs for so many rounds, a fifth of a second each; the charge after each in bytes.
+fn squeezed(ledger: &mut Ledger, worker: &mut Worker, begin: u64, rounds: u64) -> Vec<f64> {
+    let round = |round| {
+        let now = 1000 * SECOND + (begin + round) * SECOND / 5;
+        let (grant, turn) = (ledger.members()[&0].grant, ledger.members()[&0].turn);
+        ledger.report(0, worker.run(grant, turn));
+        ledger.round(now, SECOND / 5);
+        worker.figures.charge as f64
+    };
+    (0..rounds).map(round).collect()
+}
+
+#[test]
+fn a_squeezed_steady_member_stays_within_five_percent_and_a_phase_change_is_answered_within_ten_seconds() {
+    let mut ledger = Ledger::new(1000 * MIB, SECOND, Some(0.001));
+    ledger.join(0, Terms::default(), 0);
+    let mut worker = Worker { size: 600 * MIB, hot: 200 * MIB, figures: Figures::default() };
+    // Three minutes until it is where it is to be.
+    squeezed(&mut ledger, &mut worker, 0, 900);
+    let steady = squeezed(&mut ledger, &mut worker, 900, 1500);
+    // The hot part, and a third of the rest.
+    let ideal = (200 * MIB + 400 * MIB / 3) as f64;
+    let mean = steady.iter().sum::<f64>() / steady.len() as f64;
+    assert!((0.97..1.05).contains(&(mean / ideal)), "{} MiB, ideal {}", mean / MIB as f64, ideal / MIB as f64);
+    for charge in &steady {
+        assert!((charge / mean - 1.0).abs() < 0.05, "{} of {} MiB", charge / MIB as f64, mean / MIB as f64);
+    }
+    worker.hot = 400 * MIB;
+    let grown = *squeezed(&mut ledger, &mut worker, 2400, 50).last().expect("rounds");
+    assert!(grown >= 0.95 * (400 * MIB + 200 * MIB / 3) as f64, "{} MiB after ten seconds", grown / MIB as f64);
+    // The other way it is followed at 2 % per second, which begins within ten.
+    worker.hot = 100 * MIB;
+    let shrunk = *squeezed(&mut ledger, &mut worker, 2450, 150).last().expect("rounds");
+    assert!(shrunk < 0.95 * grown, "{} of {} MiB after half a minute", shrunk / MIB as f64, grown / MIB as f64);
+}
+
 #[test]
 fn a_budget_by_hand_holds_and_nonsense_is_refused() {
     let mut ledger = Ledger::new(400 * MIB, SECOND, None);

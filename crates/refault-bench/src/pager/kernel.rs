@@ -26,7 +26,8 @@ dir=$1 limit=$2 value=$3 size=$4 id=
 clean() {
   n=0
   while [ -d "$dir" ] && [ $n -lt 100 ]; do
-    kill -9 $(cat "$dir/cgroup.procs") 2>/dev/null
+    kill -9 $(cat "$dir/cgroup.procs" "$dir"/*/cgroup.procs) 2>/dev/null
+    rmdir "$dir"/*/ 2>/dev/null
     rmdir "$dir" 2>/dev/null || sleep 0.1
     n=$((n+1))
   done
@@ -104,6 +105,18 @@ impl Kernel {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&self.group);
         command
+    }
+
+    /// The same in a cgroup of its own below, which has no limit but the one above.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn command_in(&self, name: &str) -> Result<Command, Failure> {
+        let below = self.group.join(name);
+        std::fs::create_dir(&below).map_err(|error| Failure::write(below.display(), &error))?;
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(below);
+        Ok(command)
     }
 
     /// Bytes that are charged to the cgroup.

@@ -298,6 +298,8 @@ fn memcached_plan(row: Row, plan: &Plan) -> memcached::Plan {
         deviation: 1.0 / 6.0,
         warm_up: plan.warm_up(row),
         seconds: plan.seconds(row),
+        clients: memcached::CLIENTS,
+        pace: None,
     }
 }
 

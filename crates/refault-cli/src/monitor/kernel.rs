@@ -178,6 +178,13 @@ impl Kernel {
         Ok(Snapshot { now_ns, window: self.window, sample_us: self.sample_us, regions })
     }
 
+    /// The regions that were seen last, and nothing of those before is kept; none if there was no aggregation yet.
+    pub fn latest(&mut self) -> &[Seen] {
+        let snapshots = &mut self.process.snapshots;
+        snapshots.drain(..snapshots.len().saturating_sub(1));
+        snapshots.last().map_or(&[], |snapshot| &snapshot.regions)
+    }
+
     /// What was seen; the kdamond is given back.
     pub fn finish(mut self) -> Process {
         std::mem::take(&mut self.process)

@@ -157,6 +157,8 @@ fn member_json(status: &Status, pid: u64, member: &MemberStatus) -> Value {
         .iter()
         .map(|[birth, bytes]| json!({"age_ms": status.now.saturating_sub(*birth) / 1_000_000, "bytes": bytes}))
         .collect();
+    let policies: Vec<Value> =
+        figures.policies.iter().map(|(name, times)| json!({"policy": name, "faults_ratio": times})).collect();
     json!({
         "pid": pid,
         "program": member.program,
@@ -181,5 +183,7 @@ fn member_json(status: &Status, pid: u64, member: &MemberStatus) -> Value {
         "generations": generations,
         "bytes_by_age": status.bytes_by_age(member),
         "would_stop_refaulting_at_bytes": figures.would_stop_refaulting_at,
+        "heat_percent": figures.heat,
+        "policies": policies,
     })
 }

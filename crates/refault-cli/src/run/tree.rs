@@ -105,6 +105,10 @@ impl Tree<'_> {
         let failed = |error| Failure::failed("cannot execute", &name, error);
         let followed = if self.watch { Some(watch::Statistics::new(self.stats)?) } else { None };
         let lines = followed.as_ref().map(watch::Statistics::path).or(self.stats);
+        let mut seat = self.seat.take();
+        if let Some(seat) = &mut seat {
+            seat.observe(&mut launch, self.policy)?;
+        }
         let sums = if self.monitor.is_some() && lines.is_some() { Some(Sums::of(&mut launch)?) } else { None };
         let mut aside = Aside {
             shared,
@@ -112,7 +116,7 @@ impl Tree<'_> {
                 .map(|path| Statistics::append_to(path, Duration::from_millis(self.stats_interval), sums))
                 .transpose()?,
             control: self.control.map(Control::new),
-            seat: self.seat.take(),
+            seat,
             watch: followed.as_ref().map(|statistics| Watch::new(&name, statistics)).transpose()?,
             buried: Instant::now(),
             escaped: None,

@@ -31,6 +31,7 @@ use super::cgroup::Cgroup;
 use super::idle::{Aged, Ages};
 use super::probe::Hand;
 use super::process::{Advice, Process};
+use super::regions::{Regions, cut};
 use super::schemes::Schemes;
 use super::{Addresses, swap};
 use crate::mappings::{Sums, mappings};
@@ -78,8 +79,23 @@ pub struct Step {
 
 struct Member {
     process: Process,
-    ages: Option<Ages>,
+    ages: Option<Known>,
     hand: Option<Hand>,
+}
+
+/// Where ages come from.
+enum Known {
+    Mappings(Ages),
+    Regions(Box<dyn Regions>),
+}
+
+impl Known {
+    fn look(&mut self, pid: u32) -> io::Result<Vec<Aged>> {
+        match self {
+            Known::Mappings(ages) => ages.look(),
+            Known::Regions(regions) => Ok(cut(&mappings(pid)?, &regions.look()?)),
+        }
+    }
 }
 
 /// See the module.
@@ -91,6 +107,8 @@ pub struct Session {
     schemes: Option<Schemes>,
     dry_run: bool,
     begun: Instant,
+    /// Who else knows ages, in words.
+    source: Option<String>,
 }
 
 impl Session {
@@ -101,7 +119,13 @@ impl Session {
     pub fn new(target: &Target, goal: Goal, dry_run: bool) -> io::Result<Session> {
         let (group, stalls): (_, io::Result<Stalls>) = match target {
             Target::Process(pid) => (None, Stalls::of_process(*pid)),
-            Target::Cgroup(path) => (Some(Cgroup::open(path)?), Stalls::of_cgroup(path).or_else(|_| Stalls::of_host())),
+            Target::Cgroup(path) => {
+                let group = Cgroup::open(path)?;
+                // Of a group of version 1 the kernel keeps none, but perhaps of where its processes are in version 2.
+                let first = group.processes()?.first().copied();
+                let elsewhere = |_| first.map_or_else(Stalls::of_host, Stalls::of_process);
+                (Some(group), Stalls::of_cgroup(path).or_else(elsewhere))
+            }
         };
         let controller = match goal {
             Goal::Pressure(target) => Some((Controller::new(target), stalls?)),
@@ -114,12 +138,22 @@ impl Session {
             _ => None,
         };
         let begun = Instant::now();
-        let mut session = Session { members: BTreeMap::new(), group, goal, controller, schemes, dry_run, begun };
+        let (members, source) = (BTreeMap::new(), None);
+        let mut session = Session { members, group, goal, controller, schemes, dry_run, begun, source };
         match target {
             Target::Process(pid) => session.add(*pid)?,
             Target::Cgroup(_) => session.follow_group()?,
         }
         Ok(session)
+    }
+
+    /// Takes ages from somebody who knows more than mappings show, for a process; where pressure decides, ages are not
+    /// asked for.
+    pub fn take_ages_from(&mut self, regions: Box<dyn Regions>) {
+        if let (None, None, Some(member)) = (&self.controller, &self.group, self.members.values_mut().next()) {
+            self.source = Some(regions.words());
+            member.ages = Some(Known::Regions(regions));
+        }
     }
 
     /// How long to sleep between two steps.
@@ -137,7 +171,10 @@ impl Session {
         let by = how.map_or("process_madvise", Cgroup::means);
         match &self.controller {
             Some((_, stalls)) => format!("pressure from {}; by {by}", stalls.path().display()),
-            None => format!("ages from clear_refs and smaps, by mapping; by {by}"),
+            None => {
+                let source = self.source.as_deref().unwrap_or("clear_refs and smaps, by mapping");
+                format!("ages from {source}; by {by}")
+            }
         }
     }
 
@@ -152,7 +189,7 @@ impl Session {
             process.check()?;
         }
         let by_pressure = self.controller.is_some();
-        let ages = if by_pressure { None } else { Some(Ages::begin(pid)?) };
+        let ages = if by_pressure { None } else { Some(Known::Mappings(Ages::begin(pid)?)) };
         let hand = if by_pressure { Some(Hand::new(pid)?) } else { None };
         self.members.insert(pid, Member { process, ages, hand });
         Ok(())
@@ -219,7 +256,8 @@ impl Session {
         let mut gone = Vec::new();
         let now = self.begun.elapsed();
         for (pid, member) in &mut self.members {
-            let aged = match member.ages.as_mut().expect("invariant: there are ages where they decide").look() {
+            let ages = member.ages.as_mut().expect("invariant: there are ages where they decide");
+            let aged = match ages.look(*pid) {
                 Err(error) if is_gone(&error) && self.group.is_some() => {
                     gone.push(*pid);
                     continue;

@@ -87,11 +87,16 @@ fn members(registry: &mut Registry, statuses: &[Status]) {
     }
     let ages = Sizes::default();
     let answers = Sizes::default();
+    let policies = Shares::default();
     let pressure = Shares::default();
     for (status, pid, member) in all() {
         let labels = of_member(status, pid, member);
         answers.get_or_create(&labels).set(i64::from(member.answers));
         pressure.get_or_create(&labels).set(member.pressure);
+        for (policy, times) in &member.figures.policies {
+            let labels = [labels.clone(), vec![("policy", policy.clone())]].concat();
+            policies.get_or_create(&labels).set(*times);
+        }
         for (bytes, (age, _)) in status.bytes_by_age(member).into_iter().zip(AGES) {
             let labels = [labels.clone(), vec![("age", age.to_owned())]].concat();
             ages.get_or_create(&labels).set(bytes as i64);
@@ -104,6 +109,11 @@ fn members(registry: &mut Registry, statuses: &[Status]) {
         ages,
     );
     registry.register("member_answers", "1 if the member answers within a second", answers);
+    registry.register(
+        "member_policy_faults_ratio",
+        "Faults that another policy would have had lately for each of the member's own",
+        policies,
+    );
     registry.register("member_pressure_ratio", "Share of time in which its threads wait for memory", pressure);
     let counts: [Metric<MemberStatus>; 2] = [
         ("member_faults", "Faults served", |member| member.figures.faults),
@@ -127,6 +137,7 @@ mod tests {
     fn names_have_units_and_labels_are_escaped() {
         let figures =
             Figures { charge: 5, faults: 7, generations: vec![[0, 3], [99_500_000_000, 4]], ..Figures::default() };
+        let figures = Figures { policies: vec![("lru".to_owned(), 1.5)], ..figures };
         let member = MemberStatus {
             program: "a\"b\n".to_owned(),
             terms: Terms::default(),
@@ -150,6 +161,7 @@ mod tests {
             "refault_member_would_stop_refaulting_at_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 9",
             "refault_member_faults_total{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 7",
             "refault_member_pressure_ratio{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\"} 0.25",
+            "refault_member_policy_faults_ratio{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",policy=\"lru\"} 1.5",
             "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",age=\"1s\"} 4",
             "refault_member_generations_bytes{pool=\"p\",program=\"a\\\"b\\n\",pid=\"3\",age=\"10m\"} 3",
         ] {

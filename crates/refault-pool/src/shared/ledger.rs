@@ -35,6 +35,14 @@ pub const MIN_GRANT: u64 = 4 * MIB;
 const FIRST_GRANT: u64 = 32 * MIB;
 /// The part of a grant that moves in a round, and the least.
 const STEP: (u64, u64) = (8, 2 * MIB);
+/// Nanoseconds between two steps towards the pressure that members may have: shorter times hold too few waits to tell.
+const SQUEEZE_EVERY: u64 = 1_000_000_000;
+/// The least part of a grant that a squeezed member gets more, and the least; more if it waits more.
+const GENTLE_STEP: (u64, u64) = (64, MIB / 4);
+/// Bytes of new memory in a round that are growth.
+const MIN_GROWTH: u64 = MIB / 4;
+/// So many times the target pressure is answered in each round.
+const ALARM: f64 = 10.0;
 /// A member that uses more than this part of its grant fills it.
 const FULL: (u64, u64) = (15, 16);
 /// Room beyond what a member uses that is left to it when unused memory is taken back: 1/8, and the least.
@@ -43,6 +51,13 @@ const SLACK: (u64, u64) = (8, 8 * MIB);
 const GRACE: u64 = 60_000_000_000;
 /// A generation must be so much older than those of the member that wants its memory.
 const OLDER: (u128, u128) = (5, 4);
+
+/// Parts of a member's memory that heat is said of.
+pub const MAX_PARTS: usize = 48;
+/// Policies that a member is compared by.
+const MAX_POLICIES: usize = 8;
+/// Bytes of a policy's name.
+const MAX_NAME: usize = 64;
 
 /// What a member asked for when it joined, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -98,10 +113,25 @@ pub struct Figures {
     pub processes: Vec<i32>,
     /// Bytes with which 99 of 100 pages that came back lately would have stayed; none if hardly any came back.
     pub would_stop_refaulting_at: Option<u64>,
+    /// By parts of its memory in the order of addresses, [`MAX_PARTS`] at most: how many of 100 pages were accessed
+    /// lately. Empty if nobody looks.
+    pub heat: Vec<u8>,
+    /// Other policies, and how often each would have faulted lately for each fault of the member's own. Empty if nobody
+    /// looks, or hardly any page was missed.
+    pub policies: Vec<(String, f64)>,
 }
 
 impl Figures {
+    /// Bytes of the program's memory, wherever it is.
+    fn all_bytes(&self) -> u64 {
+        self.resident.saturating_add(self.stored)
+    }
+
     fn bounded(mut self) -> Figures {
+        self.heat.truncate(MAX_PARTS);
+        self.policies.truncate(MAX_POLICIES);
+        // What was said becomes labels.
+        self.policies.retain(|(name, times)| times.is_finite() && name.len() <= MAX_NAME);
         let own = [&mut self.limit, &mut self.charge, &mut self.resident, &mut self.compressed, &mut self.stored];
         let generations = self.generations.iter_mut().map(|[_, bytes]| bytes);
         own.into_iter()
@@ -131,11 +161,39 @@ pub struct Entry {
     pub pressure: f64,
     /// It faulted in the last round.
     faulted: bool,
+    /// It has more memory, stored or not, than at the round before.
+    grows: bool,
     /// Until then what it needs is not taken as unused.
     grace_until: u64,
     /// The figures at the round before.
     before: Figures,
-    controller: Option<Controller>,
+    squeeze: Option<Squeeze>,
+}
+
+/// What keeps a member at the pressure that it may have.
+#[derive(Clone, Debug)]
+struct Squeeze {
+    controller: Controller,
+    target: f64,
+    /// When a second of waiting was added up last, and what had been waited by then.
+    since: (u64, u64),
+    /// Pressure of that second.
+    pressure: f64,
+    /// It was added up in this round.
+    is_due: bool,
+}
+
+impl Squeeze {
+    fn look(&mut self, waited: u64, now: u64) {
+        let (since, before) = self.since;
+        let elapsed = now.saturating_sub(since);
+        self.is_due = elapsed >= SQUEEZE_EVERY;
+        if self.is_due {
+            // The first time there is nothing to compare with.
+            let so_far = if since == 0 { 0 } else { waited.saturating_sub(before) };
+            (self.pressure, self.since) = (so_far as f64 / elapsed as f64, (now, waited));
+        }
+    }
 }
 
 impl Entry {
@@ -152,7 +210,22 @@ impl Entry {
     }
 
     fn wants(&self, pool: u64) -> bool {
-        self.answers && self.grant < self.most(pool) && self.is_full() && (self.faulted || self.pressure > 0.0)
+        let waits = match &self.squeeze {
+            // It is to wait a little; and what it has new is used until it is found idle.
+            Some(squeeze) => {
+                let is_above = squeeze.is_due && squeeze.pressure > squeeze.target;
+                is_above || self.pressure > ALARM * squeeze.target || self.grows
+            }
+            None => self.faulted || self.pressure > 0.0,
+        };
+        self.answers && self.grant < self.most(pool) && self.is_full() && waits
+    }
+
+    /// How much more it gets at once.
+    fn wanted(&self) -> u64 {
+        let Some(squeeze) = self.squeeze.as_ref().filter(|_| !self.grows) else { return self.step() };
+        let above = (self.pressure.max(squeeze.pressure) / squeeze.target / ALARM * 8.0).clamp(1.0, 8.0);
+        ((self.grant / GENTLE_STEP.0) as f64 * above) as u64 + GENTLE_STEP.1
     }
 
     /// The most that it may be granted.
@@ -242,9 +315,16 @@ impl Ledger {
             answers: true,
             pressure: 0.0,
             faulted: has == 0,
+            grows: false,
             grace_until: 0,
             before: Figures::default(),
-            controller: self.proactive.map(Controller::new),
+            squeeze: self.proactive.map(|target| Squeeze {
+                controller: Controller::new(target),
+                target: target.max(1e-9),
+                since: (0, 0),
+                pressure: 0.0,
+                is_due: false,
+            }),
         };
         self.members.insert(id, entry);
     }
@@ -291,7 +371,11 @@ impl Ledger {
             let waited = member.figures.waited.saturating_sub(member.before.waited);
             member.pressure = waited as f64 / elapsed.max(1) as f64;
             member.faulted = member.grant == 0 || member.figures.faults > member.before.faults;
+            member.grows = member.figures.all_bytes() > member.before.all_bytes() + MIN_GROWTH;
             member.before = member.figures.clone();
+            if let Some(squeeze) = &mut member.squeeze {
+                squeeze.look(member.figures.waited, now);
+            }
             if member.grant == 0 {
                 freshly_joined.push(*id);
             }
@@ -354,7 +438,7 @@ impl Ledger {
     /// More for a member that wants it.
     fn give_more(&mut self, id: u64, now: u64) {
         let member = &self.members[&id];
-        let wanted = member.step().min(member.most(self.pool) - member.grant);
+        let wanted = member.wanted().min(member.most(self.pool) - member.grant);
         let granted = wanted.min(self.free().saturating_sub(self.reserved));
         if granted > 0 && member.committed == member.grant {
             self.raise(id, granted);
@@ -409,8 +493,8 @@ impl Ledger {
     fn squeeze(&mut self) {
         for member in self.members.values_mut().filter(|member| member.answers && member.grant > 0) {
             let floor = member.floor().max(member.terms.low);
-            let Some(controller) = &mut member.controller else { continue };
-            let bytes = controller.step(member.figures.charge, member.pressure);
+            let Some(squeeze) = member.squeeze.as_mut().filter(|squeeze| squeeze.is_due) else { continue };
+            let bytes = squeeze.controller.step(member.figures.charge, squeeze.pressure);
             if bytes > 0 && member.committed == member.grant {
                 let aim = member.figures.charge.saturating_sub(bytes).max(floor);
                 member.set_grant(member.grant.min(aim).max(floor.min(member.grant)));

@@ -1,4 +1,4 @@
-// The page of refault serve: one stream of events, three charts, a table, and a dialog to change a budget.
+// The page of refault serve: one stream of events, charts, a heat map, tables, and a dialog to change a budget.
 "use strict";
 const KEPT = 600, MIB = 1048576, AGES = ["< 1 s", "< 10 s", "< 1 min", "< 10 min", "older"];
 const at = (id) => document.getElementById(id);
@@ -48,7 +48,72 @@ function take(text) {
   history.splice(0, history.length - KEPT);
   at("sum").textContent = `Pool ${now.pool}: ${size(now.charge_bytes)} in use of ${size(now.memory_bytes)}, ${size(now.committed_bytes)} granted.`;
   table(now);
+  heat(now);
+  policies(now);
   draw();
+}
+
+// One column for each look: the parts of a member's memory, as dark or light as they were accessed.
+function heat(now) {
+  const seen = now.members.filter((member) => member.heat_percent?.length);
+  const choice = at("heat-member"), before = choice.value;
+  at("heat-choice").hidden = seen.length < 2;
+  at("heat").hidden = at("heat-key").hidden = !seen.length;
+  if (!seen.length) {
+    at("heat-note").textContent = "No member is looked at. Start one with refault run --pool NAME --observe.";
+    return;
+  }
+  if (seen.map((member) => member.pid).join() !== [...choice.options].map((option) => option.value).join()) {
+    choice.replaceChildren(...seen.map((member) => new Option(`${member.program} (${member.pid})`, member.pid)));
+    if (seen.some((member) => String(member.pid) === before)) choice.value = before;
+  }
+  const pid = Number(choice.value), parts = seen.find((member) => member.pid === pid).heat_percent;
+  const hot = parts.filter((percent) => percent >= 50).length, cold = parts.filter((percent) => percent === 0).length;
+  at("heat-note").textContent = `${seen.find((member) => member.pid === pid).program}: of ${parts.length} equal parts of the memory that it used in the last ten minutes, ${hot} are hot now (half of the pages or more) and ${cold} are idle.`;
+  paint(pid);
+}
+
+function paint(pid) {
+  const canvas = at("heat"), ratio = devicePixelRatio || 1;
+  const width = Math.max(1, Math.round(canvas.clientWidth * ratio)), height = Math.max(1, Math.round(canvas.clientHeight * ratio));
+  if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; }
+  const context = canvas.getContext("2d");
+  context.clearRect(0, 0, width, height);
+  context.fillStyle = color("--accent");
+  const step = width / Math.max(60, history.length);
+  history.forEach((one, index) => {
+    const parts = one.members.find((member) => member.pid === pid)?.heat_percent ?? [];
+    const left = Math.floor(width - (history.length - index) * step), right = Math.floor(width - (history.length - index - 1) * step);
+    parts.forEach((percent, part) => {
+      context.globalAlpha = percent / 100;
+      const top = Math.floor(part * height / parts.length), bottom = Math.floor((part + 1) * height / parts.length);
+      context.fillRect(left, top, right - left, bottom - top);
+    });
+  });
+  context.globalAlpha = 1;
+}
+
+function policies(now) {
+  const seen = now.members.filter((member) => member.policies?.length);
+  at("policies-wide").hidden = !seen.length;
+  at("policies-note").textContent = seen.length
+    ? "For each fault of the member's own policy in the last minute, estimated from a sample of its pages. Above 1: the other would fault more often."
+    : "Nothing to compare: no member that is looked at (--observe) missed pages in the last minute.";
+  const names = [...new Set(seen.flatMap((member) => member.policies.map((one) => one.policy)))];
+  const cell = (kind, text, scope) => {
+    const made = document.createElement(kind);
+    if (scope) made.scope = scope;
+    made.textContent = text;
+    return made;
+  };
+  at("policies-head").replaceChildren(...["Program", ...names].map((name) => cell("th", name, "col")));
+  at("policies").replaceChildren(...seen.map((member) => {
+    const row = document.createElement("tr");
+    const times = (name) => member.policies.find((one) => one.policy === name)?.faults_ratio;
+    row.append(cell("th", `${member.program} (${member.pid})`, "row"),
+      ...names.map((name) => cell("td", times(name) == null ? "its own" : times(name).toFixed(2) + " ×")));
+    return row;
+  }));
 }
 
 function table(now) {
@@ -142,7 +207,16 @@ function draw() {
     return member ? figure(member) : null;
   }));
   const names = shown.map((id) => ids.get(id));
-  plot("uses", names, [times, ...line((member) => member.charge_bytes / MIB)], {});
+  const uses = at("uses-figure").value, faults = at("faults-figure").value;
+  plot("uses", names, [times, ...line((member) => member[uses] / MIB)], {});
+  // Counts become rates: the difference to the look before.
+  const rate = shown.map((id) => history.map((one, index) => {
+    const find = (look) => look?.members.find((member) => member.pid === id);
+    const now = find(one), before = find(history[index - 1]);
+    return now && before ? Math.max(0, now[faults] - before[faults]) / Math.max(0.1, one.time - history[index - 1].time) : null;
+  }));
+  const isTime = faults.endsWith("_ns");
+  plot("faults", names, [times, ...(isTime ? line((member) => member[faults] / 1000) : rate)], {});
   plot("waits", names, [times, ...line((member) => member.pressure * 100)], {});
   const ages = AGES.map((_, age) => history.map((one) =>
     one.members.reduce((sum, member) => sum + member.bytes_by_age.slice(0, age + 1).reduce((a, b) => a + b, 0), 0) / MIB));
@@ -153,6 +227,10 @@ function draw() {
 at("pool").onchange = () => { pool = at("pool").value; history = []; drop(); };
 at("cancel").onclick = () => at("dialog").close();
 dark.addEventListener("change", () => { drop(); if (history.length) draw(); });
+for (const id of ["uses-figure", "faults-figure", "heat-member"]) {
+  at(id).onchange = () => { if (history.length) { draw(); if (at("heat-member").value) paint(Number(at("heat-member").value)); } };
+}
+dark.addEventListener("change", () => { if (at("heat-member").value) paint(Number(at("heat-member").value)); });
 addEventListener("resize", () => { if (history.length) draw(); });
 const events = new EventSource(address("api/events"));
 events.onmessage = (event) => take(event.data);
