@@ -20,6 +20,8 @@ use crate::uffd::EEXIST;
 
 /// Bytes of addresses of the mirror: pages with higher ids are not set aside.
 const MIRROR_BYTES: usize = 256 << 30;
+/// Touches of a sample that are kept until the next look: of a program that faults all the time more would be the same.
+const MAX_NOTED: usize = 1 << 16;
 /// Pages that could not be moved are tried again every so many looks.
 const RETRY_EVERY: u64 = 8;
 
@@ -41,12 +43,13 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Whether touches of the page at an address are noted.
-    fn is_noted(&self, address: usize) -> bool {
+    /// Whether touches of the page at an address are noted, where so many are noted already.
+    fn is_noted(&self, address: usize, noted: usize) -> bool {
         let page = (address / PAGE) as u64;
         // Fibonacci hashing: the high bits of a product are scattered.
         let drawn = (page >> self.shift).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        self.notes && (page ^ drawn) & ((1 << self.shift) - 1) == 0
+        let has_room = self.shift == 0 || noted < MAX_NOTED;
+        self.notes && has_room && (page ^ drawn) & ((1 << self.shift) - 1) == 0
     }
 }
 
@@ -170,14 +173,14 @@ impl Engine {
 
     /// A page was touched that was not there.
     pub(crate) fn note_touch(&mut self, address: usize, write: bool) {
-        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.is_noted(address)) {
+        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.is_noted(address, aside.touched.len())) {
             aside.touched.push(address & !(PAGE - 1) | usize::from(write));
         }
     }
 
     /// A page is in memory that nobody has touched: the next look but few sets it aside.
     pub(crate) fn look_later(&mut self, address: usize) {
-        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.is_noted(address)) {
+        if let Some(aside) = self.aside.as_mut().filter(|aside| aside.is_noted(address, aside.stuck.len())) {
             aside.stuck.push(address);
         }
     }
