@@ -13,7 +13,7 @@
 use refault_core::{PageId, Shadow};
 
 use crate::PAGE;
-use crate::engine::{Engine, Outcome};
+use crate::engine::{Engine, MAX_WINDOW, Outcome};
 use crate::sys;
 use crate::table::State;
 use crate::uffd::EEXIST;
@@ -93,8 +93,7 @@ impl Engine {
         let Some(aside) = &mut self.aside else { return };
         aside.looks += 1;
         let mut pages: Vec<usize> = aside.touched.iter().map(|touch| touch & !(PAGE - 1)).collect();
-        // In a sample those are mostly pages that came along with others.
-        let retries = aside.shift > 0 || aside.looks.is_multiple_of(RETRY_EVERY);
+        let retries = aside.looks.is_multiple_of(RETRY_EVERY);
         let mut stuck = std::mem::take(&mut aside.stuck);
         if retries {
             pages.append(&mut stuck);
@@ -174,7 +173,12 @@ impl Engine {
     /// A page was touched that was not there.
     pub(crate) fn note_touch(&mut self, address: usize, write: bool) {
         if let Some(aside) = self.aside.as_mut().filter(|aside| aside.is_noted(address, aside.touched.len())) {
-            aside.touched.push(address & !(PAGE - 1) | usize::from(write));
+            let page = address & !(PAGE - 1);
+            // The page that was touched itself is among those that came with it.
+            let came = |noted: &usize| noted & !(PAGE - 1) == page;
+            if aside.shift == 0 || !aside.touched.iter().rev().take(MAX_WINDOW).any(came) {
+                aside.touched.push(page | usize::from(write));
+            }
         }
     }
 
@@ -185,10 +189,11 @@ impl Engine {
         }
     }
 
-    /// Pages have come in along with one that was touched.
+    /// Pages have come in along with one that was touched: in a sample they count as touched too, because a sequence of
+    /// faults nearly always reaches them, and would go unseen otherwise where pages do not stay until a look.
     pub(crate) fn came_along(&mut self, first: usize, pages: usize) {
-        if self.aside.as_ref().is_some_and(|aside| aside.notes) {
-            (0..pages).for_each(|index| self.look_later(first + index * PAGE));
+        if self.aside.as_ref().is_some_and(|aside| aside.notes && aside.shift > 0) {
+            (0..pages).for_each(|index| self.note_touch(first + index * PAGE, false));
         }
     }
 

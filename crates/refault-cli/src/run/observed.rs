@@ -69,8 +69,8 @@ impl Observed {
     /// # Errors
     /// A file cannot be had.
     pub(super) fn of(launch: &mut Launch, policy: &str, grant_pages: u64) -> Result<Observed, Failure> {
-        // At least every second page: with all of them nothing would come along with a fault.
-        let shift = (1..24).find(|shift| grant_pages >> shift <= SAMPLE_PAGES).unwrap_or(24);
+        // At most one page in eight: the others are to cost nothing.
+        let shift = (3..24).find(|shift| grant_pages >> shift <= SAMPLE_PAGES).unwrap_or(24);
         let place = Unnamed::new()?;
         launch.output("record", place.path())?;
         launch.push("record-interval-ms", INTERVAL_MS.to_string());
