@@ -173,6 +173,7 @@ impl Observer {
         let waited = {
             let mut paging = paging();
             paging.look(&mut record.touched);
+            paging.publish();
             paging.taken_back().1
         };
         let (begin, end) = (record.begin, sys::now());
@@ -240,6 +241,10 @@ impl Monitor {
         };
         let wait = watch.step(&mut paging, &mut lines)?.as_nanos() as u64;
         let made = lines.made(&paging);
+        if sys::now() - self.said >= SUMS_EVERY {
+            // What schemes have paged out is known though nothing faults.
+            paging.publish();
+        }
         drop(paging);
         made.iter().for_each(|line| write_line(self.out, line));
         let now = sys::now();

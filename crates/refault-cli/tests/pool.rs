@@ -283,11 +283,12 @@ fn pools_of_one_user_keep_apart_and_a_member_may_have_schemes() {
         return;
     }
     let place = Place::new("64M");
-    let mut other = refault_in(&place.directory)
+    let other = refault_in(&place.directory)
         .args(["pool", "--memory", "48M", "--name", "u"])
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
+    let _other = Member(other);
     let socket = place.directory.path().join("refault/u.sock");
     wait_for("the other pool", || socket.exists());
     let schemes = place.directory.path().join("cold.toml");
@@ -314,8 +315,6 @@ fn pools_of_one_user_keep_apart_and_a_member_may_have_schemes() {
     assert_eq!(of_other()["memory_bytes"].as_u64(), Some(48 * MIB));
     assert_eq!(of_other()["members"].as_array().map(Vec::len), Some(1));
     assert_eq!(place.status()["members"].as_array().map(Vec::len), Some(1));
-    other.kill().expect("it runs");
-    other.wait().expect("it ran");
 }
 
 #[test]
