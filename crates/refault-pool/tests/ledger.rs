@@ -121,7 +121,8 @@ struct Worker {
 impl Worker {
     fn run(&mut self, grant: u64, turn: u64) -> Figures {
         let all_stored = self.size / 3;
-        let resident = self.size.min(grant.saturating_sub(all_stored) * 3 / 2);
+        // In threes of pages, so that a third of the rest is whole pages too.
+        let resident = self.size.min(grant.saturating_sub(all_stored) * 3 / 2) / 12_288 * 12_288;
         let missing = self.hot.saturating_sub(resident);
         self.figures.turn = turn;
         self.figures.limit = grant;

@@ -37,8 +37,8 @@ const FIRST_GRANT: u64 = 32 * MIB;
 const STEP: (u64, u64) = (8, 2 * MIB);
 /// Nanoseconds between two steps towards the pressure that members may have: shorter times hold too few waits to tell.
 const SQUEEZE_EVERY: u64 = 1_000_000_000;
-/// The least part of a grant that a squeezed member gets more, and the least; more if it waits more.
-const GENTLE_STEP: (u64, u64) = (64, MIB / 4);
+/// The least that a squeezed member gets more: first what was taken last, then twice as much each time.
+const MIN_RAISE: u64 = MIB / 4;
 /// Bytes of new memory in a round that are growth.
 const MIN_GROWTH: u64 = MIB / 4;
 /// So many times the target pressure is answered in each round.
@@ -176,22 +176,24 @@ struct Squeeze {
     controller: Controller,
     target: f64,
     /// When a second of waiting was added up last, and what had been waited by then.
-    since: (u64, u64),
+    since: Option<(u64, u64)>,
     /// Pressure of that second.
     pressure: f64,
+    /// Bytes that it gets if it waits too long.
+    raise: u64,
     /// It was added up in this round.
     is_due: bool,
 }
 
 impl Squeeze {
     fn look(&mut self, waited: u64, now: u64) {
-        let (since, before) = self.since;
+        // The first time there is nothing to compare with.
+        let (since, before) = *self.since.get_or_insert((now, waited));
         let elapsed = now.saturating_sub(since);
         self.is_due = elapsed >= SQUEEZE_EVERY;
         if self.is_due {
-            // The first time there is nothing to compare with.
-            let so_far = if since == 0 { 0 } else { waited.saturating_sub(before) };
-            (self.pressure, self.since) = (so_far as f64 / elapsed as f64, (now, waited));
+            let so_far = waited.saturating_sub(before);
+            (self.pressure, self.since) = (so_far as f64 / elapsed as f64, Some((now, waited)));
         }
     }
 }
@@ -224,8 +226,7 @@ impl Entry {
     /// How much more it gets at once.
     fn wanted(&self) -> u64 {
         let Some(squeeze) = self.squeeze.as_ref().filter(|_| !self.grows) else { return self.step() };
-        let above = (self.pressure.max(squeeze.pressure) / squeeze.target / ALARM * 8.0).clamp(1.0, 8.0);
-        ((self.grant / GENTLE_STEP.0) as f64 * above) as u64 + GENTLE_STEP.1
+        squeeze.raise.clamp(MIN_RAISE, self.step())
     }
 
     /// The most that it may be granted.
@@ -321,8 +322,9 @@ impl Ledger {
             squeeze: self.proactive.map(|target| Squeeze {
                 controller: Controller::new(target),
                 target: target.max(1e-9),
-                since: (0, 0),
+                since: None,
                 pressure: 0.0,
+                raise: MIN_RAISE,
                 is_due: false,
             }),
         };
@@ -442,6 +444,9 @@ impl Ledger {
         let granted = wanted.min(self.free().saturating_sub(self.reserved));
         if granted > 0 && member.committed == member.grant {
             self.raise(id, granted);
+            if let Some(squeeze) = self.members.get_mut(&id).and_then(|member| member.squeeze.as_mut()) {
+                squeeze.raise = squeeze.raise.saturating_mul(2).min(MAX_BYTES);
+            }
         } else if granted == 0 && !self.is_lowering() {
             self.take(id, wanted, now, false);
         }
@@ -496,6 +501,7 @@ impl Ledger {
             let Some(squeeze) = member.squeeze.as_mut().filter(|squeeze| squeeze.is_due) else { continue };
             let bytes = squeeze.controller.step(member.figures.charge, squeeze.pressure);
             if bytes > 0 && member.committed == member.grant {
+                squeeze.raise = bytes;
                 let aim = member.figures.charge.saturating_sub(bytes).max(floor);
                 member.set_grant(member.grant.min(aim).max(floor.min(member.grant)));
             }
