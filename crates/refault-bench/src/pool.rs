@@ -154,7 +154,9 @@ fn write_table(out: &mut dyn Write, total: u64, sides: &[(Side, [f64; 4], [f64; 
     if let Some((_, fixed, _)) = sides.iter().find(|(side, ..)| *side == Side::Fixed) {
         let row = ["all".to_owned(), "sum of shares of fixed".to_owned()].into_iter();
         let sum = |rates: &[f64; 4]| rates.iter().zip(fixed).map(|(rate, fixed)| rate / fixed).sum::<f64>();
-        table.add_row(row.chain(sides.iter().map(|(_, rates, _)| format!("{:.2}", sum(rates)))));
+        // What got nothing done under the fixed division is no unit.
+        let text = |sum: f64| if sum.is_finite() { format!("{sum:.2}") } else { "–".to_owned() };
+        table.add_row(row.chain(sides.iter().map(|(_, rates, _)| text(sum(rates)))));
     }
     align_numbers(&mut table);
     writeln!(out, "{table}")?;
@@ -230,7 +232,8 @@ fn drive(args: &PoolArgs, [hot, slow, mut compiler, mut scan]: [Command; 4]) -> 
     let (slow_socket, slow) = server(slow, "slow", SLOW_PERCENT)?;
     memcached::fill(&slow_socket, &slow_plan)?;
     let compile = "while cc -O2 -c -o \"$1\" \"$0\"; do echo; done";
-    compiler.args(["sh", "-c", compile]).arg(&source).arg(place.path().join("source.o"));
+    // The last one may find its directory gone.
+    compiler.stderr(Stdio::null()).args(["sh", "-c", compile]).arg(&source).arg(place.path().join("source.o"));
     let compiler = Counted::start(compiler, "cc")?;
     scan.arg(me()?).args(["bench", "pool-scan", &(memory * SCAN_PERCENT / 100).to_string()]);
     let scan = Counted::start(scan, "the scan")?;
