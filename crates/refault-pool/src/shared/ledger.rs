@@ -43,8 +43,9 @@ const MIN_RAISE: u64 = MIB / 4;
 const MIN_GROWTH: u64 = MIB / 4;
 /// So many times the target pressure is answered in each round.
 const ALARM: f64 = 10.0;
-/// A member that uses more than this part of its grant fills it.
-const FULL: (u64, u64) = (15, 16);
+/// A member that leaves no more than this part of its grant, and no more than this, fills it: a program that waits for
+/// memory keeps some room for the next pages.
+const ROOM: (u64, u64) = (16, MIB);
 /// Room beyond what a member uses that is left to it when unused memory is taken back: 1/8, and the least.
 const SLACK: (u64, u64) = (8, 8 * MIB);
 /// So long, in nanoseconds, a member that began with what it needs is left it, used or not.
@@ -208,7 +209,7 @@ impl Entry {
 
     /// Whether it uses what it has.
     fn is_full(&self) -> bool {
-        self.figures.charge >= self.grant / FULL.1 * FULL.0
+        self.grant.saturating_sub(self.figures.charge) <= (self.grant / ROOM.0).max(ROOM.1)
     }
 
     fn wants(&self, pool: u64) -> bool {
