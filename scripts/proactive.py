@@ -295,6 +295,8 @@ def main():
         for way in ways:
             rate, memory, swing = run(name, way, args)
             alone = alone or (rate, memory)
+            if alone[0] == 0:
+                sys.exit(f"{name} got nothing done alone: give it more time with --counted")
             minutes = 60 if name == "compiler" else 1
             unit = Compiler.unit if name == "compiler" else Postgres.unit if name == "postgres" else Server.unit
             print(f"{name:10} {way:7} {rate * minutes:9.1f} {unit:17} {memory / 2**20:6.0f} MiB  "
