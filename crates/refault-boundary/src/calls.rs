@@ -79,6 +79,7 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         28 => memory::advise(arguments),
         149 | 150 | 325 => memory::lock(number, arguments),
         151 => memory::lock_all(arguments),
+        135 => memory::set_personality(arguments),
         // rseq, set_robust_list, set_tid_address
         334 => {
             hold_for_good(a, b.min(4096));
@@ -248,24 +249,47 @@ fn in_pieces(thread: &mut Thread, context: &mut Context, number: usize, argument
     }
     let mut status = [0u64; 18];
     // SAFETY: fstat writes 144 bytes.
-    let regular = unsafe { sys::call(5, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0
-        && status[3] as u32 & 0o170_000 == 0o100_000;
+    let known = unsafe { sys::call(5, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0;
+    let kind = if known { status[3] as u32 & 0o170_000 } else { 0 };
+    let regular = kind == 0o100_000;
+    if kind == 0o140_000 && !is_stream(descriptor) {
+        // A message goes whole.
+        return None;
+    }
     let mut done = 0;
     while done < bytes {
         let piece = (bytes - done).min(most);
         entry::hold(thread, buffer + done, piece, matches!(number, 0 | 17));
         let part = [descriptor, buffer + done, piece, offset.wrapping_add(if number >= 17 { done } else { 0 }), 0, 0];
+        thread.done = done;
         let result = if regular { plain(number, part) } else { make(thread, context, number, &part) };
+        thread.done = 0;
         entry::release(thread);
         if result <= 0 {
             return Some(if done > 0 { done as isize } else { result });
         }
         done += result as usize;
-        if (result as usize) < piece || !regular {
+        // What is read of a pipe is what there is. What is written waits until all is written, unless it must not wait, which
+        // the next piece says; part of a piece is written when this thread is asked for memory meanwhile.
+        let ends = if regular { (result as usize) < piece } else { !matches!(number, 1 | 18) };
+        if ends {
             break;
         }
     }
     Some(done as isize)
+}
+
+/// Whether a socket has no bounds between messages.
+fn is_stream(descriptor: usize) -> bool {
+    const GETSOCKOPT: usize = 55;
+    const SOL_SOCKET: usize = 1;
+    const SO_TYPE: usize = 3;
+    const SOCK_STREAM: u32 = 1;
+    let (mut kind, mut bytes) = (0u32, 4u32);
+    let at = [&raw mut kind, &raw mut bytes].map(|word| word as usize);
+    // SAFETY: writes two words.
+    unsafe { sys::call(GETSOCKOPT, [descriptor, SOL_SOCKET, SO_TYPE, at[0], at[1], 0]) };
+    kind == SOCK_STREAM
 }
 
 /// Whether a call is made by the kernel as it stands: nothing of its arguments is replaced, nothing beside it is done, and

@@ -1,7 +1,10 @@
 //! The calls that change the program's address space, and what becomes of managed memory by them.
 //!
-//! Managed are private anonymous mappings that are neither stacks nor executable nor huge. Every call is made by the
-//! kernel too; it and the engine's table change under one lock.
+//! Managed are private anonymous mappings that are neither stacks nor executable nor huge. What becomes executable later is
+//! brought in and managed no more: the kernel does not move pages out of it. Every call is made by the kernel too; it and
+//! the engine's table change under one lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use refault_paging::{Attributes, PAGE, sys};
 
@@ -14,6 +17,7 @@ const MAP_LOCKED: usize = 0x2000;
 const MAP_POPULATE: usize = 0x8000;
 const MAP_STACK: usize = 0x2_0000;
 const MAP_HUGETLB: usize = 0x4_0000;
+const PROT_READ: usize = 1;
 const PROT_WRITE: usize = 2;
 const PROT_EXEC: usize = 4;
 const ENOMEM: isize = -12;
@@ -21,6 +25,33 @@ const POPULATE_READ: usize = 22;
 const POPULATE_WRITE: usize = 23;
 /// What is populated is brought in so many bytes at a time.
 const PIECE: usize = 1 << 20;
+
+/// What is readable is executable, by the process's personality.
+static READ_IMPLIES_EXEC: AtomicBool = AtomicBool::new(false);
+
+/// `personality`.
+pub(crate) fn set_personality(arguments: [usize; 6]) -> isize {
+    const PERSONALITY: usize = 135;
+    const READ_IMPLIES_EXEC_BIT: usize = 0x40_0000;
+    const ONLY_ASK: u32 = u32::MAX;
+    let before = make(PERSONALITY, arguments);
+    let asked = arguments[0] as u32;
+    let now = if asked == ONLY_ASK { before as usize } else { asked as usize };
+    if before >= 0 {
+        READ_IMPLIES_EXEC.store(now & READ_IMPLIES_EXEC_BIT != 0, Ordering::Relaxed);
+    }
+    before
+}
+
+/// Looks what the process's personality is, which it may have from the program before.
+pub(crate) fn look_at_personality() {
+    set_personality([u32::MAX as usize, 0, 0, 0, 0, 0]);
+}
+
+/// Whether memory with these rights can be executed.
+fn is_executable(protection: usize) -> bool {
+    protection & PROT_EXEC != 0 || protection & PROT_READ != 0 && READ_IMPLIES_EXEC.load(Ordering::Relaxed)
+}
 
 pub(crate) fn make(number: usize, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call.
@@ -35,7 +66,7 @@ pub(crate) fn pages(bytes: usize) -> usize {
 pub(crate) fn map(arguments: [usize; 6]) -> isize {
     let [address, bytes, protection, flags, descriptor, offset] = arguments;
     let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED;
-    let fits = flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && protection & PROT_EXEC == 0;
+    let fits = flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && !is_executable(protection);
     let mut paging = paging();
     // What the kernel populates before it is managed would neither count nor go, and would keep the mapping from being
     // joined with its neighbours.
@@ -78,7 +109,7 @@ pub(crate) fn set_break(arguments: [usize; 6]) -> isize {
     let before = make(12, [0; 6]) as usize;
     let after = make(12, arguments) as usize;
     let (old, new) = (pages(before), pages(after));
-    if new > old {
+    if new > old && !is_executable(PROT_READ) {
         paging.manage(old, new - old, Attributes { protection: 3, ..Attributes::default() });
     } else if new < old {
         paging.forget(new, old - new);
@@ -90,6 +121,9 @@ pub(crate) fn set_break(arguments: [usize; 6]) -> isize {
 pub(crate) fn protect(number: usize, arguments: [usize; 6]) -> isize {
     let [start, bytes, protection, ..] = arguments;
     let mut paging = paging();
+    if is_executable(protection) && paging.manages(start, pages(bytes)) && !paging.let_go(start, pages(bytes)) {
+        return ENOMEM;
+    }
     let error = make(number, arguments);
     let new = protection as u8 & 7;
     if error == 0 {

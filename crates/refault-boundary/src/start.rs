@@ -9,7 +9,7 @@ use refault_paging::{Account, Engine, EngineOptions, Shared, sys};
 use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
-use crate::{descriptors, entry, fast, heap, observer, report, signals, sites};
+use crate::{descriptors, entry, fast, heap, memory_calls, observer, report, signals, sites};
 
 /// Takes the program over. Called by the loader, before the program's own code.
 pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
@@ -37,6 +37,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         EngineOptions { policy: settings.policy.clone(), store, account, resident_only: settings.resident_only };
     entry::begin(Engine::new(uffd, options, own_bytes)?);
     owns_memory();
+    memory_calls::look_at_personality();
     let actions = Box::leak(Box::new(Actions([crate::signals::Action::default(); 65])));
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
     thread.install_stack();

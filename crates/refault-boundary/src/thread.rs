@@ -34,6 +34,8 @@ pub(crate) struct Thread {
     pub(crate) waiting: *mut Frame,
     /// The mask with which it waits, where the call brings one.
     pub(crate) waiting_mask: Option<u64>,
+    /// Bytes that a call which is made in pieces has read or written so far.
+    pub(crate) done: usize,
     /// When a call that waits for a number of milliseconds began to, in nanoseconds.
     pub(crate) began: u64,
     /// Signals that the program has blocked and that stay open for the agent.
@@ -108,6 +110,7 @@ impl Thread {
         self.alternate = AlternateStack { flags: 2, ..AlternateStack::default() };
         self.waiting = std::ptr::null_mut();
         self.waiting_mask = None;
+        self.done = 0;
         self.hidden = 0;
         self.kept.store(0, Ordering::Relaxed);
         // SAFETY: a block that was never used is zeros, which is no vector: write without dropping what is there. One

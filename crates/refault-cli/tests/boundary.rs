@@ -56,6 +56,90 @@ fn forked_children_have_what_their_parent_had_and_no_more() {
     program.comes_through("6M", FLAGS);
 }
 
+/// The most that a program used of its budget, in MiB, by the line that is printed at its end.
+fn peak(said: &str) -> f64 {
+    let (_, rest) = said.split_once("refault: peak ").unwrap_or_else(|| panic!("no peak in {said}"));
+    let mut words = rest.split(' ');
+    let (number, unit) = (words.next().and_then(|word| word.parse::<f64>().ok()), words.next());
+    number.expect("a number") / if unit == Some("MiB") { 1.0 } else { 1024.0 }
+}
+
+/// What a library allocates before the program begins goes out like all else.
+#[test]
+fn what_constructors_of_libraries_allocate_is_managed() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new("int main(void) { return 0; }");
+    let directory = program.directory.path();
+    let library = r#"
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        unsigned char *early[2];
+        __attribute__((constructor)) static void begin(void) {
+            early[0] = malloc(24 << 20); early[1] = sbrk(12 << 20);
+            for (long i = 0; i < 24 << 20; i += 4096) early[0][i] = i >> 12;
+            for (long i = 0; i < 12 << 20; i += 4096) early[1][i] = i >> 12;
+        }"#;
+    let main = r#"
+        #include <stdio.h>
+        extern unsigned char *early[2];
+        int main(void) {
+            char line[256]; long kib = 0, wrong = 0; FILE *f = fopen("/proc/self/status", "r");
+            while (fgets(line, sizeof line, f)) sscanf(line, "RssAnon: %ld", &kib);
+            for (long i = 0; i < 24 << 20; i += 4096) wrong += early[0][i] != (i >> 12 & 255);
+            for (long i = 0; i < 12 << 20; i += 4096) wrong += early[1][i] != (i >> 12 & 255);
+            printf("%ld wrong, %s\n", wrong, kib < 12 << 10 ? "little is resident" : "much is resident"); return 0;
+        }"#;
+    for (name, text, options) in [
+        ("libearly.so", library, &["-shared", "-fPIC"][..]),
+        ("late", main, &["-L.", "-Wl,-rpath,$ORIGIN", "-learly"][..]),
+    ] {
+        let source = directory.join(name).with_extension("c");
+        std::fs::write(&source, text).expect("writes");
+        let mut gcc = Command::new("gcc");
+        gcc.current_dir(directory).arg("-O1").arg("-o").arg(name).arg(&source).args(options);
+        let output = gcc.output().expect("gcc starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+    let output = command.args(["run", "--memory", "8M", "--"]).arg(directory.join("late")).output().expect("it starts");
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(out, "0 wrong, little is resident\n", "{said}");
+    assert!(peak(&said) <= 8.2, "{said}");
+}
+
+/// Executable memory is not managed: what becomes so is whole, and named beside the budget, which holds for the rest.
+#[test]
+fn memory_that_becomes_executable_is_left_alone_and_named() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(
+        r#"
+        #include <sys/personality.h>
+        int main(void) {
+            unsigned char *code = map(16 * MIB), *p = map(16 * MIB); fill(code, 16 * MIB); fill(p, 16 * MIB);
+            CHECK(!mprotect(code, 16 * MIB, PROT_READ | PROT_WRITE | PROT_EXEC)); CHECK(whole(code, 16 * MIB));
+            memcpy(code, "\xb8\x2a\0\0\0\xc3", 6); CHECK(((int (*)(void))code)() == 42);
+            for (int i = 0; i < 3; i++) CHECK(whole(p, 16 * MIB));
+            CHECK(!mprotect(code, 16 * MIB, PROT_READ | PROT_WRITE)); CHECK(whole(code + 4096, 0));
+            CHECK(personality(PER_LINUX | READ_IMPLIES_EXEC) >= 0);
+            unsigned char *more = map(8 * MIB), *heap = sbrk(8 * MIB); memset(more, 7, 8 * MIB); memset(heap, 7, 8 * MIB);
+            memcpy(heap, "\xb8\x2b\0\0\0\xc3", 6); CHECK(((int (*)(void))heap)() == 43);
+            for (int i = 0; i < 3; i++) CHECK(whole(p, 16 * MIB));
+            usleep(300000); puts("done"); return 0;
+        }"#,
+    );
+    let said = program.comes_through("8M", FLAGS);
+    assert!(peak(&said) <= 8.2, "{said}");
+    let beside = said.lines().find(|line| line.contains("code made while running")).unwrap_or_else(|| panic!("{said}"));
+    let (_, size) = beside.split_once("up to ").expect("how much");
+    let mib = size.split(' ').next().and_then(|number| number.parse::<f64>().ok());
+    assert!(mib.is_some_and(|mib| mib > 30.0), "{said}");
+}
+
 /// Sites of frequent calls are rewritten to jump to the agent, in a process that makes many calls and in one that
 /// starts a thread; one that does little keeps libc as it is.
 #[test]

@@ -230,29 +230,37 @@ impl Engine {
     /// # Errors
     /// A page cannot be brought in; what was brought in stays managed.
     pub fn give_up(&mut self) -> Result<(), &'static str> {
-        let all: Vec<_> = self.ranges.all().collect();
         // No room is made from here on: what went out would only have to come back.
         self.given_up = true;
-        for (start, end, _) in &all {
+        if self.let_go(0, usize::MAX) {
+            return Ok(());
+        }
+        self.given_up = false;
+        Err("a page cannot be brought back")
+    }
+
+    /// What is managed of a range is brought in, whatever the budget says, and is the program's alone from then on. False if a
+    /// page is lost: then all of it stays managed.
+    pub fn let_go(&mut self, start: usize, bytes: usize) -> bool {
+        let parts = self.parts(start, bytes);
+        for (start, end, _) in &parts {
             let mut at = *start;
             while let Some(known) = self.table.next_known(at, *end) {
                 let chunk_end = (known + 1).next_multiple_of(crate::table::CHUNK_PAGES * PAGE).min(*end);
                 for address in (known..chunk_end).step_by(PAGE) {
-                    if !matches!(self.table.state(address), State::Untouched | State::Resident)
-                        && !self.hold(address, 1, false)
-                    {
-                        self.given_up = false;
-                        return Err("a page cannot be brought back");
+                    // Held, so that none goes for another.
+                    if self.table.state(address) != State::Untouched && !self.hold(address, 1, false) {
+                        return false;
                     }
                 }
                 at = chunk_end;
             }
         }
-        for (start, end, _) in all {
+        for (start, end, _) in parts {
             self.uffd.unregister(start, end - start);
             self.forget(start, end - start);
         }
-        Ok(())
+        true
     }
 
     /// A range is not there any more, or is somebody else's.

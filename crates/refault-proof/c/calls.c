@@ -1,9 +1,34 @@
 /* Calls that something comes in between. */
 #include "probe.h"
+#include <sys/socket.h>
 
 static const char *mode;
 static volatile int handled;
 static void handler(int number) { (void)number; handled++; }
+
+/* Writes evicted memory to a child by way of `ends` with one call, or as many as it takes where `interrupted`. Says what the
+ * first call answered if it was one, and whether the child has read everything, once and in order. */
+static void send_all(const char *what, int ends[2], int interrupted) {
+    unsigned long bytes = 24 * MIB, done = 0; unsigned char *p = map(bytes);
+    fill(p, bytes); push_out(p, bytes);
+    pid_t reader = fork();
+    if (!reader) {
+        static unsigned char part[64 * KIB]; unsigned long at = 0, wrong = 0; long n;
+        close(ends[1]);
+        while ((n = read(ends[0], part, sizeof part)) > 0)
+            for (long i = 0; i < n; i++, at++) {
+                unsigned long word = at / 8, value = word % 512 < 256 ? pattern(word) : word / 512;
+                wrong += part[i] != ((unsigned char *)&value)[at % 8];
+            }
+        printf("%s: all was read %d, wrong %lu\n", what, at == bytes, wrong); _exit(0);
+    }
+    close(ends[0]);
+    long n = write(ends[1], p, bytes);
+    if (!interrupted) printf("%s: one call writes %ld\n", what, n);
+    for (done = n > 0 ? n : 0; done < bytes; done += n > 0 ? n : 0)
+        if ((n = write(ends[1], p + done, bytes - done)) < 0 && errno != EINTR) { printf("%s: %s\n", what, strerror(errno)); break; }
+    close(ends[1]); waitpid(reader, 0, 0);
+}
 int main(int n, char **v) {
     mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0); alarm(50);
     MODE("signalled") {
@@ -19,6 +44,24 @@ int main(int n, char **v) {
         }
         kill(sender, SIGKILL); waitpid(sender, 0, 0);
         printf("signals came %d, calls went wrong %ld\n", handled >= 1000, wrong);
+    }
+    MODE("written") {
+        int ends[2];
+        if (pipe(ends)) return 1;
+        send_all("pipe", ends, 0);
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) return 1;
+        send_all("stream", ends, 0);
+    }
+    MODE("interrupted") {
+        /* Handlers run between the pieces of a call: with and without restarting it. */
+        for (int restart = 0; restart < 2; restart++) {
+            struct sigaction a = {.sa_handler = handler, .sa_flags = restart ? SA_RESTART : 0}; sigaction(SIGVTALRM, &a, 0);
+            timer_t timer; struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGVTALRM};
+            struct itimerspec every = {{0, 700000}, {0, 700000}}, never = {{0, 0}, {0, 0}};
+            int ends[2]; if (pipe(ends) || timer_create(CLOCK_MONOTONIC, &e, &timer) || timer_settime(timer, 0, &every, 0)) return 1;
+            send_all("pipe", ends, 1); timer_settime(timer, 0, &never, 0); timer_delete(timer);
+        }
+        printf("signals came %d\n", handled > 10);
     }
     return 0;
 }

@@ -19,6 +19,8 @@ use crate::trial::{self, End, Trial};
 pub const TOLERANCE: f64 = 0.02;
 /// A run may take so many times longer than alone, and so much more on top, before it counts as hanging.
 const PATIENCE: (f64, f64) = (60.0, 20.0);
+/// The smallest budget that [`Gauntlet::attempt`] gives, in MiB: a few processes' own memory and a little more.
+pub const MIN_ATTEMPT: u64 = 8;
 const MIB: u64 = 1 << 20;
 
 /// One program of the table.
@@ -163,6 +165,37 @@ impl Gauntlet {
         let mut managed = self.shell(&program.command, Some((refault, program.memory, options)));
         let managed = trial::run(&mut managed, limit, true)?;
         Ok(Attempt::Ran(Box::new(Row { program: program.clone(), alone, managed })))
+    }
+
+    /// Runs a shell command of the caller's alone and then under the tool with each of these budgets, in percent of
+    /// the memory that it had alone, but [`MIN_ATTEMPT`] at least. `row` is told each result as it comes.
+    ///
+    /// # Errors
+    /// Nothing could be started.
+    pub fn attempt(
+        &self,
+        command: &str,
+        (refault, options): (&Path, &[String]),
+        percent: &[u64],
+        mut row: impl FnMut(&Row),
+    ) -> Result<(), ProofError> {
+        let alone = trial::run(&mut self.shell(command, None), Duration::from_secs(300), true)?;
+        let limit = Duration::from_secs_f64(alone.seconds * PATIENCE.0 + PATIENCE.1);
+        for percent in percent {
+            let memory = (alone.peak.most.counted * percent / 100).div_ceil(MIB).max(MIN_ATTEMPT);
+            let managed = trial::run(&mut self.shell(command, Some((refault, memory, options))), limit, true)?;
+            let program = Program {
+                name: command.to_owned(),
+                needs: Vec::new(),
+                check: None,
+                prepare: None,
+                memory,
+                command: command.to_owned(),
+                long: false,
+            };
+            row(&Row { program, alone: alone.clone(), managed });
+        }
+        Ok(())
     }
 
     fn shell(&self, text: &str, under: Option<(&Path, u64, &[String])>) -> Command {

@@ -31,6 +31,14 @@ enum What {
         #[arg(long)]
         long: bool,
     },
+    /// Any shell command alone and under the tool, with parts of the memory that it has alone
+    Try {
+        /// Budgets in percent of it
+        #[arg(long, value_delimiter = ',', default_value = "33,50,200", value_name = "PERCENT,…")]
+        percent: Vec<u64>,
+        /// What to give to the shell
+        command: String,
+    },
     /// Small C programs that show one thing each
     Probes {
         /// Run only these
@@ -63,6 +71,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match &arguments.what {
         What::Gauntlet { names, long } => gauntlet(&arguments, names, *long),
+        What::Try { percent, command } => attempt(&arguments, command, percent),
         What::Probes { names } => probes(&arguments, names),
         What::Fuzz { seed, seconds, memory, failures, without, replay } => {
             let without = without.iter().cloned().collect();
@@ -105,6 +114,15 @@ fn gauntlet(arguments: &Arguments, names: &[String], long: bool) -> Result<bool,
     }
     println!("{right} of {ran} right, {within} within their budget");
     Ok(right == ran)
+}
+
+fn attempt(arguments: &Arguments, command: &str, percent: &[u64]) -> Result<bool, ProofError> {
+    let mut all = true;
+    Gauntlet::new()?.attempt(command, (&arguments.refault, &arguments.with), percent, |row| {
+        println!("{row}");
+        all &= row.is_right() && row.is_within_budget();
+    })?;
+    Ok(all)
 }
 
 fn probes(arguments: &Arguments, names: &[String]) -> Result<bool, ProofError> {

@@ -59,7 +59,7 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 49] = [
+pub const PROBES: [Probe; 51] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
@@ -93,6 +93,8 @@ pub const PROBES: [Probe; 49] = [
     usual("strict_filters_kill_nobody", "processes.c", &["strict"]),
     usual("signals_at_any_moment_change_nothing", "processes.c", &["timers"]),
     usual("calls_are_made_whatever_signals_come", "calls.c", &["signalled"]),
+    usual("large_writes_are_whole", "calls.c", &["written"]),
+    usual("large_writes_that_are_interrupted_lose_nothing", "calls.c", &["interrupted"]),
     usual("frequent_calls_are_right_whatever_signals_come", "sites.c", &["storm"]),
     usual("frequent_calls_are_interrupted_and_restarted", "sites.c", &["interrupted"]),
     usual("threads_are_cancelled_in_frequent_calls", "sites.c", &["cancelled"]),
