@@ -129,7 +129,7 @@ fn memory_that_becomes_executable_is_left_alone_and_named() {
             unsigned char *more = map(8 * MIB), *heap = sbrk(8 * MIB); memset(more, 7, 8 * MIB); memset(heap, 7, 8 * MIB);
             memcpy(heap, "\xb8\x2b\0\0\0\xc3", 6); CHECK(((int (*)(void))heap)() == 43);
             for (int i = 0; i < 3; i++) CHECK(whole(p, 16 * MIB));
-            usleep(300000); puts("done"); return 0;
+            usleep(1500000); puts("done"); return 0;
         }"#,
     );
     let said = program.comes_through("8M", FLAGS);

@@ -239,26 +239,24 @@ impl Engine {
         Err("a page cannot be brought back")
     }
 
-    /// What is managed of a range is brought in, whatever the budget says, and is the program's alone from then on. False if a
-    /// page is lost: then all of it stays managed.
+    /// What is managed of a range is brought in and is the program's alone from then on: a piece at a time, so that the
+    /// budget is not exceeded by what is managed still. False if a page is lost: it and what follows stay managed.
     pub fn let_go(&mut self, start: usize, bytes: usize) -> bool {
-        let parts = self.parts(start, bytes);
-        for (start, end, _) in &parts {
-            let mut at = *start;
-            while let Some(known) = self.table.next_known(at, *end) {
-                let chunk_end = (known + 1).next_multiple_of(crate::table::CHUNK_PAGES * PAGE).min(*end);
-                for address in (known..chunk_end).step_by(PAGE) {
+        const PIECE: usize = 64 * PAGE;
+        for (mut at, end, _) in self.parts(start, bytes) {
+            while at < end {
+                let known = self.table.next_known(at, end).unwrap_or(end);
+                let last = (known + PIECE).min(end);
+                for address in (known..last).step_by(PAGE) {
                     // Held, so that none goes for another.
                     if self.table.state(address) != State::Untouched && !self.hold(address, 1, false) {
                         return false;
                     }
                 }
-                at = chunk_end;
+                self.uffd.unregister(at, last - at);
+                self.forget(at, last - at);
+                at = last;
             }
-        }
-        for (start, end, _) in parts {
-            self.uffd.unregister(start, end - start);
-            self.forget(start, end - start);
         }
         true
     }
