@@ -269,8 +269,8 @@ fn in_pieces(thread: &mut Thread, context: &mut Context, number: usize, argument
             return Some(if done > 0 { done as isize } else { result });
         }
         done += result as usize;
-        // What is read of a pipe is what there is. What is written waits until all is written, unless it must not wait, which
-        // the next piece says; part of a piece is written when this thread is asked for memory meanwhile.
+        // What is read of a pipe is what there is. What is written waits until all is written, unless it must not wait,
+        // which the next piece says; part of a piece is written when this thread is asked for memory meanwhile.
         let ends = if regular { (result as usize) < piece } else { !matches!(number, 1 | 18) };
         if ends {
             break;

@@ -1,8 +1,8 @@
 //! The calls that change the program's address space, and what becomes of managed memory by them.
 //!
-//! Managed are private anonymous mappings that are neither stacks nor executable nor huge. What becomes executable later is
-//! brought in and managed no more: the kernel does not move pages out of it. Every call is made by the kernel too; it and
-//! the engine's table change under one lock.
+//! Managed are private anonymous mappings that are neither stacks nor executable nor huge. What becomes executable
+//! later is brought in and managed no more: the kernel does not move pages out of it. Every call is made by the kernel
+//! too; it and the engine's table change under one lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -6,8 +6,8 @@ static const char *mode;
 static volatile int handled;
 static void handler(int number) { (void)number; handled++; }
 
-/* Writes evicted memory to a child by way of `ends` with one call, or as many as it takes where `interrupted`. Says what the
- * first call answered if it was one, and whether the child has read everything, once and in order. */
+/* Writes evicted memory to a child by way of `ends` with one call, or as many as it takes where `interrupted`. Says
+ * what the first call answered if it was one, and whether the child has read everything, once and in order. */
 static void send_all(const char *what, int ends[2], int interrupted) {
     unsigned long bytes = 24 * MIB, done = 0; unsigned char *p = map(bytes);
     fill(p, bytes); push_out(p, bytes);
