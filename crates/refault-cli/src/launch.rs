@@ -20,8 +20,9 @@ use crate::inherited::Inherited;
 use crate::program::{self, Obstacle};
 use refault_console::Failure;
 
-/// The policy of a program unless another is named.
-pub const DEFAULT_POLICY: &str = "mglru";
+/// The policy of a program unless another is named. Many programs go through memory again and again, and generations
+/// alone throw away what such a scan needs next.
+pub const DEFAULT_POLICY: &str = "mglru{cyclic=yes}";
 
 /// What separates the settings.
 const SEPARATOR: &str = "\u{1f}";
