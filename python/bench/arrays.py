@@ -78,8 +78,7 @@ def gather(make, size):
 def groupby(make, size):
     import pandas
 
-    # Codes and the like that pandas makes take as much again.
-    rows = size // 32
+    rows = size // 16
     keys, values = numbers(make, rows, 7, np.int64), numbers(make, rows, 8)
     yield
     frame = pandas.DataFrame({"key": keys, "value": values}, copy=False)
@@ -89,7 +88,8 @@ def groupby(make, size):
 def kdtree(make, size):
     from sklearn.neighbors import KDTree
 
-    points = numbers(make, (size // 4 // 8 // 3, 3), 9)
+    # The tree has a copy of the points.
+    points = numbers(make, (size // 2 // 8 // 3, 3), 9)
     yield
     tree = KDTree(points, leaf_size=200)
     yield float(tree.query(points[:: max(len(points) // 1000, 1)][:1000], k=4)[0].sum())
@@ -213,6 +213,8 @@ def measure(row, size, runs, refault):
         for turn in range(runs):
             with cgroup(base + size // 2, 2 * size) as (command, _, compressed):
                 run("zram", command)
+                if "zram" not in why and compressed() < size // 100:
+                    raise SystemExit(f"{row}: all fits into half the memory, which says nothing: raise --mebibytes")
                 total = total or base + size // 2 + compressed()
             run("arrays", [], total - base)
             with cgroup(total, 0) as (command, _, _):
