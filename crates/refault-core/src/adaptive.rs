@@ -45,7 +45,7 @@ mod reuse;
 
 pub use params::AdaptiveParams;
 
-use self::choice::Choice;
+use self::choice::{Choice, Guard};
 use self::frequency::Frequency;
 use self::queue::Queue;
 use self::recency::Recency;
@@ -161,7 +161,13 @@ impl<const MAPPED: bool> Default for Adaptive<MAPPED> {
 impl<const MAPPED: bool> Adaptive<MAPPED> {
     /// Empty memory.
     pub fn new(params: AdaptiveParams) -> Self {
-        let choice = Choice::new([params.recency, params.reuse, params.frequency], params.guard);
+        // Under accessed bits the books of misses are not exact, and an absolute limit was not tried.
+        let guard = match params.guard {
+            false => Guard::Off,
+            true if MAPPED => Guard::Valued,
+            true => Guard::Absolute,
+        };
+        let choice = Choice::new([params.recency, params.reuse, params.frequency], guard);
         let table = Table { records: Vec::new(), now: 1 };
         let mut policy = Adaptive {
             params,

@@ -14,6 +14,10 @@
 //! longer is. So *M ≤ 1.01 L + ½ lead + memory*, for every sequence, and without the last term where absent pages are
 //! valued in full.
 //!
+//! Where LRU misses little more than memory once, that term is large: absent pages that nobody asks for are worth
+//! nothing, until work of another kind asks for all of them. So there is an *absolute* limit too, with each absent page
+//! in full: a hundredth of LRU's misses, and all that the leader is ahead. Then *M ≤ 1.01 L + lead*.
+//!
 //! Cost: O(1) per miss of any directory.
 
 use super::Way;
@@ -27,10 +31,23 @@ const MIN_LEAD: f64 = 4.0;
 const TOLERATED_LOSS: f64 = 0.01;
 /// Share of what a leader is ahead of LRU that may be staked on its going on so.
 const STAKED_LEAD: f64 = 0.5;
+/// The same share where every absent page is taken to be missed.
+const STAKED_IN_FULL: f64 = 1.0;
 /// How many times as often as they have been, absent pages are expected to be missed.
 const CAUTION: f64 = 2.0;
 /// Absent pages taken to have been missed before there was any.
 const PRIOR: f64 = 2.0;
+
+/// What bounds the loss to LRU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// Nothing.
+    Off,
+    /// Absent pages are valued by how often such pages were missed.
+    Valued,
+    /// The same, and never more of them than the absolute limit allows.
+    Absolute,
+}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -38,7 +55,7 @@ pub(super) struct Choice {
     pub leader: Way,
     /// Who may lead.
     candidates: [bool; 3],
-    guarded: bool,
+    guard: Guard,
     /// Misses of each directory, older ones for less.
     recent: [f64; 3],
     /// What a miss counts for after the next one.
@@ -57,13 +74,13 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    pub fn new(candidates: [bool; 3], guarded: bool) -> Choice {
+    pub fn new(candidates: [bool; 3], guard: Guard) -> Choice {
         let first = [Way::ReuseDistance, Way::Frequency, Way::Recency];
         let leader = first.into_iter().find(|way| candidates[*way as usize]).unwrap_or(Way::Recency);
         Choice {
             leader,
             candidates,
-            guarded,
+            guard,
             recent: [0.0; 3],
             fading: 0.0,
             misses: [0; 3],
@@ -118,20 +135,32 @@ impl Choice {
 
     /// Whose directory the next victim must not be in.
     pub fn chooser(&self) -> Way {
-        if self.guarded && self.stake() > self.limit() { Way::Recency } else { self.leader }
+        let held_back = match self.guard {
+            Guard::Off => false,
+            Guard::Valued => self.stake(self.value()) > self.limit(STAKED_LEAD),
+            Guard::Absolute => {
+                self.stake(self.value()) > self.limit(STAKED_LEAD) || self.stake(1.0) > self.limit(STAKED_IN_FULL)
+            }
+        };
+        if held_back { Way::Recency } else { self.leader }
     }
 
-    fn stake(&self) -> f64 {
+    /// What an absent page is taken to cost, in misses.
+    fn value(&self) -> f64 {
         let (missed, known) = (self.missed as f64, (self.missed + self.unmissed) as f64);
-        let share = (CAUTION * (missed + PRIOR) / (known + PRIOR)).min(1.0);
-        // The next one included.
-        self.own_misses as f64 - self.misses[Way::Recency as usize] as f64 + share * self.absent as f64 + 1.0
+        (CAUTION * (missed + PRIOR) / (known + PRIOR)).min(1.0)
     }
 
-    fn limit(&self) -> f64 {
+    /// What is lost to LRU if each absent page costs so much, the next victim included.
+    fn stake(&self, value: f64) -> f64 {
+        self.own_misses as f64 - self.misses[Way::Recency as usize] as f64 + value * self.absent as f64 + 1.0
+    }
+
+    /// What may be lost, with so much of the lead.
+    fn limit(&self, share_of_lead: f64) -> f64 {
         let recency = self.misses[Way::Recency as usize];
         let lead = recency.saturating_sub(self.misses[self.leader as usize]);
-        TOLERATED_LOSS * recency as f64 + STAKED_LEAD * lead as f64
+        TOLERATED_LOSS * recency as f64 + share_of_lead * lead as f64
     }
 
     fn forget_old(&mut self) {

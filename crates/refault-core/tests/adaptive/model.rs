@@ -156,10 +156,11 @@ impl Adaptive {
     fn chooser(&self) -> usize {
         let absent = self.held[RECENCY].iter().filter(|p| !self.resident.contains(p)).count() as f64;
         let share = (2.0 * (self.missed as f64 + 2.0) / ((self.missed + self.unmissed) as f64 + 2.0)).min(1.0);
-        let stake = self.own_misses - self.misses[RECENCY] + share * absent + 1.0;
+        let lost = self.own_misses + 1.0 - self.misses[RECENCY];
         let lead = (self.misses[RECENCY] - self.misses[self.leader]).max(0.0);
-        let limit = 0.01 * self.misses[RECENCY] + 0.5 * lead;
-        if self.guarded && stake > limit { RECENCY } else { self.leader }
+        let tolerated = 0.01 * self.misses[RECENCY];
+        let too_much = lost + share * absent > tolerated + 0.5 * lead || lost + absent > tolerated + lead;
+        if self.guarded && too_much { RECENCY } else { self.leader }
     }
 
     fn evict(&mut self) -> PageId {
