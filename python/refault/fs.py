@@ -73,10 +73,12 @@ class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
         super().__init__(**rest)
         self.fs = fs if fs is not None else fsspec.filesystem(target_protocol or "file", **(target_options or {}))
         self._block_bytes = _bytes(block_size)
-        options = (str(memory), policy, self._block_bytes, os.getpid(), id(fs), target_protocol, repr(target_options))
+        options = (str(memory), policy, self._block_bytes, os.getpid(), target_protocol, repr(target_options))
         with _sharing:
-            self._open_files = _shared.get(options) or _Open(memory, policy)
-            _shared[options] = self._open_files
+            # An object says nothing about whether another is the same file system.
+            self._open_files = (_shared.get(options) if fs is None else None) or _Open(memory, policy)
+            if fs is None:
+                _shared[options] = self._open_files
         self.cache = self._open_files.cache
         #: The path that a URL with ``refault::`` and nothing of its own means.
         self._fo = fo

@@ -6,6 +6,7 @@ A source is a pair of how and what: ``("workload", …)``, ``("file", …)``, ``
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections import Counter
@@ -55,8 +56,6 @@ def mark_of(source: Source) -> list[Any]:
     how, what = source
     if how == "trace":
         _, (name, data) = what.__reduce__()
-        import hashlib
-
         return [how, name, hashlib.sha256(data).hexdigest()]
     mark: list[Any] = [how, sorted(what.items())]
     if how == "file" and os.path.exists(what["path"]):

@@ -135,6 +135,18 @@ def test_any_fsspec_file_system_is_cached(path):
         behind.rm("/bucket", recursive=True)
 
 
+def test_file_systems_given_as_objects_do_not_share_what_is_cached(path):
+    fsspec = pytest.importorskip("fsspec")
+    from refault.fs import CachedFileSystem
+
+    local = fsspec.filesystem("file")
+    one, two = CachedFileSystem(fs=local), CachedFileSystem(fs=local, skip_instance_cache=True)
+    assert one.cat_file(str(path), 10, 20) == two.cat_file(str(path), 10, 20) == path.read_bytes()[10:20]
+    assert one.cache is not two.cache and two.stats()["misses"] > 0
+    named = fsspec.filesystem("refault", memory="3M"), fsspec.filesystem("refault", memory="3M", fo=str(path))
+    assert named[0].cache is named[1].cache
+
+
 def test_errors_of_a_store_are_told(path):
     fsspec = pytest.importorskip("fsspec")
     behind = fsspec.filesystem("memory")
