@@ -52,7 +52,8 @@ impl Decoded {
         (self.entries.len() + self.bytes.len()) * size_of::<u64>()
     }
 
-    /// All of it, to be sent to another process: a byte for the layout, the number of accesses, then numbers of 8 bytes.
+    /// All of it, to be sent to another process: a byte for the layout, the number of accesses, then numbers of 8
+    /// bytes.
     pub fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         PyBytes::new_with(py, 9 + self.memory_bytes(), |out| {
             out[0] = LAYOUT;

@@ -64,8 +64,8 @@ impl Cache {
 #[pyclass(frozen, module = "refault._refault")]
 pub struct File(RwLock<Option<Arc<CachedFile>>>);
 
-/// Lets go of something without the interpreter's lock: a file that ends waits for reads that are under way, and they may
-/// be Python's.
+/// Lets go of something without the interpreter's lock: a file that ends waits for reads that are under way, and they
+/// may be Python's.
 fn drop_detached<T: Send>(last: T) {
     let mut last = Some(last);
     Python::try_attach(|py| {

@@ -1,7 +1,7 @@
 //! Files that Python reads for the cache: objects in a store, members of an archive, whatever has bytes at offsets.
 //!
-//! Invariant: nothing here is called by a thread that holds the interpreter's lock and waits for another of ours; whoever
-//! asks the cache has let go of it before.
+//! Invariant: nothing here is called by a thread that holds the interpreter's lock and waits for another of ours;
+//! whoever asks the cache has let go of it before.
 
 use std::io::{self, IoSlice, IoSliceMut};
 

@@ -1,5 +1,5 @@
-//! One sampled curve of one trace, drawn in parts: each part of the sample, cut by the hash of the pages, can be drawn by
-//! another process; all of them together are the curve.
+//! One sampled curve of one trace, drawn in parts: each part of the sample, cut by the hash of the pages, can be drawn
+//! by another process; all of them together are the curve.
 
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;

@@ -326,8 +326,8 @@ pub fn sampled_lru_curve(
     curve_of_samples(source.name(), sampling, &curve, sizes, start.elapsed())
 }
 
-/// One of `parts` parts, without a page in common, of a sample of a trace's pages: what a machine does whose fellows draw
-/// the other parts. [`curve_of_samples`] makes a curve of all of them. Cost: a pass over the trace, and memory for this
+/// One of `parts` parts, without a page in common, of a sample of a trace's pages: what a machine does whose fellows
+/// draw the other parts. [`curve_of_samples`] makes a curve of all of them. Cost: a pass over the trace, and memory for this
 /// part's pages only.
 ///
 /// # Errors

@@ -75,9 +75,9 @@ pub fn write_json(out: &mut dyn Write, results: &[TraceRuns], verdict: &Value, t
     writeln!(out)
 }
 
-/// Runs as [`write_json`] writes them, read back: the same tables, verdicts and files can be made of them. What JSON does
-/// not hold is empty: bytes of metadata, anonymous pages, generations over time; a trace has the accesses that were
-/// counted and `warm_up` more.
+/// Runs as [`write_json`] writes them, read back: the same tables, verdicts and files can be made of them. What JSON
+/// does not hold is empty: bytes of metadata, anonymous pages, generations over time; a trace has the accesses that
+/// were counted and `warm_up` more.
 ///
 /// # Errors
 /// Words about the first thing that is not as [`write_json`] writes it.

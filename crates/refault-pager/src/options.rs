@@ -57,9 +57,10 @@ pub struct PagerOptions {
     /// Pages that stay in the pool for longer are stored one step colder in the background: compressed harder (zstd),
     /// then in the file. `None`: never.
     pub demote_after: Option<Duration>,
-    /// The budget bounds what is stored in memory too, not only what is resident: as the pool of compressed pages grows,
-    /// less may be resident, down to a 16th. The pool grows a moment before it is counted, so that the sum may be beyond
-    /// the budget by what one round of eviction stores. The pager then has its budget alone: it sets the maximum.
+    /// The budget bounds what is stored in memory too, not only what is resident: as the pool of compressed pages
+    /// grows, less may be resident, down to a 16th. The pool grows a moment before it is counted, so that the sum may
+    /// be beyond the budget by what one round of eviction stores. The pager then has its budget alone: it sets the
+    /// maximum.
     pub count_stored: bool,
 }
 
