@@ -47,10 +47,10 @@ fn classic_matches_kernel_7_2() {
     check("7.2", "classic", GOAL);
 }
 
-/// Short of the goal; `docs/validation.md` says where and why.
+/// Loads of one cell, and counters, are short of the goal; `docs/validation.md` says where and why.
 #[test]
 fn mglru_7_2_matches_kernel_7_2() {
-    check("7.2", "mglru", Goal { share: 0.90, any: 0.15, counters: 0.80, ..GOAL });
+    check("7.2", "mglru", Goal { any: 0.143, counters: 0.805, ..GOAL });
 }
 
 struct Cell {

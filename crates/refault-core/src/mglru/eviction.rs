@@ -212,7 +212,8 @@ impl Mglru {
         true
     }
 
-    /// Isolates pages of the type that the controller picks, of the other one if that yields nothing.
+    /// Isolates pages of the type that the controller picks, of the other one if that yields nothing. Returns the type
+    /// isolated, and how many pages were looked at.
     fn isolate<M: Memory>(
         &mut self,
         id: LruvecId,
@@ -223,15 +224,20 @@ impl Mglru {
     ) -> (PageType, u64) {
         let (mut page_type, mut limit) = self.type_to_scan(id, swappiness);
         let tries = if swappiness == 0 { 1 } else { 2 };
+        let mut looked_at = 0;
         for _ in 0..tries {
             let tier_limit = limit.take().unwrap_or_else(|| self.tier_limit(id, page_type));
             let scanned = self.scan(id, page_type, tier_limit, budget, control, memory);
-            if scanned > 0 {
-                return (page_type, scanned);
+            looked_at += scanned;
+            // 7.2 goes on with the same type where all that it looked at moved on (spec: mglru §16.9).
+            if !self.isolated.is_empty() || scanned > 0 && !self.is_7_2() {
+                break;
             }
-            page_type = page_type.other();
+            if scanned == 0 {
+                page_type = page_type.other();
+            }
         }
-        (page_type, 0)
+        (page_type, looked_at)
     }
 
     /// Which type to evict from (spec: mglru §9.1).
@@ -437,5 +443,61 @@ impl BatchEngine for Mglru {
     fn evicted(&mut self, page: PageId) {
         self.count_eviction(page);
         self.records[page as usize].flags = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Eviction, References};
+    use crate::mglru::{MglruParams, Version};
+    use crate::policy::{Admission, Policy};
+
+    /// Unmapped file pages that all can be evicted.
+    #[derive(Default)]
+    struct Evicted(Vec<PageId>);
+
+    impl Memory for Evicted {
+        fn take_references(&mut self, _: PageId) -> References {
+            References::default()
+        }
+        fn is_resident(&self, page: PageId) -> bool {
+            !self.0.contains(&page)
+        }
+        fn evict(&mut self, page: PageId, _: Shadow) -> Eviction {
+            self.0.push(page);
+            Eviction::Freed { pages_written: 0 }
+        }
+        fn free_swap(&self, _: LruvecId) -> u64 {
+            1000
+        }
+    }
+
+    /// One step over 200 pages that were read once, but for those at the old end, which were read often enough to be
+    /// protected whatever the controller says. Returns pages looked at, and the first and last evicted.
+    fn step_past(protected: u32, version: Version) -> (u64, Option<(PageId, PageId)>) {
+        let mut memory = Evicted::default();
+        // Pages that were read start in the oldest generation in 7.2; this has 6.12 do so too.
+        let params = MglruParams { batch: 0, version, reads_start_oldest: true, ..MglruParams::default() };
+        let mut mglru = Mglru::new(params);
+        mglru.grow(200);
+        for page in 0..200 {
+            mglru.admit(page, &Admission::read(PageType::File), &mut memory);
+            for _ in 0..if page < protected { 10 } else { 0 } {
+                mglru.accessed(page, &mut memory);
+            }
+        }
+        // With swappiness 1 it is the turn of file pages, and anonymous ones may follow.
+        let looked_at = mglru.evict_step(0, 1, MIN_BATCH, &mut ScanControl::for_limit(0, 32), &mut memory);
+        (looked_at, memory.0.first().copied().zip(memory.0.last().copied()))
+    }
+
+    #[test]
+    fn in_7_2_a_step_whose_pages_all_moved_on_looks_at_the_type_once_more() {
+        assert_eq!(step_past(0, Version::V7_2), (64, Some((0, 63))));
+        assert_eq!(step_past(63, Version::V7_2), (64, Some((63, 63))), "one isolated page is enough");
+        assert_eq!(step_past(64, Version::V7_2), (128, Some((64, 127))));
+        assert_eq!(step_past(128, Version::V7_2), (128, None), "once, not until something is found");
+        assert_eq!(step_past(64, Version::V6_12), (64, None));
     }
 }

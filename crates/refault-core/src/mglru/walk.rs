@@ -207,7 +207,9 @@ impl Walk for Walker<'_> {
     #[inline]
     fn eligible(&mut self, page: PageId) -> bool {
         let record = &self.records[page as usize];
-        record.lruvec == self.id && (self.can_anon || record.page_type() == PageType::File)
+        // 7.2 leaves the bit of a page that is on no list yet (spec: mglru §16.5).
+        let here = !self.seven || record.generation().is_some();
+        here && record.lruvec == self.id && (self.can_anon || record.page_type() == PageType::File)
     }
 
     #[inline]
@@ -271,6 +273,54 @@ impl LookAround for Neighbours<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::{Eviction, References};
+    use crate::mglru::{MglruParams, Version};
+    use crate::page::Shadow;
+    use crate::policy::{Admission, Policy};
+
+    /// An address space of two pages that asks whether they are eligible.
+    #[derive(Default)]
+    struct Space(Vec<bool>);
+
+    impl Memory for Space {
+        fn take_references(&mut self, _: PageId) -> References {
+            References::default()
+        }
+        fn is_resident(&self, _: PageId) -> bool {
+            true
+        }
+        fn evict(&mut self, _: PageId, _: Shadow) -> Eviction {
+            Eviction::Kept
+        }
+        fn free_swap(&self, _: LruvecId) -> u64 {
+            0
+        }
+        fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+            Some(self)
+        }
+    }
+
+    impl PageTables for Space {
+        fn walk<V: Walk>(&mut self, _: LruvecId, visitor: &mut V) -> bool {
+            self.0 = (0..2).map(|page| visitor.eligible(page)).collect();
+            true
+        }
+    }
+
+    #[test]
+    fn walks_of_7_2_leave_pages_alone_that_are_on_no_list() {
+        for (version, eligible) in [(Version::V6_12, [true, true]), (Version::V7_2, [true, false])] {
+            let mut space = Space::default();
+            let mut mglru = Mglru::new(MglruParams { version, ..MglruParams::default() });
+            mglru.grow(2);
+            mglru.admit(0, &Admission::fault(PageType::Anon), &mut space);
+            mglru.drain_batches();
+            // This one waits in the batch of additions.
+            mglru.admit(1, &Admission::fault(PageType::Anon), &mut space);
+            mglru.walk_page_tables(0, true, true, &mut space);
+            assert_eq!(space.0, eligible, "{version:?}");
+        }
+    }
 
     #[test]
     fn filter_contains_what_was_added() {

@@ -180,11 +180,16 @@ impl MglruModel {
         let mut scanned = 0;
         for _ in 0..if can_anon { 2 } else { 1 } {
             let tiers = tier_limit.unwrap_or_else(|| self.own_tier_limit(lruvec, t));
-            scanned = self.scan(lruvec, t, tiers, limit, &mut isolated, memory);
-            if scanned > 0 {
+            let now = self.scan(lruvec, t, tiers, limit, &mut isolated, memory);
+            scanned += now;
+            if !isolated.is_empty() || !self.is_7_2() && now > 0 {
                 break;
             }
-            (t, tier_limit) = (1 - t, None);
+            // Mglru §16.9: the same type again, unless there was nothing of it.
+            if now == 0 {
+                t = 1 - t;
+            }
+            tier_limit = None;
         }
         if self.is_7_2() {
             if scanned > 0 {

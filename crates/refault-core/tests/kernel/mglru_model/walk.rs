@@ -29,8 +29,10 @@ impl Walk for Walker<'_> {
     }
 
     fn eligible(&mut self, page: PageId) -> bool {
+        let new_rules = self.model.is_7_2();
         let page = &self.model.pages[&page];
-        page.lruvec == self.lruvec && (page.page_type == FILE || self.can_anon)
+        let unlisted = page.generation.is_none();
+        page.lruvec == self.lruvec && (page.page_type == FILE || self.can_anon) && !(new_rules && unlisted)
     }
 
     fn young(&mut self, page: PageId) {
