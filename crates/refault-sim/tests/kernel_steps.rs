@@ -416,7 +416,7 @@ fn one_group_classic_7_2() {
 
 #[test]
 fn one_group_mglru_7_2() {
-    one_group("7.2", "mglru", 0.01, 0.85);
+    one_group("7.2", "mglru", 0.01, 0.87);
 }
 
 #[test]
