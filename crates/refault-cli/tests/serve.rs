@@ -211,7 +211,7 @@ fn the_page_is_live_and_changes_a_budget_by_keyboard_in_every_look() {
     }
     for width in [1280, 400] {
         for scheme in ["light", "dark"] {
-            let metrics = json!({"width": width, "height": 1400, "deviceScaleFactor": 1, "mobile": false});
+            let metrics = json!({"width": width, "height": 2600, "deviceScaleFactor": 1, "mobile": false});
             browser.call("Emulation.setDeviceMetricsOverride", &metrics);
             let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
             browser.call("Emulation.setEmulatedMedia", &media);
