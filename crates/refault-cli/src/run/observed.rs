@@ -26,7 +26,7 @@ use crate::record::Piece;
 
 /// Milliseconds between two looks of the agent, and the share of one processor that they may cost.
 const INTERVAL_MS: u64 = 1000;
-const MOST_CPU: f64 = 0.01;
+const MAX_CPU: f64 = 0.01;
 /// Pages of the sample for each that the first grant has: the sample is about so large.
 const SAMPLE_PAGES: u64 = 4096;
 /// Policies that the program's own is compared with.
@@ -75,7 +75,7 @@ impl Observed {
         launch.output("record", place.path())?;
         launch.push("record-interval-ms", INTERVAL_MS.to_string());
         launch.push("record-shift", shift.to_string());
-        launch.push("record-cpu", MOST_CPU.to_string());
+        launch.push("record-cpu", MAX_CPU.to_string());
         // For writing too: it is emptied here.
         let file = File::options().read(true).write(true).open(place.path());
         let file = file.map_err(|error| Failure::write("a temporary file", &error))?;
