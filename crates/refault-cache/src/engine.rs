@@ -20,6 +20,7 @@ use refault_core::policy::{
 use refault_core::{Counters, DynPolicy, PageId, PageType, Policy};
 
 use crate::buffers::Buffers;
+use crate::compressed::{Compressed, Leftover, Pool};
 use crate::dirty::{At, Dirty};
 use crate::error::ReadError;
 use crate::pages::Pages;
@@ -35,6 +36,7 @@ pub(crate) struct Counts {
     pub(crate) read_ahead: u64,
     pub(crate) written: u64,
     pub(crate) written_back: u64,
+    pub(crate) unpacked: u64,
     pub(crate) file_reads: u64,
     pub(crate) limit_hits: u64,
     pub(crate) limit_overruns: u64,
@@ -84,7 +86,14 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Evicted pages stay cached if there is a `reserve`: frames that are kept free for them, 0 for none in particular.
-    pub(crate) fn new(mut policy: CachePolicy, frames: u32, reserve: Option<u32>, buffers: Arc<Buffers>) -> Engine {
+    /// Some may be compressed, too.
+    pub(crate) fn new(
+        mut policy: CachePolicy,
+        frames: u32,
+        reserve: Option<u32>,
+        buffers: Arc<Buffers>,
+        pool: Option<Arc<Pool>>,
+    ) -> Engine {
         // A pool of their own: in a shared one the frame just freed, alone in the queue of single frames, is the next
         // taken.
         let own = policy.cached_pools();
@@ -96,7 +105,7 @@ impl Engine {
             keeps: own.is_some() || reserve.is_some(),
             threshold: policy.reclaim_threshold(limit as usize) as u32,
             policy,
-            pages: Pages::new(buffers.clone()),
+            pages: Pages::new(buffers.clone(), pool.map(|pool| Box::new(Compressed::new(pool, frames)))),
             frames: CachedFrames::new(frames, pools),
             limit,
             filling: 0,
@@ -190,9 +199,10 @@ impl Engine {
         Some(frame)
     }
 
-    /// Gives a page that is to be filled a frame, and makes it busy. `None` if no frame is free; also if
-    /// the policy gives none up and the page comes `along` or others are on their way.
-    pub(crate) fn begin_fill(&mut self, page: PageId, along: bool) -> Option<Frame> {
+    /// Gives a page that is to be filled a frame, and makes it busy. `None` if no frame is free; also if the policy
+    /// gives none up and the page comes `along` or others are on their way. With the evicted page whose bytes are in
+    /// the frame, which the caller may put away before it fills it.
+    pub(crate) fn begin_fill(&mut self, page: PageId, along: bool) -> Option<(Frame, Option<Leftover>)> {
         if !self.make_room(page) {
             return None;
         }
@@ -206,7 +216,7 @@ impl Engine {
         let frame = self.frames.allocate(page)?;
         self.pages.set_busy(page, true);
         self.filling += 1;
-        Some(frame)
+        Some((frame, self.pages.leftover(frame)))
     }
 
     /// A page has its contents; the policy gets it. `overwrites`: all of it was written anew.
@@ -227,6 +237,7 @@ impl Engine {
     fn admit(&mut self, page: PageId, frame: Frame, overwrites: bool) {
         let admission = if overwrites { Admission::overwrite(PageType::File) } else { Admission::read(PageType::File) };
         let admission = admission.with_shadow(self.pages.take_shadow(page));
+        self.pages.forget_packed(page);
         self.pages.arrives(page, frame);
         let mut memory = KeepEvicted::keeping(self.keeps, &mut self.pages, &mut self.frames);
         self.policy.admit(page, &admission, &mut memory);
@@ -269,6 +280,7 @@ impl Engine {
         if let Some(miniatures) = &mut self.miniatures {
             miniatures.forgotten(page);
         }
+        self.pages.forget_packed(page);
         if self.pages.is_resident(page) {
             if self.pages.is_held(page) {
                 self.dirty.forget(self.pages.place(page));

@@ -19,6 +19,9 @@ pub enum MakeError {
     /// A share that leaves the policy too little.
     #[error("{0} of memory for evicted pages: give at least 0 and at most 0.5")]
     BadShare(f64),
+    /// A share for compressed pages that leaves too little for others.
+    #[error("{0} of memory for compressed pages: give at least 0 and at most 0.75")]
+    BadCompressed(f64),
     /// Ratios of dirty memory that make no sense.
     #[error(
         "{0} of memory dirty before pages are written, {1} at most: give at most 0.5, and the first below the second"

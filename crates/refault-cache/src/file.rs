@@ -13,6 +13,7 @@ use refault_store::PAGE_SIZE;
 use crate::background::Background;
 use crate::backing::{Backing, DirectFile};
 use crate::buffers::Buffers;
+use crate::compressed::Pool;
 use crate::dirty::Limits;
 use crate::engine::Engine;
 use crate::error::{MakeError, OpenError};
@@ -31,6 +32,9 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// Frames a cache has at least.
 const MIN_FRAMES: u64 = 64;
 
+/// Share of memory that compressed pages may have.
+const MAX_COMPRESSED: f64 = 0.75;
+
 /// What a page's word can name.
 const MAX_FRAMES: u64 = crate::pins::FRAME as u64;
 
@@ -45,6 +49,8 @@ pub(crate) struct Shared {
     /// A fill has ended, so that its frame can be evicted.
     room: Place,
     pub(crate) buffers: Arc<Buffers>,
+    /// For evicted pages that stay compressed.
+    pub(crate) pool: Option<Arc<Pool>>,
     /// Reads that no call waits for.
     pub(crate) background: Background,
     /// Reads whose futures are waited for, where a thread has to wait for them; files that are closed.
@@ -106,6 +112,11 @@ impl Shared {
         if let Ok(mut engine) = self.engine.try_lock() {
             self.references.drain(|page| engine.referenced(page));
         }
+    }
+
+    /// Bytes of memory that compressed pages may take.
+    fn pool_limit(&self) -> u64 {
+        self.pool.as_ref().map_or(0, |pool| pool.limit())
     }
 
     /// Pins the frame of a page that is resident and not busy. Only under the engine's lock.
@@ -179,9 +190,16 @@ impl PageCache {
     /// See [`MakeError`].
     pub fn new(options: &CacheOptions) -> Result<PageCache, MakeError> {
         let policy = crate::engine::policy(&options.policy)?;
-        let frames = options.memory / PAGE;
+        if let Some(share) = options.compressed.filter(|share| !(0.0..=MAX_COMPRESSED).contains(share)) {
+            return Err(MakeError::BadCompressed(share));
+        }
+        let share = options.compressed.unwrap_or(0.0);
+        let least_packed = if share > 0.0 { Pool::MIN_BYTES } else { 0 };
+        let packed = ((options.memory as f64 * share) as u64).max(least_packed);
+        let frames = options.memory.saturating_sub(packed) / PAGE;
         if frames < MIN_FRAMES {
-            return Err(MakeError::TooSmall(options.memory, MIN_FRAMES * PAGE));
+            let least = ((MIN_FRAMES * PAGE) as f64 / (1.0 - share)).ceil() as u64;
+            return Err(MakeError::TooSmall(options.memory, least.max(MIN_FRAMES * PAGE + least_packed)));
         }
         if frames > MAX_FRAMES {
             return Err(MakeError::TooLarge(options.memory, MAX_FRAMES * PAGE));
@@ -194,7 +212,8 @@ impl PageCache {
         let reserve = options.keep_evicted.map(|share| (frames as f64 * share) as u32);
         let buffers = Arc::new(Buffers::new(frames as usize).map_err(MakeError::Memory)?);
         let background = Background::new(options.io, buffers.clone())?;
-        let mut engine = Engine::new(policy, frames as u32, reserve, buffers.clone());
+        let pool = (packed > 0).then(|| Pool::new(packed).map(Arc::new)).transpose().map_err(MakeError::Memory)?;
+        let mut engine = Engine::new(policy, frames as u32, reserve, buffers.clone(), pool.clone());
         engine.miniatures = miniatures;
         Ok(PageCache(Arc::new(Shared {
             engine: Mutex::new(engine),
@@ -202,6 +221,7 @@ impl PageCache {
             changed: std::array::from_fn(|_| Place::default()),
             room: Place::default(),
             buffers,
+            pool,
             background,
             readers: Workers::new("refault-read", read_async::MAX_THREADS),
             read_ahead: u64::from(options.read_ahead).min(frames / 8),
@@ -254,9 +274,12 @@ impl PageCache {
         let engine = self.0.engine();
         let counts = engine.counts;
         CacheReport {
-            memory_bytes: u64::from(engine.frames.allocator().frames()) * PAGE,
+            memory_bytes: u64::from(engine.frames.allocator().frames()) * PAGE + self.0.pool_limit(),
             resident_bytes: u64::from(engine.frames_in_use()) * PAGE,
             cached_bytes: u64::from(engine.frames.cached()) * PAGE,
+            compressed_bytes: self.0.pool.as_ref().map_or(0, |pool| pool.bytes()),
+            compressed_pages: u64::from(engine.pages.packed()),
+            unpacked: counts.unpacked,
             orphan_bytes: u64::from(engine.orphans) * PAGE,
             metadata_bytes: (engine.metadata_bytes() + self.0.buffers.metadata_bytes()) as u64,
             hits: counts.hits + self.0.references.count(),

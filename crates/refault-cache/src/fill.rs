@@ -15,6 +15,7 @@ use refault_store::{PAGE_SIZE, Page};
 use crate::ahead::AheadRead;
 use crate::backing::Backing;
 use crate::buffers::Buffers;
+use crate::compressed::{Leftover, MAX_RUN, Outcome};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::file::{CachedFile, Opened};
@@ -49,7 +50,7 @@ pub(crate) enum Attempt<'a> {
     /// So many bytes were read.
     Read(usize),
     /// It is missing and has a frame now, to be filled.
-    Fill(MutexGuard<'a, Engine>, Frame),
+    Fill(MutexGuard<'a, Engine>, Run),
     /// Another thread fills or writes it.
     Busy(MutexGuard<'a, Engine>),
     /// It is missing, and no frame is to be had before a fill that is under way ends, if any is.
@@ -62,6 +63,25 @@ pub(crate) struct Run {
     pub(crate) index: u64,
     /// Numbers, and the frames they are to be read into.
     pub(crate) pages: Vec<(PageId, Frame)>,
+    /// Evicted pages whose bytes are in those frames until they are filled.
+    leftovers: Vec<Leftover>,
+    /// What came of compressing these.
+    put_away: Vec<(Leftover, Outcome)>,
+    /// The contents are in memory, and in the frame if this is true.
+    pub(crate) unpacked: bool,
+    /// They were in a frame that is free.
+    found: Option<Box<Page>>,
+}
+
+impl Run {
+    fn new(index: u64, pages: Vec<(PageId, Frame)>) -> Run {
+        Run { index, pages, leftovers: Vec::new(), put_away: Vec::new(), unpacked: false, found: None }
+    }
+
+    /// Whether the one page of the run need not be read from its file.
+    pub(crate) fn is_in_memory(&self, engine: &Engine) -> bool {
+        self.unpacked || self.found.is_some() || engine.pages.is_packed(self.pages[0].0)
+    }
 }
 
 impl CachedFile {
@@ -74,9 +94,7 @@ impl CachedFile {
         loop {
             match self.attempt(engine, page, index, within, out) {
                 Attempt::Read(bytes) => return Ok(bytes),
-                Attempt::Fill(engine, frame) => {
-                    return self.fill(engine, Run { index, pages: vec![(page, frame)] }, within, out);
-                }
+                Attempt::Fill(engine, run) => return self.fill(engine, run, within, out),
                 Attempt::Busy(held) => engine = self.shared.wait(held, page),
                 Attempt::Full(held) if held.filling > 0 => engine = self.shared.wait_for_room(held),
                 Attempt::Full(held) => {
@@ -125,9 +143,18 @@ impl CachedFile {
             return Attempt::Read(part);
         }
         match engine.begin_fill(page, false) {
-            Some(frame) => {
+            Some((frame, leftover)) => {
                 engine.counts.misses += 1;
-                Attempt::Fill(engine, frame)
+                let mut run = Run::new(index, vec![(page, frame)]);
+                if leftover.is_some_and(|leftover| leftover.page == page) {
+                    run.unpacked = true;
+                } else {
+                    // SAFETY: the lock is held, and the frame is free with an evicted page's bytes.
+                    let found = |from| Box::new(unsafe { self.shared.buffers.page(from) }.clone());
+                    run.found = engine.pages.free_frame(page).map(found);
+                    run.leftovers.extend(leftover);
+                }
+                Attempt::Fill(engine, run)
             }
             None => Attempt::Full(engine),
         }
@@ -149,11 +176,48 @@ impl CachedFile {
         within: usize,
         out: &mut [u8],
     ) -> Result<usize, ReadError> {
+        if run.is_in_memory(&engine) {
+            let together = self.unpack(engine, &mut run);
+            return self.end_run(run, 1, together, within, out);
+        }
         let (wanted, jobs) = self.begin_run(&mut engine, &mut run, within, out.len());
         drop(engine);
         submit(jobs);
+        self.put_away(&mut run);
         let together = read_run(&self.opened, &self.shared.buffers, &run);
         self.end_run(run, wanted, together, within, out)
+    }
+
+    /// Fills the one page of a run from its compressed copy, unless it was found whole; from the file if memory has
+    /// damaged that.
+    pub(crate) fn unpack(&self, mut engine: MutexGuard<'_, Engine>, run: &mut Run) -> Result<(), Fault> {
+        let slot = engine.pages.take_packed(run.pages[0].0);
+        drop(engine);
+        self.put_away(run);
+        // SAFETY: the page is busy on this thread's account, which makes no other reference now.
+        let into = unsafe { self.shared.buffers.page_mut(run.pages[0].1) };
+        run.unpacked = match (run.found.take(), slot, &self.shared.pool) {
+            (Some(found), _, _) => {
+                into.0.copy_from_slice(&found.0);
+                true
+            }
+            (None, Some(slot), Some(pool)) => pool.take(slot, into),
+            _ => run.unpacked,
+        };
+        if run.unpacked { Ok(()) } else { read_run(&self.opened, &self.shared.buffers, run) }
+    }
+
+    /// Compresses what frames held that are about to be filled.
+    pub(crate) fn put_away(&self, run: &mut Run) {
+        let Some(pool) = &self.shared.pool else { return };
+        if run.pages.len() > MAX_RUN {
+            return;
+        }
+        let put = |leftover: Leftover| {
+            // SAFETY: the page that is to be filled is busy on this thread's account, and nobody else has its frame.
+            (leftover, pool.put(unsafe { self.shared.buffers.page_mut(leftover.frame) }))
+        };
+        run.put_away = std::mem::take(&mut run.leftovers).into_iter().map(put).collect();
     }
 
     /// Extends a run of one page to what a call wants and what is read ahead with it. Returns how many pages are
@@ -194,7 +258,11 @@ impl CachedFile {
             }
             outcome => outcome,
         };
+        let put_away = std::mem::take(&mut run.put_away);
         if let Err(fault) = outcome {
+            if !put_away.is_empty() {
+                self.shared.engine().pages.keep(put_away);
+            }
             self.abandon(&run.pages);
             return Err(fault.at(run.index * PAGE));
         }
@@ -202,7 +270,14 @@ impl CachedFile {
         let bytes = (wanted * PAGE_SIZE - within).min(out.len());
         self.copy_filled(&run.pages[..wanted], within, &mut out[..bytes]);
         let mut engine = self.shared.engine();
-        engine.counts.file_reads += run.pages.len() as u64;
+        engine.pages.keep(put_away);
+        if run.unpacked {
+            engine.counts.misses -= 1;
+            engine.counts.hits += 1;
+            engine.counts.unpacked += 1;
+        } else {
+            engine.counts.file_reads += run.pages.len() as u64;
+        }
         engine.counts.misses += wanted as u64 - 1;
         engine.counts.read_ahead += (run.pages.len() - wanted) as u64;
         for (place, (page, _)) in run.pages.iter().enumerate() {
@@ -229,18 +304,23 @@ impl CachedFile {
             if next >= end {
                 return;
             }
-            let Some(missing) = self.begin_missing(engine, next) else { return };
+            let Some((missing, leftover)) = self.begin_missing(engine, next) else { return };
             run.pages.push(missing);
+            run.leftovers.extend(leftover);
         }
     }
 
     /// A page that comes along gets a frame, if it is missing and there is one.
-    fn begin_missing(&self, engine: &mut Engine, index: u64) -> Option<(PageId, Frame)> {
+    fn begin_missing(&self, engine: &mut Engine, index: u64) -> Option<((PageId, Frame), Option<Leftover>)> {
         let page = engine.page(&self.pages, index).ok()?;
-        if engine.pages.is_resident(page) || engine.pages.is_busy(page) || engine.frames.is_cached(page) {
+        if engine.pages.is_resident(page)
+            || engine.pages.is_busy(page)
+            || engine.frames.is_cached(page)
+            || engine.pages.is_packed(page)
+        {
             return None;
         }
-        engine.begin_fill(page, true).map(|frame| (page, frame))
+        engine.begin_fill(page, true).map(|(frame, leftover)| ((page, frame), leftover))
     }
 
     /// What is read ahead because of a run that was missed: with it, if it follows; otherwise by jobs.
@@ -295,7 +375,7 @@ impl CachedFile {
     fn missing(&self, engine: &mut Engine, indices: impl Iterator<Item = u64>) -> Vec<(u64, (PageId, Frame))> {
         let mut missing = Vec::new();
         for index in indices {
-            if let Some(page) = self.begin_missing(engine, index) {
+            if let Some((page, _)) = self.begin_missing(engine, index) {
                 missing.push((index, page));
             } else if engine.frames.available() == 0 {
                 break;
@@ -312,7 +392,7 @@ impl CachedFile {
                 Some(run) if run.index + run.pages.len() as u64 == index && run.pages.len() < MAX_TOGETHER => {
                     run.pages.push(page);
                 }
-                _ => runs.push(Run { index, pages: vec![page] }),
+                _ => runs.push(Run::new(index, vec![page])),
             }
         }
         let job = |run| AheadRead { shared: self.shared.clone(), file: self.opened.clone(), run, marked };

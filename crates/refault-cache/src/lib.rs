@@ -31,6 +31,8 @@
 //! - Each page is read and written whole: a reader never sees half of a write within a page. Across pages there is no
 //!   such promise, as with a plain file under `O_DIRECT`.
 //!
+//! With [`CacheOptions::compressed`] a share of the memory holds evicted pages compressed, as a second tier.
+//!
 //! With [`CacheOptions::keep_evicted`], or a policy that does so itself (`freebsd`), evicted pages stay *cached* in
 //! their free frame until it is reused ([`refault_core::frames::CachedFrames`]): one that is asked for before comes
 //! back without I/O.
@@ -52,6 +54,7 @@ mod ahead;
 mod background;
 mod backing;
 mod buffers;
+mod compressed;
 mod dirty;
 mod engine;
 mod error;

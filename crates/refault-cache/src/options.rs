@@ -20,6 +20,10 @@ pub struct CacheOptions {
     /// leaves free for that; with 0 there are the frames that are free anyway, because a policy evicts several pages at
     /// once. `None`: evicted pages are gone, unless the policy keeps them itself (`freebsd`).
     pub keep_evicted: Option<f64>,
+    /// What calls evict stays in memory, compressed (LZ4); the share of [`CacheOptions::memory`], up to 0.75 and 16 KiB
+    /// at least, that is for that and not for pages as they are. `None` or 0: evicted pages are gone. Pages that were
+    /// pushed out by readahead in the background are not compressed.
+    pub compressed: Option<f64>,
     /// Pages at most that a window of readahead has, whose size doubles as a stream goes on; an eighth of memory in any
     /// case. 0: nothing is read ahead.
     pub read_ahead: u32,
@@ -76,6 +80,7 @@ impl Default for CacheOptions {
             memory: 64 << 20,
             policy: "mglru".to_owned(),
             keep_evicted: None,
+            compressed: None,
             read_ahead: 512,
             write_back: None,
             what_if: WhatIf::default(),
@@ -120,12 +125,18 @@ const MIN_DIRTY: u32 = 4;
 /// A cache's state at one moment. Counts are pages since the start.
 #[derive(Clone, Debug)]
 pub struct CacheReport {
-    /// Bytes of contents that may be in memory.
+    /// Bytes of contents that may be in memory, as they are and compressed.
     pub memory_bytes: u64,
     /// Bytes in frames that are in use.
     pub resident_bytes: u64,
     /// Bytes of evicted pages that are cached in free frames.
     pub cached_bytes: u64,
+    /// Bytes of memory that compressed pages take.
+    pub compressed_bytes: u64,
+    /// Pages that are compressed.
+    pub compressed_pages: u64,
+    /// Pages that were asked for and unpacked; among the hits.
+    pub unpacked: u64,
     /// Bytes of what pins still show although it was overwritten or dropped; among the resident ones.
     pub orphan_bytes: u64,
     /// Bytes of bookkeeping: policy, page and frame tables.

@@ -11,9 +11,11 @@ use std::time::Instant;
 use refault_core::frames::Frame;
 use refault_core::memory::{Eviction, IoState, Memory, References};
 use refault_core::{PageId, Shadow};
+use refault_store::Slot;
 
 use crate::buffers::Buffers;
-use crate::pins::{HIDDEN, MARKER, NOWHERE};
+use crate::compressed::{Compressed, Leftover, Outcome};
+use crate::pins::{FRAME, HIDDEN, MARKER, NOWHERE};
 use crate::table::{SEGMENT, Segment};
 
 /// In a frame, and the policy knows it.
@@ -40,17 +42,23 @@ pub(crate) struct Pages {
     segments: Vec<Option<Arc<Segment>>>,
     buffers: Arc<Buffers>,
     start: Instant,
+    /// Evicted pages that are compressed, if any are to be.
+    compressed: Option<Box<Compressed>>,
 }
 
 impl Pages {
-    pub(crate) fn new(buffers: Arc<Buffers>) -> Pages {
-        Pages { flags: Vec::new(), shadows: Vec::new(), segments: Vec::new(), buffers, start: Instant::now() }
+    pub(crate) fn new(buffers: Arc<Buffers>, compressed: Option<Box<Compressed>>) -> Pages {
+        let (flags, shadows, segments) = (Vec::new(), Vec::new(), Vec::new());
+        Pages { flags, shadows, segments, buffers, start: Instant::now(), compressed }
     }
 
     pub(crate) fn grow(&mut self, pages: usize) {
         self.flags.resize(pages, 0);
         self.shadows.resize(pages, 0);
         self.segments.resize(pages / SEGMENT as usize, None);
+        if let Some(compressed) = &mut self.compressed {
+            compressed.grow(pages);
+        }
     }
 
     /// The segment whose pages have these numbers, or none any more.
@@ -100,6 +108,45 @@ impl Pages {
     pub(crate) fn goes(&mut self, page: PageId) {
         self.flags[page as usize] &= !(RESIDENT | ACCESSED | AHEAD | HELD);
         self.word(page).store(NOWHERE, Ordering::SeqCst);
+    }
+
+    /// Whether the page's contents are in memory although it is not resident: compressed, or on their way to that.
+    pub(crate) fn is_packed(&self, page: PageId) -> bool {
+        self.compressed.as_ref().is_some_and(|compressed| compressed.has(page))
+    }
+
+    /// Where they are; the caller's from now on.
+    pub(crate) fn take_packed(&mut self, page: PageId) -> Option<Slot> {
+        self.compressed.as_mut().and_then(|compressed| compressed.take(page))
+    }
+
+    /// A compressed copy of the page is not to be used any more.
+    pub(crate) fn forget_packed(&mut self, page: PageId) {
+        if let Some(compressed) = &mut self.compressed {
+            compressed.forget(page);
+        }
+    }
+
+    /// A frame is taken to be filled: the evicted page whose bytes are in it.
+    pub(crate) fn leftover(&mut self, frame: Frame) -> Option<Leftover> {
+        self.compressed.as_mut().and_then(|compressed| compressed.leftover(frame))
+    }
+
+    /// The free frame that has an evicted page's bytes still.
+    pub(crate) fn free_frame(&self, page: PageId) -> Option<Frame> {
+        self.compressed.as_ref().and_then(|compressed| compressed.free_frame(page))
+    }
+
+    /// What came of that.
+    pub(crate) fn keep(&mut self, outcomes: Vec<(Leftover, Outcome)>) {
+        if let Some(compressed) = &mut self.compressed {
+            outcomes.into_iter().for_each(|(leftover, outcome)| compressed.keep(leftover, outcome));
+        }
+    }
+
+    /// Pages that are compressed.
+    pub(crate) fn packed(&self) -> u32 {
+        self.compressed.as_ref().map_or(0, |compressed| compressed.pages)
     }
 
     fn set(&mut self, page: PageId, flag: u8, on: bool) {
@@ -167,9 +214,10 @@ impl Pages {
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {
+        let compressed = self.compressed.as_ref().map_or(0, |compressed| compressed.metadata_bytes());
         let segments =
             self.segments.iter().flatten().count() * (size_of::<Segment>() + size_of::<OnceLock<Arc<Segment>>>());
-        self.flags.capacity() + self.shadows.capacity() * 8 + self.segments.capacity() * 8 + segments
+        self.flags.capacity() + self.shadows.capacity() * 8 + self.segments.capacity() * 8 + segments + compressed
     }
 }
 
@@ -191,8 +239,12 @@ impl Memory for Pages {
         if self.is_held(page) {
             return Eviction::Kept;
         }
+        let frame = self.word(page).load(Ordering::Relaxed) & FRAME;
         if !self.buffers.pins.take(self.word(page)) {
             return Eviction::Kept;
+        }
+        if let Some(compressed) = &mut self.compressed {
+            compressed.evicted(page, frame);
         }
         let flags = &mut self.flags[page as usize];
         let unread = *flags & AHEAD != 0;

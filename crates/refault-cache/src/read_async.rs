@@ -162,10 +162,18 @@ impl Step {
                     // Pages have to be written first, or there is no room at all.
                     return file.shared.readers.clone().submit(Box::new(move || self.wait()));
                 }
-                Attempt::Fill(mut engine, frame) => {
-                    let mut run = Run { index, pages: vec![(page, frame)] };
+                Attempt::Fill(mut engine, mut run) => {
+                    if run.is_in_memory(&engine) {
+                        let unpacked = file.unpack(engine, &mut run);
+                        match file.end_run(run, 1, unpacked, within, &mut self.buffer[self.done..self.wanted]) {
+                            Ok(bytes) => self.done += bytes,
+                            Err(error) => return self.finish(Err(error)),
+                        }
+                        continue;
+                    }
                     let (wanted, jobs) = file.begin_run(&mut engine, &mut run, within, self.wanted - self.done);
                     drop(engine);
+                    file.put_away(&mut run);
                     let opened = Arc::clone(&file.opened);
                     let done = Box::new(move |run, outcome| self.arrived(run, wanted, outcome));
                     file.shared.background.read(opened, run, done);

@@ -164,6 +164,8 @@ impl CachedFile {
         let mut engine = self.shared.engine();
         engine.counts.written += 1;
         engine.asked(page, true);
+        // What was evicted before is old.
+        engine.pages.forget_packed(page);
         let resident = engine.pages.is_resident(page);
         // A cached page's frame is its own again, as when it is read; what it holds is old.
         let frame = if resident { Some(engine.frame(page)) } else { engine.reactivate(page, overwrites) };
@@ -187,11 +189,15 @@ impl CachedFile {
             drop(engine);
             drop(pin);
             engine = self.shared.engine();
-        } else if engine.frames.is_cached(page) {
-            // No frame is to be had for the new contents, and the copy is old.
-            engine.frames.discard(page);
+        } else {
+            // No frame is to be had for the new contents, and what the old one holds is old, if the page came back to
+            // it and had to go again at once.
+            if engine.frames.is_cached(page) {
+                engine.frames.discard(page);
+            }
+            engine.pages.forget_packed(page);
         }
-        let Some(frame) = engine.begin_fill(page, false) else { return false };
+        let Some((frame, _)) = engine.begin_fill(page, false) else { return false };
         drop(engine);
         // SAFETY: the page is busy on this thread's account, and the frame has no other.
         unsafe { self.shared.buffers.page_mut(frame) }.0.copy_from_slice(&contents.0);

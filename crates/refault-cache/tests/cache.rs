@@ -60,6 +60,61 @@ fn evicted_pages_come_back_without_io_only_if_asked_for() {
     }
 }
 
+/// Pages that differ, and compress to about a third.
+fn text(pages: usize) -> Memory {
+    let word = |at: usize| if at.is_multiple_of(3) { Random(at as u64).next() } else { (at / 512) as u64 };
+    Memory::with((0..pages * PAGE / 8).flat_map(|at| word(at).to_le_bytes()).collect())
+}
+
+#[test]
+fn evicted_pages_that_compress_are_read_once() {
+    for policy in policies() {
+        let memory = text(200);
+        // 128 frames, and as much memory that has room for some 300 compressed pages.
+        let cache = compressing_cache(128, policy, None, Some(0.5));
+        let file = cache.attach(Box::new(memory.clone())).expect("opens");
+        file.advise(Advice::Random);
+        let mut random = Random(5);
+        let mut buffer = vec![0; PAGE];
+        for _ in 0..10_000 {
+            let at = random.below(200) * PAGE as u64;
+            file.read_at(&mut buffer, at).expect("reads");
+            let bytes = memory.bytes.lock().unwrap();
+            assert!(buffer == bytes[at as usize..at as usize + PAGE], "{policy}: page {}", at / PAGE as u64);
+        }
+        let report = cache.report();
+        // 200 once each; some that found no room in the tier, too.
+        assert!(report.counters.file_reads < 300, "{policy}: {report:?}");
+        assert!(report.unpacked > 500 && report.compressed_pages > 0, "{policy}: {report:?}");
+        assert_eq!(report.hits + report.misses, 10_000, "{policy}");
+        assert!(report.compressed_bytes <= 128 * PAGE as u64, "{policy}: {report:?}");
+        assert!(report.resident_bytes + report.compressed_bytes <= report.memory_bytes, "{policy}: {report:?}");
+        file.evict(0..u64::MAX);
+        assert_eq!(cache.report().compressed_pages, 0, "{policy}: evicted pages are gone from both tiers");
+    }
+}
+
+#[test]
+fn the_share_for_compressed_pages_is_part_of_the_limit() {
+    let make = |memory, compressed| PageCache::new(&CacheOptions { memory, compressed, ..CacheOptions::default() });
+    for share in [None, Some(0.0), Some(1e-6), Some(0.1), Some(0.3), Some(0.75)] {
+        for memory in [1 << 21, (1 << 21) + 5000, 3_333_333] {
+            let report = make(memory, share).expect("a cache").report();
+            assert!(report.memory_bytes <= memory, "{share:?} of {memory}: {report:?}");
+            assert!(report.memory_bytes + 65_536 > memory, "{share:?} of {memory}: {report:?}");
+        }
+    }
+    for bad in [-0.1, 0.76, f64::NAN, f64::INFINITY] {
+        assert!(matches!(make(1 << 21, Some(bad)), Err(MakeError::BadCompressed(_))), "{bad}");
+    }
+    for share in [0.0, 1e-6, 0.3, 0.75] {
+        for memory in [0, 1, 64 * PAGE as u64 - 1] {
+            let Err(MakeError::TooSmall(_, least)) = make(memory, Some(share)) else { panic!("{memory} are too few") };
+            make(least, Some(share)).expect("what was said to be enough");
+        }
+    }
+}
+
 #[test]
 fn several_buffers_are_filled_one_after_the_other_up_to_the_end() {
     let cache = cache(64, "lru", None);

@@ -159,8 +159,18 @@ impl Reference {
 }
 
 fn open(device: &Device, policy: &str, write_back: Option<WriteBack>) -> (PageCache, CachedFile) {
-    let memory = 64 * PAGE as u64;
-    let options = CacheOptions { memory, policy: policy.into(), write_back, ..CacheOptions::default() };
+    open_compressing(device, policy, write_back, None)
+}
+
+/// 64 pages as they are, and `compressed` of all memory for others.
+fn open_compressing(
+    device: &Device,
+    policy: &str,
+    write_back: Option<WriteBack>,
+    compressed: Option<f64>,
+) -> (PageCache, CachedFile) {
+    let memory = ((64 * PAGE) as f64 / (1.0 - compressed.unwrap_or(0.0))).ceil() as u64;
+    let options = CacheOptions { memory, policy: policy.into(), write_back, compressed, ..CacheOptions::default() };
     let cache = PageCache::new(&options).expect("a cache");
     let file = cache.attach(Box::new(device.clone())).expect("opens");
     (cache, file)
@@ -176,11 +186,11 @@ fn write_back() -> Option<WriteBack> {
     Some(WriteBack { background_ratio: 0.2, ratio: 0.4, ..WriteBack::default() })
 }
 
-/// One history; the power is cut after each operation. Returns how often.
-fn history(seed: u64, operations: usize, write_back: Option<WriteBack>) -> usize {
+/// One history; the power is cut after each operation. Returns how many pages were unpacked.
+fn history(seed: u64, operations: usize, write_back: Option<WriteBack>, compressed: Option<f64>) -> u64 {
     let policy = ["mglru", "lru", "s3fifo", "classic", "adaptive", "freebsd"][seed as usize % 6];
     let device = device(seed);
-    let (_cache, file) = open(&device, policy, write_back);
+    let (cache, file) = open_compressing(&device, policy, write_back, compressed);
     let contents = device.0.lock().unwrap().current.clone();
     let mut reference = Reference { now: contents.clone(), synced: contents, since: Vec::new() };
     let mut random = Random(seed);
@@ -199,7 +209,7 @@ fn history(seed: u64, operations: usize, write_back: Option<WriteBack>) -> usize
                     let mut seen = vec![0; reference.now.len()];
                     let read = file
                         .read_at(&mut seen, 0)
-                        .unwrap_or_else(|error| panic!("{policy} {seed}: {error} {:?}", _cache.report()));
+                        .unwrap_or_else(|error| panic!("{policy} {seed}: {error} {:?}", cache.report()));
                     reference.now.truncate(read);
                     reference.now.copy_from_slice(&seen[..read]);
                 }
@@ -210,7 +220,7 @@ fn history(seed: u64, operations: usize, write_back: Option<WriteBack>) -> usize
                 let mut seen = vec![0; 5000];
                 let read = file
                     .read_at(&mut seen, at)
-                    .unwrap_or_else(|error| panic!("{policy} {seed}: {error} {:?}", _cache.report()));
+                    .unwrap_or_else(|error| panic!("{policy} {seed}: {error} {:?}", cache.report()));
                 assert!(
                     seen[..read] == reference.now[at as usize..at as usize + read],
                     "an acknowledged write is gone"
@@ -243,25 +253,33 @@ fn history(seed: u64, operations: usize, write_back: Option<WriteBack>) -> usize
     let image = device.0.lock().unwrap().crash();
     reference.check(&image);
     assert!(image == reference.now, "what was acknowledged is there");
-    operations
+    cache.report().unpacked
 }
+
+/// Of a history.
+const OPERATIONS: usize = 100;
 
 /// `REFAULT_CRASH_POINTS` asks for more than the usual number.
 #[test]
 fn what_was_synced_survives_a_crash_at_any_point() {
     let points: usize = std::env::var("REFAULT_CRASH_POINTS").map_or(10_000, |text| text.parse().expect("a number"));
-    let (mut done, mut seed) = (0, 1);
-    while done < points {
-        done += history(seed, 100, write_back());
-        seed += 1;
+    for seed in 1..=points.div_ceil(OPERATIONS) as u64 {
+        assert_eq!(history(seed, OPERATIONS, write_back(), None), 0, "nothing is compressed unless that is asked for");
     }
+}
+
+/// The same above the compressed tier.
+#[test]
+fn what_was_synced_survives_above_compressed_pages() {
+    let unpacked: u64 = (1..=48).map(|seed| history(seed, OPERATIONS, write_back(), Some(0.25))).sum();
+    assert!(unpacked > 10_000, "{unpacked} pages: the tier took no part");
 }
 
 #[test]
 fn writes_that_go_through_survive_as_well() {
-    (1..10).for_each(|seed| {
+    for (seed, compressed) in (1..10).flat_map(|seed| [(seed, None), (seed, Some(0.25))]) {
         let device = device(seed);
-        let (_cache, file) = open(&device, "lru", None);
+        let (cache, file) = open_compressing(&device, "lru", None, compressed);
         let mut random = Random(seed);
         for _ in 0..50 {
             let at = random.below((PAGES * PAGE) as u64);
@@ -272,7 +290,8 @@ fn writes_that_go_through_survive_as_well() {
             let image = device.0.lock().unwrap().crash();
             assert!(image == seen);
         }
-    });
+        assert_eq!(cache.report().unpacked > 0, compressed.is_some());
+    }
 }
 
 #[test]

@@ -103,6 +103,26 @@ fn futures_read_what_any_read_does_at_every_border() {
 }
 
 #[test]
+fn futures_unpack_what_is_compressed() {
+    let bytes = contents(300);
+    let cache = compressing_cache(64, "mglru", None, Some(0.5));
+    let file = Arc::new(cache.attach(Box::new(Memory::with(bytes.clone()))).expect("opens"));
+    file.advise(Advice::Random);
+    let mut random = Random(4);
+    for _ in 0..500 {
+        // Several at once, so that pages are compressed while others are asked for.
+        let places: Vec<_> = (0..8).map(|_| random.below(299 * PAGE as u64) as usize).collect();
+        let readings: Vec<_> = places.iter().map(|at| file.read_at_async(vec![0; PAGE], *at as u64)).collect();
+        for (at, reading) in places.iter().zip(readings) {
+            let (buffer, outcome) = wait(reading);
+            assert_eq!((outcome.expect("reads"), &buffer[..]), (PAGE, &bytes[*at..at + PAGE]));
+        }
+    }
+    let report = cache.report();
+    assert!(report.unpacked > 100 && report.compressed_pages > 0, "{report:?}");
+}
+
+#[test]
 fn a_future_that_is_dropped_leaves_a_whole_cache_and_errors_are_told() {
     let memory = Memory::with(contents(500));
     let cache = cache(64, "mglru", None);

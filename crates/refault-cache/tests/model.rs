@@ -1,5 +1,5 @@
-//! The cache against a vector of bytes: any policy, any order of reads, writes and reopening, with and without cached
-//! pages, with transfers that fall short and with calls that fail.
+//! The cache against a vector of bytes: any policy, any order of reads, writes and reopening, with and without cached or
+//! compressed pages, with transfers that fall short and with calls that fail.
 
 mod common;
 
@@ -14,6 +14,8 @@ enum Op {
     Write { at: u64, len: usize, value: u8 },
     SetLen(u64),
     Sync,
+    Evict { at: u64, len: usize },
+    Reload,
     Reopen,
 }
 
@@ -26,10 +28,12 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (at.clone(), len.clone()).prop_map(|(at, len)| Op::Read { at, len }),
         2 => (at.clone(), len.clone(), any::<u8>()).prop_map(|(at, len, value)| Op::Write { at, len, value }),
+        1 => (at.clone(), len.clone()).prop_map(|(at, len)| Op::Evict { at, len }),
         2 => (at.prop_map(|at| at / PAGE as u64 * PAGE as u64), len, any::<u8>())
             .prop_map(|(at, len, value)| Op::Write { at, len: len.next_multiple_of(PAGE), value }),
         1 => (0..LENGTH + 50_000).prop_map(Op::SetLen),
         1 => Just(Op::Sync),
+        1 => Just(Op::Reload),
         1 => Just(Op::Reopen),
     ]
 }
@@ -47,6 +51,16 @@ fn apply_write(model: &mut Vec<u8>, at: u64, bytes: &[u8]) {
     let size = model.len().max(end);
     model.resize(size, 0);
     model[at as usize..end].copy_from_slice(bytes);
+}
+
+/// Another program writes to a range, as far as the file goes: a byte of each page.
+fn change(memory: &Memory, model: &mut [u8], range: std::ops::Range<usize>) {
+    let mut below = memory.bytes.lock().unwrap();
+    let end = range.end.min(model.len());
+    for at in (range.start..end).step_by(PAGE) {
+        below[at] = below[at].wrapping_add(1);
+        model[at] = below[at];
+    }
 }
 
 fn open(cache: &PageCache, memory: &Memory) -> CachedFile {
@@ -69,16 +83,18 @@ proptest! {
         keep in prop_oneof![Just(None), Just(Some(0.0)), Just(Some(0.1)), Just(Some(0.5))],
         short in prop_oneof![Just(0u64), Just(3)],
         write_back in any::<bool>(),
+        compressed in prop_oneof![Just(None), Just(Some(0.3)), Just(Some(0.6))],
         ops in proptest::collection::vec(op(), 1..120),
     ) {
         let memory = Memory::with(contents());
         memory.faults.short.store(short, Ordering::Relaxed);
         let mut model = contents();
         let options = CacheOptions {
-            memory: 64 * PAGE as u64,
+            memory: 64 * PAGE as u64 * if compressed.is_some() { 3 } else { 1 },
             policy: policies().nth(policy).expect("below their number").into(),
             keep_evicted: keep,
             write_back: write_back.then(WriteBack::default),
+            compressed,
             ..CacheOptions::default()
         };
         let cache = PageCache::new(&options).expect("a cache");
@@ -103,10 +119,23 @@ proptest! {
                     prop_assert_eq!(file.len(), bytes);
                 }
                 Op::Sync => file.sync().expect("syncs"),
+                Op::Evict { at, len } => {
+                    file.sync().expect("syncs");
+                    file.evict(at..at + len as u64);
+                    // Who looks again sees what another program wrote there.
+                    let end = (at as usize + len).min(model.len().next_multiple_of(PAGE)) / PAGE * PAGE;
+                    change(&memory, &mut model, (at as usize).next_multiple_of(PAGE)..end);
+                }
+                Op::Reload => {
+                    file.sync().expect("syncs");
+                    let end = model.len();
+                    change(&memory, &mut model, 0..end);
+                    file.reload().expect("reloads");
+                }
                 Op::Reopen => {
                     drop(file);
                     let report = cache.report();
-                    prop_assert_eq!((report.resident_bytes, report.cached_bytes), (0, 0));
+                    prop_assert_eq!((report.resident_bytes, report.cached_bytes, report.compressed_pages), (0, 0, 0));
                     file = open(&cache, &memory);
                 }
             }
@@ -121,6 +150,7 @@ proptest! {
     fn failures_lose_nothing_that_was_acknowledged(
         policy in 0..policies().count(),
         keep in prop_oneof![Just(None), Just(Some(0.0)), Just(Some(0.25))],
+        compressed in prop_oneof![Just(None), Just(Some(0.4))],
         ops in proptest::collection::vec(op(), 1..120),
     ) {
         let memory = Memory::with(contents());
@@ -129,7 +159,7 @@ proptest! {
         memory.faults.torn_writes.store(7, Ordering::Relaxed);
         memory.faults.short.store(11, Ordering::Relaxed);
         let mut model = contents();
-        let cache = cache(64, policies().nth(policy).expect("below their number"), keep);
+        let cache = compressing_cache(64, policies().nth(policy).expect("below their number"), keep, compressed);
         let file = open(&cache, &memory);
         let mut failures = 0;
         for op in ops {
@@ -176,6 +206,8 @@ proptest! {
                     file.set_len(bytes).expect("sets the length");
                     model.resize(bytes as usize, 0);
                 }
+                Op::Evict { at, len } => file.evict(at..at + len as u64),
+                Op::Reload => file.reload().expect("nothing waits to be written"),
                 Op::Sync | Op::Reopen => {}
             }
             check_gauges(&cache);

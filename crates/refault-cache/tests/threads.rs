@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGES: u64 = 400;
 
-/// A page that holds its number and version in every word.
+/// A page that holds its number and version in every word. It compresses to some half.
 fn page_of(number: u64, version: u64) -> Vec<u8> {
-    let mut random = Random(number << 32 | version);
-    let mut bytes: Vec<u8> = (0..PAGE / 8 - 1).flat_map(|_| random.next().to_le_bytes()).collect();
+    let seed = number << 32 | version;
+    let mut random = Random(seed);
+    let word = |at: usize| if at.is_multiple_of(3) { random.next() } else { seed };
+    let mut bytes: Vec<u8> = (0..PAGE / 8 - 1).map(word).flat_map(u64::to_le_bytes).collect();
     bytes.extend(version.to_le_bytes());
     bytes
 }
@@ -31,7 +33,7 @@ fn read(file: &CachedFile, number: u64) -> std::io::Result<u64> {
     Ok(version_of(number, &bytes))
 }
 
-fn churn(policy: &str, keep: Option<f64>, faults: bool) {
+fn churn(policy: &str, keep: Option<f64>, compressed: Option<f64>, faults: bool) {
     let memory = Memory::with((0..PAGES).flat_map(|number| page_of(number, 1)).collect());
     memory.faults.slow.store(20, Ordering::Relaxed);
     if faults {
@@ -39,7 +41,7 @@ fn churn(policy: &str, keep: Option<f64>, faults: bool) {
         memory.faults.failing_writes.store(13, Ordering::Relaxed);
         memory.faults.short.store(17, Ordering::Relaxed);
     }
-    let cache = cache(64, policy, keep);
+    let cache = compressing_cache(64, policy, keep, compressed);
     let file = cache.attach(Box::new(memory.clone())).expect("opens");
     // What was acknowledged, and what was begun, of each page. One thread writes a page.
     let acknowledged: Vec<AtomicU64> = (0..PAGES).map(|_| AtomicU64::new(1)).collect();
@@ -80,6 +82,9 @@ fn churn(policy: &str, keep: Option<f64>, faults: bool) {
     });
     let report = cache.report();
     assert!(report.waits > 0 && report.misses > 0 && report.hits > 0, "{report:?}");
+    // More than a batch of free frames would give.
+    assert_eq!(report.unpacked > 100 && report.compressed_pages > 0, compressed.is_some(), "{report:?}");
+    assert!(report.resident_bytes + report.compressed_bytes <= report.memory_bytes, "{report:?}");
     for every in [&memory.faults.failing_reads, &memory.faults.short] {
         every.store(0, Ordering::Relaxed);
     }
@@ -89,13 +94,20 @@ fn churn(policy: &str, keep: Option<f64>, faults: bool) {
     }
     drop(file);
     let report = cache.report();
-    assert_eq!((report.resident_bytes, report.cached_bytes), (0, 0), "{report:?}");
+    assert_eq!((report.resident_bytes, report.cached_bytes, report.compressed_pages), (0, 0, 0), "{report:?}");
 }
 
 #[test]
 fn pages_are_whole_and_never_old() {
     for (policy, keep) in policies().zip([None, Some(0.25)].iter().cycle()) {
-        churn(policy, *keep, false);
+        churn(policy, *keep, None, false);
+    }
+}
+
+#[test]
+fn compressed_pages_are_whole_and_never_old() {
+    for (policy, keep) in policies().zip([None, Some(0.25)].iter().cycle()) {
+        churn(policy, *keep, Some(0.5), false);
     }
 }
 
@@ -104,7 +116,8 @@ fn pages_stay_whole_on_failing_devices() {
     for (policy, keep) in
         ["mglru", "classic", "freebsd", "arc", "lru"].iter().zip([Some(0.25), None, Some(0.0)].iter().cycle())
     {
-        churn(policy, *keep, true);
+        churn(policy, *keep, None, true);
+        churn(policy, *keep, Some(0.5), true);
     }
 }
 

@@ -129,7 +129,12 @@ impl Backing for Memory {
 }
 
 pub fn cache(pages: u64, policy: &str, keep_evicted: Option<f64>) -> PageCache {
-    let options =
-        CacheOptions { memory: pages * PAGE as u64, policy: policy.into(), keep_evicted, ..CacheOptions::default() };
+    compressing_cache(pages, policy, keep_evicted, None)
+}
+
+/// A cache of so many pages as they are, and `compressed` of all its memory for others.
+pub fn compressing_cache(pages: u64, policy: &str, keep_evicted: Option<f64>, compressed: Option<f64>) -> PageCache {
+    let memory = ((pages * PAGE as u64) as f64 / (1.0 - compressed.unwrap_or(0.0))).ceil() as u64;
+    let options = CacheOptions { memory, policy: policy.into(), keep_evicted, compressed, ..CacheOptions::default() };
     PageCache::new(&options).expect("a cache")
 }
