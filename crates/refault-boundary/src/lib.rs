@@ -36,8 +36,7 @@ static HEAP: heap::AgentHeap = heap::AgentHeap;
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn(i32, *const *const c_char, *const *const c_char) = loaded;
 
-/// Called by the loader before any library's own code, libc's included (`build.rs` asks for that): libc's `environ`
-/// may be unset still, so what the loader passes is read.
+/// Called by the loader. libc's `environ` may be unset still, so what the loader passes is read.
 extern "C" fn loaded(_count: i32, _arguments: *const *const c_char, environment: *const *const c_char) {
     // SAFETY: the loader passes the program's environment.
     let Some(text) = (unsafe { variable(environment, "REFAULT_AGENT=") }) else { return };

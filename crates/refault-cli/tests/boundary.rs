@@ -64,52 +64,6 @@ fn peak(said: &str) -> f64 {
     number.expect("a number") / if unit == Some("MiB") { 1.0 } else { 1024.0 }
 }
 
-/// What a library allocates before the program begins goes out like all else.
-#[test]
-fn what_constructors_of_libraries_allocate_is_managed() {
-    if skipped(&["gcc"]) {
-        return;
-    }
-    let program = Program::new("int main(void) { return 0; }");
-    let directory = program.directory.path();
-    let library = r#"
-        #include <stdlib.h>
-        #include <string.h>
-        #include <unistd.h>
-        unsigned char *early[2];
-        __attribute__((constructor)) static void begin(void) {
-            early[0] = malloc(24 << 20); early[1] = sbrk(12 << 20);
-            for (long i = 0; i < 24 << 20; i += 4096) early[0][i] = i >> 12;
-            for (long i = 0; i < 12 << 20; i += 4096) early[1][i] = i >> 12;
-        }"#;
-    let main = r#"
-        #include <stdio.h>
-        extern unsigned char *early[2];
-        int main(void) {
-            char line[256]; long kib = 0, wrong = 0; FILE *f = fopen("/proc/self/status", "r");
-            while (fgets(line, sizeof line, f)) sscanf(line, "RssAnon: %ld", &kib);
-            for (long i = 0; i < 24 << 20; i += 4096) wrong += early[0][i] != (i >> 12 & 255);
-            for (long i = 0; i < 12 << 20; i += 4096) wrong += early[1][i] != (i >> 12 & 255);
-            printf("%ld wrong, %s\n", wrong, kib < 12 << 10 ? "little is resident" : "much is resident"); return 0;
-        }"#;
-    for (name, text, options) in [
-        ("libearly.so", library, &["-shared", "-fPIC"][..]),
-        ("late", main, &["-L.", "-Wl,-rpath,$ORIGIN", "-learly"][..]),
-    ] {
-        let source = directory.join(name).with_extension("c");
-        std::fs::write(&source, text).expect("writes");
-        let mut gcc = Command::new("gcc");
-        gcc.current_dir(directory).arg("-O1").arg("-o").arg(name).arg(&source).args(options);
-        let output = gcc.output().expect("gcc starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
-    let output = command.args(["run", "--memory", "8M", "--"]).arg(directory.join("late")).output().expect("it starts");
-    let (out, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(out, "0 wrong, little is resident\n", "{said}");
-    assert!(peak(&said) <= 8.2, "{said}");
-}
-
 /// Executable memory is not managed: what becomes so is whole, and named beside the budget, which holds for the rest.
 #[test]
 fn memory_that_becomes_executable_is_left_alone_and_named() {
