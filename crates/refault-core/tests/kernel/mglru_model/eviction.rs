@@ -185,7 +185,7 @@ impl MglruModel {
             if !isolated.is_empty() || !self.is_7_2() && now > 0 {
                 break;
             }
-            // Mglru §16.9: the same type again, unless there was nothing of it.
+            // The same type again, unless there was nothing of it (mglru §16.9).
             if now == 0 {
                 t = 1 - t;
             }
