@@ -27,46 +27,20 @@ mod sites;
 mod start;
 mod thread;
 
-use std::ffi::{CStr, c_char};
-
 #[global_allocator]
 static HEAP: heap::AgentHeap = heap::AgentHeap;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn(i32, *const *const c_char, *const *const c_char) = loaded;
+static START: extern "C" fn() = loaded;
 
-/// Called by the loader. libc's `environ` may be unset still, so what the loader passes is read.
-extern "C" fn loaded(_count: i32, _arguments: *const *const c_char, environment: *const *const c_char) {
-    // SAFETY: the loader passes the program's environment.
-    let Some(text) = (unsafe { variable(environment, "REFAULT_AGENT=") }) else { return };
-    let settings = match settings::Settings::parse(&text) {
+extern "C" fn loaded() {
+    let Some(text) = std::env::var_os("REFAULT_AGENT") else { return };
+    let settings = match settings::Settings::parse(&text.to_string_lossy()) {
         Ok(settings) => settings,
         Err(why) => report::end(format_args!("REFAULT_AGENT is not understood: {why}; it is written by `refault run`")),
     };
     if let Err(why) = start::begin(&settings) {
         report::end(format_args!("the program cannot be managed: {why}"));
     }
-}
-
-/// What follows `name` in the entry of an environment that begins with it.
-///
-/// # Safety
-/// `environment` is null, or a list of texts that ends in a null.
-unsafe fn variable(mut environment: *const *const c_char, name: &str) -> Option<String> {
-    while !environment.is_null() {
-        // SAFETY: the caller's list has not ended yet.
-        let entry = unsafe { environment.read() };
-        if entry.is_null() {
-            break;
-        }
-        // SAFETY: an entry is a text.
-        let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
-        if let Some(value) = entry.strip_prefix(name.as_bytes()) {
-            return Some(String::from_utf8_lossy(value).into_owned());
-        }
-        // SAFETY: as above.
-        environment = unsafe { environment.add(1) };
-    }
-    None
 }
