@@ -170,11 +170,15 @@ class PythonPolicy:
         raise NotImplementedError
 
 
+#: Accesses of which NumPy makes Python's integers at a time.
+_BLOCK = 1 << 16
+
+
 def _run_own(
     native: _refault.Trace, own: Sequence[PythonPolicy], sizes: Sequence[str], warm_up: float
 ) -> Iterator[dict[str, Any]]:
     pages = native.read()[0]
-    distinct = len(set(pages.tolist()))
+    distinct = native.counts()[1]
     skipped = int(len(pages) * warm_up) if 0 < warm_up < 1 else int(warm_up)
     if skipped >= len(pages):
         raise ValueError(f"nothing is left after the warm-up: {native.name} has {len(pages)} accesses")
@@ -183,7 +187,7 @@ def _run_own(
         for size in sizes:
             memory_pages = _pages_of(size, distinct)
             began = time.perf_counter()
-            misses = _replay(policy, pages.tolist(), memory_pages, skipped)
+            misses = _replay(policy, _each(pages), memory_pages, skipped)
             wall = time.perf_counter() - began
             accesses = len(pages) - skipped
             yield {
@@ -200,7 +204,14 @@ def _run_own(
             }
 
 
-def _replay(policy: PythonPolicy, pages: list[int], memory_pages: int, skipped: int) -> int:
+def _each(pages: Any) -> Iterator[int]:
+    """The page numbers as Python's integers, some thousand at a time: a list of them all would take seconds to make and to
+    free, and nothing ends such a call of NumPy's meanwhile."""
+    for begin in range(0, len(pages), _BLOCK):
+        yield from pages[begin : begin + _BLOCK].tolist()
+
+
+def _replay(policy: PythonPolicy, pages: Iterator[int], memory_pages: int, skipped: int) -> int:
     policy.start(memory_pages)
     resident: set[int] = set()
     misses = 0
