@@ -8,7 +8,7 @@ use std::sync::Arc;
 use refault_core::PageId;
 
 use crate::file::{Opened, Shared};
-use crate::fill::{Fault, Run};
+use crate::fill::{Fault, Run, read_runs};
 
 /// A run of pages of a file.
 pub(crate) struct AheadRead {
@@ -25,6 +25,17 @@ impl AheadRead {
         let AheadRead { shared, file, run, marked } = self;
         let reader = shared.clone();
         reader.background.read(file, run, Box::new(move |run, outcome| finish(&shared, &run, marked, &outcome)));
+    }
+
+    /// Has runs of one file read by one call.
+    pub(crate) fn submit_together(jobs: Vec<AheadRead>) {
+        let (shared, file) = (jobs[0].shared.clone(), jobs[0].file.clone());
+        let reader = shared.clone();
+        reader.background.together(Box::new(move || {
+            let runs: Vec<&Run> = jobs.iter().map(|job| &job.run).collect();
+            let outcomes = read_runs(&file, &shared.buffers, &runs);
+            jobs.iter().zip(&outcomes).for_each(|(job, outcome)| finish(&shared, &job.run, job.marked, outcome));
+        }));
     }
 }
 

@@ -17,6 +17,8 @@ use crate::workers::{Job, Workers};
 
 /// Threads that read ahead, where threads do it.
 const MAX_THREADS: usize = 4;
+/// Threads that wait for files whose reads take long ([`crate::Backing::reads_together`]).
+const MAX_WAITING: usize = 32;
 
 /// What becomes of a run that was read, or not. Called by a thread of the cache's own, or by the caller's if there is
 /// none; it must not wait for other reads.
@@ -25,6 +27,8 @@ pub(crate) type Done = Box<dyn FnOnce(Run, Result<(), Fault>) + Send>;
 pub(crate) struct Background {
     ring: Option<Ring>,
     threads: Workers,
+    /// Where each read waits long, and has its own limits.
+    waiting: Workers,
     buffers: Arc<Buffers>,
     /// Why there is no ring although one was wanted.
     why: Option<std::io::Error>,
@@ -45,7 +49,8 @@ impl Background {
             Some(Err(error)) if engine == IoEngine::Uring => return Err(MakeError::NoUring(error)),
             Some(Err(error)) => (None, Some(error)),
         };
-        Ok(Background { ring, threads, buffers, why })
+        let waiting = Workers::new("refault-wait", MAX_WAITING);
+        Ok(Background { ring, threads, waiting, buffers, why })
     }
 
     /// The engine's name, and why it is not the other where that was wanted.
@@ -73,12 +78,18 @@ impl Background {
             Some(ring) if file.backing.descriptor().is_some() => ring.read(file, run, done),
             _ => {
                 let buffers = self.buffers.clone();
-                self.threads.submit(Box::new(move || {
+                let threads = if file.backing.reads_together() { &self.waiting } else { &self.threads };
+                threads.submit(Box::new(move || {
                     let outcome = read_run(&file, &buffers, &run);
                     done(run, outcome);
                 }));
             }
         }
+    }
+
+    /// Does something that may wait for a network, soon.
+    pub(crate) fn together(&self, job: Job) {
+        self.waiting.submit(job);
     }
 
     /// Does something that waits for nothing, soon.
@@ -99,6 +110,7 @@ impl Background {
     /// The cache is gone.
     pub(crate) fn close(&self) {
         self.threads.close();
+        self.waiting.close();
         if let Some(ring) = &self.ring {
             ring.close();
         }

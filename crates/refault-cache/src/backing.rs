@@ -14,6 +14,9 @@ use crate::uring::Uring;
 /// Buffers that follow each other in a file, and where the first begins.
 pub type Piece<'a> = (Vec<IoSlice<'a>>, u64);
 
+/// Buffers that a range of a file is read into, and where it begins.
+pub type ReadPiece<'a> = (Vec<IoSliceMut<'a>>, u64);
+
 /// Bytes that can be read and written in whole pages. All offsets are multiples of the page size or, after a short
 /// transfer, of 512.
 pub trait Backing: Send + Sync {
@@ -22,6 +25,19 @@ pub trait Backing: Send + Sync {
     /// # Errors
     /// The device's.
     fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize>;
+
+    /// Reads several pieces, in any order and at the same time if that can be. Returns what [`Backing::read`] says of
+    /// each. By default they are read one after the other.
+    fn read_many(&self, pieces: &mut [ReadPiece<'_>]) -> Vec<io::Result<usize>> {
+        pieces.iter_mut().map(|(slices, offset)| self.read(slices, *offset)).collect()
+    }
+
+    /// Whether pieces that are wanted at the same time are better read by one [`Backing::read_many`] than each by a
+    /// thread of the cache's. So it is where each read is slow and costs much by itself, as a request over a network
+    /// does. False by default.
+    fn reads_together(&self) -> bool {
+        false
+    }
 
     /// Writes the buffers from `offset` on. Returns the bytes written.
     ///

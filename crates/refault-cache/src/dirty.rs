@@ -75,6 +75,26 @@ impl Dirty {
         self.pages.len() as u32
     }
 
+    /// The number of a write that has ended.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// A page that the device had taken and has lost, or may lose, is dirty again, with the number of the first write
+    /// that it has lost. False if it is being written: then it is dirty after that.
+    pub(crate) fn again(&mut self, at: At, page: PageId, number: u64) -> bool {
+        if let Some(entry) = self.writing.get_mut(&at) {
+            entry.number = entry.number.min(number);
+            entry.suspect = true;
+            return false;
+        }
+        let entry = Entry { page, number, since: Instant::now(), suspect: false };
+        let entry = self.pages.entry(at).or_insert(entry);
+        entry.number = entry.number.min(number);
+        true
+    }
+
     /// The number of the last write.
     pub(crate) fn number(&self) -> u64 {
         self.number
@@ -91,6 +111,20 @@ impl Dirty {
     pub(crate) fn forget(&mut self, at: At) {
         self.pages.remove(&at);
         self.unstable.remove(&at);
+    }
+
+    /// A page that is being written to is to leave its frame for another: who syncs waits for it meanwhile.
+    pub(crate) fn suspend(&mut self, at: At) {
+        let unstable = self.unstable.remove(&at).map(|(entry, _)| entry);
+        let oldest = [self.pages.remove(&at), unstable].into_iter().flatten().min_by_key(|entry| entry.number);
+        if let Some(entry) = oldest {
+            self.writing.insert(at, entry);
+        }
+    }
+
+    /// The number that such a page had, whatever it is now.
+    pub(crate) fn resume(&mut self, at: At) -> Option<u64> {
+        self.writing.remove(&at).map(|entry| entry.number)
     }
 
     /// The first dirty page of a file in a range.

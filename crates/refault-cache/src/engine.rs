@@ -25,6 +25,7 @@ use crate::dirty::{At, Dirty};
 use crate::error::ReadError;
 use crate::pages::Pages;
 use crate::table::{SEGMENT, Segments};
+use crate::through::{Listed, Through};
 
 /// Counts of what the cache itself did. Pages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,6 +78,8 @@ pub(crate) struct Engine {
     pub(crate) orphans: u32,
     /// What is to be written.
     pub(crate) dirty: Dirty,
+    /// What was written through and is not durable.
+    pub(crate) through: Through,
     /// Pages that have numbers.
     numbered: u32,
     pub(crate) counts: Counts,
@@ -114,6 +117,7 @@ impl Engine {
             buffers,
             orphans: 0,
             dirty: Dirty::default(),
+            through: Through::new(frames),
             numbered: 0,
             counts: Counts::default(),
             miniatures: None,
@@ -294,10 +298,16 @@ impl Engine {
         let _ = self.pages.take_shadow(page);
     }
 
-    /// A page was written to: it cannot be evicted before it is in the file.
-    pub(crate) fn make_dirty(&mut self, at: At, page: PageId) {
+    /// A page was written to, all of it or a part: it cannot be evicted before it is in the file.
+    pub(crate) fn make_dirty(&mut self, at: At, page: PageId, whole: bool) {
         self.pages.set_dirty(page, true);
         self.dirty.insert(at, page);
+        if (whole || self.pages.is_through(page))
+            && let Some(number) = self.through.supersede(at)
+        {
+            self.pages.set_through(page, false);
+            self.dirty.again(at, page, number);
+        }
     }
 
     /// The write of a dirty page begins.
@@ -315,6 +325,55 @@ impl Engine {
             self.pages.set_unstable(page, true);
         } else {
             self.pages.set_dirty(page, true);
+        }
+    }
+
+    /// A page was written through, by a write that began when the device had failed so many times to make its file
+    /// durable.
+    pub(crate) fn wrote_through(&mut self, at: At, page: PageId, failures: u64) {
+        let earlier = self.dirty.resume(at);
+        if self.through.failures(at.0) == failures {
+            let number = self.dirty.next_number();
+            self.pages.set_through(page, self.pages.is_resident(page));
+            let new = Listed { at, page, first: earlier.unwrap_or(number), last: number };
+            let pages = &self.pages;
+            self.through.written(new, |page| pages.is_through(page));
+        } else if self.pages.is_resident(page) {
+            self.make_dirty(at, page, true);
+            if let Some(number) = earlier {
+                self.dirty.again(at, page, number);
+            }
+        } else {
+            self.through.lose(at);
+        }
+    }
+
+    /// The device has made durable what it had of a file, whose writes had ended with a number up to `until`, or it has
+    /// failed. What it may have lost is dirty again, as far as it is in memory.
+    pub(crate) fn settle(&mut self, file: u32, until: u64, durable: bool) {
+        for page in self.dirty.settle(file, until, durable) {
+            self.pages.set_unstable(page, false);
+            if !durable {
+                self.pages.set_dirty(page, true);
+            }
+        }
+        if durable {
+            self.through.settle(file, until).into_iter().for_each(|page| self.pages.set_through(page, false));
+            return;
+        }
+        for Listed { at, page, first, .. } in self.through.fail(file) {
+            if self.pages.is_through(page) {
+                self.pages.set_through(page, false);
+                if self.dirty.again(at, page, first) {
+                    self.pages.set_dirty(page, true);
+                }
+            } else {
+                self.through.lose(at);
+                // What readers see from now on is what the device has.
+                if !self.pages.is_busy(page) && !self.pages.is_held(page) {
+                    self.forget(page);
+                }
+            }
         }
     }
 
@@ -371,7 +430,8 @@ impl Engine {
 
     pub(crate) fn metadata_bytes(&self) -> usize {
         let miniatures = self.miniatures.as_ref().map_or(0, |miniatures| miniatures.bytes());
-        self.policy.metadata_bytes() + self.pages.metadata_bytes() + self.frames.metadata_bytes() + miniatures
+        let through = self.through.bytes();
+        self.policy.metadata_bytes() + self.pages.metadata_bytes() + self.frames.metadata_bytes() + miniatures + through
     }
 }
 

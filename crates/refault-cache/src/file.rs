@@ -255,8 +255,8 @@ impl PageCache {
             resizing: RwLock::default(),
             settling: Mutex::default(),
         });
+        self.0.engine().dirty.open(number, opened.clone());
         if let Some(limits) = self.0.limits {
-            self.0.engine().dirty.open(number, opened.clone());
             self.0.flusher.start(&self.0, limits);
         }
         Ok(CachedFile {
@@ -383,14 +383,23 @@ impl CachedFile {
     /// Begins to read a range in the background, as far as there is room, and returns at once. What cannot be read is
     /// told to the thread that reads it.
     pub fn prefetch(&self, range: Range<u64>) {
-        let end = range.end.min(self.len()).div_ceil(PAGE);
-        let mut first = range.start / PAGE;
-        while first < end {
-            let pages = (end - first).min(64);
-            let jobs = self.jobs(&mut self.shared.engine(), Window { first, step: 1, pages });
-            submit(jobs);
-            first += pages;
+        self.prefetch_ranges(std::slice::from_ref(&range));
+    }
+
+    /// As [`CachedFile::prefetch`], for several ranges that are wanted at the same time: a file of a store that is slow
+    /// to answer is asked for all of them at once ([`Backing::reads_together`]).
+    pub fn prefetch_ranges(&self, ranges: &[Range<u64>]) {
+        let end = self.len().div_ceil(PAGE);
+        let mut jobs = Vec::new();
+        for range in ranges {
+            let (mut first, end) = (range.start / PAGE, range.end.div_ceil(PAGE).min(end));
+            while first < end {
+                let pages = (end - first).min(64);
+                jobs.extend(self.jobs(&mut self.shared.engine(), Window { first, step: 1, pages }));
+                first += pages;
+            }
         }
+        submit(jobs);
     }
 
     /// Drops the pages that lie wholly in a range; waits for those on their way. Pages that wait to be written, or to
@@ -403,8 +412,10 @@ impl CachedFile {
     /// Makes everything durable that was written before. What others write meanwhile may be or not.
     ///
     /// # Errors
-    /// The device's. What was written since the last success may not be durable; with [`CacheOptions::write_back`] it
-    /// is still in the cache, and the next call tries all of it again.
+    /// The device's. What was written since the last success may not be durable; as far as it is still in the cache,
+    /// which with [`CacheOptions::write_back`] is all of it, the next call tries it again. While anything is missing
+    /// that is in the cache no more, each call fails: write it anew, or accept what the device has by
+    /// [`CachedFile::reload`].
     pub fn sync(&self) -> std::io::Result<()> {
         self.shared.sync(&self.opened, 0..u64::MAX)
     }
@@ -454,6 +465,7 @@ impl CachedFile {
         }
         // A fill that began before is waited for; one that begins now finds the new end.
         self.forget_from(last(before));
+        self.shared.engine().through.cut(self.opened.number, bytes.div_ceil(PAGE));
         self.opened.length.store(bytes, Ordering::Release);
         Ok(())
     }
@@ -471,6 +483,7 @@ impl CachedFile {
             self.opened.length.store(bytes, Ordering::Release);
         }
         self.forget_clean(0..u64::MAX);
+        self.shared.engine().through.accept(self.opened.number);
         length.map(|_| ())
     }
 
@@ -510,6 +523,7 @@ impl Drop for CachedFile {
         self.forget_from(0);
         let mut engine = self.shared.engine();
         engine.dirty.close(self.opened.number);
+        engine.through.close(self.opened.number);
         engine.remove_file(&self.pages);
         drop(engine);
         self.shared.background.forget(self.opened.number);

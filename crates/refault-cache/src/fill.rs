@@ -13,7 +13,7 @@ use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
 
 use crate::ahead::AheadRead;
-use crate::backing::Backing;
+use crate::backing::{Backing, ReadPiece};
 use crate::buffers::Buffers;
 use crate::compressed::{Leftover, MAX_RUN, Outcome};
 use crate::engine::Engine;
@@ -427,9 +427,47 @@ impl CachedFile {
     }
 }
 
-/// Hands jobs over; their runs are read at the same time. Never under the engine's lock.
+/// Hands jobs of one file over; their runs are read at the same time. Never under the engine's lock.
 pub(crate) fn submit(jobs: Vec<AheadRead>) {
-    jobs.into_iter().for_each(AheadRead::submit);
+    if jobs.len() > 1 && jobs[0].file.backing.reads_together() {
+        AheadRead::submit_together(jobs);
+    } else {
+        jobs.into_iter().for_each(AheadRead::submit);
+    }
+}
+
+/// Reads the pages of several runs of a file, by one call.
+pub(crate) fn read_runs(file: &Opened, buffers: &Buffers, runs: &[&Run]) -> Vec<Result<(), Fault>> {
+    // SAFETY: the pages are busy on the account of the thread that has the runs, each with a frame of its own.
+    let slice = |(_, frame): &(PageId, Frame)| IoSliceMut::new(&mut unsafe { buffers.page_mut(*frame) }.0);
+    let mut pieces: Vec<ReadPiece<'_>> =
+        runs.iter().map(|run| (run.pages.iter().map(slice).collect(), run.index * PAGE)).collect();
+    let read = file.backing.read_many(&mut pieces);
+    drop(pieces);
+    let whole = |(run, outcome): (&&Run, io::Result<usize>)| {
+        let length = file.len().saturating_sub(run.index * PAGE).min((run.pages.len() * PAGE_SIZE) as u64) as usize;
+        match outcome {
+            // What fell short, or failed for a moment, is read alone.
+            Ok(bytes) if bytes < length || length == 0 => read_run(file, buffers, run),
+            Err(error) if error.kind() == ErrorKind::Interrupted => read_run(file, buffers, run),
+            Ok(_) => {
+                // SAFETY: as above; the pieces are gone.
+                run.pages
+                    .iter()
+                    .enumerate()
+                    .for_each(|(place, (_, frame))| zero_beyond(unsafe { buffers.page_mut(*frame) }, place, length));
+                Ok(())
+            }
+            Err(error) => Err(Fault::Io(error)),
+        }
+    };
+    runs.iter().zip(read).map(whole).collect()
+}
+
+/// Makes zeros of what a page has beyond so many bytes of its run.
+fn zero_beyond(page: &mut Page, place: usize, bytes: usize) {
+    let valid = bytes.saturating_sub(place * PAGE_SIZE).min(PAGE_SIZE);
+    page.0[valid..].fill(0);
 }
 
 /// Reads the pages of a run into their frames.
@@ -462,10 +500,7 @@ fn read_pages(backing: &dyn Backing, pages: &mut [&mut Page], offset: u64, lengt
         }
         done = from + read;
     }
-    for (number, page) in pages.iter_mut().enumerate() {
-        let valid = wanted.saturating_sub(number * PAGE_SIZE).min(PAGE_SIZE);
-        page.0[valid..].fill(0);
-    }
+    pages.iter_mut().enumerate().for_each(|(place, page)| zero_beyond(page, place, wanted));
     Ok(())
 }
 

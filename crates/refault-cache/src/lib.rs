@@ -24,7 +24,8 @@
 //!   length meanwhile give later readers the new contents, and the pin the old.
 //! - **Writes go through**, unless [`CacheOptions::write_back`] is chosen: [`CachedFile::write_at`] returns when the
 //!   device has the data, so there are no dirty pages, and an eviction costs nothing. [`CachedFile::sync`] makes them
-//!   durable. With write-back a page stays until a sync has succeeded, so that one that fails loses nothing.
+//!   durable, or says as long as that is true that they are not. With write-back a page stays until a sync has
+//!   succeeded, so that one that fails loses nothing.
 //! - **A failure is told to whom it concerns**: a read that fails leaves nothing behind; a write that fails takes its
 //!   pages out of the cache, so that later reads see what the device has, old or new, page by page. Other pages, and
 //!   writes that returned, lose nothing.
@@ -69,6 +70,7 @@ mod references;
 mod ring;
 mod streams;
 mod table;
+mod through;
 mod uring;
 mod workers;
 mod write;
@@ -79,7 +81,7 @@ pub(crate) mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 }
 
-pub use backing::{Backing, DirectFile, Piece};
+pub use backing::{Backing, DirectFile, Piece, ReadPiece};
 pub use error::{MakeError, OpenError, ReadError, WriteError};
 pub use file::{Advice, CachedFile, PageCache};
 pub use options::{CacheOptions, CacheReport, IoEngine, WhatIf, WouldMiss, WriteBack};

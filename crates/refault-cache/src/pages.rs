@@ -32,6 +32,8 @@ const DIRTY: u8 = 16;
 const WRITING: u8 = 32;
 /// The file has it, but not for certain.
 const UNSTABLE: u8 = 64;
+/// Its frame has what was written through, and the device has that, but not for certain. It may go.
+const THROUGH: u8 = 128;
 /// Cannot go.
 const HELD: u8 = DIRTY | WRITING | UNSTABLE;
 
@@ -106,7 +108,7 @@ impl Pages {
 
     /// The page is resident no more. Whether its frame can be used again is seen by the frame's pins afterwards.
     pub(crate) fn goes(&mut self, page: PageId) {
-        self.flags[page as usize] &= !(RESIDENT | ACCESSED | AHEAD | HELD);
+        self.flags[page as usize] &= !(RESIDENT | ACCESSED | AHEAD | HELD | THROUGH);
         self.word(page).store(NOWHERE, Ordering::SeqCst);
     }
 
@@ -164,6 +166,15 @@ impl Pages {
 
     pub(crate) fn set_unstable(&mut self, page: PageId, unstable: bool) {
         self.set(page, UNSTABLE, unstable);
+    }
+
+    /// Whether the page's frame has what was written through and is not durable yet.
+    pub(crate) fn set_through(&mut self, page: PageId, through: bool) {
+        self.set(page, THROUGH, through);
+    }
+
+    pub(crate) fn is_through(&self, page: PageId) -> bool {
+        self.flags[page as usize] & THROUGH != 0
     }
 
     /// Whether a thread writes the page to its file.
@@ -248,7 +259,7 @@ impl Memory for Pages {
         }
         let flags = &mut self.flags[page as usize];
         let unread = *flags & AHEAD != 0;
-        *flags &= !(RESIDENT | ACCESSED | AHEAD);
+        *flags &= !(RESIDENT | ACCESSED | AHEAD | THROUGH);
         self.shadows[page as usize] = shadow.0;
         if unread {
             self.segment(page).unread.fetch_add(1, Ordering::Relaxed);

@@ -65,14 +65,6 @@ impl CachedFile {
         let pages = self.take_busy(first, end)?;
         let outcome = self.write_busy(bytes, offset, first, &pages, through);
         let mut engine = self.shared.engine();
-        if outcome.is_err() && through {
-            // What the device has is unknown: the next read will tell. What waits to be written is known.
-            for page in &pages {
-                if !engine.pages.is_held(*page) {
-                    engine.forget(*page);
-                }
-            }
-        }
         pages.iter().for_each(|page| engine.pages.set_busy(*page, false));
         drop(engine);
         self.shared.wake(pages.iter().copied());
@@ -114,24 +106,71 @@ impl CachedFile {
             page.0[from - place * PAGE_SIZE..to - place * PAGE_SIZE].copy_from_slice(&bytes[from - start..to - start]);
         }
         let failed = |error| WriteError::Io { offset: first * PAGE, error };
+        let file = self.opened.number;
+        let failures = self.shared.engine().through.failures(file);
         let after = self.len().max(offset + bytes.len() as u64);
         if through {
-            self.write_through(&contents, first, after).map_err(failed)?;
+            if let Err(error) = self.write_through(&contents, first, after) {
+                self.refused(first, pages, failures);
+                return Err(failed(error));
+            }
         } else if after > self.len() {
             // The file has its length at once: what lies between is a hole until it is written.
             self.opened.backing.set_len(after).map_err(failed)?;
         }
         for (place, (page, contents)) in pages.iter().zip(&contents).enumerate() {
-            let index = first + place as u64;
-            let dirty = (!through).then_some((self.opened.number, index));
-            if !self.put(*page, contents, !partial(place), dirty) && !through {
-                // There is no frame in which it could wait, or be kept until it is durable.
-                self.write_through(std::slice::from_ref(contents), index, after).map_err(failed)?;
-                self.shared.settle(&self.opened).map_err(failed)?;
+            let at = (file, first + place as u64);
+            let put = self.put(at, *page, contents, !partial(place), !through);
+            if through {
+                self.shared.engine().wrote_through(at, *page, failures);
+            } else if !put {
+                self.write_at_once(at, *page, contents, after).map_err(failed)?;
             }
         }
         self.opened.length.fetch_max(after, Ordering::AcqRel);
+        let mut engine = self.shared.engine();
+        // What lies beyond the end need not be written.
+        let (from, to) = (
+            offset.div_ceil(PAGE),
+            if offset + bytes.len() as u64 == after {
+                after.div_ceil(PAGE)
+            } else {
+                (offset + bytes.len() as u64) / PAGE
+            },
+        );
+        (from..to).for_each(|index| engine.through.overwritten((file, index)));
         Ok(())
+    }
+
+    /// What the device has of pages is unknown: the next read will tell, and a device that loses it then will be told of.
+    /// What waits to be written is known.
+    fn refused(&self, first: u64, pages: &[PageId], failures: u64) {
+        let mut engine = self.shared.engine();
+        for (page, index) in pages.iter().zip(first..) {
+            if !engine.pages.is_held(*page) {
+                engine.forget(*page);
+                if index * PAGE < self.len() {
+                    engine.wrote_through((self.opened.number, index), *page, failures);
+                }
+            }
+        }
+    }
+
+    /// There is no frame in which a page could wait, or be kept until it is durable: both are done now.
+    fn write_at_once(&self, at: At, page: PageId, contents: &Page, length: u64) -> io::Result<()> {
+        let failures = self.shared.engine().through.failures(at.0);
+        let written = self.write_through(std::slice::from_ref(contents), at.1, length);
+        let mut engine = self.shared.engine();
+        if written.is_ok() {
+            engine.wrote_through(at, page, failures);
+        } else if engine.dirty.resume(at).is_some() {
+            // What it was before waited to be written.
+            engine.through.lose(at);
+        }
+        drop(engine);
+        written?;
+        self.shared.settle(&self.opened)?;
+        self.shared.engine().through.check(at.0, at.1..at.1 + 1)
     }
 
     /// Writes whole pages to a file that is to have a length afterwards, or its old one if that fails.
@@ -158,9 +197,8 @@ impl CachedFile {
     }
 
     /// Puts the new contents of a busy page into its frame, or into a new one if there is any. Readers that have pinned
-    /// the old contents go on seeing them. `dirty`: where the page is to be written later. Returns whether it has a
-    /// frame.
-    fn put(&self, page: PageId, contents: &Page, overwrites: bool, dirty: Option<At>) -> bool {
+    /// the old contents go on seeing them. `dirty`: the page is to be written later. Returns whether it has a frame.
+    fn put(&self, at: At, page: PageId, contents: &Page, overwrites: bool, dirty: bool) -> bool {
         let mut engine = self.shared.engine();
         engine.counts.written += 1;
         engine.asked(page, true);
@@ -173,8 +211,8 @@ impl CachedFile {
             // It stays from here on.
             let pin = self.shared.pin(frame);
             engine.accessed(page, true, resident);
-            if let Some(at) = dirty {
-                engine.make_dirty(at, page);
+            if dirty {
+                engine.make_dirty(at, page, overwrites);
             }
             drop(engine);
             if self.is_alone(frame) {
@@ -184,6 +222,7 @@ impl CachedFile {
                 return true;
             }
             engine = self.shared.engine();
+            engine.dirty.suspend(at);
             engine.forget(page);
             // An orphan from here on, unless the others have gone.
             drop(engine);
@@ -202,9 +241,12 @@ impl CachedFile {
         // SAFETY: the page is busy on this thread's account, and the frame has no other.
         unsafe { self.shared.buffers.page_mut(frame) }.0.copy_from_slice(&contents.0);
         let mut engine = self.shared.engine();
-        if let Some(at) = dirty {
+        if dirty {
             // Before it is the policy's, which could evict it.
-            engine.make_dirty(at, page);
+            engine.make_dirty(at, page, overwrites);
+            if let Some(number) = engine.dirty.resume(at) {
+                engine.dirty.again(at, page, number);
+            }
         }
         engine.finish_fill(page, overwrites);
         // Busy still, on the write's account.

@@ -166,12 +166,7 @@ impl Shared {
         let until = self.engine().dirty.number();
         let outcome = file.backing.sync();
         let mut engine = self.engine();
-        for page in engine.dirty.settle(file.number, until, outcome.is_ok()) {
-            engine.pages.set_unstable(page, false);
-            if outcome.is_err() {
-                engine.pages.set_dirty(page, true);
-            }
-        }
+        engine.settle(file.number, until, outcome.is_ok());
         drop(engine);
         self.room();
         outcome
@@ -184,8 +179,9 @@ impl Shared {
             self.write_range(file, range.clone(), until)?;
             self.settle(file)?;
             // The failure of another write has made it dirty again, after it was written and before this one's turn.
-            if !self.engine().dirty.any(file.number, range.clone(), until) {
-                return Ok(());
+            let engine = self.engine();
+            if !engine.dirty.any(file.number, range.clone(), until) {
+                return engine.through.check(file.number, range);
             }
         }
     }

@@ -125,8 +125,10 @@ struct Reference {
     now: Vec<u8>,
     /// What was there at the last successful sync.
     synced: Vec<u8>,
-    /// What was written since then: each write is of one value.
-    since: Vec<(std::ops::Range<usize>, u8)>,
+    /// What was written since then, and where.
+    since: Vec<(usize, Vec<u8>)>,
+    /// A sync has failed and none has succeeded since: what had left memory may be gone, and a reader may see that.
+    failed: bool,
 }
 
 impl Reference {
@@ -134,12 +136,30 @@ impl Reference {
         let size = self.now.len().max(at + bytes.len());
         self.now.resize(size, 0);
         self.now[at..at + bytes.len()].copy_from_slice(bytes);
-        self.since.push((at..at + bytes.len(), bytes[0]));
+        self.since.push((at, bytes.to_vec()));
     }
 
     fn sync(&mut self) {
         self.synced.clone_from(&self.now);
         self.since.clear();
+        self.failed = false;
+    }
+
+    /// What a reader sees from a byte on.
+    fn read(&self, at: usize, seen: &[u8]) {
+        if self.failed {
+            seen.iter()
+                .zip(at..)
+                .for_each(|(byte, at)| assert!(self.may_be(at, *byte), "byte {at}: {byte} was never there"));
+        } else {
+            assert!(*seen == self.now[at..at + seen.len()], "an acknowledged write is gone");
+        }
+    }
+
+    /// Whether a byte was there at the last sync or since.
+    fn may_be(&self, at: usize, byte: u8) -> bool {
+        self.synced.get(at).copied().unwrap_or(0) == byte
+            || self.since.iter().any(|(start, bytes)| at >= *start && bytes.get(at - start) == Some(&byte))
     }
 
     fn check(&self, image: &[u8]) {
@@ -150,9 +170,7 @@ impl Reference {
             }
             for (place, byte) in sector.iter().enumerate() {
                 let at = start + place;
-                let allowed = self.synced.get(at).copied().unwrap_or(0) == *byte
-                    || self.since.iter().any(|(range, value)| value == byte && range.contains(&at));
-                assert!(allowed, "byte {at}: {byte} was never there since the last sync");
+                assert!(self.may_be(at, *byte), "byte {at}: {byte} was never there since the last sync");
             }
         }
     }
@@ -186,13 +204,26 @@ fn write_back() -> Option<WriteBack> {
     Some(WriteBack { background_ratio: 0.2, ratio: 0.4, ..WriteBack::default() })
 }
 
-/// One history; the power is cut after each operation. Returns how many pages were unpacked.
-fn history(seed: u64, operations: usize, write_back: Option<WriteBack>, compressed: Option<f64>) -> u64 {
+/// What a history came to.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// Pages that were unpacked.
+    unpacked: u64,
+    /// Syncs that failed and were made good by the next.
+    made_good: u64,
+    /// Times that a sync said that something is lost for good.
+    lost: u64,
+}
+
+/// One history; the power is cut after each operation.
+fn history(seed: u64, operations: usize, write_back: Option<WriteBack>, compressed: Option<f64>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let through = write_back.is_none();
     let policy = ["mglru", "lru", "s3fifo", "classic", "adaptive", "freebsd"][seed as usize % 6];
     let device = device(seed);
     let (cache, file) = open_compressing(&device, policy, write_back, compressed);
     let contents = device.0.lock().unwrap().current.clone();
-    let mut reference = Reference { now: contents.clone(), synced: contents, since: Vec::new() };
+    let mut reference = Reference { now: contents.clone(), synced: contents, since: Vec::new(), failed: false };
     let mut random = Random(seed);
     for _ in 0..operations {
         match random.below(20) {
@@ -201,17 +232,18 @@ fn history(seed: u64, operations: usize, write_back: Option<WriteBack>, compress
                 let at = if random.below(3) == 0 { at / PAGE * PAGE } else { at };
                 let length = [1, 100, PAGE, 3 * PAGE, 20 * PAGE][random.below(5) as usize];
                 let bytes = vec![random.next() as u8; length];
-                if file.write_at(&bytes, at as u64).is_ok() {
-                    reference.write(at, &bytes);
-                } else {
+                let went_well = file.write_at(&bytes, at as u64).is_ok();
+                reference.write(at, &bytes);
+                if !went_well {
                     // Refused: each byte is old or new, and a reader says which.
-                    reference.write(at, &bytes);
                     let mut seen = vec![0; reference.now.len()];
                     let read = file
                         .read_at(&mut seen, 0)
                         .unwrap_or_else(|error| panic!("{policy} {seed}: {error} {:?}", cache.report()));
                     reference.now.truncate(read);
-                    reference.now.copy_from_slice(&seen[..read]);
+                    let end = (at + length).min(read);
+                    reference.now[at.min(end)..end].copy_from_slice(&seen[at.min(end)..end]);
+                    reference.read(0, &seen[..read]);
                 }
             }
             12..14 => {
@@ -221,24 +253,32 @@ fn history(seed: u64, operations: usize, write_back: Option<WriteBack>, compress
                 let read = file
                     .read_at(&mut seen, at)
                     .unwrap_or_else(|error| panic!("{policy} {seed}: {error} {:?}", cache.report()));
-                assert!(
-                    seen[..read] == reference.now[at as usize..at as usize + read],
-                    "an acknowledged write is gone"
-                );
+                reference.read(at as usize, &seen[..read]);
             }
             14 => device.0.lock().unwrap().fail_sync = true,
             15 => {
                 let mut medium = device.0.lock().unwrap();
                 medium.fail_writes = !medium.fail_writes;
             }
-            16 => {
-                if file.sync_range(0..u64::MAX).is_ok() {
+            kind => {
+                let sync = || if kind == 16 { file.sync_range(0..u64::MAX) } else { file.sync() };
+                if sync().is_ok() {
                     reference.sync();
-                }
-            }
-            _ => {
-                if file.sync().is_ok() {
+                } else if through && !device.0.lock().unwrap().fail_writes {
+                    reference.failed = true;
+                    match sync() {
+                        Ok(()) => outcome.made_good += 1,
+                        Err(error) => {
+                            assert!(error.to_string().contains("had left memory"), "{error}");
+                            outcome.lost += 1;
+                            assert!(sync().is_err(), "nobody has mended it");
+                            mend(&file, &mut reference, random.below(2) == 0);
+                            sync().expect("whoever goes on can");
+                        }
+                    }
                     reference.sync();
+                } else {
+                    reference.failed = through;
                 }
             }
         }
@@ -247,13 +287,31 @@ fn history(seed: u64, operations: usize, write_back: Option<WriteBack>, compress
     }
     // The device recovers: one sync may still tell of what went wrong, the next one makes everything durable.
     device.0.lock().unwrap().fail_writes = false;
-    let synced = file.sync().is_ok() || file.sync().is_ok();
-    assert!(synced, "the device is well again");
+    if file.sync().is_err() && file.sync().is_err() {
+        assert!(through, "the device is well again");
+        mend(&file, &mut reference, true);
+        file.sync().expect("the device is well again");
+    }
     reference.sync();
     let image = device.0.lock().unwrap().crash();
     reference.check(&image);
     assert!(image == reference.now, "what was acknowledged is there");
-    cache.report().unpacked
+    Outcome { unpacked: cache.report().unpacked, ..outcome }
+}
+
+/// What the device has lost is written anew, or the caller goes on with what is there.
+fn mend(file: &CachedFile, reference: &mut Reference, anew: bool) {
+    if anew {
+        let all = reference.now.clone();
+        reference.write(0, &all);
+        file.write_at(&all, 0).expect("the device is well");
+    } else {
+        file.reload().expect("the device is well");
+        let mut seen = vec![0; reference.now.len()];
+        assert_eq!(file.read_at(&mut seen, 0).expect("reads"), seen.len());
+        reference.read(0, &seen);
+        reference.now = seen;
+    }
 }
 
 /// Of a history.
@@ -264,15 +322,33 @@ const OPERATIONS: usize = 100;
 fn what_was_synced_survives_a_crash_at_any_point() {
     let points: usize = std::env::var("REFAULT_CRASH_POINTS").map_or(10_000, |text| text.parse().expect("a number"));
     for seed in 1..=points.div_ceil(OPERATIONS) as u64 {
-        assert_eq!(history(seed, OPERATIONS, write_back(), None), 0, "nothing is compressed unless that is asked for");
+        assert_eq!(
+            history(seed, OPERATIONS, write_back(), None).unpacked,
+            0,
+            "nothing is compressed unless that is asked for"
+        );
     }
 }
 
 /// The same above the compressed tier.
 #[test]
 fn what_was_synced_survives_above_compressed_pages() {
-    let unpacked: u64 = (1..=48).map(|seed| history(seed, OPERATIONS, write_back(), Some(0.25))).sum();
+    let unpacked: u64 = (1..=48).map(|seed| history(seed, OPERATIONS, write_back(), Some(0.25)).unpacked).sum();
     assert!(unpacked > 10_000, "{unpacked} pages: the tier took no part");
+}
+
+/// Without write-back pages leave memory before they are durable: a sync that cannot make good what one before has
+/// failed to do says so as long as that is true, and no sync says otherwise.
+#[test]
+fn what_a_device_loses_of_writes_that_went_through_is_made_good_or_told() {
+    let (mut made_good, mut lost) = (0, 0);
+    let points: usize = std::env::var("REFAULT_CRASH_POINTS").map_or(12_000, |text| text.parse().expect("a number"));
+    for seed in 1..=points.div_ceil(OPERATIONS) as u64 {
+        let compressed = (seed % 4 == 0).then_some(0.25);
+        let outcome = history(seed, OPERATIONS, None, compressed);
+        (made_good, lost) = (made_good + outcome.made_good, lost + outcome.lost);
+    }
+    assert!(made_good > 20 && lost > 20, "{made_good} {lost}: one of the two was not tried");
 }
 
 #[test]
@@ -313,27 +389,26 @@ fn a_sync_that_fails_once_says_so_and_the_next_one_has_everything() {
 /// Each of several writers hears of a failure that concerns what it wrote, unless it was made good before.
 #[test]
 fn every_writer_that_syncs_has_its_data_or_an_error() {
-    let device = device(2);
-    let (_cache, file) = open(&device, "lru", write_back());
-    for round in 0..50u8 {
-        device.0.lock().unwrap().fail_sync = round % 2 == 0;
-        std::thread::scope(|scope| {
-            for writer in 0..3u8 {
-                let (file, device) = (&file, &device);
-                scope.spawn(move || {
-                    let at = usize::from(writer) * 5 * PAGE;
-                    file.write_at(&[round ^ writer; 2 * PAGE], at as u64).expect("stays in memory");
-                    if file.sync().is_ok() {
-                        let medium = device.0.lock().unwrap();
-                        assert_eq!(
-                            medium.durable[at..at + 2 * PAGE],
-                            [round ^ writer; 2 * PAGE],
-                            "acknowledged, and lost"
-                        );
-                    }
-                });
-            }
-        });
+    for write_back in [write_back(), None] {
+        let device = device(2);
+        let (_cache, file) = open(&device, "lru", write_back);
+        for round in 0..50u8 {
+            device.0.lock().unwrap().fail_sync = round % 2 == 0;
+            std::thread::scope(|scope| {
+                for writer in 0..3u8 {
+                    let (file, device) = (&file, &device);
+                    scope.spawn(move || {
+                        let at = usize::from(writer) * 5 * PAGE;
+                        let bytes = [round ^ writer; 2 * PAGE];
+                        file.write_at(&bytes, at as u64).expect("stays in memory, or goes through");
+                        if file.sync().is_ok() {
+                            let medium = device.0.lock().unwrap();
+                            assert_eq!(medium.durable[at..at + 2 * PAGE], bytes, "acknowledged, and lost");
+                        }
+                    });
+                }
+            });
+        }
     }
 }
 
