@@ -1,6 +1,6 @@
 //! The multi-generational LRU.
 //!
-//! Each lruvec has a window of two to four generations shared by anonymous and file pages. Pages enter young or old
+//! Each lruvec has a window of two to four generations (or as parameters say) shared by anonymous and file pages. Pages enter young or old
 //! depending on how they came; page-table walks promote what was accessed to the youngest generation; eviction works on
 //! the oldest generation of the type that the refault-driven controller picks, sorting lazily: pages that were promoted
 //! meanwhile, or that belong to a tier which refaults more than the base tier, move on instead of being evicted.
@@ -55,7 +55,7 @@ use crate::reclaim::record::{
     ACTIVE, FILE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, REFERENCED, SWAPCACHE, WORKINGSET,
 };
 use crate::reclaim::{CpuBatch, Hierarchy};
-use generation::Lruvec;
+use generation::{Lruvec, Window};
 use insertion::Insertion;
 
 /// See the module.
@@ -82,12 +82,13 @@ pub struct Mglru {
 impl Mglru {
     /// An empty list system with one lruvec.
     pub fn new(params: MglruParams) -> Mglru {
+        let window = Window::new(params.min_generations, params.max_generations);
         let mut mglru = Mglru {
             add_batch: CpuBatch::new(params.batch),
             activate_batch: CpuBatch::new(params.batch),
             params,
             records: Vec::new(),
-            lruvecs: vec![Lruvec::new(0)],
+            lruvecs: vec![Lruvec::new(window, 0)],
             hierarchy: Hierarchy::new(),
             walk_positions: vec![0],
             isolated: Vec::new(),
@@ -202,7 +203,8 @@ impl Policy for Mglru {
 
 impl NodeReclaim for Mglru {
     fn add_lruvec(&mut self, parent: Option<LruvecId>) -> LruvecId {
-        self.lruvecs.push(Lruvec::new(0));
+        let window = self.lruvecs[0].window;
+        self.lruvecs.push(Lruvec::new(window, 0));
         self.walk_positions.push(0);
         let id = self.hierarchy.add(parent);
         self.join_node(id);
@@ -226,7 +228,7 @@ impl NodeReclaim for Mglru {
             return false;
         }
         self.unlink(page);
-        self.records[page as usize].clear(ACTIVE | REFERENCED);
+        self.records[page as usize].clear(REFERENCED);
         let caller = Caller { ignores_references: true, ..Caller::default() };
         let mut survivors = std::mem::take(&mut self.survivors);
         let gone = batch_stage::run(self, &[page], &mut survivors, caller, memory).reclaimed > 0;

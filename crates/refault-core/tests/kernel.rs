@@ -70,6 +70,12 @@ impl Inspect for MglruModel {
     }
 }
 
+/// How many generations there may be, the kernel's most often.
+fn window() -> impl Strategy<Value = (u64, u64)> {
+    let others = (2..=5u64).prop_flat_map(|min| (Just(min), min + 2..=7));
+    prop_oneof![2 => Just((2, 4)), 1 => others]
+}
+
 fn mglru_params() -> impl Strategy<Value = MglruParams> {
     let swappiness = prop_oneof![1 => Just(0u16), 1 => Just(1), 3 => Just(60), 1 => Just(200), 3 => 0..=200u16];
     let rules = prop_oneof![
@@ -88,27 +94,30 @@ fn mglru_params() -> impl Strategy<Value = MglruParams> {
         any::<[bool; 2]>(),
         prop::bool::weighted(0.8),
         [prop::bool::weighted(0.8), prop::bool::weighted(0.8), prop::bool::weighted(0.8)],
+        window(),
     )
-        .prop_map(
-            |(rules, swappiness, tiers, batch, walks, [region_bits, reads_start_oldest], protects_frequent, later)| {
-                let [by_sizes, filters, look_around] = later;
-                let (version, refault) = rules;
-                MglruParams {
-                    version,
-                    refault,
-                    swappiness,
-                    tiers,
-                    batch,
-                    walks,
-                    region_bits,
-                    aging: if by_sizes { Aging::Sizes } else { Aging::Exhausted },
-                    filters,
-                    look_around,
-                    reads_start_oldest,
-                    protects_frequent,
-                }
-            },
-        )
+        .prop_map(|(rules, swappiness, tiers, batch, walks, of_pages, protects_frequent, later, window)| {
+            let [region_bits, reads_start_oldest] = of_pages;
+            let [by_sizes, filters, look_around] = later;
+            let (min_generations, max_generations) = window;
+            let (version, refault) = rules;
+            MglruParams {
+                version,
+                refault,
+                swappiness,
+                tiers,
+                batch,
+                walks,
+                region_bits,
+                aging: if by_sizes { Aging::Sizes } else { Aging::Exhausted },
+                filters,
+                look_around,
+                reads_start_oldest,
+                protects_frequent,
+                max_generations,
+                min_generations,
+            }
+        })
 }
 
 fn classic_params() -> impl Strategy<Value = ClassicParams> {

@@ -4,7 +4,6 @@
 //! `mm/vmscan.c`.
 
 use crate::memory::Memory;
-use crate::mglru::generation::{MAX_GENERATIONS, MIN_GENERATIONS, slot};
 use crate::mglru::{Aging, Mglru};
 use crate::page::{LruvecId, PageId, PageType};
 use crate::reclaim::record::{RECLAIM, REFERENCED, REFS_MASK, WORKINGSET};
@@ -13,28 +12,29 @@ impl Mglru {
     /// Whether eviction needs a younger generation first, and how many pages there are to evict from.
     pub(super) fn should_age(&self, id: LruvecId, can_anon: bool) -> (bool, u64) {
         let lruvec = &self.lruvecs[id as usize];
+        let min_generations = lruvec.window.min;
         let min_seq = lruvec.min_seq[governing(can_anon).index()];
-        if min_seq + MIN_GENERATIONS > lruvec.max_seq {
+        if min_seq + min_generations > lruvec.max_seq {
             return (true, 0);
         }
         let by_sizes = self.params.aging == Aging::Sizes;
         let (mut total, mut young, mut old) = (0, 0, 0);
         for page_type in usable(can_anon) {
             for seq in lruvec.min_seq[page_type.index()]..=lruvec.max_seq {
-                let size = lruvec.size[slot(seq)][page_type.index()];
+                let size = lruvec.size[lruvec.slot(seq)][page_type.index()];
                 total += size;
                 if seq == lruvec.max_seq {
                     young += size;
-                } else if seq + MIN_GENERATIONS == lruvec.max_seq {
+                } else if seq + min_generations == lruvec.max_seq {
                     old += size;
                 }
             }
         }
-        // Four generations are plenty; otherwise the youngest should not outgrow half, the oldest not fall below a
-        // quarter.
+        // More than one cold generation is plenty; otherwise the youngest should not outgrow half, the oldest not fall
+        // below a quarter (with two that stay).
         let needed = by_sizes
-            && min_seq + MIN_GENERATIONS == lruvec.max_seq
-            && (young * MIN_GENERATIONS > total || old * (MIN_GENERATIONS + 2) < total);
+            && min_seq + min_generations == lruvec.max_seq
+            && (young * min_generations > total || old * (min_generations + 2) < total);
         (needed, total)
     }
 
@@ -62,7 +62,8 @@ impl Mglru {
     /// Makes room in the window if it is full, then opens it by one at the young end.
     pub(super) fn new_generation(&mut self, id: LruvecId, can_anon: bool, now: u64) {
         for page_type in [PageType::File, PageType::Anon] {
-            if self.lruvecs[id as usize].generations(page_type) == MAX_GENERATIONS {
+            let lruvec = &self.lruvecs[id as usize];
+            if lruvec.generations(page_type) == lruvec.window.max {
                 self.drop_oldest(id, page_type, can_anon);
             }
         }
@@ -102,8 +103,8 @@ impl Mglru {
         if record.generation() != Some(from) {
             return;
         }
-        let to = (from + 1) % MAX_GENERATIONS as usize;
-        record.set_generation(Some(to));
+        let to = lruvec.window.next(from);
+        record.set_generation(to);
         record.clear(REFERENCED | REFS_MASK);
         if !seven {
             record.clear(WORKINGSET);
@@ -132,7 +133,9 @@ impl Mglru {
         let mut min_seq = lruvec.min_seq;
         for page_type in usable(can_anon) {
             let t = page_type.index();
-            while min_seq[t] + MIN_GENERATIONS <= lruvec.max_seq && lruvec.lists[slot(min_seq[t])][t].is_empty() {
+            while min_seq[t] + lruvec.window.min <= lruvec.max_seq
+                && lruvec.lists[lruvec.slot(min_seq[t])][t].is_empty()
+            {
                 min_seq[t] += 1;
             }
         }
@@ -142,7 +145,7 @@ impl Mglru {
             min_seq[ANON] = min_seq[ANON].min(min_seq[FILE]);
             min_seq[FILE] = min_seq[ANON].max(lruvec.min_seq[FILE]);
         } else if can_anon {
-            let cold = lruvec.max_seq - MIN_GENERATIONS;
+            let cold = lruvec.max_seq - lruvec.window.min;
             if min_seq[ANON] > cold && min_seq[FILE] < cold {
                 min_seq[ANON] = cold;
             } else if min_seq[FILE] > cold && min_seq[ANON] < cold {
@@ -186,7 +189,7 @@ mod tests {
         lruvec.min_seq = min_seq;
         lruvec.max_seq = max_seq;
         for (page, (page_type, seq)) in populated.iter().enumerate() {
-            lruvec.lists[slot(*seq)][page_type.index()].push_head(&mut policy.records, page as PageId);
+            lruvec.lists[lruvec.window.slot(*seq)][page_type.index()].push_head(&mut policy.records, page as PageId);
         }
         policy
     }
@@ -198,7 +201,7 @@ mod tests {
         {
             let mut policy = window(Version::V6_12, [3, 3], 5, &[]);
             for (seq, size) in (3..).zip(sizes) {
-                policy.lruvecs[0].size[slot(seq)][File.index()] = size;
+                policy.lruvecs[0].size[(seq % 4) as usize][File.index()] = size;
             }
             assert_eq!(policy.should_age(0, false), (due, sizes.iter().sum()), "{sizes:?}");
         }

@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::memory::{IoState, Memory};
 use crate::mglru::Mglru;
 use crate::mglru::aging::{governing, usable};
-use crate::mglru::generation::{MAX_BATCH, MAX_GENERATIONS, MIN_BATCH, MIN_GENERATIONS};
+use crate::mglru::generation::{MAX_BATCH, MIN_BATCH};
 use crate::mglru::memcg_lru::is_below_min;
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Caller, Verdict};
@@ -108,10 +108,10 @@ impl Mglru {
         let lruvec = &self.lruvecs[id as usize];
         let file = lruvec.min_seq[PageType::File.index()];
         let min_seq = if can_anon { file.min(lruvec.min_seq[PageType::Anon.index()]) } else { file };
-        if min_seq + MIN_GENERATIONS > lruvec.max_seq {
+        if min_seq + lruvec.window.min > lruvec.max_seq {
             return true;
         }
-        priority != DEFAULT_PRIORITY && min_seq + MIN_GENERATIONS == lruvec.max_seq
+        priority != DEFAULT_PRIORITY && min_seq + lruvec.window.min == lruvec.max_seq
     }
 
     /// One eviction step: isolate up to a batch, run it through the batch stage, put the survivors back. Returns pages
@@ -131,7 +131,7 @@ impl Mglru {
         let (page_type, mut scanned) = self.isolate(id, swappiness, budget, control, memory);
         if !self.is_7_2() {
             scanned += u64::from(self.try_advance_min(id, can_anon));
-            if self.lruvecs[id as usize].generations(governing(can_anon)) == MIN_GENERATIONS {
+            if self.lruvecs[id as usize].is_narrow(governing(can_anon)) {
                 scanned = 0;
             }
         } else if scanned > 0 {
@@ -268,7 +268,7 @@ impl Mglru {
     ) -> u64 {
         let seven = self.is_7_2();
         let t = page_type.index();
-        if self.lruvecs[id as usize].generations(page_type) == MIN_GENERATIONS {
+        if self.lruvecs[id as usize].is_narrow(page_type) {
             return 0;
         }
         let oldest = self.lruvecs[id as usize].oldest(page_type);
@@ -335,7 +335,7 @@ impl Mglru {
                 break;
             }
             record.clear(LRU | forgotten);
-            record.set_generation(None);
+            record.leave_generation();
             list.pop_tail();
             self.isolated.push(page);
             taken += 1;
@@ -367,7 +367,7 @@ impl Mglru {
         }
         let tier = self.tier(&record);
         let always = self.always_protected(&record);
-        let next = (oldest + 1) % MAX_GENERATIONS as usize;
+        let next = self.lruvecs[record.lruvec as usize].window.next(oldest);
         if tier > tier_limit || always {
             if !(always && self.is_7_2()) {
                 self.lruvecs[record.lruvec as usize].history[page_type.index()].protected[tier] += 1;

@@ -7,10 +7,8 @@ use crate::mglru::walk::Filter;
 use crate::page::PageType;
 use crate::policy::{GenerationDetails, GenerationSize, TierHistory, WalkStatistics};
 
-/// The narrowest window: the two youngest generations are never evicted from.
-pub(super) const MIN_GENERATIONS: u64 = 2;
-/// The widest window.
-pub(super) const MAX_GENERATIONS: u64 = 4;
+/// The widest window that a page's record has room for.
+pub(super) const MAX_WIDTH: u64 = 7;
 /// Tiers of a generation.
 pub(super) const MAX_TIERS: usize = 4;
 /// Pages that one eviction step isolates.
@@ -18,25 +16,51 @@ pub(super) const MIN_BATCH: u64 = 64;
 /// Pages that one eviction step looks at.
 pub(super) const MAX_BATCH: u64 = 64 * MIN_BATCH;
 
-/// Index of a sequence number in every per-generation array.
-#[inline]
-pub(super) const fn slot(seq: u64) -> usize {
-    (seq % MAX_GENERATIONS) as usize
+/// How many generations there may be of a type (`MIN_NR_GENS` and `MAX_NR_GENS`, which a kernel is built with).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// The narrowest: so many of the youngest are never evicted from.
+    pub min: u64,
+    /// The widest.
+    pub max: u64,
+}
+
+impl Window {
+    /// The nearest window that there can be: at least one generation to evict from, and one more to merge into.
+    pub fn new(min: u64, max: u64) -> Window {
+        let min = min.clamp(2, MAX_WIDTH - 2);
+        Window { min, max: max.clamp(min + 2, MAX_WIDTH) }
+    }
+
+    /// Index of a sequence number in every per-generation array.
+    #[inline]
+    pub const fn slot(self, seq: u64) -> usize {
+        // A division is dear on the path of every insertion.
+        if self.max == 4 { (seq % 4) as usize } else { (seq % self.max) as usize }
+    }
+
+    /// Index of the generation after the one at an index.
+    #[inline]
+    pub const fn next(self, slot: usize) -> usize {
+        if slot + 1 == self.max as usize { 0 } else { slot + 1 }
+    }
 }
 
 /// The state of one (memory cgroup, node) pair.
 #[derive(Debug)]
 pub(super) struct Lruvec {
+    /// How many generations there may be.
+    pub window: Window,
     /// The youngest generation, shared by both types.
     pub max_seq: u64,
     /// The oldest generation of each type.
     pub min_seq: [u64; 2],
     /// When each generation was created.
-    pub birth: [u64; MAX_GENERATIONS as usize],
+    pub birth: [u64; MAX_WIDTH as usize],
     /// Pages by generation and type; a promoted page stands on its old list until it is sorted.
-    pub lists: [[Deque; 2]; MAX_GENERATIONS as usize],
+    pub lists: [[Deque; 2]; MAX_WIDTH as usize],
     /// How many pages belong to each generation, wherever they stand.
-    pub size: [[u64; 2]; MAX_GENERATIONS as usize],
+    pub size: [[u64; 2]; MAX_WIDTH as usize],
     /// What the controller knows, by type.
     pub history: [History; 2],
     /// The last generation for which page tables were walked.
@@ -74,19 +98,26 @@ impl History {
 }
 
 impl Lruvec {
-    pub fn new(now: u64) -> Lruvec {
+    pub fn new(window: Window, now: u64) -> Lruvec {
         Lruvec {
-            max_seq: MIN_GENERATIONS + 1,
+            window,
+            max_seq: window.min + 1,
             min_seq: [0; 2],
-            birth: [now; MAX_GENERATIONS as usize],
+            birth: [now; MAX_WIDTH as usize],
             lists: Default::default(),
             size: Default::default(),
             history: Default::default(),
-            walk_seq: MIN_GENERATIONS,
+            walk_seq: window.min,
             filters: [None, None],
             evictions: [0; 2],
             walks: WalkStatistics::default(),
         }
+    }
+
+    /// Index of a sequence number in every per-generation array.
+    #[inline]
+    pub fn slot(&self, seq: u64) -> usize {
+        self.window.slot(seq)
     }
 
     /// Generations of a type in the window.
@@ -95,16 +126,22 @@ impl Lruvec {
         self.max_seq - self.min_seq[page_type.index()] + 1
     }
 
+    /// Whether a type has as few generations as there may be, so that none of them can be evicted from.
+    #[inline]
+    pub fn is_narrow(&self, page_type: PageType) -> bool {
+        self.generations(page_type) == self.window.min
+    }
+
     /// Index of the youngest generation.
     #[inline]
     pub fn youngest(&self) -> usize {
-        slot(self.max_seq)
+        self.slot(self.max_seq)
     }
 
     /// Index of a type's oldest generation.
     #[inline]
     pub fn oldest(&self, page_type: PageType) -> usize {
-        slot(self.min_seq[page_type.index()])
+        self.slot(self.min_seq[page_type.index()])
     }
 
     /// Opens the window by one at the young end. The new generation takes over the memory of those that have drained.
@@ -114,8 +151,8 @@ impl Lruvec {
         self.birth[youngest] = now;
         for page_type in PageType::ALL {
             let t = page_type.index();
-            for seq in self.max_seq.saturating_sub(MAX_GENERATIONS - 1)..self.min_seq[t] {
-                let drained = slot(seq);
+            for seq in self.max_seq.saturating_sub(self.window.max - 1)..self.min_seq[t] {
+                let drained = self.slot(seq);
                 let mut heir = std::mem::take(&mut self.lists[youngest][t]);
                 if drained != youngest && heir.is_empty() && self.lists[drained][t].is_empty() {
                     self.lists[drained][t].hand_over(&mut heir);
@@ -134,13 +171,13 @@ impl Lruvec {
     /// may belong to a generation that has left the window since.
     pub fn in_window(&self, page_type: PageType) -> u64 {
         let t = page_type.index();
-        (self.min_seq[t]..=self.max_seq).map(|seq| self.size[slot(seq)][t]).sum()
+        (self.min_seq[t]..=self.max_seq).map(|seq| self.size[self.slot(seq)][t]).sum()
     }
 
     /// Pages of a type in the two youngest generations.
     pub fn active(&self, page_type: PageType) -> u64 {
         let t = page_type.index();
-        self.size[slot(self.max_seq)][t] + self.size[slot(self.max_seq - 1)][t]
+        self.size[self.slot(self.max_seq)][t] + self.size[self.slot(self.max_seq - 1)][t]
     }
 
     /// A page changes generation without changing lists.
@@ -156,16 +193,16 @@ impl Lruvec {
         (oldest..=self.max_seq)
             .map(|seq| GenerationSize {
                 seq,
-                birth: self.birth[slot(seq)],
+                birth: self.birth[self.slot(seq)],
                 pages: PageType::ALL
-                    .map(|t| if seq < self.min_seq[t.index()] { 0 } else { self.size[slot(seq)][t.index()] }),
+                    .map(|t| if seq < self.min_seq[t.index()] { 0 } else { self.size[self.slot(seq)][t.index()] }),
             })
             .collect()
     }
 
     /// Oldest first, from as far back as there are slots (spec: mglru §15, `lru_gen_full`).
     pub fn details(&self) -> Vec<GenerationDetails> {
-        (self.max_seq.saturating_sub(MAX_GENERATIONS - 1)..=self.max_seq)
+        (self.max_seq.saturating_sub(self.window.max - 1)..=self.max_seq)
             .map(|seq| {
                 let tier = |tier: usize| {
                     PageType::ALL.map(|page_type| {
@@ -181,9 +218,9 @@ impl Lruvec {
                         }
                     })
                 };
-                let pages = PageType::ALL.map(|t| self.size[slot(seq)][t.index()]);
+                let pages = PageType::ALL.map(|t| self.size[self.slot(seq)][t.index()]);
                 GenerationDetails {
-                    size: GenerationSize { seq, birth: self.birth[slot(seq)], pages },
+                    size: GenerationSize { seq, birth: self.birth[self.slot(seq)], pages },
                     gone: PageType::ALL.map(|t| seq < self.min_seq[t.index()]),
                     tiers: (0..MAX_TIERS).map(tier).collect(),
                     walks: (seq == self.max_seq).then_some(self.walks),

@@ -4,7 +4,6 @@
 
 use crate::memory::Memory;
 use crate::mglru::Mglru;
-use crate::mglru::generation::{MAX_GENERATIONS, slot};
 use crate::page::{PageId, PageType};
 use crate::reclaim::record::ACTIVE;
 use crate::switching::Handover;
@@ -17,16 +16,17 @@ impl Mglru {
         let mut pages: Vec<PageId> = Vec::new();
         for lruvec in &self.lruvecs {
             for t in PageType::ALL.map(PageType::index) {
-                // All four slots, since a page may stand on a list whose generation has left the window.
-                for age in (0..MAX_GENERATIONS).rev() {
-                    pages.extend(lruvec.lists[slot(lruvec.max_seq + MAX_GENERATIONS - age)][t].iter());
+                // All slots, since a page may stand on a list whose generation has left the window.
+                let slots = lruvec.window.max;
+                for age in (0..slots).rev() {
+                    pages.extend(lruvec.lists[lruvec.slot(lruvec.max_seq + slots - age)][t].iter());
                 }
             }
         }
         for page in &pages {
-            let max_seq = self.lruvecs[self.records[*page as usize].lruvec as usize].max_seq;
-            let generation = self.unlink(*page);
-            if generation == Some(slot(max_seq)) || generation == Some(slot(max_seq - 1)) {
+            let lruvec = &self.lruvecs[self.records[*page as usize].lruvec as usize];
+            let active = [lruvec.youngest(), lruvec.slot(lruvec.max_seq - 1)];
+            if self.unlink(*page).is_some_and(|generation| active.contains(&generation)) {
                 self.records[*page as usize].set(ACTIVE);
             }
         }

@@ -5,7 +5,7 @@
 
 use crate::memory::{IoState, Memory};
 use crate::mglru::Mglru;
-use crate::mglru::generation::{Lruvec, MAX_GENERATIONS, MIN_GENERATIONS, slot};
+use crate::mglru::generation::Lruvec;
 use crate::page::{PageId, PageType};
 use crate::reclaim::record::{
     ACTIVE, IN_ACTIVATE, IN_ADD, LRU, PageRecord, RECLAIM, REFERENCED, REFS_MASK, SWAPCACHE, WORKINGSET,
@@ -30,19 +30,19 @@ impl Mglru {
             return seq_7_2(record, lruvec, insertion);
         }
         // Windows wider than this have pages of the last row start one generation above the oldest.
-        let width = if self.params.reads_start_oldest { MAX_GENERATIONS } else { MIN_GENERATIONS };
+        let width = if self.params.reads_start_oldest { lruvec.window.max } else { lruvec.window.min };
         seq_6_12(record, lruvec, insertion, width)
     }
 
     /// Puts a page that is on no list into a generation; ACTIVE has done its work then.
     #[inline]
     pub(super) fn insert(&mut self, page: PageId, insertion: Insertion) {
-        let generation = slot(self.insertion_seq(page, insertion));
+        let seq = self.insertion_seq(page, insertion);
         let record = &mut self.records[page as usize];
-        record.clear(ACTIVE);
+        let generation = self.lruvecs[record.lruvec as usize].slot(seq);
         record.set(LRU);
-        record.set_generation(Some(generation));
-        record.set_standing(generation);
+        record.set_generation(generation);
+        record.set_standing(generation); // clears ACTIVE
         let page_type = record.page_type();
         let lruvec = &mut self.lruvecs[record.lruvec as usize];
         lruvec.size[generation][page_type.index()] += 1;
@@ -87,7 +87,7 @@ impl Mglru {
         lruvec.size[generation][t] -= 1;
         lruvec.lists[record.standing()][t].remove(&self.records, page);
         let record = &mut self.records[page as usize];
-        record.set_generation(None);
+        record.leave_generation();
         record.clear(LRU);
         Some(generation)
     }
@@ -108,7 +108,7 @@ impl Mglru {
             return;
         }
         let seven = self.is_7_2();
-        let forgotten = if seven { ACTIVE | REFERENCED | REFS_MASK | WORKINGSET } else { ACTIVE | REFERENCED };
+        let forgotten = if seven { REFERENCED | REFS_MASK | WORKINGSET } else { REFERENCED };
         self.records[page as usize].clear(forgotten);
         let oldest = self.lruvecs[record.lruvec as usize].oldest(record.page_type());
         if seven && record.generation() == Some(oldest) {
@@ -180,14 +180,15 @@ fn seq_6_12(record: &PageRecord, lruvec: &Lruvec, insertion: Insertion, width: u
 
 #[inline]
 fn seq_7_2(record: &PageRecord, lruvec: &Lruvec, insertion: Insertion) -> u64 {
+    let window = lruvec.window;
     let back = if record.has(ACTIVE) {
-        2 - u64::from(record.has(WORKINGSET))
+        window.min - u64::from(record.has(WORKINGSET))
     } else if insertion == Insertion::Rotated {
-        4
+        window.max
     } else if is_new_anon(record) || insertion == Insertion::BeingWritten {
-        2
+        window.min
     } else {
-        4 - u64::from(record.has(WORKINGSET | REFERENCED))
+        window.max - u64::from(record.has(WORKINGSET | REFERENCED))
     };
-    (lruvec.max_seq + 1 - back).max(lruvec.min_seq[record.page_type().index()])
+    (lruvec.max_seq + 1).saturating_sub(back).max(lruvec.min_seq[record.page_type().index()])
 }

@@ -5,7 +5,7 @@
 use crate::memory::Memory;
 use crate::mglru::Mglru;
 use crate::mglru::aging::governing;
-use crate::mglru::generation::{MAX_BATCH, MAX_GENERATIONS, MIN_GENERATIONS};
+use crate::mglru::generation::MAX_BATCH;
 use crate::policy::{EvictGenerations, GenerationError, NewGeneration};
 use crate::reclaim::control::ScanControl;
 
@@ -23,7 +23,8 @@ impl Mglru {
         if request.seq > lruvec.max_seq {
             return Err(GenerationError::Seq);
         }
-        if !self.is_7_2() && !request.force && lruvec.generations(governing(request.can_anon)) == MAX_GENERATIONS {
+        let full = lruvec.generations(governing(request.can_anon)) == lruvec.window.max;
+        if !self.is_7_2() && !request.force && full {
             return Err(GenerationError::Full);
         }
         self.drain_batches();
@@ -38,7 +39,8 @@ impl Mglru {
         request: &EvictGenerations,
         memory: &mut M,
     ) -> Result<u64, GenerationError> {
-        if request.seq + MIN_GENERATIONS > self.lruvecs[request.lruvec as usize].max_seq {
+        let lruvec = &self.lruvecs[request.lruvec as usize];
+        if request.seq + lruvec.window.min > lruvec.max_seq {
             return Err(GenerationError::Seq);
         }
         let mut control = ScanControl::for_limit(request.lruvec, 0);
@@ -64,7 +66,8 @@ mod tests {
     use super::*;
     use crate::memory::{Eviction, PageTables, References, RegionKey, Walk};
     use crate::mglru::{MglruParams, Version};
-    use crate::page::{LruvecId, PageId, Shadow};
+    use crate::page::{LruvecId, PageId, PageType, Shadow};
+    use crate::policy::{Admission, Policy};
 
     const REGION: RegionKey = 7;
 
@@ -121,5 +124,34 @@ mod tests {
             let full = if version == Version::V7_2 { Ok(()) } else { Err(GenerationError::Full) };
             assert_eq!(mglru.command_new_generation(&request(youngest, false), &mut memory), full);
         }
+    }
+
+    /// A generation for each page that is faulted in: how many there are then, and how many can be evicted.
+    fn aged(min_generations: u64, max_generations: u64) -> (u64, u64) {
+        let params = MglruParams { batch: 0, min_generations, max_generations, ..MglruParams::default() };
+        let mut mglru = Mglru::new(params);
+        let mut memory = Idle { looked_into: false };
+        mglru.grow(8);
+        for page in 0..8 {
+            mglru.admit(page, &Admission::fault(PageType::Anon), &mut memory);
+            let seq = mglru.lruvecs[0].max_seq;
+            mglru.command_new_generation(&request(seq, true), &mut memory).unwrap();
+        }
+        let lruvec = &mglru.lruvecs[0];
+        let evictable = (lruvec.min_seq[0]..)
+            .take_while(|seq| {
+                let request = EvictGenerations { lruvec: 0, seq: *seq, swappiness: None, pages: 0 };
+                mglru.command_evict(&request, &mut memory).is_ok()
+            })
+            .count();
+        (mglru.lruvecs[0].generations(PageType::Anon), evictable as u64)
+    }
+
+    #[test]
+    fn there_are_as_many_generations_as_parameters_say() {
+        assert_eq!(aged(2, 4), (4, 2));
+        assert_eq!(aged(2, 7), (7, 5));
+        assert_eq!(aged(4, 7), (7, 3));
+        assert_eq!(aged(9, 90), (7, 2), "the nearest that there can be");
     }
 }

@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use crate::memory::{Memory, node_frames, protection};
 use crate::mglru::Mglru;
 use crate::mglru::aging::usable;
-use crate::mglru::generation::slot;
 use crate::page::{LruvecId, PageType};
 use crate::policy::giving::{Standing, has_outlived};
 use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};
@@ -224,7 +223,7 @@ impl Mglru {
     pub(super) fn is_starved<M: Memory>(&self, control: &ScanControl, min_ttl: u64, memory: &M) -> bool {
         !self.hierarchy.subtree(control.target).iter().any(|&id| {
             let lruvec = &self.lruvecs[id as usize];
-            let birth = lruvec.birth[slot(lruvec.min_seq[PageType::File.index()])];
+            let birth = lruvec.birth[lruvec.oldest(PageType::File)];
             !is_below_min(id, control, memory)
                 && self.evictable(id, memory) >> control.priority != 0
                 && has_outlived(birth, min_ttl, memory.now())

@@ -1,6 +1,6 @@
 //! What can be chosen about the multi-gen LRU.
 
-use crate::mglru::generation::MAX_TIERS;
+use crate::mglru::generation::{MAX_TIERS, MAX_WIDTH};
 use crate::parameter::{Parameter, ParameterError, Parameters, parse_switch, parse_whole};
 use crate::reclaim::cpu_batch::KERNEL_BATCH;
 
@@ -64,6 +64,11 @@ pub struct MglruParams {
     /// Pages with five accesses through descriptors are moved on whatever the controller says; not so before December
     /// 2023 (spec: mglru §9.3 row 3). No effect with one tier.
     pub protects_frequent: bool,
+    /// The widest window of generations (`MAX_NR_GENS`): 4, or up to 7, and at least two more than `min_generations`.
+    /// The narrower, the sooner pages that walks found idle are merged with older ones.
+    pub max_generations: u64,
+    /// The narrowest window (`MIN_NR_GENS`): 2, or up to 5. So many of the youngest generations are never evicted from.
+    pub min_generations: u64,
 }
 
 impl Default for MglruParams {
@@ -81,6 +86,8 @@ impl Default for MglruParams {
             look_around: true,
             reads_start_oldest: false,
             protects_frequent: true,
+            max_generations: 4,
+            min_generations: 2,
         }
     }
 }
@@ -186,6 +193,18 @@ impl Parameters for MglruParams {
             values: "yes or no",
             meaning: "pages read five times are moved on whatever the controller says; no before December 2023",
         },
+        Parameter {
+            name: "max_generations",
+            default: "4",
+            values: "4 to 7, and at least min_generations + 2",
+            meaning: "how many generations there are at most (MAX_NR_GENS)",
+        },
+        Parameter {
+            name: "min_generations",
+            default: "2",
+            values: "2 to 5, and at most max_generations - 2, which is to be set before",
+            meaning: "how many of the youngest generations are never evicted from (MIN_NR_GENS)",
+        },
     ];
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
@@ -221,9 +240,38 @@ impl Parameters for MglruParams {
             "filters" => self.filters = parse_switch(value).ok_or_else(invalid)?,
             "look_around" => self.look_around = parse_switch(value).ok_or_else(invalid)?,
             "protects_frequent" => self.protects_frequent = parse_switch(value).ok_or_else(invalid)?,
+            "max_generations" => {
+                let low = (self.min_generations + 2).max(4);
+                self.max_generations = parse_whole(value, low, MAX_WIDTH).ok_or_else(invalid)?;
+            }
+            "min_generations" => {
+                let high = self.max_generations.saturating_sub(2);
+                self.min_generations = parse_whole(value, 2, high).ok_or_else(invalid)?;
+            }
             "reads_start_oldest" => self.reads_start_oldest = parse_switch(value).ok_or_else(invalid)?,
             _ => return Err(ParameterError::unknown(name, Self::LIST)),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_has_room_for_a_generation_to_evict_and_one_to_merge_into() {
+        let set = |values: &[(&str, &str)]| {
+            let mut params = MglruParams::default();
+            values.iter().try_for_each(|(name, value)| params.set(name, value)).map(|()| params)
+        };
+        for wrong in
+            [("max_generations", "3"), ("max_generations", "8"), ("min_generations", "1"), ("min_generations", "3")]
+        {
+            assert!(set(&[wrong]).is_err(), "{wrong:?}");
+        }
+        let params = set(&[("max_generations", "5"), ("min_generations", "3")]).expect("five and three are possible");
+        assert_eq!((params.max_generations, params.min_generations), (5, 3));
+        assert!(set(&[("max_generations", "6"), ("min_generations", "4"), ("max_generations", "5")]).is_err());
     }
 }

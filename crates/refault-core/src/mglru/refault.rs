@@ -7,7 +7,7 @@
 //! Kernel: `lru_gen_eviction`, `lru_gen_test_recent`, `lru_gen_refault` in `mm/workingset.c`.
 
 use crate::memory::Memory;
-use crate::mglru::generation::{Lruvec, MAX_GENERATIONS, MIN_GENERATIONS};
+use crate::mglru::generation::Lruvec;
 use crate::mglru::{Mglru, RefaultDistance};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::record::{ACTIVE, REFS_MASK, REFS_MAX, WORKINGSET};
@@ -106,7 +106,7 @@ impl Mglru {
         let lruvec = &self.lruvecs[record.lruvec as usize];
         let then = fields.value >> REFS_WIDTH;
         let now = lruvec.max_seq & ((1 << CLOCK_BITS) - 1);
-        if now.abs_diff(then) >= MAX_GENERATIONS {
+        if now.abs_diff(then) >= lruvec.window.max {
             return;
         }
         let refs = (fields.value & 3) as u16 + 1;
@@ -175,9 +175,10 @@ impl Mglru {
             let active: u64 = types.iter().map(|t| size(Lruvec::active, *t)).sum();
             return if distance < active.min(total - active) { Reach::Short } else { Reach::Beyond };
         }
-        if distance <= total / MAX_GENERATIONS {
+        let window = self.lruvecs[id as usize].window;
+        if distance <= total / window.max {
             Reach::Short
-        } else if distance <= total / MIN_GENERATIONS {
+        } else if distance <= total / window.min {
             Reach::Middle
         } else if distance <= total {
             Reach::Long

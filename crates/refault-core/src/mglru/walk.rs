@@ -156,7 +156,7 @@ fn promote(records: &mut [PageRecord], lruvec: &mut Lruvec, page: PageId, seven:
     if generation == youngest {
         return false;
     }
-    record.set_generation(Some(youngest));
+    record.set_generation(youngest);
     let page_type = record.page_type();
     lruvec.move_size(page_type, generation, youngest);
     true

@@ -13,8 +13,9 @@ pub const LRU: u16 = 1;
 pub const IN_ADD: u16 = 1 << 1;
 /// Waits in the batch of activations: still on its list.
 pub const IN_ACTIVATE: u16 = 1 << 2;
-/// Classic: belongs to the active list. Multi-gen LRU: an instruction to the next insertion.
-pub const ACTIVE: u16 = 1 << 3;
+/// Classic: belongs to the active list. Multi-gen LRU: an instruction to the next insertion; while a page is listed, a
+/// part of where it stands.
+pub const ACTIVE: u16 = 1 << ACTIVE_SHIFT;
 /// One reference was seen by software.
 pub const REFERENCED: u16 = 1 << 4;
 /// Classic: was active earlier in its life. Multi-gen LRU: second access.
@@ -31,6 +32,7 @@ pub const KNOWN: u16 = LRU | IN_ADD | IN_ACTIVATE;
 /// Unevictable and on no list, until it is evictable again.
 const CULLED: u16 = IN_ADD | IN_ACTIVATE;
 
+const ACTIVE_SHIFT: u32 = 3;
 const GENERATION_SHIFT: u32 = 9;
 const GENERATION_MASK: u16 = 7 << GENERATION_SHIFT;
 const REFS_SHIFT: u32 = 12;
@@ -98,7 +100,7 @@ impl PageRecord {
         if self.has(FILE) { PageType::File } else { PageType::Anon }
     }
 
-    /// Index of the generation (sequence number modulo 4) while on a generation list.
+    /// Index of the generation (sequence number modulo the widest window) while on a generation list.
     #[inline]
     pub fn generation(&self) -> Option<usize> {
         ((self.flags & GENERATION_MASK) >> GENERATION_SHIFT).checked_sub(1).map(usize::from)
@@ -112,24 +114,31 @@ impl PageRecord {
             == (generation as u16 + 1) << GENERATION_SHIFT
     }
 
-    /// Sets or clears the generation.
+    /// Sets the generation, at most index 6.
     #[inline]
-    pub fn set_generation(&mut self, generation: Option<usize>) {
-        let field = generation.map_or(0, |g| g as u16 + 1);
-        self.flags = self.flags & !GENERATION_MASK | field << GENERATION_SHIFT;
+    pub fn set_generation(&mut self, generation: usize) {
+        self.flags = self.flags & !GENERATION_MASK | (generation as u16 + 1) << GENERATION_SHIFT;
+    }
+
+    /// Notes that the page stands on no generation's list any more.
+    #[inline]
+    pub fn leave_generation(&mut self) {
+        self.flags &= !(GENERATION_MASK | ACTIVE);
     }
 
     /// Index of the generation on whose list the page stands: its own, or an older one if it was promoted and has not
-    /// been sorted since.
+    /// been sorted since. Known only while it stands on one.
     #[inline]
     pub fn standing(&self) -> usize {
-        usize::from(self.flags >> STANDING_SHIFT)
+        usize::from(self.flags >> STANDING_SHIFT | (self.flags & ACTIVE) >> (ACTIVE_SHIFT - 2))
     }
 
-    /// Notes on which generation's list the page stands.
+    /// Notes on which generation's list the page stands. Two bits are its own; windows of more than four generations
+    /// use ACTIVE as a third, which says nothing else of a listed page.
     #[inline]
     pub fn set_standing(&mut self, generation: usize) {
-        self.flags = self.flags & !STANDING_MASK | (generation as u16) << STANDING_SHIFT;
+        let (low, high) = ((generation as u16) << STANDING_SHIFT, (generation as u16 >> 2) << ACTIVE_SHIFT);
+        self.flags = self.flags & !(STANDING_MASK | ACTIVE) | low | high;
     }
 
     /// The refs bits, 0..=3.
@@ -161,5 +170,29 @@ impl Placed for PageRecord {
     #[inline]
     fn set_position(&mut self, position: u32) {
         self.position = position;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seven_generations_fit_beside_everything_else() {
+        for (generation, standing) in (0..7).flat_map(|g| (0..7).map(move |s| (g, s))) {
+            let mut record = PageRecord::default();
+            record.set(LRU | FILE | WORKINGSET);
+            record.set_refs(REFS_MAX);
+            record.set_generation(generation);
+            record.set_standing(standing);
+            assert_eq!((record.generation(), record.standing(), record.refs()), (Some(generation), standing, REFS_MAX));
+            record.leave_generation();
+            assert_eq!(
+                (record.generation(), record.has(ACTIVE)),
+                (None, false),
+                "{standing} is no instruction to insert"
+            );
+            assert!(record.has(LRU) && record.has(FILE) && record.has(WORKINGSET));
+        }
     }
 }

@@ -35,7 +35,7 @@ const SCAN_LIMIT: u64 = 4096;
 struct Page {
     page_type: usize,
     lruvec: LruvecId,
-    /// Sequence number modulo 4 while on a list.
+    /// Sequence number modulo the widest window while on a list.
     generation: Option<u64>,
     refs: u64,
     referenced: bool,
@@ -59,8 +59,8 @@ impl Page {
 struct Lruvec {
     max_seq: u64,
     min_seq: [u64; 2],
-    /// `lists[seq % 4][type]`.
-    lists: [[VecDeque<PageId>; 2]; 4],
+    /// `lists[seq % max_generations][type]`.
+    lists: Vec<[VecDeque<PageId>; 2]>,
     avg_refaulted: [[u64; 4]; 2],
     avg_total: [[u64; 4]; 2],
     refaulted: [[u64; 4]; 2],
@@ -160,13 +160,19 @@ impl MglruModel {
         for lruvec in &self.lruvecs {
             for t in [ANON, FILE] {
                 let generations = lruvec.max_seq - lruvec.min_seq[t] + 1;
-                assert!((2..=4).contains(&generations), "{generations} generations of type {t}");
+                let window = self.params.min_generations..=self.params.max_generations;
+                assert!(window.contains(&generations), "{generations} generations of type {t}");
             }
         }
     }
 
     fn is_7_2(&self) -> bool {
         self.params.version == Version::V7_2
+    }
+
+    /// Where a generation stands (mglru §1).
+    fn slot(&self, seq: u64) -> u64 {
+        seq % self.params.max_generations
     }
 
     fn page(&mut self, id: PageId) -> &mut Page {
@@ -179,7 +185,7 @@ impl MglruModel {
 
     /// Pages of a generation and type, wherever they stand.
     fn size(&self, lruvec: LruvecId, page_type: usize, seq: u64) -> u64 {
-        let here = |p: &&Page| p.lruvec == lruvec && p.page_type == page_type && p.generation == Some(seq % 4);
+        let here = |p: &&Page| p.lruvec == lruvec && p.page_type == page_type && p.generation == Some(self.slot(seq));
         self.pages.values().filter(here).count() as u64
     }
 
@@ -189,15 +195,23 @@ impl MglruModel {
         for l in self.tree.subtree(lruvec) {
             let max_seq = self.lruvecs[l as usize].max_seq;
             sums[0] += self.size(l, page_type, max_seq) + self.size(l, page_type, max_seq - 1);
-            sums[1] += self.size(l, page_type, max_seq - 2) + self.size(l, page_type, max_seq - 3);
+            sums[1] += self.inactive(l, page_type);
         }
         sums
+    }
+
+    /// Pages of all generations but the two youngest.
+    fn inactive(&self, lruvec: LruvecId, page_type: usize) -> u64 {
+        let max_seq = self.lruvecs[lruvec as usize].max_seq;
+        (2..self.params.max_generations)
+            .map(|back| self.size(lruvec, page_type, max_seq + self.params.max_generations - back))
+            .sum()
     }
 
     pub fn list_sizes(&self, lruvec: LruvecId, page_type: PageType) -> (u64, u64) {
         let max_seq = self.lruvecs[lruvec as usize].max_seq;
         let size = |back| self.size(lruvec, page_type.index(), max_seq - back);
-        (size(2) + size(3), size(0) + size(1))
+        (self.inactive(lruvec, page_type.index()), size(0) + size(1))
     }
 
     // --- references (mglru §2, §3, §16.4) ---
@@ -263,24 +277,25 @@ impl MglruModel {
         let page = &self.pages[&id];
         let lruvec = &self.lruvecs[page.lruvec as usize];
         let (max_seq, min_seq) = (lruvec.max_seq, lruvec.min_seq[page.page_type]);
+        let (min, max) = (self.params.min_generations, self.params.max_generations);
         let second_youngest = page.page_type == ANON && !page.swapcache || page.reclaim && in_flight;
         if self.is_7_2() {
             let back = if page.active {
-                2 - u64::from(page.workingset)
+                min - u64::from(page.workingset)
             } else if rotating {
-                4
+                max
             } else if second_youngest {
-                2
+                min
             } else {
-                4 - u64::from(page.workingset || page.referenced)
+                max - u64::from(page.workingset || page.referenced)
             };
-            return (max_seq + 1 - back).max(min_seq);
+            return (max_seq + 1).saturating_sub(back).max(min_seq);
         }
         if page.active {
             max_seq
         } else if second_youngest {
             max_seq - 1
-        } else if rotating || self.params.reads_start_oldest || min_seq + 2 >= max_seq {
+        } else if rotating || self.params.reads_start_oldest || min_seq + min >= max_seq {
             min_seq
         } else {
             min_seq + 1
@@ -289,7 +304,7 @@ impl MglruModel {
 
     /// `in_flight`: the page is dirty or being written.
     fn insert(&mut self, id: PageId, rotating: bool, in_flight: bool) {
-        let generation = self.insertion_seq(id, rotating, in_flight) % 4;
+        let generation = self.slot(self.insertion_seq(id, rotating, in_flight));
         let page = self.page(id);
         assert!(page.generation.is_none());
         page.generation = Some(generation);
@@ -439,7 +454,9 @@ impl Policy for MglruModel {
 impl NodeReclaim for MglruModel {
     fn add_lruvec(&mut self, parent: Option<LruvecId>) -> LruvecId {
         self.tree.0.push(parent);
-        self.lruvecs.push(Lruvec { max_seq: 3, walks_done: 2, ..Lruvec::default() });
+        let min = self.params.min_generations;
+        let lists = vec![Default::default(); self.params.max_generations as usize];
+        self.lruvecs.push(Lruvec { max_seq: min + 1, walks_done: min, lists, ..Lruvec::default() });
         self.lruvecs.len() as LruvecId - 1
     }
 
@@ -523,7 +540,8 @@ impl Sorting for MglruModel {
         if new_rules {
             self.page(id).clear_references();
             let page = self.pages[&id].clone();
-            if page.generation == Some(self.lruvec(page.lruvec).min_seq[page.page_type] % 4) {
+            let oldest = self.lruvec(page.lruvec).min_seq[page.page_type];
+            if page.generation == Some(self.slot(oldest)) {
                 return;
             }
         }

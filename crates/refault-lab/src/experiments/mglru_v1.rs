@@ -46,7 +46,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Experiment, String> 
 const REMARKS: [&str; 8] = [
     "Policies: classic (Linux 6.12) before; after, the posting as far as 6.12's rules can be set to it: \
      mglru{tiers=1,reads_start_oldest=yes,aging=exhausted,filters=no,look_around=no}. Its number of generations is \
-     not known, 4 here; kswapd does not age ahead of need. Classic has improved since v5.11 (anonymous pages start \
+     not known, 4 here, 7 in the rows that say so; kswapd does not age ahead of need. Classic has improved since v5.11 (anonymous pages start \
      inactive since 5.9).",
     "Memory sizes are not published; the scale is taken against 4 GiB. Anonymous memory of the tabs is 2.2 times \
      memory, compressed swap is large enough for it and takes no memory itself.",
@@ -82,6 +82,7 @@ fn verdict(experiment: &Experiment) -> String {
 const TABS: &str = "browser tabs";
 const CHEAP_MAP: &str = "browser tabs, reverse map a third";
 const DEAR_ENTRY: &str = "browser tabs, table entry three times";
+const SEVEN: &str = "browser tabs, seven generations";
 const KSWAPD_CPU: &str = "kswapd CPU";
 
 /// Classic lists, the posting, and classic lists with other random choices. A quarter is warm-up.
@@ -106,7 +107,9 @@ fn study(memory: u64, options: &Options, progress: Progress) -> Result<Study, St
     let runs = three(&tabs_with(&costs), options.seed)?;
     study.figures.extend(tab_figures(&runs));
     study.charts.extend(charts(TABS, &[("classic", &runs[0]), ("multi-gen LRU", &runs[1])]));
-    progress(0.15);
+    progress(0.13);
+    study.figures.extend(seven_generations(&tabs_with(&costs), options.seed, &runs)?);
+    progress(0.17);
     let other_costs = [
         (CHEAP_MAP, Costs { reverse_map: costs.reverse_map / 3, ..costs.clone() }),
         (DEAR_ENTRY, Costs { table_entry: costs.table_entry * 3, ..costs.clone() }),
@@ -125,6 +128,22 @@ fn study(memory: u64, options: &Options, progress: Progress) -> Result<Study, St
     study.charts.extend(charts("server", &[("classic", &runs[0]), ("multi-gen LRU", &runs[1])]));
     progress(1.0);
     Ok(study)
+}
+
+/// The posting's number of generations was set when the kernel was built and is not known: as many as there can be here.
+fn seven_generations(
+    config: &dyn Fn(u64) -> MachineConfig,
+    seed: u64,
+    [before, _, null]: &[Measured; 3],
+) -> Result<[Figure; 2], String> {
+    let config = config(seed);
+    let warm_up = config.duration.unwrap_or(0) / 4;
+    let params = MglruParams { max_generations: 7, ..MglruParams::first_posting() };
+    let after = measure(config, Mglru::new(params), warm_up)?;
+    let own = |metric: &str, unit: &str, of: &dyn Fn(&Measured) -> f64| {
+        Figure::new(SEVEN, metric, unit, Values::NONE, Rule::Unjudged, trial(before, &after, null, of))
+    };
+    Ok([own(KSWAPD_CPU, "s", &kswapd_cpu), own("refaults", "pages", &Measured::refaults)])
 }
 
 /// When the killers of tabs and apps act: the default of Android's low-memory killer (`ro.lmk.psi_partial_stall_ms`).

@@ -6,9 +6,6 @@ use refault_sim::machine::report::{Report, Sample};
 
 use crate::experiment::{Chart, Series};
 
-/// Most generations there are at a time.
-const GENERATIONS: usize = 4;
-
 /// Generations, pressure, refaults, CPU in reclaim, free memory and throughput over time. Without samples they are empty.
 pub fn charts(report: &Report) -> Vec<Chart> {
     let samples = &report.samples;
@@ -31,9 +28,10 @@ pub fn charts(report: &Report) -> Vec<Chart> {
         series,
     };
     let mut charts = Vec::new();
-    if samples.iter().any(|sample| sample.generations.iter().any(|list| !list.is_empty())) {
+    let generations = samples.iter().flat_map(|sample| &sample.generations).map(Vec::len).max().unwrap_or(0);
+    if generations > 0 {
         // The youngest on top, as everywhere.
-        let bands = (0..GENERATIONS).rev().map(|age| {
+        let bands = (0..generations).rev().map(|age| {
             let name = if age == 0 { "youngest".to_string() } else { format!("{age} older") };
             line(&name, &|sample| sample.generations.iter().map(|list| by_age(list, age)).sum::<u64>() as f64)
         });

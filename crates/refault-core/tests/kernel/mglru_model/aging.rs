@@ -24,12 +24,13 @@ impl MglruModel {
         let usable = if can_anon { vec![ANON, FILE] } else { vec![FILE] };
         let mut m = l.min_seq;
         for t in &usable {
-            while m[*t] + 2 <= l.max_seq && l.lists[(m[*t] % 4) as usize][*t].is_empty() {
+            while m[*t] + self.params.min_generations <= l.max_seq && l.lists[self.slot(m[*t]) as usize][*t].is_empty()
+            {
                 m[*t] += 1;
             }
         }
         if can_anon && new_rules {
-            let third = l.max_seq - 2;
+            let third = l.max_seq - self.params.min_generations;
             if m[ANON] > third && m[FILE] < third {
                 m[ANON] = third;
             } else if m[FILE] > third && m[ANON] < third {
@@ -53,9 +54,10 @@ impl MglruModel {
     /// The page moves to the next generation; the caller puts it on the list.
     pub(super) fn inc_gen(&mut self, id: PageId, min_seq: u64, reclaim: bool) -> usize {
         let new_rules = self.is_7_2();
+        let (oldest, next) = (self.slot(min_seq), self.slot(min_seq + 1));
         let page = self.page(id);
-        if page.generation == Some(min_seq % 4) {
-            page.generation = Some((min_seq + 1) % 4);
+        if page.generation == Some(oldest) {
+            page.generation = Some(next);
             page.refs = 0;
             page.referenced = false;
             page.workingset &= new_rules;
@@ -67,11 +69,12 @@ impl MglruModel {
     pub(super) fn new_generation_of(&mut self, lruvec: LruvecId, can_anon: bool) {
         for t in [FILE, ANON] {
             let (max_seq, min_seq) = (self.lruvec(lruvec).max_seq, self.lruvec(lruvec).min_seq[t]);
-            if max_seq - min_seq + 1 < 4 {
+            if max_seq - min_seq + 1 < self.params.max_generations {
                 continue;
             }
             if t == FILE || can_anon {
-                while let Some(id) = self.lruvec(lruvec).lists[(min_seq % 4) as usize][t].pop_back() {
+                let oldest = self.slot(min_seq) as usize;
+                while let Some(id) = self.lruvec(lruvec).lists[oldest][t].pop_back() {
                     let generation = self.inc_gen(id, min_seq, false);
                     self.lruvec(lruvec).lists[generation][t].push_back(id);
                 }
@@ -86,24 +89,25 @@ impl MglruModel {
     /// Whether a generation is due, and the pages of the usable types (mglru §6.3, §16.2).
     pub(super) fn should_age(&self, lruvec: LruvecId, can_anon: bool, priority: u32) -> (bool, u64) {
         let l = &self.lruvecs[lruvec as usize];
+        let min = self.params.min_generations;
         let usable = if can_anon { vec![ANON, FILE] } else { vec![FILE] };
         let pages_of =
             |seq: u64| usable.iter().filter(|t| l.min_seq[**t] <= seq).map(|t| self.size(lruvec, *t, seq)).sum::<u64>();
         if self.is_7_2() {
             let m = usable.iter().map(|t| l.min_seq[*t]).min().unwrap();
             let total = (m..=l.max_seq).map(pages_of).sum();
-            let due = m + 2 > l.max_seq || priority != 12 && m + 2 == l.max_seq;
+            let due = m + min > l.max_seq || priority != 12 && m + min == l.max_seq;
             return (due, total);
         }
         let m = l.min_seq[usable[0]];
-        if m + 2 > l.max_seq {
+        if m + min > l.max_seq {
             return (true, 0);
         }
         let first = usable.iter().map(|t| l.min_seq[*t]).min().unwrap();
         let total: u64 = (first..=l.max_seq).map(pages_of).sum();
-        let (young, old) = (pages_of(l.max_seq), pages_of(l.max_seq - 2));
-        let out_of_proportion = young * 2 > total || old * 4 < total;
-        (self.params.aging == Aging::Sizes && m + 2 == l.max_seq && out_of_proportion, total)
+        let (young, old) = (pages_of(l.max_seq), pages_of(l.max_seq - min));
+        let out_of_proportion = young * min > total || old * (min + 2) < total;
+        (self.params.aging == Aging::Sizes && m + min == l.max_seq && out_of_proportion, total)
     }
 
     pub(super) fn try_new_generation<M: Memory>(&mut self, lruvec: LruvecId, can_anon: bool, memory: &mut M) -> bool {
@@ -124,7 +128,7 @@ impl MglruModel {
     /// A young entry was found by a walk, or by a look-around that has a walk to account to (mglru §7, §16.5).
     pub(super) fn promote(&mut self, id: PageId) {
         let new_rules = self.is_7_2();
-        let max_seq = self.lruvecs[self.pages[&id].lruvec as usize].max_seq;
+        let youngest = self.slot(self.lruvecs[self.pages[&id].lruvec as usize].max_seq);
         let page = self.page(id);
         if new_rules && !page.referenced && !page.workingset {
             page.referenced = true;
@@ -132,7 +136,7 @@ impl MglruModel {
         } else if page.generation.is_none() {
             page.referenced |= !new_rules;
         } else {
-            page.generation = Some(max_seq % 4);
+            page.generation = Some(youngest);
             page.clear_references();
             page.workingset = new_rules;
         }
@@ -164,7 +168,7 @@ impl MglruModel {
             return;
         }
         let new_rules = self.is_7_2();
-        let max_seq = self.lruvecs[self.pages[&id].lruvec as usize].max_seq;
+        let youngest = self.slot(self.lruvecs[self.pages[&id].lruvec as usize].max_seq);
         if new_rules {
             if !self.note_young_7_2(id) {
                 return;
@@ -172,7 +176,7 @@ impl MglruModel {
         } else if !self.is_listed(id) {
             self.page(id).referenced = true;
         }
-        if self.pages[&id].generation.is_some_and(|g| g != max_seq % 4) && !self.activating.contains(&id) {
+        if self.pages[&id].generation.is_some_and(|g| g != youngest) && !self.activating.contains(&id) {
             self.activate_later(id);
         }
     }

@@ -79,10 +79,10 @@ impl MglruModel {
         memory: &M,
     ) -> u64 {
         let (max_seq, min_seq) = (self.lruvec(lruvec).max_seq, self.lruvec(lruvec).min_seq[t]);
-        if max_seq - min_seq + 1 == 2 {
+        if max_seq - min_seq + 1 == self.params.min_generations {
             return 0;
         }
-        let oldest = (min_seq % 4) as usize;
+        let oldest = self.slot(min_seq) as usize;
         let (mut looked_at, mut sorted, mut taken) = (0, 0, 0);
         let mut aside = Vec::new();
         while looked_at < limit && taken < BATCH && (aside.len() as u64) < BATCH {
@@ -116,7 +116,7 @@ impl MglruModel {
             return true;
         }
         let generation = self.pages[&id].generation.unwrap();
-        if generation != min_seq % 4 {
+        if generation != self.slot(min_seq) {
             self.lruvec(lruvec).lists[generation as usize][t].push_front(id);
             return true;
         }
@@ -198,7 +198,7 @@ impl MglruModel {
         } else {
             scanned += u64::from(self.try_advance_min(lruvec, can_anon));
             let governing = if can_anon { ANON } else { FILE };
-            if self.lruvec(lruvec).max_seq - self.lruvec(lruvec).min_seq[governing] + 1 == 2 {
+            if self.lruvec(lruvec).max_seq - self.lruvec(lruvec).min_seq[governing] + 1 == self.params.min_generations {
                 scanned = 0;
             }
         }

@@ -55,9 +55,9 @@ impl MglruModel {
             return if distance < active.min(inactive) { Class::Short } else { Class::None };
         }
         let total = active + inactive;
-        if distance <= total / 4 {
+        if distance <= total / self.params.max_generations {
             Class::Short
-        } else if distance <= total / 2 {
+        } else if distance <= total / self.params.min_generations {
             Class::Mid
         } else if distance <= total {
             Class::Long
@@ -111,7 +111,7 @@ impl MglruModel {
 
     pub(super) fn refault_7_2(&mut self, id: PageId, old: Evicted, in_fault: bool) {
         let (t, lruvec) = (self.pages[&id].page_type, self.pages[&id].lruvec);
-        if self.lruvec(lruvec).max_seq.abs_diff(old.min_seq) >= 4 {
+        if self.lruvec(lruvec).max_seq.abs_diff(old.min_seq) >= self.params.max_generations {
             return;
         }
         let tier = self.tier(old.refs + 1, old.workingset);
