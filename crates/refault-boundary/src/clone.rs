@@ -181,6 +181,9 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
     if is_thread && is_alone && !thread.is_vm_child {
         sites::before_threads(context.registers[register::RIP] as usize);
     }
+    if is_thread {
+        paging().threads(true);
+    }
     let Some(child) = Thread::new(actions) else { return -11 };
     child.is_vm_child = !is_thread;
     child.hidden = thread.hidden;

@@ -60,7 +60,7 @@ impl Settings {
             memory: 0,
             own: false,
             resident_only: false,
-            policy: "mglru{cyclic=yes}".to_owned(),
+            policy: "adaptive-mapped{cyclic=yes}".to_owned(),
             file: None,
             segment: None,
             record: None,

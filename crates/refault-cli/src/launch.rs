@@ -20,9 +20,12 @@ use crate::inherited::Inherited;
 use crate::program::{self, Obstacle};
 use refault_console::Failure;
 
-/// The policy of a program unless another is named. Many programs go through memory again and again, and generations
-/// alone throw away what such a scan needs next.
-pub const DEFAULT_POLICY: &str = "mglru{cyclic=yes}";
+/// The policy of a program unless another is named: it learns from faults which pages are hot, and many programs go through
+/// memory again and again (docs/pager.md has it beside others).
+pub const DEFAULT_POLICY: &str = "adaptive-mapped{cyclic=yes}";
+/// The policy where generations are asked for unless another is named: pools compare programs by the births of theirs, and
+/// schemes sort pages into them.
+pub const GENERATIONS_POLICY: &str = "mglru{cyclic=yes}";
 
 /// What separates the settings.
 const SEPARATOR: &str = "\u{1f}";

@@ -73,9 +73,10 @@ pub struct RunArgs {
     resident: Option<Bytes>,
     #[command(flatten)]
     pool: seat::SeatArgs,
-    /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}'
-    #[arg(long, value_name = "POLICY", default_value = launch::DEFAULT_POLICY)]
-    policy: String,
+    /// Policy that decides what stays, with parameters as in `refault compare`, such as 'lrfu{half_life=8}' [default:
+    /// adaptive-mapped{cyclic=yes}; with --pool or --scheme, which want generations, mglru{cyclic=yes}]
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
     /// Where evicted pages go: pool (compressed memory alone) or file=DIR (compressed memory, then a file in DIR).
     /// Without it the file is in /var/tmp, the home or the present directory, whichever is on a disk
     #[arg(long, value_name = "STORE")]
@@ -120,6 +121,15 @@ pub struct RunArgs {
 #[derive(Clone, Debug, PartialEq)]
 struct BudgetList(u64, Vec<u64>);
 
+impl RunArgs {
+    /// The policy that was named, or the one that suits the rest.
+    fn policy(&self) -> &str {
+        let wants_generations = self.pool.pool.is_some() || self.scheme.is_some();
+        let usual = if wants_generations { launch::GENERATIONS_POLICY } else { launch::DEFAULT_POLICY };
+        self.policy.as_deref().unwrap_or(usual)
+    }
+}
+
 impl BudgetList {
     fn all(&self) -> impl Iterator<Item = u64> {
         std::iter::once(self.0).chain(self.1.iter().copied())
@@ -163,7 +173,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if args.scheme.is_none() && !args.set.is_empty() {
         return Err(Failure::usage("nothing to change", "--set", "name a configuration with --scheme FILE"));
     }
-    launch::check_policy(&args.policy)?;
+    let policy = args.policy();
+    launch::check_policy(policy)?;
     let seat = args.pool.join(&args.program, args.store.as_deref())?;
     let (option, memory) = match (&args.memory, args.resident, &seat) {
         (Some(budgets), ..) => ("--memory", budgets.0),
@@ -176,7 +187,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         program: &args.program,
         memory,
         resident_only: args.resident.is_some(),
-        policy: &args.policy,
+        policy,
         store: args.store.as_deref(),
         children: args.children,
         stats: args.stats.as_deref(),

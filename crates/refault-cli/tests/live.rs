@@ -150,6 +150,8 @@ fn statistics_are_complete_and_top_shows_them() {
         "run",
         "--memory",
         "24M",
+        "--policy",
+        "mglru{cyclic=yes}",
         "--stats",
         &stats_name,
         "--stats-interval",

@@ -44,6 +44,7 @@ use crate::policies::{self, PagingPolicy, Victims};
 use crate::ranges::{Attributes, Ranges};
 use crate::staging::Staging;
 use crate::stores::Stores;
+use crate::streams::Streams;
 use crate::table::{State, Table};
 use crate::tree::MIN_PAGES;
 use crate::uffd::Uffd;
@@ -51,8 +52,6 @@ use crate::{PAGE, sys};
 
 /// Pages that are brought in at once at most.
 pub(crate) const MAX_WINDOW: usize = 32;
-/// Sequences of faults that are followed at once.
-pub(crate) const STREAMS: usize = 8;
 
 /// One part in so many of the budget is free for a child when it is forked, beside what its agent takes.
 const CHILD_PART: usize = 32;
@@ -80,14 +79,6 @@ pub enum Outcome {
     Lost,
 }
 
-/// A sequence of faults: it goes on at the address after what it brought in, or at the one before.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Stream {
-    pub(crate) next: usize,
-    pub(crate) previous: usize,
-    pub(crate) window: usize,
-}
-
 /// See the module.
 pub struct Engine {
     pub(crate) uffd: Uffd,
@@ -106,10 +97,7 @@ pub struct Engine {
     pub(crate) resident: usize,
     pub(crate) chosen: Vec<(PageId, Shadow)>,
     pub(crate) buffer: Vec<Page>,
-    pub(crate) streams: [Stream; STREAMS],
-    pub(crate) next_stream: usize,
-    /// The stream of the fault that is being served.
-    pub(crate) current_stream: usize,
+    pub(crate) streams: Streams,
     pub(crate) capacity: usize,
     /// Page ids that the policy knows of.
     pub(crate) known_pages: usize,
@@ -119,6 +107,8 @@ pub struct Engine {
     pub(crate) given_up: bool,
     /// Pages may be guarded: see `guard`.
     pub(crate) guards: bool,
+    /// See [`Engine::threads`].
+    pub(crate) several_threads: bool,
     /// When all pages turned out to be shared that could have gone, in nanoseconds.
     pub(crate) looked_in_vain: u64,
     /// Addresses of stored pages, one in 32, and how many had been stored then.
@@ -158,14 +148,13 @@ impl Engine {
             resident: 0,
             chosen: Vec::with_capacity(256),
             buffer: vec![Page::ZERO; MAX_WINDOW],
-            streams: [Stream::default(); STREAMS],
-            next_stream: 0,
-            current_stream: 0,
+            streams: Streams::new(),
             capacity: 0,
             known_pages: 0,
             own_bytes,
             given_up: false,
             guards: false,
+            several_threads: false,
             looked_in_vain: 0,
             followed: BTreeMap::new(),
             published: 0,
@@ -411,10 +400,16 @@ impl Engine {
     /// Pages that this process costs the machine now.
     pub fn charge(&self) -> u64 {
         if self.resident_only {
-            return (self.resident + self.staging.live()) as u64;
+            return (self.resident + self.staging.occupied()) as u64;
         }
         let own = self.own_bytes() + self.store.pool_bytes() as usize;
-        (self.resident + self.staging.live() + own / PAGE) as u64
+        (self.resident + self.staging.occupied() + own / PAGE) as u64
+    }
+
+    /// Whether the program has several threads. What is parked is then copied back instead of moved: that needs no word
+    /// to the other processors, which costs more than a copy where they are in the program too.
+    pub fn threads(&mut self, several: bool) {
+        self.several_threads = several;
     }
 
     /// Bytes that are neither pages nor compressed ones.
@@ -519,8 +514,9 @@ impl Engine {
     /// Says what is not to be had.
     pub fn after_fork(&mut self, uffd: Uffd) -> Result<(), &'static str> {
         self.uffd = uffd;
+        self.several_threads = false;
         let pool = self.store.pool_bytes() as usize / PAGE;
-        let shared = self.resident + self.staging.live() + if self.resident_only { 0 } else { pool };
+        let shared = self.resident + self.staging.occupied() + if self.resident_only { 0 } else { pool };
         // What the agent needs itself is written to on both sides soon.
         self.account.after_fork(shared as u64);
         self.store.after_fork();

@@ -6,7 +6,7 @@
 use refault_store::{Page, Slot, StoreError};
 
 use crate::PAGE;
-use crate::engine::{Engine, MAX_WINDOW, Outcome, STREAMS, Stream};
+use crate::engine::{Engine, MAX_WINDOW, Outcome};
 use crate::ranges::Attributes;
 use crate::table::State;
 use crate::uffd::{EEXIST, ENOMEM};
@@ -138,28 +138,18 @@ impl Engine {
     pub(crate) fn window(&mut self, address: usize, alike: impl Fn(usize, State) -> bool) -> (usize, usize) {
         let (start, end, _) = self.ranges.find(address).unwrap_or((address, address + PAGE, Attributes::default()));
         let max_window = if self.notes_all_touches() { 1 } else { MAX_WINDOW };
-        let known = self.streams.iter().position(|stream| stream.next == address || stream.previous == address);
-        let current = known.unwrap_or_else(|| {
-            self.next_stream = (self.next_stream + 1) % STREAMS;
-            self.streams[self.next_stream] = Stream::default();
-            self.next_stream
-        });
-        let stream = &mut self.streams[current];
-        stream.window = (stream.window * 2).clamp(1, max_window);
-        let (most, backward) = (stream.window, known.is_some() && stream.previous == address);
+        let (most, backward) = self.streams.begin(address, max_window);
         let table = &self.table;
         let neighbour = |index: usize| if backward { address - index * PAGE } else { address + index * PAGE };
         let room = if backward { (address - start) / PAGE + 1 } else { (end - address).div_ceil(PAGE) };
         let pages = 1 + (1..most.min(room)).take_while(|index| alike(*index, table.state(neighbour(*index)))).count();
         let first = if backward { address - (pages - 1) * PAGE } else { address };
-        self.current_stream = current;
         (first, pages)
     }
 
     /// What a fault's window has become.
     pub(crate) fn went_to(&mut self, first: usize, pages: usize) {
-        let stream = &mut self.streams[self.current_stream];
-        (stream.next, stream.previous) = (first + pages * PAGE, first.wrapping_sub(PAGE));
+        self.streams.went_to(first, pages);
         if pages > 1 {
             self.came_along(first, pages);
         }
@@ -209,19 +199,14 @@ impl Engine {
         self.statistics.first_touches += pages as u64;
     }
 
-    /// Moves a parked page back, and its neighbours if they are asked for in a row.
+    /// Brings a parked page back, and its neighbours if they are asked for in a row.
     fn rescue(&mut self, address: usize, place: u32) -> Outcome {
         let (first, pages) = self.window(address, |_, state| matches!(state, State::Parked(_)));
         let lowest = match self.table.state(first) {
             State::Parked(lowest) if self.is_parked_run(first, lowest, pages) => lowest,
             _ => return self.rescue_one(address, place),
         };
-        // SAFETY: the pages were moved here from `first` on, which are missing since.
-        let moved = unsafe { self.uffd.relocate(first, self.staging.address(lowest), pages * PAGE) };
-        let moved = if moved > 0 { moved as usize / PAGE } else { 0 };
-        for index in 0..moved {
-            self.rescued(first + index * PAGE, lowest + index as u32);
-        }
+        let moved = self.move_back(first, lowest, pages);
         if first + moved * PAGE <= address {
             return self.rescue_one(address, place);
         }
@@ -235,27 +220,44 @@ impl Engine {
     }
 
     fn rescue_one(&mut self, address: usize, place: u32) -> Outcome {
-        // SAFETY: the page was moved here from `address`, which is missing since.
-        let moved = unsafe { self.uffd.relocate(address, self.staging.address(place), PAGE) };
-        if moved < 0 {
-            // Its mapping has changed so that pages cannot be moved into it: copy.
-            // SAFETY: the place holds a page.
-            let copied = unsafe { self.uffd.copy(address, self.staging.address(place) as *const u8, PAGE) };
-            if copied < 0 && copied != EEXIST {
-                self.last_error = copied;
-                return Outcome::Lost;
-            }
-            // SAFETY: the page has been copied.
-            unsafe { crate::sys::discard(self.staging.address(place), PAGE) };
+        // Its mapping may have changed so that pages cannot be moved into it; then it is copied.
+        if self.move_back(address, place, 1) == 0 && self.copy_back(address, place) == 0 {
+            return Outcome::Lost;
         }
-        self.rescued(address, place);
         self.went_to(address, 1);
         Outcome::Served
     }
 
-    /// A page is back from its place in the staging area.
-    fn rescued(&mut self, address: usize, place: u32) {
-        let shared = self.staging.leave(place);
+    /// Brings pages back from neighbouring places. Returns how many.
+    fn move_back(&mut self, first: usize, lowest: u32, pages: usize) -> usize {
+        if self.several_threads {
+            return (0..pages).take_while(|i| self.copy_back(first + i * PAGE, lowest + *i as u32) > 0).count();
+        }
+        // SAFETY: the pages were moved here from `first` on, which are missing since.
+        let moved = unsafe { self.uffd.relocate(first, self.staging.address(lowest), pages * PAGE) };
+        let moved = if moved > 0 { moved as usize / PAGE } else { 0 };
+        for index in 0..moved {
+            let shared = self.staging.leave(lowest + index as u32);
+            self.rescued(first + index * PAGE, shared);
+        }
+        moved
+    }
+
+    /// Copies a page back, which leaves a husk. Returns 0 if that is not possible, which is noted.
+    fn copy_back(&mut self, address: usize, place: u32) -> usize {
+        // SAFETY: the place holds a page.
+        let copied = unsafe { self.uffd.copy(address, self.staging.address(place) as *const u8, PAGE) };
+        if copied < 0 && copied != EEXIST {
+            self.last_error = copied;
+            return 0;
+        }
+        let shared = self.staging.leave_husk(place);
+        self.rescued(address, shared);
+        1
+    }
+
+    /// A page is back from the staging area.
+    fn rescued(&mut self, address: usize, shared: bool) {
         self.account.unshared(u64::from(shared));
         let (page, entry) = self.table.find(address).expect("invariant: a parked page is known");
         self.admit(page, Some(entry.shadow()));

@@ -37,6 +37,7 @@ mod segment;
 pub mod share;
 mod staging;
 pub mod stores;
+mod streams;
 pub mod sys;
 mod table;
 pub mod tree;

@@ -106,7 +106,7 @@ impl Engine {
     /// One step towards using less. False: it is of no use to go on.
     fn shrink(&mut self, idle: &mut u32) -> bool {
         self.set_capacity(self.account.limit());
-        if self.demote() || (self.resident + self.staging.live() > MIN_RESIDENT && self.reclaim() > 0) {
+        if self.demote() || (self.resident + self.staging.occupied() > MIN_RESIDENT && self.reclaim() > 0) {
             *idle = 0;
             // Known at once: others that lack it are not to make room for it too.
             self.account.unshared(self.store.take_unshared());
@@ -126,7 +126,7 @@ impl Engine {
 
     fn set_capacity(&mut self, limit: u64) {
         let pages =
-            (limit as usize).saturating_sub(self.charge() as usize - self.resident - self.staging.live()).max(64);
+            (limit as usize).saturating_sub(self.charge() as usize - self.resident - self.staging.occupied()).max(64);
         if pages.abs_diff(self.capacity) > self.capacity / 16 {
             self.capacity = pages;
             self.policy.set_capacity(pages);
@@ -316,7 +316,7 @@ impl Engine {
         self.look_later(self.table.address(page));
     }
 
-    /// Stores what was parked longest and gives its memory back. Returns the pages that left memory.
+    /// Stores what was parked longest and gives its memory back. Returns the pages of memory that this is.
     pub(crate) fn store_oldest(&mut self) -> usize {
         let (first, places) = self.staging.oldest(BATCH);
         let mut emptied = 0;
@@ -337,9 +337,9 @@ impl Engine {
             }
         }
         if emptied > 0 {
-            // SAFETY: the pages of these places are stored or were moved away.
+            // SAFETY: the pages of these places are stored, or were moved or copied away.
             unsafe { sys::discard(self.staging.address(first), emptied * PAGE) };
-            self.staging.take_back(emptied);
+            stored += self.staging.take_back(emptied);
         }
         stored
     }

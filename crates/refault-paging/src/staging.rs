@@ -4,30 +4,36 @@
 //! is moved back. What is still here when its turn comes was not touched: it is stored. So the area is the accessed bit
 //! of the pages at the eviction end, and a page is compressed while nobody can write to it.
 //!
-//! Invariants: places are used in a ring, first in, first out; a place holds one page or none. Cost: 8 bytes a place.
+//! A page that was copied back instead leaves a *husk*, whose memory goes with the places around it.
+//!
+//! Invariants: places are used in a ring, first in, first out; a place holds one page, a husk or nothing. Cost: 8 bytes
+//! per place.
 
 use crate::PAGE;
 use crate::sys;
 
 /// Beside an address, which is that of a page.
 const SHARED: usize = 1;
+/// In place of an address: what is here is nobody's.
+const HUSK: usize = 2;
 
 /// See the module.
 pub struct Staging {
     base: usize,
-    /// Addresses whose pages are here, with [`SHARED`] if a fork has shared the page; 0: none.
+    /// Addresses whose pages are here, with [`SHARED`] if a fork has shared the page; [`HUSK`]; 0: nothing.
     owners: Vec<usize>,
     /// Places ever given out, and ever taken back.
     head: usize,
     tail: usize,
     live: usize,
+    husks: usize,
 }
 
 impl Staging {
     /// An area of so many pages; `None` if there are no addresses for it.
     pub fn new(places: usize) -> Option<Staging> {
         let base = sys::map(places * PAGE);
-        (base != 0).then(|| Staging { base, owners: vec![0; places], head: 0, tail: 0, live: 0 })
+        (base != 0).then(|| Staging { base, owners: vec![0; places], head: 0, tail: 0, live: 0, husks: 0 })
     }
 
     /// Start and bytes of the area.
@@ -38,6 +44,11 @@ impl Staging {
     /// Pages parked.
     pub fn live(&self) -> usize {
         self.live
+    }
+
+    /// Pages of memory here: of what is parked, and husks.
+    pub fn occupied(&self) -> usize {
+        self.live + self.husks
     }
 
     /// Neighbouring places that can be filled now, at most `wanted`: the first, and how many.
@@ -69,11 +80,19 @@ impl Staging {
         owner & SHARED != 0
     }
 
+    /// A place's page was copied back: a husk is left. Returns whether the page was shared.
+    pub fn leave_husk(&mut self, place: u32) -> bool {
+        let shared = self.leave(place);
+        self.owners[place as usize] = HUSK;
+        self.husks += 1;
+        shared
+    }
+
     /// A fork shares all pages that are here.
     pub fn share(&mut self) {
         let places = self.owners.len();
         for place in (self.tail..self.head).map(|index| index % places) {
-            self.owners[place] |= if self.owners[place] == 0 { 0 } else { SHARED };
+            self.owners[place] |= if matches!(self.owners[place], 0 | HUSK) { 0 } else { SHARED };
         }
     }
 
@@ -89,15 +108,43 @@ impl Staging {
         (at as u32, most.min(self.head - self.tail).min(self.owners.len() - at))
     }
 
-    /// Whose page a place holds; 0: none.
+    /// Whose page a place holds; 0: nobody's.
     pub fn owner(&self, place: u32) -> usize {
-        self.owners[place as usize] & !SHARED
+        self.owners[place as usize] & !(SHARED | HUSK)
     }
 
-    /// The oldest `places` are empty now and may be used again.
-    pub fn take_back(&mut self, places: usize) {
+    /// The oldest `places` have no memory any more and may be used again. Returns the husks that were among them.
+    pub fn take_back(&mut self, places: usize) -> usize {
         let at = self.tail % self.owners.len();
-        debug_assert!(self.owners[at..at + places].iter().all(|owner| *owner == 0));
+        let mut husks = 0;
+        for owner in &mut self.owners[at..at + places] {
+            debug_assert!(matches!(*owner, 0 | HUSK));
+            husks += usize::from(core::mem::take(owner) == HUSK);
+        }
         self.tail += places;
+        self.husks -= husks;
+        husks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_husk_is_memory_until_its_place_is_taken_back() {
+        let mut staging = Staging::new(4).expect("addresses");
+        let places = [1, 2, 3].map(|page| staging.fill(page * PAGE));
+        staging.share();
+        assert!(staging.leave_husk(places[1]));
+        assert!(staging.leave(places[0]));
+        assert_eq!((staging.live(), staging.occupied()), (1, 2));
+        // Neither is anybody's, and a later fork shares nobody's page.
+        staging.share();
+        assert_eq!(places.map(|place| staging.owner(place)), [0, 0, 3 * PAGE]);
+        assert_eq!(staging.take_back(2), 1);
+        assert_eq!((staging.live(), staging.occupied()), (1, 1));
+        assert_eq!(staging.room(4), (3, 1));
+        assert_eq!(staging.oldest(4), (2, 1));
     }
 }

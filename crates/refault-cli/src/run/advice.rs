@@ -17,12 +17,17 @@ const MIN_APART: Duration = Duration::from_millis(500);
 /// Refaults of followed pages below which there is no advice.
 const MIN_FOLLOWED: u64 = 4;
 
+/// What the budget must hold beside the program's pages: what is kept of each page, up to 96 bytes, …
+const OWN_PART: u64 = 42;
+/// … and what a process's agent takes in any case.
+const OWN_BYTES: u64 = 1 << 20;
+
 /// The budget at which 99 of 100 of these refaults would not have happened: the budget and their distance, but never
-/// more than the program has ever had. `None`: nothing, or hardly anything, came back.
+/// more than the program has ever had and what is kept of that. `None`: nothing, or hardly anything, came back.
 pub(super) fn would_stop_refaulting_at(budget: u64, everything: u64, distances: &TimeCounts) -> Option<u64> {
     (distances.count() >= MIN_FOLLOWED).then(|| {
         let missing = distances.quantile(0.99) * PAGE as u64;
-        (budget + missing).min((everything + everything / 64).max(budget))
+        (budget + missing).min((everything + everything / OWN_PART + OWN_BYTES).max(budget))
     })
 }
 
@@ -90,6 +95,6 @@ mod tests {
         assert!((72 << 20..=80 << 20).contains(&advice), "{advice}");
         (0..100_000).for_each(|_| distances.count(1 << 20));
         let came = recent.look(101_000, distances.counts(), 100 << 20, 64 << 20);
-        assert_eq!(came.would_stop_at, Some((100 << 20) + (100 << 20) / 64));
+        assert_eq!(came.would_stop_at, Some((100 << 20) + (100 << 20) / OWN_PART + OWN_BYTES));
     }
 }

@@ -43,7 +43,7 @@ pub fn run(args: &RunArgs, budgets: &BudgetList) -> Result<(), Failure> {
         give_up: GIVE_UP,
         records: false,
     };
-    let study = plan.carry_out(&runner, &args.policy)?;
+    let study = plan.carry_out(&runner, args.policy())?;
     with_output(None, |out| write::write(out, &study, Format::Table))
 }
 

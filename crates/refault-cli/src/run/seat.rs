@@ -36,7 +36,7 @@ pub(super) struct SeatArgs {
     /// Share the memory of this pool, which `refault pool` serves, instead of a budget of its own
     #[arg(long, value_name = "NAME")]
     #[arg(conflicts_with_all = ["memory", "runs", "slowdown", "resident", "memory_control"])]
-    pool: Option<String>,
+    pub(super) pool: Option<String>,
     /// Bytes that the pool never takes from it [default: 4M]
     #[arg(long, value_name = "SIZE", requires = "pool")]
     min: Option<Bytes>,
