@@ -69,14 +69,10 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
     let [a, b, c, ..] = arguments;
     match number {
         13 => signals::set_action(thread, arguments),
-        14 => signals::set_mask(thread, context, arguments),
+        14 => signals::set_mask(thread, &mut context.mask, arguments),
         131 => signals::set_alternate(thread, context.registers[register::RSP] as usize, arguments),
-        9 => memory::map(arguments),
-        10 | 329 => memory::protect(number, arguments),
-        11 => memory::unmap(arguments),
-        12 => memory::set_break(arguments),
+        9..=12 | 28 | 329 => memory::serve(number, arguments).unwrap_or(ENOSYS),
         25 => crate::moves::remap(arguments),
-        28 => memory::advise(arguments),
         149 | 150 | 325 => memory::lock(number, arguments),
         151 => memory::lock_all(arguments),
         135 => memory::set_personality(arguments),
@@ -294,21 +290,25 @@ fn is_stream(descriptor: usize) -> bool {
 
 /// Whether a call is made by the kernel as it stands: nothing of its arguments is replaced, nothing beside it is done, and
 /// it may be made from a patched site.
-pub(crate) fn is_plain(number: usize, [a, b, c, _, mask, _]: [usize; 6]) -> bool {
+pub(crate) fn is_plain(number: usize, [a, b, c, d, mask, _]: [usize; 6]) -> bool {
     match number {
         // pread64 and pwrite64 as well: what is larger goes in pieces.
         0 | 1 | 17 | 18 => c <= 64 << 10,
-        // close, fcntl
-        3 | 72 => !descriptors::is_own(a),
+        // close, dup, fcntl
+        3 | 32 | 72 => !descriptors::is_own(a),
         // dup2, dup3
         33 | 292 => !descriptors::is_own(a) && !descriptors::is_own(b),
-        // epoll_pwait without a mask
+        // epoll_pwait, ppoll: without a mask
         281 => mask == 0,
-        // fstat, poll, lseek, readv, writev, sched_yield, getpid, sendto to setsockopt, getppid, gettid, futex, epoll_wait,
-        // epoll_ctl, newfstatat, accept4, getrandom
-        5 | 7 | 8 | 19 | 20 | 24 | 39 | 44..=48 | 51 | 52 | 54 | 55 | 110 | 186 | 202 | 232 | 233 | 262 | 288 | 318 => {
-            true
-        }
+        271 => d == 0,
+        // open, stat, fstat, lstat, poll, lseek, ioctl, readv, writev, access, sched_yield, getpid
+        2 | 4..=8 | 16 | 19..=21 | 24 | 39
+        // sendto to setsockopt, wait4, uname, getcwd, readlink, gettimeofday, getrusage, geteuid, getppid, gettid, futex
+        | 44..=48 | 51 | 52 | 54 | 55 | 61 | 63 | 79 | 89 | 96 | 98 | 107 | 110 | 186 | 202
+        // getdents64, clock_gettime, epoll_wait, epoll_ctl, openat, newfstatat, readlinkat, faccessat, timerfd_settime
+        | 217 | 228 | 232 | 233 | 257 | 262 | 267 | 269 | 286
+        // accept4, pipe2, getrandom, statx, faccessat2
+        | 288 | 293 | 318 | 332 | 439 => true,
         _ => false,
     }
 }

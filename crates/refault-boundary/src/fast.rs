@@ -2,7 +2,8 @@
 //!
 //! A call that is caught costs a signal, two changes of the mask and the way back. From a patched site the thread comes
 //! here by a jump, with its registers as they were: its vectors are put aside, the memory that the call needs is held, the
-//! call is made from the agent's own code, where the kernel lets it pass, and the thread goes on behind its site.
+//! call is made from the agent's own code, where the kernel lets it pass, and the thread goes on behind its site. Signal
+//! actions and masks and the calls that change mappings the agent serves in phase 1.
 //! Whatever is not plain (a call that is not in the list, more memory than may be held, a page that was missing) goes to the
 //! `syscall` of the site's stub, which the kernel catches as before.
 //!
@@ -143,6 +144,7 @@ global_asm!(
     "  mov {arguments}+40(%r11), %r9",
     "  mov {stack}(%r11), %rsp",
     "  je 8b",
+    "  js 6f",
     // Phase 2: from here on a signal ends it.
     "  movl $2, {phase}(%r11)",
     "  cmpl $0, {detour}(%r11)",
@@ -181,7 +183,8 @@ global_asm!(
     "  mov {arguments}+40(%r11), %r9",
     "  mov {stack}(%r11), %rsp",
     "  je 8b",
-    "  mov {result}(%r11), %rax",
+    // What the agent has served comes here in phase 1.
+    "6: mov {result}(%r11), %rax",
     "  mov {slow}(%r11), %rcx",
     "  movl $0, {phase}(%r11)",
     // Phase 0, with the result in %rax.
@@ -265,19 +268,65 @@ pub(crate) fn is_on() -> bool {
     OFF.load(Ordering::Relaxed) == 0
 }
 
-/// Before the call: 0 if it is to be made by the stub.
-extern "C" fn before(thread: &mut Thread) -> u32 {
+/// Answers of [`before`]: the stub makes the call; it is to be made here; the agent has served it.
+const BY_STUB: i32 = 0;
+const HERE: i32 = 1;
+const SERVED: i32 = -1;
+
+/// Whether a call may be made from a patched site, by its number alone.
+pub(crate) fn is_frequent(number: usize) -> bool {
+    is_served(number) || crate::calls::is_plain(number, [0; 6])
+}
+
+/// The calls that the agent serves itself, and that need nothing of the interrupted program but its mask: `rt_sigaction`,
+/// `rt_sigprocmask`; `mmap`, `mprotect`, `munmap`, `brk`, `madvise`.
+fn is_served(number: usize) -> bool {
+    matches!(number, 13 | 14 | 9..=12 | 28)
+}
+
+/// Before the call.
+extern "C" fn before(thread: &mut Thread) -> i32 {
     let number = thread.fast.number;
     let arguments = thread.fast.arguments;
-    if thread.is_vm_child || !crate::calls::is_plain(number, arguments) {
-        return 0;
+    if thread.is_vm_child {
+        return BY_STUB;
+    }
+    if is_served(number) {
+        entry::follow_the_budget();
+        let result = match number {
+            13 => Some(signals::set_action(thread, arguments)),
+            14 => set_mask(thread, arguments),
+            _ => crate::memory_calls::serve(number, arguments),
+        };
+        let Some(result) = result else { return BY_STUB };
+        thread.fast.result = result as i64;
+        return SERVED;
+    }
+    if !crate::calls::is_plain(number, arguments) {
+        return BY_STUB;
     }
     entry::follow_the_budget();
     if !crate::calls::hold_for(thread, number, arguments) {
-        return 0;
+        return BY_STUB;
     }
     thread.fast.is_holding = u32::from(!thread.holds.is_empty());
-    1
+    HERE
+}
+
+/// `rt_sigprocmask`. The mask that the kernel has is the program's, as long as no signal was put off. `None` if one was, or
+/// is kept: it may have to come now.
+fn set_mask(thread: &mut Thread, arguments: [usize; 6]) -> Option<isize> {
+    if thread.kept.load(Ordering::SeqCst) != 0 {
+        return None;
+    }
+    let mut mask = signals::exchange_mask(signals::ALL);
+    if thread.fast.detour != 0 {
+        signals::exchange_mask(mask);
+        return None;
+    }
+    let result = signals::set_mask(thread, &mut mask, arguments);
+    signals::exchange_mask(mask);
+    Some(result)
 }
 
 /// After the call: 0 if it is to be made again, by the stub.

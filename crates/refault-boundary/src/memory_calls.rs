@@ -62,8 +62,20 @@ pub(crate) fn pages(bytes: usize) -> usize {
     bytes.saturating_add(PAGE - 1) & !(PAGE - 1)
 }
 
+/// The calls that need nothing but their arguments. `None`: it is none of them.
+pub(crate) fn serve(number: usize, arguments: [usize; 6]) -> Option<isize> {
+    Some(match number {
+        9 => map(arguments),
+        10 | 329 => protect(number, arguments),
+        11 => unmap(arguments),
+        12 => set_break(arguments),
+        28 => advise(arguments),
+        _ => return None,
+    })
+}
+
 /// `mmap`.
-pub(crate) fn map(arguments: [usize; 6]) -> isize {
+fn map(arguments: [usize; 6]) -> isize {
     let [address, bytes, protection, flags, descriptor, offset] = arguments;
     let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED;
     let fits = flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && !is_executable(protection);
@@ -94,7 +106,7 @@ pub(crate) fn map(arguments: [usize; 6]) -> isize {
 }
 
 /// `munmap`.
-pub(crate) fn unmap(arguments: [usize; 6]) -> isize {
+fn unmap(arguments: [usize; 6]) -> isize {
     let mut paging = paging();
     let error = make(11, arguments);
     if error == 0 {
@@ -104,7 +116,7 @@ pub(crate) fn unmap(arguments: [usize; 6]) -> isize {
 }
 
 /// `brk`. What grows is managed.
-pub(crate) fn set_break(arguments: [usize; 6]) -> isize {
+fn set_break(arguments: [usize; 6]) -> isize {
     let mut paging = paging();
     let before = make(12, [0; 6]) as usize;
     let after = make(12, arguments) as usize;
@@ -118,7 +130,7 @@ pub(crate) fn set_break(arguments: [usize; 6]) -> isize {
 }
 
 /// `mprotect` and `pkey_mprotect`.
-pub(crate) fn protect(number: usize, arguments: [usize; 6]) -> isize {
+fn protect(number: usize, arguments: [usize; 6]) -> isize {
     let [start, bytes, protection, ..] = arguments;
     let mut paging = paging();
     if is_executable(protection) && paging.manages(start, pages(bytes)) && !paging.let_go(start, pages(bytes)) {
@@ -136,7 +148,7 @@ pub(crate) fn protect(number: usize, arguments: [usize; 6]) -> isize {
 }
 
 /// `madvise`.
-pub(crate) fn advise(arguments: [usize; 6]) -> isize {
+fn advise(arguments: [usize; 6]) -> isize {
     const DONTNEED: usize = 4;
     const FREE: usize = 8;
     const REMOVE: usize = 9;

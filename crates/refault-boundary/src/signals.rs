@@ -121,12 +121,21 @@ pub(crate) fn set_action(thread: &mut Thread, [signal, new, old, bytes, ..]: [us
     0
 }
 
-/// `rt_sigprocmask`: the mask is the one that the thread goes on with.
-pub(crate) fn set_mask(thread: &mut Thread, context: &mut Context, [how, new, old, bytes, ..]: [usize; 6]) -> isize {
+/// Gives this thread another mask. Returns the one it had.
+pub(crate) fn exchange_mask(mask: u64) -> u64 {
+    const SETMASK: usize = 2;
+    let mut before = 0u64;
+    // SAFETY: reads a word and writes one.
+    unsafe { sys::call(14, [SETMASK, &raw const mask as usize, &raw mut before as usize, 8, 0, 0]) };
+    before
+}
+
+/// `rt_sigprocmask`: `own` is the mask that the thread goes on with.
+pub(crate) fn set_mask(thread: &mut Thread, own: &mut u64, [how, new, old, bytes, ..]: [usize; 6]) -> isize {
     if bytes != 8 {
         return -22;
     }
-    let before = context.mask | thread.hidden;
+    let before = *own | thread.hidden;
     if new != 0 {
         let Some(set) = frame::read::<u64>(new) else { return -14 };
         let mask = match how {
@@ -136,7 +145,7 @@ pub(crate) fn set_mask(thread: &mut Thread, context: &mut Context, [how, new, ol
             _ => return -22,
         } & !(bit(SIGKILL) | bit(SIGSTOP));
         thread.hidden = mask & ALWAYS_OPEN;
-        context.mask = mask & !ALWAYS_OPEN;
+        *own = mask & !ALWAYS_OPEN;
     }
     if old != 0 && !frame::write(old, &before) {
         return -14;

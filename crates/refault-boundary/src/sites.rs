@@ -1,8 +1,8 @@
 //! Call sites of libraries that jump to [`crate::fast`] instead of being caught.
 //!
-//! A library that checks a call's result as libc does leaves room for a jump: `syscall` and the comparison with the lowest
-//! error number behind it are 8 bytes, a jump is 5. The sites of one library, that from which calls come, are rewritten
-//! once: when a process with one thread has made [`MANY_CALLS`] calls, or is about to start its first thread. So a
+//! A library that checks a call's result as libc does leaves room for a jump: `syscall` and what is done with the result
+//! behind it ([`TAILS`]) are 6 bytes or 8, a jump is 5. A library's sites are rewritten once: when a process with one thread
+//! has made [`MANY_CALLS`] calls from there, or is about to start its first thread. So a
 //! process that does little pays nothing, and nobody executes what is being rewritten. Each site has a stub in memory near
 //! the library:
 //!
@@ -10,50 +10,55 @@
 //! site: jmp stub            stub: lea slow(%rip), %rcx
 //!       (rest of the cmp)         jmp *entrance(%rip)
 //! back: …                   slow: syscall                 (caught, as at the site)
-//!                           tail: cmp $-4096, %rax
+//!                           tail: cmp $-4096, %rax        (what stood behind the site's)
 //!                                 jmp back
 //! ```
 //!
 //! Which library it is, and what its names are, does not matter; a site is taken only if nothing in the library jumps to its
-//! comparison. Invariants: who is behind a site's `syscall` when it is rewritten goes on at `tail`; the program never
-//! sees an address of a stub. Cost: some 2 ms once, and a private copy of each page that has a frequent call (18 of glibc
+//! tail. Invariants: who is behind a site's `syscall` when it is rewritten goes on at `tail`; the program never
+//! sees an address of a stub. Cost: some 2 ms once, and a private copy of each page that has a frequent call (30 of glibc
 //! 2.36's).
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use refault_paging::sys::{self, nr};
 
+use crate::fast;
 use crate::frame::{self, Context, register};
 use crate::thread::Thread;
-use crate::{calls, fast};
 
-/// `syscall; cmp $-4096, %rax`.
-const PATTERN: [u8; 8] = [0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff];
-/// Caught calls of a process after which it is worth it.
-const MANY_CALLS: u32 = 256;
-/// Libraries that are remembered.
-const MANY: usize = 32;
+/// `syscall`.
+const CALL: [u8; 2] = [0x0f, 0x05];
+/// What stands behind it: `cmp $-4096, %rax`, `cmp $-4095, %rax`, or `mov %eax, %edx; neg %edx`.
+const TAILS: [&[u8]; 3] =
+    [&[0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff], &[0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff], &[0x89, 0xc2, 0xf7, 0xda]];
+/// Of them, the one that negates.
+const NEGATES: usize = 2;
+/// Caught calls of a process from one library after which it is worth it.
+const MANY_CALLS: usize = 256;
+/// Instead of that number: the library was looked at.
+const TRIED: usize = usize::MAX / 2;
+/// Libraries whose sites may be rewritten.
+const MANY_PATCHED: usize = 4;
+/// Libraries that are remembered: programs with plug-ins have some hundred, of which libc may be the last.
+const MANY: usize = 256;
 /// How far before a `syscall` its number is looked for.
 const BACK: usize = 32;
 /// Bytes of a stub, and where in it what lies.
 const STUB: usize = 32;
 const SLOW: usize = 13;
 const TAIL: usize = 15;
-const BEHIND: usize = 21;
-const END: usize = 26;
-/// The lowest value that is an error.
-const LOWEST_ERROR: u64 = -4096i64 as u64;
+/// Bytes of a jump.
+const JUMP: usize = 5;
 const PAGE: usize = 4096;
 
-/// Executable mappings of files: start, end, and whether they were looked at.
+/// Executable mappings of files: start, end, and how many calls from there were caught.
 static LIBRARIES: [[AtomicUsize; 3]; MANY] = [const { [const { AtomicUsize::new(0) }; 3] }; MANY];
-/// The code that has patched sites, and the stubs. Empty until there are some.
-static PATCHED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-static STUBS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// The code that has patched sites, and the stubs, by library. Empty until there are some.
+static PATCHED: [[AtomicUsize; 2]; MANY_PATCHED] = [const { [const { AtomicUsize::new(0) }; 2] }; MANY_PATCHED];
+static STUBS: [[AtomicUsize; 2]; MANY_PATCHED] = [const { [const { AtomicUsize::new(0) }; 2] }; MANY_PATCHED];
 /// Bytes that became private by it.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Calls that were caught.
-static CAUGHT: AtomicU32 = AtomicU32::new(0);
 
 fn range(of: &[AtomicUsize; 2]) -> std::ops::Range<usize> {
     of[0].load(Ordering::Relaxed)..of[1].load(Ordering::Relaxed)
@@ -84,51 +89,80 @@ pub(crate) fn bytes() -> usize {
 
 /// A call was caught; `behind` is the instruction behind it.
 pub(crate) fn caught(thread: &Thread, behind: usize) {
-    let before = CAUGHT.fetch_add(1, Ordering::Relaxed);
-    if before >= MANY_CALLS
-        && before.is_multiple_of(MANY_CALLS)
-        && !is_done()
-        && !thread.is_vm_child
-        && thread.is_last()
-    {
-        patch_around(behind);
+    if let Some([.., calls]) = library(behind) {
+        let before = calls.fetch_add(1, Ordering::Relaxed);
+        let is_worth_it = (MANY_CALLS..TRIED).contains(&before) && before.is_multiple_of(MANY_CALLS);
+        if is_worth_it && !thread.is_vm_child && thread.is_last() {
+            patch_around(behind);
+        }
     }
 }
 
 /// A process of one thread is about to have another: later nothing can be patched. `behind` is the instruction behind its
 /// call.
 pub(crate) fn before_threads(behind: usize) {
-    if !is_done() {
-        patch_around(behind);
-    }
+    patch_around(behind);
 }
 
-fn is_done() -> bool {
-    !range(&PATCHED).is_empty() || !fast::is_on()
+/// The library in which an address lies. Calls come from the same one again and again.
+fn library(address: usize) -> Option<&'static [AtomicUsize; 3]> {
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+    let is_in = |[start, end, _]: &[AtomicUsize; 3]| {
+        (start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&address)
+    };
+    let last = &LIBRARIES[LAST.load(Ordering::Relaxed)];
+    if is_in(last) {
+        return Some(last);
+    }
+    let found = LIBRARIES.iter().position(is_in)?;
+    LAST.store(found, Ordering::Relaxed);
+    Some(&LIBRARIES[found])
 }
 
 /// Whether an address is in a stub.
 pub(crate) fn is_stub(address: usize) -> bool {
-    range(&STUBS).contains(&address)
+    STUBS.iter().any(|stubs| range(stubs).contains(&address))
 }
 
 /// The site whose stub has its `syscall` there.
 pub(crate) fn of(slow: usize) -> usize {
-    back(slow - SLOW) - PATTERN.len()
+    let stub = slow - SLOW;
+    back(stub) - TAILS[kind(stub)].len() - CALL.len()
+}
+
+/// Which of [`TAILS`] a stub has.
+fn kind(stub: usize) -> usize {
+    // SAFETY: stubs stay mapped and are written once, and each has more bytes than the longest tail.
+    let bytes = unsafe { std::slice::from_raw_parts((stub + TAIL) as *const u8, STUB - TAIL) };
+    TAILS.iter().position(|tail| bytes.starts_with(tail)).unwrap_or(0)
 }
 
 /// Where a stub's last jump goes.
 fn back(stub: usize) -> usize {
+    let end = stub + TAIL + TAILS[kind(stub)].len() + JUMP;
     // SAFETY: stubs stay mapped and are written once.
-    let distance = unsafe { ((stub + END - 4) as *const i32).read_unaligned() };
-    (stub + END).wrapping_add_signed(distance as isize)
+    let distance = unsafe { ((end - 4) as *const i32).read_unaligned() };
+    end.wrapping_add_signed(distance as isize)
 }
 
 /// The thread goes on behind the site of a stub, with a call's result.
 pub(crate) fn put_behind(context: &mut Context, slow: usize, result: u64) {
     context.registers[register::RAX] = result;
-    context.registers[register::RIP] = back(slow - SLOW) as u64;
-    compare(context);
+    finish(context, slow - SLOW);
+}
+
+/// Does what a stub does after the call.
+fn finish(context: &mut Context, stub: usize) {
+    context.registers[register::RIP] = back(stub) as u64;
+    let value = context.registers[register::RAX];
+    match kind(stub) {
+        NEGATES => {
+            let value = value as u32;
+            context.registers[register::RDX] = u64::from(value.wrapping_neg());
+            set_flags(context, 0, u64::from(value), 32);
+        }
+        kind => set_flags(context, value, (kind as i64 - 4096) as u64, 64),
+    }
 }
 
 /// A context in a stub becomes that of the same moment at its site.
@@ -137,14 +171,13 @@ pub(crate) fn show(context: &mut Context) {
     if !is_stub(at) {
         return;
     }
-    let start = range(&STUBS).start;
+    let start = STUBS.iter().map(range).find(|stubs| stubs.contains(&at)).map_or(0, |stubs| stubs.start);
     let stub = at - (at - start) % STUB;
+    let behind = TAIL + TAILS[kind(stub)].len();
     match at - stub {
         ..=SLOW => context.registers[register::RIP] = of(stub + SLOW) as u64,
-        TAIL => {
-            context.registers[register::RIP] = back(stub) as u64;
-            compare(context);
-        }
+        // What stands there can be done twice.
+        offset if offset < behind => finish(context, stub),
         _ => context.registers[register::RIP] = back(stub) as u64,
     }
 }
@@ -152,7 +185,7 @@ pub(crate) fn show(context: &mut Context) {
 /// A thread that is to go on behind the `syscall` of a site that is patched by now goes on in the site's stub.
 pub(crate) fn step_over(context: &mut Context) {
     let behind = context.registers[register::RIP] as usize;
-    if range(&PATCHED).contains(&behind)
+    if PATCHED.iter().any(|code| range(code).contains(&behind))
         && let Some([0xe9, distance @ ..]) = frame::read::<[u8; 5]>(behind - 2)
     {
         let stub = (behind + 3).wrapping_add_signed(i32::from_le_bytes(distance) as isize);
@@ -162,23 +195,23 @@ pub(crate) fn step_over(context: &mut Context) {
     }
 }
 
-/// The flags after the comparison with the lowest error.
-fn compare(context: &mut Context) {
+/// The flags after `b` was subtracted from `a`, both of so many bits.
+fn set_flags(context: &mut Context, a: u64, b: u64, bits: u32) {
     const CARRY: u64 = 1;
     const PARITY: u64 = 4;
     const ADJUST: u64 = 0x10;
     const ZERO: u64 = 0x40;
     const SIGN: u64 = 0x80;
     const OVERFLOW: u64 = 0x800;
-    let value = context.registers[register::RAX];
-    let difference = value.wrapping_sub(LOWEST_ERROR);
+    let difference = a.wrapping_sub(b) & (u64::MAX >> (64 - bits));
+    let sign = 1 << (bits - 1);
     let flags = [
-        (CARRY, value < LOWEST_ERROR),
+        (CARRY, a < b),
         (PARITY, (difference as u8).count_ones().is_multiple_of(2)),
-        (ADJUST, (value ^ LOWEST_ERROR ^ difference) & ADJUST != 0),
+        (ADJUST, (a ^ b ^ difference) & ADJUST != 0),
         (ZERO, difference == 0),
-        (SIGN, difference >> 63 != 0),
-        (OVERFLOW, ((value ^ LOWEST_ERROR) & (value ^ difference)) >> 63 != 0),
+        (SIGN, difference & sign != 0),
+        (OVERFLOW, (a ^ b) & (a ^ difference) & sign != 0),
     ];
     for (flag, is_set) in flags {
         let all = &mut context.registers[register::FLAGS];
@@ -188,16 +221,11 @@ fn compare(context: &mut Context) {
 
 /// Patches the library in which an address lies. The process has one thread beside the observer.
 fn patch_around(address: usize) {
-    for [start, end, is_tried] in &LIBRARIES {
-        let (start, end) = (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
-        if (start..end).contains(&address) {
-            if is_tried.swap(1, Ordering::Relaxed) == 0 {
-                // The observer copies with the library's functions: it waits, in the agent's own code.
-                let _observer = crate::observer::stand_still();
-                patch(start, end);
-            }
-            return;
-        }
+    let Some([start, end, calls]) = library(address) else { return };
+    if fast::is_on() && calls.swap(TRIED, Ordering::Relaxed) < TRIED {
+        // The observer copies with the library's functions: it waits, in the agent's own code.
+        let _observer = crate::observer::stand_still();
+        patch(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
     }
 }
 
@@ -207,13 +235,15 @@ fn patch(start: usize, end: usize) {
     let mut sites = frequent(code);
     keep_safe(code, &mut sites);
     let bytes = (sites.len() * STUB + STUB).next_multiple_of(PAGE);
+    let Some(free) = STUBS.iter().position(|stubs| range(stubs).is_empty()) else { return };
     if sites.is_empty() {
         return;
     }
     let Some(stubs) = map_near(start, end, bytes) else { return };
     write(stubs, &fast::entrance().to_le_bytes());
-    for (index, site) in sites.iter().enumerate() {
-        write_stub(stubs, stubs + STUB * (index + 1), start + site + PATTERN.len());
+    for (index, &site) in sites.iter().enumerate() {
+        let tail = tail_at(&code[site + CALL.len()..]).unwrap_or(TAILS[0]);
+        write_stub(stubs, stubs + STUB * (index + 1), start + site, tail);
     }
     // SAFETY: the mapping made above; the code of a library, which nobody executes: this is the only thread but for the
     // observer, which stands still, and the agent calls nothing of it meanwhile.
@@ -225,10 +255,10 @@ fn patch(start: usize, end: usize) {
             return;
         }
     }
-    STUBS[0].store(stubs, Ordering::Relaxed);
-    STUBS[1].store(stubs + STUB * (sites.len() + 1), Ordering::Relaxed);
-    PATCHED[0].store(start, Ordering::Relaxed);
-    PATCHED[1].store(end, Ordering::Relaxed);
+    STUBS[free][0].store(stubs, Ordering::Relaxed);
+    STUBS[free][1].store(stubs + STUB * (sites.len() + 1), Ordering::Relaxed);
+    PATCHED[free][0].store(start, Ordering::Relaxed);
+    PATCHED[free][1].store(end, Ordering::Relaxed);
     let (mut pages, mut last) = (0, 0);
     for (index, site) in sites.iter().enumerate() {
         write_jump(start + site, stubs + STUB * (index + 1));
@@ -241,26 +271,31 @@ fn patch(start: usize, end: usize) {
     if unsafe { sys::call(nr::MPROTECT, [start, end - start, 5, 0, 0, 0]) } != 0 {
         crate::report::end(format_args!("the code of a library cannot be made executable again"));
     }
-    BYTES.store(pages * PAGE + bytes, Ordering::Relaxed);
+    BYTES.fetch_add(pages * PAGE + bytes, Ordering::Relaxed);
 }
 
 /// Places of sites in `code` whose call is one that may be made from there, in order.
 fn frequent(code: &[u8]) -> Vec<usize> {
     let mut sites = Vec::new();
     let mut at = 0;
-    while at + PATTERN.len() <= code.len() {
-        if code[at] == PATTERN[0] && code[at..at + PATTERN.len()] == PATTERN {
-            let is_frequent =
-                number(&code[at.saturating_sub(BACK)..at]).is_some_and(|number| calls::is_plain(number, [0; 6]));
-            if is_frequent {
+    while at + CALL.len() <= code.len() {
+        if code[at] == CALL[0]
+            && let Some(tail) = code[at..].strip_prefix(&CALL).and_then(tail_at)
+        {
+            if number(&code[at.saturating_sub(BACK)..at]).is_some_and(fast::is_frequent) {
                 sites.push(at);
             }
-            at += PATTERN.len();
+            at += CALL.len() + tail.len();
         } else {
             at += 1;
         }
     }
     sites
+}
+
+/// The tail with which code begins.
+fn tail_at(code: &[u8]) -> Option<&'static [u8]> {
+    TAILS.into_iter().find(|tail| code.starts_with(tail))
 }
 
 /// The number that the instructions before a `syscall` put into `%eax`, as far as bytes tell. A wrong answer costs time, no
@@ -277,14 +312,17 @@ fn number(before: &[u8]) -> Option<usize> {
     })
 }
 
-/// Leaves out the sites to whose comparison something in `code` may jump.
+/// Leaves out the sites to whose tail something in `code` may jump.
 fn keep_safe(code: &[u8], sites: &mut Vec<usize>) {
     let mut targets = Vec::new();
     let mut hit = |target: Option<usize>| {
-        if let Some(site) = target.and_then(|target| target.checked_sub(2))
-            && sites.binary_search(&site).is_ok()
-        {
-            targets.push(site);
+        // Behind the call, and behind the first of two instructions.
+        for before in [2, 4] {
+            if let Some(site) = target.and_then(|target| target.checked_sub(before))
+                && sites.binary_search(&site).is_ok()
+            {
+                targets.push(site);
+            }
         }
     };
     for at in 0..code.len().saturating_sub(6) {
@@ -317,13 +355,15 @@ fn map_near(start: usize, end: usize, bytes: usize) -> Option<usize> {
     })
 }
 
-fn write_stub(stubs: usize, stub: usize, back: usize) {
+fn write_stub(stubs: usize, stub: usize, site: usize, tail: &[u8]) {
     let distance = |to: usize, from: usize| (to.wrapping_sub(from) as i32).to_le_bytes();
+    let (back, behind) = (site + CALL.len() + tail.len(), stub + TAIL + tail.len());
     write(stub, &[0x48, 0x8d, 0x0d, 6, 0, 0, 0, 0xff, 0x25]);
     write(stub + 9, &distance(stubs, stub + SLOW));
-    write(stub + SLOW, &PATTERN);
-    write(stub + BEHIND, &[0xe9]);
-    write(stub + END - 4, &distance(back, stub + END));
+    write(stub + SLOW, &CALL);
+    write(stub + TAIL, tail);
+    write(behind, &[0xe9]);
+    write(behind + 1, &distance(back, behind + JUMP));
 }
 
 fn write_jump(site: usize, stub: usize) {
