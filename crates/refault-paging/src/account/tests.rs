@@ -1,0 +1,144 @@
+use std::alloc::{Layout, alloc_zeroed};
+
+use super::*;
+use crate::share;
+
+fn segment(pages: u64) -> &'static Shared {
+    // SAFETY: atomics for which zeros are values; it is never freed.
+    let shared = unsafe { &*alloc_zeroed(Layout::new::<Shared>()).cast::<Shared>() };
+    shared.limit.store(pages, Ordering::Relaxed);
+    shared
+}
+
+fn joined(shared: &'static Shared) -> Account {
+    // SAFETY: the segment is never freed.
+    unsafe { Account::join(shared, None) }
+}
+
+#[test]
+fn the_sum_never_exceeds_the_limit_whoever_reserves_at_once() {
+    let shared = segment(1000);
+    // So that even one alone is refused now and then.
+    let mut idle = joined(shared);
+    assert!(idle.reserve(600));
+    let threads: Vec<_> = (0..4u64)
+        .map(|seed| {
+            let mut account = joined(shared);
+            std::thread::spawn(move || {
+                let (mut random, mut refused) = (seed + 1, 0);
+                for _ in 0..50_000 {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    refused += u32::from(!account.reserve(random >> 33 & 511));
+                    assert!(shared.total.load(Ordering::Relaxed) <= 1000);
+                }
+                account.charge(0);
+                refused
+            })
+        })
+        .collect();
+    let refused: u32 = threads.into_iter().map(|thread| thread.join().expect("ends")).sum();
+    assert!(refused > 0 && shared.peak.load(Ordering::Relaxed) <= 1000);
+    assert_eq!(shared.total.load(Ordering::Relaxed), 600);
+}
+
+/// Two that grow and one that is full and idle, in random order: each step is what the engine does.
+#[test]
+fn those_that_lack_memory_come_to_have_equal_parts() {
+    let shared = segment(4000);
+    let (mut full, mut one, mut other) = (joined(shared), joined(shared), joined(shared));
+    assert!(full.reserve(3900));
+    let long_ago = sys::now() - 100 * share::HALVED_EVERY;
+    full.faulted(long_ago);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while one.charged + other.charged < 3500 || one.charged.abs_diff(other.charged) > 400 {
+        assert!(std::time::Instant::now() < deadline, "{} {}", one.charged, other.charged);
+        for grows in [&mut one, &mut other] {
+            let wanted = grows.charged as u64 + 16;
+            if wanted > grows.limit() || !grows.reserve(wanted) {
+                grows.ask(wanted);
+                // It gives up pages of its own meanwhile.
+                grows.reserve((wanted - 16).min(grows.limit()));
+            }
+        }
+        full.reserve(full.limit().min(full.charged as u64));
+        assert!(shared.total.load(Ordering::Relaxed) <= 4000);
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    }
+    assert!(full.charged < 500, "{}", full.charged);
+}
+
+#[test]
+fn what_a_child_inherited_is_its_own_once_the_parent_has_given_it_up() {
+    let shared = segment(4000);
+    let mut parent = joined(shared);
+    assert!(parent.reserve(1000));
+    // As a fork leaves it: a copy.
+    parent.unshared(50);
+    parent.before_fork();
+    assert!(parent.has_relatives(), "the child that is about to be");
+    let mut child = Account { shared, ..parent };
+    child.after_fork(1000);
+    parent.has_forked(sys::process_id());
+    let charged = |child: &Account| (child.charged(), shared.total.load(Ordering::Relaxed));
+    assert!(child.reserve(1010));
+    assert_eq!(charged(&child), (10, 1010));
+    // Although the child does nothing.
+    parent.unshared(400);
+    assert_eq!(charged(&child), (410, 1410));
+    // What the parent has instead is not the child's.
+    assert!(child.reserve(1010));
+    assert_eq!(charged(&child), (410, 1410));
+    parent.unshared(300);
+    assert!(parent.reserve(300) && child.reserve(1010));
+    assert_eq!(charged(&child), (710, 1010));
+    // What the child has a copy of is the child's.
+    child.unshared(100);
+    assert!(child.reserve(1010));
+    assert_eq!(charged(&child), (810, 1110));
+    parent.leave(&Statistics::default());
+    assert!(child.reserve(1010));
+    assert_eq!(charged(&child), (1010, 1010));
+}
+
+#[test]
+fn what_a_parent_gives_up_its_children_are_charged_for_together() {
+    let shared = segment(4000);
+    let mut parent = joined(shared);
+    assert!(parent.reserve(1000));
+    let mut children: Vec<Account> = (0..2)
+        .map(|_| {
+            parent.before_fork();
+            let mut child = Account { shared, ..parent };
+            child.after_fork(1000);
+            parent.has_forked(sys::process_id());
+            assert!(child.reserve(1000));
+            child
+        })
+        .collect();
+    parent.unshared(300);
+    assert_eq!(children.iter().map(Account::charged).collect::<Vec<_>>(), [150, 150]);
+    children.iter_mut().for_each(|child| child.leave(&Statistics::default()));
+    assert_eq!(shared.total.load(Ordering::Relaxed), 1000);
+    assert!(!parent.has_relatives());
+    // A fork that fails leaves nobody.
+    parent.before_fork();
+    parent.has_forked(-11);
+    assert!(!parent.has_relatives());
+}
+
+#[test]
+fn nobody_is_asked_that_has_no_more_than_its_part() {
+    let shared = segment(4000);
+    let (mut full, mut starved) = (joined(shared), joined(shared));
+    assert!(full.reserve(3500) && starved.reserve(400));
+    assert_eq!(shared.with_too_much().count(), 0, "nobody lacks anything");
+    starved.ask(600);
+    let asked: Vec<_> = shared.with_too_much().collect();
+    assert_eq!(asked, [(sys::process_id(), 3500)]);
+    assert!(full.limit() < 3500 && full.limit() >= 1900);
+    let mut called = false;
+    full.is_deaf();
+    starved.is_deaf();
+    shared.while_it_stays(sys::process_id(), || called = true);
+    assert!(!called, "it would not hear it");
+}
