@@ -2,13 +2,15 @@
 
     sudo python python/bench/files.py [--memory 64] [--runs 3] [ROW …]
 
-Each run is a process in a memory cgroup that has what a bare interpreter takes, `memory` MiB, and 32 MiB for what readers
-decode: the page cache counts there, and so do our frames. Files are four times as large as the memory and not in the page
-cache when a run begins. Times are those of reading; every side must find the same.
+Each run is a process in a memory cgroup: the page cache counts there, and so do our frames. The limit is `memory` MiB beyond
+what the same work takes at most that caches nothing (each read drops the page cache again), and 8 MiB for what differs from run to
+run. Files are four times as large as the memory and not in the page cache when a run begins. Times are those of reading,
+processor time in parentheses; every side must find the same.
 """
 
 import argparse
 import importlib
+import io
 import json
 import os
 import statistics
@@ -22,7 +24,7 @@ from arrays import UNLIMITED, Killed, cgroup, run_child
 
 ROWS = ("scan", "groups", "slices")
 SIDES = ("refault", "blockcache", "plain")
-DECODED = 32 << 20
+SLACK = 8 << 20
 
 
 def make(row, path, size):
@@ -98,12 +100,32 @@ def buffered(path, memory):
     return Local(None, path, block_size=block, cache_type="blockcache", cache_options=options, size=size)
 
 
+class Uncached(io.FileIO):
+    """A plain file that leaves nothing in the page cache."""
+
+    def readinto(self, buffer):
+        at = self.tell()
+        count = super().readinto(buffer)
+        os.posix_fadvise(self.fileno(), at & -4096, count + 4096, os.POSIX_FADV_DONTNEED)
+        return count
+
+    def read(self, size=-1):
+        buffer = bytearray(size if size >= 0 else os.fstat(self.fileno()).st_size - self.tell())
+        return bytes(memoryview(buffer)[: self.readinto(buffer)])
+
+
+def uncached(path):
+    file = Uncached(path)
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read ahead
+    return file
+
+
 def child(row, side, path, memory):
     """One run: prints seconds and what was found."""
     work = globals()[row]
     for name in ("fsspec", "h5py", "pyarrow.compute", "pyarrow.parquet", "refault"):
         importlib.import_module(name)  # is not what is measured
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     if side == "refault":
         import refault
 
@@ -111,10 +133,11 @@ def child(row, side, path, memory):
     elif side == "blockcache":
         file = buffered(path, memory)
     else:
-        file = open(path, "rb")
+        file = open(path, "rb") if side == "plain" else uncached(path)
     with file:
         found = work(file)
-    print(json.dumps({"seconds": time.perf_counter() - began, "found": found}))
+    seconds, worked = time.perf_counter() - began, time.process_time() - worked
+    print(json.dumps({"seconds": seconds, "worked": worked, "found": found}))
 
 
 def main():
@@ -128,41 +151,46 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     asked = parser.parse_args()
     memory = asked.memory << 20
-    print(f"{asked.memory} MiB of memory, files of {4 * asked.memory} MiB, medians of {asked.runs} interleaved runs, seconds")
-    print("| row | refault | blockcache | plain file | best rival / refault |")
-    print("|---|---|---|---|---|")
+    print(f"{asked.memory} MiB of memory, files of {4 * asked.memory} MiB, medians of {asked.runs} interleaved runs, seconds (least–most; processor)")
+    print("| row | refault | blockcache | plain file | best rival / refault | the same in processor time |")
+    print("|---|---|---|---|---|---|")
     for row in asked.rows or ROWS:
         with tempfile.TemporaryDirectory(dir=Path.cwd()) as directory:
-            small, path = Path(directory) / "small", Path(directory) / "data"
-            make(row, small, 8 << 20)
+            path = Path(directory) / "data"
             make(row, path, 4 * memory)
             seconds, why, found = {side: [] for side in SIDES}, {}, set()
+            worked = {side: [] for side in SIDES}
             with cgroup(UNLIMITED, 0) as (command, peak, _):
-                run_child(command, __file__, row, "plain", str(small), str(memory))
+                run_child(command, __file__, row, "uncached", str(path), str(memory))
                 base = peak()
-            for _ in range(asked.runs):
-                for side in SIDES:
+            for turn in range(asked.runs):
+                for side in SIDES[turn % 3 :] + SIDES[: turn % 3]:
                     with open(path, "rb") as file:
                         os.fsync(file.fileno())
                         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                    with cgroup(base + memory + DECODED, 0) as (command, _, _):
+                    with cgroup(base + memory + SLACK, 0) as (command, _, _):
                         try:
                             ran = run_child(command, __file__, row, side, str(path), str(memory))
                         except Killed as reason:
                             why[side] = str(reason)
                             continue
                     seconds[side].append(ran["seconds"])
+                    worked[side].append(ran["worked"])
                     found.add(ran["found"])
         if len(found) > 1:
             raise SystemExit(f"{row}: the sides found different results: {sorted(found)}")
         medians = {side: statistics.median(times) for side, times in seconds.items() if times and side not in why}
+        busy = {side: statistics.median(times) for side, times in worked.items() if side in medians}
         cells = [
-            why[side] if side not in medians else f"{medians[side]:.2f} ({min(seconds[side]):.2f}–{max(seconds[side]):.2f})"
+            why[side]
+            if side not in medians
+            else f"{medians[side]:.2f} ({min(seconds[side]):.2f}–{max(seconds[side]):.2f}; {busy[side]:.2f})"
             for side in SIDES
         ]
-        rivals = [medians[side] for side in SIDES[1:] if side in medians]
-        ratio = f"{min(rivals) / medians['refault']:.2f}" if "refault" in medians and rivals else "–"
-        print(f"| {row} | {' | '.join(cells)} | {ratio} |", flush=True)
+        for figures in (medians, busy):
+            rivals = [figures[side] for side in SIDES[1:] if side in figures]
+            cells.append(f"{min(rivals) / figures['refault']:.2f}" if "refault" in figures and rivals else "–")
+        print(f"| {row} | {' | '.join(cells)} |", flush=True)
     print(f"load average at the end {Path('/proc/loadavg').read_text().split()[0]} on {os.cpu_count()} cores")
 
 

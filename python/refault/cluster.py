@@ -14,7 +14,7 @@ from typing import Any
 
 from . import _refault
 from .sources import Source
-from .sweep import sweep_sources
+from .sweep import sweep
 
 #: Seconds until a scheduler that does not answer is given up.
 PATIENCE = 10
@@ -52,7 +52,7 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ValueError(f"no Dask scheduler answers: {request['address']}: {error or 'start one, or name it'}") from error
     with client:
-        found = sweep_sources(
+        found = sweep(
             [source_of(trace) for trace in request["traces"]],
             request["policies"],
             request["memory"],

@@ -42,16 +42,15 @@ class CachedFile(io.RawIOBase):
     btrfs; not tmpfs).
     """
 
-    def __init__(self, cache: Cache, path: str | PathLike[str], mode: str = "rb", *, shared: Any = None) -> None:
+    def __init__(
+        self, cache: Cache, path: str | PathLike[str], mode: str = "rb", *, native: _refault.File | None = None
+    ) -> None:
         if mode not in ("rb", "r+b", "rb+"):
             raise ValueError(f"mode {mode!r}: choose from 'rb' and 'r+b'; a cached file is binary and must exist")
         self._cache = cache
         self._path = os.fspath(path)
         self._mode = "rb" if mode == "rb" else "r+b"
-        self._at = 0
-        # What others have open too stays in the cache when this object is closed.
-        self._shared = shared is not None
-        self._native: _refault.File = cache._native.open(path) if shared is None else shared
+        self._native = cache._native.open(path) if native is None else native
 
     @property
     def name(self) -> str:
@@ -79,32 +78,36 @@ class CachedFile(io.RawIOBase):
         """True."""
         return True
 
+    # What small reads go through asks for nothing here: what is closed, or wrong, the native half says.
+
     def size(self) -> int:
         """Bytes in the file."""
-        self._check_open()
         return self._native.size()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Moves to `offset` from the beginning, the position, or the end; returns the new position."""
-        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size()}
-        if whence not in starts:
-            raise ValueError(f"invalid whence ({whence}, should be 0, 1 or 2)")
-        to = starts[whence] + offset
-        if to < 0:
-            raise ValueError(f"negative seek position {to}")
-        self._at = to
-        return to
+        return self._native.seek(offset, whence)
 
     def tell(self) -> int:
         """The position."""
-        self.size()  # complains if it is closed
-        return self._at
+        return self._native.tell()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Up to `size` bytes from the position on; without a size, all to the end."""
+        return self._native.read(-1 if size is None else size)
+
+    def readall(self) -> bytes:
+        """All bytes from the position to the end."""
+        return self._native.read(-1)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fills a buffer from the position on; the bytes read."""
+        return self._native.readinto(buffer)
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Up to `length` bytes from `offset` on, fewer only at the end. Does not move the position."""
         if offset < 0 or length < 0:
             raise ValueError(f"offset and length are not negative: {offset}, {length}")
-        self._check_open()
         return self._native.read_at(offset, length)
 
     def views(self, offset: int, length: int) -> list[memoryview]:
@@ -115,35 +118,9 @@ class CachedFile(io.RawIOBase):
         made, whatever is written meanwhile, and stay good after :meth:`close`. Raises OSError if more is viewed than the
         cache has room for.
         """
-        self._check_open()
         if offset < 0 or length < 0:
             raise ValueError(f"offset and length are not negative: {offset}, {length}")
         return [np.asarray(view).data for view in self._native.views(offset, length)]
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ValueError("I/O operation on closed file")
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Fills a buffer from the position on; the bytes read."""
-        self._check_open()
-        view = np.frombuffer(memoryview(buffer).cast("B"), np.uint8)
-        count = self._native.read_into(self._at, view)
-        self._at += count
-        return count
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Up to `size` bytes from the position on; without a size, all to the end."""
-        if size is None or size < 0:
-            size = max(self.size() - self._at, 0)
-        self._check_open()
-        found = self._native.read_at(self._at, size)
-        self._at += len(found)
-        return found
-
-    def readall(self) -> bytes:
-        """All bytes from the position to the end."""
-        return self.read(-1)
 
     def write_at(self, offset: int, data: Any) -> int:
         """Writes bytes at `offset` to the file, which may grow. Does not move the position."""
@@ -155,8 +132,8 @@ class CachedFile(io.RawIOBase):
 
     def write(self, data: Any, /) -> int:
         """Writes bytes at the position."""
-        count = self.write_at(self._at, data)
-        self._at += count
+        count = self.write_at(self.tell(), data)
+        self.seek(count, os.SEEK_CUR)
         return count
 
     def flush(self) -> None:
@@ -170,8 +147,7 @@ class CachedFile(io.RawIOBase):
             try:
                 super().close()
             finally:
-                if not self._shared:
-                    self._native.close()
+                self._native.close()
 
     def __repr__(self) -> str:
         return f"<refault.CachedFile {self._path!r}>"

@@ -106,7 +106,7 @@ class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
             files[behind] = (key, native)
             while len(files) > KEPT_FILES:
                 files.popitem(last=False)
-        return CachedFile(self.cache, behind, shared=native)
+        return CachedFile(self.cache, behind, native=native.again())
 
     def _attach(self, behind: str) -> _refault.File:
         if isinstance(self.fs, LocalFileSystem):

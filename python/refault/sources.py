@@ -23,6 +23,9 @@ def sources_of(traces: Iterable[Any]) -> list[Source]:
     """The sources of traces, workloads, paths, URLs, and directories of either, in order, under names of their own."""
     if isinstance(traces, (str, os.PathLike, Trace)):
         traces = [traces]
+    traces = list(traces)
+    if traces and all(isinstance(trace, tuple) for trace in traces):
+        return traces  # They are sources, with the names that they are to have.
     sources = [source for trace in traces for source in _expanded(trace)]
     if not sources:
         raise ValueError("no traces: name at least one")

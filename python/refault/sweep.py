@@ -84,40 +84,8 @@ def sweep(
     Comparison
         The same rows in the same order whatever the cluster, without times.
     """
-    return sweep_sources(
-        sources_of(traces),
-        policies,
-        memory,
-        baseline=baseline,
-        swap=swap,
-        client=client,
-        out=out,
-        policies_per_task=policies_per_task,
-        warm_up=warm_up,
-        retries=retries,
-        resources=resources,
-        declare_memory=declare_memory,
-        keep_decoded=not declare_memory if keep_decoded is None else keep_decoded,
-    )
-
-
-def sweep_sources(
-    sources: list[Source],
-    policies: Any,
-    memory: Any,
-    *,
-    baseline: str = "lru",
-    swap: str | None = None,
-    client: Any = None,
-    out: str | os.PathLike[str] | None = None,
-    policies_per_task: int = 4,
-    warm_up: float = 0,
-    retries: int = 3,
-    resources: dict[str, float] | None = None,
-    declare_memory: bool = False,
-    keep_decoded: bool = True,
-) -> Comparison:
-    """:func:`sweep` of traces that are sources already."""
+    sources = sources_of(traces)
+    keep_decoded = not declare_memory if keep_decoded is None else keep_decoded
     named, own = _split(policies)
     if own:
         raise ValueError("policies written in Python do not travel: name built-in ones")

@@ -1,16 +1,21 @@
 //! Files behind a page cache.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, Pinned, ReadError, WriteError};
 
+use crate::buffers::{Writable, array_interface};
 use crate::errors::os_error;
 use crate::foreign::Foreign;
+
+/// So many bytes that are in memory are copied without letting go of the interpreter's lock, which costs as much as
+/// copying them.
+const MAX_ATTACHED: usize = 16 << 10;
 
 /// A page cache, shared by any number of files.
 #[pyclass(frozen, module = "refault._refault")]
@@ -60,9 +65,12 @@ impl Cache {
     }
 }
 
-/// An open file.
+/// An open file and a position in it.
 #[pyclass(frozen, module = "refault._refault")]
-pub struct File(RwLock<Option<Arc<CachedFile>>>);
+pub struct File {
+    file: RwLock<Option<Arc<CachedFile>>>,
+    at: AtomicU64,
+}
 
 /// Lets go of something without the interpreter's lock: a file that ends waits for reads that are under way, and they
 /// may be Python's.
@@ -76,7 +84,7 @@ fn drop_detached<T: Send>(last: T) {
 
 impl Drop for File {
     fn drop(&mut self) {
-        drop_detached(self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+        drop_detached(self.file.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take());
     }
 }
 
@@ -106,12 +114,7 @@ impl View {
     /// NumPy's protocol (version 3): an array over these bytes keeps this object alive.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let interface = PyDict::new(py);
-        interface.set_item("version", 3)?;
-        interface.set_item("typestr", "|u1")?;
-        interface.set_item("shape", (self.bytes,))?;
-        interface.set_item("data", (self.address, true))?;
-        Ok(interface)
+        array_interface(py, self.address, self.bytes, true)
     }
 }
 
@@ -123,16 +126,31 @@ impl Drop for View {
 
 impl File {
     fn of(file: CachedFile) -> File {
-        File(RwLock::new(Some(Arc::new(file))))
+        File::sharing(Arc::new(file))
+    }
+
+    fn sharing(file: Arc<CachedFile>) -> File {
+        File { file: RwLock::new(Some(file)), at: AtomicU64::new(0) }
     }
 
     fn with<T>(&self, work: impl FnOnce(&Arc<CachedFile>) -> PyResult<T>) -> PyResult<T> {
-        let file = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let file = self.file.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         match file.as_ref() {
             Some(file) => work(file),
             None => Err(PyValueError::new_err("I/O operation on closed file")),
         }
     }
+}
+
+/// Reads from an offset on; the bytes read. The interpreter's lock is let go of unless the bytes are few and in memory.
+fn fill(py: Python<'_>, file: &CachedFile, buffer: &mut [u8], offset: u64) -> PyResult<usize> {
+    let few = buffer.len().min(MAX_ATTACHED);
+    let found = file.read_found_at(&mut buffer[..few], offset);
+    if found == buffer.len() || offset.saturating_add(found as u64) >= file.len() {
+        return Ok(found);
+    }
+    let rest = &mut buffer[found..];
+    py.detach(|| file.read_at(rest, offset + found as u64)).map(|read| found + read).map_err(read_error)
 }
 
 fn read_error(error: ReadError) -> PyErr {
@@ -154,30 +172,71 @@ impl File {
         self.with(|file| Ok(file.len()))
     }
 
+    /// The same file at a position of its own; what is cached stays until both are closed.
+    fn again(&self) -> PyResult<File> {
+        self.with(|file| Ok(File::sharing(file.clone())))
+    }
+
+    /// Moves to so many bytes from the beginning (0), the position (1) or the end (2); the position.
+    fn seek(&self, offset: i64, whence: i32) -> PyResult<u64> {
+        self.with(|file| {
+            let start = match whence {
+                0 => 0,
+                1 => self.at.load(Ordering::Relaxed),
+                2 => file.len(),
+                _ => {
+                    return Err(PyValueError::new_err(format!("invalid whence ({whence}, should be 0, 1 or 2)")));
+                }
+            };
+            let to = start.checked_add_signed(offset).filter(|to| i64::try_from(*to).is_ok()).ok_or_else(|| {
+                let to = i128::from(start) + i128::from(offset);
+                PyValueError::new_err(if to < 0 {
+                    format!("negative seek position {to}")
+                } else {
+                    format!("seek position {to} is beyond what a file can have")
+                })
+            })?;
+            self.at.store(to, Ordering::Relaxed);
+            Ok(to)
+        })
+    }
+
+    /// The position.
+    fn tell(&self) -> PyResult<u64> {
+        self.with(|_| Ok(self.at.load(Ordering::Relaxed)))
+    }
+
+    /// Up to so many bytes from the position on, all to the end if the number is negative.
+    fn read<'py>(&self, py: Python<'py>, length: i64) -> PyResult<Bound<'py, PyBytes>> {
+        let at = self.at.load(Ordering::Relaxed);
+        let bytes = self.read_at(py, at, usize::try_from(length).unwrap_or(usize::MAX))?;
+        self.at.store(at + bytes.as_bytes().len() as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    /// Fills whatever lends its bytes to be written, from the position on; the bytes read.
+    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let at = self.at.load(Ordering::Relaxed);
+        self.with(|file| {
+            let mut buffer = Writable::of(buffer)?;
+            let read = fill(py, file, buffer.bytes(), at)?;
+            self.at.store(at + read as u64, Ordering::Relaxed);
+            Ok(read)
+        })
+    }
+
     /// Up to so many bytes from an offset on.
     fn read_at<'py>(&self, py: Python<'py>, offset: u64, length: usize) -> PyResult<Bound<'py, PyBytes>> {
         self.with(|file| {
             let length = length.min(usize::try_from(file.len().saturating_sub(offset)).unwrap_or(usize::MAX));
             let mut found = 0;
             let bytes = PyBytes::new_with(py, length, |buffer| {
-                found = py.detach(|| file.read_at(buffer, offset)).map_err(read_error)?;
+                found = fill(py, file, buffer, offset)?;
                 Ok(())
             })?;
-            // Somebody may have cut the file short meanwhile.
+            // The file may have been cut short meanwhile.
             Ok(if found == length { bytes } else { PyBytes::new(py, &bytes.as_bytes()[..found]) })
         })
-    }
-
-    /// Fills an array of bytes from an offset on; the bytes read.
-    fn read_into(&self, py: Python<'_>, offset: u64, buffer: &Bound<'_, PyArray1<u8>>) -> PyResult<usize> {
-        if !buffer.is_contiguous() {
-            return Err(PyValueError::new_err("the buffer must be contiguous"));
-        }
-        let mut buffer = buffer
-            .try_readwrite()
-            .map_err(|error| PyValueError::new_err(format!("the buffer cannot be written to: {error}")))?;
-        let slice = buffer.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
-        self.with(|file| py.detach(|| file.read_at(slice, offset)).map_err(read_error))
     }
 
     /// Bytes from an offset on where they lie, pinned, page by page; up to the end of the file.
@@ -215,7 +274,7 @@ impl File {
     /// Ends its use; what is cached of it goes.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            let file = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+            let file = self.file.write().unwrap_or_else(std::sync::PoisonError::into_inner).take();
             drop(file);
         });
     }

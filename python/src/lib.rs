@@ -8,6 +8,7 @@
 //! for it at once; no panic crosses the border (PyO3 turns one into an exception); errors are Python's own kinds, with
 //! the sentences of the command line.
 
+mod buffers;
 mod decoded;
 mod errors;
 mod files;

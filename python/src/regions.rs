@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use refault::region::{Budget as Pages, ForkTicket, Pager, PagerError, PagerOptions, Region};
 
+use crate::buffers::array_interface;
 use crate::errors::os_error;
 
 /// How long a smaller budget may take to come true.
@@ -128,12 +129,7 @@ impl Memory {
     /// NumPy's protocol (version 3): an array over this memory keeps this object alive.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let interface = PyDict::new(py);
-        interface.set_item("version", 3)?;
-        interface.set_item("typestr", "|u1")?;
-        interface.set_item("shape", (self.bytes,))?;
-        interface.set_item("data", (self.address, false))?;
-        Ok(interface)
+        array_interface(py, self.address, self.bytes, false)
     }
 
     /// Brings bytes in as far as there is room; the bytes that are resident then.

@@ -34,9 +34,9 @@ pub fn scenario(
         let cases = scenarios::run(&request, progress)?;
         let mut found = scenarios::json(&cases);
         let sampled = request.scenario.config.sample_interval > 0;
-        let pictures = cases.iter().filter(|_| sampled).map(|case| {
-            json!({ "policy": case.policy, "memory": case.memory(), "charts": scenarios::charts(case.first()) })
-        });
+        let pictures = cases.iter().filter(|_| sampled).map(
+            |case| json!({ "policy": case.policy, "memory": case.memory(), "charts": scenarios::charts(case.first()) }),
+        );
         found["pictures"] = pictures.collect();
         Ok(found.to_string())
     })

@@ -27,8 +27,12 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// What direct I/O is aligned to at least.
 const SECTOR: usize = 512;
 
-/// Pages of one call that are read together at most.
+/// Pages that are read together at most where no call waits for them.
 const MAX_TOGETHER: usize = 64;
+
+/// Pages of one call that are read together at most: a call of some hundred KiB waits for the device once. Never more
+/// than an eighth of memory, or [`MAX_TOGETHER`] if that is more.
+const MAX_OF_CALL: usize = 256;
 
 /// Why a run of pages was not read.
 pub(crate) enum Fault {
@@ -229,7 +233,8 @@ impl CachedFile {
         within: usize,
         bytes: usize,
     ) -> (usize, Vec<AheadRead>) {
-        let most = (within + bytes).div_ceil(PAGE_SIZE).min(MAX_TOGETHER);
+        let frames = self.shared.buffers.pins.len();
+        let most = (within + bytes).div_ceil(PAGE_SIZE).min(MAX_OF_CALL.min(frames / 8).max(MAX_TOGETHER));
         self.extend(engine, run, most);
         let wanted = run.pages.len();
         let mut jobs = Vec::new();

@@ -96,7 +96,7 @@ impl Pinned<'_> {
 impl CachedFile {
     /// Reads from `offset` on, up to the end of the file. Returns the bytes read: fewer than asked for only at the end.
     /// Any offset and length will do. Cost: of pages that are there a copy, without a lock; pages that are not and that
-    /// follow each other are read from the file together, up to 256 KiB at a time.
+    /// follow each other are read from the file together, up to 1 MiB at a time.
     ///
     /// # Errors
     /// See [`ReadError`]. The buffer may have been filled in part.
@@ -114,6 +114,23 @@ impl CachedFile {
             };
         }
         Ok(done)
+    }
+
+    /// Reads from `offset` on, up to the first page that is not in memory or the end of the file, and returns the bytes:
+    /// what [`CachedFile::read_at`] would read without waiting for the device.
+    pub fn read_found_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        let wanted = self.len().saturating_sub(offset).min(buffer.len() as u64) as usize;
+        let mut done = 0;
+        while done < wanted {
+            let at = offset + done as u64;
+            let within = (at % PAGE) as usize;
+            let part = (PAGE_SIZE - within).min(wanted - done);
+            if !self.copy_found(at / PAGE, within, &mut buffer[done..done + part]) {
+                break;
+            }
+            done += part;
+        }
+        done
     }
 
     /// Copies from a page that is there, and notes the hit. False if it is not there.

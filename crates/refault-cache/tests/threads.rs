@@ -138,6 +138,23 @@ fn readers_wait_for_a_page_that_is_being_read() {
     assert_eq!((report.misses, report.hits), (1, 7));
 }
 
+/// A call of some hundred KiB waits for the device once; what it has read is found without waiting.
+#[test]
+fn the_pages_of_a_call_are_read_together() {
+    let memory = Memory::with((0..1 << 20).map(|at| (at / 7) as u8).collect());
+    let cache = cache(2048, "mglru", None);
+    let file = cache.attach(Box::new(memory.clone())).expect("opens");
+    let mut buffer = vec![0; 200 * PAGE];
+    assert_eq!(file.read_found_at(&mut buffer, 100), 0);
+    assert_eq!(file.read_at(&mut buffer, 100).expect("reads"), 200 * PAGE);
+    assert_eq!(memory.faults.reads.load(Ordering::Relaxed), 1);
+    let mut again = vec![0; 300 * PAGE];
+    let found = file.read_found_at(&mut again, 100);
+    assert_eq!(found, 201 * PAGE - 100, "the last page is there whole, the next is not");
+    assert_eq!(again[..buffer.len()], buffer[..]);
+    assert_eq!(file.read_found_at(&mut again, 2 << 20), 0, "nothing is beyond the end");
+}
+
 /// A read that waits for the device does not block hits.
 #[test]
 fn hits_do_not_wait_for_misses() {

@@ -1,0 +1,102 @@
+//! Bytes that cross the border where they lie: what an object of Python lends to be written to (`bytearray`, arrays,
+//! views of memory), and ours that NumPy makes arrays of.
+//!
+//! The buffer protocol is part of the stable interface since CPython 3.11. CPython 3.10 has the same functions with the
+//! same structure, so that they are declared here and not taken from PyO3, which leaves them out for 3.10.
+//!
+//! Invariant: a buffer that was taken is given back once, with the interpreter's lock held.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// What NumPy's protocol (version 3) says of bytes at an address: an array over them keeps the object alive that says it.
+pub fn array_interface(py: Python<'_>, address: usize, bytes: usize, read_only: bool) -> PyResult<Bound<'_, PyDict>> {
+    let interface = PyDict::new(py);
+    interface.set_item("version", 3)?;
+    interface.set_item("typestr", "|u1")?;
+    interface.set_item("shape", (bytes,))?;
+    interface.set_item("data", (address, read_only))?;
+    Ok(interface)
+}
+
+/// Contiguous bytes that may be written to.
+const WRITABLE: c_int = 1;
+
+/// CPython's `Py_buffer`.
+#[repr(C)]
+struct Buffer {
+    bytes: *mut c_void,
+    object: *mut ffi::PyObject,
+    length: ffi::Py_ssize_t,
+    item_size: ffi::Py_ssize_t,
+    is_read_only: c_int,
+    dimensions: c_int,
+    format: *mut c_char,
+    shape: *mut ffi::Py_ssize_t,
+    strides: *mut ffi::Py_ssize_t,
+    suboffsets: *mut ffi::Py_ssize_t,
+    internal: *mut c_void,
+}
+
+unsafe extern "C" {
+    fn PyObject_GetBuffer(object: *mut ffi::PyObject, view: *mut Buffer, flags: c_int) -> c_int;
+    fn PyBuffer_Release(view: *mut Buffer);
+}
+
+/// A buffer that is lent for as long as this lives.
+pub struct Writable<'py> {
+    view: Buffer,
+    /// Holds the interpreter's lock until the buffer is given back.
+    _py: Python<'py>,
+}
+
+impl<'py> Writable<'py> {
+    /// TypeError if the object lends no contiguous bytes that may be written to.
+    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Writable<'py>> {
+        let mut view = Buffer {
+            bytes: std::ptr::null_mut(),
+            object: std::ptr::null_mut(),
+            length: 0,
+            item_size: 0,
+            is_read_only: 0,
+            dimensions: 0,
+            format: std::ptr::null_mut(),
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            suboffsets: std::ptr::null_mut(),
+            internal: std::ptr::null_mut(),
+        };
+        // SAFETY: the object lives, and the structure has CPython's layout; on success it holds the object.
+        if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut view, WRITABLE) } != 0 {
+            let why = PyErr::take(object.py());
+            let error = PyTypeError::new_err(format!(
+                "a buffer is contiguous bytes that may be written to, which this {} is not",
+                object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string())
+            ));
+            error.set_cause(object.py(), why);
+            return Err(error);
+        }
+        Ok(Writable { view, _py: object.py() })
+    }
+
+    /// The bytes. Whoever else writes to them at the same time gets what threads get that read into one buffer.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        let length = usize::try_from(self.view.length).unwrap_or(0);
+        if length == 0 {
+            return &mut [];
+        }
+        // SAFETY: CPython lends so many bytes, writable, until they are released, which is when `self` ends.
+        unsafe { std::slice::from_raw_parts_mut(self.view.bytes.cast::<u8>(), length) }
+    }
+}
+
+impl Drop for Writable<'_> {
+    fn drop(&mut self) {
+        // SAFETY: taken in `of`, released once, with the interpreter's lock, which `_py` proves.
+        unsafe { PyBuffer_Release(&raw mut self.view) };
+    }
+}
