@@ -20,6 +20,10 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     // A panic's own way of speaking goes through libc, whose calls would come back to the agent.
     std::panic::set_hook(Box::new(|panic| report::end(format_args!("a fault of the agent's own: {panic}"))));
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    if is_emulated(&maps) {
+        report::say(format_args!("process {} runs in valgrind: it is not managed", sys::process_id()));
+        return Ok(());
+    }
     let (start, end) = own_code(&maps).ok_or("the agent's code is not found")?;
     entry::set_code(start, end);
     report::use_descriptor(descriptors::adopt(2, false));
@@ -173,6 +177,11 @@ pub(crate) fn finish() {
 fn is_traced() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("TracerPid:")).is_some_and(|pid| pid.trim() != "0")
+}
+
+/// Whether valgrind runs this process: its processor is not the machine's, and it knows few of the calls that are needed.
+fn is_emulated(maps: &str) -> bool {
+    maps.contains("/vgpreload_core")
 }
 
 /// The executable segment of this library.

@@ -163,3 +163,14 @@ fn set_uid_programs_and_those_of_another_libc_are_told_apart() {
     let (code, line) = refused(&path);
     assert!(code == Some(1) && line.contains("set-uid") && line.lines().count() == 1, "{line}");
 }
+
+#[test]
+fn a_program_in_valgrind_is_not_managed_and_runs() {
+    if skipped(&["valgrind"]) {
+        return;
+    }
+    let run = common::refault(&["run", "--memory", "8M", "--", "valgrind", "-q", "echo", "hi"]);
+    let said = text(&run.stderr);
+    assert!(run.status.success() && text(&run.stdout) == "hi\n", "{:?} {said}", run.status);
+    assert!(said.contains("runs in valgrind: it is not managed"), "{said}");
+}
