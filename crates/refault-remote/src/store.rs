@@ -1,0 +1,329 @@
+//! A store, the thread that its requests run on, and their limits.
+//!
+//! Requests of all objects of a store share one runtime with one thread, because they wait far more than they compute;
+//! callers wait for them in their own threads, inside another runtime too. Cost: a thread per store.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use bytes::Bytes;
+use object_store::aws::AmazonS3Builder;
+use object_store::http::HttpBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use url::Url;
+
+use crate::error::{MakeError, OpenError};
+use crate::object::RemoteObject;
+use crate::tier::Tier;
+
+/// How objects are fetched and kept.
+#[derive(Clone, Debug)]
+pub struct RemoteOptions {
+    /// Requests under way at a time, for all objects of a store; 16 by default.
+    pub in_flight: usize,
+    /// Ranges wanted together whose gap is at most so many bytes are one request; 128 KiB by default.
+    pub gap: u64,
+    /// Bytes of a request at most, unless the cache asks for more at once; 8 MiB by default.
+    pub request: u64,
+    /// How often a request that failed is tried again; 4 by default.
+    pub retries: u32,
+    /// How long is waited before the first of these, doubled for each further one; 50 ms by default.
+    pub retry_after: Duration,
+    /// A directory for one local file per object that keeps what was fetched, and outlives the process. None by
+    /// default.
+    pub directory: Option<PathBuf>,
+    /// Bytes of such a file at most; 1 GiB by default.
+    pub local_bytes: u64,
+    /// Bytes that are fetched and kept together where there is a local file, a multiple of 4 KiB; 64 KiB by default.
+    pub block: u32,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> RemoteOptions {
+        RemoteOptions {
+            in_flight: 16,
+            gap: 128 << 10,
+            request: 8 << 20,
+            retries: 4,
+            retry_after: Duration::from_millis(50),
+            directory: None,
+            local_bytes: 1 << 30,
+            block: 64 << 10,
+        }
+    }
+}
+
+/// What a store's objects have fetched since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteCounts {
+    /// Requests for bytes, repeated ones included.
+    pub requests: u64,
+    /// Requests that were repeated.
+    pub retries: u64,
+    /// Bytes that came.
+    pub fetched_bytes: u64,
+    /// Bytes that local files had instead.
+    pub local_bytes: u64,
+    /// Blocks of local files that were damaged, and fetched again.
+    pub damaged_blocks: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
+    requests: AtomicU64,
+    retries: AtomicU64,
+    fetched: AtomicU64,
+    pub(crate) local: AtomicU64,
+    pub(crate) damaged: AtomicU64,
+}
+
+/// Why a range was not fetched.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) kind: std::io::ErrorKind,
+    pub(crate) message: String,
+}
+
+impl From<&Fault> for std::io::Error {
+    fn from(fault: &Fault) -> std::io::Error {
+        std::io::Error::new(fault.kind, fault.message.clone())
+    }
+}
+
+/// A store of objects. Clones are the same.
+#[derive(Clone)]
+pub struct RemoteStore(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    store: Arc<dyn ObjectStore>,
+    /// Below which objects are found.
+    prefix: Path,
+    pub(crate) options: RemoteOptions,
+    permits: Arc<Semaphore>,
+    pub(crate) counts: Arc<Counts>,
+    /// There until the value is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Also where waiting is not allowed.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl RemoteStore {
+    /// Objects of any store. A store that repeats requests itself does so within each try of this.
+    ///
+    /// # Errors
+    /// See [`MakeError`].
+    pub fn new(store: Arc<dyn ObjectStore>, options: &RemoteOptions) -> Result<RemoteStore, MakeError> {
+        RemoteStore::below(store, Path::default(), options)
+    }
+
+    /// Objects below a URL: `file:///DIRECTORY`, `http://HOST/DIRECTORY/`, `s3://BUCKET/DIRECTORY`; the latter takes
+    /// endpoint, region and keys from the environment, as `AWS_ENDPOINT_URL` and the like.
+    ///
+    /// # Errors
+    /// See [`MakeError`].
+    pub fn from_url(url: &str, options: &RemoteOptions) -> Result<RemoteStore, MakeError> {
+        let failed = |source| MakeError::Url { url: url.to_owned(), source };
+        let unknown = |why: String| MakeError::Unknown { url: url.to_owned(), why };
+        let parsed = Url::parse(url).map_err(|error| unknown(error.to_string()))?;
+        let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+        let client = ClientOptions::new().with_allow_http(true);
+        // Whatever the process has chosen before holds.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        match parsed.scheme() {
+            "file" => {
+                let root = parsed.to_file_path().map_err(|()| unknown("not a path".to_owned()))?;
+                let store = LocalFileSystem::new_with_prefix(root).map_err(failed)?;
+                RemoteStore::new(Arc::new(store), options)
+            }
+            "http" | "https" => {
+                let http = HttpBuilder::new().with_url(url).with_retry(retry).with_client_options(client);
+                RemoteStore::new(Arc::new(http.build().map_err(failed)?), options)
+            }
+            "s3" => {
+                let bucket = parsed.host_str().unwrap_or("");
+                let s3 = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
+                let plain = std::env::var("AWS_ENDPOINT_URL").is_ok_and(|endpoint| endpoint.starts_with("http:"));
+                let store = s3.with_allow_http(plain).build().map_err(failed)?;
+                let prefix = Path::from_url_path(parsed.path()).map_err(|error| unknown(error.to_string()))?;
+                RemoteStore::below(Arc::new(store), prefix, options)
+            }
+            other => Err(unknown(format!("no store is called {other}"))),
+        }
+    }
+
+    fn below(store: Arc<dyn ObjectStore>, prefix: Path, options: &RemoteOptions) -> Result<RemoteStore, MakeError> {
+        if options.in_flight == 0 || options.in_flight > Semaphore::MAX_PERMITS {
+            return Err(MakeError::BadOption("at least one request must be allowed at a time"));
+        }
+        if options.block == 0 || !options.block.is_multiple_of(4096) {
+            return Err(MakeError::BadOption("blocks of the local file must be multiples of 4096 bytes"));
+        }
+        if options.directory.is_some() && options.local_bytes < u64::from(options.block) * 2 + 8192 {
+            return Err(MakeError::BadOption("the local file must have room for two blocks and 8 KiB"));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("refault-remote")
+            .enable_all()
+            .build()
+            .map_err(MakeError::Runtime)?;
+        let permits = Arc::new(Semaphore::new(options.in_flight));
+        let (options, counts) = (options.clone(), Arc::default());
+        Ok(RemoteStore(Arc::new(Inner { store, prefix, options, permits, counts, runtime: Some(runtime) })))
+    }
+
+    /// An object, as it is now: asks for its length and version. For [`refault_cache::PageCache::attach`].
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(&self, path: &str) -> Result<RemoteObject, OpenError> {
+        let failed = |message| OpenError::Store { path: path.to_owned(), message };
+        let relative = Path::parse(path).map_err(|error| failed(error.to_string()))?;
+        let path_there = self.0.prefix.parts().chain(relative.parts()).collect::<Path>();
+        let meta = self.0.head(&path_there).map_err(|fault| failed(fault.message))?;
+        let tier = self.0.options.directory.as_ref().map(|directory| {
+            let options = &self.0.options;
+            Tier::open(directory, &self.0.store.to_string(), &meta, options.block, options.local_bytes)
+        });
+        let tier = tier.transpose().map_err(|(path, error)| OpenError::Tier { path, error })?;
+        Ok(RemoteObject::new(self.0.clone(), meta, tier))
+    }
+
+    /// What was fetched so far.
+    pub fn counts(&self) -> RemoteCounts {
+        let counts = &self.0.counts;
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        RemoteCounts {
+            requests: read(&counts.requests),
+            retries: read(&counts.retries),
+            fetched_bytes: read(&counts.fetched),
+            local_bytes: read(&counts.local),
+            damaged_blocks: read(&counts.damaged),
+        }
+    }
+}
+
+impl Inner {
+    fn head(&self, path: &Path) -> Result<ObjectMeta, Fault> {
+        let (send, receive) = mpsc::channel();
+        let (store, path) = (self.store.clone(), path.clone());
+        let (retries, after) = (self.options.retries, self.options.retry_after);
+        self.spawn(async move {
+            let options = GetOptions::new().with_head(true);
+            let mut outcome = store.get_opts(&path, options.clone()).await;
+            for attempt in 0..retries {
+                if !outcome.as_ref().is_err_and(passes) {
+                    break;
+                }
+                tokio::time::sleep(after * (1 << attempt.min(10))).await;
+                outcome = store.get_opts(&path, options.clone()).await;
+            }
+            let _ = send.send(outcome.map(|result| result.meta).map_err(|error| fault(&error)));
+        });
+        receive.recv().unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Fetches ranges of an object at the same time, as far as that is allowed. Waits for all of them.
+    pub(crate) fn fetch(&self, meta: &ObjectMeta, ranges: &[Range<u64>]) -> Vec<Result<Bytes, Fault>> {
+        let (send, receive) = mpsc::channel();
+        for (place, range) in ranges.iter().cloned().enumerate() {
+            let (send, store, meta) = (send.clone(), self.store.clone(), meta.clone());
+            let (permits, counts) = (self.permits.clone(), self.counts.clone());
+            let (retries, after) = (self.options.retries, self.options.retry_after);
+            self.spawn(async move {
+                let _permit = permits.acquire_owned().await;
+                let mut outcome = get(&*store, &meta, range.clone(), &counts).await;
+                for attempt in 0..retries {
+                    if !outcome.as_ref().is_err_and(|(_, again)| *again) {
+                        break;
+                    }
+                    counts.retries.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(after * (1 << attempt.min(10))).await;
+                    outcome = get(&*store, &meta, range.clone(), &counts).await;
+                }
+                let _ = send.send((place, outcome.map_err(|(fault, _)| fault)));
+            });
+        }
+        drop(send);
+        let mut outcomes: Vec<Result<Bytes, Fault>> = ranges.iter().map(|_| Err(gone())).collect();
+        receive.iter().for_each(|(place, outcome)| outcomes[place] = outcome);
+        outcomes
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(task);
+        }
+    }
+}
+
+/// One request. With an error: whether it may pass.
+async fn get(
+    store: &dyn ObjectStore,
+    meta: &ObjectMeta,
+    range: Range<u64>,
+    counts: &Counts,
+) -> Result<Bytes, (Fault, bool)> {
+    counts.requests.fetch_add(1, Ordering::Relaxed);
+    let mut options = GetOptions::new().with_range(Some(GetRange::Bounded(range.clone())));
+    // A weak tag never matches: it is compared with the answer's instead.
+    options.if_match = meta.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
+    let failed = |error: object_store::Error| (fault(&error), passes(&error));
+    let result = store.get_opts(&meta.location, options).await.map_err(failed)?;
+    let same = result.meta.e_tag == meta.e_tag && result.meta.size == meta.size;
+    if !same || (meta.e_tag.is_none() && result.meta.last_modified != meta.last_modified) {
+        return Err((changed(meta), false));
+    }
+    let wanted = range.end - range.start;
+    let got = result.range.clone();
+    let bytes = result.bytes().await.map_err(failed)?;
+    counts.fetched.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    if got != range || bytes.len() as u64 != wanted {
+        let message = format!("the store answered with bytes {got:?}, {} of them, instead of {range:?}", bytes.len());
+        return Err((Fault { kind: std::io::ErrorKind::UnexpectedEof, message }, true));
+    }
+    Ok(bytes)
+}
+
+/// Whether the same request may succeed later.
+fn passes(error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::Generic { .. })
+}
+
+fn fault(error: &object_store::Error) -> Fault {
+    use object_store::Error;
+    let kind = match error {
+        Error::NotFound { .. } => std::io::ErrorKind::NotFound,
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => std::io::ErrorKind::PermissionDenied,
+        Error::Precondition { path, .. } => return changed_at(path),
+        _ => std::io::ErrorKind::Other,
+    };
+    Fault { kind, message: error.to_string() }
+}
+
+fn changed(meta: &ObjectMeta) -> Fault {
+    changed_at(meta.location.as_ref())
+}
+
+fn changed_at(path: &str) -> Fault {
+    let message = format!("the object {path} was changed after it was opened: open it again");
+    Fault { kind: std::io::ErrorKind::StaleNetworkFileHandle, message }
+}
+
+fn gone() -> Fault {
+    Fault { kind: std::io::ErrorKind::Other, message: "the request was given up".to_owned() }
+}

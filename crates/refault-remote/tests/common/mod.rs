@@ -1,0 +1,152 @@
+//! A small HTTP server with ranges, on loopback, that can be slow, fail, and change what it serves.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use refault_testing::Random;
+
+/// One object, `/object`, and what goes wrong with it.
+#[derive(Default)]
+pub struct Served {
+    pub bytes: Mutex<(Vec<u8>, u64)>,
+    /// Milliseconds before each answer.
+    pub latency: AtomicU64,
+    /// One request of so many gets a 503; 0: none.
+    pub refused: AtomicU64,
+    /// One answer of so many breaks off in the middle; 0: none.
+    pub broken: AtomicU64,
+    /// `If-Match` is not looked at.
+    pub careless: AtomicU64,
+    pub requests: AtomicU64,
+    /// Bytes of objects that were sent.
+    pub sent: AtomicU64,
+    under_way: AtomicUsize,
+    /// Most requests at a time.
+    pub most: AtomicUsize,
+}
+
+pub struct Server {
+    pub served: Arc<Served>,
+    pub address: SocketAddr,
+}
+
+pub fn contents(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random(seed);
+    (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(bytes).collect()
+}
+
+impl Server {
+    pub fn start(bytes: Vec<u8>) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("has one");
+        let served = Arc::new(Served { bytes: Mutex::new((bytes, 1)), ..Served::default() });
+        let shared = served.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let served = shared.clone();
+                std::thread::spawn(move || drop(serve(&served, stream)));
+            }
+        });
+        Server { served, address }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// Another version of the object, as long as before.
+    pub fn change(&self, bytes: Vec<u8>) {
+        let mut served = self.served.bytes.lock().expect("no test panics under it");
+        *served = (bytes, served.1 + 1);
+    }
+}
+
+fn strikes(every: &AtomicU64, number: u64) -> bool {
+    let every = every.load(Ordering::Relaxed);
+    every != 0 && Random(number).next().is_multiple_of(every)
+}
+
+fn serve(served: &Served, stream: TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut stream = stream;
+    loop {
+        let (mut line, mut range, mut tag) = (String::new(), None, None);
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let head = line.starts_with("HEAD");
+        let found = line.split(' ').nth(1) == Some("/object");
+        loop {
+            line.clear();
+            reader.read_line(&mut line)?;
+            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+            match name.to_ascii_lowercase().as_str() {
+                "range" => range = Some(value.to_owned()),
+                "if-match" => tag = Some(value.to_owned()),
+                "content-length" => drop(reader.by_ref().take(value.parse().unwrap_or(0)).read_to_end(&mut Vec::new())),
+                _ => {}
+            }
+        }
+        let number = served.requests.fetch_add(1, Ordering::Relaxed);
+        served.most.fetch_max(served.under_way.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(served.latency.load(Ordering::Relaxed)));
+        let answer = answer(served, number, found, head, range, tag);
+        served.under_way.fetch_sub(1, Ordering::SeqCst);
+        let (head, body, whole) = answer;
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(&body)?;
+        served.sent.fetch_add(body.len() as u64, Ordering::Relaxed);
+        if !whole {
+            return Ok(());
+        }
+    }
+}
+
+fn answer(
+    served: &Served,
+    number: u64,
+    found: bool,
+    head: bool,
+    range: Option<String>,
+    tag: Option<String>,
+) -> (String, Vec<u8>, bool) {
+    let empty = |status: &str| (format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"), Vec::new(), true);
+    let (bytes, version) = served.bytes.lock().expect("no test panics under it").clone();
+    let own = format!("\"v{version}\"");
+    if !found {
+        return empty("404 Not Found");
+    }
+    if strikes(&served.refused, number) {
+        return empty("503 Service Unavailable");
+    }
+    if served.careless.load(Ordering::Relaxed) == 0 && tag.is_some_and(|tag| tag != own) {
+        return empty("412 Precondition Failed");
+    }
+    let parts = range.as_deref().and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+    let (from, to) = parts.map_or((0, bytes.len()), |(from, to)| {
+        let from: usize = from.parse().unwrap_or(0);
+        (from, to.parse::<usize>().map_or(bytes.len(), |to| to + 1).min(bytes.len()).max(from))
+    });
+    let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
+    let mut text = format!(
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nETag: {own}\r\nLast-Modified: Tue, 01 Jan 2030 00:00:00 GMT\r\n",
+        to - from
+    );
+    if range.is_some() {
+        text += &format!("Content-Range: bytes {from}-{}/{}\r\n", to.max(1) - 1, bytes.len());
+    }
+    text += "\r\n";
+    if head {
+        return (text, Vec::new(), true);
+    }
+    let mut body = bytes[from.min(bytes.len())..to].to_vec();
+    let whole = !strikes(&served.broken, number);
+    if !whole {
+        body.truncate(body.len() / 2);
+    }
+    (text, body, whole)
+}
