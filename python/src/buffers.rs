@@ -6,7 +6,7 @@
 //!
 //! Invariant: a buffer that was taken is given back once, with the interpreter's lock held.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -23,8 +23,8 @@ pub fn array_interface(py: Python<'_>, address: usize, bytes: usize, read_only: 
     Ok(interface)
 }
 
-/// Contiguous bytes that may be written to.
-const WRITABLE: c_int = 1;
+/// Contiguous bytes that may be written to, with what they are: `PyBUF_CONTIG | PyBUF_FORMAT`.
+const WRITABLE: c_int = 0x1 | 0x8 | 0x4;
 
 /// CPython's `Py_buffer`.
 #[repr(C)]
@@ -70,17 +70,24 @@ impl<'py> Writable<'py> {
             suboffsets: std::ptr::null_mut(),
             internal: std::ptr::null_mut(),
         };
-        // SAFETY: the object lives, and the structure has CPython's layout; on success it holds the object.
-        if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut view, WRITABLE) } != 0 {
-            let why = PyErr::take(object.py());
+        let refused = |why: Option<PyErr>| {
+            let name = object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
             let error = PyTypeError::new_err(format!(
-                "a buffer is contiguous bytes that may be written to, which this {} is not",
-                object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string())
+                "a buffer is contiguous bytes that may be written to, which this {name} is not"
             ));
             error.set_cause(object.py(), why);
-            return Err(error);
+            error
+        };
+        // SAFETY: the object lives, and the structure has CPython's layout; on success it holds the object.
+        if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut view, WRITABLE) } != 0 {
+            return Err(refused(PyErr::take(object.py())));
         }
-        Ok(Writable { view, _py: object.py() })
+        let lent = Writable { view, _py: object.py() };
+        // Bytes that are pointers to objects of Python must not become others.
+        // SAFETY: a format is a text of C that lives as long as the buffer, or none, which means bytes.
+        let is_objects =
+            !lent.view.format.is_null() && unsafe { CStr::from_ptr(lent.view.format) }.to_bytes().contains(&b'O');
+        if is_objects { Err(refused(None)) } else { Ok(lent) }
     }
 
     /// The bytes. Whoever else writes to them at the same time gets what threads get that read into one buffer.

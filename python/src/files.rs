@@ -134,11 +134,14 @@ impl File {
     }
 
     fn with<T>(&self, work: impl FnOnce(&Arc<CachedFile>) -> PyResult<T>) -> PyResult<T> {
-        let file = self.file.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match file.as_ref() {
-            Some(file) => work(file),
-            None => Err(PyValueError::new_err("I/O operation on closed file")),
+        // The lock is not held during the work: who closes the file would wait for it, and others for who closes.
+        let file = self.file.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let Some(file) = file else { return Err(PyValueError::new_err("I/O operation on closed file")) };
+        let outcome = work(&file);
+        if let Some(last) = Arc::into_inner(file) {
+            drop_detached(last);
         }
+        outcome
     }
 }
 

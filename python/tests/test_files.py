@@ -3,6 +3,7 @@
 import io
 import os
 import sqlite3
+import threading
 
 import numpy as np
 import pytest
@@ -45,6 +46,33 @@ def test_readinto_fills_any_buffer(path):
         assert file.readinto(array) == 400
         with pytest.raises((ValueError, TypeError)):
             file.readinto(b"constant")
+        with pytest.raises(TypeError, match="may be written to"):
+            file.readinto(np.array([None, 1]))  # pointers to objects must stay what they are
+        with pytest.raises(TypeError):
+            file.readinto(array[::2])
+
+
+def test_a_file_is_closed_while_threads_read_it(path):
+    for _ in range(20):
+        file = refault.open(path, memory="256K")
+
+        def read(file=file):
+            buffer = bytearray(100_000)
+            try:
+                while True:
+                    file.seek(0)
+                    file.readinto(buffer)
+            except ValueError as error:
+                assert "closed" in str(error)
+
+        threads = [threading.Thread(target=read, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        file.read(10)
+        file.close()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
 
 
 def test_buffered_readers_and_writers_stand_on_it(path):
