@@ -34,8 +34,10 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     let account = unsafe { Account::join(shared, settings.own.then_some(settings.memory / 4096)) };
     let maker =
         settings.file.as_deref().and_then(Directory::open).map(|directory| Box::new(directory) as Box<dyn Files>);
-    let pool = (settings.memory * 8).max(1 << 30).min(addresses() / 4);
-    let store = Stores::new(pool, settings.memory, maker, (settings.memory * 16).clamp(4 << 30, 256 << 30))
+    // A budget beyond every machine's memory stands for none, and needs no more addresses than this.
+    let memory = settings.memory.min(4 << 40);
+    let pool = (memory * 8).max(1 << 30).min(addresses() / 4);
+    let store = Stores::new(pool, memory, maker, (memory * 16).clamp(4 << 30, 256 << 30))
         .map_err(|_| "no addresses are left for the compressed pool")?;
     let options =
         EngineOptions { policy: settings.policy.clone(), store, account, resident_only: settings.resident_only };

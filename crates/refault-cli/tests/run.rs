@@ -154,6 +154,11 @@ fn python_forks_threads_and_subprocesses_keep_their_memory() {
 }
 
 #[test]
+fn a_budget_beyond_all_memory_is_one() {
+    assert_eq!(succeeds(&mut refault("200T", &["--", "echo", "ran"])), "ran\n");
+}
+
+#[test]
 fn numpy_arrays_larger_than_the_budget() {
     let has_numpy = |python: &&str| {
         let found = Command::new(python).args(["-c", "import numpy"]).output();
