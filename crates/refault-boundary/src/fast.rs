@@ -326,6 +326,10 @@ fn set_mask(thread: &mut Thread, arguments: [usize; 6]) -> Option<isize> {
     }
     let result = signals::set_mask(thread, &mut mask, arguments);
     signals::exchange_mask(mask);
+    if thread.kept.load(Ordering::SeqCst) & !thread.hidden != 0 {
+        // One that came meanwhile is let through now: it comes before the call has returned.
+        thread.fast.detour = 1;
+    }
     Some(result)
 }
 

@@ -132,6 +132,10 @@ fn set_break(arguments: [usize; 6]) -> isize {
 /// `mprotect` and `pkey_mprotect`.
 fn protect(number: usize, arguments: [usize; 6]) -> isize {
     let [start, bytes, protection, ..] = arguments;
+    if start.checked_add(pages(bytes)).is_none() {
+        // The kernel refuses it, and nothing has changed.
+        return make(number, arguments);
+    }
     let mut paging = paging();
     if is_executable(protection) && paging.manages(start, pages(bytes)) && !paging.let_go(start, pages(bytes)) {
         return ENOMEM;
@@ -140,7 +144,7 @@ fn protect(number: usize, arguments: [usize; 6]) -> isize {
     let new = protection as u8 & 7;
     if error == 0 {
         paging.change(start, pages(bytes), |attributes| attributes.protection = new);
-    } else if start.is_multiple_of(PAGE) {
+    } else if error == ENOMEM && start.is_multiple_of(PAGE) {
         // What lies before a hole has changed, the rest has not: what is sure is what both allow.
         paging.change(start, pages(bytes), |attributes| attributes.protection &= new);
     }

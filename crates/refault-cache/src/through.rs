@@ -100,11 +100,9 @@ impl Through {
         self.files.entry(at.0).or_default().lost.insert(at.1);
     }
 
-    /// All of a page was written anew: what it was before is no longer missed.
-    pub(crate) fn overwritten(&mut self, at: At) {
-        if let Some(fate) = self.files.get_mut(&at.0) {
-            fate.lost.remove(&at.1);
-        }
+    /// All of a page is written anew: what it was before is no longer missed. Whether it was.
+    pub(crate) fn overwritten(&mut self, at: At) -> bool {
+        self.files.get_mut(&at.0).is_some_and(|fate| fate.lost.remove(&at.1))
     }
 
     /// The device has made durable what it had of a file, whose writes had ended with a number up to `until`. Returns

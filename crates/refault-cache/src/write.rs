@@ -118,27 +118,29 @@ impl CachedFile {
             // The file has its length at once: what lies between is a hole until it is written.
             self.opened.backing.set_len(after).map_err(failed)?;
         }
+        // Written anew as a whole; what lies beyond the end need not be.
+        let written_to = offset + bytes.len() as u64;
+        let ends = if written_to == after { after.div_ceil(PAGE) } else { written_to / PAGE };
+        let anew = offset.div_ceil(PAGE)..ends;
         for (place, (page, contents)) in pages.iter().zip(&contents).enumerate() {
             let at = (file, first + place as u64);
+            // A loss of what the page was before is settled first: what is lost from here on is this write.
+            let forgiven = !through && anew.contains(&at.1) && self.shared.engine().through.overwritten(at);
             let put = self.put(at, *page, contents, !partial(place), !through);
             if through {
-                self.shared.engine().wrote_through(at, *page, failures);
-            } else if !put {
-                self.write_at_once(at, *page, contents, after).map_err(failed)?;
+                let mut engine = self.shared.engine();
+                if anew.contains(&at.1) {
+                    engine.through.overwritten(at);
+                }
+                engine.wrote_through(at, *page, failures);
+            } else if !put && let Err(error) = self.write_at_once(at, *page, contents, after) {
+                if forgiven {
+                    self.shared.engine().through.lose(at);
+                }
+                return Err(failed(error));
             }
         }
         self.opened.length.fetch_max(after, Ordering::AcqRel);
-        let mut engine = self.shared.engine();
-        // What lies beyond the end need not be written.
-        let (from, to) = (
-            offset.div_ceil(PAGE),
-            if offset + bytes.len() as u64 == after {
-                after.div_ceil(PAGE)
-            } else {
-                (offset + bytes.len() as u64) / PAGE
-            },
-        );
-        (from..to).for_each(|index| engine.through.overwritten((file, index)));
         Ok(())
     }
 

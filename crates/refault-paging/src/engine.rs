@@ -463,6 +463,8 @@ impl Engine {
 
     /// Right before a fork.
     pub fn before_fork(&mut self) {
+        // Nobody would be charged for what one side drops of them.
+        self.staging.drop_husks();
         // What is shared cannot be given up by one side alone, so room for the child is made before.
         // More than all that is there cannot change sides.
         let changes = (self.account.tree_limit() as usize / CHILD_PART).min(self.resident);

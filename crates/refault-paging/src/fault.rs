@@ -99,6 +99,10 @@ impl Engine {
             }
             let (page, _) = self.table.find(address).expect("invariant: it was just brought in");
             self.table.hold(page, 1);
+            // What was copied back has left husks, for which no room was made.
+            if self.staging.husks() >= MAX_WINDOW && !self.fits(self.charge()) {
+                self.give_way();
+            }
         }
     }
 
@@ -206,7 +210,7 @@ impl Engine {
             State::Parked(lowest) if self.is_parked_run(first, lowest, pages) => lowest,
             _ => return self.rescue_one(address, place),
         };
-        let moved = self.move_back(first, lowest, pages);
+        let moved = self.bring_back(first, lowest, pages);
         if first + moved * PAGE <= address {
             return self.rescue_one(address, place);
         }
@@ -220,8 +224,10 @@ impl Engine {
     }
 
     fn rescue_one(&mut self, address: usize, place: u32) -> Outcome {
-        // Its mapping may have changed so that pages cannot be moved into it; then it is copied.
-        if self.move_back(address, place, 1) == 0 && self.copy_back(address, place) == 0 {
+        // Its mapping may have changed so that pages cannot be moved into it, or there is no memory for a copy.
+        let way = if self.several_threads { Engine::copy_back } else { Engine::move_back };
+        let other = if self.several_threads { Engine::move_back } else { Engine::copy_back };
+        if !way(self, address, place) && !other(self, address, place) {
             return Outcome::Lost;
         }
         self.went_to(address, 1);
@@ -229,10 +235,15 @@ impl Engine {
     }
 
     /// Brings pages back from neighbouring places. Returns how many.
-    fn move_back(&mut self, first: usize, lowest: u32, pages: usize) -> usize {
+    fn bring_back(&mut self, first: usize, lowest: u32, pages: usize) -> usize {
         if self.several_threads {
-            return (0..pages).take_while(|i| self.copy_back(first + i * PAGE, lowest + *i as u32) > 0).count();
+            return (0..pages).take_while(|i| self.copy_back(first + i * PAGE, lowest + *i as u32)).count();
         }
+        self.move_run_back(first, lowest, pages)
+    }
+
+    /// Moves pages back from neighbouring places. Returns how many.
+    fn move_run_back(&mut self, first: usize, lowest: u32, pages: usize) -> usize {
         // SAFETY: the pages were moved here from `first` on, which are missing since.
         let moved = unsafe { self.uffd.relocate(first, self.staging.address(lowest), pages * PAGE) };
         let moved = if moved > 0 { moved as usize / PAGE } else { 0 };
@@ -243,17 +254,22 @@ impl Engine {
         moved
     }
 
-    /// Copies a page back, which leaves a husk. Returns 0 if that is not possible, which is noted.
-    fn copy_back(&mut self, address: usize, place: u32) -> usize {
+    /// Moves a page back. False if that is not possible.
+    fn move_back(&mut self, address: usize, place: u32) -> bool {
+        self.move_run_back(address, place, 1) == 1
+    }
+
+    /// Copies a page back, which leaves a husk. False if that is not possible, which is noted.
+    fn copy_back(&mut self, address: usize, place: u32) -> bool {
         // SAFETY: the place holds a page.
         let copied = unsafe { self.uffd.copy(address, self.staging.address(place) as *const u8, PAGE) };
         if copied < 0 && copied != EEXIST {
             self.last_error = copied;
-            return 0;
+            return false;
         }
         let shared = self.staging.leave_husk(place);
         self.rescued(address, shared);
-        1
+        true
     }
 
     /// A page is back from the staging area.

@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// Whether so many pages may be used, which are reserved then.
-    fn fits(&mut self, pages: u64) -> bool {
+    pub(crate) fn fits(&mut self, pages: u64) -> bool {
         pages <= self.account.limit() && self.account.reserve(pages)
     }
 

@@ -51,6 +51,24 @@ impl Staging {
         self.live + self.husks
     }
 
+    /// Husks among them.
+    pub fn husks(&self) -> usize {
+        self.husks
+    }
+
+    /// Gives the memory of all husks back.
+    pub fn drop_husks(&mut self) {
+        let places = self.owners.len();
+        for index in (self.tail..self.head).map(|index| index % places) {
+            if self.husks > 0 && self.owners[index] == HUSK {
+                // SAFETY: what is here was copied away and is nobody's.
+                unsafe { sys::discard(self.base + index * PAGE, PAGE) };
+                self.owners[index] = 0;
+                self.husks -= 1;
+            }
+        }
+    }
+
     /// Neighbouring places that can be filled now, at most `wanted`: the first, and how many.
     pub fn room(&self, wanted: usize) -> (u32, usize) {
         let at = self.head % self.owners.len();
@@ -146,5 +164,8 @@ mod tests {
         assert_eq!((staging.live(), staging.occupied()), (1, 1));
         assert_eq!(staging.room(4), (3, 1));
         assert_eq!(staging.oldest(4), (2, 1));
+        staging.leave_husk(places[2]);
+        staging.drop_husks();
+        assert_eq!((staging.occupied(), staging.take_back(1)), (0, 0));
     }
 }

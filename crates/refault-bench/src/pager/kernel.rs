@@ -26,7 +26,7 @@ dir=$1 limit=$2 value=$3 size=$4 id=
 clean() {
   n=0
   while [ -d "$dir" ] && [ $n -lt 100 ]; do
-    kill -9 $(cat "$dir/cgroup.procs" "$dir"/*/cgroup.procs) 2>/dev/null
+    kill -9 $(cat "$dir/cgroup.procs" "$dir"/*/cgroup.procs 2>/dev/null) 2>/dev/null
     rmdir "$dir"/*/ 2>/dev/null
     rmdir "$dir" 2>/dev/null || sleep 0.1
     n=$((n+1))
