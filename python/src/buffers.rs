@@ -85,8 +85,10 @@ impl<'py> Writable<'py> {
         let lent = Writable { view, _py: object.py() };
         // Bytes that are pointers to objects of Python must not become others.
         // SAFETY: a format is a text of C that lives as long as the buffer, or none, which means bytes.
-        let is_objects =
-            !lent.view.format.is_null() && unsafe { CStr::from_ptr(lent.view.format) }.to_bytes().contains(&b'O');
+        let format =
+            if lent.view.format.is_null() { &[][..] } else { unsafe { CStr::from_ptr(lent.view.format) }.to_bytes() };
+        // Names of fields stand between colons.
+        let is_objects = format.split(|byte| *byte == b':').step_by(2).any(|codes| codes.contains(&b'O'));
         if is_objects { Err(refused(None)) } else { Ok(lent) }
     }
 

@@ -31,6 +31,8 @@ const SECTOR: usize = 512;
 const MAX_TOGETHER: usize = 64;
 
 /// Pages of one call that are read together at most: a call of some hundred KiB waits for the device once. Never more
+/// Pages that one call of the kernel's reads (`IOV_MAX`).
+const MAX_AT_ONCE: usize = 1024;
 /// than an eighth of memory, or [`MAX_TOGETHER`] if that is more.
 const MAX_OF_CALL: usize = 256;
 
@@ -334,7 +336,7 @@ impl CachedFile {
         match self.window(|streams, most| streams.missed(index, length as u64, most)) {
             None => Vec::new(),
             Some(window) if window.step == 1 && window.first == index + length as u64 => {
-                self.extend(engine, run, length + window.pages as usize);
+                self.extend(engine, run, (length + window.pages as usize).min(MAX_AT_ONCE));
                 Vec::new()
             }
             Some(window) => self.jobs(engine, window),

@@ -103,6 +103,8 @@ pub struct RemoteStore(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     store: Arc<dyn ObjectStore>,
+    /// What tells it from other stores in the local files: the URL, or what the store says of itself.
+    identity: String,
     /// Below which objects are found.
     prefix: Path,
     pub(crate) options: RemoteOptions,
@@ -122,12 +124,14 @@ impl Drop for Inner {
 }
 
 impl RemoteStore {
-    /// Objects of any store. A store that repeats requests itself does so within each try of this.
+    /// Objects of any store. A store that repeats requests itself does so within each try of this. Stores that print
+    /// alike count as one in the local files: give each a directory of its own.
     ///
     /// # Errors
     /// See [`MakeError`].
     pub fn new(store: Arc<dyn ObjectStore>, options: &RemoteOptions) -> Result<RemoteStore, MakeError> {
-        RemoteStore::below(store, Path::default(), options)
+        let identity = store.to_string();
+        RemoteStore::below(store, identity, Path::default(), options)
     }
 
     /// Objects below a URL: `file:///DIRECTORY`, `http://HOST/DIRECTORY/`, `s3://BUCKET/DIRECTORY`; the latter takes
@@ -140,7 +144,7 @@ impl RemoteStore {
         let unknown = |why: String| MakeError::Unknown { url: url.to_owned(), why };
         let parsed = Url::parse(url).map_err(|error| unknown(error.to_string()))?;
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let client = ClientOptions::new().with_allow_http(true);
+        let client = ClientOptions::new().with_allow_http(parsed.scheme() == "http");
         // Whatever the process has chosen before holds.
         let _ = rustls::crypto::ring::default_provider().install_default();
         match parsed.scheme() {
@@ -151,21 +155,32 @@ impl RemoteStore {
             }
             "http" | "https" => {
                 let http = HttpBuilder::new().with_url(url).with_retry(retry).with_client_options(client);
-                RemoteStore::new(Arc::new(http.build().map_err(failed)?), options)
+                RemoteStore::below(
+                    Arc::new(http.build().map_err(failed)?),
+                    parsed.to_string(),
+                    Path::default(),
+                    options,
+                )
             }
             "s3" => {
                 let bucket = parsed.host_str().unwrap_or("");
                 let s3 = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
-                let plain = std::env::var("AWS_ENDPOINT_URL").is_ok_and(|endpoint| endpoint.starts_with("http:"));
+                let endpoint = std::env::var("AWS_ENDPOINT_URL").unwrap_or_default();
+                let plain = endpoint.starts_with("http:");
                 let store = s3.with_allow_http(plain).build().map_err(failed)?;
                 let prefix = Path::from_url_path(parsed.path()).map_err(|error| unknown(error.to_string()))?;
-                RemoteStore::below(Arc::new(store), prefix, options)
+                RemoteStore::below(Arc::new(store), format!("{endpoint} s3://{bucket}"), prefix, options)
             }
             other => Err(unknown(format!("no store is called {other}"))),
         }
     }
 
-    fn below(store: Arc<dyn ObjectStore>, prefix: Path, options: &RemoteOptions) -> Result<RemoteStore, MakeError> {
+    fn below(
+        store: Arc<dyn ObjectStore>,
+        identity: String,
+        prefix: Path,
+        options: &RemoteOptions,
+    ) -> Result<RemoteStore, MakeError> {
         if options.in_flight == 0 || options.in_flight > Semaphore::MAX_PERMITS {
             return Err(MakeError::BadOption("at least one request must be allowed at a time"));
         }
@@ -183,7 +198,7 @@ impl RemoteStore {
             .map_err(MakeError::Runtime)?;
         let permits = Arc::new(Semaphore::new(options.in_flight));
         let (options, counts) = (options.clone(), Arc::default());
-        Ok(RemoteStore(Arc::new(Inner { store, prefix, options, permits, counts, runtime: Some(runtime) })))
+        Ok(RemoteStore(Arc::new(Inner { store, identity, prefix, options, permits, counts, runtime: Some(runtime) })))
     }
 
     /// An object, as it is now: asks for its length and version. For [`refault_cache::PageCache::attach`].
@@ -195,9 +210,14 @@ impl RemoteStore {
         let relative = Path::parse(path).map_err(|error| failed(error.to_string()))?;
         let path_there = self.0.prefix.parts().chain(relative.parts()).collect::<Path>();
         let meta = self.0.head(&path_there).map_err(|fault| failed(fault.message))?;
+        if meta.e_tag.is_none() && meta.last_modified.timestamp() == 0 {
+            let why =
+                "the store names no version of it, neither ETag nor Last-Modified: what is read could be of several";
+            return Err(failed(why.to_owned()));
+        }
         let tier = self.0.options.directory.as_ref().map(|directory| {
             let options = &self.0.options;
-            Tier::open(directory, &self.0.store.to_string(), &meta, options.block, options.local_bytes)
+            Tier::open(directory, &self.0.identity, &meta, options.block, options.local_bytes)
         });
         let tier = tier.transpose().map_err(|(path, error)| OpenError::Tier { path, error })?;
         Ok(RemoteObject::new(self.0.clone(), meta, tier))

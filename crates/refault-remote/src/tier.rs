@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +70,8 @@ impl Tier {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        // What it holds may be private in the store.
+        let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             rustix::io::Errno::WOULDBLOCK => io::Error::new(
                 io::ErrorKind::ResourceBusy,

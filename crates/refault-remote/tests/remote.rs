@@ -132,6 +132,36 @@ fn ranges_of_one_call_are_few_requests_and_those_under_way_are_bounded() {
 }
 
 #[test]
+fn servers_that_call_their_objects_alike_do_not_share_local_files() {
+    let all = [contents(MIB, 7), contents(MIB, 8)];
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = RemoteOptions { directory: Some(directory.path().to_owned()), ..options() };
+    for expected in &all {
+        // The same name, length, ETag and time.
+        let server = Server::start(expected.clone());
+        let (_remote, _cache, file) = open(&server, &options, MIB);
+        let mut seen = vec![0; expected.len()];
+        assert_eq!(file.read_at(&mut seen, 0).expect("reads"), seen.len());
+        assert!(seen == *expected, "bytes of another server");
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let files: Vec<_> = std::fs::read_dir(directory.path()).expect("lists").flatten().collect();
+    assert_eq!(files.len(), 2);
+    for file in files {
+        assert_eq!(file.metadata().expect("is there").permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn an_object_without_a_version_is_refused() {
+    let server = Server::start(contents(MIB, 9));
+    server.served.nameless.store(1, Ordering::Relaxed);
+    let remote = RemoteStore::from_url(&server.url(), &options()).expect("a store");
+    let refused = remote.open("object").map(drop).expect_err("nobody could tell whether it changes");
+    assert!(refused.to_string().contains("neither ETag nor Last-Modified"), "{refused}");
+}
+
+#[test]
 fn a_local_file_survives_a_restart_and_damage_to_it_is_fetched_again() {
     let expected = contents(4 * MIB, 6);
     let server = Server::start(expected.clone());

@@ -20,6 +20,8 @@ pub struct Served {
     pub broken: AtomicU64,
     /// `If-Match` is not looked at.
     pub careless: AtomicU64,
+    /// Answers name no version.
+    pub nameless: AtomicU64,
     pub requests: AtomicU64,
     /// Bytes of objects that were sent.
     pub sent: AtomicU64,
@@ -132,10 +134,10 @@ fn answer(
         (from, to.parse::<usize>().map_or(bytes.len(), |to| to + 1).min(bytes.len()).max(from))
     });
     let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
-    let mut text = format!(
-        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nETag: {own}\r\nLast-Modified: Tue, 01 Jan 2030 00:00:00 GMT\r\n",
-        to - from
-    );
+    let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", to - from);
+    if served.nameless.load(Ordering::Relaxed) == 0 {
+        text += &format!("ETag: {own}\r\nLast-Modified: Tue, 01 Jan 2030 00:00:00 GMT\r\n");
+    }
     if range.is_some() {
         text += &format!("Content-Range: bytes {from}-{}/{}\r\n", to.max(1) - 1, bytes.len());
     }
