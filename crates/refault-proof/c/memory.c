@@ -29,6 +29,12 @@ int main(int n, char **v) {
         printf("read %d, write %d, read of a large one %d\n", fault_of(a + 5000, 0), fault_of(a + 5000, 1), fault_of(b + 9 * MIB, 0));
         unsigned char *c = map(4 * MIB); fill(c, 4 * MIB); munmap(c + MIB, MIB); mprotect(c + 2 * MIB, MIB, PROT_NONE);
         printf("hole %d, inaccessible %d, beside them %d %ld\n", fault_of(c + MIB, 0), fault_of(c + 2 * MIB, 0), fault_of(c + 3 * MIB, 0), changed(c, MIB));
+        /* Lengths beyond all addresses, and what the kernel refuses, change nothing. */
+        for (int i = 0; i < 3; i++) {
+            int protection = (int[]){PROT_READ, PROT_READ | PROT_EXEC, 64}[i];
+            int answer = mprotect(c, i < 2 ? (size_t)-1 : MIB, protection), why = errno;
+            printf("protection %d: %d %s, %d %ld\n", protection, answer, strerror(why), fault_of(c + 5000, 1), changed(c, MIB) > 1);
+        }
     }
     MODE("wild") {
         unsigned char *a = map(MIB); memset(a, 1, MIB); int faults = 0;
