@@ -224,7 +224,7 @@ impl Arena {
         }
     }
 
-    /// Zapper the page-table entries of a run: contents stay, the next touch is found by the scan.
+    /// Drops the page-table entries of a run: contents stay, the next touch is found by the scan.
     pub(crate) fn drop_entries(&self, _turn: &PteLock, first: PageId, pages: u32) {
         // SAFETY: the mapping is shared, so dropping its entries changes no contents.
         let _ = unsafe {

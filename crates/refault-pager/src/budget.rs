@@ -113,16 +113,16 @@ impl Budget {
         std::iter::successors(Some(self), |budget| budget.0.parent.as_ref())
     }
 
-    /// Charges pages to this budget and all above, or to none and names the one that would be exceeded.
+    /// Charges pages to this budget and all above, or to none and names the one that would be exceeded. None is seen to
+    /// be exceeded meanwhile: the evictor would take that for a lack of room.
     pub(crate) fn try_charge(&self, pages: u64) -> Result<(), &Budget> {
         for budget in self.ancestors() {
-            if budget.0.used.fetch_add(pages, Ordering::AcqRel) + pages > budget.maximum_pages() {
-                for undo in self.ancestors() {
+            let charged = |used: u64| used.checked_add(pages).filter(|used| *used <= budget.maximum_pages());
+            if budget.0.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, charged).is_err() {
+                for undo in self.ancestors().take_while(|undo| !Arc::ptr_eq(&undo.0, &budget.0)) {
                     undo.0.used.fetch_sub(pages, Ordering::AcqRel);
-                    if Arc::ptr_eq(&undo.0, &budget.0) {
-                        return Err(budget);
-                    }
                 }
+                return Err(budget);
             }
         }
         Ok(())
@@ -193,5 +193,24 @@ mod tests {
         assert_eq!((left.used_pages(), root.used_pages()), (0, 2));
         right.charge_anyway(20);
         assert_eq!(right.tightest().1, -12);
+    }
+
+    #[test]
+    fn a_charge_that_is_refused_exceeds_nothing_meanwhile() {
+        let root = Budget::new(4 << 12);
+        let child = root.child(BudgetBounds::default());
+        child.charge_anyway(4);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..200_000).for_each(|_| assert!(root.try_charge(1).is_err()));
+                done.store(true, Ordering::Release);
+            });
+            while !done.load(Ordering::Acquire) {
+                assert_eq!((child.tightest().1, root.used_pages()), (0, 4));
+            }
+        });
+        assert!(child.try_charge(1).is_err());
+        assert_eq!(child.used_pages(), 4);
     }
 }

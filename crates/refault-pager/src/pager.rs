@@ -479,7 +479,7 @@ impl Inner {
         freed
     }
 
-    /// Zapper some of the entries whose access was taken. False if there are no more.
+    /// Drops some of the entries whose access was taken. False if there are no more.
     pub(crate) fn drop_some(&self) -> bool {
         let Some(step) = self.drops.step() else { return false };
         // SAFETY: the runs lie in the arena's mapping, which is shared.

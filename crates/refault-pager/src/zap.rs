@@ -97,7 +97,7 @@ impl Deref for Step {
 }
 
 impl Step {
-    /// Zapper the entries, in an arena at `base`.
+    /// Drops the entries, in an arena at `base`.
     ///
     /// # Safety
     /// The runs lie in a shared mapping, where dropping entries changes no contents.

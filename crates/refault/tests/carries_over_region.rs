@@ -103,7 +103,13 @@ fn follow(spec: &PolicySpec) {
         assert_eq!(served - before, missed, "a fault or none: {what}");
         if missed > 0 {
             let wanted: Vec<bool> = (0..PAGES as u32).map(|page| replay.memory().is_resident(page)).collect();
-            assert!(resident(base) == wanted, "pages in memory: {what}");
+            let found = resident(base);
+            let differ = || (0..PAGES).filter(|page| found[*page] != wanted[*page]).map(|page| (page, found[page]));
+            assert!(
+                found == wanted,
+                "pages in memory: {what}; others than in the replay: {:?}",
+                Vec::from_iter(differ())
+            );
         }
     }
     let (outcome, report) = (replay.outcome(), pager.report());
