@@ -39,6 +39,8 @@ pub(crate) struct Entry {
     since: Instant,
     /// The device may have lost it while it was being written.
     suspect: bool,
+    /// Only the failure of a sync has made it dirty: whoever wrote it had it on the device.
+    again: bool,
 }
 
 #[derive(Default)]
@@ -89,7 +91,7 @@ impl Dirty {
             entry.suspect = true;
             return false;
         }
-        let entry = Entry { page, number, since: Instant::now(), suspect: false };
+        let entry = Entry { page, number, since: Instant::now(), suspect: false, again: true };
         let entry = self.pages.entry(at).or_insert(entry);
         entry.number = entry.number.min(number);
         true
@@ -104,7 +106,8 @@ impl Dirty {
     pub(crate) fn insert(&mut self, at: At, page: PageId) {
         self.number += 1;
         let number = self.number;
-        self.pages.entry(at).or_insert_with(|| Entry { page, number, since: Instant::now(), suspect: false });
+        let new = || Entry { page, number, since: Instant::now(), suspect: false, again: false };
+        self.pages.entry(at).or_insert_with(new).again = false;
     }
 
     /// A page is gone, or cut off.
@@ -132,14 +135,43 @@ impl Dirty {
         self.pages.range(of(file, range)).next().map(|((_, index), entry)| (*index, *entry))
     }
 
-    /// The next dirty page after a place, round all files.
-    pub(crate) fn after(&self, at: At) -> Option<At> {
-        self.pages.range(at..).next().or_else(|| self.pages.iter().next()).map(|(at, _)| *at)
+    /// The next dirty page after a place, round all files but those whose device refuses.
+    pub(crate) fn after(&self, at: At, refused: &[u32]) -> Option<At> {
+        let mut starts = [at, (0, 0)].into_iter();
+        let mut from = starts.next();
+        while let Some(start) = from {
+            from = match self.pages.range(start..).next() {
+                Some((at, _)) if !refused.contains(&at.0) => return Some(*at),
+                Some((at, _)) => at.0.checked_add(1).map(|next| (next, 0)),
+                None => starts.next(),
+            };
+        }
+        None
     }
 
-    /// A dirty page that has waited for so long.
-    pub(crate) fn expired(&self, age: Duration) -> Option<At> {
-        self.pages.iter().find(|(_, entry)| entry.since.elapsed() >= age).map(|(at, _)| *at)
+    /// A dirty page that has waited for so long, of a file whose device does not refuse.
+    pub(crate) fn expired(&self, age: Duration, refused: &[u32]) -> Option<At> {
+        let waits = |(at, entry): &(&At, &Entry)| entry.since.elapsed() >= age && !refused.contains(&at.0);
+        self.pages.iter().find(waits).map(|(at, _)| *at)
+    }
+
+    /// Dirty pages of a file that whoever wrote them had on the device, as many at most.
+    pub(crate) fn lost_by_sync(&self, file: u32, most: usize) -> Vec<(At, PageId)> {
+        let pages = self.pages.range(of(file, 0..u64::MAX)).filter(|(_, entry)| entry.again);
+        pages.take(most).map(|(at, entry)| (*at, entry.page)).collect()
+    }
+
+    /// Whether pages are being written.
+    pub(crate) fn is_writing(&self) -> bool {
+        !self.writing.is_empty()
+    }
+
+    /// The device may have something else than it had taken: an unstable page is dirty again. Whether it was unstable.
+    pub(crate) fn unsettle(&mut self, at: At) -> bool {
+        let Some((entry, _)) = self.unstable.remove(&at) else { return false };
+        let dirty = self.pages.entry(at).or_insert(entry);
+        dirty.number = dirty.number.min(entry.number);
+        true
     }
 
     /// An opened file by its number.
@@ -147,9 +179,10 @@ impl Dirty {
         self.files.get(&number).cloned()
     }
 
-    /// A file with unstable pages.
-    pub(crate) fn unstable_file(&self) -> Option<Arc<Opened>> {
-        self.unstable.keys().next().and_then(|(file, _)| self.file(*file))
+    /// A file with unstable pages whose device does not refuse.
+    pub(crate) fn unstable_file(&self, refused: &[u32]) -> Option<Arc<Opened>> {
+        let (file, _) = self.unstable.keys().find(|(file, _)| !refused.contains(file))?;
+        self.file(*file)
     }
 
     /// The write of a page begins.
@@ -200,7 +233,8 @@ impl Dirty {
             self.unstable.remove(at);
             if !durable {
                 // Written to since or not, it has waited since its first write.
-                self.pages.insert(*at, *entry);
+                let again = self.pages.get(at).is_none_or(|since| since.again) && entry.again;
+                self.pages.insert(*at, Entry { again, ..*entry });
             }
         }
         settled.into_iter().map(|(_, entry)| entry.page).collect()

@@ -43,6 +43,9 @@ pub(crate) struct Counts {
     pub(crate) limit_overruns: u64,
 }
 
+/// Pages that are given up at once.
+const GIVEN_UP: usize = 32;
+
 /// The cache's memory as a policy sees it: what goes gives its frame back, or is cached in it.
 type CacheMemory<'a> = KeepEvicted<'a, Pages>;
 
@@ -326,6 +329,29 @@ impl Engine {
         } else {
             self.pages.set_dirty(page, true);
         }
+    }
+
+    /// A write through has failed, and the device has what it was before, or what it should become, or some of each.
+    pub(crate) fn write_failed(&mut self, at: At, page: PageId) {
+        if self.dirty.unsettle(at) {
+            self.pages.set_unstable(page, false);
+            self.pages.set_dirty(page, true);
+        }
+    }
+
+    /// No frame is to be had and a file's device refuses: pages that are dirty only because a sync has failed, and
+    /// nothing else, go, and every sync says so from then on. Returns whether any were there.
+    pub(crate) fn give_up(&mut self, file: u32) -> bool {
+        let pages = self.dirty.lost_by_sync(file, GIVEN_UP);
+        let (mut gone, busy) = (false, |pages: &Pages, page| pages.is_busy(page) || pages.is_writing(page));
+        for (at, page) in pages {
+            if !busy(&self.pages, page) {
+                self.forget(page);
+                self.through.lose(at);
+                gone = true;
+            }
+        }
+        gone
     }
 
     /// A page was written through, by a write that began when the device had failed so many times to make its file

@@ -22,6 +22,7 @@ use crate::options::{CacheOptions, CacheReport, WhatIf, WouldMiss};
 use crate::read::Pin;
 use crate::read_async;
 use crate::references::References;
+use crate::refusal::Refusal;
 use crate::streams::{Streams, Window};
 use crate::table::Segments;
 use crate::workers::{Job, Workers};
@@ -254,6 +255,7 @@ impl PageCache {
             tail: Mutex::default(),
             resizing: RwLock::default(),
             settling: Mutex::default(),
+            refusal: Refusal::default(),
         });
         self.0.engine().dirty.open(number, opened.clone());
         if let Some(limits) = self.0.limits {
@@ -334,6 +336,8 @@ pub(crate) struct Opened {
     pub(crate) resizing: RwLock<()>,
     /// Held while the device makes the file durable: who comes second knows how it went.
     pub(crate) settling: Mutex<()>,
+    /// What its device has refused when nobody who writes it was there to be told.
+    pub(crate) refusal: Refusal,
 }
 
 impl Opened {
@@ -412,8 +416,9 @@ impl CachedFile {
     /// Makes everything durable that was written before. What others write meanwhile may be or not.
     ///
     /// # Errors
-    /// The device's. What was written since the last success may not be durable; as far as it is still in the cache,
-    /// which with [`CacheOptions::write_back`] is all of it, the next call tries it again. While anything is missing
+    /// The device's, also what it refused in the background since the last call, which is told once though it may
+    /// have been made good. What was written since the last success may not be durable; as far as it is still in the
+    /// cache, which with [`CacheOptions::write_back`] is all of it, the next call tries it again. While anything is missing
     /// that is in the cache no more, each call fails: write it anew, or accept what the device has by
     /// [`CachedFile::reload`].
     pub fn sync(&self) -> std::io::Result<()> {
@@ -474,16 +479,17 @@ impl CachedFile {
     /// asks for its length. Reads that are under way may still answer what was there before; writes wait.
     ///
     /// # Errors
-    /// What writing, or asking for the length, says. What could not be written stays in the cache.
+    /// What writing, or asking for the length, says. What could not be written stays in the cache. If the device has lost
+    /// something that no sync has told of, this tells it and changes nothing; the next call accepts it.
     pub fn reload(&self) -> std::io::Result<()> {
         self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX)?;
         let _alone = self.opened.resizing.write().expect("invariant: nothing panics under this lock");
+        self.shared.engine().through.accept(self.opened.number)?;
         let length = self.opened.backing.len();
         if let Ok(bytes) = length {
             self.opened.length.store(bytes, Ordering::Release);
         }
         self.forget_clean(0..u64::MAX);
-        self.shared.engine().through.accept(self.opened.number);
         length.map(|_| ())
     }
 

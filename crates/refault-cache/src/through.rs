@@ -8,10 +8,10 @@
 //!
 //! Invariants: a page has its flag ([`crate::pages`]) only if it is listed here and its frame has had its contents
 //! since; everything is under the engine's lock. Cost: some 60 bytes per page written since the last sync, for twice as
-//! many pages as there are frames at most (beyond these, which pages were lost is not known); O(log n) per page
-//! written.
+//! many pages as there are frames at most (beyond these, spans of pages are remembered, with the gaps between them if
+//! there are too many); O(log n) per page written.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Range;
 
@@ -19,6 +19,7 @@ use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
 use crate::dirty::At;
+use crate::spans::Spans;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -28,12 +29,17 @@ struct Fate {
     /// How often the device failed to make what it has durable.
     failures: u64,
     /// Pages whose last contents the device may not have, nor anybody else.
-    lost: BTreeSet<u64>,
-    /// Pages that are not listed were written, the last one with this number.
-    unlisted: Option<u64>,
-    /// Some of those may be lost, too.
-    lost_unlisted: bool,
+    lost: Spans,
+    /// Some of that was lost, and no caller has been told.
+    untold: bool,
+    /// Pages that are not listed were written, or lie between such.
+    unlisted: Spans,
+    /// The last of those with this number.
+    last_unlisted: u64,
 }
+
+/// Spans of pages that are not listed.
+const MAX_SPANS: usize = 1024;
 
 /// A page that the device has, but not for certain.
 #[derive(Clone, Copy)]
@@ -66,7 +72,8 @@ impl Through {
     pub(crate) fn cut(&mut self, file: u32, index: u64) {
         self.take(file, |listed| listed.at.1 >= index);
         if let Some(fate) = self.files.get_mut(&file) {
-            fate.lost.split_off(&index);
+            fate.lost.cut(index);
+            fate.unlisted.cut(index);
         }
     }
 
@@ -85,33 +92,44 @@ impl Through {
             return;
         }
         let files = &mut self.files;
-        self.pages.retain(|(file, _), listed| {
+        self.pages.retain(|(file, index), listed| {
             let kept = is_kept(listed.page);
             if !kept {
-                let unlisted = &mut files.entry(*file).or_default().unlisted;
-                *unlisted = (*unlisted).max(Some(listed.last));
+                let fate = files.entry(*file).or_default();
+                fate.unlisted.insert(*index..*index + 1);
+                fate.last_unlisted = fate.last_unlisted.max(listed.last);
             }
             kept
+        });
+        files.values_mut().filter(|fate| fate.unlisted.len() > 2 * MAX_SPANS).for_each(|fate| {
+            fate.unlisted.coarsen(MAX_SPANS);
         });
     }
 
     /// A page that the device took while it failed, and that no frame has.
     pub(crate) fn lose(&mut self, at: At) {
-        self.files.entry(at.0).or_default().lost.insert(at.1);
+        let fate = self.files.entry(at.0).or_default();
+        fate.lost.insert(at.1..at.1.saturating_add(1));
+        fate.untold = true;
     }
 
     /// All of a page is written anew: what it was before is no longer missed. Whether it was.
     pub(crate) fn overwritten(&mut self, at: At) -> bool {
-        self.files.get_mut(&at.0).is_some_and(|fate| fate.lost.remove(&at.1))
+        self.files.get_mut(&at.0).is_some_and(|fate| {
+            // Most files have lost nothing.
+            let unlisted = !fate.unlisted.is_empty() && fate.unlisted.remove(at.1);
+            let lost = !fate.lost.is_empty() && fate.lost.remove(at.1);
+            unlisted || lost
+        })
     }
 
     /// The device has made durable what it had of a file, whose writes had ended with a number up to `until`. Returns
     /// the pages that are durable now.
     pub(crate) fn settle(&mut self, file: u32, until: u64) -> Vec<PageId> {
         if let Some(fate) = self.files.get_mut(&file)
-            && fate.unlisted.is_some_and(|number| number <= until)
+            && fate.last_unlisted <= until
         {
-            fate.unlisted = None;
+            fate.unlisted = Spans::default();
         }
         self.take(file, |listed| listed.last <= until).into_iter().map(|listed| listed.page).collect()
     }
@@ -135,34 +153,46 @@ impl Through {
     pub(crate) fn fail(&mut self, file: u32) -> Vec<Listed> {
         let fate = self.files.entry(file).or_default();
         fate.failures += 1;
-        fate.lost_unlisted |= fate.unlisted.take().is_some();
+        fate.untold |= !fate.unlisted.is_empty();
+        fate.lost.take_from(&mut fate.unlisted);
         self.take(file, |_| true)
     }
 
-    /// The caller goes on with what the device has.
-    pub(crate) fn accept(&mut self, file: u32) {
+    /// A caller was told that the device failed.
+    pub(crate) fn told(&mut self, file: u32) {
         if let Some(fate) = self.files.get_mut(&file) {
-            fate.lost.clear();
-            fate.lost_unlisted = false;
+            fate.untold = false;
         }
     }
 
-    /// What was lost in a range of a file, in words.
-    pub(crate) fn check(&self, file: u32, range: Range<u64>) -> io::Result<()> {
-        let Some(fate) = self.files.get(&file) else { return Ok(()) };
-        let what = match fate.lost.range(range.start..range.end.max(range.start)).next() {
-            _ if fate.lost_unlisted => "pages that had left memory".to_owned(),
-            Some(first) => format!("the page at byte {}, which had left memory", first.saturating_mul(PAGE)),
-            None => return Ok(()),
-        };
+    /// The caller goes on with what the device has; not with a loss that nobody has been told of, which is told now.
+    pub(crate) fn accept(&mut self, file: u32) -> io::Result<()> {
+        if self.files.get(&file).is_some_and(|fate| fate.untold) {
+            self.check(file, 0..u64::MAX)?;
+        }
+        if let Some(fate) = self.files.get_mut(&file) {
+            fate.lost = Spans::default();
+            fate.untold = false;
+        }
+        Ok(())
+    }
+
+    /// What was lost in a range of a file, in words, which the caller passes on.
+    pub(crate) fn check(&mut self, file: u32, range: Range<u64>) -> io::Result<()> {
+        let Some(fate) = self.files.get_mut(&file) else { return Ok(()) };
+        let Some(first) = fate.lost.first(range.clone()) else { return Ok(()) };
+        if fate.lost.is_within(&range) {
+            fate.untold = false;
+        }
         Err(io::Error::other(format!(
-            "the device failed to make {what}, durable before: write it anew, or reload the file to go on with what the \
-             device has"
+            "the device failed to make the page at byte {}, which had left memory, durable before: write it anew, or \
+             reload the file to go on with what the device has",
+            first.saturating_mul(PAGE)
         )))
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let lost: usize = self.files.values().map(|fate| fate.lost.len()).sum();
-        self.pages.len() * size_of::<(At, Listed)>() + lost * 16
+        let spans: usize = self.files.values().map(|fate| fate.lost.len() + fate.unlisted.len()).sum();
+        self.pages.len() * size_of::<(At, Listed)>() + spans * 16
     }
 }

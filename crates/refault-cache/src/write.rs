@@ -44,12 +44,15 @@ impl CachedFile {
         while done < buffer.len() {
             let at = offset + done as u64;
             let part = (at_once * PAGE_SIZE - (at % PAGE) as usize).min(buffer.len() - done);
-            if let Some(limits) = limits {
+            let waits = match limits {
+                None => false,
                 // Before any lock is taken: this may write pages of the same file.
-                let balanced = self.shared.balance(limits, at_once as u32);
-                balanced.map_err(|error| WriteError::Io { offset: at, error })?;
-            }
-            self.write_part(&buffer[done..done + part], at, limits.is_none())?;
+                Some(limits) => {
+                    let balanced = self.shared.balance(&self.opened, limits, at_once as u32);
+                    balanced.map_err(|error| WriteError::Io { offset: at, error })?
+                }
+            };
+            self.write_part(&buffer[done..done + part], at, !waits)?;
             done += part;
         }
         Ok(())
@@ -144,16 +147,19 @@ impl CachedFile {
         Ok(())
     }
 
-    /// What the device has of pages is unknown: the next read will tell, and a device that loses it then will be told of.
-    /// What waits to be written is known.
+    /// What the device has of pages is unknown: the next read will tell, and a device that loses it then will be told
+    /// of. What waits to be written, or to become durable, is known, and is written again.
     fn refused(&self, first: u64, pages: &[PageId], failures: u64) {
         let mut engine = self.shared.engine();
         for (page, index) in pages.iter().zip(first..) {
-            if !engine.pages.is_held(*page) {
-                engine.forget(*page);
-                if index * PAGE < self.len() {
-                    engine.wrote_through((self.opened.number, index), *page, failures);
-                }
+            let at = (self.opened.number, index);
+            if engine.pages.is_held(*page) {
+                engine.write_failed(at, *page);
+                continue;
+            }
+            engine.forget(*page);
+            if index * PAGE < self.len() {
+                engine.wrote_through(at, *page, failures);
             }
         }
     }

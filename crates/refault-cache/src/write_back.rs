@@ -21,6 +21,7 @@ use refault_store::{PAGE_SIZE, Page};
 use crate::backing::Piece;
 use crate::dirty::Limits;
 use crate::file::{Opened, Shared};
+use crate::refusal::PAUSE;
 use crate::write::write_pages;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -172,22 +173,37 @@ impl Shared {
         outcome
     }
 
-    /// When this returns, everything is durable that was written to the range before.
+    /// When this returns, everything is durable that was written to the range before. What the device has refused since
+    /// the last call on another's account is told now.
     pub(crate) fn sync(&self, file: &Opened, range: Range<u64>) -> io::Result<()> {
+        let outcome = self.sync_now(file, range);
+        let earlier = file.refusal.take();
+        outcome.and(earlier.map_or(Ok(()), Err))
+    }
+
+    fn sync_now(&self, file: &Opened, range: Range<u64>) -> io::Result<()> {
         let until = self.engine().dirty.number();
         loop {
             self.write_range(file, range.clone(), until)?;
-            self.settle(file)?;
+            if let Err(error) = self.settle(file) {
+                self.engine().through.told(file.number);
+                return Err(error);
+            }
             // The failure of another write has made it dirty again, after it was written and before this one's turn.
-            let engine = self.engine();
+            let mut engine = self.engine();
             if !engine.dirty.any(file.number, range.clone(), until) {
                 return engine.through.check(file.number, range);
             }
         }
     }
 
-    /// A writer is about to make so many pages dirty: it writes others itself until there is room for them.
-    pub(crate) fn balance(&self, limits: &Limits, pages: u32) -> io::Result<()> {
+    /// A writer of a file is about to make so many pages dirty: it writes others itself until there is room for them,
+    /// its file's first. False if there is none, because devices of other files refuse: then it has to write through.
+    ///
+    /// # Errors
+    /// What the file's own device says.
+    pub(crate) fn balance(&self, own: &Arc<Opened>, limits: &Limits, pages: u32) -> io::Result<bool> {
+        let mut refused = Vec::new();
         loop {
             let engine = self.engine();
             let total = engine.dirty.total();
@@ -195,46 +211,84 @@ impl Shared {
                 self.flusher.wake();
             }
             if total == 0 || total + pages <= limits.most {
-                return Ok(());
+                return Ok(true);
             }
-            let next = engine.dirty.after((0, 0)).and_then(|(number, _)| engine.dirty.file(number));
-            let unstable = engine.dirty.unstable_file();
+            let next = engine.dirty.after((own.number, 0), &refused).and_then(|(number, _)| engine.dirty.file(number));
+            let unstable = engine.dirty.unstable_file(&refused);
+            let is_writing = engine.dirty.is_writing();
             drop(engine);
-            let progress = match next {
-                Some(file) => self.write_runs(&file, 0..u64::MAX, u64::MAX, Busy::Skip)?.is_some(),
-                None => false,
+            let outcome = match (&next, &unstable) {
+                (Some(file), _) | (None, Some(file)) if file.number != own.number && file.refusal.is_recent() => {
+                    refused.push(file.number);
+                    continue;
+                }
+                (None, None) if !is_writing => return Ok(false),
+                (Some(file), _) => self
+                    .write_runs(file, 0..u64::MAX, u64::MAX, Busy::Skip)
+                    .map(|end| end.is_some())
+                    .map_err(|error| (file, error)),
+                (None, _) => Ok(false),
             };
-            if !progress {
-                match unstable {
-                    Some(file) => self.settle(&file)?,
-                    // All of it is being written or written to by others.
-                    None => std::thread::sleep(Duration::from_micros(100)),
+            let outcome = match (outcome, &unstable) {
+                (Ok(false), Some(file)) => self.settle(file).map(|()| true).map_err(|error| (file, error)),
+                (outcome, _) => outcome,
+            };
+            match outcome {
+                Ok(true) => {}
+                // All of it is being written or written to by others.
+                Ok(false) => std::thread::sleep(Duration::from_micros(100)),
+                Err((file, error)) if file.number == own.number => {
+                    drop(file.refusal.take());
+                    return Err(error);
+                }
+                Err((file, error)) => {
+                    file.refusal.keep(error);
+                    refused.push(file.number);
                 }
             }
         }
     }
 
-    /// Nothing can be evicted, and pages wait to be written or to become durable: does that for some of them. False if
-    /// there are none any more, or the device refuses.
+    /// Nothing can be evicted, and pages wait to be written or to become durable: does that for some of them; where
+    /// devices refuse, pages of theirs go that a failed sync has made dirty ([`crate::engine::Engine::give_up`]). False
+    /// if there is nothing to be done.
     pub(crate) fn relieve(&self) -> bool {
-        let engine = self.engine();
-        let file = engine.dirty.after((0, 0)).and_then(|(number, _)| engine.dirty.file(number));
-        let file = file.or_else(|| engine.dirty.unstable_file());
-        drop(engine);
-        file.is_some_and(|file| {
-            self.write_runs(&file, 0..u64::MAX, u64::MAX, Busy::Skip).is_ok() && self.settle(&file).is_ok()
-        })
+        let mut refused = Vec::new();
+        loop {
+            let mut engine = self.engine();
+            let file = engine.dirty.after((0, 0), &refused).and_then(|(number, _)| engine.dirty.file(number));
+            let Some(file) = file.or_else(|| engine.dirty.unstable_file(&refused)) else {
+                if engine.dirty.is_writing() {
+                    drop(engine);
+                    std::thread::sleep(Duration::from_micros(100));
+                    return true;
+                }
+                let gone = refused.iter().any(|file| engine.give_up(*file));
+                drop(engine);
+                self.room();
+                return gone;
+            };
+            drop(engine);
+            let written = self.write_runs(&file, 0..u64::MAX, u64::MAX, Busy::Skip);
+            match written.and_then(|_| self.settle(&file)) {
+                Ok(()) => return true,
+                Err(error) => {
+                    file.refusal.keep(error);
+                    refused.push(file.number);
+                }
+            }
+        }
     }
 
-    /// One round of the background thread. False if the device refuses.
+    /// One round of the background thread. False if a device refuses.
     fn write_in_background(&self, limits: &Limits, tick: bool) -> bool {
-        let mut at = (0, 0);
+        let (mut at, mut refused) = ((0, 0), Vec::new());
         loop {
             let engine = self.engine();
             let next = if engine.dirty.len() > limits.background / 2 && engine.dirty.total() > limits.background {
-                engine.dirty.after(at)
+                engine.dirty.after(at, &refused)
             } else {
-                engine.dirty.expired(limits.expire)
+                engine.dirty.expired(limits.expire, &refused)
             };
             let file = next.and_then(|(number, index)| Some((engine.dirty.file(number)?, index)));
             drop(engine);
@@ -243,17 +297,21 @@ impl Shared {
                 Ok(Some(end)) => at = (file.number, end),
                 // Writers are busy with all of it.
                 Ok(None) => break,
-                Err(_) => return false,
+                Err(error) => {
+                    file.refusal.keep(error);
+                    refused.push(file.number);
+                }
             }
         }
         loop {
             let engine = self.engine();
             let many = engine.dirty.total() > limits.background;
-            let file = engine.dirty.unstable_file().filter(|_| many || tick);
+            let file = engine.dirty.unstable_file(&refused).filter(|_| many || tick);
             drop(engine);
-            let Some(file) = file else { return true };
-            if self.settle(&file).is_err() {
-                return false;
+            let Some(file) = file else { return refused.is_empty() };
+            if let Err(error) = self.settle(&file) {
+                file.refusal.keep(error);
+                refused.push(file.number);
             }
         }
     }
@@ -315,7 +373,7 @@ impl Flusher {
             drop(cache);
             if !went_well {
                 // The device refuses: what is dirty stays so, and the next sync says so.
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(PAUSE);
             }
             state = lock.lock().expect(UNBROKEN);
         }

@@ -1,9 +1,10 @@
 //! The multi-generational LRU.
 //!
-//! Each lruvec has a window of two to four generations (or as parameters say) shared by anonymous and file pages. Pages enter young or old
-//! depending on how they came; page-table walks promote what was accessed to the youngest generation; eviction works on
-//! the oldest generation of the type that the refault-driven controller picks, sorting lazily: pages that were promoted
-//! meanwhile, or that belong to a tier which refaults more than the base tier, move on instead of being evicted.
+//! Each lruvec has a window of two to four generations (or as parameters say) shared by anonymous and file pages. Pages
+//! enter young or old depending on how they came; page-table walks promote what was accessed to the youngest
+//! generation; eviction works on the oldest generation of the type that the refault-driven controller picks, sorting
+//! lazily: pages that were promoted meanwhile, or that belong to a tier which refaults more than the base tier, move on
+//! instead of being evicted.
 //!
 //! Invariants: at least two generations of each type; a listed page has a generation, and `size` counts it there even
 //! before sorting moves it to that generation's list; ACTIVE of a listed page is clear. Cost: 8 bytes per page id and 4

@@ -1,6 +1,8 @@
 //! What the tests share: a file in memory that can be slow and fail on purpose, and random numbers.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod device;
+
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

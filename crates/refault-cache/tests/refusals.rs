@@ -1,0 +1,140 @@
+//! Devices that refuse: each error is told to who writes the file that it concerns, and what is lost is told until it is
+//! mended.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::PAGE;
+use common::device::{Device, device};
+use refault_cache::{CacheOptions, CachedFile, PageCache, WriteBack};
+
+/// 64 pages, of which 25 may be dirty; 12 are written at a time.
+fn cache(write_back: bool) -> PageCache {
+    let ratios = WriteBack { background_ratio: 0.2, ratio: 0.4, expire: Duration::from_millis(20) };
+    let options = CacheOptions {
+        memory: 64 * PAGE as u64,
+        policy: "lru".into(),
+        write_back: write_back.then_some(ratios),
+        ..CacheOptions::default()
+    };
+    PageCache::new(&options).expect("a cache")
+}
+
+fn open(cache: &PageCache, device: &Device) -> CachedFile {
+    cache.attach(Box::new(device.clone())).expect("opens")
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn an_error_is_told_once_to_the_file_that_it_concerns_and_to_no_other() {
+    let (bad, good) = (device(1, 96), device(2, 96));
+    let cache = cache(true);
+    let (refused, well) = (open(&cache, &bad), open(&cache, &good));
+    bad.0.lock().unwrap().fail_writes = true;
+    refused.write_at(&[1; 20 * PAGE], 0).expect("stays in memory");
+    // The one takes most of what may be dirty, and cannot be written.
+    for page in 0..96 {
+        well.write_at(&[page as u8 + 1; PAGE], page * PAGE as u64).expect("another file's device is well");
+    }
+    well.sync().expect("another file's device is well");
+    assert!(good.0.lock().unwrap().durable.chunks(PAGE).zip(1u8..).all(|(page, value)| *page == [value; PAGE]));
+    bad.0.lock().unwrap().fail_writes = false;
+    // What the background had begun has ended.
+    std::thread::sleep(Duration::from_millis(20));
+    let told = refused.sync().expect_err("it was refused meanwhile");
+    assert_eq!(told.raw_os_error(), Some(28), "{told}");
+    refused.sync().expect("it is told once");
+    assert_eq!(bad.0.lock().unwrap().durable[..20 * PAGE], [1; 20 * PAGE], "and nothing is lost");
+}
+
+#[test]
+fn readers_of_other_files_go_on_when_a_sync_has_made_all_of_memory_dirty() {
+    let (bad, good) = (device(3, 96), device(4, 96));
+    let cache = cache(false);
+    let (refused, well) = (open(&cache, &bad), open(&cache, &good));
+    refused.write_at(&[1; 64 * PAGE], 0).expect("goes through");
+    {
+        let mut medium = bad.0.lock().unwrap();
+        (medium.fail_sync, medium.fail_writes) = (true, true);
+    }
+    refused.sync().expect_err("the device fails");
+    let mut seen = vec![0; 96 * PAGE];
+    well.read_at(&mut seen, 0).expect("it has nothing to do with that");
+    assert!(seen == good.0.lock().unwrap().current);
+    bad.0.lock().unwrap().fail_writes = false;
+    // What had to go is told until it is written anew.
+    for _ in 0..3 {
+        let error = refused.sync().expect_err("pages are lost");
+        assert!(error.to_string().contains("had left memory") || error.raw_os_error() == Some(28), "{error}");
+    }
+    refused.write_at(&[2; 64 * PAGE], 0).expect("goes through");
+    refused.sync().expect("nothing is missing");
+    assert_eq!(bad.0.lock().unwrap().durable[..64 * PAGE], [2; 64 * PAGE]);
+}
+
+#[test]
+fn a_reload_tells_of_a_loss_that_no_sync_has_told_of() {
+    let device = device(5, 96);
+    let cache = cache(true);
+    let file = open(&cache, &device);
+    file.set_write_through(true);
+    file.write_at(&[1; PAGE], 0).expect("goes through");
+    file.evict(0..PAGE as u64);
+    file.set_write_through(false);
+    device.0.lock().unwrap().fail_sync = true;
+    file.write_at(&[2; PAGE], PAGE as u64).expect("stays in memory");
+    wait_until("nobody syncs in the background", || !device.0.lock().unwrap().fail_sync);
+    wait_until("it stays dirty", || cache.report().dirty_bytes == 0);
+    let told = file.reload().expect_err("a page is lost");
+    assert!(told.to_string().contains("the page at byte 0, which had left memory"), "{told}");
+    file.reload().expect("who was told may go on");
+    // The error of the background's, and no other.
+    assert_eq!(file.sync().expect_err("it is told once").raw_os_error(), Some(5));
+    file.sync().expect("nothing is missing");
+}
+
+#[test]
+fn a_write_through_that_fails_over_a_page_that_is_not_durable_leaves_one_truth() {
+    let device = device(6, 96);
+    let ratios = WriteBack { expire: Duration::from_secs(600), ..WriteBack::default() };
+    let options = CacheOptions { memory: 64 * PAGE as u64, write_back: Some(ratios), ..CacheOptions::default() };
+    let cache = PageCache::new(&options).expect("a cache");
+    let file = open(&cache, &device);
+    file.write_at(&[1; 2 * PAGE], 0).expect("stays in memory");
+    file.reload().expect("writes it, and makes nothing durable");
+    assert_eq!(device.0.lock().unwrap().current[0], 1);
+    file.set_write_through(true);
+    device.0.lock().unwrap().fail_writes = true;
+    file.write_at(&[2; 2 * PAGE], 0).expect_err("the device takes half of it");
+    assert_eq!(device.0.lock().unwrap().current[0], 2);
+    device.0.lock().unwrap().fail_writes = false;
+    let mut seen = [0; 2 * PAGE];
+    file.read_at(&mut seen, 0).expect("reads");
+    file.sync().expect("the device is well");
+    assert_eq!(device.0.lock().unwrap().durable[..2 * PAGE], seen, "what a reader saw is what is durable");
+}
+
+#[test]
+fn what_was_lost_beyond_what_is_listed_is_mended_by_writing_it_anew() {
+    let device = device(7, 1600);
+    let cache = cache(false);
+    let file = open(&cache, &device);
+    let write = |value: u8| {
+        (0..1600).for_each(|page| file.write_at(&[value; PAGE], page * PAGE as u64).expect("goes through"));
+    };
+    write(1);
+    device.0.lock().unwrap().fail_sync = true;
+    file.sync().expect_err("the device fails");
+    file.sync().expect_err("pages are lost");
+    write(2);
+    file.sync().expect("all of it was written anew");
+    assert!(device.0.lock().unwrap().durable.iter().all(|byte| *byte == 2));
+}
