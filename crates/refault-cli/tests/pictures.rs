@@ -26,15 +26,18 @@ fn browser() -> Option<&'static str> {
     found
 }
 
-/// What a reader of this page cannot read, at this width.
-fn findings(browser: &str, page: &str, width: u32, dark: bool) -> Vec<String> {
+/// What a reader of this page cannot read, at each of these widths.
+fn findings(browser: &str, page: &str, widths: &[u32], dark: bool) -> Vec<Vec<String>> {
     let scratch = TempDir::new().expect("a directory");
     let frame = scratch.path().join("frame.html");
     let source = page.replace('&', "&amp;").replace('"', "&quot;");
     // In a frame, because the window itself cannot be as narrow as a telephone.
+    let frame_of =
+        |width: &u32| format!("<iframe style=\"border:0;width:{width}px;height:3000px\" srcdoc=\"{source}\"></iframe>");
+    let frames: String = widths.iter().map(frame_of).collect();
     let document = format!(
-        "<!DOCTYPE html><meta charset=utf-8><body style=margin:0><iframe style=\"border:0;width:{width}px;height:3000px\" \
-         srcdoc=\"{source}\"></iframe><script>onload = () => setTimeout(() => {{ {AUDIT} }}, 50)</script>"
+        "<!DOCTYPE html><meta charset=utf-8><body style=margin:0>{frames}\
+         <script>onload = () => setTimeout(() => {{ {AUDIT} }}, 50)</script>"
     );
     std::fs::write(&frame, document).expect("writes");
     let output = Command::new(browser)
@@ -55,18 +58,27 @@ fn findings(browser: &str, page: &str, width: u32, dark: bool) -> Vec<String> {
     let (_, rest) = shown.split_once("<pre id=\"audit\">").unwrap_or_else(|| panic!("{}", text(&output.stderr)));
     let json = rest.split("</pre>").next().expect("a first part");
     let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-    let result: Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
-    assert_eq!((&result["dark"], &result["width"]), (&Value::from(dark), &Value::from(width)), "the browser obeys");
-    result["found"].as_array().expect("a list").iter().map(|one| one.as_str().expect("text").to_owned()).collect()
+    let results: Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    let results = results.as_array().expect("a list");
+    assert_eq!(results.len(), widths.len());
+    let found_at = |(result, width): (&Value, &u32)| {
+        assert_eq!(
+            (&result["dark"], &result["width"]),
+            (&Value::from(dark), &Value::from(*width)),
+            "the browser obeys"
+        );
+        let found = result["found"].as_array().expect("a list").iter();
+        found.map(|one| one.as_str().expect("text").to_owned()).collect()
+    };
+    results.iter().zip(widths).map(found_at).collect()
 }
 
 fn is_readable(browser: &str, name: &str, report: &Path) {
     let page = std::fs::read_to_string(report).unwrap_or_else(|error| panic!("{name}: {error}"));
     let made = "Made by refault";
     assert!(page.contains(made) && page.contains(" UTC by "), "{name} does not say when and by which command");
-    for width in WIDTHS {
-        for dark in [false, true] {
-            let found = findings(browser, &page, width, dark);
+    for dark in [false, true] {
+        for (found, width) in findings(browser, &page, &WIDTHS, dark).iter().zip(WIDTHS) {
             let scheme = if dark { "dark" } else { "light" };
             assert!(found.is_empty(), "{name} at {width} px, {scheme}:\n{}", found.join("\n"));
         }
@@ -114,7 +126,7 @@ fn finds_what_is_wrong() {
         ),
     ];
     for (body, expected) in cases {
-        let found = findings(browser, &page(body), 400, false).join("\n");
+        let found = findings(browser, &page(body), &[400], false).concat().join("\n");
         assert!(if expected.is_empty() { found.is_empty() } else { found.contains(expected) }, "{body}: {found}");
     }
 }

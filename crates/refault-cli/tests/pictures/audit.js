@@ -1,6 +1,7 @@
-// What a reader could not read in a report: printed as JSON into an element of its own, one string per finding.
+// What a reader could not read in a report, in each frame: printed as JSON into an element of its own, one string per
+// finding.
 (() => {
-  const frame = document.querySelector("iframe");
+ const audit = (frame) => {
   const page = frame.contentDocument, view = frame.contentWindow;
   const found = [];
   const shown = (element) => element.getClientRects().length > 0 && view.getComputedStyle(element).visibility !== "hidden";
@@ -89,8 +90,10 @@
     if ((a + 0.05) / (b + 0.05) < 4.5) found.push(`contrast ${((a + 0.05) / (b + 0.05)).toFixed(1)}: ${text(element)}`);
   }
   const dark = view.matchMedia("(prefers-color-scheme: dark)").matches;
-  const result = document.createElement("pre");
-  result.id = "audit";
-  result.textContent = JSON.stringify({ dark, width, found: [...new Set(found)].slice(0, 60) });
-  document.body.replaceChildren(result);
+  return { dark, width, found: [...new Set(found)].slice(0, 60) };
+ };
+ const result = document.createElement("pre");
+ result.id = "audit";
+ result.textContent = JSON.stringify([...document.querySelectorAll("iframe")].map(audit));
+ document.body.replaceChildren(result);
 })();
