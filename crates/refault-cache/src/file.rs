@@ -245,12 +245,12 @@ impl PageCache {
     /// Puts the cache above anything that can be read and written in pages.
     ///
     /// # Errors
-    /// What asking for the length says.
+    /// What asking for the length says, and if that is more than a file can have.
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
         let number = self.0.files.fetch_add(1, Ordering::Relaxed);
         let opened = Arc::new(Opened {
             number,
-            length: AtomicU64::new(backing.len()?),
+            length: AtomicU64::new(length_of(&*backing)?),
             backing,
             tail: Mutex::default(),
             resizing: RwLock::default(),
@@ -297,6 +297,16 @@ impl PageCache {
             would_miss: engine.miniatures.as_deref().map_or_else(Vec::new, answers),
         }
     }
+}
+
+/// Bytes of what is below a file.
+fn length_of(backing: &dyn Backing) -> std::io::Result<u64> {
+    let bytes = backing.len()?;
+    if bytes > i64::MAX as u64 {
+        let what = format!("a length of {bytes} bytes: no file has more than {}", i64::MAX);
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(bytes)
 }
 
 /// Miniatures for the questions, over a sample that leaves the smallest memory enough pages.
@@ -395,10 +405,13 @@ impl CachedFile {
     pub fn prefetch_ranges(&self, ranges: &[Range<u64>]) {
         let end = self.len().div_ceil(PAGE);
         let mut jobs = Vec::new();
+        // More cannot be in memory, and as many again are there already at most.
+        let mut left = 2 * self.shared.buffers.pins.len() as u64;
         for range in ranges {
             let (mut first, end) = (range.start / PAGE, range.end.div_ceil(PAGE).min(end));
-            while first < end {
-                let pages = (end - first).min(64);
+            while first < end && left > 0 {
+                let pages = (end - first).min(64).min(left);
+                left -= pages;
                 jobs.extend(self.jobs(&mut self.shared.engine(), Window { first, step: 1, pages }));
                 first += pages;
             }
@@ -485,7 +498,7 @@ impl CachedFile {
         self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX)?;
         let _alone = self.opened.resizing.write().expect("invariant: nothing panics under this lock");
         self.shared.engine().through.accept(self.opened.number)?;
-        let length = self.opened.backing.len();
+        let length = length_of(&*self.opened.backing);
         if let Ok(bytes) = length {
             self.opened.length.store(bytes, Ordering::Release);
         }

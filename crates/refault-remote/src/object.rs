@@ -4,13 +4,12 @@
 //! one, whole blocks are: those that it has are read from it, the others fetched, and each block by one thread at a
 //! time, for which others wait.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 
-use bytes::Bytes;
 use object_store::ObjectMeta;
 use refault_cache::{Backing, ReadPiece};
 
@@ -30,8 +29,62 @@ pub struct RemoteObject {
     fetched: Condvar,
 }
 
-/// What was brought, by where it begins: its end, and its bytes.
-type Brought = BTreeMap<u64, (u64, Result<Bytes, Fault>)>;
+/// Where the bytes go that pieces want of an object: into these as they come, so that none are held.
+struct Wanted<'a, 'b> {
+    pieces: &'a mut [ReadPiece<'b>],
+    /// Of each piece: the part that the object has.
+    ranges: Vec<Range<u64>>,
+    /// Of each piece: the bytes that came, or why some did not.
+    outcomes: Vec<Result<u64, Fault>>,
+}
+
+impl Wanted<'_, '_> {
+    /// What a range of the object has, or why that is not known. No byte comes twice.
+    fn take(&mut self, range: &Range<u64>, came: Result<&[u8], &Fault>) {
+        for ((piece, wanted), outcome) in self.pieces.iter_mut().zip(&self.ranges).zip(&mut self.outcomes) {
+            let part = wanted.start.max(range.start)..wanted.end.min(range.end);
+            if part.is_empty() {
+                continue;
+            }
+            match (came, &mut *outcome) {
+                (Ok(bytes), Ok(done)) => {
+                    let from = (part.start - range.start) as usize;
+                    let bytes = &bytes[from..from + (part.end - part.start) as usize];
+                    copy(bytes, &mut piece.0, (part.start - wanted.start) as usize);
+                    *done += bytes.len() as u64;
+                }
+                (Err(fault), Ok(_)) => *outcome = Err(fault.clone()),
+                (_, Err(_)) => {}
+            }
+        }
+    }
+
+    /// What [`Backing::read`] says of each piece.
+    fn finish(self) -> Vec<io::Result<usize>> {
+        let outcome = |(outcome, range): (Result<u64, Fault>, Range<u64>)| match outcome {
+            Ok(done) if done == range.end - range.start => Ok(done as usize),
+            Ok(_) => Err(io::Error::new(ErrorKind::UnexpectedEof, "a part of the range did not come")),
+            Err(fault) => Err(io::Error::from(&fault)),
+        };
+        self.outcomes.into_iter().zip(self.ranges).map(outcome).collect()
+    }
+}
+
+/// Copies bytes into slices, from a place on that is counted through all of them.
+fn copy(mut bytes: &[u8], slices: &mut [IoSliceMut<'_>], mut place: usize) {
+    for slice in slices {
+        if place >= slice.len() {
+            place -= slice.len();
+            continue;
+        }
+        let part = bytes.len().min(slice.len() - place);
+        slice[place..place + part].copy_from_slice(&bytes[..part]);
+        (bytes, place) = (&bytes[part..], 0);
+        if bytes.is_empty() {
+            return;
+        }
+    }
+}
 
 impl RemoteObject {
     pub(crate) fn new(store: Arc<Inner>, meta: ObjectMeta, tier: Option<Tier>) -> RemoteObject {
@@ -43,37 +96,33 @@ impl RemoteObject {
         self.meta.e_tag.as_deref()
     }
 
-    fn bring(&self, wanted: &[Range<u64>]) -> Brought {
-        let mut brought = Brought::new();
-        match &self.tier {
-            None => self.fetch(wanted, &mut brought),
-            Some(tier) => self.bring_blocks(tier, wanted, &mut brought),
-        }
-        brought
+    /// Which requests bring some ranges.
+    fn requests(&self, wanted: &[Range<u64>]) -> Vec<Range<u64>> {
+        coalesce(wanted, self.store.options.gap, self.store.options.request)
     }
 
-    fn fetch(&self, wanted: &[Range<u64>], brought: &mut Brought) {
-        let options = &self.store.options;
-        let requests = coalesce(wanted, options.gap, options.request);
-        let outcomes = self.store.fetch(&self.meta, &requests);
-        brought.extend(requests.into_iter().zip(outcomes).map(|(range, outcome)| (range.start, (range.end, outcome))));
+    fn fetch(&self, wanted: &mut Wanted<'_, '_>) {
+        let requests = self.requests(&wanted.ranges);
+        self.store.fetch(&self.meta, &requests, |place, outcome| {
+            wanted.take(&requests[place], outcome.as_deref());
+        });
     }
 
-    fn bring_blocks(&self, tier: &Tier, wanted: &[Range<u64>], brought: &mut Brought) {
+    fn bring_blocks(&self, tier: &Tier, wanted: &mut Wanted<'_, '_>) {
         let blocks = |range: &Range<u64>| range.start / tier.block..range.end.div_ceil(tier.block);
-        let mut missing: Vec<u64> = wanted.iter().flat_map(blocks).collect();
+        let mut missing: Vec<u64> = wanted.ranges.iter().filter(|range| !range.is_empty()).flat_map(blocks).collect();
         missing.sort_unstable();
         missing.dedup();
         let mut twice = false;
         while !missing.is_empty() {
-            missing.retain(|number| !self.find_block(tier, *number, brought));
+            missing.retain(|number| !self.find_block(tier, *number, wanted));
             // Who waited for others and does not find it has been unlucky, and fetches it in any case.
             let mine: Vec<u64> = {
                 let mut fetching = self.fetching.lock().expect(UNBROKEN);
                 let free = |number: &u64| fetching.insert(*number) || twice;
                 missing.iter().copied().filter(free).collect()
             };
-            self.fetch_blocks(tier, &mine, brought);
+            self.fetch_blocks(tier, &mine, wanted);
             missing.retain(|number| mine.binary_search(number).is_err());
             let mut fetching = self.fetching.lock().expect(UNBROKEN);
             fetching.retain(|number| mine.binary_search(number).is_err());
@@ -90,13 +139,13 @@ impl RemoteObject {
         number * tier.block..((number + 1) * tier.block).min(self.meta.size)
     }
 
-    fn find_block(&self, tier: &Tier, number: u64, brought: &mut Brought) -> bool {
+    fn find_block(&self, tier: &Tier, number: u64, wanted: &mut Wanted<'_, '_>) -> bool {
         let range = self.range(tier, number);
         let mut bytes = Vec::new();
         match tier.read(number, &mut bytes, (range.end - range.start) as usize) {
             Found::Whole => {
                 self.store.counts.local.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                brought.insert(range.start, (range.end, Ok(bytes.into())));
+                wanted.take(&range, Ok(&bytes));
                 return true;
             }
             Found::Damaged => {
@@ -107,51 +156,30 @@ impl RemoteObject {
         false
     }
 
-    /// Fetches blocks in ascending order, and keeps them with what lies between them.
-    fn fetch_blocks(&self, tier: &Tier, numbers: &[u64], brought: &mut Brought) {
-        let mut fetched = Brought::new();
+    /// Fetches blocks, given in ascending order, and keeps them with what lies between them.
+    fn fetch_blocks(&self, tier: &Tier, numbers: &[u64], wanted: &mut Wanted<'_, '_>) {
         let ranges: Vec<Range<u64>> = numbers.iter().map(|number| self.range(tier, *number)).collect();
-        self.fetch(&ranges, &mut fetched);
-        for (start, (end, outcome)) in fetched {
-            let first = start / tier.block;
-            for number in first..end.div_ceil(tier.block) {
+        let requests = self.requests(&ranges);
+        self.store.fetch(&self.meta, &requests, |place, outcome| {
+            let Range { start, end } = requests[place];
+            for number in start / tier.block..end.div_ceil(tier.block) {
                 let range = self.range(tier, number);
-                let part = outcome
-                    .as_ref()
-                    .map_err(Fault::clone)
-                    .map(|bytes| bytes.slice((range.start - start) as usize..(range.end - start) as usize));
-                if let Ok(bytes) = &part {
+                let part =
+                    outcome.as_ref().map(|bytes| &bytes[(range.start - start) as usize..(range.end - start) as usize]);
+                if let Ok(bytes) = part {
                     tier.write(number, bytes);
                 }
-                brought.entry(range.start).or_insert((range.end, part));
+                if numbers.binary_search(&number).is_ok() {
+                    wanted.take(&range, part);
+                }
             }
-        }
+        });
     }
 
     /// The part of a piece that the object has.
     fn within(&self, piece: &ReadPiece<'_>) -> Range<u64> {
         let wanted: u64 = piece.0.iter().map(|slice| slice.len() as u64).sum();
         piece.1.min(self.meta.size)..piece.1.saturating_add(wanted).min(self.meta.size)
-    }
-
-    fn copy(&self, brought: &Brought, piece: &mut ReadPiece<'_>) -> io::Result<usize> {
-        let range = self.within(piece);
-        let mut at = range.start;
-        for slice in &mut piece.0 {
-            let mut done = 0;
-            while done < slice.len() && at < range.end {
-                let Some((start, (end, outcome))) = brought.range(..=at).next_back().filter(|(_, (end, _))| *end > at)
-                else {
-                    return Err(io::Error::new(ErrorKind::UnexpectedEof, "a part of the range did not come"));
-                };
-                let bytes = outcome.as_ref().map_err(io::Error::from)?;
-                let part = (slice.len() - done).min((end.min(&range.end) - at) as usize);
-                let from = (at - start) as usize;
-                slice[done..done + part].copy_from_slice(&bytes[from..from + part]);
-                (done, at) = (done + part, at + part as u64);
-            }
-        }
-        Ok((at - range.start) as usize)
     }
 }
 
@@ -166,10 +194,14 @@ impl Backing for RemoteObject {
     }
 
     fn read_many(&self, pieces: &mut [ReadPiece<'_>]) -> Vec<io::Result<usize>> {
-        let wanted: Vec<Range<u64>> =
-            pieces.iter().map(|piece| self.within(piece)).filter(|range| !range.is_empty()).collect();
-        let brought = self.bring(&wanted);
-        pieces.iter_mut().map(|piece| self.copy(&brought, piece)).collect()
+        let ranges: Vec<Range<u64>> = pieces.iter().map(|piece| self.within(piece)).collect();
+        let outcomes = vec![Ok(0); ranges.len()];
+        let mut wanted = Wanted { pieces, ranges, outcomes };
+        match &self.tier {
+            None => self.fetch(&mut wanted),
+            Some(tier) => self.bring_blocks(tier, &mut wanted),
+        }
+        wanted.finish()
     }
 
     fn reads_together(&self) -> bool {

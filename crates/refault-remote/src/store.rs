@@ -73,6 +73,8 @@ pub struct RemoteCounts {
     pub local_bytes: u64,
     /// Blocks of local files that were damaged, and fetched again.
     pub damaged_blocks: u64,
+    /// Bytes of answers that were held at a time at most, before they were in the cache.
+    pub most_held_bytes: u64,
 }
 
 #[derive(Default)]
@@ -80,6 +82,8 @@ pub(crate) struct Counts {
     requests: AtomicU64,
     retries: AtomicU64,
     fetched: AtomicU64,
+    held: AtomicU64,
+    most_held: AtomicU64,
     pub(crate) local: AtomicU64,
     pub(crate) damaged: AtomicU64,
 }
@@ -215,6 +219,13 @@ impl RemoteStore {
                 "the store names no version of it, neither ETag nor Last-Modified: what is read could be of several";
             return Err(failed(why.to_owned()));
         }
+        if meta.size > i64::MAX as u64 {
+            return Err(failed(format!(
+                "the store says that it has {} bytes: no file has more than {}",
+                meta.size,
+                i64::MAX
+            )));
+        }
         let tier = self.0.options.directory.as_ref().map(|directory| {
             let options = &self.0.options;
             Tier::open(directory, &self.0.identity, &meta, options.block, options.local_bytes)
@@ -233,6 +244,7 @@ impl RemoteStore {
             fetched_bytes: read(&counts.fetched),
             local_bytes: read(&counts.local),
             damaged_blocks: read(&counts.damaged),
+            most_held_bytes: read(&counts.most_held),
         }
     }
 }
@@ -257,31 +269,50 @@ impl Inner {
         receive.recv().unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Fetches ranges of an object at the same time, as far as that is allowed. Waits for all of them.
-    pub(crate) fn fetch(&self, meta: &ObjectMeta, ranges: &[Range<u64>]) -> Vec<Result<Bytes, Fault>> {
+    /// Fetches ranges of an object at the same time, as far as that is allowed, and passes each answer on as it comes,
+    /// with its place among them. An answer that was not passed on counts as a request under way, so that as many are
+    /// held at most; a request that waits before it is repeated does not.
+    pub(crate) fn fetch(
+        &self,
+        meta: &ObjectMeta,
+        ranges: &[Range<u64>],
+        mut answered: impl FnMut(usize, Result<Bytes, Fault>),
+    ) {
         let (send, receive) = mpsc::channel();
         for (place, range) in ranges.iter().cloned().enumerate() {
             let (send, store, meta) = (send.clone(), self.store.clone(), meta.clone());
             let (permits, counts) = (self.permits.clone(), self.counts.clone());
             let (retries, after) = (self.options.retries, self.options.retry_after);
             self.spawn(async move {
-                let _permit = permits.acquire_owned().await;
+                let mut permit = permits.clone().acquire_owned().await;
                 let mut outcome = get(&*store, &meta, range.clone(), &counts).await;
                 for attempt in 0..retries {
                     if !outcome.as_ref().is_err_and(|(_, again)| *again) {
                         break;
                     }
                     counts.retries.fetch_add(1, Ordering::Relaxed);
+                    drop(permit);
                     tokio::time::sleep(after * (1 << attempt.min(10))).await;
+                    permit = permits.clone().acquire_owned().await;
                     outcome = get(&*store, &meta, range.clone(), &counts).await;
                 }
-                let _ = send.send((place, outcome.map_err(|(fault, _)| fault)));
+                if let Ok(bytes) = &outcome {
+                    let held = bytes.len() as u64 + counts.held.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    counts.most_held.fetch_max(held, Ordering::Relaxed);
+                }
+                let _ = send.send((place, outcome.map_err(|(fault, _)| fault), permit));
             });
         }
         drop(send);
-        let mut outcomes: Vec<Result<Bytes, Fault>> = ranges.iter().map(|_| Err(gone())).collect();
-        receive.iter().for_each(|(place, outcome)| outcomes[place] = outcome);
-        outcomes
+        let mut missing = vec![true; ranges.len()];
+        for (place, outcome, permit) in receive {
+            let bytes = outcome.as_ref().map_or(0, Bytes::len) as u64;
+            answered(place, outcome);
+            missing[place] = false;
+            self.counts.held.fetch_sub(bytes, Ordering::Relaxed);
+            drop(permit);
+        }
+        (0..ranges.len()).filter(|place| missing[*place]).for_each(|place| answered(place, Err(gone())));
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

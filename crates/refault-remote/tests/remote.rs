@@ -132,6 +132,69 @@ fn ranges_of_one_call_are_few_requests_and_those_under_way_are_bounded() {
 }
 
 #[test]
+fn answers_are_held_one_per_request_under_way_and_no_longer() {
+    let expected = contents(16 * MIB, 10);
+    for local in [false, true] {
+        let server = Server::start(expected.clone());
+        let directory = tempfile::tempdir().expect("a directory");
+        let directory = local.then(|| directory.path().to_owned());
+        let options = RemoteOptions { in_flight: 2, gap: 0, request: 256 << 10, directory, ..options() };
+        let (remote, _cache, file) = open(&server, &options, 32 * MIB);
+        // With gaps, so that each range is a request.
+        let ranges: Vec<_> = (0..60u64).map(|number| number * 262_144..number * 262_144 + 196_608).collect();
+        file.prefetch_ranges(&ranges);
+        for range in &ranges {
+            let mut seen = vec![0; 196_608];
+            file.read_at(&mut seen, range.start).expect("reads");
+            assert!(seen == expected[range.start as usize..range.end as usize]);
+        }
+        let counts = remote.counts();
+        assert!(counts.most_held_bytes <= 2 * (256 << 10), "{counts:?}");
+        assert!(counts.fetched_bytes >= 60 * 196_608, "{counts:?}");
+    }
+}
+
+#[test]
+fn a_request_that_waits_before_it_is_repeated_is_in_nobodys_way() {
+    let expected = contents(MIB, 11);
+    let server = Server::start(expected.clone());
+    let after = Duration::from_secs(4);
+    let (_remote, _cache, file) = open(&server, &RemoteOptions { in_flight: 1, retry_after: after, ..options() }, MIB);
+    server.served.refused.store(1, Ordering::Relaxed);
+    let before = server.served.requests.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| file.read_at(&mut [0; 10], 0));
+        while server.served.requests.load(Ordering::Relaxed) == before {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Its answer has been decided on.
+        std::thread::sleep(Duration::from_millis(50));
+        server.served.refused.store(0, Ordering::Relaxed);
+        let mut seen = [0; 10];
+        file.read_at(&mut seen, 500_000).expect("reads");
+        assert!(!waits.is_finished(), "the only request that is allowed was held by one that slept");
+        assert_eq!(seen, expected[500_000..500_010]);
+        waits.join().expect("ends").expect("is repeated");
+    });
+}
+
+#[test]
+fn an_object_longer_than_any_file_is_refused() {
+    let server = Server::start(contents(MIB, 12));
+    let remote = RemoteStore::from_url(&server.url(), &options()).expect("a store");
+    for claimed in [u64::MAX, u64::MAX - 4096, 1 << 63] {
+        server.served.claimed.store(claimed, Ordering::Relaxed);
+        let refused = remote.open("object").map(drop).expect_err("nothing is as long");
+        assert!(refused.to_string().contains(&format!("{claimed} bytes: no file has more")), "{refused}");
+    }
+    server.served.claimed.store(i64::MAX as u64, Ordering::Relaxed);
+    let file = cache(MIB).attach(Box::new(remote.open("object").expect("is there"))).expect("opens");
+    file.read_at(&mut [0; 10], i64::MAX as u64 - 5000).expect_err("there is nothing, and no page has such a number");
+    file.evict(0..u64::MAX);
+    file.prefetch(0..u64::MAX);
+}
+
+#[test]
 fn servers_that_call_their_objects_alike_do_not_share_local_files() {
     let all = [contents(MIB, 7), contents(MIB, 8)];
     let directory = tempfile::tempdir().expect("a directory");

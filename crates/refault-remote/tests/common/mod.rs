@@ -20,6 +20,8 @@ pub struct Served {
     pub broken: AtomicU64,
     /// `If-Match` is not looked at.
     pub careless: AtomicU64,
+    /// What the object is said to have instead of its length; 0: that.
+    pub claimed: AtomicU64,
     /// Answers name no version.
     pub nameless: AtomicU64,
     pub requests: AtomicU64,
@@ -134,7 +136,9 @@ fn answer(
         (from, to.parse::<usize>().map_or(bytes.len(), |to| to + 1).min(bytes.len()).max(from))
     });
     let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
-    let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", to - from);
+    let claimed = Some(served.claimed.load(Ordering::Relaxed)).filter(|claimed| head && *claimed != 0);
+    let length = claimed.unwrap_or((to - from) as u64);
+    let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n");
     if served.nameless.load(Ordering::Relaxed) == 0 {
         text += &format!("ETag: {own}\r\nLast-Modified: Tue, 01 Jan 2030 00:00:00 GMT\r\n");
     }
