@@ -44,6 +44,10 @@ pub struct CacheArgs {
     /// Shares of memory kept free for evicted pages, each beside a run without (freebsd has its own and runs once)
     #[arg(long, value_name = "SHARE", value_delimiter = ',', default_values_t = ["0%", "5%"].map(String::from))]
     keep_evicted: Vec<String>,
+    /// Share of refault's memory for evicted pages, compressed. The file's pages are numbers and zeros, which compress better
+    /// than those of any file in use: for what a page costs, not for how many fit
+    #[arg(long, value_name = "SHARE")]
+    compressed: Option<String>,
     /// Memory for each side, MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     memory_mib: u64,
@@ -88,7 +92,8 @@ struct Row {
 
 /// Runs the command.
 pub fn run(args: &CacheArgs) -> Result<(), Failure> {
-    let shares = args.keep_evicted.iter().map(|text| parse_share(text)).collect::<Result<Vec<_>, _>>()?;
+    let shares = args.keep_evicted.iter().map(|text| parse_share(text, 50)).collect::<Result<Vec<_>, _>>()?;
+    let compressed = args.compressed.as_deref().map(|text| parse_share(text, 75)).transpose()?.map(|share| share.share);
     let policies = args.policies.iter().map(|policy| PolicySpec::parse_for(policy, FrontEnd::PageCache));
     let policies = policies.collect::<Result<Vec<_>, _>>()?;
     let kernel = if args.alone { None } else { Some(cgroup_obstacle()) };
@@ -128,7 +133,11 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
                     None if policy.entry.is(Fact::CachesEvicted) => "its own".into(),
                     None => "gone".into(),
                 };
-                (policy.label.clone(), shown, ours(args, &load, pages, policy, keep.map(|kept| kept.share))?)
+                (
+                    policy.label.clone(),
+                    shown,
+                    ours(args, &load, pages, policy, keep.map(|kept| kept.share), compressed)?,
+                )
             }
             Side::Kernel => ("kernel".into(), "gone".into(), kernels(args, &load)?),
         };
@@ -159,10 +168,12 @@ struct Kept {
     share: f64,
 }
 
-fn parse_share(text: &str) -> Result<Kept, Failure> {
+/// A share of at most so many percent.
+fn parse_share(text: &str, most: u32) -> Result<Kept, Failure> {
     let share = if matches!(text, "0" | "0%") { 0.0 } else { text.parse::<Share>().map_or(1.0, |share| share.0) };
-    if share > 0.5 {
-        return Err(Failure::usage("bad share", format!("'{text}'"), "write 5% or 0.05, at most 50%"));
+    if share > f64::from(most) / 100.0 {
+        let remedy = format!("write 5% or 0.05, at most {most}%");
+        return Err(Failure::usage("bad share", format!("'{text}'"), remedy));
     }
     Ok(Kept { text: text.to_string(), share })
 }
@@ -173,10 +184,12 @@ fn ours(
     pages: usize,
     policy: &PolicySpec,
     keep_evicted: Option<f64>,
+    compressed: Option<f64>,
 ) -> Result<Figures, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed("the page cache", load.file.display(), error);
     let memory = args.memory_mib << 20;
-    let options = CacheOptions { memory, policy: policy.label.clone(), keep_evicted, ..CacheOptions::default() };
+    let policy_name = policy.label.clone();
+    let options = CacheOptions { memory, policy: policy_name, keep_evicted, compressed, ..CacheOptions::default() };
     let cache = PageCache::new(&options).map_err(|error| failed(&error))?;
     let file = cache.open(&load.file).map_err(|error| failed(&error))?;
     let read = |buffer: &mut [u8], offset| file.read_at(buffer, offset).map(drop).map_err(|error| failed(&error));

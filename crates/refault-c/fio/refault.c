@@ -1,7 +1,7 @@
 /* An I/O engine for fio whose files lie behind refault's page cache: ioengine=external:/path/to/refault_fio.so
  *
- * Options: refault_memory (bytes of contents, default 64 MiB), refault_policy (default mglru) and refault_write_back
- * (default 0), read by the first job.
+ * Options: refault_memory (bytes of contents, default 64 MiB), refault_policy (default mglru), refault_write_back
+ * (default 0) and refault_compressed (percent of memory for evicted pages, compressed; default 0), read by the first job.
  * All jobs of one process share the cache and its files: use thread=1, or each job has a cache of its own. */
 #include <errno.h>
 #include <pthread.h>
@@ -18,6 +18,7 @@ struct options {
     unsigned long long memory;
     char *policy;
     unsigned int write_back;
+    unsigned int compressed;
 };
 
 static struct fio_option options[] = {
@@ -50,6 +51,16 @@ static struct fio_option options[] = {
         .category = FIO_OPT_C_ENGINE,
         .group = FIO_OPT_G_INVALID,
     },
+    {
+        .name = "refault_compressed",
+        .lname = "Memory for compressed pages",
+        .type = FIO_OPT_INT,
+        .off1 = offsetof(struct options, compressed),
+        .help = "Percent of memory for evicted pages, compressed",
+        .def = "0",
+        .category = FIO_OPT_C_ENGINE,
+        .group = FIO_OPT_G_INVALID,
+    },
     {.name = NULL},
 };
 
@@ -76,7 +87,12 @@ static int start(struct thread_data *td) {
     struct options *own = td->eo;
     int result = 0;
     pthread_mutex_lock(&lock);
-    refault_cache_options options = {.memory = own->memory, .policy = own->policy, .write_back = own->write_back};
+    refault_cache_options options = {
+        .memory = own->memory,
+        .policy = own->policy,
+        .write_back = own->write_back,
+        .compressed = own->compressed / 100.0,
+    };
     if (!cache && refault_cache_new_with(&options, &cache) != REFAULT_OK) result = complain(td, "refault_cache_new_with");
     pthread_mutex_unlock(&lock);
     return result;

@@ -128,6 +128,15 @@ typedef struct {
    Milliseconds after which pages are written in any case; 30,000 if 0.
    */
   uint64_t expire_ms;
+  /*
+   The share of memory for evicted pages, compressed, at most 0.75; none if 0.
+   */
+  double compressed;
+  /*
+   A file that gets a line each second, for `refault top`; or null: the environment variable
+   `REFAULT_CACHE_STATS` may name one.
+   */
+  const char *statistics;
 } refault_cache_options;
 
 /*
@@ -283,9 +292,10 @@ refault_status refault_cache_new(uint64_t memory,
  `refault_cache_new` with more to say.
 
  # Safety
- `options` points to options whose `policy` is null or a string; `out` can be written to.
+ `options` points to options whose `policy` and `statistics` are null or strings; `out` can be written to.
  */
-refault_status refault_cache_new_with(const refault_cache_options *options, refault_cache *out);
+refault_status refault_cache_new_with(const refault_cache_options *options,
+                                      refault_cache *out);
 
 /*
  Ends the use of a cache. Its files stay usable until they are closed.

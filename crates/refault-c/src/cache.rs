@@ -39,7 +39,9 @@ pub struct refault_cache_stats {
 
 fn make_failure(error: MakeError) -> Failure {
     match &error {
-        MakeError::Memory(source) => Failure::system(source, error.to_string()),
+        MakeError::Memory(source) | MakeError::Statistics { error: source, .. } => {
+            Failure::system(source, error.to_string())
+        }
         _ => Failure::argument(error.to_string()),
     }
 }
@@ -112,12 +114,17 @@ pub struct refault_cache_options {
     pub ratio: f64,
     /// Milliseconds after which pages are written in any case; 30,000 if 0.
     pub expire_ms: u64,
+    /// The share of memory for evicted pages, compressed, at most 0.75; none if 0.
+    pub compressed: f64,
+    /// A file that gets a line each second, for `refault top`; or null: the environment variable
+    /// `REFAULT_CACHE_STATS` may name one.
+    pub statistics: *const c_char,
 }
 
 /// `refault_cache_new` with more to say.
 ///
 /// # Safety
-/// `options` points to options whose `policy` is null or a string; `out` can be written to.
+/// `options` points to options whose `policy` and `statistics` are null or strings; `out` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn refault_cache_new_with(
     options: *const refault_cache_options,
@@ -137,7 +144,7 @@ pub unsafe extern "C" fn refault_cache_new_with(
 }
 
 /// # Safety
-/// The policy is null or a string.
+/// Policy and statistics are null or strings.
 unsafe fn cache_options(asked: &refault_cache_options) -> Result<CacheOptions, Failure> {
     let (mut options, mut write_back) = (CacheOptions::default(), WriteBack::default());
     if asked.memory != 0 {
@@ -164,6 +171,13 @@ unsafe fn cache_options(asked: &refault_cache_options) -> Result<CacheOptions, F
     }
     if asked.expire_ms != 0 {
         write_back.expire = Duration::from_millis(asked.expire_ms);
+    }
+    if asked.compressed != 0.0 {
+        options.compressed = Some(asked.compressed);
+    }
+    if !asked.statistics.is_null() {
+        // SAFETY: the caller's.
+        options.statistics = Some(unsafe { path(asked.statistics) }?);
     }
     options.write_back = (asked.write_back != 0).then_some(write_back);
     Ok(options)

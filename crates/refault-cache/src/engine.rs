@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use refault_core::frames::{CachedFrames, Frame, FreePools, KeepEvicted};
+use refault_core::memory::Memory;
 use refault_core::miniature::Miniatures;
 use refault_core::page::NO_PAGE;
 use refault_core::policy::registry::{FrontEnd, PolicySpec, visit};
@@ -24,6 +25,7 @@ use crate::compressed::{Compressed, Leftover, Pool};
 use crate::dirty::{At, Dirty};
 use crate::error::ReadError;
 use crate::pages::Pages;
+use crate::statistics::Lists;
 use crate::table::{SEGMENT, Segments};
 use crate::through::{Listed, Through};
 
@@ -448,6 +450,12 @@ impl Engine {
         counters.pages_cached += self.frames.counters().cached;
         counters.pages_reactivated += self.frames.counters().reactivated;
         counters
+    }
+
+    /// Sizes of the policy's lists.
+    pub(crate) fn lists(&self) -> Lists {
+        let (generations, leader) = (self.policy.generations(0), self.policy.leader());
+        Lists { generations, now: Memory::now(&self.pages), leader }
     }
 
     pub(crate) fn frames_in_use(&self) -> u32 {

@@ -30,6 +30,14 @@ pub enum MakeError {
     /// io_uring was asked for and the kernel gives none.
     #[error("io_uring: {0}; leave the choice to the cache, or ask for threads")]
     NoUring(io::Error),
+    /// The statistics file cannot be appended to.
+    #[error("{}: cannot write statistics of the page cache: {error}; name another file, or none", path.display())]
+    Statistics {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
     /// The kernel does not give the addresses.
     #[error("reserving memory for the page cache: {0}")]
     Memory(io::Error),

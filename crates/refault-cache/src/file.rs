@@ -23,6 +23,7 @@ use crate::read::Pin;
 use crate::read_async;
 use crate::references::References;
 use crate::refusal::Refusal;
+use crate::statistics::{self, Lists, Statistics};
 use crate::streams::{Streams, Window};
 use crate::table::Segments;
 use crate::workers::{Job, Workers};
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     /// With write-back: how much may wait.
     pub(crate) limits: Option<Limits>,
     pub(crate) flusher: Flusher,
+    statistics: Option<Arc<Statistics>>,
     /// Files that were opened.
     files: AtomicU32,
 }
@@ -170,10 +172,43 @@ impl Shared {
         }
         self.room();
     }
+
+    pub(crate) fn report(&self) -> CacheReport {
+        let engine = self.engine();
+        let counts = engine.counts;
+        CacheReport {
+            memory_bytes: u64::from(engine.frames.allocator().frames()) * PAGE + self.pool_limit(),
+            resident_bytes: u64::from(engine.frames_in_use()) * PAGE,
+            cached_bytes: u64::from(engine.frames.cached()) * PAGE,
+            compressed_bytes: self.pool.as_ref().map_or(0, |pool| pool.bytes()),
+            compressed_pages: u64::from(engine.pages.packed()),
+            unpacked: counts.unpacked,
+            orphan_bytes: u64::from(engine.orphans) * PAGE,
+            metadata_bytes: (engine.metadata_bytes() + self.buffers.metadata_bytes()) as u64,
+            hits: counts.hits + self.references.count(),
+            misses: counts.misses,
+            waits: counts.waits,
+            read_ahead: counts.read_ahead,
+            written: counts.written,
+            written_back: counts.written_back,
+            dirty_bytes: u64::from(engine.dirty.total()) * PAGE,
+            counters: engine.counters(),
+            io: self.background.name(),
+            registered_bytes: self.background.registered_bytes(),
+            would_miss: engine.miniatures.as_deref().map_or_else(Vec::new, answers),
+        }
+    }
+
+    pub(crate) fn lists(&self) -> Lists {
+        self.engine().lists()
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if let Some(statistics) = self.statistics.take() {
+            statistics.close(self);
+        }
         self.background.close();
         self.readers.close();
         self.flusher.close();
@@ -209,14 +244,25 @@ impl PageCache {
             return Err(MakeError::BadShare(share));
         }
         let limits = options.write_back.map(|write_back| write_back.limits(frames as u32)).transpose()?;
-        let miniatures = miniatures(&options.what_if, frames)?;
+        let statistics = statistics::path(options.statistics.as_ref());
+        let miniatures = match &options.what_if {
+            asked if asked.policies.is_empty() && statistics.is_some() => {
+                let own = WhatIf { policies: vec![options.policy.clone()], memory: asked.memory.clone() };
+                miniatures(&own, frames)?
+            }
+            asked => miniatures(asked, frames)?,
+        };
+        let failed = |path, error| MakeError::Statistics { path, error };
+        let statistics = statistics
+            .map(|path| Statistics::new(&path, &options.policy).map_err(|error| failed(path, error)))
+            .transpose()?;
         let reserve = options.keep_evicted.map(|share| (frames as f64 * share) as u32);
         let buffers = Arc::new(Buffers::new(frames as usize).map_err(MakeError::Memory)?);
         let background = Background::new(options.io, buffers.clone())?;
         let pool = (packed > 0).then(|| Pool::new(packed).map(Arc::new)).transpose().map_err(MakeError::Memory)?;
         let mut engine = Engine::new(policy, frames as u32, reserve, buffers.clone(), pool.clone());
         engine.miniatures = miniatures;
-        Ok(PageCache(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             references: References::new(),
             changed: std::array::from_fn(|_| Place::default()),
@@ -228,8 +274,13 @@ impl PageCache {
             read_ahead: u64::from(options.read_ahead).min(frames / 8),
             limits,
             flusher: Flusher::default(),
+            statistics,
             files: AtomicU32::new(0),
-        })))
+        });
+        if let Some(statistics) = &shared.statistics {
+            statistics.start(&shared);
+        }
+        Ok(PageCache(shared))
     }
 
     /// Opens a file, which must exist, with direct I/O: for reading and writing, or for reading only where writing is
@@ -273,29 +324,7 @@ impl PageCache {
 
     /// The state now.
     pub fn report(&self) -> CacheReport {
-        let engine = self.0.engine();
-        let counts = engine.counts;
-        CacheReport {
-            memory_bytes: u64::from(engine.frames.allocator().frames()) * PAGE + self.0.pool_limit(),
-            resident_bytes: u64::from(engine.frames_in_use()) * PAGE,
-            cached_bytes: u64::from(engine.frames.cached()) * PAGE,
-            compressed_bytes: self.0.pool.as_ref().map_or(0, |pool| pool.bytes()),
-            compressed_pages: u64::from(engine.pages.packed()),
-            unpacked: counts.unpacked,
-            orphan_bytes: u64::from(engine.orphans) * PAGE,
-            metadata_bytes: (engine.metadata_bytes() + self.0.buffers.metadata_bytes()) as u64,
-            hits: counts.hits + self.0.references.count(),
-            misses: counts.misses,
-            waits: counts.waits,
-            read_ahead: counts.read_ahead,
-            written: counts.written,
-            written_back: counts.written_back,
-            dirty_bytes: u64::from(engine.dirty.total()) * PAGE,
-            counters: engine.counters(),
-            io: self.0.background.name(),
-            registered_bytes: self.0.background.registered_bytes(),
-            would_miss: engine.miniatures.as_deref().map_or_else(Vec::new, answers),
-        }
+        self.0.report()
     }
 }
 

@@ -70,6 +70,7 @@ mod references;
 mod refusal;
 mod ring;
 mod spans;
+mod statistics;
 mod streams;
 mod table;
 mod through;

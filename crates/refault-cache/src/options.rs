@@ -1,5 +1,6 @@
 //! How a cache is made, and what it says about itself.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use refault_core::Counters;
@@ -35,6 +36,10 @@ pub struct CacheOptions {
     pub what_if: WhatIf,
     /// How reads are done that no call waits for: readahead, prefetches, futures.
     pub io: IoEngine,
+    /// A file that gets a line each second, for `refault top FILE`; the environment variable `REFAULT_CACHE_STATS` names
+    /// one where this does not. Unless [`CacheOptions::what_if`] asks otherwise, the lines say what the policy itself
+    /// would have missed with other sizes.
+    pub statistics: Option<PathBuf>,
 }
 
 /// How reads are done that no call waits for. A read that a call waits for is `preadv` of its own thread,
@@ -85,6 +90,7 @@ impl Default for CacheOptions {
             write_back: None,
             what_if: WhatIf::default(),
             io: IoEngine::Auto,
+            statistics: None,
         }
     }
 }

@@ -1,9 +1,10 @@
-//! `refault top`: what a program under `refault run --stats FILE` is doing, live in the terminal.
+//! `refault top`: what a program under `refault run --stats FILE`, or a page cache, is doing, live in the terminal.
 //!
 //! The command follows the statistics file, so it can be started and ended at any time and needs no rights over the
-//! program. [`follower`] reads, [`screen`] draws; `refault run --watch` does the same from inside. Of a pool the daemon
+//! program. [`follower`] reads, [`screen`] draws, of page caches [`cache`]; `refault run --watch` does the same from inside. Of a pool the daemon
 //! is asked, and [`members`] draws.
 
+mod cache;
 mod follower;
 mod members;
 pub mod screen;
@@ -33,6 +34,8 @@ Examples:
   refault top run.jsonl           follow it; q ends the view, not the program
   refault top 4711                the same by process id
   refault top --once run.jsonl    one picture as text; of a run that has ended, its memory when it was fullest
+  REFAULT_CACHE_STATS=cache.jsonl server & refault top cache.jsonl
+                                  a page cache of a program that uses refault's
   refault top --pool web          the members of a pool, those that use most first
 
 Generations are the policy's: age since they were made, size, oldest first. Pressure is the share of time in which
@@ -142,8 +145,11 @@ fn file_of(source: &str) -> Result<PathBuf, Failure> {
         std::io::ErrorKind::NotFound => Failure::usage("no such process", source, remedy),
         _ => Failure::usage("cannot look at process", source, format!("{error}; {remedy}")),
     })?;
-    let settings = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"REFAULT_AGENT="));
-    let Some(settings) = settings else {
+    let value = |name: &[u8]| environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(name));
+    let Some(settings) = value(b"REFAULT_AGENT=") else {
+        if let Some(file) = value(b"REFAULT_CACHE_STATS=") {
+            return Ok(PathBuf::from(String::from_utf8_lossy(file).into_owned()));
+        }
         return Err(Failure::usage("not run by refault", source, remedy));
     };
     let stats = settings.split(|byte| *byte == 0x1f).find_map(|pair| pair.strip_prefix(b"stats="));

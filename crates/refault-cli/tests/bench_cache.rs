@@ -23,6 +23,10 @@ fn every_policy_and_share_has_a_row() {
     assert!(text.lines().all(|line| line.split(',').count() == 8), "{text}");
     let output = bench(&["--patterns", "uniform", "--policies", "lru", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let compressing = bench(&["--patterns", "uniform", "--policies", "lru", "--format", "json", "--compressed", "25%"]);
+    let compressing: serde_json::Value = serde_json::from_slice(&compressing.stdout).expect("JSON");
+    let read = |json: &serde_json::Value| json["rows"][0]["figures"]["pages_read_percent"].as_f64().expect("a number");
+    assert!(read(&compressing) < read(&json) / 2.0, "{compressing} {json}");
     let figures = &json["rows"][2]["figures"];
     assert!(figures["reactivated_percent"].as_f64().expect("a number") > 0.0, "{json}");
     assert!(figures["pages_read_percent"].as_f64().expect("a number") > 30.0, "{json}");
@@ -30,7 +34,9 @@ fn every_policy_and_share_has_a_row() {
 
 #[test]
 fn wrong_usage_is_refused() {
-    for arguments in [["--policies", "opt"], ["--keep-evicted", "70%"], ["--patterns", "backwards"]] {
+    for arguments in
+        [["--policies", "opt"], ["--keep-evicted", "70%"], ["--compressed", "80%"], ["--patterns", "backwards"]]
+    {
         assert_eq!(bench(&arguments).status.code(), Some(2), "{arguments:?}");
     }
 }

@@ -97,6 +97,14 @@ static void files(void) {
     CHECK(refault_cache_new_with(&options, &other) == REFAULT_BAD_ARGUMENT && strstr(refault_error_message(), "0.5"));
     options.ratio = 0.25;
     options.policy = "lru";
+    options.compressed = 0.9;
+    CHECK(refault_cache_new_with(&options, &other) == REFAULT_BAD_ARGUMENT && strstr(refault_error_message(), "0.75"));
+    options.compressed = 0.25;
+    options.statistics = "/no/such/directory/cache.jsonl";
+    CHECK(refault_cache_new_with(&options, &other) == REFAULT_SYSTEM && refault_error_number() == ENOENT);
+    char statistics[4200];
+    snprintf(statistics, sizeof statistics, "%s.jsonl", path);
+    options.statistics = statistics;
     CHECK(refault_cache_new_with(&options, &other) == REFAULT_OK);
     CHECK(refault_file_open(other, path, &later) == REFAULT_OK);
     CHECK(refault_file_write(later, "later", 5, 500) == REFAULT_OK);
@@ -110,6 +118,10 @@ static void files(void) {
     CHECK(refault_file_write(later, buffer, 5, 500) == REFAULT_OK);
     CHECK(refault_file_close(later) == REFAULT_OK);
     CHECK(refault_cache_free(other) == REFAULT_OK);
+    FILE *lines = fopen(statistics, "r"); /* the last line comes with the end of the cache and its files */
+    static char line[1 << 16];
+    CHECK(lines && fgets(line, sizeof line, lines) != NULL && strstr(line, "\"policy\":\"lru\"") && fclose(lines) == 0);
+    CHECK(strstr(line, "\"would_miss\":[{") != NULL);
     CHECK(refault_file_reload(file) == REFAULT_OK);
     CHECK(refault_cache_free(cache) == REFAULT_OK);
     CHECK(refault_file_read(file, buffer, 10, 0, &read) == REFAULT_OK && read == 10); /* files outlive their cache */

@@ -17,7 +17,7 @@ use refault_console::Failure;
 const HISTORY: usize = 240;
 
 /// What a line says of memory at its moment, as against what it counts from the start.
-const OF_THE_MOMENT: [&str; 12] = [
+const OF_THE_MOMENT: [&str; 15] = [
     "resident_bytes",
     "compressed_bytes",
     "stored_bytes",
@@ -26,6 +26,9 @@ const OF_THE_MOMENT: [&str; 12] = [
     "pool_bytes",
     "file_pages",
     "file_bytes",
+    "cached_bytes",
+    "compressed_pages",
+    "dirty_bytes",
     "metadata_bytes",
     "managed_pages",
     "generations",
@@ -45,7 +48,7 @@ pub struct View<'a> {
     pub rates: Vec<u64>,
     /// Which way of choosing victims led in how many of the lines, by name; empty where the policy has but one.
     pub leaders: Vec<(&'a str, u64)>,
-    /// Processes that write to the file.
+    /// Processes, or page caches, that write to the file.
     pub processes: usize,
     /// A line of the command's own; may be empty.
     pub note: String,
@@ -76,7 +79,8 @@ impl Process {
         if self.rates.len() == HISTORY {
             self.rates.pop_front();
         }
-        self.rates.push_back(line["refaults_per_second"].as_f64().unwrap_or(0.0).round() as u64);
+        let rate = line["refaults_per_second"].as_f64().or_else(|| line["misses_per_second"].as_f64());
+        self.rates.push_back(rate.unwrap_or(0.0).round() as u64);
         if contents(&line) >= contents(&self.fullest) {
             self.fullest = line.clone();
         }
@@ -114,7 +118,8 @@ pub struct Follower {
     /// Lines taken so far.
     lines: u64,
     wanted: Option<u64>,
-    processes: BTreeMap<u64, Process>,
+    /// By process id, and number of the page cache where the lines are a cache's.
+    processes: BTreeMap<(u64, u64), Process>,
 }
 
 impl Follower {
@@ -157,8 +162,8 @@ impl Follower {
                 let remedy = "it is no statistics; name the file of refault run --stats";
                 return Err(Failure::usage("cannot read", place, remedy));
             };
-            let pid = line["pid"].as_u64().unwrap_or(0);
-            self.processes.entry(pid).or_default().take(line);
+            let number = |key: &str| line[key].as_u64().unwrap_or(0);
+            self.processes.entry((number("pid"), number("cache"))).or_default().take(line);
         }
         Ok(())
     }
@@ -170,13 +175,11 @@ impl Follower {
             let line = if process.has_ended() { &process.fullest } else { &process.line };
             line["resident_bytes"].as_u64()
         };
-        let process = match self.wanted {
-            Some(pid) => self.processes.get(&pid),
-            None => {
-                let running = self.processes.values().filter(live).max_by_key(size);
-                running.or_else(|| self.processes.values().max_by_key(size))
-            }
-        }?;
+        let wanted = || {
+            let these = self.processes.iter().filter(|((pid, _), _)| self.wanted.is_none_or(|wanted| wanted == *pid));
+            these.map(|(_, process)| process)
+        };
+        let process = wanted().filter(live).max_by_key(size).or_else(|| wanted().max_by_key(size))?;
         Some(View {
             command: "refault top",
             source: &self.source,

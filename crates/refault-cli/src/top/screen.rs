@@ -10,8 +10,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use serde_json::Value;
 
-use super::View;
 use super::follower::SEEN_AT_THE_END;
+use super::{View, cache};
 use refault_console::text::grouped;
 use refault_lab::size::bytes_text;
 
@@ -42,6 +42,9 @@ pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
         frame.render_widget(Paragraph::new("no statistics yet"), area);
         return;
     };
+    if cache::is_cache(&view.line) {
+        return cache::draw(frame, view);
+    }
     let areas = Layout::vertical(heights(area.height, !view.note.is_empty()).map(Constraint::Length)).areas(area);
     let [title, memory, faults, curve, generations, advice] = areas;
     draw_title(frame, title, view);
@@ -71,11 +74,11 @@ fn heights(rows: u16, has_note: bool) -> [u16; 6] {
     heights
 }
 
-fn number(line: &Value, key: &str) -> u64 {
+pub(super) fn number(line: &Value, key: &str) -> u64 {
     line[key].as_u64().unwrap_or(0)
 }
 
-fn bytes(line: &Value, key: &str) -> String {
+pub(super) fn bytes(line: &Value, key: &str) -> String {
     bytes_text(number(line, key))
 }
 
@@ -98,7 +101,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     frame.render_widget(Paragraph::new(Line::from(vec![name, Span::raw(text)])), area);
 }
 
-fn has_ended(line: &Value) -> bool {
+pub(super) fn has_ended(line: &Value) -> bool {
     line["last"] == Value::Bool(true)
 }
 
@@ -186,7 +189,7 @@ fn draw_curve(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     frame.render_widget(Sparkline::default().data(rates).style(Style::new().fg(Color::Red)).block(block), area);
 }
 
-fn draw_generations(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
+pub(super) fn draw_generations(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let line: &Value = &view.line;
     let page = number(line, "page_bytes");
     let none = Vec::new();

@@ -1,0 +1,178 @@
+//! What a cache writes about itself, for `refault top`: a JSON line each second, and a last one when it is gone.
+//!
+//! Several caches, of several processes, may append to one file: each line is one write, and says whose it is. Nothing
+//! is written for readers and writers of files; a thread of its own asks for the report, which takes the engine's lock
+//! for some microseconds. A full disk is no reason to end the program: lines are missing then. The names of the fields
+//! are those of [`CacheReport`] and of the policies' counters.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use refault_core::Counters;
+use refault_core::policy::GenerationSize;
+use refault_store::PAGE_SIZE;
+
+use crate::file::Shared;
+use crate::options::CacheReport;
+
+/// Between two lines.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Names the file where no option does.
+pub(crate) const VARIABLE: &str = "REFAULT_CACHE_STATS";
+
+const UNBROKEN: &str = "invariant: nothing panics under this lock";
+
+/// Caches of this process.
+static CACHES: AtomicU32 = AtomicU32::new(0);
+
+/// What of a policy is shown besides a report.
+pub(crate) struct Lists {
+    pub(crate) generations: Vec<GenerationSize>,
+    /// On the clock of the generations' births, in nanoseconds.
+    pub(crate) now: u64,
+    pub(crate) leader: Option<&'static str>,
+}
+
+/// The file, and what the line before said.
+pub(crate) struct Statistics {
+    lines: Mutex<Lines>,
+    closed: Mutex<bool>,
+    wake: Condvar,
+}
+
+struct Lines {
+    file: File,
+    policy: String,
+    cache: u32,
+    begun: Instant,
+    last: Instant,
+    hits: u64,
+    misses: u64,
+}
+
+/// The file that an option names, or the environment.
+pub(crate) fn path(option: Option<&PathBuf>) -> Option<PathBuf> {
+    option.cloned().or_else(|| std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from))
+}
+
+impl Statistics {
+    /// # Errors
+    /// The file cannot be appended to.
+    pub(crate) fn new(path: &Path, policy: &str) -> io::Result<Arc<Statistics>> {
+        let file = File::options().create(true).append(true).open(path)?;
+        let (now, cache) = (Instant::now(), CACHES.fetch_add(1, Ordering::Relaxed));
+        let lines = Lines { file, policy: policy.to_owned(), cache, begun: now, last: now, hits: 0, misses: 0 };
+        Ok(Arc::new(Statistics { lines: Mutex::new(lines), closed: Mutex::new(false), wake: Condvar::new() }))
+    }
+
+    /// Starts the thread. Without one there is the last line only.
+    pub(crate) fn start(self: &Arc<Statistics>, cache: &Arc<Shared>) {
+        let (own, cache) = (self.clone(), Arc::downgrade(cache));
+        let _ = std::thread::Builder::new().name("refault-stats".into()).spawn(move || own.work(&cache));
+    }
+
+    fn work(&self, cache: &Weak<Shared>) {
+        loop {
+            let closed = self.closed.lock().expect(UNBROKEN);
+            let (closed, _) = self.wake.wait_timeout_while(closed, INTERVAL, |closed| !*closed).expect(UNBROKEN);
+            if *closed {
+                return;
+            }
+            drop(closed);
+            let Some(cache) = cache.upgrade() else { return };
+            self.write(&cache, false);
+        }
+    }
+
+    pub(crate) fn write(&self, cache: &Shared, last: bool) {
+        let (report, lists) = (cache.report(), cache.lists());
+        let mut lines = self.lines.lock().expect(UNBROKEN);
+        let line = lines.line(&report, &lists, last);
+        let _ = lines.file.write_all(line.as_bytes());
+    }
+
+    /// The cache is gone.
+    pub(crate) fn close(&self, cache: &Shared) {
+        *self.closed.lock().expect(UNBROKEN) = true;
+        self.wake.notify_all();
+        self.write(cache, true);
+    }
+}
+
+impl Lines {
+    fn line(&mut self, report: &CacheReport, lists: &Lists, last: bool) -> String {
+        let now = Instant::now();
+        let passed = now.duration_since(self.last).as_secs_f64().max(0.001);
+        let rate = |count: u64, before: u64| ((count.saturating_sub(before)) as f64 / passed).round();
+        let mut text = format!(
+            "{{\"pid\":{},\"cache\":{},\"seconds\":{:.3},\"last\":{last},\"page_bytes\":{PAGE_SIZE}",
+            std::process::id(),
+            self.cache,
+            self.begun.elapsed().as_secs_f64(),
+        );
+        let mut add = |name: &str, value: &dyn std::fmt::Display| {
+            let _ = write!(text, ",\"{name}\":{value}");
+        };
+        add("policy", &quoted(&self.policy));
+        add("io", &quoted(&report.io));
+        let values = [
+            ("memory_bytes", report.memory_bytes),
+            ("resident_bytes", report.resident_bytes),
+            ("cached_bytes", report.cached_bytes),
+            ("compressed_bytes", report.compressed_bytes),
+            ("compressed_pages", report.compressed_pages),
+            ("dirty_bytes", report.dirty_bytes),
+            ("orphan_bytes", report.orphan_bytes),
+            ("metadata_bytes", report.metadata_bytes),
+            ("registered_bytes", report.registered_bytes),
+            ("hits", report.hits),
+            ("misses", report.misses),
+            ("waits", report.waits),
+            ("read_ahead", report.read_ahead),
+            ("unpacked", report.unpacked),
+            ("written", report.written),
+            ("written_back", report.written_back),
+        ];
+        values.iter().for_each(|(name, value)| add(name, value));
+        add("hits_per_second", &rate(report.hits, self.hits));
+        add("misses_per_second", &rate(report.misses, self.misses));
+        Counters::NAMES.iter().zip(report.counters.values()).for_each(|(name, value)| add(name, &value));
+        let generations = lists.generations.iter().map(|one| {
+            let age = lists.now.saturating_sub(one.birth) / 1_000_000;
+            format!("{{\"seq\":{},\"age_ms\":{age},\"pages\":{}}}", one.seq, one.pages.iter().sum::<u64>())
+        });
+        add("generations", &format_args!("[{}]", generations.collect::<Vec<_>>().join(",")));
+        match lists.leader {
+            Some(leader) => add("leader", &quoted(leader)),
+            None => add("leader", &"null"),
+        }
+        let answers = report.would_miss.iter().map(|one| {
+            let (policy, memory) = (quoted(&one.policy), one.memory_bytes);
+            let counts = format!("\"accesses\":{},\"misses\":{}", one.accesses, one.misses);
+            format!("{{\"policy\":{policy},\"memory_bytes\":{memory},{counts}}}")
+        });
+        add("would_miss", &format_args!("[{}]", answers.collect::<Vec<_>>().join(",")));
+        text.push_str("}\n");
+        (self.last, self.hits, self.misses) = (now, report.hits, report.misses);
+        text
+    }
+}
+
+/// A string of JSON.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control < ' ' => drop(write!(quoted, "\\u{:04x}", control as u32)),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
