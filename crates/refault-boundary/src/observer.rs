@@ -19,6 +19,7 @@ use refault_config::Config;
 use refault_core::monitor::{Region, View};
 use refault_core::schemes::{self, Scheme};
 use refault_paging::lock::{Held, Lock};
+use refault_paging::tree::OWN_THREAD;
 use refault_paging::{Engine, PAGE, ProcessMonitor, sys};
 use serde::Serialize;
 
@@ -136,8 +137,10 @@ fn start() -> Result<(), String> {
 
 /// What the agent's thread does.
 pub(crate) fn run() -> ! {
+    let mut name = [0u8; 16];
+    name[..OWN_THREAD.len()].copy_from_slice(OWN_THREAD.as_bytes());
     // SAFETY: names this thread; the text ends with a zero.
-    unsafe { sys::call(sys::nr::PRCTL, [15, c"refault-watch".as_ptr() as usize, 0, 0, 0, 0]) };
+    unsafe { sys::call(sys::nr::PRCTL, [15, name.as_ptr() as usize, 0, 0, 0, 0]) };
     loop {
         let wait = OBSERVER.lock().as_mut().and_then(Observer::step);
         let Some(wait) = wait else { break };

@@ -230,6 +230,38 @@ fn the_budget_follows_its_control_file() {
     assert!(lines[0]["budget_bytes"] == 64 << 20);
 }
 
+/// A program that neither faults nor enters the kernel, beside a thread of the agent's that waits and hears no signals.
+#[test]
+fn the_budget_falls_while_a_program_is_monitored() {
+    if skipped(&["true"]) {
+        return;
+    }
+    let directory = TempDir::new().expect("a directory");
+    let place = |name: &str| directory.path().join(name);
+    let (stats, control, scheme) = (place("run.jsonl"), place("budget"), place("scheme.toml"));
+    std::fs::write(&scheme, "[[schemes]]\naction = \"stat\"\n").expect("writes");
+    let binary = env!("CARGO_BIN_EXE_refault");
+    let mut child = Command::new(binary)
+        .args(["run", "--memory", "64M", "--stats-interval", "100", "--scheme"])
+        .arg(&scheme)
+        .arg("--stats")
+        .arg(&stats)
+        .arg("--memory-control")
+        .arg(&control)
+        .args(["--", binary, "bench", "program", "32", "2.5"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("starts");
+    std::thread::sleep(std::time::Duration::from_millis(1000));
+    std::fs::write(&control, format!("{}\n", 16 << 20)).expect("writes");
+    assert!(child.wait().expect("ends").success());
+    let lines = lines(&stats);
+    let limited: Vec<&Value> = lines.iter().filter(|line| line["budget_bytes"] == 16 << 20).collect();
+    assert!(limited.len() > 6, "{} of {} lines", limited.len(), lines.len());
+    let within = |line: &&Value| line["resident_bytes"].as_u64() <= Some(16 << 20);
+    assert!(limited.iter().skip(3).all(within), "{:?}", limited.last());
+}
+
 #[test]
 fn what_a_record_says_is_enough_is_enough() {
     if skipped(&["gcc"]) {

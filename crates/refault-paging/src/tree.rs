@@ -40,6 +40,9 @@ const WORTH_ASKING: i64 = 16;
 
 /// The value of a queued SIGSYS that asks a thread to make room: a word that no program queues by chance.
 pub const MAKE_ROOM: usize = usize::from_le_bytes(*b"refault!");
+/// The name of the agent's own thread, as a process that is recorded or monitored has one. Every signal is blocked in
+/// it, so it cannot be asked.
+pub const OWN_THREAD: &str = "refault-watch";
 /// See [`Slot::process`].
 pub(crate) const TAKEN: i32 = i32::MIN;
 

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use refault_paging::Shared;
-use refault_paging::tree::MAKE_ROOM;
+use refault_paging::tree::{MAKE_ROOM, OWN_THREAD};
 
 /// Between two looks at who has too much.
 const BETWEEN: Duration = Duration::from_millis(1);
@@ -80,6 +80,10 @@ fn thread_to_ask(process: i32) -> Option<i32> {
     for task in std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten() {
         let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // That one hears no signals.
+        if stat.split_once(" (").is_some_and(|(_, rest)| rest.starts_with(OWN_THREAD)) {
+            continue;
+        }
         match stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]) {
             Some(b'S')
                 if can_be_made_again(&std::fs::read_to_string(task.path().join("syscall")).unwrap_or_default()) =>
