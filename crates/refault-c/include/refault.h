@@ -368,6 +368,17 @@ refault_status refault_file_truncate(refault_file file, uint64_t bytes);
 refault_status refault_file_reload(refault_file file);
 
 /*
+ Asks the system whether another program has changed the file since it was opened or this was last called, and if so
+ does what `refault_file_reload` does; `changed` gets 1 then, and 0 otherwise. A change within some milliseconds of a
+ write of this cache's may not be noticed.
+
+ # Safety
+ `changed` can be written to.
+ */
+refault_status refault_file_reload_if_changed(refault_file file,
+                                              uint32_t *changed);
+
+/*
  The file's length in bytes.
 
  # Safety

@@ -324,6 +324,25 @@ pub extern "C" fn refault_file_reload(file: refault_file) -> refault_status {
     })
 }
 
+/// Asks the system whether another program has changed the file since it was opened or this was last called, and if so
+/// does what `refault_file_reload` does; `changed` gets 1 then, and 0 otherwise. A change within some milliseconds of a
+/// write of this cache's may not be noticed.
+///
+/// # Safety
+/// `changed` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn refault_file_reload_if_changed(file: refault_file, changed: *mut u32) -> refault_status {
+    guarded(|| {
+        let file = FILES.find(file)?;
+        // SAFETY: the caller's.
+        unsafe { give(changed, 0, "whether it was changed")? };
+        let found = file.reload_if_changed();
+        let found = found.map_err(|error| Failure::system(&error, format!("cannot look for changes: {error}")))?;
+        // SAFETY: as above.
+        unsafe { give(changed, u32::from(found), "whether it was changed") }
+    })
+}
+
 /// The file's length in bytes.
 ///
 /// # Safety

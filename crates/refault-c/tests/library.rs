@@ -85,6 +85,17 @@ fn a_program_in_c_and_in_cpp_finds_everything() {
     } else {
         assert!(std::env::var_os("REFAULT_REQUIRE").is_none(), "valgrind is not installed");
     }
+    // The example of `docs/cache.md`.
+    let example = Path::new(HERE).join("examples/read.c");
+    let shown = std::fs::read_to_string(&example).expect("the example");
+    let page = std::fs::read_to_string(Path::new(HERE).join("../../docs/cache.md")).expect("the page");
+    assert!(page.contains(&format!("```c\n{shown}```")), "the page shows another example");
+    let (out, libraries) = (here.join("example"), prefix.join("lib"));
+    let mut command = Command::new("cc");
+    command.args(["-std=c11"]).args(strict).arg("-I").arg(prefix.join("include")).arg(example).arg("-o").arg(&out);
+    ran(command.arg("-L").arg(&libraries).arg("-lrefault").arg(format!("-Wl,-rpath,{}", libraries.display())));
+    std::fs::write(here.join("data"), vec![7; 200_000]).expect("writes");
+    assert_eq!(ran(Command::new(&out).current_dir(here)).stdout, b"100 bytes\n");
     // Static, as well.
     let out = directory.path().join("static");
     let mut command = Command::new("cc");

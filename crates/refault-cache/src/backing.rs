@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+use crate::changes::Changes;
 use crate::error::OpenError;
 use crate::uring::Uring;
 
@@ -82,6 +83,14 @@ pub trait Backing: Send + Sync {
     /// # Errors
     /// The system's.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// Whether somebody else has changed it since it was opened or this was last asked. False by default.
+    ///
+    /// # Errors
+    /// The system's.
+    fn take_change(&self) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 /// A file without the kernel's page cache. Several writes at once, and reads that no call waits for, go
@@ -89,6 +98,7 @@ pub trait Backing: Send + Sync {
 #[derive(Debug)]
 pub struct DirectFile {
     file: File,
+    changes: Changes,
     /// None where the kernel gives none: pieces are written one after the other.
     ring: Option<Uring>,
 }
@@ -111,7 +121,10 @@ impl DirectFile {
             outcome => outcome,
         };
         match opened {
-            Ok(file) => Ok(DirectFile { file, ring: Uring::new().ok() }),
+            Ok(file) => {
+                let changes = Changes::new(&file).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
+                Ok(DirectFile { file, changes, ring: Uring::new().ok() })
+            }
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(OpenError::NoDirect(path.to_owned())),
             Err(error) => Err(OpenError::Io { path: path.to_owned(), error }),
         }
@@ -124,13 +137,16 @@ impl Backing for DirectFile {
     }
 
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::pwritev(&self.file, from, offset)?)
+        Ok(self.changes.during(&self.file, || rustix::io::pwritev(&self.file, from, offset))?)
     }
 
     fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
         let one_by_one = || pieces.iter().map(|(slices, offset)| self.write(slices, *offset)).collect();
         match &self.ring {
-            Some(ring) if pieces.len() > 1 => ring.write(self.file.as_fd(), pieces).unwrap_or_else(one_by_one),
+            Some(ring) if pieces.len() > 1 => {
+                let written = self.changes.during(&self.file, || ring.write(self.file.as_fd(), pieces));
+                written.unwrap_or_else(one_by_one)
+            }
             _ => one_by_one(),
         }
     }
@@ -149,6 +165,10 @@ impl Backing for DirectFile {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_len(bytes)
+        self.changes.during(&self.file, || self.file.set_len(bytes))
+    }
+
+    fn take_change(&self) -> io::Result<bool> {
+        self.changes.take(&self.file)
     }
 }

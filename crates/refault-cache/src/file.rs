@@ -307,6 +307,7 @@ impl PageCache {
             resizing: RwLock::default(),
             settling: Mutex::default(),
             refusal: Refusal::default(),
+            changed: AtomicBool::new(false),
         });
         self.0.engine().dirty.open(number, opened.clone());
         if let Some(limits) = self.0.limits {
@@ -377,6 +378,8 @@ pub(crate) struct Opened {
     pub(crate) settling: Mutex<()>,
     /// What its device has refused when nobody who writes it was there to be told.
     pub(crate) refusal: Refusal,
+    /// Somebody else has changed it, and it was not reloaded since.
+    pub(crate) changed: AtomicBool,
 }
 
 impl Opened {

@@ -55,6 +55,7 @@ mod ahead;
 mod background;
 mod backing;
 mod buffers;
+mod changes;
 mod compressed;
 mod dirty;
 mod engine;

@@ -288,3 +288,53 @@ fn a_direct_file_gets_what_was_written_back() {
     }
     assert!(cache.report().written_back > 500 && cache.report().dirty_bytes == 0);
 }
+
+#[test]
+fn changes_by_others_are_told_from_own_writes() {
+    let path = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    std::fs::write(path.path(), vec![1u8; 10 * PAGE]).expect("writes");
+    for write_back in [None, Some(WriteBack::default())] {
+        let cache = PageCache::new(&CacheOptions { write_back, ..CacheOptions::default() }).expect("a cache");
+        let file = match cache.open(path.path()) {
+            Ok(file) => file,
+            Err(OpenError::NoDirect(path)) => {
+                refault_testing::skip(format!("{} does no direct I/O", path.display()));
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        // Times step by some milliseconds.
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
+        let byte = |at: u64| {
+            let mut seen = [0];
+            file.read_at(&mut seen, at).expect("reads");
+            seen[0]
+        };
+        assert!(!file.reload_if_changed().expect("looks"), "as it was opened");
+        for value in [2, 3] {
+            pause();
+            file.write_at(&[value; 3 * PAGE], PAGE as u64).expect("writes");
+            file.sync().expect("syncs");
+            pause();
+            assert!(!file.reload_if_changed().expect("looks"), "the cache has written that itself");
+        }
+        assert_eq!(byte(8 * PAGE as u64), 1);
+        pause();
+        let other = std::fs::File::options().write(true).open(path.path()).expect("opens");
+        std::os::unix::fs::FileExt::write_all_at(&other, &[9; PAGE], 8 * PAGE as u64).expect("writes");
+        other.sync_all().expect("syncs");
+        pause();
+        // A write of its own after that hides nothing.
+        file.write_at(&[4; PAGE], 0).expect("writes");
+        file.sync().expect("syncs");
+        assert_eq!(byte(8 * PAGE as u64), 1, "nobody has asked");
+        assert!(file.reload_if_changed().expect("looks"));
+        assert_eq!((byte(8 * PAGE as u64), byte(0)), (9, 4));
+        assert!(!file.reload_if_changed().expect("looks"), "it is told once");
+        other.set_len(9 * PAGE as u64).expect("cuts");
+        assert!(file.reload_if_changed().expect("looks"));
+        assert_eq!(file.len(), 9 * PAGE as u64);
+        drop(file);
+        std::fs::write(path.path(), vec![1u8; 10 * PAGE]).expect("writes");
+    }
+}

@@ -61,8 +61,11 @@ static void files(void) {
 
     FILE *other_way = fopen(path, "r+b"); /* somebody else writes */
     CHECK(other_way && fputs("changed", other_way) >= 0 && fclose(other_way) == 0);
-    CHECK(refault_file_reload(file) == REFAULT_OK);
+    uint32_t was_changed = 0;
+    CHECK(refault_file_reload_if_changed(file, NULL) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_file_reload_if_changed(file, &was_changed) == REFAULT_OK && was_changed == 1);
     CHECK(refault_file_read(file, buffer, 7, 0, &read) == REFAULT_OK && read == 7 && memcmp(buffer, "changed", 7) == 0);
+    CHECK(refault_file_reload_if_changed(file, &was_changed) == REFAULT_OK && was_changed == 0);
     for (size_t at = 0; at < 7; at++) buffer[at] = (char)at;
     CHECK(refault_file_write(file, buffer, 7, 0) == REFAULT_OK);
 

@@ -1,0 +1,26 @@
+//! The example of `docs/cache.md` is the one in `shown`, and runs.
+
+mod example {
+    include!("shown/read.rs");
+
+    pub fn run() -> Result<(), Box<dyn std::error::Error>> {
+        main()
+    }
+}
+
+#[test]
+fn the_example_of_the_page_runs() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cache.md")).expect("the page");
+    assert!(page.contains(&format!("```rust\n{}```", include_str!("shown/read.rs"))), "it shows another one");
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let bytes: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
+    std::fs::write(directory.path().join("data"), &bytes).expect("writes");
+    std::env::set_current_dir(directory.path()).expect("the only test of this program");
+    match example::run() {
+        Err(error) if error.to_string().contains("O_DIRECT") => refault_testing::skip(error.to_string()),
+        outcome => {
+            outcome.expect("runs");
+            assert_eq!(std::fs::read("data").expect("reads")[..100], bytes[123_456..123_556]);
+        }
+    }
+}
