@@ -9,10 +9,12 @@ Pickling copies: an unpickled array is an ordinary one.
 
 from __future__ import annotations
 
+import math
+import operator
 import os
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any
@@ -24,6 +26,12 @@ from . import _refault
 
 #: Addresses that the arrays of a budget may take together, in bytes.
 ADDRESS_SPACE = 1 << 36
+#: Pages have numbers of 32 bits.
+MAX_ARRAY = (1 << 44) - (1 << 21)
+#: More than what the pager itself takes of a budget's addresses.
+OWN_ADDRESSES = 1 << 20
+#: The length that follows from the others, as in `reshape`.
+MAY_BE_ANY = -1
 
 #: Budgets that have memory, whether anybody still has the Budget itself or not.
 _budgets: weakref.WeakSet[_refault.Budget] = weakref.WeakSet()
@@ -42,7 +50,8 @@ class Budget:
     policy : as on the command line; any that needs only accessed bits (``refault policies``). The default suits most.
     count_stored : whether `size` bounds what is compressed in memory too; only what is resident by default. What does not
         compress then leaves a 16th of `size` for what is resident, and the rest is beyond it.
-    address_space : bytes that all arrays of the budget may have together, resident or not; 64 GiB by default
+    address_space : what all arrays of the budget may have together, resident or not, as bytes or a text; 64 GiB by default,
+        16 TiB at most
 
     Raises
     ------
@@ -58,9 +67,9 @@ class Budget:
         *,
         policy: str | None = None,
         count_stored: bool = False,
-        address_space: int = ADDRESS_SPACE,
+        address_space: Size = ADDRESS_SPACE,
     ) -> None:
-        self._native = _refault.Budget(_bytes(size), policy, address_space, count_stored)
+        self._native = _refault.Budget(_bytes(size), policy, _bytes(address_space), count_stored)
         _budgets.add(self._native)
 
     @property
@@ -89,18 +98,19 @@ class Budget:
 
 def zeros(shape: Shape, dtype: DTypeLike = float, *, budget: Size | Budget, order: str = "C") -> NDArray[Any]:
     """An array of zeros like ``numpy.zeros``, within `budget`: a size of its own, or a :class:`Budget` to share."""
-    kind = np.dtype(dtype)
-    if kind.hasobject:
-        raise ValueError("arrays of Python objects cannot page: the objects lie elsewhere")
-    extent = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    if any(length < 0 for length in extent):
-        raise ValueError(f"negative dimensions are not allowed: {extent}")
-    count = 1
-    for length in extent:
-        count *= int(length)
-    memory = _budget(budget)._native.allocate(count * kind.itemsize)
-    flat = np.asarray(memory)[: count * kind.itemsize].view(kind)
-    return flat.reshape(extent, order=order)  # type: ignore[call-overload, no-any-return]
+    kind, extent = _kind(dtype), _extent(shape)
+    size = math.prod(extent) * kind.itemsize
+    if size > MAX_ARRAY:
+        raise MemoryError(f"{extent} elements of {kind.itemsize} bytes are {size} bytes: an array here has at most 16 TiB")
+    shared = _budget(budget, size)
+    try:
+        memory = shared._native.allocate(size)
+    except MemoryError as error:
+        raise MemoryError(
+            f"{extent} elements of {kind.itemsize} bytes: {error}: "
+            "let go of arrays, or make the Budget with a larger address_space"
+        ) from None
+    return np.asarray(memory)[:size].view(kind).reshape(extent, order=order)  # type: ignore[call-overload, no-any-return]
 
 
 def empty(shape: Shape, dtype: DTypeLike = float, *, budget: Size | Budget, order: str = "C") -> NDArray[Any]:
@@ -131,15 +141,25 @@ def from_file(
 ) -> NDArray[Any]:
     """A file's bytes as an array, read when they are touched. Writes stay in memory; the file is not changed.
 
-    Raises ValueError if the file does not hold a whole number of elements, or not as many as `shape` says.
+    Raises ValueError if the file does not hold a whole number of elements, or not as many as `shape` says; OSError if it is
+    none, or not a regular one. Who makes the file shorter meanwhile ends the program that touches what is gone (SIGBUS), as
+    with ``numpy.memmap``.
     """
-    kind = np.dtype(dtype)
-    memory = _budget(budget)._native.file(path)
-    size = os.stat(path).st_size
-    if size % kind.itemsize:
-        raise ValueError(f"{os.fspath(path)}: {size} bytes are no whole number of elements of {kind.itemsize} bytes")
-    array = np.asarray(memory)[:size].view(kind)
-    return array if shape is None else array.reshape(shape)
+    kind = _kind(dtype)
+    extent = None if shape is None else _extent(shape, MAY_BE_ANY)
+    content = np.asarray(_budget(budget)._native.file(path))
+    if content.size % kind.itemsize:
+        raise ValueError(
+            f"{os.fspath(path)}: {content.size} bytes are no whole number of elements of {kind.itemsize} bytes: "
+            "name the type that was written"
+        )
+    array = content.view(kind)
+    if extent is None:
+        return array
+    try:
+        return array.reshape(extent)
+    except ValueError:
+        raise ValueError(f"{os.fspath(path)}: {array.size} elements do not make the shape {extent}") from None
 
 
 def prefetch(array: NDArray[Any]) -> int:
@@ -175,8 +195,32 @@ def budget(size: Size | Budget, *, allocate_all: bool = True, threshold: Size = 
         _refault.unroute_numpy(before)
 
 
-def _budget(size: Size | Budget) -> Budget:
-    return size if isinstance(size, Budget) else Budget(size)
+def _kind(dtype: DTypeLike) -> np.dtype[Any]:
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise ValueError("arrays of Python objects cannot page: the objects lie elsewhere")
+    if kind.itemsize == 0:
+        raise ValueError(f"elements of the type {kind.str!r} have no bytes: say how many, such as '{kind.str[:-1]}8'")
+    return kind
+
+
+def _extent(shape: Shape, least: int = 0) -> tuple[int, ...]:
+    is_sequence = isinstance(shape, Iterable) and not isinstance(shape, (str, bytes))
+    lengths: Any = shape if is_sequence else (shape,)
+    try:
+        extent = tuple(operator.index(length) for length in lengths)
+    except TypeError:
+        raise TypeError(f"a shape is a whole number or a sequence of them, not {shape!r}") from None
+    if any(length < least for length in extent):
+        raise ValueError(f"negative dimensions are not allowed: {extent}")
+    return extent
+
+
+def _budget(size: Size | Budget, room: int = 0) -> Budget:
+    """A budget, or one for an array of so many bytes."""
+    if isinstance(size, Budget):
+        return size
+    return Budget(size, address_space=max(ADDRESS_SPACE, room + OWN_ADDRESSES))
 
 
 def _bytes(size: Size) -> int:

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use pyo3::PyErr;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
 use refault::lab::LabError;
 use refault::trace::TraceError;
 
@@ -32,4 +32,19 @@ pub fn os_error(source: &io::Error, sentence: String) -> PyErr {
         Some(number) => PyOSError::new_err((number, sentence)),
         None => PyOSError::new_err(sentence),
     }
+}
+
+/// `OSError` with the number and as the consequence of what Python raised; that itself if it is no error but the wish to
+/// end (`KeyboardInterrupt`, `SystemExit`).
+pub fn os_error_from(py: Python<'_>, cause: &PyErr, sentence: String) -> PyErr {
+    if !cause.is_instance_of::<PyException>(py) {
+        return cause.clone_ref(py);
+    }
+    let number = cause.value(py).getattr("errno").and_then(|number| number.extract::<i32>()).ok();
+    let error = match number {
+        Some(number) => PyOSError::new_err((number, sentence)),
+        None => PyOSError::new_err(sentence),
+    };
+    error.set_cause(py, Some(cause.clone_ref(py)));
+    error
 }

@@ -10,8 +10,9 @@ use pyo3::types::{PyBytes, PyDict};
 use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, Pinned, ReadError, WriteError};
 
 use crate::buffers::{Writable, array_interface};
-use crate::errors::os_error;
-use crate::foreign::Foreign;
+use crate::errors::{os_error, os_error_from};
+use crate::foreign::{Foreign, raised};
+use crate::work::wait;
 
 /// So many bytes that are in memory are copied without letting go of the interpreter's lock, which costs as much as
 /// copying them.
@@ -39,13 +40,13 @@ impl Cache {
             OpenError::Io { error: source, .. } => os_error(source, error.to_string()),
             _ => PyOSError::new_err(error.to_string()),
         })?;
-        Ok(File::of(file))
+        Ok(File::of(file, false))
     }
 
     /// Puts the cache above bytes that a call of Python reads: `read(offset, length)`.
     fn attach(&self, py: Python<'_>, read: Py<PyAny>, length: u64) -> PyResult<File> {
         let file = py.detach(|| self.0.attach(Box::new(Foreign { read, length })));
-        file.map(File::of).map_err(|error| os_error(&error, error.to_string()))
+        file.map(|file| File::of(file, true)).map_err(|error| os_error(&error, error.to_string()))
     }
 
     /// Counts since the start, and bytes now.
@@ -65,10 +66,18 @@ impl Cache {
     }
 }
 
+/// What is read.
+#[derive(Clone)]
+struct Source {
+    file: Arc<CachedFile>,
+    /// Python reads it, from what may be slow to answer: Ctrl-C must be heard meanwhile.
+    is_foreign: bool,
+}
+
 /// An open file and a position in it.
 #[pyclass(frozen, module = "refault._refault")]
 pub struct File {
-    file: RwLock<Option<Arc<CachedFile>>>,
+    file: RwLock<Option<Source>>,
     at: AtomicU64,
 }
 
@@ -125,20 +134,24 @@ impl Drop for View {
 }
 
 impl File {
-    fn of(file: CachedFile) -> File {
-        File::sharing(Arc::new(file))
+    fn of(file: CachedFile, is_foreign: bool) -> File {
+        File::sharing(Source { file: Arc::new(file), is_foreign })
     }
 
-    fn sharing(file: Arc<CachedFile>) -> File {
-        File { file: RwLock::new(Some(file)), at: AtomicU64::new(0) }
+    fn sharing(source: Source) -> File {
+        File { file: RwLock::new(Some(source)), at: AtomicU64::new(0) }
     }
 
     fn with<T>(&self, work: impl FnOnce(&Arc<CachedFile>) -> PyResult<T>) -> PyResult<T> {
+        self.with_source(|source| work(&source.file))
+    }
+
+    fn with_source<T>(&self, work: impl FnOnce(&Source) -> PyResult<T>) -> PyResult<T> {
         // The lock is not held during the work: who closes the file would wait for it, and others for who closes.
-        let file = self.file.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let Some(file) = file else { return Err(PyValueError::new_err("I/O operation on closed file")) };
-        let outcome = work(&file);
-        if let Some(last) = Arc::into_inner(file) {
+        let source = self.file.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let Some(source) = source else { return Err(PyValueError::new_err("I/O operation on closed file")) };
+        let outcome = work(&source);
+        if let Some(last) = Arc::into_inner(source.file) {
             drop_detached(last);
         }
         outcome
@@ -146,19 +159,36 @@ impl File {
 }
 
 /// Reads from an offset on; the bytes read. The interpreter's lock is let go of unless the bytes are few and in memory.
-fn fill(py: Python<'_>, file: &CachedFile, buffer: &mut [u8], offset: u64) -> PyResult<usize> {
+fn fill(py: Python<'_>, source: &Source, buffer: &mut [u8], offset: u64) -> PyResult<usize> {
+    let file = &source.file;
     let few = buffer.len().min(MAX_ATTACHED);
     let found = file.read_found_at(&mut buffer[..few], offset);
     if found == buffer.len() || offset.saturating_add(found as u64) >= file.len() {
         return Ok(found);
     }
     let rest = &mut buffer[found..];
-    py.detach(|| file.read_at(rest, offset + found as u64)).map(|read| found + read).map_err(read_error)
+    let from = offset + found as u64;
+    let read = if source.is_foreign {
+        // Into bytes of its own: after Ctrl-C the read may go on when the buffer is gone.
+        let file = file.clone();
+        let length = rest.len().min(usize::try_from(file.len().saturating_sub(from)).unwrap_or(usize::MAX));
+        let (read, bytes) = wait(py, move || {
+            let mut bytes = vec![0; length];
+            (file.read_at(&mut bytes, from), bytes)
+        })?;
+        read.inspect(|read| rest[..*read].copy_from_slice(&bytes[..*read]))
+    } else {
+        py.detach(|| file.read_at(rest, from))
+    };
+    read.map(|read| found + read).map_err(|error| read_error(py, error))
 }
 
-fn read_error(error: ReadError) -> PyErr {
+fn read_error(py: Python<'_>, error: ReadError) -> PyErr {
     match &error {
-        ReadError::Io { error: source, .. } => os_error(source, error.to_string()),
+        ReadError::Io { error: source, .. } => match raised(source) {
+            Some(cause) => os_error_from(py, cause, error.to_string()),
+            None => os_error(source, error.to_string()),
+        },
         #[allow(unreachable_patterns)]
         _ => PyOSError::new_err(error.to_string()),
     }
@@ -177,7 +207,7 @@ impl File {
 
     /// The same file at a position of its own; what is cached stays until both are closed.
     fn again(&self) -> PyResult<File> {
-        self.with(|file| Ok(File::sharing(file.clone())))
+        self.with_source(|source| Ok(File::sharing(source.clone())))
     }
 
     /// Moves to so many bytes from the beginning (0), the position (1) or the end (2); the position.
@@ -220,9 +250,9 @@ impl File {
     /// Fills whatever lends its bytes to be written, from the position on; the bytes read.
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let at = self.at.load(Ordering::Relaxed);
-        self.with(|file| {
+        self.with_source(|source| {
             let mut buffer = Writable::of(buffer)?;
-            let read = fill(py, file, buffer.bytes(), at)?;
+            let read = fill(py, source, buffer.bytes(), at)?;
             self.at.store(at + read as u64, Ordering::Relaxed);
             Ok(read)
         })
@@ -230,11 +260,11 @@ impl File {
 
     /// Up to so many bytes from an offset on.
     fn read_at<'py>(&self, py: Python<'py>, offset: u64, length: usize) -> PyResult<Bound<'py, PyBytes>> {
-        self.with(|file| {
-            let length = length.min(usize::try_from(file.len().saturating_sub(offset)).unwrap_or(usize::MAX));
+        self.with_source(|source| {
+            let length = length.min(usize::try_from(source.file.len().saturating_sub(offset)).unwrap_or(usize::MAX));
             let mut found = 0;
             let bytes = PyBytes::new_with(py, length, |buffer| {
-                found = fill(py, file, buffer, offset)?;
+                found = fill(py, source, buffer, offset)?;
                 Ok(())
             })?;
             // The file may have been cut short meanwhile.
@@ -244,15 +274,17 @@ impl File {
 
     /// Bytes from an offset on where they lie, pinned, page by page; up to the end of the file.
     fn views(&self, py: Python<'_>, offset: u64, length: u64) -> PyResult<Vec<View>> {
-        self.with(|file| {
-            let held = py.detach(|| {
+        self.with_source(|source| {
+            let file = source.file.clone();
+            let pin = move || {
                 let pinned = file.pin(offset..offset.saturating_add(length))?;
                 // SAFETY: only the lifetime changes. `pinned` borrows what the `Arc` holds, which does not move and
                 // which `Held` keeps until it has dropped `pinned`.
                 let pinned = unsafe { std::mem::transmute::<Pinned<'_>, Pinned<'static>>(pinned) };
                 Ok(Arc::new(Held { pinned: Some(pinned), _file: file.clone() }))
-            });
-            let held = held.map_err(read_error)?;
+            };
+            let held = if source.is_foreign { wait(py, pin)? } else { py.detach(pin) };
+            let held = held.map_err(|error| read_error(py, error))?;
             let view = |bytes: &[u8]| View {
                 address: bytes.as_ptr() as usize,
                 bytes: bytes.len(),

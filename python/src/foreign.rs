@@ -1,7 +1,8 @@
 //! Files that Python reads for the cache: objects in a store, members of an archive, whatever has bytes at offsets.
 //!
 //! Invariant: nothing here is called by a thread that holds the interpreter's lock and waits for another of ours;
-//! whoever asks the cache has let go of it before.
+//! whoever asks the cache has let go of it before. What Python raises goes through the cache as it is, so that who reads
+//! gets it: Ctrl-C is no error of a device.
 
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -27,9 +28,14 @@ impl Foreign {
         };
         match Python::try_attach(read) {
             None => Err(io::Error::other("Python is ending")),
-            Some(outcome) => outcome.map_err(|error| io::Error::other(error.to_string())),
+            Some(outcome) => outcome.map_err(io::Error::other),
         }
     }
+}
+
+/// What Python raised while it read, if an error comes from there.
+pub fn raised(error: &io::Error) -> Option<&PyErr> {
+    error.get_ref()?.downcast_ref()
 }
 
 impl Backing for Foreign {

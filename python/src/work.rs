@@ -88,3 +88,30 @@ pub fn run<T: Send + 'static>(
         }
     }
 }
+
+/// Does what has no progress and cannot be cancelled, such as a read from a store that answers when it likes. A signal
+/// whose handler raises ends the wait at once; the thread goes on with what it owns until it is through.
+pub fn wait<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+    let (sender, mut receiver) = channel();
+    std::thread::Builder::new()
+        .name("refault".to_owned())
+        .spawn(move || {
+            // Nobody waits any more if this fails.
+            let _ = sender.send(work());
+        })
+        .map_err(|error| crate::errors::os_error(&error, format!("cannot start a thread: {error}")))?;
+    loop {
+        let waited;
+        (receiver, waited) = py.detach(move || {
+            let waited = receiver.recv_timeout(LOOK);
+            (receiver, waited)
+        });
+        match waited {
+            Ok(done) => return Ok(done),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("refault failed inside: a thread ended with a panic"));
+            }
+        }
+    }
+}

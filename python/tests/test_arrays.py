@@ -151,8 +151,50 @@ def test_wrong_requests_are_refused_in_words(budget):
         refault.zeros(3, budget=None)
     with pytest.raises(ValueError, match="accesses to mapped memory"):
         refault.Budget("4M", policy="lru")
-    with pytest.raises(MemoryError):
-        refault.zeros(1 << 45, np.uint8, budget=budget)
+    for huge in (1 << 45, (1 << 40, 1 << 40), (1 << 62,) * 3):
+        with pytest.raises(MemoryError, match="at most 16 TiB"):
+            refault.zeros(huge, np.uint8, budget=budget)
+    with pytest.raises(MemoryError, match="larger address_space"):
+        refault.zeros(1 << 37, np.uint8, budget=budget)
+    for wrong in (float("nan"), 2.5, (2.5, 3), "3", None):
+        with pytest.raises(TypeError, match="a shape is a whole number or a sequence of them"):
+            refault.zeros(wrong, budget=budget)
+    for empty in ("S0", "U0", "V0"):
+        with pytest.raises(ValueError, match="have no bytes: say how many"):
+            refault.zeros(3, empty, budget=budget)
+
+
+def test_an_array_with_a_budget_of_its_own_may_be_larger_than_what_budgets_have_otherwise(
+    budget, monkeypatch
+):
+    monkeypatch.setattr(refault.arrays, "ADDRESS_SPACE", 1 << 24)
+    array = refault.zeros(1 << 25, np.uint8, budget=BUDGET)
+    array[-1] = 1
+    assert array[-1] == 1 and array[1 << 24] == 0
+    assert refault.zeros(1 << 25, np.uint8, budget=refault.Budget(BUDGET, address_space="64M")).sum() == 0
+
+
+def test_files_that_make_no_array_are_refused_in_words(tmp_path, budget):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(1001))
+    with pytest.raises(ValueError, match="no whole number of elements of 8 bytes"):
+        refault.from_file(path, float, budget=budget)
+    with pytest.raises(ValueError, match=r"bytes: 1001 elements do not make the shape \(3, 3\)"):
+        refault.from_file(path, shape=(3, 3), budget=budget)
+    with pytest.raises(ValueError, match="have no bytes"):
+        refault.from_file(path, "S0", budget=budget)
+    with pytest.raises(ValueError, match="Python objects"):
+        refault.from_file(path, object, budget=budget)
+    with pytest.raises(TypeError, match="a shape is"):
+        refault.from_file(path, shape=2.5, budget=budget)
+    assert refault.from_file(path, shape=(7, -1), budget=budget).shape == (7, 143)
+    with pytest.raises(FileNotFoundError):
+        refault.from_file(tmp_path / "none", budget=budget)
+    # The first touch of a directory's pages ended the interpreter.
+    with pytest.raises(IsADirectoryError):
+        refault.from_file(tmp_path, budget=budget)
+    with pytest.raises(OSError, match="not a regular file"):
+        refault.from_file("/dev/zero", budget=budget)
 
 
 def test_a_budget_can_count_what_is_compressed(budget):

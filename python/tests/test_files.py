@@ -190,6 +190,31 @@ def test_errors_of_a_store_are_told(path):
         behind.rm("/lost", recursive=True)
 
 
+@pytest.mark.parametrize(
+    "raised, expected",
+    [(KeyboardInterrupt(), KeyboardInterrupt), (SystemExit(3), SystemExit), (PermissionError(13, "no"), PermissionError),
+     (RuntimeError("no connection"), OSError)],
+)  # fmt: skip
+def test_what_a_store_raises_reaches_who_reads(raised, expected):
+    fsspec = pytest.importorskip("fsspec")
+    behind = fsspec.filesystem("memory")
+    behind.pipe_file("/raises/object", b"x" * 10_000)
+
+    def refuses(path, start=None, end=None, **_):
+        raise raised
+
+    behind.cat_file = refuses
+    try:
+        with fsspec.open("refault::memory://raises/object", refault={"memory": "1M"}) as file:
+            with pytest.raises(expected) as caught:
+                file.read()
+        if isinstance(raised, Exception):
+            assert caught.value.__cause__ is raised and str(raised) in str(caught.value)
+    finally:
+        del behind.cat_file
+        behind.rm("/raises", recursive=True)
+
+
 def test_members_of_an_archive_are_cached(tmp_path, path):
     fsspec = pytest.importorskip("fsspec")
     import zipfile

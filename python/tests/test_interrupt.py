@@ -18,6 +18,8 @@ CALLS = {
     "sweep": "refault.sweep(['zipf:theta=1,pages=1000000,accesses=400000000'], 'lru', '10%')",
     "scenario": "refault.scenario(refault.example_scenario().replace('accesses=1000000', 'accesses=4000000000'))",
     "reproduce": "refault.reproduce('mglru-v1', full=True)",
+    "a store that does not answer": "open_slow().read()",
+    "views of it": "open_slow().views(0, 4096)",
     "python policy": "refault.compare(np.tile(np.arange(1000), 20000), Fifo, '50%')",
 }
 
@@ -33,6 +35,12 @@ class Fifo(refault.PythonPolicy):
         page = next(iter(self.order))
         del self.order[page]
         return page
+def open_slow():
+    import fsspec
+    behind = fsspec.filesystem('memory')
+    behind.pipe_file('/slow', b'x' * 10000)
+    behind.cat_file = lambda path, start=None, end=None: time.sleep(60) or b''
+    return fsspec.open('refault::memory://slow', refault={{'memory': '1M'}}).open()
 print('begins', flush=True)
 try:
     {call}

@@ -1,6 +1,7 @@
 //! Regions: plain memory that a pager keeps within its budget.
 
 use std::fs::File;
+use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -63,11 +64,20 @@ impl Pager {
     }
 
     /// A region with the contents of a file, read when they are touched. Writes stay in the region until
-    /// [`Region::sync`].
+    /// [`Region::sync`]. Regular files only: others cannot be read at an offset, or do not say how long they are.
     pub fn file_region(&self, path: &Path) -> Result<Region, PagerError> {
         let failed = |error| PagerError::File { path: path.to_owned(), error };
         let file = File::options().read(true).write(true).open(path).or_else(|_| File::open(path)).map_err(failed)?;
-        let bytes = file.metadata().map_err(failed)?.len();
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            let why = if metadata.is_dir() {
+                io::Error::from_raw_os_error(libc::EISDIR)
+            } else {
+                io::Error::new(io::ErrorKind::InvalidInput, "not a regular file: copy its contents to one")
+            };
+            return Err(failed(why));
+        }
+        let bytes = metadata.len();
         let region = self.region(usize::try_from(bytes).map_err(|_| PagerError::NoAddresses(bytes))?)?;
         self.inner().ranges.set_file(region.first, region.pages, file);
         Ok(region)

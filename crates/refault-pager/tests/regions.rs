@@ -353,6 +353,18 @@ fn a_file_region_reads_its_file_and_keeps_writes_until_sync() {
     std::fs::remove_file(path).expect("removes");
 }
 
+#[test]
+fn what_is_no_regular_file_makes_no_region() {
+    if skipped() {
+        return;
+    }
+    let pager = pager(1, options());
+    for (path, why) in [("/", "directory"), ("/dev/zero", "not a regular file")] {
+        let error = pager.file_region(path.as_ref()).err().expect("no region");
+        assert!(error.to_string().contains(path) && error.to_string().contains(why), "{error}");
+    }
+}
+
 /// False, ten milliseconds later.
 fn sleep_a_little() -> bool {
     std::thread::sleep(std::time::Duration::from_millis(10));
