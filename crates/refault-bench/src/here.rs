@@ -1,4 +1,6 @@
-//! `refault reproduce NAME --here`: rows of published experiments that can be measured on this machine, by counts.
+//! `refault reproduce NAME --here`: rows of published experiments that can be measured on this machine.
+//!
+//! Files are here and in [`builds`], programs in [`programs`].
 //!
 //! Random reads of a file larger than memory, as the document's fio jobs make them: through refault's page cache under
 //! the policies before and after, and through this kernel's page cache in a memory cgroup of the same size. The reads
@@ -7,6 +9,11 @@
 //!
 //! What this is not: the document's machine. The file is some hundred megabytes at most, one thread reads, and the
 //! kernel is whichever runs here.
+
+mod builds;
+mod programs;
+
+pub use builds::{BuildLoad, run_load as run_build_load};
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -115,11 +122,13 @@ pub struct Request {
     pub memory: u64,
     /// Where the file is made; it is removed afterwards.
     pub directory: PathBuf,
+    /// Seconds that a program works in each run.
+    pub seconds: f64,
 }
 
 impl Default for Request {
     fn default() -> Request {
-        Request { memory: 16 << 20, directory: ".".into() }
+        Request { memory: 16 << 20, directory: ".".into(), seconds: 6.0 }
     }
 }
 
@@ -137,11 +146,25 @@ pub struct Measured {
 /// # Errors
 /// The file cannot be written or read.
 pub fn measure(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> Result<Measured, Failure> {
+    let mut measured = Measured::default();
+    let parts: [&Part<'_>; 3] = [&measure_reads, &builds::measure, &programs::measure];
+    for (number, part) in parts.iter().enumerate() {
+        let of_part = |done: f64| progress((number as f64 + done) / parts.len() as f64);
+        let of_part = part(experiment, request, &of_part)?;
+        measured.rows.extend(of_part.rows);
+        measured.remarks.extend(of_part.remarks);
+    }
+    Ok(measured)
+}
+
+/// One kind of rows.
+type Part<'a> = dyn Fn(&str, &Request, &dyn Fn(f64)) -> Result<Measured, Failure> + 'a;
+
+/// Random reads of a file.
+fn measure_reads(experiment: &str, request: &Request, progress: &dyn Fn(f64)) -> Result<Measured, Failure> {
     let cases = cases(experiment);
     let mut measured = Measured::default();
     if cases.is_empty() {
-        let what = format!("Nothing of {experiment} can be measured on this machine yet.");
-        measured.remarks.push(what);
         return Ok(measured);
     }
     let obstacle = cgroup_obstacle();
@@ -384,39 +407,50 @@ fn mean_and_spread(values: &[f64]) -> (f64, Option<f64>) {
     (mean, spread)
 }
 
+/// A row of what was measured before and after; the texts are its name, metric, unit and side.
+fn compared(texts: [&str; 4], before: &[f64], after: &[f64]) -> Here {
+    let ratios: Vec<f64> = before.iter().zip(after).map(|(before, after)| after / before).collect();
+    let (ratio, spread) = mean_and_spread(&ratios);
+    let ratio = ratio.is_finite().then_some(ratio);
+    let values = Values { before: Some(mean_and_spread(before).0), after: Some(mean_and_spread(after).0), ratio };
+    here(texts, values, spread)
+}
+
+/// A row of what can be measured, but is neither before nor after.
+fn level(texts: [&str; 4], measured: &[f64]) -> Here {
+    let (level, spread) = mean_and_spread(measured);
+    here(texts, Values { before: Some(level), after: None, ratio: None }, spread)
+}
+
+fn here([name, metric, unit, side]: [&str; 4], values: Values, spread: Option<f64>) -> Here {
+    let spread = spread.filter(|spread| spread.is_finite());
+    Here { name: name.into(), metric: metric.into(), unit: unit.into(), side: side.into(), values, spread }
+}
+
 fn rows(case: &Case, sides: &[Side], counts: &[Vec<Counts>]) -> Vec<Here> {
     let hit_ratios = case.after.len() > 1;
     let (metric, unit) = if hit_ratios { ("hit ratio", "ratio") } else { ("loads per operation", "pages") };
     let figure = |counts: &Counts| if hit_ratios { counts.hit_ratio() } else { counts.loads_per_operation() };
-    let compared = |name: String, metric: &str, unit: &str, at: usize, of: &dyn Fn(&Counts) -> f64| {
-        let pairs = counts[0].iter().zip(&counts[at]);
-        let ratios: Vec<f64> = pairs.map(|(before, after)| of(after) / of(before)).collect();
-        let mean = |side: usize| mean_and_spread(&counts[side].iter().map(of).collect::<Vec<_>>()).0;
-        let (ratio, spread) = mean_and_spread(&ratios);
-        let ratio = ratio.is_finite().then_some(ratio);
-        let values = Values { before: Some(mean(0)), after: Some(mean(at)), ratio };
-        let spread = spread.filter(|spread| spread.is_finite());
-        Here { name, metric: metric.into(), unit: unit.into(), side: sides[at].name(), values, spread }
+    let of_side = |at: usize, of: &dyn Fn(&Counts) -> f64| counts[at].iter().map(of).collect::<Vec<f64>>();
+    let compared = |name: &str, metric: &str, unit: &str, at: usize, of: &dyn Fn(&Counts) -> f64| {
+        compared([name, metric, unit, &sides[at].name()], &of_side(0, of), &of_side(at, of))
     };
     let mut rows = Vec::new();
     for (at, (name, _)) in case.after.iter().enumerate() {
         let name = if name.is_empty() { case.name.to_owned() } else { format!("{}: {name}", case.name) };
-        rows.push(compared(name.clone(), metric, unit, at + 1, &figure));
+        rows.push(compared(&name, metric, unit, at + 1, &figure));
         if case.before == "classic" && case.after[at].1 == "mglru" {
             let moves = |counts: &Counts| counts.moves.unwrap_or(f64::NAN);
-            rows.push(compared(name, "moves between lists per reclaimed page", "moves", at + 1, &moves));
+            rows.push(compared(&name, "moves between lists per reclaimed page", "moves", at + 1, &moves));
         }
     }
     if let Some(kernel) = sides.iter().position(|side| matches!(side, Side::Kernel)) {
-        let (level, spread) = mean_and_spread(&counts[kernel].iter().map(figure).collect::<Vec<_>>());
         let held = counts[kernel].iter().filter_map(|counts| counts.held).max();
         let side = match held {
             Some(pages) => format!("{}, {pages} pages held", sides[kernel].name()),
             None => sides[kernel].name(),
         };
-        let values = Values { before: Some(level), after: None, ratio: None };
-        let here = Here { name: case.name.into(), metric: metric.into(), unit: unit.into(), side, values, spread };
-        rows.push(here);
+        rows.push(level([case.name, metric, unit, &side], &of_side(kernel, &figure)));
     }
     rows
 }

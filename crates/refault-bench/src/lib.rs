@@ -57,6 +57,8 @@ enum BenchCommand {
     PoolScan(pool::ScanArgs),
     Frames(frames::FramesArgs),
     #[command(hide = true)]
+    HereBuildLoad(here::BuildLoad),
+    #[command(hide = true)]
     HereLoad(here::Load),
     Sim(sim::SimArgs),
 }
@@ -76,6 +78,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::Pool(args) => pool::run(args),
         BenchCommand::PoolScan(args) => pool::scan(args),
         BenchCommand::Frames(args) => frames::run(args),
+        BenchCommand::HereBuildLoad(load) => here::run_build_load(load),
         BenchCommand::HereLoad(load) => here::run_load(load),
         BenchCommand::Sim(args) => sim::run(args),
     }

@@ -1,17 +1,19 @@
 //! What the live comparisons share: programs that run under `refault run`, their work, and what their statistics say.
 //!
-//! The work is a phase-changing program (this binary's hidden `bench program`) or memcached with a client in this
-//! process. Runs of all variants are interleaved, so that what else the machine does falls on all of them alike.
+//! The work is a phase-changing program (this binary's hidden `bench program`), or memcached with a client in this
+//! process that reads or fills it. Runs of all variants are interleaved, so that what else the machine does falls on all of them alike.
 
 pub mod program;
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use serde_json::Value;
 
 use super::memcached::{self, Server};
+use super::pager::kernel::Kernel;
 use refault_console::Failure;
 
 /// What can be run.
@@ -21,6 +23,10 @@ pub enum Work {
     Phases,
     /// memcached, 2000-byte values, Gaussian reads over a Unix socket.
     Memcached,
+    /// Parts visited in turn, as tabs of a browser: all of one is touched once, half of it again and again.
+    Tabs,
+    /// memcached whose values are stored in the order of their keys, again and again.
+    Fill,
 }
 
 impl Work {
@@ -29,6 +35,8 @@ impl Work {
         match self {
             Work::Phases => "phases",
             Work::Memcached => "memcached",
+            Work::Tabs => "tabs",
+            Work::Fill => "memcached (sequential fill)",
         }
     }
 }
@@ -38,6 +46,8 @@ impl Work {
 pub struct Measured {
     /// Operations per second of the work, after it was set up.
     pub operations: f64,
+    /// Operations in all after it was set up.
+    pub done: f64,
     /// Pages that came back from the stores.
     pub major_faults: u64,
     /// Seconds in which some thread waited for memory.
@@ -46,6 +56,10 @@ pub struct Measured {
     pub monitor_cpu: f64,
     /// Most resident bytes.
     pub peak_bytes: u64,
+    /// Pages that reclaim looked at and that it freed, and accessed bits that it asked for.
+    pub pgscan: u64,
+    pub pgsteal: u64,
+    pub reference_checks: u64,
 }
 
 /// Changes the budget through its file until it is told that the work is done.
@@ -80,41 +94,83 @@ pub fn run(setup: &Setup<'_>) -> Result<Measured, Failure> {
         .args(["run", "--quiet", "--stats-interval", "200", "--memory", &setup.memory.to_string(), "--stats"])
         .arg(&stats);
     command.arg("--memory-control").arg(&control).args(setup.flags).arg("--");
+    let done = perform(command, &control, setup)?;
+    summary(&stats, &done)
+}
+
+/// Runs the work once where the kernel limits it.
+///
+/// # Errors
+/// Something could not be started, or the work went wrong, which it does too if the kernel kills it.
+pub fn run_beside(kernel: &Kernel, setup: &Setup<'_>) -> Result<Measured, Failure> {
+    let done = perform(kernel.command(), Path::new(""), setup)?;
+    let major_faults = kernel.major_faults() as u64;
+    Ok(Measured { major_faults, ..done.measured() })
+}
+
+/// What the work did after it was set up.
+struct Done {
+    operations: f64,
+    seconds: f64,
+}
+
+impl Done {
+    fn measured(&self) -> Measured {
+        Measured { operations: self.operations / self.seconds, done: self.operations, ..Measured::default() }
+    }
+}
+
+/// Does the work with programs behind `command`.
+fn perform(mut command: Command, control: &Path, setup: &Setup<'_>) -> Result<Done, Failure> {
+    let directory = tempfile::tempdir().map_err(|error| Failure::write("a temporary directory", &error))?;
+    let binary = std::env::current_exe().map_err(|error| Failure::failed("cannot find", "this binary", error))?;
     let done = std::sync::atomic::AtomicBool::new(false);
-    let operations = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let begin = || {
             if let Some(pulse) = setup.pulse {
-                let (control, done) = (&control, &done);
+                let done = &done;
                 scope.spawn(move || pulse(control, &|| done.load(std::sync::atomic::Ordering::Relaxed)));
             }
         };
         let result = match setup.work {
-            Work::Phases => program::run(&mut command, &binary, setup, begin),
-            Work::Memcached => memcached(command, &directory.path().join("socket"), setup, begin),
+            Work::Phases | Work::Tabs => program::run(&mut command, &binary, setup, begin)
+                .map(|rate| Done { operations: rate * setup.seconds, seconds: setup.seconds }),
+            Work::Memcached | Work::Fill => memcached(command, &directory.path().join("socket"), setup, begin),
         };
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         result
-    })?;
-    summary(&stats, operations)
+    })
 }
 
 /// Bytes that memcached takes for a value, its slab class and key included.
 const ITEM: u64 = 2300;
 
-/// Fills memcached and reads from it; operations per second.
-fn memcached(mut command: Command, socket: &Path, setup: &Setup<'_>, begin: impl FnOnce()) -> Result<f64, Failure> {
+/// Fills memcached and reads from it, or fills it again until its time is over.
+fn memcached(mut command: Command, socket: &Path, setup: &Setup<'_>, begin: impl FnOnce()) -> Result<Done, Failure> {
     let (values, clients) = ((setup.mib << 20) / ITEM, memcached::CLIENTS);
     let plan = memcached::Plan { values, deviation: 0.125, warm_up: 0.0, seconds: setup.seconds, clients, pace: None };
     command.arg("memcached").args(memcached::arguments(socket, setup.mib << 20));
     let server = Server::start(&mut command, socket)?;
     memcached::fill(socket, &plan)?;
+    if setup.work == Work::Fill {
+        begin();
+        let start = Instant::now();
+        let mut stored = 0;
+        while start.elapsed().as_secs_f64() < setup.seconds {
+            memcached::fill(socket, &plan)?;
+            stored += values;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        server.end();
+        return Ok(Done { operations: stored as f64, seconds });
+    }
     let seen = memcached::read(socket, &plan, &server, begin)?;
     server.end();
-    Ok(seen.operations as f64 / setup.seconds)
+    Ok(Done { operations: seen.operations as f64, seconds: setup.seconds })
 }
 
 /// Takes the last line of the process that had most.
-fn summary(stats: &Path, operations: f64) -> Result<Measured, Failure> {
+fn summary(stats: &Path, done: &Done) -> Result<Measured, Failure> {
     let text = std::fs::read_to_string(stats).unwrap_or_default();
     let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let Some(last) = lines.last() else {
@@ -124,11 +180,14 @@ fn summary(stats: &Path, operations: f64) -> Result<Measured, Failure> {
     let monitor = &last["monitor"];
     let cpu = monitor["cpu_ns"].as_f64().zip(monitor["elapsed_ns"].as_f64()).filter(|(_, elapsed)| *elapsed > 0.0);
     Ok(Measured {
-        operations,
         major_faults: number(last, "pgmajfault"),
         some_seconds: number(&last["pressure"]["some"], "total_us") as f64 / 1e6,
         monitor_cpu: cpu.map_or(0.0, |(cpu, elapsed)| cpu / elapsed),
         peak_bytes: lines.iter().map(|line| number(line, "resident_bytes")).max().unwrap_or(0),
+        pgscan: number(last, "pgscan"),
+        pgsteal: number(last, "pgsteal"),
+        reference_checks: number(last, "reference_checks"),
+        ..done.measured()
     })
 }
 

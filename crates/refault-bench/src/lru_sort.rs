@@ -54,7 +54,8 @@ pub struct LruSortArgs {
 
 const VARIANTS: [&str; 3] = ["orig", "pulse", "sorted"];
 const LOW: (f64, Duration) = (0.75, Duration::from_secs(1));
-const HIGH: (f64, Duration) = (2.0, Duration::from_secs(10));
+const HIGH: Duration = Duration::from_secs(10);
+const HIGH_SHARE: f64 = 2.0;
 
 struct Outcome {
     work: Work,
@@ -73,14 +74,7 @@ pub fn run(args: &LruSortArgs) -> Result<(), Failure> {
             return Err(Failure::usage("cannot sort", &args.policy, format!("{} {reason}", scheme.action.name())));
         }
     }
-    let schemes = tempfile::NamedTempFile::new().map_err(|error| Failure::write("a temporary file", &error))?;
-    let config = Config {
-        attributes: Attributes { ops_update_interval: 1_000_000, ..Attributes::default() },
-        schemes: refault_lab::experiments::lru_sort::radical_schemes().to_vec(),
-        ..Config::default()
-    };
-    std::fs::write(schemes.path(), config.to_json(None).to_string())
-        .map_err(|error| Failure::write("a temporary file", &error))?;
+    let schemes = schemes()?;
     let mut outcomes = Vec::new();
     for work in &args.work {
         outcomes.push(compare(args, *work, schemes.path())?);
@@ -95,19 +89,31 @@ pub fn run(args: &LruSortArgs) -> Result<(), Failure> {
     })
 }
 
-fn compare(args: &LruSortArgs, work: Work, schemes: &Path) -> Result<Outcome, Failure> {
-    let plain: Vec<OsString> = vec!["--policy".into(), args.policy.clone().into()];
-    let mut sorting = plain.clone();
-    // Two schemes at 2 % and the monitor's checks.
-    sorting.extend(["--scheme".into(), schemes.into(), "--monitor-cpu".into(), "6%".into()]);
-    let memory = (args.mib << 20) * 4;
-    let once = |flags: &[OsString], seconds: f64, pulse| {
-        run_once(&Setup { work, mib: args.mib, seconds, flags, memory, pulse })
+/// A file with the two radically tuned schemes.
+///
+/// # Errors
+/// It cannot be written.
+pub fn schemes() -> Result<tempfile::NamedTempFile, Failure> {
+    let failed = |error| Failure::write("a temporary file", &error);
+    let file = tempfile::NamedTempFile::new().map_err(failed)?;
+    let config = Config {
+        attributes: Attributes { ops_update_interval: 1_000_000, ..Attributes::default() },
+        schemes: refault_lab::experiments::lru_sort::radical_schemes().to_vec(),
+        ..Config::default()
     };
-    say(format_args!("{}: finding its peak", work.name()));
-    let peak_bytes = once(&plain, 2.0, None)?.peak_bytes;
-    let pulse = move |control: &Path, done: &dyn Fn() -> bool| {
-        for (share, time) in [LOW, HIGH].into_iter().cycle() {
+    std::fs::write(file.path(), config.to_json(None).to_string()).map_err(failed)?;
+    Ok(file)
+}
+
+/// Flags of `refault run` that sort by a file of [`schemes`]: two schemes at 2 % and the monitor's checks.
+pub fn sorting(schemes: &Path) -> [OsString; 4] {
+    ["--scheme".into(), schemes.into(), "--monitor-cpu".into(), "6%".into()]
+}
+
+/// A budget that falls to 75 % of a peak for a second and then stands at 200 % for some time, again and again.
+pub fn pulse(peak_bytes: u64, high: Duration) -> impl Fn(&Path, &dyn Fn() -> bool) + Sync {
+    move |control, done| {
+        for (share, time) in [LOW, (HIGH_SHARE, high)].into_iter().cycle() {
             let _ = std::fs::write(control, ((peak_bytes as f64 * share) as u64).to_string());
             let until = Instant::now() + time;
             while Instant::now() < until {
@@ -117,7 +123,20 @@ fn compare(args: &LruSortArgs, work: Work, schemes: &Path) -> Result<Outcome, Fa
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
+    }
+}
+
+fn compare(args: &LruSortArgs, work: Work, schemes: &Path) -> Result<Outcome, Failure> {
+    let plain: Vec<OsString> = vec!["--policy".into(), args.policy.clone().into()];
+    let mut sorting = plain.clone();
+    sorting.extend(self::sorting(schemes));
+    let memory = (args.mib << 20) * 4;
+    let once = |flags: &[OsString], seconds: f64, pulse| {
+        run_once(&Setup { work, mib: args.mib, seconds, flags, memory, pulse })
     };
+    say(format_args!("{}: finding its peak", work.name()));
+    let peak_bytes = once(&plain, 2.0, None)?.peak_bytes;
+    let pulse = pulse(peak_bytes, HIGH);
     let mut variants: [Vec<Measured>; 3] = Default::default();
     for round in 0..args.runs {
         // Each variant goes first in turn.

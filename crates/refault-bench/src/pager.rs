@@ -15,6 +15,7 @@ mod peers;
 mod programs;
 mod rows;
 mod side;
+pub mod sources;
 mod table;
 
 use std::ffi::OsString;

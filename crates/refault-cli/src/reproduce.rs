@@ -39,8 +39,8 @@ pub struct ReproduceArgs {
     /// what agrees then is no evidence
     #[arg(long)]
     null: bool,
-    /// Measure on this machine too what can be measured here, by counts: the model's rows with a real file, the page
-    /// cache and the kernel's (a minute or two; the kernel's side needs root)
+    /// Measure on this machine too what can be measured here: the model's rows with real files and programs, under
+    /// refault and under the kernel (two or three minutes; the kernel's side needs root)
     #[arg(long, conflicts_with = "null")]
     here: bool,
     /// The first of the seeds of all random choices; the same seed gives the same figures
@@ -76,7 +76,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if args.here {
         let progress = Progress::part("measuring here");
         let here_request = match size {
-            Size::Small => here::Request { memory: 4 << 20, ..here::Request::default() },
+            Size::Small => here::Request { memory: 4 << 20, seconds: 1.0, ..here::Request::default() },
             _ => here::Request::default(),
         };
         let measured = here::measure(entry.name, &here_request, &|part| progress.set(part))?;
@@ -112,7 +112,7 @@ fn write_table(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io
     writeln!(out, "{}: scale {}, first seed {}\n", experiment.experiment, number(experiment.scale), experiment.seed)?;
     writeln!(out, "{}\n", table.trim_fmt())?;
     if !experiment.here.is_empty() {
-        writeln!(out, "{}\n", here_table(&experiment.here).trim_fmt())?;
+        writeln!(out, "{}\n", here_table(experiment).trim_fmt())?;
     }
     writeln!(out, "{EXPLANATION}")?;
     for remark in &experiment.remarks {
@@ -121,19 +121,31 @@ fn write_table(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io
     writeln!(out, "\n{}", experiment.verdict)
 }
 
-/// What was measured on this machine.
-fn here_table(rows: &[Here]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["on this machine", "figure", "unit", "before", "after", "ratio", "spread", "by"]);
+/// What the cells of a row of this machine's are: the model's and the document's ratio stand beside.
+pub const HERE_HEADINGS: [&str; 10] =
+    ["on this machine", "figure", "unit", "before", "after", "ratio", "spread", "published", "model", "by"];
+
+/// A row of this machine's as text, with the ratios of the same workload and figure where the experiment has them.
+pub fn here_cells(row: &Here, experiment: &Experiment) -> Vec<String> {
     let text = |value: Option<f64>| value.map_or("–".to_string(), number);
-    for row in rows {
-        let mut cells = vec![row.name.clone(), row.metric.clone(), row.unit.clone()];
-        cells.extend([row.values.before, row.values.after, row.values.ratio].map(text));
-        cells.push(row.spread.map_or("–".to_string(), |spread| format!("{:.1} %", 100.0 * spread)));
-        cells.push(row.side.clone());
-        table.add_row(cells);
+    let mut cells = vec![row.name.clone(), row.metric.clone(), row.unit.clone()];
+    cells.extend([row.values.before, row.values.after, row.values.ratio].map(text));
+    cells.push(row.spread.map_or("–".to_string(), |spread| format!("{:.1} %", 100.0 * spread)));
+    let same = experiment.rows.iter().find(|of_model| (&of_model.name, &of_model.metric) == (&row.name, &row.metric));
+    let compared = same.filter(|_| row.values.ratio.is_some());
+    cells.extend([compared.and_then(|row| row.published.ratio), compared.and_then(|row| row.ours.ratio)].map(text));
+    cells.push(row.side.clone());
+    cells
+}
+
+/// What was measured on this machine.
+fn here_table(experiment: &Experiment) -> comfy_table::Table {
+    let mut table = plain_table();
+    table.set_header(HERE_HEADINGS);
+    for row in &experiment.here {
+        table.add_row(here_cells(row, experiment));
     }
-    for column in 3..7 {
+    for column in 3..9 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
         }
@@ -177,7 +189,7 @@ fn write_csv(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::
     let mut header = vec!["experiment", "seed", "scale", "name", "metric", "unit"];
     header.extend(["published_before", "published_after", "published_ratio"]);
     header.extend(["ours_before", "ours_after", "ours_ratio", "null_before", "null_after", "null_ratio"]);
-    header.extend(["spread", "agrees", "judgement"]);
+    header.extend(["spread", "agrees", "judgement", "here_before", "here_after", "here_ratio", "here_by"]);
     csv.write_record(header)?;
     for row in &experiment.rows {
         let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
@@ -195,6 +207,18 @@ fn write_csv(out: &mut dyn std::io::Write, experiment: &Experiment) -> std::io::
         record.push(text(row.spread));
         record.push(row.agrees.map_or(String::new(), |agrees| agrees.to_string()));
         record.push(row.judgement.name().to_string());
+        record.extend(std::iter::repeat_n(String::new(), 4));
+        csv.write_record(record)?;
+    }
+    // What was measured here has rows of its own, since it need not be what the model's rows are.
+    for row in &experiment.here {
+        let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+        let mut record = vec![experiment.experiment.clone(), String::new(), String::new()];
+        record.extend([&row.name, &row.metric, &row.unit].map(String::clone));
+        record.extend(std::iter::repeat_n(String::new(), 9));
+        record.extend([text(row.spread), String::new(), String::new()]);
+        record.extend([row.values.before, row.values.after, row.values.ratio].map(text));
+        record.push(row.side.clone());
         csv.write_record(record)?;
     }
     csv.flush()

@@ -1,5 +1,6 @@
-//! A program whose behaviour changes: reads and some writes, nine of ten in a hot quarter that moves every five
-//! seconds, the others anywhere. It says when it is set up, and at the end how many operations per second it did.
+//! A program whose behaviour changes. Phases: reads and some writes, nine of ten in a hot quarter that moves every five
+//! seconds, the others anywhere. Tabs: 22 parts visited in turn, each touched once from end to end and then half of it
+//! five times more at random. It says when it is set up, and at the end how many operations per second it did.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,18 +13,25 @@ use refault_console::Failure;
 
 /// How long the hot part stays.
 const PHASE: Duration = Duration::from_secs(5);
+/// Parts that are visited in turn.
+const TABS: usize = 22;
+/// Accesses for each page of a part.
+const VISIT: usize = 6;
 
 /// The program itself.
 #[derive(clap::Args, Debug)]
 pub struct ProgramArgs {
     mib: usize,
     seconds: f64,
+    /// Visit parts in turn, as tabs of a browser
+    #[arg(long)]
+    tabs: bool,
 }
 
 /// Runs as the program.
 pub fn execute(args: &ProgramArgs) -> Result<(), Failure> {
     let trouble = |error: std::io::Error| Failure::write("standard output", &error);
-    let pages = (args.mib << 8).max(16);
+    let pages = (args.mib << 8).max(TABS);
     let mut memory = vec![0u8; pages * 4096];
     let mut random = Random::new(1);
     // Pages that compress to about half.
@@ -37,11 +45,21 @@ pub fn execute(args: &ProgramArgs) -> Result<(), Failure> {
     let mut operations = 0u64;
     let mut sum = 0u64;
     let end = Duration::from_secs_f64(args.seconds);
+    let (mut tab, mut visit) = (0, 0);
     while start.elapsed() < end {
         let phase = (start.elapsed().as_secs() / PHASE.as_secs()) as usize % 4;
         for _ in 0..512 {
             let number = random.next();
-            let page = if number.is_multiple_of(10) {
+            let page = if args.tabs {
+                let part = pages / TABS;
+                let place = if visit < part { visit } else { (number >> 8) as usize % (part / 2).max(1) };
+                let page = tab * part + place;
+                visit += 1;
+                if visit >= part * VISIT {
+                    (tab, visit) = ((tab + 1) % TABS, 0);
+                }
+                page
+            } else if number.is_multiple_of(10) {
                 (number >> 8) as usize % pages
             } else {
                 phase * (pages / 4) + (number >> 8) as usize % (pages / 4)
@@ -71,6 +89,9 @@ pub(super) fn run(
 ) -> Result<f64, Failure> {
     let failed = |why: &dyn std::fmt::Display| Failure::failed("the program failed", "bench program", why);
     command.arg(binary).args(["bench", "program", &setup.mib.to_string(), &setup.seconds.to_string()]);
+    if setup.work == super::Work::Tabs {
+        command.arg("--tabs");
+    }
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| failed(&error))?;
     let mut lines = BufReader::new(child.stdout.take().expect("invariant: piped")).lines();
     let ready = lines.next().and_then(Result::ok);

@@ -3,7 +3,6 @@
 //! Every run must print what the program printed alone. Inputs are made anew by fixed numbers, so that each machine
 //! does the same work.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -13,6 +12,7 @@ use serde_json::Value;
 
 use super::kernel::Kernel;
 use super::rows::Row;
+use super::sources::write_sources;
 use super::{ALLOWANCE, Measured, Other, Plan};
 use crate::random::Random;
 
@@ -123,41 +123,6 @@ fn text(bytes: usize) -> Vec<u8> {
         text.push(b'\n');
     }
     text
-}
-
-/// Twelve C files of so many functions each, a program of them, and its makefile.
-fn write_sources(directory: &Path, functions: usize) -> std::io::Result<()> {
-    const FILES: usize = 12;
-    let mut main = String::from("#include <stdio.h>\n");
-    let mut calls = String::new();
-    for file in 0..FILES {
-        let mut source = String::from("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n");
-        for number in 0..functions {
-            source += &format!(
-                "static unsigned part_{number}(unsigned a, unsigned b) {{\n  unsigned t[16], i, s = a * {}u + b;\n  \
-                 for (i = 0; i < 16; i++) t[i] = (s >> (i % 7)) ^ (i * {}u + a);\n  \
-                 for (i = 1; i < 16; i++) if (t[i] % {}u < t[i - 1] % 11u) s += t[i] * b; else s ^= t[i - 1];\n  \
-                 return s;\n}}\n",
-                number * 2 + 3,
-                number + file,
-                number % 29 + 2,
-            );
-        }
-        source += &format!("unsigned file_{file}(unsigned s) {{\n");
-        for number in 0..functions {
-            source += &format!("  s = part_{number}(s, {number}u);\n");
-        }
-        source += "  return s;\n}\n";
-        std::fs::write(directory.join(format!("file{file}.c")), source)?;
-        main += &format!("unsigned file_{file}(unsigned);\n");
-        calls += &format!("  s = file_{file}(s);\n");
-    }
-    main += &format!("int main(void) {{\n  unsigned s = 1;\n{calls}  printf(\"%u\\n\", s);\n  return 0;\n}}\n");
-    std::fs::write(directory.join("main.c"), main)?;
-    let objects: Vec<_> = (0..FILES).map(|file| format!("file{file}.o")).collect();
-    let mut makefile = std::fs::File::create(directory.join("Makefile"))?;
-    writeln!(makefile, "CFLAGS = -O2\nall: program\nprogram: main.o {}\n\t$(CC) -o $@ $^", objects.join(" "))?;
-    writeln!(makefile, "clean:\n\trm -f *.o program\n.PHONY: all clean")
 }
 
 /// How a run ended.

@@ -7,7 +7,7 @@ use refault_lab::experiment::{self, Chart};
 use super::chart::{COLOURS, Figure, Series, Shape};
 use super::scale::{Axis, tick};
 use super::{page, write};
-use crate::reproduce::{EXPLANATION, cells};
+use crate::reproduce::{EXPLANATION, HERE_HEADINGS, cells, here_cells};
 use refault_console::text::number;
 use refault_console::{Failure, Output};
 
@@ -42,6 +42,25 @@ pub fn write_experiment(output: Output, experiment: &Experiment, about: &str) ->
                                 @if !cells[2].is_empty() { br; small { (cells[2]) } }
                             }
                             @for cell in &cells[3..] { td { (cell) } }
+                        }
+                    }
+                }
+            }
+        }
+        @if !experiment.here.is_empty() {
+            h2 { "On this machine" }
+            div.scroll tabindex="0" {
+                table.rows {
+                    caption { "Never judged: this is not the document's machine. Published and model: the ratio of the same row above." }
+                    thead { tr { @for heading in HERE_HEADINGS { th scope="col" { (heading) } } } }
+                    tbody {
+                        @for row in &experiment.here {
+                            tr {
+                                @let cells = here_cells(row, experiment);
+                                th scope="row" { (breakable(&cells[0])) }
+                                td.words { (breakable(&cells[1])) }
+                                @for cell in &cells[2..] { td { (cell) } }
+                            }
                         }
                     }
                 }
