@@ -56,10 +56,6 @@ pub struct Measured {
     pub monitor_cpu: f64,
     /// Most resident bytes.
     pub peak_bytes: u64,
-    /// Pages that reclaim looked at and that it freed, and accessed bits that it asked for.
-    pub pgscan: u64,
-    pub pgsteal: u64,
-    pub reference_checks: u64,
 }
 
 /// Changes the budget through its file until it is told that the work is done.
@@ -184,9 +180,6 @@ fn summary(stats: &Path, done: &Done) -> Result<Measured, Failure> {
         some_seconds: number(&last["pressure"]["some"], "total_us") as f64 / 1e6,
         monitor_cpu: cpu.map_or(0.0, |(cpu, elapsed)| cpu / elapsed),
         peak_bytes: lines.iter().map(|line| number(line, "resident_bytes")).max().unwrap_or(0),
-        pgscan: number(last, "pgscan"),
-        pgsteal: number(last, "pgsteal"),
-        reference_checks: number(last, "reference_checks"),
         ..done.measured()
     })
 }
