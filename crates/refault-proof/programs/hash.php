@@ -1,7 +1,7 @@
 <?php
 // Arrays of strings and of arrays, sorted, and a child that reads what its parent wrote.
 ini_set('memory_limit', '-1');
-$count = 200000;
+$count = 100000;
 $table = [];
 for ($i = 0; $i < $count; $i++) $table["key $i"] = ['number' => $i * 7919 % $count, 'text' => str_repeat('value ', 8) . $i];
 uasort($table, fn($a, $b) => $a['number'] <=> $b['number']);

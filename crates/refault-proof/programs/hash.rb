@@ -1,5 +1,5 @@
 # Strings in a hash, threads that read it, and a forked child.
-count = 200_000
+count = 100_000
 table = {}
 count.times { |i| table["key #{i}"] = ["value " * 8 + i.to_s, i] }
 parts = 3.times.map do |part|

@@ -7,7 +7,7 @@ use crate::experiment::{Judgement, Row};
 type Run = fn(&Options, Progress) -> Result<Experiment, String>;
 
 fn small(run: Run, null: bool) -> Experiment {
-    let options = Options { null, seeds: 3, ..Options::new(Size::Small, 1) };
+    let options = Options { null, seeds: 2, ..Options::new(Size::Small, 1) };
     run(&options, &|share| assert!((0.0..=1.0).contains(&share), "{share}")).unwrap()
 }
 
