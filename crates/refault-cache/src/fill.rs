@@ -31,10 +31,11 @@ const SECTOR: usize = 512;
 const MAX_TOGETHER: usize = 64;
 
 /// Pages of one call that are read together at most: a call of some hundred KiB waits for the device once. Never more
-/// Pages that one call of the kernel's reads (`IOV_MAX`).
-const MAX_AT_ONCE: usize = 1024;
 /// than an eighth of memory, or [`MAX_TOGETHER`] if that is more.
 const MAX_OF_CALL: usize = 256;
+
+/// Pages that one of the kernel's reads takes at most (`IOV_MAX`).
+const MAX_AT_ONCE: usize = 1024;
 
 /// Why a run of pages was not read.
 pub(crate) enum Fault {
