@@ -261,6 +261,7 @@ fn who_needs_so_much_begins_when_it_is_there() {
         return;
     }
     let place = Place::new("64M");
+    let began = Instant::now();
     let first = place.run(&["--low", "40M"], "45", "1000");
     wait_for("the first to have its memory", || place.member(&first)["charge_bytes"].as_u64() > Some(40 * MIB));
     let waiting = refault_in(&place.directory)
@@ -273,6 +274,11 @@ fn who_needs_so_much_begins_when_it_is_there() {
     let (one, other) = (place.member(&first), place.member(&waiting));
     assert_eq!(other["grant_bytes"].as_u64(), Some(0), "{one} {other}");
     assert!(one["grant_bytes"].as_u64() > Some(40 * MIB), "{one}");
+    let ages = one["generations"].as_array().expect("generations").iter().map(|each| each["age_ms"].as_u64());
+    assert!(
+        ages.max().flatten() < Some(began.elapsed().as_millis() as u64),
+        "nothing is older than the program: {one}"
+    );
     drop(first);
     wait_for("it to begin", || place.member(&waiting)["grant_bytes"].as_u64() >= Some(40 * MIB));
 }

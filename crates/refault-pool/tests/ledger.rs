@@ -98,6 +98,29 @@ fn what_is_not_used_is_given_to_who_needs_it() {
     assert!((20..=30).contains(&small) && large >= 368, "{small} and {large}");
 }
 
+/// A small grant is never filled to the last page; the member that waits must not be left there.
+#[test]
+fn who_waits_with_a_tenth_of_its_grant_unfilled_gets_what_others_do_not_use() {
+    let mut ledger = Ledger::new(200 * MIB, SECOND, None);
+    ledger.join(0, Terms::default(), 178 * MIB);
+    ledger.join(1, Terms::default(), 17 * MIB);
+    let mut waited = 0;
+    for round in 1..=50 {
+        let now = 1000 * SECOND + round * SECOND / 5;
+        for (id, used) in [(0, 100 * MIB), (1, ledger.members()[&1].grant * 92 / 100)] {
+            let (grant, turn) = (ledger.members()[&id].grant, ledger.members()[&id].turn);
+            let charge = used.min(grant);
+            let generations = vec![[now - 2 * SECOND, charge]];
+            waited += id * SECOND / 10;
+            let waited = id * waited;
+            ledger.report(id, Figures { turn, limit: grant, charge, waited, generations, ..Figures::default() });
+        }
+        ledger.round(now, SECOND / 5);
+    }
+    let [idle, needy] = grants(&ledger)[..] else { panic!("two members") };
+    assert!(idle >= 100 && needy >= 80, "{idle} and {needy}");
+}
+
 #[test]
 fn a_proactive_pool_keeps_programs_at_their_working_sets() {
     let mut ledger = Ledger::new(400 * MIB, SECOND, Some(0.001));

@@ -96,7 +96,8 @@ impl SeatArgs {
             JoinError::Refused(why) => Failure::failed("cannot join the pool", name, why),
             JoinError::Full => Failure::failed("the pool is full", name, "give --wait more time, or end a member"),
         })?;
-        Ok(Some(Seat { member, recent: Recent::default(), observes: self.observe, observed: None }))
+        let joined = refault_paging::sys::now();
+        Ok(Some(Seat { member, recent: Recent::default(), joined, observes: self.observe, observed: None }))
     }
 }
 
@@ -104,6 +105,8 @@ impl SeatArgs {
 pub struct Seat {
     member: Member,
     recent: Recent,
+    /// Monotonic clock in nanoseconds: nothing of the program is older.
+    joined: u64,
     observes: bool,
     observed: Option<Observed>,
 }
@@ -127,9 +130,9 @@ impl Seat {
 
     /// Hears the pool, applies its grant and reports.
     pub(super) fn look(&mut self, shared: &Shared) {
-        let Seat { member, recent, observed, .. } = self;
+        let Seat { member, recent, observed, joined, .. } = self;
         let figures = || {
-            let mut figures = figures(shared, recent);
+            let mut figures = figures(shared, recent, *joined);
             if let Some(observed) = observed {
                 observed.look(figures.resident / PAGE as u64);
                 (figures.heat, figures.policies) = (observed.heat(), observed.policies());
@@ -143,8 +146,8 @@ impl Seat {
     }
 }
 
-/// How the tree is now.
-fn figures(shared: &Shared, recent: &mut Recent) -> Figures {
+/// How the tree is now, which joined at that moment. A policy's first generation has no birth: it counts from there.
+fn figures(shared: &Shared, recent: &mut Recent, joined: u64) -> Figures {
     let page = PAGE as u64;
     let (statistics, times) = (shared.statistics(), shared.times());
     let mut figures = Figures {
@@ -162,7 +165,7 @@ fn figures(shared: &Shared, recent: &mut Recent) -> Figures {
         figures.resident += (usage.resident_pages + usage.parked_pages) * page;
         figures.compressed += usage.pool_bytes;
         figures.stored += (usage.same_filled_pages + usage.pool_pages + usage.file_pages) * page;
-        figures.generations.extend(published.generations().map(|[_, birth, pages]| [birth, pages * page]));
+        figures.generations.extend(published.generations().map(|[_, birth, pages]| [birth.max(joined), pages * page]));
     }
     let has = figures.resident + figures.stored;
     let came = recent.look(figures.refaults, shared.distances().counts(), has, shared.limit_bytes());
