@@ -10,7 +10,6 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, RwLock};
 
 use crate::file::CachedFile;
@@ -82,14 +81,12 @@ impl CachedFile {
     /// # Errors
     /// The system's, and those of [`CachedFile::reload`]; the next call tries it again.
     pub fn reload_if_changed(&self) -> io::Result<bool> {
-        if self.opened.backing.take_change()? {
-            self.opened.changed.store(true, Ordering::Release);
-        }
-        let changed = self.opened.changed.load(Ordering::Acquire);
-        if changed {
+        // Held to the end: who asks meanwhile is answered when the file has been reloaded.
+        let mut pending = self.opened.changed.lock().expect(UNBROKEN);
+        *pending |= self.opened.backing.take_change()?;
+        if *pending {
             self.reload()?;
-            self.opened.changed.store(false, Ordering::Release);
         }
-        Ok(changed)
+        Ok(std::mem::take(&mut *pending))
     }
 }

@@ -307,7 +307,7 @@ impl PageCache {
             resizing: RwLock::default(),
             settling: Mutex::default(),
             refusal: Refusal::default(),
-            changed: AtomicBool::new(false),
+            changed: Mutex::new(false),
         });
         self.0.engine().dirty.open(number, opened.clone());
         if let Some(limits) = self.0.limits {
@@ -379,7 +379,7 @@ pub(crate) struct Opened {
     /// What its device has refused when nobody who writes it was there to be told.
     pub(crate) refusal: Refusal,
     /// Somebody else has changed it, and it was not reloaded since.
-    pub(crate) changed: AtomicBool,
+    pub(crate) changed: Mutex<bool>,
 }
 
 impl Opened {

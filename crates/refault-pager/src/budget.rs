@@ -113,8 +113,8 @@ impl Budget {
         std::iter::successors(Some(self), |budget| budget.0.parent.as_ref())
     }
 
-    /// Charges pages to this budget and all above, or to none and names the one that would be exceeded. None is seen to
-    /// be exceeded meanwhile: the evictor would take that for a lack of room.
+    /// Charges pages to this budget and all above, or to none and names the one that would be exceeded. The one that
+    /// refuses is not seen to be exceeded meanwhile: the evictor would take that for a lack of room.
     pub(crate) fn try_charge(&self, pages: u64) -> Result<(), &Budget> {
         for budget in self.ancestors() {
             let charged = |used: u64| used.checked_add(pages).filter(|used| *used <= budget.maximum_pages());
@@ -200,13 +200,9 @@ mod tests {
         let root = Budget::new(4 << 12);
         let child = root.child(BudgetBounds::default());
         child.charge_anyway(4);
-        let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                (0..200_000).for_each(|_| assert!(root.try_charge(1).is_err()));
-                done.store(true, Ordering::Release);
-            });
-            while !done.load(Ordering::Acquire) {
+            let charges = scope.spawn(|| (0..200_000).for_each(|_| assert!(root.try_charge(1).is_err())));
+            while !charges.is_finished() {
                 assert_eq!((child.tightest().1, root.used_pages()), (0, 4));
             }
         });

@@ -159,16 +159,13 @@ fn a_request_that_waits_before_it_is_repeated_is_in_nobodys_way() {
     let expected = contents(MIB, 11);
     let server = Server::start(expected.clone());
     let after = Duration::from_secs(4);
-    let (_remote, _cache, file) = open(&server, &RemoteOptions { in_flight: 1, retry_after: after, ..options() }, MIB);
+    let (remote, _cache, file) = open(&server, &RemoteOptions { in_flight: 1, retry_after: after, ..options() }, MIB);
     server.served.refused.store(1, Ordering::Relaxed);
-    let before = server.served.requests.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| file.read_at(&mut [0; 10], 0));
-        while server.served.requests.load(Ordering::Relaxed) == before {
+        while remote.counts().retries == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Its answer has been decided on.
-        std::thread::sleep(Duration::from_millis(50));
         server.served.refused.store(0, Ordering::Relaxed);
         let mut seen = [0; 10];
         file.read_at(&mut seen, 500_000).expect("reads");

@@ -44,8 +44,9 @@ const MIN_GROWTH: u64 = MIB / 4;
 /// So many times the target pressure is answered in each round.
 const ALARM: f64 = 10.0;
 /// A member that leaves no more than this part of its grant, or no more than this, fills it: a program that waits for
-/// memory keeps some room for the next pages, of 16 MiB 1.3 were seen.
-const ROOM: (u64, u64) = (8, 2 * MIB);
+/// memory keeps some room for the next pages, of 16 MiB 1.3 were seen. Less than [`SLACK`], or a member would want more
+/// and give some back at once.
+const ROOM: (u64, u64) = (10, 2 * MIB);
 /// Room beyond what a member uses that is left to it when unused memory is taken back: 1/8, and the least.
 const SLACK: (u64, u64) = (8, 8 * MIB);
 /// So long, in nanoseconds, a member that began with what it needs is left it, used or not.
