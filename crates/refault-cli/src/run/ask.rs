@@ -81,7 +81,10 @@ fn thread_to_ask(process: i32) -> Option<i32> {
         let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
         // That one hears no signals.
-        if stat.split_once(" (").is_some_and(|(_, rest)| rest.strip_prefix(OWN_THREAD).is_some_and(|rest| rest.starts_with(')'))) {
+        if stat
+            .split_once(" (")
+            .is_some_and(|(_, rest)| rest.strip_prefix(OWN_THREAD).is_some_and(|rest| rest.starts_with(')')))
+        {
             continue;
         }
         match stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]) {
