@@ -19,7 +19,7 @@ fn probes_see_no_difference() {
     }
     let mut tally = Tally::new("probes");
     let (next, (sender, attempts)) = (AtomicUsize::new(0), channel());
-    // Two at a time, each in a directory of its own: most wait for a timer or for the compiler.
+    // Two at a time, each in a directory of its own: most keep one processor busy at most.
     std::thread::scope(|scope| {
         for sender in [sender.clone(), sender] {
             let next = &next;
