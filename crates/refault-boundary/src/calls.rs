@@ -70,6 +70,7 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
     match number {
         13 => signals::set_action(thread, arguments),
         14 => signals::set_mask(thread, &mut context.mask, arguments),
+        127 => signals::pending(thread, context.mask, arguments),
         131 => signals::set_alternate(thread, context.registers[register::RSP] as usize, arguments),
         9..=12 | 28 | 329 => memory::serve(number, arguments).unwrap_or(ENOSYS),
         25 => crate::moves::remap(arguments),
@@ -158,20 +159,28 @@ fn waiting(thread: &mut Thread, context: &mut Context, number: usize, mut argume
     let mut own = OwnMemory::default();
     hold_arguments(thread, number, &mut arguments, &mut own);
     let mut result = make(thread, context, number, &arguments);
-    if result == EFAULT && !consumes(number) {
-        let before = brought_in();
-        hold_unknown(thread, arguments, MORE);
-        if brought_in() != before {
-            result = make(thread, context, number, &arguments);
-        }
+    if result == EFAULT && lacked_memory(thread, number, arguments) {
+        result = make(thread, context, number, &arguments);
     }
     entry::release(thread);
     result
 }
 
 /// Calls that may have taken something before they say EFAULT: not to be made twice. All their memory is in the table.
-pub(crate) fn consumes(number: usize) -> bool {
+fn consumes(number: usize) -> bool {
     matches!(number, 0 | 19 | 43 | 45 | 47 | 61 | 70 | 128 | 243 | 247 | 288 | 299)
+}
+
+/// Whether a call that says EFAULT may have met a page that was out, and so is to be made again: it is one that takes
+/// nothing, and more of its memory had to be brought in, which is held from now on. All others have their EFAULT from the
+/// kernel, and it stays.
+pub(crate) fn lacked_memory(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> bool {
+    if consumes(number) {
+        return false;
+    }
+    let before = brought_in();
+    hold_unknown(thread, arguments, MORE);
+    brought_in() != before
 }
 
 /// Pages brought in so far.

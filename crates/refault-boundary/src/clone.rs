@@ -102,6 +102,7 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
     let mut paging = paging();
     paging.before_fork();
     let blocks = Thread::stand_still();
+    let actions = crate::signals::stand_still();
     let heap = heap::stand_still();
     let child = match &kind {
         Kind::Clone { flags, rest: [parent, tid, tls], .. } => {
@@ -116,6 +117,7 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
         }
     };
     drop(heap);
+    drop(actions);
     drop(blocks);
     if child != 0 {
         paging.has_forked(child);

@@ -335,8 +335,15 @@ fn set_mask(thread: &mut Thread, arguments: [usize; 6]) -> Option<isize> {
 
 /// After the call: 0 if it is to be made again, by the stub.
 extern "C" fn after(thread: &mut Thread) -> u32 {
+    let again = lacked_memory(thread, thread.fast.result);
     entry::release(thread);
-    u32::from(thread.fast.result != EFAULT || crate::calls::consumes(thread.fast.number))
+    u32::from(!again)
+}
+
+/// Whether the call is to be made again, for a page of it was out.
+fn lacked_memory(thread: &mut Thread, result: i64) -> bool {
+    let (number, arguments) = (thread.fast.number, thread.fast.arguments);
+    result == EFAULT && crate::calls::lacked_memory(thread, number, arguments)
 }
 
 /// A caught call has come, perhaps one that began here. True if it is made already.
@@ -407,14 +414,15 @@ pub(crate) fn settle(thread: &mut Thread, info: &Info, context: &mut Context) ->
         CALL => {
             let slow = thread.fast.slow;
             thread.fast.phase = 0;
+            let result = within(refault_fast_after, refault_fast_made, rip).then_some(context.registers[RAX]);
+            let again = result.is_some_and(|result| lacked_memory(thread, result as i64));
             entry::release(thread);
             // A timeout may have been shortened for a call that was made again.
             for (place, argument) in ARGUMENTS.into_iter().zip(thread.fast.arguments) {
                 context.registers[place] = argument as u64;
             }
-            let result = within(refault_fast_after, refault_fast_made, rip).then_some(context.registers[RAX]);
             match result {
-                Some(result) if result as i64 != EFAULT || crate::calls::consumes(thread.fast.number) => {
+                Some(result) if !again => {
                     sites::put_behind(context, slow, result);
                 }
                 // Not made yet, to be made again, or a page was missing.

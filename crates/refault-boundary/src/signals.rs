@@ -10,6 +10,7 @@
 
 use std::sync::atomic::Ordering;
 
+use refault_paging::lock::{Held, Lock};
 use refault_paging::sys;
 
 use crate::frame::{self, AlternateStack, Context, Frame, Info, register};
@@ -69,6 +70,21 @@ fn agent_action(flags: u64) -> Action {
     }
 }
 
+/// Held while an action is read or changed, in the program's table and in the kernel: otherwise two threads that change
+/// one at once could leave the action of one here and that of the other there.
+static CHANGING: Lock<()> = Lock::new(());
+
+/// Nobody else reads or changes actions while the result lives. A child that borrows the memory has actions of its own and
+/// may be killed at any time, so it takes no lock.
+fn change_actions(thread: &Thread) -> Option<Held<'static, ()>> {
+    (!thread.is_vm_child).then(|| CHANGING.lock())
+}
+
+/// Nobody changes actions while the result lives: for the moment of a fork.
+pub(crate) fn stand_still() -> Held<'static, ()> {
+    CHANGING.lock()
+}
+
 /// Takes over the signals that are the agent's.
 pub(crate) fn install(actions: &mut Actions) {
     for signal in 1..65 {
@@ -89,9 +105,14 @@ pub(crate) fn set_action(thread: &mut Thread, [signal, new, old, bytes, ..]: [us
     if bytes != 8 || !(1..65).contains(&signal) {
         return -22;
     }
+    let mut action = Action::default();
+    if new != 0 {
+        let Some(wanted) = frame::read::<Action>(new) else { return -14 };
+        action = wanted;
+    }
+    let changing = change_actions(thread);
     let before = thread.actions().0[signal];
     if new != 0 {
-        let Some(action) = frame::read::<Action>(new) else { return -14 };
         if [SIGKILL, SIGSTOP].contains(&(signal as i32)) {
             return -22;
         }
@@ -115,6 +136,7 @@ pub(crate) fn set_action(thread: &mut Thread, [signal, new, old, bytes, ..]: [us
             thread.actions().0[signal] = action;
         }
     }
+    drop(changing);
     if old != 0 && !frame::write(old, &before) {
         return -14;
     }
@@ -151,6 +173,19 @@ pub(crate) fn set_mask(thread: &mut Thread, own: &mut u64, [how, new, old, bytes
         return -14;
     }
     0
+}
+
+/// `rt_sigpending`, of a thread whose mask is `mask`: what the kernel has of the signals that the program blocks, and what is
+/// kept here for this thread.
+pub(crate) fn pending(thread: &Thread, mask: u64, [set, bytes, ..]: [usize; 6]) -> isize {
+    if bytes > 8 {
+        return -22;
+    }
+    let mut pending = 0u64;
+    // SAFETY: writes a word.
+    unsafe { sys::call(127, [&raw mut pending as usize, 8, 0, 0, 0, 0]) };
+    let shown = pending & (mask | thread.hidden) | thread.kept.load(Ordering::SeqCst) & thread.hidden;
+    if frame::copy(set, &raw const shown as usize, bytes) { 0 } else { -14 }
 }
 
 /// `sigaltstack`, of a thread whose stack pointer is `at`.
@@ -222,6 +257,12 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
         _ if rip == after => Some(context.registers[register::RAX]),
         _ => Some(context.registers[register::R12]),
     };
+    let registers = &outer.context.registers;
+    let number = registers[register::RAX] as usize;
+    let again = result.is_some_and(|result| {
+        let arguments = frame::ARGUMENTS.map(|place| registers[place] as usize);
+        result as i64 == -14 && crate::calls::lacked_memory(thread, number, arguments)
+    });
     crate::entry::release(thread);
     // Pieces of it that were made before are not made again.
     let done = std::mem::take(&mut thread.done) as i64;
@@ -229,7 +270,8 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
         None | Some(i64::MIN..0) if done > 0 => outer.context.registers[register::RAX] = done as u64,
         Some(result) if done > 0 => outer.context.registers[register::RAX] = (done + result) as u64,
         // Not made yet, to be made again, or a page was missing: the program is before its instruction again.
-        None | Some(-14) => outer.context.registers[register::RIP] -= 2,
+        None => outer.context.registers[register::RIP] -= 2,
+        Some(_) if again => outer.context.registers[register::RIP] -= 2,
         Some(result) => outer.context.registers[register::RAX] = result as u64,
     }
     deliver(thread, info, &mut outer.context);
@@ -288,6 +330,7 @@ pub(crate) fn deliver_kept(thread: &mut Thread, context: &mut Context) {
 fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
     crate::sites::show(context);
     let signal = info.signal;
+    let changing = change_actions(thread);
     let action = thread.actions().0[signal as usize];
     let caused = info.code > 0 && ALWAYS_OPEN & bit(signal) != 0;
     let blocked = thread.hidden & bit(signal) != 0;
@@ -304,6 +347,7 @@ fn deliver(thread: &mut Thread, info: &Info, context: &mut Context) {
             set_kernel_action(signal, &Action::default());
         }
     }
+    drop(changing);
     let saved_mask = context.mask | thread.hidden;
     let during = thread.waiting_mask.take().unwrap_or(saved_mask);
     let at = context.registers[register::RSP] as usize;

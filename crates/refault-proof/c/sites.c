@@ -57,6 +57,23 @@ static int cleaned;
 static void cleans(void *unused) { (void)unused; cleaned++; }
 static void *waits(void *ends) { char b[8]; pthread_cleanup_push(cleans, 0); MUST(read(((int *)ends)[1], b, 8) == 99); pthread_cleanup_pop(0); return 0; }
 static void handle(int s, void (*what)(int), int flags) { struct sigaction a = {.sa_handler = what, .sa_flags = flags}; sigaction(s, &a, 0); }
+/* Calls of write() that this process has made, by the kernel's count. */
+static long writes_made(void) {
+    char text[512] = "", *at; int d = open("/proc/self/io", O_RDONLY); MUST(d >= 0);
+    MUST(read(d, text, sizeof text - 1) > 0); close(d); MUST(at = strstr(text, "syscw: "));
+    return atol(at + 7);
+}
+static _Atomic int turn, done_with;
+/* Ignores a signal at the moment in which the other thread handles it. */
+static void *ignores(void *unused) {
+    (void)unused;
+    for (int i = 1; i <= rounds; i++) {
+        while (turn != i) {}
+        handle(SIGUSR2, SIG_IGN, 0); done_with = i;
+    }
+    return 0;
+}
+static void counts(int s) { (void)s; handled++; }
 
 int main(int n, char **v) {
     mode = n > 1 ? v[1] : ""; setvbuf(stdout, 0, _IONBF, 0); alarm(50); often();
@@ -98,6 +115,33 @@ int main(int n, char **v) {
         printf("interrupted %d, restarted %d, left %d\n", interrupted, restarted, left);
         printf("from nowhere %d %d\n", (int)write(s[0], (void *)(long)n, 10), errno); MUST(write(s[0], "abc", 3) == 3);
         printf("to nowhere %d %d\n", (int)read(s[1], (void *)(long)n, 3), errno);
+    }
+    MODE("once") {
+        unsigned char *gone = map(PAGE); munmap(gone, PAGE);
+        long before = writes_made(); int refused = 0;
+        for (int i = 0; i < 100; i++) refused += write(s[0], gone, 1) == -1 && errno == EFAULT;
+        printf("refused %d, made %ld\n", refused, writes_made() - before);
+    }
+    MODE("actions") {
+        rounds = 20000; pthread_t t; MUST(!pthread_create(&t, 0, ignores, 0)); int wrong = 0;
+        for (int i = 1; i <= rounds; i++) {
+            turn = i; handle(SIGUSR2, counts, 0); while (done_with != i) {}
+            struct sigaction now; sigaction(SIGUSR2, 0, &now); long before = handled; raise(SIGUSR2);
+            wrong += handled - before != (now.sa_handler == counts);
+        }
+        pthread_join(t, 0); printf("signals that went elsewhere than their action says: %d\n", wrong);
+    }
+    MODE("pending") {
+        int sent[] = {SIGUSR1, SIGSEGV, SIGBUS, SIGSYS}; sigset_t all, shown; sigemptyset(&all);
+        for (int i = 0; i < 4; i++) { handle(sent[i], counts, 0); sigaddset(&all, sent[i]); }
+        pthread_sigmask(SIG_BLOCK, &all, 0);
+        for (int k = 0; k < 2; k++) {
+            for (int i = 0; i < 4; i++) { MUST(!sigpending(&shown)); printf(" %d", sigismember(&shown, sent[i])); if (!k) raise(sent[i]); }
+            MUST(handled == 0);
+        }
+        pthread_sigmask(SIG_UNBLOCK, &all, 0); MUST(!sigpending(&shown));
+        printf("; handled %ld, left %d\n", handled, sigismember(&shown, SIGSEGV));
+        printf("to nowhere %ld\n", syscall(SYS_rt_sigpending, (void *)8, 8));
     }
     MODE("cancelled") {
         for (int i = 0; i < 20; i++) { pthread_t t; void *end; pthread_create(&t, 0, waits, s); usleep(3000); pthread_cancel(t); pthread_join(t, &end); MUST(end == PTHREAD_CANCELED); }

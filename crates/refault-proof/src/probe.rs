@@ -59,7 +59,7 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 51] = [
+pub const PROBES: [Probe; 54] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
@@ -97,6 +97,9 @@ pub const PROBES: [Probe; 51] = [
     usual("large_writes_that_are_interrupted_lose_nothing", "calls.c", &["interrupted"]),
     usual("frequent_calls_are_right_whatever_signals_come", "sites.c", &["storm"]),
     usual("frequent_calls_are_interrupted_and_restarted", "sites.c", &["interrupted"]),
+    usual("calls_that_fail_are_made_once", "sites.c", &["once"]),
+    usual("actions_that_two_threads_set_at_once_hold", "sites.c", &["actions"]),
+    usual("signals_that_wait_are_shown", "sites.c", &["pending"]),
     usual("threads_are_cancelled_in_frequent_calls", "sites.c", &["cancelled"]),
     usual("programs_may_use_the_register_of_the_fast_path", "sites.c", &["register"]),
     Probe { setting: Setting::Root, ..usual("programs_may_change_their_user", "processes.c", &["users"]) },
