@@ -282,15 +282,23 @@ pub fn kernel_obstacle() -> Option<KernelObstacle> {
     }
 }
 
-/// Whether there is such a program and a library can be preloaded into it.
-fn check_program(program: &[OsString]) -> Result<(), Failure> {
-    let name = Path::new(&program[0]);
-    let path = program::find(name).ok_or_else(|| {
+/// The file of a program that is named as for a shell.
+///
+/// # Errors
+/// There is none.
+pub fn find_program(name: &OsStr) -> Result<PathBuf, Failure> {
+    let name = Path::new(name);
+    program::find(name).ok_or_else(|| {
         if name.is_dir() {
             return Failure::usage("a directory, not a program", name.display(), "name a program in it");
         }
         Failure::usage("no such program", name.display(), "give a path, or a name that is found in PATH")
-    })?;
+    })
+}
+
+/// Whether there is such a program and a library can be preloaded into it.
+fn check_program(program: &[OsString]) -> Result<(), Failure> {
+    let path = find_program(&program[0])?;
     match program::obstacle(&path) {
         Some(obstacle) => Err(Failure::failed("cannot be managed", path.display(), remedy(&obstacle))),
         None => Ok(()),

@@ -54,7 +54,7 @@ pub struct ReclaimArgs {
     /// Reclaim what the schemes of this file say: TOML, or the JSON of DAMON's user-space tool
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pressure", "idle"])]
     scheme: Option<PathBuf>,
-    /// Look and decide for a minute, or as --for says, and change nothing
+    /// Look and decide for a minute, or as --for says, and move nothing; looks at ages clear accessed bits all the same
     #[arg(long)]
     dry_run: bool,
     /// End after so long [default: when it is interrupted or the program ends]
@@ -115,7 +115,9 @@ struct Done {
     target: String,
     words: String,
     swap: String,
-    dry_run: bool,
+    /// Of a dry run.
+    would_have_gone_bytes: Option<u64>,
+    looks_change: Option<&'static str>,
     seconds: f64,
     steps: Vec<Step>,
     came_back_bytes: u64,
@@ -146,6 +148,7 @@ pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
         let remedy = "a kdamond watches one process; leave it out";
         return Err(Failure::usage("not for control groups", "--ages kernel", remedy));
     }
+    session.begin().map_err(|error| refused(args, &error))?;
     let swap = Swap::of_host().map_or_else(|error| error.to_string(), |swap| swap.words());
     say(format_args!("{}; swap: {swap}", session.words()));
     let asked = interrupts();
@@ -163,14 +166,15 @@ pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
         }
         if said.elapsed() >= SAY_EVERY {
             said = Instant::now();
-            say(line(&steps));
+            say(line(&steps, args.dry_run.then(|| session.would_have_gone_bytes())));
         }
     }
     let done = Done {
         target: name,
         words: session.words(),
         swap,
-        dry_run: args.dry_run,
+        would_have_gone_bytes: args.dry_run.then(|| session.would_have_gone_bytes()),
+        looks_change: session.looks_change(),
         seconds: begun.elapsed().as_secs_f64(),
         steps,
         came_back_bytes: session.came_back_bytes(),
@@ -229,10 +233,10 @@ fn refused(args: &ReclaimArgs, error: &std::io::Error) -> Failure {
     }
 }
 
-/// How it stands.
-fn line(steps: &[Step]) -> String {
+/// How it stands; of a dry run with what would have gone.
+fn line(steps: &[Step], would_have_gone: Option<u64>) -> String {
     let last = steps.last().copied().unwrap_or_default();
-    let chosen: u64 = steps.iter().map(|step| step.chosen_bytes).sum();
+    let chosen = would_have_gone.unwrap_or_else(|| steps.iter().map(|step| step.chosen_bytes).sum());
     let pressure = last.pressure.map_or(String::new(), |share| format!(", pressure {:.2} %", share * 100.0));
     format!("resident {}, {} chosen so far{pressure}", bytes_text(last.resident_bytes), bytes_text(chosen))
 }
@@ -246,6 +250,11 @@ impl Done {
         self.steps.first().copied().unwrap_or_default()
     }
 
+    /// What was to go: of a dry run what would have gone, which is no sum where the same is chosen again at each look.
+    fn chosen_bytes(&self) -> u64 {
+        self.would_have_gone_bytes.unwrap_or_else(|| self.sum(|step| step.chosen_bytes))
+    }
+
     /// Resident memory after the last step.
     fn left_bytes(&self) -> u64 {
         self.steps.last().map_or(0, |step| step.resident_bytes.saturating_sub(step.reclaimed_bytes))
@@ -257,9 +266,11 @@ impl Done {
     }
 
     fn write_table(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        let chosen = bytes_text(self.sum(|step| step.chosen_bytes));
-        if self.dry_run {
-            writeln!(out, "{}: {chosen} would have gone in {:.0} s; nothing was changed", self.target, self.seconds)?;
+        let chosen = bytes_text(self.chosen_bytes());
+        if self.would_have_gone_bytes.is_some() {
+            let changed =
+                self.looks_change.map_or("nothing was changed".to_owned(), |what| format!("nothing was moved; {what}"));
+            writeln!(out, "{}: {chosen} would have gone in {:.0} s; {changed}", self.target, self.seconds)?;
         } else {
             let went = bytes_text(self.sum(|step| step.reclaimed_bytes));
             writeln!(out, "{}: {went} went in {:.0} s, of {chosen} chosen", self.target, self.seconds)?;
@@ -295,11 +306,12 @@ impl Done {
             "target": self.target,
             "means": self.words,
             "swap": self.swap,
-            "dry_run": self.dry_run,
+            "dry_run": self.would_have_gone_bytes.is_some(),
+            "accessed_bits_cleared": self.looks_change.is_some(),
             "seconds": self.seconds,
             "resident_before_bytes": self.first().resident_bytes,
             "resident_after_bytes": self.left_bytes(),
-            "chosen_bytes": self.sum(|step| step.chosen_bytes),
+            "chosen_bytes": self.chosen_bytes(),
             "reclaimed_bytes": self.sum(|step| step.reclaimed_bytes),
             "came_back_bytes": self.came_back_bytes,
             "mean_pressure": self.mean_pressure(),

@@ -7,7 +7,7 @@
 mod advice;
 mod ask;
 #[allow(unsafe_code)] // System calls on signals and processes, each with its reason.
-mod child;
+pub(crate) mod child;
 mod control;
 pub mod escaped;
 mod measured;

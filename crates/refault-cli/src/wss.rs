@@ -1,18 +1,22 @@
-//! `refault wss`: the working set of a running process, by age.
+//! `refault wss`: the working set of a running process, or of a program that it starts, by age.
 
-use std::io::Write;
+mod write;
+
+use std::ffi::OsString;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use refault_console::text::{align_numbers, plain_table};
-use refault_console::{Failure, Format, ResultArgs, say, with_output};
-use refault_lab::size::bytes_text;
+use refault_console::{Failure, ResultArgs, say};
 use refault_pool::reclaim::session::is_gone;
 use refault_pool::wss::{self, Window};
-use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
+
+use self::write::{Subject, write};
+use crate::launch::find_program;
+use crate::run::child::{Child, News};
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -20,23 +24,53 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
+  refault wss -- python3 analysis.py          while it runs; the table comes when it has ended
+  refault wss --ages 1s,10s --out sort.json -- sort -n numbers
   refault wss --pid 4711                      after 1 s, 10 s, 1 min and 10 min; Ctrl-C ends it with what is known
   refault wss --pid 4711 --ages 1s,30s --format json
   refault wss --pid $(pidof redis-server) --ages 10s
 
+A program and what it starts are measured again and again, each length as soon as they have run that long; the latest window
+and the largest working set of each length are shown, and the exit status is the program's. What several of its processes
+map counts for each.
+
 The working set of a window is what was accessed in it; what was not has been idle for at least that long. The kernel's
-accessed bits are cleared once, at the start, and read at the end of each window, so its own reclaim sees the program's
+accessed bits are cleared at the start of a window and read at its end, so its own reclaim sees the program's
 pages as idle until they are accessed again. A huge page counts whole; a file's page counts if any process used it.")]
-/// Measure the working set of a running process by age
+/// Measure the working set of a program or a running process by age
 pub struct WssArgs {
-    /// The process
-    #[arg(long, value_name = "PID")]
-    pid: u32,
+    /// A process that runs already
+    #[arg(long, value_name = "PID", required_unless_present = "program", conflicts_with = "program")]
+    pid: Option<u32>,
     /// Lengths of the windows; all begin together, so the longest is how long it takes
     #[arg(long, value_name = "TIME,TIME…", value_delimiter = ',', default_value = "1s,10s,1m,10m", value_parser = time)]
     ages: Vec<Duration>,
     #[command(flatten)]
     result: ResultArgs,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// What is known of the windows of one length.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    latest: Window,
+    /// The largest working set of all.
+    largest_bytes: u64,
+    /// How many there were.
+    count: u64,
+}
+
+impl Measured {
+    fn of(window: Window) -> Measured {
+        Measured { latest: window, largest_bytes: window.accessed_bytes, count: 1 }
+    }
+
+    fn add(&mut self, window: Window) {
+        self.largest_bytes = self.largest_bytes.max(window.accessed_bytes);
+        (self.latest, self.count) = (window, self.count + 1);
+    }
 }
 
 /// A time such as `10s`, above 0.
@@ -84,109 +118,100 @@ pub fn not_seen(pid: u32, error: &std::io::Error) -> Failure {
     }
 }
 
-/// Runs the command.
+/// Runs the command; exits as the program does, if it starts one.
 pub fn run(args: &WssArgs) -> Result<(), Failure> {
     let mut outputs = args.result.outputs();
+    args.program.iter().for_each(|argument| outputs.reads(argument.as_ref()));
     let (format, out) = args.result.claim(&mut outputs)?;
     let mut ages = args.ages.clone();
     ages.sort_unstable();
     ages.dedup();
-    if let Err(error) = std::fs::metadata(format!("/proc/{}", args.pid)) {
-        return Err(not_seen(args.pid, &error));
+    let Some(pid) = args.pid else {
+        let followed = follow(&args.program, &ages)?;
+        let words = args.program.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        if followed.windows.is_empty() {
+            let remedy = "it ended before the first window was over; give shorter --ages";
+            say(format_args!("nothing was measured: {words}: {remedy}"));
+        } else {
+            write(out, format, &Subject::Program { words, seconds: followed.ran.as_secs_f64() }, &followed.windows)?;
+        }
+        return match followed.child.end_as(followed.status) {
+            Ok(()) if followed.windows.is_empty() => Err(Failure::Exit(1)),
+            ended => ended,
+        };
+    };
+    if let Err(error) = std::fs::metadata(format!("/proc/{pid}")) {
+        return Err(not_seen(pid, &error));
     }
     say(format_args!("accesses: {}", wss::SOURCE));
     let asked = interrupts();
     let mut windows = Vec::new();
-    let measured = wss::measure(args.pid, &ages, |left| sleep(left, &asked), |window| windows.push(window));
+    let measured = wss::measure(pid, &ages, |left| sleep(left, &asked), |window| windows.push(Measured::of(window)));
     match measured {
-        Err(error) if windows.is_empty() => return Err(not_seen(args.pid, &error)),
-        Err(_) => say(format_args!("process {} has ended: what follows is known of it", args.pid)),
+        Err(error) if windows.is_empty() => return Err(not_seen(pid, &error)),
+        Err(_) => say(format_args!("process {pid} has ended: what follows is known of it")),
         Ok(()) if windows.len() < ages.len() => say("interrupted: longer windows are left out"),
         Ok(()) => {}
     }
     if windows.is_empty() {
         return Err(Failure::Exit(1));
     }
-    with_output(out, |out| match format {
-        Format::Table => write_table(out, &windows),
-        Format::Csv => write_csv(out, &windows),
-        Format::Json => write_json(out, args.pid, &windows),
-    })
+    write(out, format, &Subject::Process(pid), &windows)
 }
 
-/// A length as people write it.
-fn length_text(length: Duration) -> String {
-    // The look itself takes some milliseconds.
-    humantime::format_duration(Duration::from_millis((length.as_millis() as u64 + 50) / 100 * 100)).to_string()
+/// A program that was started and has ended.
+struct Followed {
+    child: Child,
+    status: ExitStatus,
+    ran: Duration,
+    windows: Vec<Measured>,
 }
 
-fn write_table(out: &mut dyn Write, windows: &[Window]) -> std::io::Result<()> {
-    let mut table = plain_table();
-    table.set_header(["age", "working set", "idle longer", "of resident", ""]);
-    for window in windows {
-        let share = window.idle_bytes() as f64 / window.resident_bytes.max(1) as f64;
-        table.add_row([
-            length_text(window.length),
-            bytes_text(window.accessed_bytes),
-            bytes_text(window.idle_bytes()),
-            format!("{:.0} %", share * 100.0),
-            "▇".repeat((share * 30.0).round() as usize),
-        ]);
+/// Starts a program and measures it until it has ended.
+fn follow(program: &[OsString], ages: &[Duration]) -> Result<Followed, Failure> {
+    find_program(&program[0])?;
+    let name = program[0].to_string_lossy().into_owned();
+    let failed = |error| Failure::failed("cannot execute", &name, error);
+    let mut command = Command::new(&program[0]);
+    command.args(&program[1..]);
+    let begun = Instant::now();
+    let child = Child::spawn(command).map_err(failed)?;
+    let mut windows: Vec<Measured> = Vec::new();
+    let mut ended = None;
+    let measured = wss::follow(
+        || wss::with_children(child.id() as u32),
+        ages,
+        |left| {
+            ended = attend(&child, Some(left)).transpose();
+            ended.is_none()
+        },
+        |index, window| match windows.get_mut(index) {
+            Some(measured) => measured.add(window),
+            None => windows.push(Measured::of(window)),
+        },
+    );
+    if let Err(error) = measured
+        && !is_gone(&error)
+    {
+        say(format_args!("the program is measured no longer: {}", not_seen(child.id() as u32, &error).line()));
     }
-    align_numbers(&mut table);
-    if let Some(bars) = table.column_mut(4) {
-        bars.set_cell_alignment(comfy_table::CellAlignment::Left);
-    }
-    for line in table.lines() {
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    let last = windows[windows.len() - 1];
-    writeln!(
-        out,
-        "\nresident {}, of it anonymous {}; in swap {}",
-        bytes_text(last.resident_bytes),
-        bytes_text(last.anonymous_bytes),
-        bytes_text(last.swap_bytes)
-    )
+    let status = match ended {
+        Some(status) => status.map_err(failed)?,
+        None => attend(&child, None).map_err(failed)?.expect("invariant: without a time it ends only with the program"),
+    };
+    Ok(Followed { child, status, ran: begun.elapsed(), windows })
 }
 
-fn write_csv(out: &mut dyn Write, windows: &[Window]) -> std::io::Result<()> {
-    let mut csv = csv::Writer::from_writer(out);
-    csv.write_record([
-        "age_seconds",
-        "working_set_bytes",
-        "idle_bytes",
-        "resident_bytes",
-        "anonymous_bytes",
-        "swap_bytes",
-    ])?;
-    for window in windows {
-        csv.write_record([
-            format!("{:.3}", window.length.as_secs_f64()),
-            window.accessed_bytes.to_string(),
-            window.idle_bytes().to_string(),
-            window.resident_bytes.to_string(),
-            window.anonymous_bytes.to_string(),
-            window.swap_bytes.to_string(),
-        ])?;
+/// Sees to a program for so long, or until it has ended; answers how it did.
+fn attend(child: &Child, time: Option<Duration>) -> std::io::Result<Option<ExitStatus>> {
+    let until = time.map(|time| Instant::now() + time);
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        match child.attend(left)? {
+            News::Ended(end) => return Ok(Some(end.status)),
+            News::Stopped => child.stop_along(),
+            News::Runs if left.is_some_and(|left| left.is_zero()) => return Ok(None),
+            News::Runs => {}
+        }
     }
-    csv.flush()
-}
-
-fn write_json(out: &mut dyn Write, pid: u32, windows: &[Window]) -> std::io::Result<()> {
-    let ages: Vec<_> = windows
-        .iter()
-        .map(|window| {
-            json!({
-                "age_seconds": (window.length.as_secs_f64() * 1000.0).round() / 1000.0,
-                "working_set_bytes": window.accessed_bytes,
-                "idle_bytes": window.idle_bytes(),
-                "resident_bytes": window.resident_bytes,
-                "anonymous_bytes": window.anonymous_bytes,
-                "swap_bytes": window.swap_bytes,
-            })
-        })
-        .collect();
-    serde_json::to_writer(&mut *out, &json!({ "pid": pid, "source": wss::SOURCE, "ages": ages }))?;
-    writeln!(out)
 }

@@ -81,7 +81,8 @@ impl Place {
     }
 
     fn try_status(&self) -> Option<Value> {
-        let output = refault_in(&self.directory).args(["pool", "status", "t", "--json"]).output().expect("it starts");
+        let output =
+            refault_in(&self.directory).args(["pool", "status", "t", "--format", "json"]).output().expect("it starts");
         serde_json::from_slice(&output.stdout).ok()
     }
 
@@ -311,7 +312,8 @@ fn pools_of_one_user_keep_apart_and_a_member_may_have_schemes() {
     let member = place.run(&[], "20", "1000");
     wait_for("the member", || place.member(&member)["charge_bytes"].as_u64() > Some(20 * MIB));
     let of_other = || {
-        let output = refault_in(&place.directory).args(["pool", "status", "u", "--json"]).output().expect("it starts");
+        let output =
+            refault_in(&place.directory).args(["pool", "status", "u", "--format", "json"]).output().expect("it starts");
         serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()
     };
     wait_for("what is idle to be out of memory", || {

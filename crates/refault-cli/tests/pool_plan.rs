@@ -80,3 +80,50 @@ fn the_working_set_of_a_process_is_in_bytes_with_its_source() {
     let gone = refault(&["wss", "--pid", "4194305", "--ages", "1s"]);
     assert!(gone.status.code() == Some(2) && common::text(&gone.stderr).contains("no such process"));
 }
+
+/// Holds 48 MiB, of which it reads 12 all the time, for two seconds.
+const HOLDS: &str = "
+import time
+heap = bytearray(b'x' * (48 << 20))
+begun = time.monotonic()
+while time.monotonic() - begun < 2:
+    heap[: 12 << 20].count(b'y')
+    time.sleep(0.02)
+print('done')
+";
+
+#[test]
+fn the_working_set_of_a_program_that_is_started_is_measured_until_it_ends() {
+    if common::skipped(&["python3"]) {
+        return;
+    }
+    let place = tempfile::TempDir::new().expect("a directory");
+    let out = place.path().join("set.json");
+    let path = out.to_str().expect("UTF-8");
+    // A child of the program, so that children are seen; the status is the program's.
+    let script = "python3 -c \"$0\"; exit 3";
+    let output = refault(&["wss", "--ages", "600ms,150ms", "--out", path, "--", "sh", "-c", script, HOLDS]);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(3), "done\n"), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&std::fs::read(&out).expect("it is written")).expect("JSON");
+    let ages = json["ages"].as_array().expect("ages");
+    assert_eq!(ages.len(), 2, "{json}");
+    assert!(json["program"].as_str().is_some_and(|words| words.starts_with("sh -c")), "{json}");
+    for age in ages {
+        let mib = |key: &str| age[key].as_u64().expect("bytes") >> 20;
+        assert!(mib("resident_bytes") >= 48 && mib("working_set_bytes") >= 12, "{json}");
+        assert!(age["windows"].as_u64() > Some(1) && mib("idle_bytes") >= 24, "{json}");
+        // While it starts it touches all.
+        assert!(mib("largest_working_set_bytes") >= mib("working_set_bytes"), "{json}");
+    }
+    let table = refault(&["wss", "--ages", "50ms", "--", "sleep", "0.3"]);
+    assert!(table.status.success() && text(&table.stdout).contains("sleep 0.3: ran for 0."), "{}", text(&table.stdout));
+    let short = refault(&["wss", "--", "true"]);
+    assert!(short.status.code() == Some(1) && text(&short.stderr).contains("give shorter --ages"));
+    for (arguments, words) in [
+        (&["wss", "--", "no-such-program"][..], "no such program"),
+        (&["wss", "--pid", "1", "--", "true"], "wrong usage"),
+    ] {
+        let output = refault(arguments);
+        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
+}

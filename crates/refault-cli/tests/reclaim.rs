@@ -142,6 +142,33 @@ fn a_node_service_gives_up_what_it_does_not_use_and_has_it_back_when_it_does() {
 }
 
 #[test]
+fn a_dry_run_says_what_would_have_gone_once_and_that_looks_clear_bits() {
+    if skipped(&["python3"]) {
+        return;
+    }
+    let Some(_zram) = Zram::new() else { return };
+    let idle = "heap = bytearray(b'x' * (60 << 20)); print('ready', flush=True); import time; time.sleep(60)";
+    let mut child = Command::new("python3").args(["-c", idle]).stdout(Stdio::piped()).spawn().expect("python3 starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let service = Service(child);
+    let dry = ["reclaim", "--pid", &service.pid(), "--idle", "500ms", "--for", "3s", "--dry-run", "--ages", "mappings"];
+    let done = json(&dry);
+    // Some ten looks find it idle.
+    let bytes = |key: &str| done[key].as_u64().expect("bytes");
+    assert!(bytes("steps") > 6 && bytes("chosen_bytes") > 55 * MIB, "{done}");
+    assert!(bytes("chosen_bytes") <= bytes("resident_before_bytes"), "{done}");
+    assert_eq!(done["accessed_bits_cleared"], true);
+    let table = stdout(&dry);
+    assert!(table.contains("nothing was moved; accessed bits were cleared"), "{table}");
+    // Towards a pressure no bits are looked at, and what would have gone is not there to go again.
+    let dry = ["reclaim", "--pid", &service.pid(), "--pressure", "90%", "--for", "3s", "--dry-run"];
+    let done = json(&dry);
+    assert_eq!((&done["accessed_bits_cleared"], &done["came_back_bytes"]), (&false.into(), &0.into()), "{done}");
+    assert!(stdout(&dry).contains("nothing was changed"));
+}
+
+#[test]
 fn schemes_page_out_what_they_are_for() {
     if skipped(&["node"]) {
         return;

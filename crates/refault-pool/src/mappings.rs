@@ -17,6 +17,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::Add;
 
 /// One mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Mapping {
     pub accessed_bytes: u64,
     /// Bytes in memory that are no file's.
     pub anonymous_bytes: u64,
+    /// Bytes in memory that other processes map too: the kernel leaves them where they are.
+    pub shared_bytes: u64,
     /// Bytes in swap.
     pub swap_bytes: u64,
     /// The kernel can take its pages away: not locked, not a device's, not of fixed huge pages.
@@ -53,12 +56,26 @@ pub struct Sums {
 impl Sums {
     /// Adds mappings up.
     pub fn of(mappings: &[Mapping]) -> Sums {
-        mappings.iter().fold(Sums::default(), |sum, mapping| Sums {
-            resident_bytes: sum.resident_bytes + mapping.resident_bytes,
-            accessed_bytes: sum.accessed_bytes + mapping.accessed_bytes,
-            anonymous_bytes: sum.anonymous_bytes + mapping.anonymous_bytes,
-            swap_bytes: sum.swap_bytes + mapping.swap_bytes,
-        })
+        let one = |mapping: &Mapping| Sums {
+            resident_bytes: mapping.resident_bytes,
+            accessed_bytes: mapping.accessed_bytes,
+            anonymous_bytes: mapping.anonymous_bytes,
+            swap_bytes: mapping.swap_bytes,
+        };
+        mappings.iter().map(one).fold(Sums::default(), Sums::add)
+    }
+}
+
+impl Add for Sums {
+    type Output = Sums;
+
+    fn add(self, other: Sums) -> Sums {
+        Sums {
+            resident_bytes: self.resident_bytes + other.resident_bytes,
+            accessed_bytes: self.accessed_bytes + other.accessed_bytes,
+            anonymous_bytes: self.anonymous_bytes + other.anonymous_bytes,
+            swap_bytes: self.swap_bytes + other.swap_bytes,
+        }
     }
 }
 
@@ -101,6 +118,7 @@ fn parse(text: &str) -> Vec<Mapping> {
             "Rss" => mapping.resident_bytes = bytes,
             "Referenced" => mapping.accessed_bytes = bytes,
             "Anonymous" => mapping.anonymous_bytes = bytes,
+            "Shared_Clean" | "Shared_Dirty" => mapping.shared_bytes += bytes,
             "Swap" => mapping.swap_bytes = bytes,
             _ => {}
         }
@@ -123,6 +141,8 @@ mod tests {
 55d0c8a00000-55d0c8a21000 rw-p 00000000 00:00 0                          [heap]
 Size:                132 kB
 Rss:                  40 kB
+Shared_Clean:          4 kB
+Shared_Dirty:          8 kB
 Referenced:           12 kB
 Anonymous:            40 kB
 Swap:                  8 kB
@@ -139,6 +159,7 @@ VmFlags: rd mr lo
         let heap = &found[0];
         assert_eq!((heap.start, heap.end), (0x55d0_c8a0_0000, 0x55d0_c8a2_1000));
         assert_eq!((heap.resident_bytes, heap.accessed_bytes, heap.swap_bytes), (40 << 10, 12 << 10, 8 << 10));
+        assert_eq!(heap.shared_bytes, 12 << 10);
         assert!(heap.reclaimable && !found[1].reclaimable);
         assert_eq!(
             Sums::of(&found),

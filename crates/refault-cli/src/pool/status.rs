@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use refault_console::text::{align_numbers, plain_table};
-use refault_console::{Failure, with_output};
+use refault_console::{Failure, Format, ResultArgs, with_output};
 use refault_lab::size::bytes_text;
 use refault_pool::shared::place::{DEFAULT_NAME, Place};
 use refault_pool::shared::protocol::{Answer, MemberStatus, Request, Status, receive, send};
@@ -17,29 +17,56 @@ const MAX_ANSWER: u64 = 64 << 20;
 /// A daemon answers within this.
 const WITHIN: Duration = Duration::from_secs(2);
 
+/// What CSV has of a member.
+const COLUMNS: [&str; 19] = [
+    "program",
+    "pid",
+    "answers",
+    "grant_bytes",
+    "committed_bytes",
+    "min_bytes",
+    "low_bytes",
+    "max_bytes",
+    "weight",
+    "charge_bytes",
+    "resident_bytes",
+    "compressed_bytes",
+    "stored_bytes",
+    "faults",
+    "refaults",
+    "waited_us",
+    "pressure",
+    "processes",
+    "would_stop_refaulting_at_bytes",
+];
+
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   refault pool status             the pool 'default', or the only one
-  refault pool status web --json")]
+  refault pool status web --format json")]
 /// Say who has what in a pool, and how old it is
 pub struct StatusArgs {
     /// The pool
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// As JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    result: ResultArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let (format, out) = args.result.claim(&mut args.result.outputs())?;
     let name = args.name.clone().unwrap_or_else(|| match &Place::all()[..] {
         [only] => only.clone(),
         _ => DEFAULT_NAME.to_owned(),
     });
     let status = status(&super::place(&name)?)?;
-    with_output(None, |out| if args.json { write_json(out, &status) } else { write_table(out, &status) })
+    with_output(out, |out| match format {
+        Format::Table => write_table(out, &status),
+        Format::Csv => write_csv(out, &status),
+        Format::Json => write_json(out, &status),
+    })
 }
 
 /// Asks a pool's daemon.
@@ -129,6 +156,21 @@ fn write_table(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
         "\nAges are those of generations, since they were made; they are known of what is resident. With what a member\n\
          would stop at, 99 of 100 pages that came back within the last 10 s would have stayed; –: hardly any came back."
     )
+}
+
+/// A row for each member, with the plain figures of its object in JSON, under the same names.
+fn write_csv(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    let members: Vec<Value> = status.members.iter().map(|(pid, member)| member_json(status, *pid, member)).collect();
+    csv.write_record(COLUMNS)?;
+    for member in members {
+        csv.write_record(COLUMNS.map(|column| match &member[column] {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            value => value.to_string(),
+        }))?;
+    }
+    csv.flush()
 }
 
 fn write_json(out: &mut dyn Write, status: &Status) -> std::io::Result<()> {

@@ -1,4 +1,4 @@
-//! The program as a child of `refault run`, which no program is to notice but through `getppid`.
+//! A program as a child of `refault run` or `refault wss`, which no program is to notice but through `getppid`.
 //!
 //! Exit status and a signal that ends the program become ours; signals that a process sends us are sent on, in order
 //! and with their values; a stop from the keyboard stops both; if we are killed, the program is. What the terminal
@@ -44,13 +44,13 @@ const PASSED_ON: [c_int; 16] = [
 ];
 
 /// A program that runs.
-pub(super) struct Child {
+pub(crate) struct Child {
     pid: pid_t,
     arrivals: File,
 }
 
 /// What the program is doing.
-pub(super) enum News {
+pub(crate) enum News {
     /// It goes on.
     Runs,
     /// The terminal has stopped it; the caller stops too.
@@ -61,11 +61,11 @@ pub(super) enum News {
 
 /// How a program ended, and what it took.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct End {
-    pub(super) status: ExitStatus,
+pub(crate) struct End {
+    pub(crate) status: ExitStatus,
     /// Processor time of it and of the children that it waited for.
-    pub(super) user: Duration,
-    pub(super) system: Duration,
+    pub(crate) user: Duration,
+    pub(crate) system: Duration,
 }
 
 impl Child {
@@ -73,7 +73,7 @@ impl Child {
     ///
     /// # Errors
     /// No descriptor can be had, or the program cannot be executed.
-    pub(super) fn spawn(mut command: Command) -> io::Result<Child> {
+    pub(crate) fn spawn(mut command: Command) -> io::Result<Child> {
         // SAFETY: signal sets and actions are plain bytes; all calls take pointers to live ones.
         let (arrivals, before, actions) = unsafe {
             let mut all: sigset_t = std::mem::zeroed();
@@ -114,7 +114,7 @@ impl Child {
     }
 
     /// The program's process id.
-    pub(super) fn id(&self) -> pid_t {
+    pub(crate) fn id(&self) -> pid_t {
         self.pid
     }
 
@@ -122,7 +122,7 @@ impl Child {
     ///
     /// # Errors
     /// The program is not there to be waited for.
-    pub(super) fn attend(&self, timeout: Option<Duration>) -> io::Result<News> {
+    pub(crate) fn attend(&self, timeout: Option<Duration>) -> io::Result<News> {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let _ = rustix::event::poll(&mut [PollFd::new(&self.arrivals.as_fd(), PollFlags::IN)], timeout.as_ref());
         self.pass_on();
@@ -179,7 +179,7 @@ impl Child {
     }
 
     /// Stops this process until it is continued, which the program is then too.
-    pub(super) fn stop_along(&self) {
+    pub(crate) fn stop_along(&self) {
         // SAFETY: sends this process a signal.
         unsafe { libc::raise(libc::SIGSTOP) };
     }
@@ -188,7 +188,7 @@ impl Child {
     ///
     /// # Errors
     /// The program's exit code, if it is not 0.
-    pub(super) fn end_as(&self, status: ExitStatus) -> Result<(), Failure> {
+    pub(crate) fn end_as(&self, status: ExitStatus) -> Result<(), Failure> {
         if let Some(number) = status.signal() {
             // The program's core is written; ours would be of no use.
             let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
@@ -211,7 +211,7 @@ impl Child {
 }
 
 /// Queues a signal with a value to one thread of a process; nothing is done about a failure.
-pub(super) fn queue(process: pid_t, thread: pid_t, number: c_int, value: usize) {
+pub(crate) fn queue(process: pid_t, thread: pid_t, number: c_int, value: usize) {
     let mut info = [0u8; 128];
     let mut put = |at: usize, bytes: &[u8]| info[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, &number.to_ne_bytes());

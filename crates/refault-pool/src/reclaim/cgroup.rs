@@ -76,6 +76,17 @@ impl Cgroup {
         })
     }
 
+    /// Bytes of it that go nowhere but to swap: those that are no file's, and shared memory. 0 where the kernel does not
+    /// say.
+    pub fn needs_swap_bytes(&self) -> u64 {
+        let text = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();
+        // Version 1 sums up over groups below in `total_`.
+        let version_1 = text.lines().any(|line| line.starts_with("total_rss "));
+        let names = if version_1 { ["total_rss", "total_shmem"] } else { ["anon", "shmem"] };
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        lines.filter(|(name, _)| names.contains(name)).filter_map(|(_, bytes)| bytes.parse::<u64>().ok()).sum()
+    }
+
     /// The processes in it, not those of groups below.
     ///
     /// # Errors
@@ -146,5 +157,9 @@ mod tests {
         group.reclaim(4096).expect("files");
         assert_eq!(fs::read_to_string(at("memory.reclaim")).expect("text"), "4096");
         assert_eq!(group.means(), "memory.reclaim");
+        for stat in ["anon 40\nfile 100\nshmem 2\n", "rss 1\nshmem 1\ntotal_rss 40\ntotal_shmem 2\n"] {
+            fs::write(at("memory.stat"), stat).expect("room");
+            assert_eq!(group.needs_swap_bytes(), 42);
+        }
     }
 }

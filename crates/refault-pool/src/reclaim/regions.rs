@@ -73,6 +73,7 @@ fn part(mapping: &Mapping, range: Addresses, idle: Duration) -> Aged {
         resident_bytes,
         accessed_bytes: if idle.is_zero() { resident_bytes } else { 0 },
         anonymous_bytes: share(mapping.anonymous_bytes),
+        shared_bytes: share(mapping.shared_bytes),
         swap_bytes: share(mapping.swap_bytes),
         reclaimable: mapping.reclaimable,
     };

@@ -1,7 +1,9 @@
 //! Reclaim step by step: a target, what to reach, and what was done so far.
 //!
 //! Each step looks, decides and acts once; the caller sleeps [`Session::interval`] between two. A dry run looks and
-//! decides alike, and acts not. Cost of a step: that of the look, see [`crate::mappings`], and of the kernel's reclaim.
+//! decides alike, and moves nothing. It sees the same memory idle again at each look, so what ages choose at two of its
+//! steps must not be added up ([`Session::would_have_gone_bytes`]). Looks at ages clear accessed bits, in a dry run too.
+//! Cost of a step: that of the look, see [`crate::mappings`], and of the kernel's reclaim.
 //!
 //! ```
 //! use refault_pool::reclaim::session::{Goal, Session, Target};
@@ -71,7 +73,8 @@ pub struct Step {
     pub swap_bytes: u64,
     /// Share of time since the step before in which something waited.
     pub pressure: Option<f64>,
-    /// Bytes that were to go.
+    /// Bytes that were to go: without what other processes map too, and without what is no file's where swap has no
+    /// room for it.
     pub chosen_bytes: u64,
     /// Bytes by which resident memory fell; 0 in a dry run.
     pub reclaimed_bytes: u64,
@@ -87,6 +90,16 @@ struct Member {
 enum Known {
     Mappings(Ages),
     Regions(Box<dyn Regions>),
+}
+
+impl Member {
+    /// Ages, which begin now if they have not.
+    fn begin(&mut self, pid: u32) -> io::Result<&mut Known> {
+        if self.ages.is_none() {
+            self.ages = Some(Known::Mappings(Ages::begin(pid)?));
+        }
+        Ok(self.ages.as_mut().expect("invariant: just set"))
+    }
 }
 
 impl Known {
@@ -106,6 +119,8 @@ pub struct Session {
     controller: Option<(Controller, Stalls)>,
     schemes: Option<Schemes>,
     dry_run: bool,
+    /// What a dry run would have taken so far.
+    would_have_gone_bytes: u64,
     begun: Instant,
     /// Who else knows ages, in words.
     source: Option<String>,
@@ -139,7 +154,9 @@ impl Session {
         };
         let begun = Instant::now();
         let (members, source) = (BTreeMap::new(), None);
-        let mut session = Session { members, group, goal, controller, schemes, dry_run, begun, source };
+        let would_have_gone_bytes = 0;
+        let mut session =
+            Session { members, group, goal, controller, schemes, dry_run, would_have_gone_bytes, begun, source };
         match target {
             Target::Process(pid) => session.add(*pid)?,
             Target::Cgroup(_) => session.follow_group()?,
@@ -153,6 +170,40 @@ impl Session {
         if let (None, None, Some(member)) = (&self.controller, &self.group, self.members.values_mut().next()) {
             self.source = Some(regions.words());
             member.ages = Some(Known::Regions(regions));
+        }
+    }
+
+    /// Begins to look at ages now; otherwise the first step does.
+    ///
+    /// # Errors
+    /// The target has ended, or it belongs to somebody else.
+    pub fn begin(&mut self) -> io::Result<()> {
+        if self.controller.is_some() {
+            return Ok(());
+        }
+        for (pid, member) in &mut self.members {
+            match member.begin(*pid) {
+                Err(error) if self.group.is_some() && is_gone(&error) => {}
+                begun => drop(begun?),
+            }
+        }
+        Ok(())
+    }
+
+    /// What a dry run would have taken so far, in bytes: towards a pressure all that its steps chose, by ages the most
+    /// that one of them chose, for what is idle stays so and is chosen again.
+    pub fn would_have_gone_bytes(&self) -> u64 {
+        self.would_have_gone_bytes
+    }
+
+    /// What looks change, in words: where ages decide, a dry run changes that too.
+    pub fn looks_change(&self) -> Option<&'static str> {
+        match (&self.controller, &self.source) {
+            (Some(_), _) => None,
+            (None, Some(_)) => Some("accessed bits were cleared; the kernel's own reclaim was told which had been set"),
+            (None, None) => Some(
+                "accessed bits were cleared, so the kernel's own reclaim takes pages for idle that are not used again",
+            ),
         }
     }
 
@@ -180,6 +231,9 @@ impl Session {
 
     /// Pages that came back after they went, as far as they were looked at, in bytes.
     pub fn came_back_bytes(&self) -> u64 {
+        if self.dry_run {
+            return 0; // Nothing went.
+        }
         self.members.values().filter_map(|member| member.hand.as_ref()).map(|hand| hand.came_back() * 4096).sum()
     }
 
@@ -188,10 +242,8 @@ impl Session {
         if !self.dry_run {
             process.check()?;
         }
-        let by_pressure = self.controller.is_some();
-        let ages = if by_pressure { None } else { Some(Known::Mappings(Ages::begin(pid)?)) };
-        let hand = if by_pressure { Some(Hand::new(pid)?) } else { None };
-        self.members.insert(pid, Member { process, ages, hand });
+        let hand = if self.controller.is_some() { Some(Hand::new(pid)?) } else { None };
+        self.members.insert(pid, Member { process, ages: None, hand });
         Ok(())
     }
 
@@ -214,15 +266,27 @@ impl Session {
     /// # Errors
     /// The target has ended, or somebody else's it has become.
     pub fn step(&mut self) -> io::Result<Step> {
-        if self.controller.is_some() { self.towards_pressure() } else { self.by_age() }
+        if self.controller.is_some() {
+            let step = self.towards_pressure()?;
+            self.would_have_gone_bytes += step.chosen_bytes;
+            return Ok(step);
+        }
+        let step = self.by_age()?;
+        self.would_have_gone_bytes = self.would_have_gone_bytes.max(step.chosen_bytes);
+        Ok(step)
     }
 
     fn towards_pressure(&mut self) -> io::Result<Step> {
         let Some((controller, stalls)) = &mut self.controller else { return Ok(Step::default()) };
         let pressure = stalls.share()?;
+        // What a dry run would have taken is not there to be taken again.
+        let gone = if self.dry_run { self.would_have_gone_bytes } else { 0 };
+        let swap_bytes = swap::Swap::of_host()?.free_bytes();
         if let Some(group) = &self.group {
             let resident_bytes = group.usage_bytes()?;
-            let chosen_bytes = controller.step(resident_bytes, pressure);
+            let can_go = (resident_bytes - group.needs_swap_bytes().min(resident_bytes)).saturating_add(swap_bytes);
+            let wanted = controller.step(resident_bytes.saturating_sub(gone), pressure);
+            let chosen_bytes = wanted.min(can_go.saturating_sub(gone));
             let acts = chosen_bytes > 0 && !self.dry_run;
             let reclaimed_bytes = if acts { group.reclaim(chosen_bytes)? } else { 0 };
             return Ok(Step { resident_bytes, swap_bytes: 0, pressure: Some(pressure), chosen_bytes, reclaimed_bytes });
@@ -230,10 +294,9 @@ impl Session {
         let Some((pid, member)) = self.members.iter_mut().next() else { return Err(io::ErrorKind::NotFound.into()) };
         let mappings = mappings(*pid)?;
         let before = alive(Sums::of(&mappings))?;
-        let mut wanted = controller.step(before.resident_bytes, pressure);
-        if swap::Swap::of_host()?.free_bytes() == 0 {
-            wanted = wanted.min(before.resident_bytes - before.anonymous_bytes);
-        }
+        let can_go = (before.resident_bytes - before.anonymous_bytes).saturating_add(swap_bytes);
+        let wanted = controller.step(before.resident_bytes.saturating_sub(gone), pressure);
+        let wanted = wanted.min(can_go.saturating_sub(gone));
         let hand = member.hand.as_mut().expect("invariant: there is one where pressure decides");
         let ranges = hand.choose(&mappings, wanted)?;
         let mut step = Step {
@@ -255,9 +318,9 @@ impl Session {
         let mut sum = Step::default();
         let mut gone = Vec::new();
         let now = self.begun.elapsed();
+        let mut swap_bytes = swap::Swap::of_host()?.free_bytes();
         for (pid, member) in &mut self.members {
-            let ages = member.ages.as_mut().expect("invariant: there are ages where they decide");
-            let aged = match ages.look(*pid) {
+            let aged = match member.begin(*pid).and_then(|ages| ages.look(*pid)) {
                 Err(error) if is_gone(&error) && self.group.is_some() => {
                     gone.push(*pid);
                     continue;
@@ -277,7 +340,7 @@ impl Session {
             sum.resident_bytes += before.resident_bytes;
             sum.swap_bytes += before.swap_bytes;
             for (advice, ranges) in chosen {
-                sum.chosen_bytes += resident_in(&aged, &ranges);
+                sum.chosen_bytes += can_go(&aged, &ranges, advice, &mut swap_bytes);
                 if !self.dry_run && !ranges.is_empty() {
                     member.process.advise(&ranges, advice)?;
                 }
@@ -297,10 +360,23 @@ fn idle_longer(aged: &[Aged], idle: Duration) -> Vec<Addresses> {
     aged.iter().filter(fits).map(|aged| aged.mapping.start..aged.mapping.end).collect()
 }
 
-/// Resident bytes of the mappings in which ranges lie, one mapping each.
-fn resident_in(aged: &[Aged], ranges: &[Addresses]) -> u64 {
+/// Bytes of the mappings that begin in ranges which no other process maps: those of files, and, if they are to go, as
+/// much of the rest as swap has room for, which is taken off.
+fn can_go(aged: &[Aged], ranges: &[Addresses], advice: Advice, swap_bytes: &mut u64) -> u64 {
     let within = |aged: &&Aged| ranges.iter().any(|range| range.contains(&aged.mapping.start));
-    aged.iter().filter(within).map(|aged| aged.mapping.resident_bytes).sum()
+    aged.iter()
+        .filter(within)
+        .map(|aged| {
+            let alone = aged.mapping.resident_bytes.saturating_sub(aged.mapping.shared_bytes);
+            let needs_swap = aged.mapping.anonymous_bytes.min(alone);
+            if advice == Advice::Cold {
+                return alone;
+            }
+            let swapped = needs_swap.min(*swap_bytes);
+            *swap_bytes -= swapped;
+            alone - needs_swap + swapped
+        })
+        .sum()
 }
 
 fn bytes_of(ranges: &[Addresses]) -> u64 {
@@ -320,4 +396,34 @@ fn alive(sums: Sums) -> io::Result<Sums> {
 /// Whether an error says that a process has ended.
 pub fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mappings::Mapping;
+
+    #[test]
+    fn what_others_map_does_not_go_and_what_is_no_files_needs_swap() {
+        let aged = |start, resident_bytes, anonymous_bytes, shared_bytes| Aged {
+            mapping: Mapping {
+                start,
+                end: start + 9,
+                resident_bytes,
+                anonymous_bytes,
+                shared_bytes,
+                ..Mapping::default()
+            },
+            idle: Duration::ZERO,
+        };
+        let all = [aged(0, 100, 0, 30), aged(10, 50, 50, 0), aged(20, 40, 30, 20), aged(30, 1000, 0, 0)];
+        let go =
+            |ranges: &[Addresses], advice, mut swap_bytes| (can_go(&all, ranges, advice, &mut swap_bytes), swap_bytes);
+        let three = [0..9, 10..29];
+        assert_eq!(go(&three, Advice::PageOut, 1000), (70 + 50 + 20, 930));
+        assert_eq!(go(&three, Advice::PageOut, 60), (70 + 50 + 10, 0));
+        assert_eq!(go(&three, Advice::PageOut, 0), (70, 0));
+        assert_eq!(go(&three, Advice::Cold, 0), (140, 0));
+        assert_eq!(go(&[], Advice::PageOut, 7), (0, 7));
+    }
 }
