@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -107,10 +107,12 @@ impl DirectFile {
     /// Opens a file for reading and writing, or for reading only where writing is not allowed.
     ///
     /// # Errors
-    /// [`OpenError::NoDirect`] where the file system does not do direct I/O, and the system's.
+    /// [`OpenError::NoFile`] for what has no pages, [`OpenError::NoDirect`] where the file system does not do direct I/O,
+    /// and the system's.
     pub fn open(path: &Path) -> Result<DirectFile, OpenError> {
         let open = |write| {
-            let flags = OFlags::DIRECT.bits() as i32;
+            // A pipe without a writer would keep us waiting.
+            let flags = (OFlags::DIRECT | OFlags::NONBLOCK).bits() as i32;
             File::options().read(true).write(write).custom_flags(flags).open(path)
         };
         let denied = |error: &io::Error| {
@@ -122,13 +124,30 @@ impl DirectFile {
         };
         match opened {
             Ok(file) => {
+                let failed = |error| OpenError::Io { path: path.to_owned(), error };
+                let kind = file.metadata().map_err(failed)?.file_type();
+                if !is_file(kind) {
+                    return Err(OpenError::NoFile(path.to_owned()));
+                }
+                // io_uring would take it for a wish not to wait for the device.
+                let flags = rustix::fs::fcntl_getfl(&file).map_err(|error| failed(error.into()))?;
+                let waits = flags - OFlags::NONBLOCK;
+                rustix::fs::fcntl_setfl(&file, waits).map_err(|error| failed(error.into()))?;
                 let changes = Changes::new(&file).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
                 Ok(DirectFile { file, changes, ring: Uring::new().ok() })
             }
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(OpenError::NoDirect(path.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                let is_file = std::fs::metadata(path).is_ok_and(|metadata| is_file(metadata.file_type()));
+                Err(if is_file { OpenError::NoDirect } else { OpenError::NoFile }(path.to_owned()))
+            }
             Err(error) => Err(OpenError::Io { path: path.to_owned(), error }),
         }
     }
+}
+
+/// Whether it has bytes at places.
+fn is_file(kind: std::fs::FileType) -> bool {
+    kind.is_file() || kind.is_block_device()
 }
 
 impl Backing for DirectFile {

@@ -155,10 +155,15 @@ impl Dirty {
         self.pages.iter().find(waits).map(|(at, _)| *at)
     }
 
-    /// Dirty pages of a file that whoever wrote them had on the device, as many at most.
-    pub(crate) fn lost_by_sync(&self, file: u32, most: usize) -> Vec<(At, PageId)> {
+    /// Dirty pages of a file that whoever wrote them had on the device.
+    pub(crate) fn lost_by_sync(&self, file: u32) -> impl Iterator<Item = (At, PageId)> {
         let pages = self.pages.range(of(file, 0..u64::MAX)).filter(|(_, entry)| entry.again);
-        pages.take(most).map(|(at, entry)| (*at, entry.page)).collect()
+        pages.map(|(at, entry)| (*at, entry.page))
+    }
+
+    /// Whether a file has such pages.
+    pub(crate) fn may_be_given_up(&self, file: u32) -> bool {
+        self.lost_by_sync(file).next().is_some()
     }
 
     /// Whether pages are being written.

@@ -45,9 +45,6 @@ pub(crate) struct Counts {
     pub(crate) limit_overruns: u64,
 }
 
-/// Pages that are given up at once.
-const GIVEN_UP: usize = 32;
-
 /// The cache's memory as a policy sees it: what goes gives its frame back, or is cached in it.
 type CacheMemory<'a> = KeepEvicted<'a, Pages>;
 
@@ -341,19 +338,14 @@ impl Engine {
         }
     }
 
-    /// No frame is to be had and a file's device refuses: pages that are dirty only because a sync has failed, and
-    /// nothing else, go, and every sync says so from then on. Returns whether any were there.
+    /// No frame is to be had and a file's device refuses: a page that is dirty only because a sync has failed, and
+    /// that is in nobody's hands, goes, and every sync says so from then on. Returns whether any was there.
     pub(crate) fn give_up(&mut self, file: u32) -> bool {
-        let pages = self.dirty.lost_by_sync(file, GIVEN_UP);
-        let (mut gone, busy) = (false, |pages: &Pages, page| pages.is_busy(page) || pages.is_writing(page));
-        for (at, page) in pages {
-            if !busy(&self.pages, page) {
-                self.forget(page);
-                self.through.lose(at);
-                gone = true;
-            }
-        }
-        gone
+        let is_free = |page| !self.pages.is_busy(page) && !self.pages.is_writing(page);
+        let Some((at, page)) = self.dirty.lost_by_sync(file).find(|(_, page)| is_free(*page)) else { return false };
+        self.forget(page);
+        self.through.lose(at);
+        true
     }
 
     /// A page was written through, by a write that began when the device had failed so many times to make its file

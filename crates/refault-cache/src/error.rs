@@ -50,6 +50,9 @@ pub enum OpenError {
     /// The file system does not do direct I/O.
     #[error("{}: this file system does not do direct I/O (O_DIRECT); use a file on ext4, xfs, btrfs or a block device", .0.display())]
     NoDirect(PathBuf),
+    /// A directory, a pipe, a socket or a terminal.
+    #[error("{}: neither a file nor a block device; name one", .0.display())]
+    NoFile(PathBuf),
     /// The system refused.
     #[error("{}: {error}", path.display())]
     Io {

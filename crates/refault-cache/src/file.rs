@@ -504,7 +504,7 @@ impl CachedFile {
                 break alone;
             }
             drop(alone);
-            self.shared.sync(&self.opened, last..last + 1)?;
+            self.shared.sync_now(&self.opened, last..last + 1)?;
         };
         let before = self.len();
         // Who reads from now on stays below both lengths.

@@ -11,6 +11,11 @@ use std::time::{Duration, Instant};
 /// How long a device that has refused is left alone by those who have nothing to do with it.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a device has to refuse before what only it could have is given up for want of frames.
+const GRACE: Duration = Duration::from_secs(1);
+/// Refusals that are further apart than this are not one.
+const APART: Duration = Duration::from_secs(5);
+
 const UNBROKEN: &str = "invariant: nothing panics under this lock";
 
 #[derive(Default)]
@@ -20,6 +25,8 @@ pub(crate) struct Refusal(Mutex<State>);
 struct State {
     /// The first since the last sync.
     untold: Option<io::Error>,
+    /// The first and the last of those that follow each other.
+    first: Option<Instant>,
     last: Option<Instant>,
 }
 
@@ -28,7 +35,20 @@ impl Refusal {
     pub(crate) fn keep(&self, error: io::Error) {
         let mut state = self.0.lock().expect(UNBROKEN);
         state.untold.get_or_insert(error);
-        state.last = Some(Instant::now());
+        let now = Instant::now();
+        let follows = state.last.is_some_and(|last| now.duration_since(last) < APART);
+        state.first = state.first.filter(|_| follows).or(Some(now));
+        state.last = Some(now);
+    }
+
+    /// The device has done what it was told.
+    pub(crate) fn done(&self) {
+        self.0.lock().expect(UNBROKEN).first = None;
+    }
+
+    /// Whether the device has been refusing for long enough that it is not expected to end.
+    pub(crate) fn lasts(&self) -> bool {
+        self.0.lock().expect(UNBROKEN).first.is_some_and(|first| first.elapsed() >= GRACE)
     }
 
     /// What a sync, or another call of who writes the file, has to tell.

@@ -30,6 +30,8 @@ struct Fate {
     failures: u64,
     /// Pages whose last contents the device may not have, nor anybody else.
     lost: Spans,
+    /// How often pages that were lost were written anew.
+    mended: u64,
     /// Some of that was lost, and no caller has been told.
     untold: bool,
     /// Pages that are not listed were written, or lie between such.
@@ -113,14 +115,22 @@ impl Through {
         fate.untold = true;
     }
 
-    /// All of a page is written anew: what it was before is no longer missed. Whether it was.
-    pub(crate) fn overwritten(&mut self, at: At) -> bool {
-        self.files.get_mut(&at.0).is_some_and(|fate| {
-            // Most files have lost nothing.
-            let unlisted = !fate.unlisted.is_empty() && fate.unlisted.remove(at.1);
-            let lost = !fate.lost.is_empty() && fate.lost.remove(at.1);
-            unlisted || lost
-        })
+    /// All of a page is written anew: what it was before is no longer missed.
+    pub(crate) fn overwritten(&mut self, at: At) {
+        let Some(fate) = self.files.get_mut(&at.0) else { return };
+        // Most files have lost nothing.
+        if !fate.unlisted.is_empty() {
+            fate.unlisted.remove(at.1);
+        }
+        if !fate.lost.is_empty() && fate.lost.remove(at.1) {
+            fate.mended += 1;
+        }
+    }
+
+    /// How often pages of a file that were lost were written anew. Who syncs compares that afterwards: a page that is
+    /// mended meanwhile is neither lost nor durable.
+    pub(crate) fn mended(&self, file: u32) -> u64 {
+        self.files.get(&file).map_or(0, |fate| fate.mended)
     }
 
     /// The device has made durable what it had of a file, whose writes had ended with a number up to `until`. Returns

@@ -18,13 +18,26 @@ use refault_store::{PAGE_SIZE, Page};
 
 use crate::backing::Backing;
 use crate::dirty::At;
+use crate::engine::Engine;
 use crate::error::{ReadError, WriteError};
 use crate::file::CachedFile;
+use crate::write_back::Account;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Pages that are written by one call.
 const AT_ONCE: usize = 64;
+
+/// How a page is written.
+#[derive(Clone, Copy)]
+struct New {
+    /// All of it.
+    whole: bool,
+    /// All of it that is within the file.
+    anew: bool,
+    /// The device gets it later.
+    waits: bool,
+}
 
 impl CachedFile {
     /// Writes at any offset and length; the file grows if need be. When this returns, the device has everything, and
@@ -127,20 +140,16 @@ impl CachedFile {
         let anew = offset.div_ceil(PAGE)..ends;
         for (place, (page, contents)) in pages.iter().zip(&contents).enumerate() {
             let at = (file, first + place as u64);
-            // A loss of what the page was before is settled first: what is lost from here on is this write.
-            let forgiven = !through && anew.contains(&at.1) && self.shared.engine().through.overwritten(at);
-            let put = self.put(at, *page, contents, !partial(place), !through);
+            let new = New { whole: !partial(place), anew: anew.contains(&at.1), waits: !through };
+            let put = self.put(at, *page, contents, new);
             if through {
                 let mut engine = self.shared.engine();
-                if anew.contains(&at.1) {
+                if new.anew {
                     engine.through.overwritten(at);
                 }
                 engine.wrote_through(at, *page, failures);
-            } else if !put && let Err(error) = self.write_at_once(at, *page, contents, after) {
-                if forgiven {
-                    self.shared.engine().through.lose(at);
-                }
-                return Err(failed(error));
+            } else if !put {
+                self.write_at_once(at, *page, contents, new, after).map_err(failed)?;
             }
         }
         self.opened.length.fetch_max(after, Ordering::AcqRel);
@@ -165,11 +174,14 @@ impl CachedFile {
     }
 
     /// There is no frame in which a page could wait, or be kept until it is durable: both are done now.
-    fn write_at_once(&self, at: At, page: PageId, contents: &Page, length: u64) -> io::Result<()> {
+    fn write_at_once(&self, at: At, page: PageId, contents: &Page, new: New, length: u64) -> io::Result<()> {
         let failures = self.shared.engine().through.failures(at.0);
         let written = self.write_through(std::slice::from_ref(contents), at.1, length);
         let mut engine = self.shared.engine();
         if written.is_ok() {
+            if new.anew {
+                engine.through.overwritten(at);
+            }
             engine.wrote_through(at, page, failures);
         } else if engine.dirty.resume(at).is_some() {
             // What it was before waited to be written.
@@ -177,7 +189,7 @@ impl CachedFile {
         }
         drop(engine);
         written?;
-        self.shared.settle(&self.opened)?;
+        self.shared.settle(&self.opened, Account::Caller)?;
         self.shared.engine().through.check(at.0, at.1..at.1 + 1)
     }
 
@@ -205,8 +217,18 @@ impl CachedFile {
     }
 
     /// Puts the new contents of a busy page into its frame, or into a new one if there is any. Readers that have pinned
-    /// the old contents go on seeing them. `dirty`: the page is to be written later. Returns whether it has a frame.
-    fn put(&self, at: At, page: PageId, contents: &Page, overwrites: bool, dirty: bool) -> bool {
+    /// the old contents go on seeing them. Returns whether it has a frame.
+    ///
+    /// A loss of what a page was before is mended as the page becomes dirty, under the same lock: a sync that comes
+    /// between would find neither.
+    fn put(&self, at: At, page: PageId, contents: &Page, new: New) -> bool {
+        let New { whole: overwrites, anew, waits: dirty } = new;
+        let make_dirty = |engine: &mut Engine| {
+            if anew {
+                engine.through.overwritten(at);
+            }
+            engine.make_dirty(at, page, overwrites);
+        };
         let mut engine = self.shared.engine();
         engine.counts.written += 1;
         engine.asked(page, true);
@@ -220,7 +242,7 @@ impl CachedFile {
             let pin = self.shared.pin(frame);
             engine.accessed(page, true, resident);
             if dirty {
-                engine.make_dirty(at, page, overwrites);
+                make_dirty(&mut engine);
             }
             drop(engine);
             if self.is_alone(frame) {
@@ -251,7 +273,7 @@ impl CachedFile {
         let mut engine = self.shared.engine();
         if dirty {
             // Before it is the policy's, which could evict it.
-            engine.make_dirty(at, page, overwrites);
+            make_dirty(&mut engine);
             if let Some(number) = engine.dirty.resume(at) {
                 engine.dirty.again(at, page, number);
             }

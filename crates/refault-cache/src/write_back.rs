@@ -20,6 +20,7 @@ use refault_store::{PAGE_SIZE, Page};
 
 use crate::backing::Piece;
 use crate::dirty::Limits;
+use crate::engine::Engine;
 use crate::file::{Opened, Shared};
 use crate::refusal::PAUSE;
 use crate::write::write_pages;
@@ -40,6 +41,30 @@ enum Busy {
     Skip,
 }
 
+/// Who hears of what the device refuses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Account {
+    /// The caller, who writes the file or syncs it.
+    Caller,
+    /// The file's next sync: the caller has nothing to do with it.
+    NextSync,
+}
+
+impl Account {
+    /// Keeps an error that is not the caller's, before anybody who waits for what failed goes on. The caller sees that
+    /// there was one.
+    fn of<T>(self, file: &Opened, outcome: io::Result<T>) -> io::Result<T> {
+        outcome.map_err(|error| {
+            if self == Account::Caller {
+                return error;
+            }
+            let seen = error.kind().into();
+            file.refusal.keep(error);
+            seen
+        })
+    }
+}
+
 /// Dirty pages that follow each other, being written.
 struct Run {
     /// The first one's place in the file.
@@ -58,7 +83,14 @@ enum Begun {
 impl Shared {
     /// Writes the first runs of dirty pages of a file in a range whose last write has a number up to `until`, at the
     /// same time. Returns where to go on, or that there are none.
-    fn write_runs(&self, file: &Opened, range: Range<u64>, until: u64, busy: Busy) -> io::Result<Option<u64>> {
+    fn write_runs(
+        &self,
+        file: &Opened,
+        range: Range<u64>,
+        until: u64,
+        busy: Busy,
+        account: Account,
+    ) -> io::Result<Option<u64>> {
         let _length = file.resizing.read().expect(UNBROKEN);
         let mut tail = None;
         let runs = loop {
@@ -78,8 +110,9 @@ impl Shared {
             }
         }
         drop(engine);
+        let outcome = account.of(file, outcomes.into_iter().collect::<io::Result<()>>());
         self.wake(runs.iter().flat_map(|run| &run.pages).map(|(page, _)| *page));
-        outcomes.into_iter().collect::<io::Result<()>>().map(|()| next)
+        outcome.map(|()| next)
     }
 
     fn write_begun(&self, file: &Opened, runs: &[Run]) -> Vec<io::Result<()>> {
@@ -148,7 +181,7 @@ impl Shared {
     pub(crate) fn write_range(&self, file: &Opened, range: Range<u64>, until: u64) -> io::Result<()> {
         loop {
             let mut next = range.start;
-            while let Some(end) = self.write_runs(file, next..range.end, until, Busy::Wait)? {
+            while let Some(end) = self.write_runs(file, next..range.end, until, Busy::Wait, Account::Caller)? {
                 next = end;
             }
             let engine = self.engine();
@@ -162,10 +195,13 @@ impl Shared {
 
     /// Has the device make durable what it has of a file. If it cannot, everything that it had and that was not durable
     /// before is dirty again.
-    pub(crate) fn settle(&self, file: &Opened) -> io::Result<()> {
+    pub(crate) fn settle(&self, file: &Opened, account: Account) -> io::Result<()> {
         let _one = file.settling.lock().expect(UNBROKEN);
         let until = self.engine().dirty.number();
-        let outcome = file.backing.sync();
+        let outcome = account.of(file, file.backing.sync());
+        if outcome.is_ok() {
+            file.refusal.done();
+        }
         let mut engine = self.engine();
         engine.settle(file.number, until, outcome.is_ok());
         drop(engine);
@@ -181,19 +217,24 @@ impl Shared {
         outcome.and(earlier.map_or(Ok(()), Err))
     }
 
-    fn sync_now(&self, file: &Opened, range: Range<u64>) -> io::Result<()> {
-        let until = self.engine().dirty.number();
+    /// The same, and what was refused before is left to the next [`Shared::sync`].
+    pub(crate) fn sync_now(&self, file: &Opened, range: Range<u64>) -> io::Result<()> {
+        let state = |engine: &Engine| (engine.dirty.number(), engine.through.mended(file.number));
+        let (mut until, mut mended) = state(&self.engine());
         loop {
             self.write_range(file, range.clone(), until)?;
-            if let Err(error) = self.settle(file) {
+            if let Err(error) = self.settle(file, Account::Caller) {
                 self.engine().through.told(file.number);
                 return Err(error);
             }
-            // The failure of another write has made it dirty again, after it was written and before this one's turn.
             let mut engine = self.engine();
-            if !engine.dirty.any(file.number, range.clone(), until) {
+            if engine.through.mended(file.number) != mended {
+                // A page was lost, and is being written anew by a write that began later.
+                (until, mended) = state(&engine);
+            } else if !engine.dirty.any(file.number, range.clone(), until) {
                 return engine.through.check(file.number, range);
             }
+            // Or the failure of another write has made it dirty again, after it was written and before this one's turn.
         }
     }
 
@@ -217,6 +258,10 @@ impl Shared {
             let unstable = engine.dirty.unstable_file(&refused);
             let is_writing = engine.dirty.is_writing();
             drop(engine);
+            let account = |file: &Opened| match file.number == own.number {
+                true => Account::Caller,
+                false => Account::NextSync,
+            };
             let outcome = match (&next, &unstable) {
                 (Some(file), _) | (None, Some(file)) if file.number != own.number && file.refusal.is_recent() => {
                     refused.push(file.number);
@@ -224,13 +269,15 @@ impl Shared {
                 }
                 (None, None) if !is_writing => return Ok(false),
                 (Some(file), _) => self
-                    .write_runs(file, 0..u64::MAX, u64::MAX, Busy::Skip)
+                    .write_runs(file, 0..u64::MAX, u64::MAX, Busy::Skip, account(file))
                     .map(|end| end.is_some())
                     .map_err(|error| (file, error)),
                 (None, _) => Ok(false),
             };
             let outcome = match (outcome, &unstable) {
-                (Ok(false), Some(file)) => self.settle(file).map(|()| true).map_err(|error| (file, error)),
+                (Ok(false), Some(file)) => {
+                    self.settle(file, account(file)).map(|()| true).map_err(|error| (file, error))
+                }
                 (outcome, _) => outcome,
             };
             match outcome {
@@ -241,41 +288,42 @@ impl Shared {
                     drop(file.refusal.take());
                     return Err(error);
                 }
-                Err((file, error)) => {
-                    file.refusal.keep(error);
-                    refused.push(file.number);
-                }
+                Err((file, _)) => refused.push(file.number),
             }
         }
     }
 
-    /// Nothing can be evicted, and pages wait to be written or to become durable: does that for some of them; where
-    /// devices refuse, pages of theirs go that a failed sync has made dirty ([`crate::engine::Engine::give_up`]). False
-    /// if there is nothing to be done.
+    /// Nothing can be evicted, and pages wait to be written or to become durable: does that for some of them. Where
+    /// devices refuse, waits, and once one has refused for long, a page of it that a failed sync has made dirty goes
+    /// ([`crate::engine::Engine::give_up`]): one, because what comes into its frame can go again. False if there is
+    /// nothing to be done.
     pub(crate) fn relieve(&self) -> bool {
-        let mut refused = Vec::new();
+        let mut refused: Vec<Arc<Opened>> = Vec::new();
         loop {
+            let numbers: Vec<u32> = refused.iter().map(|file| file.number).collect();
             let mut engine = self.engine();
-            let file = engine.dirty.after((0, 0), &refused).and_then(|(number, _)| engine.dirty.file(number));
-            let Some(file) = file.or_else(|| engine.dirty.unstable_file(&refused)) else {
+            let file = engine.dirty.after((0, 0), &numbers).and_then(|(number, _)| engine.dirty.file(number));
+            let Some(file) = file.or_else(|| engine.dirty.unstable_file(&numbers)) else {
                 if engine.dirty.is_writing() {
                     drop(engine);
                     std::thread::sleep(Duration::from_micros(100));
                     return true;
                 }
-                let gone = refused.iter().any(|file| engine.give_up(*file));
+                let lasting = refused.iter().filter(|file| file.refusal.lasts());
+                let gone = lasting.map(|file| file.number).any(|file| engine.give_up(file));
+                let waits = !gone && numbers.iter().any(|file| engine.dirty.may_be_given_up(*file));
                 drop(engine);
+                if waits {
+                    std::thread::sleep(PAUSE / 10);
+                }
                 self.room();
-                return gone;
+                return gone || waits;
             };
             drop(engine);
-            let written = self.write_runs(&file, 0..u64::MAX, u64::MAX, Busy::Skip);
-            match written.and_then(|_| self.settle(&file)) {
+            let written = self.write_runs(&file, 0..u64::MAX, u64::MAX, Busy::Skip, Account::NextSync);
+            match written.and_then(|_| self.settle(&file, Account::NextSync)) {
                 Ok(()) => return true,
-                Err(error) => {
-                    file.refusal.keep(error);
-                    refused.push(file.number);
-                }
+                Err(_) => refused.push(file),
             }
         }
     }
@@ -293,14 +341,11 @@ impl Shared {
             let file = next.and_then(|(number, index)| Some((engine.dirty.file(number)?, index)));
             drop(engine);
             let Some((file, index)) = file else { break };
-            match self.write_runs(&file, index..u64::MAX, u64::MAX, Busy::Skip) {
+            match self.write_runs(&file, index..u64::MAX, u64::MAX, Busy::Skip, Account::NextSync) {
                 Ok(Some(end)) => at = (file.number, end),
                 // Writers are busy with all of it.
                 Ok(None) => break,
-                Err(error) => {
-                    file.refusal.keep(error);
-                    refused.push(file.number);
-                }
+                Err(_) => refused.push(file.number),
             }
         }
         loop {
@@ -309,8 +354,7 @@ impl Shared {
             let file = engine.dirty.unstable_file(&refused).filter(|_| many || tick);
             drop(engine);
             let Some(file) = file else { return refused.is_empty() };
-            if let Err(error) = self.settle(&file) {
-                file.refusal.keep(error);
+            if self.settle(&file, Account::NextSync).is_err() {
                 refused.push(file.number);
             }
         }

@@ -338,3 +338,17 @@ fn changes_by_others_are_told_from_own_writes() {
         std::fs::write(path.path(), vec![1u8; 10 * PAGE]).expect("writes");
     }
 }
+
+#[test]
+fn what_has_no_pages_is_refused_and_nobody_waits_for_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pipe = directory.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("coreutils");
+    assert!(made.success());
+    let cache = PageCache::new(&CacheOptions::default()).expect("a cache");
+    for path in [pipe.as_path(), "/dev/null".as_ref()] {
+        let error = cache.open(path).map(drop).expect_err("no file");
+        assert!(error.to_string().contains("neither a file nor a block device"), "{error}");
+    }
+    assert!(cache.open(directory.path()).is_err());
+}

@@ -3,11 +3,14 @@
 
 mod common;
 
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use common::PAGE;
 use common::device::{Device, device};
-use refault_cache::{CacheOptions, CachedFile, PageCache, WriteBack};
+use refault_cache::{Backing, CacheOptions, CachedFile, PageCache, WriteBack};
 
 /// 64 pages, of which 25 may be dirty; 12 are written at a time.
 fn cache(write_back: bool) -> PageCache {
@@ -137,4 +140,145 @@ fn what_was_lost_beyond_what_is_listed_is_mended_by_writing_it_anew() {
     write(2);
     file.sync().expect("all of it was written anew");
     assert!(device.0.lock().unwrap().durable.iter().all(|byte| *byte == 2));
+}
+
+#[test]
+fn a_device_that_refuses_for_a_moment_costs_waiting_and_no_page() {
+    let (bad, good) = (device(8, 96), device(9, 96));
+    let cache = cache(false);
+    let (refused, well) = (open(&cache, &bad), open(&cache, &good));
+    refused.write_at(&[1; 64 * PAGE], 0).expect("goes through");
+    {
+        let mut medium = bad.0.lock().unwrap();
+        (medium.fail_sync, medium.fail_writes) = (true, true);
+    }
+    refused.sync().expect_err("the device fails");
+    let again = bad.clone();
+    let mended = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(150));
+        again.0.lock().unwrap().fail_writes = false;
+    });
+    let mut seen = vec![0; 96 * PAGE];
+    well.read_at(&mut seen, 0).expect("a frame comes free when the device is well");
+    assert!(seen == good.0.lock().unwrap().current);
+    mended.join().unwrap();
+    assert_eq!(refused.sync().expect_err("it was refused meanwhile").raw_os_error(), Some(28));
+    refused.sync().expect("nothing is missing");
+    assert!(bad.0.lock().unwrap().durable[..64 * PAGE] == [1; 64 * PAGE]);
+}
+
+#[test]
+fn a_new_length_leaves_what_was_refused_before_to_the_next_sync() {
+    let device = device(10, 96);
+    let cache = cache(true);
+    let file = open(&cache, &device);
+    device.0.lock().unwrap().fail_writes = true;
+    file.write_at(&[1; PAGE], 95 * PAGE as u64).expect("stays in memory");
+    wait_until("nobody writes in the background", || device.0.lock().unwrap().refused > 0);
+    device.0.lock().unwrap().fail_writes = false;
+    // What the background had begun has ended.
+    std::thread::sleep(Duration::from_millis(20));
+    file.write_at(&[2; PAGE], 95 * PAGE as u64).expect("stays in memory");
+    file.set_len(95 * PAGE as u64 + 100).expect("the device is well");
+    assert_eq!(file.sync().expect_err("it was refused meanwhile").raw_os_error(), Some(28));
+    file.sync().expect("it is told once");
+}
+
+/// A device whose first write, or first sync, waits for a word and fails then.
+#[derive(Clone)]
+struct Gate(Arc<(Mutex<State>, Condvar)>);
+
+struct State {
+    fails: &'static str,
+    waits: bool,
+    open: bool,
+}
+
+impl Gate {
+    fn new(fails: &'static str) -> Gate {
+        Gate(Arc::new((Mutex::new(State { fails, waits: false, open: false }), Condvar::new())))
+    }
+
+    fn pass(&self, what: &str) -> io::Result<()> {
+        let mut state = self.0.0.lock().unwrap();
+        if state.fails != what {
+            return Ok(());
+        }
+        state.waits = true;
+        let mut state = self.0.1.wait_while(state, |state| !state.open).unwrap();
+        state.fails = "nothing";
+        Err(io::Error::from_raw_os_error(5))
+    }
+
+    fn open(&self) {
+        self.0.0.lock().unwrap().open = true;
+        self.0.1.notify_all();
+    }
+}
+
+impl Backing for Gate {
+    fn read(&self, into: &mut [IoSliceMut<'_>], _: u64) -> io::Result<usize> {
+        Ok(into.iter().map(|slice| slice.len()).sum())
+    }
+    fn write(&self, from: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
+        self.pass("write")?;
+        Ok(from.iter().map(|slice| slice.len()).sum())
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.pass("sync")
+    }
+    fn len(&self) -> io::Result<u64> {
+        Ok(64 * PAGE as u64)
+    }
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn who_waits_for_what_the_background_is_refused_is_told() {
+    for round in 0..60 {
+        let gate = Gate::new(if round % 2 == 0 { "write" } else { "sync" });
+        let cache = cache(true);
+        let file = cache.attach(Box::new(gate.clone())).expect("opens");
+        file.write_at(&[1; PAGE], 0).expect("stays in memory");
+        wait_until("nobody writes in the background", || gate.0.0.lock().unwrap().waits);
+        std::thread::scope(|scope| {
+            // It waits for the background, and what it does itself then goes well.
+            let sync = scope.spawn(|| file.sync());
+            std::thread::sleep(Duration::from_millis(3));
+            gate.open();
+            let told = sync.join().unwrap().expect_err("it was refused meanwhile");
+            assert_eq!(told.raw_os_error(), Some(5), "round {round}");
+        });
+        file.sync().expect("it is told once");
+    }
+}
+
+#[test]
+fn no_sync_comes_between_a_loss_that_is_made_good_and_what_makes_it_good() {
+    for round in 0..400 {
+        let device = device(11 + round, 96);
+        let cache = cache(true);
+        let file = open(&cache, &device);
+        file.set_write_through(true);
+        file.write_at(&[1; PAGE], 0).expect("goes through");
+        file.evict(0..PAGE as u64);
+        device.0.lock().unwrap().fail_sync = true;
+        file.sync().expect_err("the device fails");
+        file.sync().expect_err("a page is lost");
+        file.set_write_through(false);
+        let turn = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while turn.load(Ordering::SeqCst) == 0 {}
+                file.write_at(&[2; PAGE], 0).expect("stays in memory");
+            });
+            while file.sync().is_err() {
+                turn.store(1, Ordering::SeqCst);
+            }
+            let durable = device.0.lock().unwrap().durable[0];
+            assert_eq!(durable, 2, "round {round}: a sync says that nothing is missing");
+        });
+    }
 }

@@ -21,6 +21,8 @@ pub struct Medium {
     pub pending: BTreeMap<usize, Vec<[u8; SECTOR]>>,
     pub fail_sync: bool,
     pub fail_writes: bool,
+    /// Writes that were refused.
+    pub refused: u64,
     pub syncs: u64,
     pub random: u64,
 }
@@ -77,6 +79,7 @@ impl Backing for Device {
             let place = offset as usize / SECTOR + number;
             medium.pending.entry(place).or_default().push(sector.try_into().expect("whole sectors"));
         }
+        medium.refused += u64::from(medium.fail_writes);
         if medium.fail_writes { Err(io::Error::from_raw_os_error(28)) } else { Ok(done) }
     }
 
