@@ -29,7 +29,7 @@ impl Cache {
         let defaults = CacheOptions::default();
         let options = CacheOptions { memory, policy: policy.unwrap_or(defaults.policy), ..CacheOptions::default() };
         PageCache::new(&options).map(Cache).map_err(|error| match &error {
-            MakeError::Memory(source) => os_error(source, error.to_string()),
+            MakeError::Memory(source) | MakeError::Statistics { error: source, .. } => os_error(source, error.to_string()),
             _ => PyValueError::new_err(error.to_string()),
         })
     }

@@ -95,7 +95,8 @@ impl History {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or a line in it is no statistics. A last line without an end is left out: its writer died.
+    /// It cannot be read, or a line in it is no statistics. Lines that were written in part are left out: the disk was
+    /// full, or, of a last line, its writer died.
     pub fn read(path: &Path) -> Result<History, Failure> {
         let unreadable = |error: std::io::Error| {
             Failure::usage("cannot read", path.display(), format!("{error}; name the file of refault run --stats"))
@@ -108,12 +109,11 @@ impl History {
             if file.read_until(b'\n', &mut line).map_err(unreadable)? == 0 || line.last() != Some(&b'\n') {
                 return Ok(history);
             }
-            let Some(value) = parse(&line) else {
-                let place = format!("{}: line {number}", path.display());
-                let remedy = "it is no statistics; name the file of refault run --stats";
-                return Err(Failure::usage("cannot read", place, remedy));
-            };
-            history.add(value);
+            match read_line(&line) {
+                Line::Whole(value) => history.add(value),
+                Line::Torn => {}
+                Line::Other => return Err(no_statistics(path, number)),
+            }
         }
     }
 
@@ -151,9 +151,34 @@ impl History {
     }
 }
 
-/// A line, if it is one of statistics.
-pub fn parse(line: &[u8]) -> Option<Value> {
-    serde_json::from_slice::<Value>(line).ok().filter(|line| line["resident_bytes"].is_u64())
+/// What a line of a file is.
+pub enum Line {
+    /// One of statistics.
+    Whole(Value),
+    /// A part of one, as a disk leaves it that was full.
+    Torn,
+    /// Something else.
+    Other,
+}
+
+/// What a line is. Of one that was written in part, and in which another writer's follows, it is the latter.
+pub fn read_line(line: &[u8]) -> Line {
+    let parse = |text: &[u8]| serde_json::from_slice::<Value>(text).ok().filter(|line| line["resident_bytes"].is_u64());
+    if let Some(value) = parse(line) {
+        return Line::Whole(value);
+    }
+    let is_object = serde_json::from_slice::<Value>(line).is_ok();
+    if is_object || !line.starts_with(b"{\"") {
+        return if line == b"\n" { Line::Torn } else { Line::Other };
+    }
+    let begins = line.windows(2).enumerate().skip(1).filter(|(_, two)| *two == b"{\"");
+    begins.map(|(at, _)| &line[at..]).find_map(parse).map_or(Line::Torn, Line::Whole)
+}
+
+/// Why a file is not read.
+pub fn no_statistics(path: &Path, line: u64) -> Failure {
+    let place = format!("{}: line {line}", path.display());
+    Failure::usage("cannot read", place, "it is no statistics; name the file of refault run --stats")
 }
 
 fn moment(line: &Value) -> Moment {
@@ -207,6 +232,10 @@ mod tests {
         let path = directory.path().join("run.jsonl");
         std::fs::write(&path, format!("{}\n{{\"pid\":1,\"resid", line(1, 1.0, 10, 5))).expect("writes");
         assert_eq!(History::read(&path).expect("reads").lives.len(), 1);
+        // The disk was full, and another process wrote when there was room again.
+        let two = [line(1, 1.0, 10, 5), line(2, 1.0, 10, 5)];
+        std::fs::write(&path, format!("{}\n{{\"pid\":1,\"resid{}\n\n{{\"p\n", two[0], two[1])).expect("writes");
+        assert_eq!(History::read(&path).expect("reads").lives.len(), 2);
         std::fs::write(&path, format!("{}\nnonsense\n", line(1, 1.0, 10, 5))).expect("writes");
         let failure = History::read(&path).expect_err("a wrong line");
         assert!(failure.line().contains("run.jsonl: line 2"), "{}", failure.line());

@@ -9,8 +9,10 @@ mod follower;
 mod members;
 pub mod screen;
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -146,15 +148,29 @@ fn file_of(source: &str) -> Result<PathBuf, Failure> {
         _ => Failure::usage("cannot look at process", source, format!("{error}; {remedy}")),
     })?;
     let value = |name: &[u8]| environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(name));
-    let Some(settings) = value(b"REFAULT_AGENT=") else {
-        if let Some(file) = value(b"REFAULT_CACHE_STATS=") {
-            return Ok(PathBuf::from(String::from_utf8_lossy(file).into_owned()));
-        }
-        return Err(Failure::usage("not run by refault", source, remedy));
-    };
-    let stats = settings.split(|byte| *byte == 0x1f).find_map(|pair| pair.strip_prefix(b"stats="));
+    let settings = value(b"REFAULT_AGENT=");
+    let stats = settings
+        .and_then(|settings| settings.split(|byte| *byte == 0x1f).find_map(|pair| pair.strip_prefix(b"stats=")))
+        .or_else(|| value(b"REFAULT_CACHE_STATS=").filter(|file| !file.is_empty()));
     match stats {
-        Some(stats) => Ok(PathBuf::from(String::from_utf8_lossy(stats).into_owned())),
-        None => Err(Failure::usage("it writes no statistics", source, "start it with refault run --stats FILE")),
+        Some(stats) => Ok(as_seen_by(source, Path::new(OsStr::from_bytes(stats)))),
+        None if settings.is_some() => {
+            Err(Failure::usage("it writes no statistics", source, "start it with refault run --stats FILE"))
+        }
+        None => Err(Failure::usage("not run by refault", source, remedy)),
     }
+}
+
+/// A path that a process was given: what it has open under this name, or else what is there from where it is now.
+fn as_seen_by(process: &str, path: &Path) -> PathBuf {
+    if path.is_absolute() {
+        return path.to_owned();
+    }
+    let named = path.strip_prefix(".").unwrap_or(path);
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let is_it = |target: &PathBuf| target.ends_with(named) && target.is_file();
+    if let Some(target) = open.filter_map(|link| std::fs::read_link(link.path()).ok()).find(is_it) {
+        return target;
+    }
+    std::fs::read_link(format!("/proc/{process}/cwd")).map_or(path.to_owned(), |directory| directory.join(path))
 }

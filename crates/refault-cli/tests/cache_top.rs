@@ -131,3 +131,51 @@ fn every_policy_can_be_watched_and_a_file_that_cannot_be_written_is_refused() {
     let error = open("lru", "no/cache.jsonl").map(drop).expect_err("no such directory");
     assert!(error.to_string().contains("cannot write statistics of the page cache"), "{error}");
 }
+
+/// Not a test: a program with a cache, in a directory of its own, until it is killed.
+#[test]
+fn server() {
+    if std::env::var_os("REFAULT_CACHE_TOP_SERVER").is_none() {
+        return;
+    }
+    let cache = PageCache::new(&CacheOptions::default()).expect("a cache");
+    let file = cache.attach(Box::new(Zeros)).expect("opens");
+    std::env::set_current_dir("/").expect("it is there");
+    loop {
+        file.read_at(&mut [0; 8], 0).expect("reads");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_relative_file_is_the_programs_whatever_runs_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = std::process::Command::new(std::env::current_exe().expect("this binary"))
+        .args(["--exact", "server"])
+        .current_dir(&directory)
+        .env("REFAULT_CACHE_TOP_SERVER", "1")
+        .env("REFAULT_CACHE_STATS", "./cache.jsonl")
+        // As under `refault run` without --stats.
+        .env("REFAULT_AGENT", "layout=0\x1fmemory=1")
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let statistics = directory.path().join("cache.jsonl");
+    while !std::fs::metadata(&statistics).is_ok_and(|file| file.len() > 0) && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let command = || Command::cargo_bin("refault").expect("the command");
+    let pid = server.id().to_string();
+    let output = command().args(["top", "--once", "--width", "120", &pid]).output().expect("runs");
+    server.kill().expect("it runs");
+    server.wait().expect("it ran");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && shown.contains(&format!("process {pid}, page cache 0, ")), "{shown}{said}");
+    // It was killed: some seconds later that is to be seen.
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    let output = command().args(["top", "--once", "--width", "120"]).arg(&statistics).output().expect("runs");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("page cache 0, silent for "), "{shown}");
+}

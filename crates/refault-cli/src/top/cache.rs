@@ -10,6 +10,7 @@ use refault_lab::size::bytes_text;
 use serde_json::Value;
 
 use super::View;
+use super::follower::SILENT_SECONDS;
 use super::screen::{bar, block, bytes, draw_generations, has_ended, number};
 
 /// Whether a line is a page cache's.
@@ -43,7 +44,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View<'_>) {
 
 fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let line = &view.line;
-    let ended = if has_ended(line) { ", closed" } else { "" };
+    let ended = match line[SILENT_SECONDS].as_u64() {
+        Some(seconds) => format!(", silent for {seconds} s (killed, or stopped)"),
+        None if has_ended(line) => ", closed".to_owned(),
+        None => String::new(),
+    };
     let others = if view.processes > 1 { format!(", {} caches", view.processes) } else { String::new() };
     let text = format!(
         "  process {}, page cache {}{ended}, {:.0} s{others}, {}, {}  {}",
@@ -191,6 +196,14 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
         }
+    }
+
+    #[test]
+    fn a_cache_that_writes_no_longer_is_not_shown_as_one_that_does() {
+        let mut line = line();
+        line[SILENT_SECONDS] = json!(61);
+        let shown = text(&view(&line), 110);
+        assert!(shown.contains("page cache 1, silent for 61 s (killed, or stopped), 12 s"), "{shown}");
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! Follows a statistics file: the latest line of each process that writes to it.
 //!
 //! A process that has ended has given its memory back, so its last line says nothing of the run. What is shown of it is
-//! its memory when it was fullest, with the counters of its last line.
+//! its memory when it was fullest, with the counters of its last line. A page cache whose process was killed has no last
+//! line: it is *silent*, and those that still write are shown before it. A page cache empties its file when that has
+//! become large; the file is read from its beginning then.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use crate::history;
+use crate::history::{Line, no_statistics, read_line};
 use refault_console::Failure;
 
 /// Refault rates kept for the curve.
@@ -58,6 +61,11 @@ pub struct View<'a> {
 /// first line that is written regularly. It was fuller before; how full is not known.
 pub const SEEN_AT_THE_END: &str = "seen_at_the_end";
 
+/// In the line of a page cache that has not written for longer than it should: for how many seconds.
+pub const SILENT_SECONDS: &str = "silent_seconds";
+/// It writes each second.
+const SILENT_AFTER: Duration = Duration::from_secs(4);
+
 #[derive(Default)]
 struct Process {
     line: Value,
@@ -91,7 +99,20 @@ impl Process {
         self.line = line;
     }
 
+    /// How long it has not written for, if that is longer than it should be. Lines of programs do not say when they
+    /// were written.
+    fn silent(&self) -> Option<Duration> {
+        let written = Duration::from_millis(self.line["unix_ms"].as_u64()?);
+        let silent = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.saturating_sub(written);
+        (silent > SILENT_AFTER && !self.has_ended()).then_some(silent)
+    }
+
     fn shown(&self) -> Cow<'_, Value> {
+        if let Some(silent) = self.silent() {
+            let mut line = self.line.clone();
+            line[SILENT_SECONDS] = silent.as_secs().into();
+            return Cow::Owned(line);
+        }
         if !self.has_ended() {
             return Cow::Borrowed(&self.line);
         }
@@ -148,19 +169,24 @@ impl Follower {
     /// # Errors
     /// It is no statistics.
     pub fn read(&mut self) -> Result<(), Failure> {
-        self.file
-            .read_to_end(&mut self.pending)
-            .map_err(|error| Failure::usage("cannot read", self.path.display(), error))?;
+        let unreadable = |error| Failure::usage("cannot read", self.path.display(), error);
+        let file = &mut self.file;
+        let length = file.metadata().map_err(unreadable)?;
+        if length.is_file() && file.stream_position().is_ok_and(|read| read > length.len()) {
+            file.rewind().map_err(unreadable)?;
+            (self.lines, self.pending) = (0, Vec::new());
+        }
+        file.read_to_end(&mut self.pending).map_err(unreadable)?;
         // Whole lines are taken where they lie, and what is left moves to the front once: linear in what was read.
         let whole = self.pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let pending = std::mem::take(&mut self.pending);
         self.pending.extend_from_slice(&pending[whole..]);
         for line in pending[..whole].split_inclusive(|byte| *byte == b'\n') {
             self.lines += 1;
-            let Some(line) = history::parse(line) else {
-                let place = format!("{}: line {}", self.path.display(), self.lines);
-                let remedy = "it is no statistics; name the file of refault run --stats";
-                return Err(Failure::usage("cannot read", place, remedy));
+            let line = match read_line(line) {
+                Line::Whole(line) => line,
+                Line::Torn => continue,
+                Line::Other => return Err(no_statistics(&self.path, self.lines)),
             };
             let number = |key: &str| line[key].as_u64().unwrap_or(0);
             self.processes.entry((number("pid"), number("cache"))).or_default().take(line);
@@ -170,7 +196,8 @@ impl Follower {
 
     /// The wanted process, or else the running one with the most resident memory.
     pub fn view(&self) -> Option<View<'_>> {
-        let live = |process: &&Process| !process.has_ended();
+        let open = |process: &&Process| !process.has_ended();
+        let live = |process: &&Process| open(process) && process.silent().is_none();
         let size = |process: &&Process| {
             let line = if process.has_ended() { &process.fullest } else { &process.line };
             line["resident_bytes"].as_u64()
@@ -179,7 +206,9 @@ impl Follower {
             let these = self.processes.iter().filter(|((pid, _), _)| self.wanted.is_none_or(|wanted| wanted == *pid));
             these.map(|(_, process)| process)
         };
-        let process = wanted().filter(live).max_by_key(size).or_else(|| wanted().max_by_key(size))?;
+        let largest_open = || wanted().filter(open).max_by_key(size);
+        let largest_live = wanted().filter(live).max_by_key(size);
+        let process = largest_live.or_else(largest_open).or_else(|| wanted().max_by_key(size))?;
         Some(View {
             command: "refault top",
             source: &self.source,
@@ -228,5 +257,33 @@ mod tests {
         let mut follower = Follower::open(&path, None).expect("opens");
         follower.read().expect("reads");
         assert_eq!(follower.view().expect("a process").line[SEEN_AT_THE_END], true);
+    }
+
+    #[test]
+    fn who_was_killed_is_silent_lines_in_part_are_left_out_and_an_emptied_file_is_read_anew() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("cache.jsonl");
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64;
+        let line = |pid: u64, resident: u64, ago: u64| {
+            format!(
+                "{}\n",
+                json!({"pid": pid, "cache": 0, "resident_bytes": resident, "unix_ms": now - ago * 1000, "last": false})
+            )
+        };
+        let text = line(1, 900, 60) + "{\"pid\":1,\"cache\"" + &line(2, 10, 0) + "{\"pid\":\n";
+        std::fs::write(&path, text).expect("writes");
+        let mut follower = Follower::open(&path, None).expect("opens");
+        follower.read().expect("reads");
+        let view = follower.view().expect("a cache");
+        assert_eq!((&view.line["pid"], &view.line[SILENT_SECONDS]), (&json!(2), &Value::Null));
+        // One writer has emptied the file.
+        std::fs::write(&path, line(2, 11, 0)).expect("writes");
+        follower.read().expect("reads");
+        assert_eq!(follower.view().expect("a cache").line["resident_bytes"], 11);
+        let mut killed = Follower::open(&path, Some(1)).expect("opens");
+        std::fs::write(&path, line(1, 900, 60)).expect("writes");
+        killed.read().expect("reads");
+        let silent = killed.view().expect("a cache").line[SILENT_SECONDS].as_u64();
+        assert!(silent >= Some(60), "{silent:?}");
     }
 }
