@@ -45,7 +45,7 @@ mod reuse;
 
 pub use params::AdaptiveParams;
 
-use self::choice::{Choice, Guard};
+use self::choice::Choice;
 use self::frequency::Frequency;
 use self::queue::Queue;
 use self::recency::Recency;
@@ -58,6 +58,9 @@ use crate::policy::{Admission, HitReport, Lists, Policy, ReclaimRequest};
 
 /// Parts of an interval: in each a part of the page tables is looked at.
 const PARTS: u32 = 16;
+/// By how much the references of one page must be worth more than another's to say so, in steps of rank (module
+/// `frequency`): an eighth of a half-life. Pages of a loop differ by less.
+const CLEARLY_MORE: u32 = 8;
 /// When times are renumbered.
 const LAST_TIME: u32 = u32::MAX - 1;
 
@@ -161,13 +164,7 @@ impl<const MAPPED: bool> Default for Adaptive<MAPPED> {
 impl<const MAPPED: bool> Adaptive<MAPPED> {
     /// Empty memory.
     pub fn new(params: AdaptiveParams) -> Self {
-        // Under accessed bits the books of misses are not exact, and an absolute limit was not tried.
-        let guard = match params.guard {
-            false => Guard::Off,
-            true if MAPPED => Guard::Valued,
-            true => Guard::Absolute,
-        };
-        let choice = Choice::new([params.recency, params.reuse, params.frequency], guard);
+        let choice = Choice::new([params.recency, params.reuse, params.frequency], params.guard);
         let table = Table { records: Vec::new(), now: 1 };
         let mut policy = Adaptive {
             params,
@@ -229,9 +226,8 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
     fn refer_unsettled(&mut self, page: PageId, flags: u32, before: u32) {
         let missed = HELD.map(|held| flags & held == 0);
         if flags & RESIDENT == 0 {
-            let recency = missed[Way::Recency as usize];
-            self.common.choice.missed(!recency);
-            self.common.choice.absent += u64::from(recency);
+            self.common.choice.missed();
+            self.common.choice.absent += u64::from(missed[Way::Recency as usize]);
         }
         self.recency.refer(page, before, &mut self.common.table);
         self.reuse.refer(page, before, &mut self.common.table);
@@ -293,8 +289,12 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
     fn next_victim(&mut self) -> Option<PageId> {
         self.chosen_by = self.common.choice.chooser();
         loop {
-            if let Some(page) = self.common.next_outsider(self.chosen_by) {
-                return Some(page);
+            let outsider = match self.chosen_by != self.common.choice.leader {
+                true => self.common.next_held_back(),
+                false => self.common.next_outsider(self.chosen_by),
+            };
+            if outsider.is_some() {
+                return outsider;
             }
             // More room is asked for than one page at the limit needs.
             let shed = match self.chosen_by {
@@ -386,7 +386,7 @@ impl Common {
         if self.table.at(page).is(RESIDENT) {
             self.queue_outsider(way, page);
         } else if way == Way::Recency {
-            self.choice.left_unmissed();
+            self.choice.absent -= 1;
         }
     }
 
@@ -398,15 +398,47 @@ impl Common {
         }
     }
 
-    /// Takes a resident page that `way` does not hold off its queue.
+    fn is_outsider(&self, way: Way, page: PageId) -> bool {
+        self.table.at(page).is(RESIDENT) && !self.holds(way, page)
+    }
+
+    /// Takes a resident page that `way` does not hold off its queue, the one that it let go first.
     fn next_outsider(&mut self, way: Way) -> Option<PageId> {
         while let Some(page) = self.outsiders[way as usize].pop(&self.table) {
             self.table.clear(page, QUEUED[way as usize]);
-            if self.table.at(page).is(RESIDENT) && !self.holds(way, page) {
+            if self.is_outsider(way, page) {
                 return Some(page);
             }
         }
         None
+    }
+
+    /// Takes a resident page that recency does not hold off its queue, while the guard holds the policy back: the one
+    /// let go last, since what is kept of a loop must stay until its turn comes; or the one let go first, if the leader
+    /// does not want it or its references are worth less.
+    fn next_held_back(&mut self) -> Option<PageId> {
+        let queue = Way::Recency as usize;
+        let (first, last) = loop {
+            let (first, last) = self.outsiders[queue].ends()?;
+            if !self.is_outsider(Way::Recency, first) {
+                self.outsiders[queue].pop(&self.table);
+                self.table.clear(first, QUEUED[queue]);
+            } else if !self.is_outsider(Way::Recency, last) {
+                self.outsiders[queue].pop_last();
+                self.table.clear(last, QUEUED[queue]);
+            } else {
+                break (first, last);
+            }
+        };
+        let is_wanted = |page| self.holds(self.choice.leader, page);
+        let is_worth_more = self.table.rank(last) > self.table.rank(first) + CLEARLY_MORE;
+        let page = if !is_wanted(first) || is_wanted(last) && is_worth_more {
+            self.outsiders[queue].pop(&self.table)?
+        } else {
+            self.outsiders[queue].pop_last()?
+        };
+        self.table.clear(page, QUEUED[queue]);
+        Some(page)
     }
 }
 

@@ -83,53 +83,20 @@ proptest! {
         }
     }
 
-    /// The bound that the module argues for: 1.01 times LRU's misses, half of what a leader was ahead, and memory once.
-    /// No leader can be further ahead than LRU has misses on pages seen before.
+    /// The bound that the module argues for, after every access: 1.02 times LRU's misses. Work of another kind follows,
+    /// for which nothing that was learned holds.
     #[test]
-    fn the_loss_to_lru_is_bounded(capacity in 1..40usize, steps in steps()) {
-        let sequence: Vec<PageId> =
-            steps.iter().filter_map(|step| if let Step::Access(page) = step { Some(*page) } else { None }).collect();
-        let (own, lru) = (misses(<Adaptive>::default(), capacity, &sequence), misses(Lru::default(), capacity, &sequence));
-        let seen_before = lru - distinct(&sequence);
-        let bound = 1.01 * lru as f64 + 0.5 * seen_before as f64 + capacity as f64;
-        prop_assert!(own as f64 <= bound, "{own} misses, {lru} by LRU, memory {capacity}");
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
-
-    /// The bound that does not depend on memory: 1.01 times LRU's misses, and what a leader was ahead of LRU at most.
-    /// Work of another kind follows, for which nothing that was learned holds.
-    #[test]
-    fn the_loss_to_lru_is_no_more_than_a_leader_was_ahead(capacity in 8..40usize, first in steps(), then in steps()) {
+    fn the_loss_to_lru_is_bounded(capacity in 1..40usize, first in steps(), then in steps()) {
         let steps = without_frees(&first).into_iter().chain(without_frees(&then).into_iter().rev());
-        let mut own = Driver::new(<Adaptive>::default(), capacity);
-        let mut lru = Driver::new(Lru::default(), capacity);
-        let mut ways = [only(false, true, false, false), only(false, false, true, false)]
-            .map(|params| Driver::new(<Adaptive>::new(params), capacity));
-        let (mut own_misses, mut lru_misses, mut way_misses, mut lead) = (0u64, 0u64, [0u64; 2], 0u64);
+        let (mut own, mut lru) = (Driver::new(<Adaptive>::default(), capacity), Driver::new(Lru::default(), capacity));
+        let (mut misses, mut of_lru) = (0u64, 0u64);
         for step in steps {
             let Step::Access(page) = step else { continue };
-            own_misses += u64::from(!own.access(page));
-            lru_misses += u64::from(!lru.access(page));
-            for (way, misses) in ways.iter_mut().zip(&mut way_misses) {
-                *misses += u64::from(!way.access(page));
-                lead = lead.max(lru_misses.saturating_sub(*misses));
-            }
-            prop_assert!(
-                own_misses as f64 <= 1.01 * lru_misses as f64 + lead as f64,
-                "{own_misses} misses, {lru_misses} by LRU, a leader was {lead} ahead, memory {capacity}"
-            );
+            misses += u64::from(!own.access(page));
+            of_lru += u64::from(!lru.access(page));
+            prop_assert!(misses as f64 <= 1.02 * of_lru as f64, "{misses} misses, {of_lru} by LRU, memory {capacity}");
         }
     }
-}
-
-fn distinct(sequence: &[PageId]) -> u64 {
-    let mut pages = sequence.to_vec();
-    pages.sort_unstable();
-    pages.dedup();
-    pages.len() as u64
 }
 
 /// A loop over `length` pages from `first` on.
@@ -167,10 +134,7 @@ fn an_adversary_that_watches_costs_no_more_than_the_bound() {
     let capacity = 16;
     let mut driver = Driver::new(<Adaptive>::default(), capacity);
     let mut lru = Driver::new(Lru::default(), capacity);
-    let mut reuse = Driver::new(<Adaptive>::new(only(false, true, false, false)), capacity);
-    let mut frequency = Driver::new(<Adaptive>::new(only(false, false, true, false)), capacity);
-    let (mut own, mut of_lru, mut of_reuse, mut of_frequency) = (0u64, 0u64, 0u64, 0u64);
-    let (mut most, mut lead) = (0i64, 0u64);
+    let (mut own, mut of_lru) = (0u64, 0u64);
     let mut random = 12345u32;
     for step in 0..30_000 {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -180,14 +144,10 @@ fn an_adversary_that_watches_costs_no_more_than_the_bound() {
         let page = missing.filter(|_| step % 2 == 0).unwrap_or((random >> 16) % 24);
         own += u64::from(!driver.access(page));
         of_lru += u64::from(!lru.access(page));
-        of_reuse += u64::from(!reuse.access(page));
-        of_frequency += u64::from(!frequency.access(page));
-        lead = lead.max(of_lru.saturating_sub(of_reuse.min(of_frequency)));
-        most = most.max(own as i64 - of_lru as i64 - (of_lru / 100) as i64);
+        assert!(own as f64 <= 1.02 * of_lru as f64, "{own} misses, LRU {of_lru}, after {step} accesses");
     }
-    println!("watched: {own} misses, LRU {of_lru}, most above 1.01 times LRU's {most}, greatest lead {lead}");
-    assert!(own > of_lru, "this adversary does no harm");
-    assert!(most <= (lead / 2) as i64 + capacity as i64, "{most} above 1.01 times LRU's, greatest lead {lead}");
+    println!("watched: {own} misses, LRU {of_lru}");
+    assert!(own as f64 > 1.01 * of_lru as f64, "this adversary does no harm: {own} misses, LRU {of_lru}");
 }
 
 /// Phases that turn against the leader as soon as it leads: a loop for recency, and for the others pages in use that

@@ -4,19 +4,17 @@
 //! change of mind takes as many misses as the difference has to make up: few when one way suddenly misses everything.
 //!
 //! **Guard.** Following a leader means evicting pages that LRU would hold, each of which may have to be read back. They
-//! are a stake, and what may be staked is what the policy is ahead of LRU, a hundredth of LRU's misses, and half of
-//! what the leader is ahead of LRU. While there is no more to stake, victims are pages that LRU does not hold either,
-//! which cannot add to the loss. The stake is valued by how often such pages were in fact missed: twice that share, at
-//! most all of them.
+//! are a stake, and what may be staked is what the policy has won against LRU so far and a fiftieth of LRU's misses.
+//! While there is no more to stake, victims are pages that LRU does not hold either, which cannot add to the loss.
 //!
 //! With *M* misses of its own, *L* of LRU, and *A* absent pages (LRU holds them, memory does not), no step under the
 //! guard raises *M − L + A*: if both miss, both numbers grow; if only the policy does, the page was absent and no
-//! longer is. So *M ≤ 1.01 L + ½ lead + memory*, for every sequence, and without the last term where absent pages are
-//! valued in full.
+//! longer is. A step that follows the leader raises it by one at most, and is taken only where it ends within 0.02 *L*.
+//! So *M ≤ 1.02 L* for every sequence, at every time, as long as memory keeps its size.
 //!
-//! Where LRU misses little more than memory once, that term is large: absent pages that nobody asks for are worth
-//! nothing, until work of another kind asks for all of them. So there is an *absolute* limit too, with each absent page
-//! in full: a hundredth of LRU's misses, and all that the leader is ahead. Then *M ≤ 1.01 L + lead*.
+//! The price is paid where a leader is right at once: what is kept of a loop doubles with each pass or faster, and does
+//! not start at its full size. A policy that stakes more than this has a sequence on which it breaks the bound: the one
+//! that asks for all absent pages next.
 //!
 //! Cost: O(1) per miss of any directory.
 
@@ -28,26 +26,7 @@ const MAX_RECENT: f64 = 50_000.0;
 /// Misses by which another directory must be better to lead: the odd page decides nothing.
 const MIN_LEAD: f64 = 4.0;
 /// Share of LRU's misses that may be lost to it.
-const TOLERATED_LOSS: f64 = 0.01;
-/// Share of what a leader is ahead of LRU that may be staked on its going on so.
-const STAKED_LEAD: f64 = 0.5;
-/// The same share where every absent page is taken to be missed.
-const STAKED_IN_FULL: f64 = 1.0;
-/// How many times as often as they have been, absent pages are expected to be missed.
-const CAUTION: f64 = 2.0;
-/// Absent pages taken to have been missed before there was any.
-const PRIOR: f64 = 2.0;
-
-/// What bounds the loss to LRU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Guard {
-    /// Nothing.
-    Off,
-    /// Absent pages are valued by how often such pages were missed.
-    Valued,
-    /// The same, and never more of them than the absolute limit allows.
-    Absolute,
-}
+const TOLERATED_LOSS: f64 = 0.02;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -55,7 +34,7 @@ pub(super) struct Choice {
     pub leader: Way,
     /// Who may lead.
     candidates: [bool; 3],
-    guard: Guard,
+    guarded: bool,
     /// Misses of each directory, older ones for less.
     recent: [f64; 3],
     /// What a miss counts for after the next one.
@@ -66,35 +45,27 @@ pub(super) struct Choice {
     own_misses: u64,
     /// Pages that recency holds and memory does not.
     pub absent: u64,
-    /// Absent pages that were referenced, and those that recency let go first; recent ones.
-    missed: u64,
-    unmissed: u64,
-    memory: u64,
     pub changes: u64,
 }
 
 impl Choice {
-    pub fn new(candidates: [bool; 3], guard: Guard) -> Choice {
+    pub fn new(candidates: [bool; 3], guarded: bool) -> Choice {
         let first = [Way::ReuseDistance, Way::Frequency, Way::Recency];
         let leader = first.into_iter().find(|way| candidates[*way as usize]).unwrap_or(Way::Recency);
         Choice {
             leader,
             candidates,
-            guard,
+            guarded,
             recent: [0.0; 3],
             fading: 0.0,
             misses: [0; 3],
             own_misses: 0,
             absent: 0,
-            missed: 0,
-            unmissed: 0,
-            memory: 0,
             changes: 0,
         }
     }
 
     pub fn resize(&mut self, capacity: usize) {
-        self.memory = capacity as u64;
         self.fading = 1.0 - 1.0 / (RECENT_MEMORY_SIZES * capacity as f64).clamp(1.0, MAX_RECENT);
     }
 
@@ -117,55 +88,23 @@ impl Choice {
         }
     }
 
-    /// A reference to a page that was not in memory; `held` by recency, so it was absent.
-    pub fn missed(&mut self, held: bool) {
+    /// A reference to a page that was not in memory.
+    pub fn missed(&mut self) {
         self.own_misses += 1;
-        if held {
-            self.missed += 1;
-            self.forget_old();
-        }
-    }
-
-    /// Recency let an absent page go that had not been missed.
-    pub fn left_unmissed(&mut self) {
-        self.absent -= 1;
-        self.unmissed += 1;
-        self.forget_old();
     }
 
     /// Whose directory the next victim must not be in.
     pub fn chooser(&self) -> Way {
-        let held_back = match self.guard {
-            Guard::Off => false,
-            Guard::Valued => self.stake(self.value()) > self.limit(STAKED_LEAD),
-            Guard::Absolute => {
-                self.stake(self.value()) > self.limit(STAKED_LEAD) || self.stake(1.0) > self.limit(STAKED_IN_FULL)
-            }
-        };
-        if held_back { Way::Recency } else { self.leader }
+        if self.guarded && self.stake() > self.tolerated() { Way::Recency } else { self.leader }
     }
 
-    /// What an absent page is taken to cost, in misses.
-    fn value(&self) -> f64 {
-        let (missed, known) = (self.missed as f64, (self.missed + self.unmissed) as f64);
-        (CAUTION * (missed + PRIOR) / (known + PRIOR)).min(1.0)
+    /// What is lost to LRU if each absent page is asked for, the next victim included.
+    fn stake(&self) -> f64 {
+        self.own_misses as f64 - self.misses[Way::Recency as usize] as f64 + self.absent as f64 + 1.0
     }
 
-    /// What is lost to LRU if each absent page costs so much, the next victim included.
-    fn stake(&self, value: f64) -> f64 {
-        self.own_misses as f64 - self.misses[Way::Recency as usize] as f64 + value * self.absent as f64 + 1.0
-    }
-
-    /// What may be lost, with so much of the lead.
-    fn limit(&self, share_of_lead: f64) -> f64 {
-        let recency = self.misses[Way::Recency as usize];
-        let lead = recency.saturating_sub(self.misses[self.leader as usize]);
-        TOLERATED_LOSS * recency as f64 + share_of_lead * lead as f64
-    }
-
-    fn forget_old(&mut self) {
-        if self.missed + self.unmissed > self.memory {
-            (self.missed, self.unmissed) = (self.missed / 2, self.unmissed / 2);
-        }
+    /// What may be lost.
+    fn tolerated(&self) -> f64 {
+        TOLERATED_LOSS * self.misses[Way::Recency as usize] as f64
     }
 }

@@ -74,6 +74,20 @@ impl<T: Entry> Queue<T> {
         self.entries.pop_front()
     }
 
+    /// The first and the last entry.
+    #[inline]
+    pub fn ends(&self) -> Option<(T, T)> {
+        Some((*self.entries.front()?, *self.entries.back()?))
+    }
+
+    /// Takes the last entry off.
+    #[inline]
+    pub fn pop_last(&mut self) -> Option<T> {
+        let last = self.entries.pop_back();
+        self.read = self.read.min(self.entries.len());
+        last
+    }
+
     /// Leaves only those entries for which `keep` answers true.
     pub fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
         self.entries.retain(keep);

@@ -28,8 +28,6 @@ pub struct Adaptive {
     recent: [f64; 3],
     misses: [f64; 3],
     own_misses: f64,
-    missed: u64,
-    unmissed: u64,
 }
 
 #[derive(Default)]
@@ -58,8 +56,6 @@ impl Adaptive {
             recent: [0.0; 3],
             misses: [0.0; 3],
             own_misses: 0.0,
-            missed: 0,
-            unmissed: 0,
         }
     }
 
@@ -68,10 +64,6 @@ impl Adaptive {
         let missed = [0, 1, 2].map(|way| !self.held[way].contains(&page));
         if !self.resident.contains(&page) {
             self.own_misses += 1.0;
-            if !missed[RECENCY] {
-                self.missed += 1;
-                self.forget_old();
-            }
         }
         self.frequency.count(page, self.capacity as i64);
         // The page is not moved in the order of uses before it is known what stood below it.
@@ -122,13 +114,8 @@ impl Adaptive {
             _ => self.frequency.leave(self.capacity as i64),
         };
         self.held[way].retain(|p| *p != page);
-        if self.resident.contains(&page) {
-            if !self.outsiders[way].contains(&page) {
-                self.outsiders[way].push_back(page);
-            }
-        } else if way == RECENCY {
-            self.unmissed += 1;
-            self.forget_old();
+        if self.resident.contains(&page) && !self.outsiders[way].contains(&page) {
+            self.outsiders[way].push_back(page);
         }
     }
 
@@ -145,26 +132,37 @@ impl Adaptive {
         }
     }
 
-    fn forget_old(&mut self) {
-        if self.missed + self.unmissed > self.capacity as u64 {
-            self.missed /= 2;
-            self.unmissed /= 2;
-        }
-    }
-
     /// The leader, or recency if more would be at stake than was won.
     fn chooser(&self) -> usize {
         let absent = self.held[RECENCY].iter().filter(|p| !self.resident.contains(p)).count() as f64;
-        let share = (2.0 * (self.missed as f64 + 2.0) / ((self.missed + self.unmissed) as f64 + 2.0)).min(1.0);
-        let lost = self.own_misses + 1.0 - self.misses[RECENCY];
-        let lead = (self.misses[RECENCY] - self.misses[self.leader]).max(0.0);
-        let tolerated = 0.01 * self.misses[RECENCY];
-        let too_much = lost + share * absent > tolerated + 0.5 * lead || lost + absent > tolerated + lead;
+        let lost = self.own_misses + absent + 1.0 - self.misses[RECENCY];
+        let too_much = lost > 0.02 * self.misses[RECENCY];
         if self.guarded && too_much { RECENCY } else { self.leader }
+    }
+
+    /// What goes where the guard forbids what the leader wants.
+    fn evict_held_back(&mut self) -> Option<PageId> {
+        let outside = |page: &PageId| self.resident.contains(page) && !self.held[RECENCY].contains(page);
+        // Entries at the ends that mean nothing are gone once they were met there.
+        let from = self.outsiders[RECENCY].iter().position(outside).unwrap_or(self.outsiders[RECENCY].len());
+        let to = self.outsiders[RECENCY].iter().rposition(outside).map_or(from, |at| at + 1);
+        self.outsiders[RECENCY] = self.outsiders[RECENCY].range(from..to).copied().collect();
+        let (first, last) = (*self.outsiders[RECENCY].front()?, *self.outsiders[RECENCY].back()?);
+        let wanted = |page: PageId| self.held[self.leader].contains(&page);
+        let worth = |page: PageId| self.frequency.worth[&page].0;
+        let page = if !wanted(first) || wanted(last) && worth(last) > worth(first) + 8 { first } else { last };
+        self.outsiders[RECENCY].retain(|p| *p != page);
+        self.resident.retain(|p| *p != page);
+        Some(page)
     }
 
     fn evict(&mut self) -> PageId {
         let way = self.chooser();
+        if way != self.leader
+            && let Some(page) = self.evict_held_back()
+        {
+            return page;
+        }
         loop {
             match self.outsiders[way].pop_front() {
                 Some(page) if self.resident.contains(&page) && !self.held[way].contains(&page) => {
