@@ -77,6 +77,12 @@ impl Dirty {
         self.pages.len() as u32
     }
 
+    /// Bytes of bookkeeping: the nodes of trees that grow at their ends are half full.
+    pub(crate) fn bytes(&self) -> usize {
+        let one = size_of::<(At, Entry)>();
+        2 * ((self.pages.len() + self.writing.len()) * one + self.unstable.len() * (one + 8))
+    }
+
     /// The number of a write that has ended.
     pub(crate) fn next_number(&mut self) -> u64 {
         self.number += 1;

@@ -456,8 +456,8 @@ impl Engine {
 
     pub(crate) fn metadata_bytes(&self) -> usize {
         let miniatures = self.miniatures.as_ref().map_or(0, |miniatures| miniatures.bytes());
-        let through = self.through.bytes();
-        self.policy.metadata_bytes() + self.pages.metadata_bytes() + self.frames.metadata_bytes() + miniatures + through
+        let writes = self.dirty.bytes() + self.through.bytes();
+        self.policy.metadata_bytes() + self.pages.metadata_bytes() + self.frames.metadata_bytes() + miniatures + writes
     }
 }
 

@@ -203,6 +203,7 @@ impl Through {
 
     pub(crate) fn bytes(&self) -> usize {
         let spans: usize = self.files.values().map(|fate| fate.lost.len() + fate.unlisted.len()).sum();
-        self.pages.len() * size_of::<(At, Listed)>() + spans * 16
+        // The nodes of a tree that grows at its end are half full.
+        2 * self.pages.len() * size_of::<(At, Listed)>() + spans * 16
     }
 }
