@@ -380,7 +380,7 @@ impl Engine {
                     // The page before it stays, so this one does.
                     self.store.release(slot);
                 } else {
-                    self.store.used_again(slot);
+                    self.store.used_again(owner, slot);
                     self.is_stored(first + done as u32, owner, slot);
                     done += 1;
                 }

@@ -4,7 +4,8 @@
 //! is moved back. What is still here when its turn comes was not touched: it is stored. So the area is the accessed bit
 //! of the pages at the eviction end, and a page is compressed while nobody can write to it.
 //!
-//! A page that was copied back instead leaves a *husk*, whose memory goes with the places around it.
+//! A page that was copied back instead leaves a *husk*, whose memory goes with the places around it, or with all others
+//! once they are many.
 //!
 //! Invariants: places are used in a ring, first in, first out; a place holds one page, a husk or nothing. Cost: 8 bytes
 //! per place.
@@ -56,16 +57,37 @@ impl Staging {
         self.husks
     }
 
-    /// Gives the memory of all husks back.
+    /// Gives the memory of all husks back. Cost: a look at each place in use, some 300 ns per run of husks.
     pub fn drop_husks(&mut self) {
+        const AT_ONCE: usize = 64;
         let places = self.owners.len();
+        let mut runs = [sys::Range::default(); AT_ONCE];
+        let mut many = 0;
         for index in (self.tail..self.head).map(|index| index % places) {
-            if self.husks > 0 && self.owners[index] == HUSK {
-                // SAFETY: what is here was copied away and is nobody's.
-                unsafe { sys::discard(self.base + index * PAGE, PAGE) };
-                self.owners[index] = 0;
-                self.husks -= 1;
+            if self.husks == 0 {
+                break;
             }
+            if self.owners[index] != HUSK {
+                continue;
+            }
+            self.owners[index] = 0;
+            self.husks -= 1;
+            let start = self.base + index * PAGE;
+            if many > 0 && runs[many - 1].start + runs[many - 1].bytes == start {
+                runs[many - 1].bytes += PAGE;
+                continue;
+            }
+            if many == AT_ONCE {
+                // SAFETY: what was here is copied away and is nobody's.
+                unsafe { sys::discard_all(&runs) };
+                many = 0;
+            }
+            runs[many] = sys::Range { start, bytes: PAGE };
+            many += 1;
+        }
+        if many > 0 {
+            // SAFETY: as above.
+            unsafe { sys::discard_all(&runs[..many]) };
         }
     }
 
@@ -167,5 +189,26 @@ mod tests {
         staging.leave_husk(places[2]);
         staging.drop_husks();
         assert_eq!((staging.occupied(), staging.take_back(1)), (0, 0));
+    }
+
+    #[test]
+    fn husks_give_their_memory_back_and_pages_keep_theirs() {
+        let mut staging = Staging::new(200).expect("addresses");
+        let places: Vec<u32> = (1..=200).map(|page| staging.fill(page * PAGE)).collect();
+        // SAFETY: the area is mapped, writable, and used by nobody else.
+        places.iter().for_each(|place| unsafe { *(staging.address(*place) as *mut u8) = 7 });
+        // More runs than are dropped at once.
+        let goes = |place: &&u32| !place.is_multiple_of(3);
+        let addresses: Vec<usize> = places.iter().map(|place| staging.address(*place)).collect();
+        for place in places.iter().filter(goes) {
+            staging.leave_husk(*place);
+        }
+        staging.drop_husks();
+        assert_eq!((staging.husks(), staging.live()), (0, 67));
+        for (place, address) in places.iter().zip(addresses) {
+            // SAFETY: as above.
+            let byte = unsafe { *(address as *const u8) };
+            assert_eq!(byte, if goes(&place) { 0 } else { 7 }, "place {place}");
+        }
     }
 }

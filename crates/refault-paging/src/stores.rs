@@ -28,15 +28,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cold;
+mod descriptor;
+
 use std::collections::VecDeque;
 use std::io;
 
 use refault_store::codec::Codec;
 use refault_store::{CompressedPool, FileStore, FileStoreOptions, Page, Scratch, Slot, Store, StoreError, Tier};
-use refault_store::{Device, Job};
 
 use crate::PAGE;
-use crate::sys;
+
+use cold::Owner;
+use descriptor::Descriptor;
 
 /// Bits of a slot that say which file: above the place.
 const FILE_SHIFT: u32 = 44;
@@ -59,56 +63,6 @@ pub trait Files: Send {
     fn create(&mut self) -> Option<i32>;
     /// A descriptor from [`Files::create`] is needed no more.
     fn close(&mut self, descriptor: i32);
-}
-
-/// A file by its descriptor, with direct I/O if it was opened so.
-struct Descriptor(i32);
-
-/// Bytes that a file of this process may have (`ulimit -f`). Whoever writes beyond is sent a signal that ends it.
-fn most_of_a_file() -> u64 {
-    let mut limit = [u64::MAX; 2];
-    // SAFETY: getrlimit writes two words.
-    unsafe { sys::call(97, [1, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    limit[0]
-}
-
-/// No space is left: what a file says that may not grow.
-const ENOSPC: i32 = -28;
-
-impl Device for Descriptor {
-    unsafe fn write(&self, jobs: &mut [Job]) {
-        let most = most_of_a_file();
-        for job in jobs {
-            if job.offset + job.len as u64 > most {
-                job.result = ENOSPC;
-                continue;
-            }
-            // SAFETY: the buffer is readable (promised by the caller).
-            job.result =
-                unsafe { sys::call(18, [self.0 as usize, job.buffer as usize, job.len, job.offset as usize, 0, 0]) }
-                    as i32;
-        }
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: writes into `buffer`.
-        let read = unsafe {
-            sys::call(17, [self.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), offset as usize, 0, 0])
-        };
-        if read < 0 { Err(io::Error::from_raw_os_error(-read as i32)) } else { Ok(read as usize) }
-    }
-
-    /// Nothing: a hole costs a file system's journal milliseconds, in a thread that waits for a page. Freed slots are
-    /// used again, and the file goes with its last process.
-    fn punch(&self, _offset: u64, _len: u64) {}
-
-    fn after_fork(&self, _pieces: &mut dyn Iterator<Item = (u64, usize)>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn describe(&self) -> String {
-        "direct I/O".to_owned()
-    }
 }
 
 struct File {
@@ -146,16 +100,21 @@ pub struct Stores {
     /// Bytes of contents that a file may have.
     file_limit: u64,
     same_filled: u64,
-    /// Compressed pages, oldest first, those of LZ4 and those of zstd: where they belong, and the slot they had then.
-    loose: VecDeque<(usize, Slot)>,
-    dense: VecDeque<(usize, Slot)>,
+    /// Compressed pages, oldest first, those of LZ4 and those of zstd: whose they are, and the slot they had then.
+    loose: VecDeque<(Owner, Slot)>,
+    dense: VecDeque<(Owner, Slot)>,
     buffer: Vec<Page>,
     /// What the pool has moved to empty a block.
-    moved: Vec<(usize, Slot)>,
+    moved: Vec<(Owner, Slot)>,
     /// Bytes of compressed pages from which on they are compressed harder.
     dense_from: u64,
     /// Entries of the queues beyond which they are looked through.
     tidy_from: usize,
+    /// Pages that were stored, and that had been when cold ones were last looked for.
+    written: u64,
+    looked: u64,
+    /// Cold pages have left room in the pool's blocks.
+    loosened: bool,
 }
 
 /// What is stored where.
@@ -196,6 +155,9 @@ impl Stores {
             moved: Vec::new(),
             dense_from: u64::MAX,
             tidy_from: MIN_QUEUED,
+            written: 0,
+            looked: 0,
+            loosened: false,
         })
     }
 
@@ -277,9 +239,16 @@ impl Stores {
 
     /// Stores pages, which belong at `addresses`. Returns how many, from the front, have a slot now.
     pub fn write(&mut self, pages: &[&Page], addresses: &[usize], scratch: &mut Scratch, slots: &mut [Slot]) -> usize {
+        let written = self.write_all(pages, addresses, scratch, slots);
+        self.written += written as u64;
+        written
+    }
+
+    fn write_all(&mut self, pages: &[&Page], addresses: &[usize], scratch: &mut Scratch, slots: &mut [Slot]) -> usize {
         let mut written = 0;
         while written < pages.len() {
             let page = pages[written];
+            let owner = Owner::new(addresses[written], self.written + written as u64);
             let slot = if let Some(slot) = refault_store::same_filled::detect(page) {
                 self.same_filled += 1;
                 slot
@@ -287,7 +256,7 @@ impl Stores {
                 let wanted = self.codec();
                 let put = match squeeze(page, wanted, scratch) {
                     (Codec::Raw, _) => None,
-                    (codec, bytes) => Some(self.pool.put_owned(codec, bytes, addresses[written] as u64)),
+                    (codec, bytes) => Some(self.pool.put_owned(codec, bytes, owner.word())),
                 };
                 let put = match put {
                     Some(put) => put,
@@ -297,13 +266,13 @@ impl Stores {
                             written += run;
                             continue;
                         }
-                        self.pool.put_owned(Codec::Raw, &page.0, addresses[written] as u64)
+                        self.pool.put_owned(Codec::Raw, &page.0, owner.word())
                     }
                 };
                 match put {
                     Ok(slot) => {
                         let queue = if wanted == Codec::Lz4 { &mut self.loose } else { &mut self.dense };
-                        queue.push_back((addresses[written], slot));
+                        queue.push_back((owner, slot));
                         slot
                     }
                     Err(_)
@@ -351,10 +320,19 @@ impl Stores {
         done
     }
 
-    /// One step towards less memory for what was compressed longest: beyond `limits.0` bytes it is compressed harder,
+    /// One step towards less memory for what was compressed longest: what nobody asks for goes to the file; beyond `limits.0` bytes it is compressed harder,
     /// beyond `limits.1` it goes to the file. Pages that came to be needed meanwhile have another turn. Returns whether
     /// anything was done.
     pub fn demote(&mut self, limits: (u64, u64), scratch: &mut Scratch, holders: &mut impl Holders) -> bool {
+        if self.move_cold(scratch, holders) {
+            return true;
+        }
+        if self.loosened {
+            self.loosened = self.compact(holders);
+            if self.loosened {
+                return true;
+            }
+        }
         if self.pool.bytes() > limits.0 && (self.compact(holders) || self.compress_harder(scratch, holders)) {
             return true;
         }
@@ -364,13 +342,14 @@ impl Stores {
     /// Gives the memory of one block back that is mostly empty. Returns whether there was one.
     fn compact(&mut self, holders: &mut impl Holders) -> bool {
         let mut all = std::mem::take(&mut self.moved);
-        let gained = self.pool.compact(|owner, from, to| {
-            let holder = holders.holder(owner as usize, from);
+        let gained = self.pool.compact(|word, from, to| {
+            let owner = Owner::from_word(word);
+            let holder = holders.holder(owner.address(), from);
             if holder == Holder::Nobody {
                 return false;
             }
-            holders.moved(owner as usize, holder, Some(to));
-            all.push((owner as usize, to));
+            holders.moved(owner.address(), holder, Some(to));
+            all.push((owner, to));
             true
         });
         // What lies in a block that has emptied is old.
@@ -389,8 +368,9 @@ impl Stores {
         let mut buffer = self.take_buffer();
         let mut done = 0;
         while done < BATCH
-            && let Some((address, slot)) = self.loose.pop_front()
+            && let Some((owner, slot)) = self.loose.pop_front()
         {
+            let address = owner.address();
             match holders.holder(address, slot) {
                 Holder::Nobody => continue,
                 Holder::Copy => {
@@ -399,14 +379,14 @@ impl Stores {
                 }
                 Holder::Page if self.pool.read(slot, &mut buffer[0], scratch).is_ok() => {
                     let denser = match squeeze(&buffer[0], Codec::Zstd, scratch) {
-                        (Codec::Zstd, bytes) => self.pool.put_owned(Codec::Zstd, bytes, address as u64).ok(),
+                        (Codec::Zstd, bytes) => self.pool.put_owned(Codec::Zstd, bytes, owner.word()).ok(),
                         _ => None,
                     };
                     if let Some(denser) = denser {
                         holders.moved(address, Holder::Page, Some(denser));
                         self.pool.release(slot);
                     }
-                    self.dense.push_back((address, denser.unwrap_or(slot)));
+                    self.dense.push_back((owner, denser.unwrap_or(slot)));
                 }
                 // Whoever asks for it finds out.
                 Holder::Page => {}
@@ -419,24 +399,27 @@ impl Stores {
 
     fn move_to_file(&mut self, scratch: &mut Scratch, holders: &mut impl Holders) -> bool {
         let mut buffer = self.take_buffer();
-        let mut batch = [(0, Slot::from_bits(0)); BATCH];
+        let mut batch = [(Owner::new(0, 0), Slot::from_bits(0)); BATCH];
         let (mut many, mut looked, mut dropped) = (0, 0, 0);
         while many < BATCH
             && looked < MAX_LOOKED
-            && let Some((address, slot)) = self.dense.pop_front()
+            && let Some((owner, slot)) = self.dense.pop_front()
         {
+            let address = owner.address();
             looked += 1;
             // A page that was stored, read back and stored again may be in the queue twice with the same slot.
-            let again = batch[..many].contains(&(address, slot));
+            let again = batch[..many].iter().any(|(_, other)| *other == slot);
             match holders.holder(address, slot) {
                 Holder::Copy => {
                     holders.moved(address, Holder::Copy, None);
                     self.pool.release(slot);
                     dropped += 1;
                 }
-                Holder::Page if self.pool.take_mark(slot) => self.dense.push_back((address, slot)),
+                Holder::Page if self.pool.take_mark(slot) => {
+                    self.dense.push_back((Owner::new(address, self.written), slot))
+                }
                 Holder::Page if !again && self.pool.read(slot, &mut buffer[many], scratch).is_ok() => {
-                    batch[many] = (address, slot);
+                    batch[many] = (owner, slot);
                     many += 1;
                 }
                 _ => {}
@@ -446,12 +429,12 @@ impl Stores {
         let mut slots = [Slot::from_bits(0); BATCH];
         let done = if many > 0 { self.write_file(&pages[..many], scratch, &mut slots) } else { 0 };
         for index in 0..many {
-            let (address, slot) = batch[index];
+            let (owner, slot) = batch[index];
             if index < done {
-                holders.moved(address, Holder::Page, Some(slots[index]));
+                holders.moved(owner.address(), Holder::Page, Some(slots[index]));
                 self.pool.release(slot);
             } else {
-                self.dense.push_front((address, slot));
+                self.dense.push_front((owner, slot));
             }
         }
         self.buffer = buffer;
@@ -466,9 +449,15 @@ impl Stores {
     }
 
     /// A slot that stayed a page's while it was resident is all there is of it again.
-    pub fn used_again(&self, slot: Slot) {
-        if slot.tier() == Tier::Pool {
-            self.pool.mark(slot);
+    pub fn used_again(&mut self, address: usize, slot: Slot) {
+        if slot.tier() != Tier::Pool {
+            return;
+        }
+        self.pool.mark(slot);
+        let owner = Owner::new(address, self.written);
+        if self.pool.reown(slot, owner.word()) {
+            let queue = if self.pool.codec(slot) == Some(Codec::Lz4) { &mut self.loose } else { &mut self.dense };
+            queue.push_back((owner, slot));
         }
     }
 
@@ -478,7 +467,7 @@ impl Stores {
         let queued = self.loose.len() + self.dense.len();
         if queued > self.tidy_from && queued as u64 > self.pool.usage().pool_pages * 3 / 2 {
             for queue in [&mut self.loose, &mut self.dense] {
-                queue.retain(|(address, slot)| !matches!(holders.holder(*address, *slot), Holder::Nobody));
+                queue.retain(|(owner, slot)| !matches!(holders.holder(owner.address(), *slot), Holder::Nobody));
             }
             // Those that are left may mean something for long: a forked child has its parent's.
             self.tidy_from = (2 * (self.loose.len() + self.dense.len())).max(MIN_QUEUED);

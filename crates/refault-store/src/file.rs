@@ -158,9 +158,7 @@ impl FileStore {
         let mut word = (slots.next / 64) as usize % words;
         // Back to the start of the file instead of further into it, while most of what was used is free again.
         let used = self.slot_count - slots.free;
-        if word >= slots.fresh && slots.fresh >= MIN_WORDS && used * SPREAD < slots.fresh as u64 * 64 {
-            word = 0;
-        }
+        let returns = slots.fresh >= MIN_WORDS && used * SPREAD < slots.fresh as u64 * 64;
         let mut looked = 0;
         while numbers.len() < room && looked <= words {
             let mut holes = !slots.taken[word];
@@ -171,7 +169,7 @@ impl FileStore {
                 numbers.push(word as u64 * 64 + u64::from(bit));
             }
             if numbers.len() < room {
-                word = (word + 1) % words;
+                word = (word + 1) % if returns { slots.fresh } else { words };
                 looked += 1;
             }
         }

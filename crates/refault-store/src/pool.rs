@@ -202,6 +202,30 @@ impl CompressedPool {
         self.get(slot).map(|(_, codec, _)| codec)
     }
 
+    /// Bytes that a page takes in the pool, without its header.
+    pub fn object_len(&self, slot: Slot) -> Option<usize> {
+        self.get(slot).map(|(.., bytes)| bytes.len())
+    }
+
+    /// The owner that a page was stored for, 0 for none.
+    pub fn owner(&self, slot: Slot) -> u64 {
+        let (.., object) = self.locate(slot);
+        // SAFETY: the object belongs to the holder of the slot, and its header has this word.
+        unsafe { object.add(OWNER).cast::<u64>().read_unaligned() }
+    }
+
+    /// A page has this owner from now on, as in [`CompressedPool::put_owned`]. False: it lies in memory that a fork shares
+    /// and stays as it is.
+    pub fn reown(&self, slot: Slot, owner: u64) -> bool {
+        let (block, _, object) = self.locate(slot);
+        if self.is_shared(block) {
+            return false;
+        }
+        // SAFETY: as in `owner`; nobody else has this memory.
+        unsafe { object.add(OWNER).cast::<u64>().write_unaligned(owner) };
+        true
+    }
+
     /// Remembers that a page came to be needed again, until [`CompressedPool::take_mark`].
     pub fn mark(&self, slot: Slot) {
         let (block, _, object) = self.locate(slot);

@@ -46,6 +46,22 @@ fn both_engines_return_what_was_written() {
 }
 
 #[test]
+fn a_file_whose_pages_come_and_go_does_not_grow() {
+    let store = FileStore::on(device(None), &options(1 << 20)).expect("makes");
+    let pages = sample_pages(32);
+    let mut held = std::collections::VecDeque::new();
+    for _ in 0..1000 {
+        held.extend(put(&store, &pages).into_iter().map(|slot| slot.expect("stored")));
+        if held.len() > 640 {
+            held.drain(..32).for_each(|slot| store.release(slot));
+        }
+    }
+    // 672 pages at most at a time, 32,000 in all.
+    let most = MIN_WORDS as u64 * 64 * size_of::<Seal>() as u64;
+    assert!(store.seal_bytes() <= most, "{} bytes", store.seal_bytes());
+}
+
+#[test]
 fn a_full_store_says_so_before_the_file_is_full_and_slots_come_back() {
     let store = FileStore::on(device(None), &options(100)).expect("makes");
     let pages = sample_pages(101);
