@@ -18,6 +18,9 @@ use crate::work::wait;
 /// copying them.
 const MAX_ATTACHED: usize = 16 << 10;
 
+/// Bytes that are asked for together of a file that Python reads.
+const PART: usize = 8 << 20;
+
 /// A page cache, shared by any number of files.
 #[pyclass(frozen, module = "refault._refault")]
 pub struct Cache(PageCache);
@@ -29,7 +32,9 @@ impl Cache {
         let defaults = CacheOptions::default();
         let options = CacheOptions { memory, policy: policy.unwrap_or(defaults.policy), ..CacheOptions::default() };
         PageCache::new(&options).map(Cache).map_err(|error| match &error {
-            MakeError::Memory(source) | MakeError::Statistics { error: source, .. } => os_error(source, error.to_string()),
+            MakeError::Memory(source) | MakeError::Statistics { error: source, .. } => {
+                os_error(source, error.to_string())
+            }
             _ => PyValueError::new_err(error.to_string()),
         })
     }
@@ -166,21 +171,37 @@ fn fill(py: Python<'_>, source: &Source, buffer: &mut [u8], offset: u64) -> PyRe
     if found == buffer.len() || offset.saturating_add(found as u64) >= file.len() {
         return Ok(found);
     }
-    let rest = &mut buffer[found..];
-    let from = offset + found as u64;
-    let read = if source.is_foreign {
-        // Into bytes of its own: after Ctrl-C the read may go on when the buffer is gone.
-        let file = file.clone();
-        let length = rest.len().min(usize::try_from(file.len().saturating_sub(from)).unwrap_or(usize::MAX));
-        let (read, bytes) = wait(py, move || {
-            let mut bytes = vec![0; length];
-            (file.read_at(&mut bytes, from), bytes)
-        })?;
-        read.inspect(|read| rest[..*read].copy_from_slice(&bytes[..*read]))
-    } else {
-        py.detach(|| file.read_at(rest, from))
-    };
+    let (rest, from) = (&mut buffer[found..], offset + found as u64);
+    if source.is_foreign {
+        return fill_in_parts(py, file, rest, from).map(|read| found + read);
+    }
+    let read = py.detach(|| file.read_at(rest, from));
     read.map(|read| found + read).map_err(|error| read_error(py, error))
+}
+
+/// Reads what Python reads for the cache, in parts that end at multiples of [`PART`]. Each is read into bytes of its own,
+/// because after Ctrl-C the read may go on when the buffer is gone: so no more than a part is held twice, and no
+/// request goes on for longer than a part takes.
+fn fill_in_parts(py: Python<'_>, file: &Arc<CachedFile>, buffer: &mut [u8], offset: u64) -> PyResult<usize> {
+    let (mut done, mut bytes) = (0, Vec::new());
+    while done < buffer.len() {
+        let at = offset + done as u64;
+        let left = usize::try_from(file.len().saturating_sub(at)).unwrap_or(usize::MAX).min(buffer.len() - done);
+        let length = left.min(PART - (at % PART as u64) as usize);
+        let (file, mut part) = (file.clone(), std::mem::take(&mut bytes));
+        let (read, part) = wait(py, move || {
+            part.resize(length, 0);
+            (file.read_at(&mut part, at), part)
+        })?;
+        let read = read.map_err(|error| read_error(py, error))?;
+        buffer[done..done + read].copy_from_slice(&part[..read]);
+        done += read;
+        bytes = part;
+        if read < length || length == 0 {
+            break;
+        }
+    }
+    Ok(done)
 }
 
 fn read_error(py: Python<'_>, error: ReadError) -> PyErr {

@@ -46,16 +46,45 @@ pub fn run<T: Send + 'static>(
     work: impl FnOnce(&dyn Progress) -> Result<T, LabError> + Send + 'static,
 ) -> PyResult<T> {
     let state = Arc::new(State::default());
-    let (sender, mut receiver) = channel();
     let of_thread = state.clone();
+    let mut told = u64::MAX;
+    let heard = |py: Python<'_>| {
+        let done = state.done.load(Ordering::Relaxed);
+        py.check_signals().and_then(|()| match progress {
+            Some(callback) if done != told => {
+                told = done;
+                callback.call1((done, state.total.load(Ordering::Relaxed))).map(|_| ())
+            }
+            _ => Ok(()),
+        })
+    };
+    let done = attend(py, move || work(&*of_thread), heard);
+    if done.is_err() {
+        state.cancelled.store(true, Ordering::Relaxed);
+    }
+    done?.map_err(lab_error)
+}
+
+/// Does what has no progress and cannot be cancelled, such as a read from a store that answers when it likes. A signal
+/// whose handler raises ends the wait at once; the thread goes on with what it owns until it is through.
+pub fn wait<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+    attend(py, work, |py| py.check_signals())
+}
+
+/// Does `work` in a thread, and meanwhile `look` again and again; an error of that ends the call, not the thread.
+fn attend<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+    mut look: impl FnMut(Python<'_>) -> PyResult<()>,
+) -> PyResult<T> {
+    let (sender, mut receiver) = channel();
     let thread = std::thread::Builder::new()
         .name("refault".to_owned())
         .spawn(move || {
             // Nobody waits any more if this fails.
-            let _ = sender.send(work(&*of_thread));
+            let _ = sender.send(work());
         })
         .map_err(|error| crate::errors::os_error(&error, format!("cannot start a thread: {error}")))?;
-    let mut told = u64::MAX;
     loop {
         // Moved in and out: a receiver can be sent to another thread, but not be shared.
         let waited;
@@ -64,51 +93,12 @@ pub fn run<T: Send + 'static>(
             (receiver, waited)
         });
         match waited {
-            Ok(result) => {
+            Ok(done) => {
                 // Its memory is given back before the result is handed over.
                 let _ = py.detach(|| thread.join());
-                return result.map_err(lab_error);
+                return Ok(done);
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err("refault failed inside: a thread ended with a panic"));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        let done = state.done.load(Ordering::Relaxed);
-        let heard = py.check_signals().and_then(|()| match progress {
-            Some(callback) if done != told => {
-                told = done;
-                callback.call1((done, state.total.load(Ordering::Relaxed))).map(|_| ())
-            }
-            _ => Ok(()),
-        });
-        if let Err(error) = heard {
-            state.cancelled.store(true, Ordering::Relaxed);
-            return Err(error);
-        }
-    }
-}
-
-/// Does what has no progress and cannot be cancelled, such as a read from a store that answers when it likes. A signal
-/// whose handler raises ends the wait at once; the thread goes on with what it owns until it is through.
-pub fn wait<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
-    let (sender, mut receiver) = channel();
-    std::thread::Builder::new()
-        .name("refault".to_owned())
-        .spawn(move || {
-            // Nobody waits any more if this fails.
-            let _ = sender.send(work());
-        })
-        .map_err(|error| crate::errors::os_error(&error, format!("cannot start a thread: {error}")))?;
-    loop {
-        let waited;
-        (receiver, waited) = py.detach(move || {
-            let waited = receiver.recv_timeout(LOOK);
-            (receiver, waited)
-        });
-        match waited {
-            Ok(done) => return Ok(done),
-            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Timeout) => look(py)?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(PyRuntimeError::new_err("refault failed inside: a thread ended with a panic"));
             }

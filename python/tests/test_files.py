@@ -3,6 +3,8 @@
 import io
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -269,3 +271,45 @@ def test_a_database_file_is_read_as_bytes(tmp_path, path):
         copy = sqlite3.connect(":memory:")
         copy.deserialize(file.read())
         assert copy.execute("select count(*), sum(a) from t").fetchone() == (10_000, 49_995_000)
+
+
+def test_what_the_system_says_of_the_statistics_file_is_its_error(monkeypatch, tmp_path):
+    monkeypatch.setenv("REFAULT_CACHE_STATS", str(tmp_path / "no" / "cache.jsonl"))
+    with pytest.raises(FileNotFoundError, match="cannot write statistics of the page cache"):
+        refault.Cache("1M")
+    monkeypatch.setenv("REFAULT_CACHE_STATS", str(tmp_path))
+    with pytest.raises(OSError, match="cannot write statistics of the page cache"):
+        refault.Cache("1M")
+    with pytest.raises(ValueError, match="policy"):
+        refault.Cache("1M", policy="none")
+
+
+#: Prints by how many MiB the most memory of reading an object whole was more than the object, and whether it was right.
+WHOLE = """
+import fsspec, refault, resource
+MIB = 1 << 20
+behind = fsspec.filesystem('memory')
+behind.pipe_file('/large', b'')
+behind.size = lambda path: SIZE * MIB + 5
+behind.ukey = lambda path: 'large'
+def cat_file(path, start, end):
+    return b''.join(bytes([n % 251]) * MIB for n in range(start // MIB, -(-end // MIB)))[: end - start]
+behind.cat_file = cat_file
+SIZE = 2
+fsspec.open('refault::memory://large', refault={'memory': '1M'}).open().read()
+SIZE = 160
+behind.ukey = lambda path: 'larger'
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with fsspec.open('refault::memory://large', refault={'memory': '1M'}).open() as file:
+    bytes_read = file.read()
+more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+right = len(bytes_read) == SIZE * MIB + 5 and all(bytes_read[n * MIB + 7] == n % 251 for n in range(SIZE))
+print(more - SIZE, right)
+"""
+
+
+def test_an_object_that_is_read_whole_is_held_once():
+    output = subprocess.run([sys.executable, "-c", WHOLE], capture_output=True, text=True, check=True).stdout.split()
+    assert output[1] == "True"
+    # A part of 8 MiB, and what lies about: not the object again.
+    assert int(output[0]) < 40, output
