@@ -4,6 +4,7 @@
     cargo build --release
     python3 scripts/worst_cells.py                          sequences only
     python3 scripts/worst_cells.py a.u64.zst b.csv          the same, and what can be made of these traces
+    python3 scripts/worst_cells.py --seed 7                 with sequences that nobody has looked at
     python3 scripts/worst_cells.py --policy adaptive-mapped --against mglru TRACE…
 
 Each trace is replayed backwards, in halves, with its halves exchanged, twice, there and back, and with a quarter of its
@@ -96,6 +97,60 @@ def sequences():
     yield "scan, then its end", [*range(20_000), *range(5000), *range(11_000, 20_000), *range(11_000, 20_000)]
 
 
+def passes(length, pages, rng):
+    """Loops of a few passes, then pages in use that have moved, again and again."""
+    sequence, start = [], 0
+    while len(sequence) < length:
+        looped, used = rng.randrange(pages // 4, pages), rng.randrange(pages // 20, pages // 2)
+        sequence += [OTHER + page for _ in range(rng.randrange(1, 7)) for page in range(looped)]
+        sequence += [(start + page) % pages for _ in range(rng.randrange(2, 7)) for page in range(used)]
+        start += used // rng.randrange(1, 3)
+    return sequence
+
+
+def scans_and_ends(length, pages, rng):
+    """Scans, of which a part is read again, and then what LRU still has, once or more."""
+    sequence, start = [], 0
+    while len(sequence) < length:
+        end = start + pages
+        again, tail = start + rng.randrange(pages // 2), rng.randrange(pages // 10, pages * 3 // 5)
+        sequence += [*range(start, end), *range(again, again + rng.randrange(pages // 4))]
+        sequence += [page for _ in range(rng.randrange(1, 4)) for page in range(end - tail, end)]
+        start = (start + rng.choice((pages // 2, pages))) % (4 * pages)
+    return sequence
+
+
+def there_and_back(length, pages, rng):
+    sequence, at = [], pages // 2
+    while len(sequence) < length:
+        step = rng.choice((-1, 1))
+        for _ in range(rng.randrange(1, pages // 2)):
+            at = min(max(at + step, 0), pages - 1)
+            sequence.append(at)
+    return sequence
+
+
+def read_again(length, pages, rng):
+    """New pages, some of which are read again once, at a distance."""
+    lag, share = rng.randrange(pages // 20, pages // 2), rng.random()
+    sequence = []
+    for at in range(length):
+        page = at % (3 * pages)
+        sequence.append(page)
+        if page > 2 * lag and rng.random() < share:
+            sequence.append(page - lag - rng.randrange(lag // 4 + 1))
+    return sequence
+
+
+def drawn(seed):
+    """Sequences whose lengths are drawn at random, over some hundred to some hundred thousand pages."""
+    rng = random.Random(seed)
+    for scale in (100, 1000, 10_000, 100_000):
+        for make in (passes, scans_and_ends, there_and_back, read_again):
+            pages = scale * rng.randrange(70, 130) // 100
+            yield f"{make.__name__.replace('_', ' ')} {pages:,}", make(min(80 * pages, 12 * LENGTH), pages, rng)
+
+
 def run(command):
     """What a command prints. What it says of a failure is said here too, and ends the program."""
     done = subprocess.run(command, capture_output=True, text=True)
@@ -186,6 +241,7 @@ def main():
     parser.add_argument("--policy", default="adaptive", help="the policy that is examined")
     parser.add_argument("--against", default="lru", metavar="POLICY", help="what it is held against")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS, help="what is made of traces")
+    parser.add_argument("--seed", type=int, metavar="N", help="sequences that are drawn at random too, from this seed")
     parser.add_argument("--cells", type=int, default=10, metavar="N", help="how many of the worst cells are printed")
     options = parser.parse_args()
     if not Path(options.refault).exists():
@@ -198,6 +254,8 @@ def main():
         names = [short_name(trace, options.traces) for trace in options.traces]
         traces = {name: load(options.refault, trace, directory) for name, trace in zip(names, options.traces)}
         made = [("sequences", *sequence) for sequence in sequences()]
+        if options.seed is not None:
+            made += [("drawn sequences", *sequence) for sequence in drawn(options.seed)]
         made = itertools.chain(made, (("traces", *variant) for variant in variants(traces, options.forms)))
         for group, name, pages in made:
             cells = misses(options.refault, pages, [options.against, options.policy], directory) if pages else {}
