@@ -179,6 +179,22 @@ pub trait Memory {
     /// Unmaps, writes if necessary and frees the page, leaving `shadow` in its slot.
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction;
 
+    /// Begins what [`Memory::evict`] does, and gets no further because something else holds a reference to the page:
+    /// an anonymous page gets a swap slot, nothing maps the page any more, and it is not written. The answer is
+    /// [`Eviction::Kept`], or [`Eviction::Refused`] without a slot. A memory that cannot do this leaves the page as it
+    /// is, which is the default.
+    fn evict_held(&mut self, page: PageId) -> Eviction {
+        let _ = page;
+        Eviction::Kept
+    }
+
+    /// Whether the page has a swap slot, which makes it a page of the swap cache. `None`, the default: it is as its
+    /// admission and the batch stage left it.
+    fn in_swap_cache(&self, page: PageId) -> Option<bool> {
+        let _ = page;
+        None
+    }
+
     /// Whether the page has been admitted and has not gone since.
     fn is_resident(&self, page: PageId) -> bool;
 

@@ -114,6 +114,11 @@ impl Mglru {
     fn is_7_2(&self) -> bool {
         self.params.version == Version::V7_2
     }
+
+    /// What the swap cache and the batch of activations do in 7.2 is followed (spec: mglru §16.5, §16.6).
+    fn follows_swap_cache(&self) -> bool {
+        self.is_7_2() && self.params.swap_cache
+    }
 }
 
 impl Policy for Mglru {
@@ -150,7 +155,7 @@ impl Policy for Mglru {
             }
         }
         if self.add_batch.push(page) {
-            self.drain_additions();
+            self.batch_filled_by(page, admission);
         }
     }
 

@@ -91,13 +91,13 @@ fn mglru_params() -> impl Strategy<Value = MglruParams> {
         prop_oneof![3 => Just(4usize), 1 => 1..4usize],
         batch,
         prop::bool::weighted(0.8),
-        any::<[bool; 2]>(),
+        any::<[bool; 3]>(),
         prop::bool::weighted(0.8),
         [prop::bool::weighted(0.8), prop::bool::weighted(0.8), prop::bool::weighted(0.8)],
         window(),
     )
         .prop_map(|(rules, swappiness, tiers, batch, walks, of_pages, protects_frequent, later, window)| {
-            let [region_bits, reads_start_oldest] = of_pages;
+            let [region_bits, reads_start_oldest, swap_cache] = of_pages;
             let [by_sizes, filters, look_around] = later;
             let (min_generations, max_generations) = window;
             let (version, refault) = rules;
@@ -116,6 +116,7 @@ fn mglru_params() -> impl Strategy<Value = MglruParams> {
                 protects_frequent,
                 max_generations,
                 min_generations,
+                swap_cache,
             }
         })
 }

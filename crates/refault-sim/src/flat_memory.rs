@@ -256,6 +256,10 @@ impl FlatMemory {
 
     /// A resident page gets an entry in the page table, young (a minor fault).
     pub fn map(&mut self, page: PageId, write: bool) {
+        // It was found in the swap cache, and is the only user of its slot.
+        if self.swap.synchronous && self.state[page as usize] & bits::SLOT != 0 {
+            self.release_slot(page);
+        }
         self.state[page as usize] |= bits::MAPPED;
         self.touch_mapped(page, write);
     }
@@ -484,6 +488,25 @@ impl Memory for FlatMemory {
             self.shadows.set(page, shadow, self.state.len());
         }
         Eviction::Freed { pages_written }
+    }
+
+    fn evict_held(&mut self, page: PageId) -> Eviction {
+        let state = self.state[page as usize];
+        debug_assert!(state & bits::RESIDENT != 0);
+        let mut stays = state & (bits::SLOT | bits::DIRTY);
+        if !self.is_file(page) && stays & bits::SLOT == 0 {
+            if self.slots_used >= self.swap.pages {
+                return Eviction::Refused;
+            }
+            self.slots_used += 1;
+            stays = bits::SLOT | bits::DIRTY;
+        }
+        self.state[page as usize] = bits::RESIDENT | bits::SEEN | stays;
+        Eviction::Kept
+    }
+
+    fn in_swap_cache(&self, page: PageId) -> Option<bool> {
+        Some(self.state[page as usize] & bits::SLOT != 0)
     }
 
     #[inline]

@@ -81,6 +81,11 @@ pub struct Replay<P: Policy> {
     descriptor_reads: DescriptorReads,
 }
 
+/// Resident pages at which room is made.
+fn reclaim_threshold<P: Policy>(policy: &P, memory_pages: usize) -> usize {
+    policy.cached_pages().map_or(memory_pages, |cached| cached.reclaim_threshold(memory_pages))
+}
+
 impl<P: Policy> Replay<P> {
     /// Empty memory with a policy over it.
     pub fn new(layout: &Layout, mut policy: P, limits: Limits) -> Replay<P> {
@@ -94,10 +99,7 @@ impl<P: Policy> Replay<P> {
             frames
         });
         Replay {
-            threshold: match policy.cached_pages() {
-                Some(cached) => cached.reclaim_threshold(limits.memory_pages),
-                None => limits.memory_pages,
-            },
+            threshold: reclaim_threshold(&policy, limits.memory_pages),
             frames,
             policy,
             memory: FlatMemory::new(layout, limits.swap),
@@ -153,6 +155,13 @@ impl<P: Policy> Replay<P> {
             missed += if self.misses > before { *bytes } else { 0 };
         }
         missed
+    }
+
+    /// Another limit from now on. Nothing is reclaimed before the next page is brought in.
+    pub fn set_limit(&mut self, memory_pages: usize) {
+        self.policy.set_capacity(memory_pages);
+        self.limit = memory_pages;
+        self.threshold = reclaim_threshold(&self.policy, memory_pages);
     }
 
     /// What happened so far.

@@ -314,8 +314,9 @@ fn compare(kernel: &str, lists: &str, filter: impl Fn(&str) -> bool) -> Errors {
     let workloads = workloads();
     let mut errors = Errors::default();
     for (cell, steps) in kernel_steps() {
-        // The kernel's readahead is the machine's business: `kernel_readahead` asks it.
-        if steps.contains("readahead ") || !filter(&cell) {
+        // The kernel's readahead is the machine's business, which `machine_oracle` asks, and `kernel_oracle` does the
+        // cell of the swap cache.
+        if steps.contains("readahead ") || cell == "swap-cache" || !filter(&cell) {
             continue;
         }
         let theirs = theirs(kernel, lists, &cell);

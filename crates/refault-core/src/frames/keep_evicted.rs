@@ -56,6 +56,14 @@ impl<M: Memory> Memory for KeepEvicted<'_, M> {
         self.memory.take_references(page)
     }
 
+    fn evict_held(&mut self, page: PageId) -> Eviction {
+        self.memory.evict_held(page)
+    }
+
+    fn in_swap_cache(&self, page: PageId) -> Option<bool> {
+        self.memory.in_swap_cache(page)
+    }
+
     fn take_references_up_to(&mut self, page: PageId, limit: u32) -> References {
         self.memory.take_references_up_to(page, limit)
     }

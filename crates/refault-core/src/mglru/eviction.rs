@@ -23,8 +23,9 @@ impl Mglru {
         } else {
             self.shrink_6_12(id, swappiness, control, memory)
         };
-        // All file pages met were dirty, and no write of them had begun (spec: mglru §11).
-        if control.met.unqueued_dirty > 0 && control.met.unqueued_dirty == control.met.file_taken {
+        // All file pages met were dirty, and no write of them had begun (spec: mglru §11). 7.2 looks at single batches.
+        let met = &control.met;
+        if !self.is_7_2() && met.unqueued_dirty > 0 && met.unqueued_dirty == met.file_taken {
             memory.wake_flushers();
         }
         aged
@@ -152,6 +153,10 @@ impl Mglru {
             let outcome = batch_stage::run(self, &pages, &mut survivors, caller, memory);
             // Isolation has counted the pages taken.
             control.note_batch(&outcome, 0, false);
+            // As on the classic lists (spec: mglru §16.8, classic §10).
+            if self.is_7_2() && !second_pass && outcome.unqueued_dirty == pages.len() as u64 {
+                memory.wake_flushers();
+            }
             control.reclaimed += outcome.reclaimed;
             self.counters.pgsteal += outcome.reclaimed;
             match page_type {
@@ -177,12 +182,15 @@ impl Mglru {
 
     /// Whether a survivor goes through the batch stage once more; if not, its flags are made ready for its return.
     fn retries<M: Memory>(&mut self, page: PageId, second_pass: bool, page_type: PageType, memory: &M) -> bool {
+        self.note_swap_cache(page, memory);
         let io = memory.io_state(page);
         if io.any(IoState::UNEVICTABLE) {
             return false; // culled as it is put back (spec: mglru §9)
         }
         let busy = memory.is_mapped(page) || io.any(IoState::DIRTY.with(IoState::WRITEBACK));
         if self.is_7_2() {
+            // A page of the swap cache that is not written yet is dirty.
+            let busy = busy || self.params.swap_cache && memory.needs_write(page);
             let record = &self.records[page as usize];
             if !second_pass && !record.has(ACTIVE) && !busy {
                 return true;
@@ -289,7 +297,7 @@ impl Mglru {
             scanned += 1;
             if self.sort(page, page_type, oldest, tier_limit, control, memory) {
                 sorted += 1;
-            } else if self.records[page as usize].has(IN_ACTIVATE) {
+            } else if !self.follows_swap_cache() && self.records[page as usize].has(IN_ACTIVATE) {
                 // Waits for its activation: out of reach until the batch is drained.
                 self.lruvecs[id as usize].lists[oldest][t].remove(&self.records, page);
                 skipped.push(page);
@@ -434,6 +442,11 @@ impl BatchEngine for Mglru {
         !self.is_7_2() && self.records[page as usize].has(REFERENCED) && memory.is_mapped(page)
     }
 
+    /// 7.2: a page that waits to be activated is held by the batch that it waits in (spec: mglru §16.5).
+    fn is_held(&mut self, page: PageId) -> bool {
+        self.follows_swap_cache() && self.records[page as usize].has(IN_ACTIVATE)
+    }
+
     #[inline]
     fn shadow(&mut self, page: PageId) -> Shadow {
         self.eviction_shadow(page)
@@ -453,23 +466,34 @@ mod tests {
     use crate::mglru::{MglruParams, Version};
     use crate::policy::{Admission, Policy};
 
-    /// Unmapped file pages that all can be evicted.
+    /// Unmapped file pages that can be evicted if they are clean.
     #[derive(Default)]
-    struct Evicted(Vec<PageId>);
+    struct Evicted {
+        pages: Vec<PageId>,
+        /// What the contents of each page do; those beyond are clean.
+        states: Vec<IoState>,
+        flushers_woken: u32,
+    }
 
     impl Memory for Evicted {
         fn take_references(&mut self, _: PageId) -> References {
             References::default()
         }
         fn is_resident(&self, page: PageId) -> bool {
-            !self.0.contains(&page)
+            !self.pages.contains(&page)
         }
         fn evict(&mut self, page: PageId, _: Shadow) -> Eviction {
-            self.0.push(page);
+            self.pages.push(page);
             Eviction::Freed { pages_written: 0 }
         }
         fn free_swap(&self, _: LruvecId) -> u64 {
             1000
+        }
+        fn io_state(&self, page: PageId) -> IoState {
+            self.states.get(page as usize).copied().unwrap_or(IoState::CLEAN)
+        }
+        fn wake_flushers(&mut self) {
+            self.flushers_woken += 1;
         }
     }
 
@@ -489,7 +513,7 @@ mod tests {
         }
         // With swappiness 1 it is the turn of file pages, and anonymous ones may follow.
         let looked_at = mglru.evict_step(0, 1, MIN_BATCH, &mut ScanControl::for_limit(0, 32), &mut memory);
-        (looked_at, memory.0.first().copied().zip(memory.0.last().copied()))
+        (looked_at, memory.pages.first().copied().zip(memory.pages.last().copied()))
     }
 
     #[test]
@@ -499,5 +523,38 @@ mod tests {
         assert_eq!(step_past(64, Version::V7_2), (128, Some((64, 127))));
         assert_eq!(step_past(128, Version::V7_2), (128, None), "once, not until something is found");
         assert_eq!(step_past(64, Version::V6_12), (64, None));
+    }
+
+    /// One visit of 128 file pages, the first and the second half of which are as given: how often flushers are woken.
+    fn flushers_woken(halves: [IoState; 2], version: Version) -> u32 {
+        let states = halves.into_iter().flat_map(|state| [state; 64]).collect();
+        let mut memory = Evicted { states, ..Evicted::default() };
+        let mut mglru =
+            Mglru::new(MglruParams { batch: 0, version, reads_start_oldest: true, ..MglruParams::default() });
+        mglru.grow(128);
+        for page in 0..128 {
+            mglru.admit(page, &Admission::read(PageType::File), &mut memory);
+        }
+        let mut control = ScanControl { priority: 0, goal: 1000, ..ScanControl::for_limit(0, 32) };
+        mglru.shrink(0, &mut control, &mut memory);
+        assert!(memory.pages.iter().all(|page| memory.states[*page as usize] == IoState::CLEAN));
+        memory.flushers_woken
+    }
+
+    #[test]
+    fn flushers_are_woken_for_dirty_pages_whose_write_has_not_begun_and_for_no_others() {
+        let (clean, dirty) = (IoState::CLEAN, IoState::DIRTY);
+        let in_flight = dirty.with(IoState::WRITEBACK);
+        // 6.12 looks at all file pages of a visit, 7.2 at each batch of 64 (spec: mglru §11, §16.8).
+        for (halves, visit, batches) in [
+            ([clean, clean], 0, 0),
+            ([dirty, dirty], 1, 2),
+            ([dirty, clean], 0, 1),
+            ([dirty, in_flight], 0, 1),
+            ([in_flight, in_flight], 0, 0),
+        ] {
+            assert_eq!(flushers_woken(halves, Version::V6_12), visit, "{halves:?}");
+            assert_eq!(flushers_woken(halves, Version::V7_2), batches, "{halves:?}");
+        }
     }
 }

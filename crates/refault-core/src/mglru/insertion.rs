@@ -7,6 +7,7 @@ use crate::memory::{IoState, Memory};
 use crate::mglru::Mglru;
 use crate::mglru::generation::Lruvec;
 use crate::page::{PageId, PageType};
+use crate::policy::Admission;
 use crate::reclaim::record::{
     ACTIVE, IN_ACTIVATE, IN_ADD, LRU, PageRecord, RECLAIM, REFERENCED, REFS_MASK, SWAPCACHE, WORKINGSET,
 };
@@ -67,6 +68,16 @@ impl Mglru {
         self.insert(page, self.insertion(page, memory));
     }
 
+    /// In 7.2 a page may have entered or left the swap cache without being evicted or admitted (spec: mglru §16.5).
+    pub(super) fn note_swap_cache<M: Memory>(&mut self, page: PageId, memory: &M) {
+        if self.follows_swap_cache()
+            && let Some(inside) = memory.in_swap_cache(page)
+        {
+            let record = &mut self.records[page as usize];
+            if inside { record.set(SWAPCACHE) } else { record.clear(SWAPCACHE) }
+        }
+    }
+
     /// How a page goes back on a list, given what its contents are doing.
     pub(super) fn insertion<M: Memory>(&self, page: PageId, memory: &M) -> Insertion {
         if self.is_being_written(page, memory) { Insertion::BeingWritten } else { Insertion::Plain }
@@ -125,6 +136,20 @@ impl Mglru {
         self.drain_activations();
     }
 
+    /// The batch of additions is full. In 7.2 what comes back from swap is in the swap cache until it is mapped, so that
+    /// the page that fills the batch is inserted as one of those; the others have left it (spec: mglru §16.6).
+    pub(super) fn batch_filled_by(&mut self, page: PageId, admission: &Admission) {
+        let from_swap = admission.page_type == PageType::Anon && admission.shadow.is_some();
+        let in_swap_cache = self.follows_swap_cache() && self.params.batch > 1 && from_swap;
+        if in_swap_cache {
+            self.records[page as usize].set(SWAPCACHE);
+        }
+        self.drain_additions();
+        if in_swap_cache && !admission.keeps_slot {
+            self.records[page as usize].clear(SWAPCACHE);
+        }
+    }
+
     pub(super) fn drain_additions(&mut self) {
         let pages = self.add_batch.take();
         for &page in &pages {
@@ -137,22 +162,30 @@ impl Mglru {
     pub(super) fn drain_activations(&mut self) {
         let pages = self.activate_batch.take();
         for &page in &pages {
-            if self.records[page as usize].is_culled() {
+            let record = &mut self.records[page as usize];
+            if record.is_culled() {
                 continue;
             }
-            self.records[page as usize].clear(IN_ACTIVATE);
-            self.activate(page);
+            record.clear(IN_ACTIVATE);
+            // Where the swap cache is followed: what was isolated meanwhile stays where it is.
+            if record.generation().is_some() {
+                self.activate(page);
+            }
         }
         self.activate_batch.restore(pages);
     }
 
-    /// A neighbour of a young page, found without a walk: it is activated when the batch is drained.
+    /// A neighbour of a young page, found without a walk: it is activated when the batch is drained. It is out of
+    /// reach until then; where the swap cache is followed it can still be isolated, but not go.
     pub(super) fn queue_activation(&mut self, page: PageId) {
+        let reachable = self.follows_swap_cache();
         let record = &mut self.records[page as usize];
         if !record.has(LRU) {
             return;
         }
-        record.clear(LRU);
+        if !reachable {
+            record.clear(LRU);
+        }
         record.set(IN_ACTIVATE);
         if self.activate_batch.push(page) {
             self.drain_activations();

@@ -67,6 +67,9 @@ pub struct MglruParams {
     /// The widest window of generations (`MAX_NR_GENS`): 4, or up to 7, and at least two more than `min_generations`.
     /// The narrower, the sooner pages that walks found idle are merged with older ones.
     pub max_generations: u64,
+    /// 7.2: what comes back from swap is in the swap cache until it is mapped, and what waits to be activated is within
+    /// reach of a scan (spec: mglru §16.5, §16.6).
+    pub swap_cache: bool,
     /// The narrowest window (`MIN_NR_GENS`): 2, or up to 5. So many of the youngest generations are never evicted from.
     pub min_generations: u64,
 }
@@ -87,6 +90,7 @@ impl Default for MglruParams {
             reads_start_oldest: false,
             protects_frequent: true,
             max_generations: 4,
+            swap_cache: false,
             min_generations: 2,
         }
     }
@@ -205,6 +209,12 @@ impl Parameters for MglruParams {
             values: "2 to 5, and at most max_generations - 2, which is to be set before",
             meaning: "how many of the youngest generations are never evicted from (MIN_NR_GENS)",
         },
+        Parameter {
+            name: "swap_cache",
+            default: "no",
+            values: "yes or no",
+            meaning: "version=7.2: pages come back through the swap cache, and a scan reaches those that wait to be activated",
+        },
     ];
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
@@ -239,6 +249,7 @@ impl Parameters for MglruParams {
             }
             "filters" => self.filters = parse_switch(value).ok_or_else(invalid)?,
             "look_around" => self.look_around = parse_switch(value).ok_or_else(invalid)?,
+            "swap_cache" => self.swap_cache = parse_switch(value).ok_or_else(invalid)?,
             "protects_frequent" => self.protects_frequent = parse_switch(value).ok_or_else(invalid)?,
             "max_generations" => {
                 let low = (self.min_generations + 2).max(4);

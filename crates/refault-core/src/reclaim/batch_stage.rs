@@ -36,6 +36,11 @@ pub trait BatchEngine {
         let _ = (page, memory);
         false
     }
+    /// Whether the list system itself holds a reference to the page, so that it cannot go yet.
+    fn is_held(&mut self, page: PageId) -> bool {
+        let _ = page;
+        false
+    }
     /// The word to leave behind if the page goes now.
     fn shadow(&mut self, page: PageId) -> Shadow;
     /// The page went, leaving that word.
@@ -166,8 +171,13 @@ fn decide<E: BatchEngine, M: Memory>(
     if dirty && verdict == Verdict::ReclaimClean {
         return Fate::Keep;
     }
-    let shadow = engine.shadow(page);
-    match memory.evict(page, shadow) {
+    let eviction = if engine.is_held(page) {
+        memory.evict_held(page)
+    } else {
+        let shadow = engine.shadow(page);
+        memory.evict(page, shadow)
+    };
+    match eviction {
         Eviction::Freed { pages_written } => {
             outcome.pages_written += u64::from(pages_written);
             Fate::Freed

@@ -153,11 +153,13 @@ impl TestMemory {
             self.young_regions.push(region);
         }
         self.ran[usize::from(group)] = true;
+        let keeps = self.world.keeps_slots;
         let slot = self.slot(page);
         slot.mapped[mapping] = true;
         slot.young[mapping] = true;
         slot.dirty |= write;
-        if write && slot.has_swap_slot {
+        // A page that was found in the swap cache leaves it there only where slots are kept.
+        if slot.has_swap_slot && (write || !keeps && !slot.writeback) {
             self.release_swap_slot(page);
         }
     }
@@ -257,6 +259,24 @@ impl Memory for TestMemory {
         *slot = Slot { has_swap_slot: anon, shadow: Some(shadow), refusal: slot.refusal, ..Slot::default() };
         self.evicted.push(page);
         Eviction::Freed { pages_written }
+    }
+
+    fn evict_held(&mut self, page: PageId) -> Eviction {
+        let anon = self.world.page_type(page) == PageType::Anon;
+        let full = self.world.swap == self.swap_used;
+        let slot = self.slot(page);
+        assert!(slot.resident && !slot.writeback && !slot.locked && !slot.unevictable, "page {page}: {slot:?}");
+        if !anon && slot.dirty || anon && !slot.has_swap_slot && full {
+            return Eviction::Refused;
+        }
+        (slot.mapped, slot.young) = ([false; 2], [false; 2]);
+        let takes_slot = anon && !std::mem::replace(&mut slot.has_swap_slot, anon);
+        self.swap_used += u64::from(takes_slot);
+        Eviction::Kept
+    }
+
+    fn in_swap_cache(&self, page: PageId) -> Option<bool> {
+        Some(self.slots[page as usize].has_swap_slot)
     }
 
     fn free_swap(&self, _lruvec: LruvecId) -> u64 {

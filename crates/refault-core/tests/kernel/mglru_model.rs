@@ -170,6 +170,10 @@ impl MglruModel {
         self.params.version == Version::V7_2
     }
 
+    fn follows_swap_cache(&self) -> bool {
+        self.is_7_2() && self.params.swap_cache
+    }
+
     /// Where a generation stands (mglru §1).
     fn slot(&self, seq: u64) -> u64 {
         seq % self.params.max_generations
@@ -396,7 +400,13 @@ impl Policy for MglruModel {
         }
         self.adding.push(id);
         if self.adding.len() >= self.params.batch {
+            // Not yet mapped, so in the swap cache if it comes from there (mglru §16.6).
+            let from_swap = admission.page_type == PageType::Anon && admission.shadow.is_some();
+            if self.follows_swap_cache() && self.params.batch > 1 && from_swap {
+                self.page(id).swapcache = true;
+            }
             self.drain_additions();
+            self.page(id).swapcache = admission.keeps_slot;
         }
     }
 

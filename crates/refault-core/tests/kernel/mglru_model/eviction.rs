@@ -90,7 +90,7 @@ impl MglruModel {
             looked_at += 1;
             if self.sort(id, min_seq, tier_limit, memory) {
                 sorted += 1;
-            } else if self.activating.contains(&id) {
+            } else if !self.follows_swap_cache() && self.activating.contains(&id) {
                 aside.push(id);
             } else {
                 self.isolate(id);
@@ -235,6 +235,9 @@ impl MglruModel {
             return true;
         }
         let in_flight = io.any(IoState::DIRTY) || io.any(IoState::WRITEBACK);
+        if self.follows_swap_cache() {
+            self.page(id).swapcache = memory.in_swap_cache(id).unwrap();
+        }
         let page = self.pages[&id].clone();
         if self.is_7_2() {
             if !second && !page.active && !memory.is_mapped(id) && !in_flight {
@@ -291,6 +294,10 @@ impl MglruModel {
             self.counters.nr_vmscan_immediate_reclaim += 1;
             self.page(id).reclaim = true;
             return self.keep_active(id);
+        }
+        if self.follows_swap_cache() && self.activating.contains(&id) {
+            // The batch's reference keeps it, but it is unmapped and has a slot (mglru §16.5).
+            return memory.evict_held(id) == Eviction::Refused && self.keep_active(id);
         }
         let references = self.references(id);
         let workingset = if self.is_7_2() { self.pages[&id].workingset } else { references != 0 };
