@@ -3,7 +3,7 @@
 -export([main/0]).
 main() ->
     Count = 100000,
-    Table = ets:new(table, [set, public]),
+    Table = ets:new(table, [set, public, {write_concurrency, true}]),
     Parent = self(),
     [spawn(fun() ->
         [ets:insert(Table, {I, lists:duplicate(10, I rem 251), integer_to_binary(I * 7919)}) || I <- lists:seq(Part, Count, 4)],
