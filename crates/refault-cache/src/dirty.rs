@@ -5,7 +5,7 @@
 //! the page must be there to be written again (as an NFS client keeps its unstable writes). Neither can be evicted.
 //!
 //! Invariants: the flags of [`crate::pages`] and the maps here say the same; everything is under the engine's lock.
-//! Cost: some 50 bytes per dirty or unstable page; O(log n) per change.
+//! Cost: some 100 bytes per dirty or unstable page; O(log n) per change.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;

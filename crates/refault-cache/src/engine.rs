@@ -339,9 +339,11 @@ impl Engine {
     }
 
     /// No frame is to be had and a file's device refuses: a page that is dirty only because a sync has failed, and
-    /// that is in nobody's hands, goes, and every sync says so from then on. Returns whether any was there.
+    /// that is in nobody's hands, goes, and every sync says so from then on. One that is pinned stays: its frame would
+    /// not come free. Returns whether any was there.
     pub(crate) fn give_up(&mut self, file: u32) -> bool {
-        let is_free = |page| !self.pages.is_busy(page) && !self.pages.is_writing(page);
+        let is_pinned = |page| self.buffers.pins.count(self.frame(page)) > 0;
+        let is_free = |page| !self.pages.is_busy(page) && !self.pages.is_writing(page) && !is_pinned(page);
         let Some((at, page)) = self.dirty.lost_by_sync(file).find(|(_, page)| is_free(*page)) else { return false };
         self.forget(page);
         self.through.lose(at);

@@ -130,7 +130,9 @@ impl Appended {
         }
         let mut begin = [0; BEGIN.len()];
         let bytes = file.read_at(&mut begin, 0)?;
-        if begin[..bytes] != BEGIN[..bytes] {
+        // A line that was written in part, and then emptied by somebody, has left its end.
+        let begins = begin[..bytes].strip_prefix(b"\n").unwrap_or(&begin[..bytes]);
+        if *begins != BEGIN[..begins.len()] {
             return refused("it has something else than statistics, and would be emptied one day");
         }
         Ok(Appended { file, most_bytes, torn: false })
@@ -138,8 +140,8 @@ impl Appended {
 
     /// Writes a line at once, so that those of others do not come between its parts.
     fn append(&mut self, mut line: String) {
-        if self.file.metadata().is_ok_and(|metadata| metadata.len() >= self.most_bytes) && self.file.set_len(0).is_ok()
-        {
+        let len = self.file.metadata().map_or(0, |metadata| metadata.len());
+        if len == 0 || len >= self.most_bytes && self.file.set_len(0).is_ok() {
             self.torn = false;
         }
         if self.torn {

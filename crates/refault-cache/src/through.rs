@@ -7,7 +7,7 @@
 //! ([`crate::CachedFile::reload`]). So no sync says that something is durable which is not.
 //!
 //! Invariants: a page has its flag ([`crate::pages`]) only if it is listed here and its frame has had its contents
-//! since; everything is under the engine's lock. Cost: some 60 bytes per page written since the last sync, for twice as
+//! since; everything is under the engine's lock. Cost: some 110 bytes per page written since the last sync, for twice as
 //! many pages as there are frames at most (beyond these, spans of pages are remembered, with the gaps between them if
 //! there are too many); O(log n) per page written.
 
@@ -119,8 +119,9 @@ impl Through {
     pub(crate) fn overwritten(&mut self, at: At) {
         let Some(fate) = self.files.get_mut(&at.0) else { return };
         // Most files have lost nothing.
-        if !fate.unlisted.is_empty() {
-            fate.unlisted.remove(at.1);
+        // A sync that has begun before looks for what this write makes durable later.
+        if !fate.unlisted.is_empty() && fate.unlisted.remove(at.1) {
+            fate.mended += 1;
         }
         if !fate.lost.is_empty() && fate.lost.remove(at.1) {
             fate.mended += 1;

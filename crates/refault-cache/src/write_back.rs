@@ -103,14 +103,16 @@ impl Shared {
         };
         let outcomes = self.write_begun(file, &runs);
         let next = runs.last().map(|run| run.start + run.pages.len() as u64);
+        let written: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
+        // Before anybody can find the pages dirty and write them well: a sync that does tells what was refused.
+        let outcome = account.of(file, outcomes.into_iter().collect::<io::Result<()>>());
         let mut engine = self.engine();
-        for (run, outcome) in runs.iter().zip(&outcomes) {
+        for (run, is_written) in runs.iter().zip(written) {
             for (index, (page, _)) in (run.start..).zip(&run.pages) {
-                engine.finish_write((file.number, index), *page, outcome.is_ok());
+                engine.finish_write((file.number, index), *page, is_written);
             }
         }
         drop(engine);
-        let outcome = account.of(file, outcomes.into_iter().collect::<io::Result<()>>());
         self.wake(runs.iter().flat_map(|run| &run.pages).map(|(page, _)| *page));
         outcome.map(|()| next)
     }
@@ -199,12 +201,14 @@ impl Shared {
         let _one = file.settling.lock().expect(UNBROKEN);
         let until = self.engine().dirty.number();
         let outcome = account.of(file, file.backing.sync());
-        if outcome.is_ok() {
-            file.refusal.done();
-        }
         let mut engine = self.engine();
         engine.settle(file.number, until, outcome.is_ok());
+        // A region of it may be well while another goes on refusing.
+        let is_well = outcome.is_ok() && !engine.dirty.may_be_given_up(file.number);
         drop(engine);
+        if is_well {
+            file.refusal.done();
+        }
         self.room();
         outcome
     }
@@ -320,6 +324,11 @@ impl Shared {
                 return gone || waits;
             };
             drop(engine);
+            // A device may take long to refuse: it is not asked again for each frame.
+            if file.refusal.lasts() && file.refusal.is_recent() {
+                refused.push(file);
+                continue;
+            }
             let written = self.write_runs(&file, 0..u64::MAX, u64::MAX, Busy::Skip, Account::NextSync);
             match written.and_then(|_| self.settle(&file, Account::NextSync)) {
                 Ok(()) => return true,

@@ -155,7 +155,7 @@ fn a_device_that_refuses_for_a_moment_costs_waiting_and_no_page() {
     refused.sync().expect_err("the device fails");
     let again = bad.clone();
     let mended = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(150));
+        wait_until("nobody asks it to write", || again.0.lock().unwrap().refused > 0);
         again.0.lock().unwrap().fail_writes = false;
     });
     let mut seen = vec![0; 96 * PAGE];

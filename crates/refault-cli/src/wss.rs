@@ -73,10 +73,13 @@ impl Measured {
     }
 }
 
-/// A time such as `10s`, above 0.
+/// Beyond this a clock may not have the moment at which it is over.
+const MAX_TIME: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// A time such as `10s`, above 0 and at most some 136 years.
 pub fn time(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(time) if !time.is_zero() => Ok(time),
+        Ok(time) if !time.is_zero() && time <= MAX_TIME => Ok(time),
         _ => Err(format!("'{text}' is not a time: write 1s, 500ms or 10m")),
     }
 }

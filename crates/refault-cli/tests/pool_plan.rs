@@ -81,12 +81,12 @@ fn the_working_set_of_a_process_is_in_bytes_with_its_source() {
     assert!(gone.status.code() == Some(2) && common::text(&gone.stderr).contains("no such process"));
 }
 
-/// Holds 48 MiB, of which it reads 12 all the time, for two seconds.
+/// Holds 48 MiB, of which it reads 12 all the time, for four seconds.
 const HOLDS: &str = "
 import time
 heap = bytearray(b'x' * (48 << 20))
 begun = time.monotonic()
-while time.monotonic() - begun < 2:
+while time.monotonic() - begun < 4:
     heap[: 12 << 20].count(b'y')
     time.sleep(0.02)
 print('done')
@@ -108,20 +108,27 @@ fn the_working_set_of_a_program_that_is_started_is_measured_until_it_ends() {
     let ages = json["ages"].as_array().expect("ages");
     assert_eq!(ages.len(), 2, "{json}");
     assert!(json["program"].as_str().is_some_and(|words| words.starts_with("sh -c")), "{json}");
+    let mib = |age: &Value, key: &str| age[key].as_u64().expect("bytes") >> 20;
+    // The last look of one may come while the program ends, not of both.
+    assert!(
+        ages.iter().any(|age| mib(age, "resident_bytes") >= 48
+            && mib(age, "working_set_bytes") >= 12
+            && mib(age, "idle_bytes") >= 24),
+        "{json}"
+    );
     for age in ages {
-        let mib = |key: &str| age[key].as_u64().expect("bytes") >> 20;
-        assert!(mib("resident_bytes") >= 48 && mib("working_set_bytes") >= 12, "{json}");
-        assert!(age["windows"].as_u64() > Some(1) && mib("idle_bytes") >= 24, "{json}");
         // While it starts it touches all.
-        assert!(mib("largest_working_set_bytes") >= mib("working_set_bytes"), "{json}");
+        assert!(age["windows"].as_u64() > Some(1) && mib(age, "largest_working_set_bytes") >= 12, "{json}");
+        assert!(mib(age, "largest_working_set_bytes") >= mib(age, "working_set_bytes"), "{json}");
     }
     let table = refault(&["wss", "--ages", "50ms", "--", "sleep", "0.3"]);
-    assert!(table.status.success() && text(&table.stdout).contains("sleep 0.3: ran for 0."), "{}", text(&table.stdout));
+    assert!(table.status.success() && text(&table.stdout).contains("sleep 0.3: ran for "), "{}", text(&table.stdout));
     let short = refault(&["wss", "--", "true"]);
     assert!(short.status.code() == Some(1) && text(&short.stderr).contains("give shorter --ages"));
     for (arguments, words) in [
         (&["wss", "--", "no-such-program"][..], "no such program"),
         (&["wss", "--pid", "1", "--", "true"], "wrong usage"),
+        (&["wss", "--ages", "10000000000000000000s", "--", "true"], "is not a time"),
     ] {
         let output = refault(arguments);
         assert!(output.status.code() == Some(2) && text(&output.stderr).contains(words), "{}", text(&output.stderr));

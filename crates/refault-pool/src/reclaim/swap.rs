@@ -26,9 +26,12 @@ impl Swap {
     /// What is set up now.
     ///
     /// # Errors
-    /// `/proc` cannot be read.
+    /// `/proc/swaps` is there and cannot be read. A kernel without it has no swap.
     pub fn of_host() -> io::Result<Swap> {
-        Ok(Swap::parse(&std::fs::read_to_string("/proc/swaps")?))
+        match std::fs::read_to_string("/proc/swaps") {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Swap::default()),
+            text => text.map(|text| Swap::parse(&text)),
+        }
     }
 
     fn parse(text: &str) -> Swap {
