@@ -172,15 +172,15 @@ fn consumes(number: usize) -> bool {
 }
 
 /// Whether a call that says EFAULT may have met a page that was out, and so is to be made again: it is one that takes
-/// nothing, and more of its memory had to be brought in, which is held from now on. All others have their EFAULT from the
-/// kernel, and it stays.
+/// nothing, and more of its memory had to be brought in, which is held from now on, or another thread may have brought it
+/// in meanwhile. All others have their EFAULT from the kernel, and it stays.
 pub(crate) fn lacked_memory(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> bool {
     if consumes(number) {
         return false;
     }
     let before = brought_in();
     hold_unknown(thread, arguments, MORE);
-    brought_in() != before
+    brought_in() != before || !thread.is_last()
 }
 
 /// Pages brought in so far.

@@ -179,7 +179,7 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
     let is_thread = flags & CLONE_THREAD != 0;
     let is_alone = thread.is_last();
     let actions =
-        if flags & CLONE_SIGHAND != 0 { thread.actions } else { Box::into_raw(Box::new(thread.actions().clone())) };
+        if flags & CLONE_SIGHAND != 0 { thread.actions } else { Box::into_raw(Box::new(crate::signals::copy(thread))) };
     if is_thread && is_alone && !thread.is_vm_child {
         sites::before_threads(context.registers[register::RIP] as usize);
     }

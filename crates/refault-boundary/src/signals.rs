@@ -74,10 +74,17 @@ fn agent_action(flags: u64) -> Action {
 /// one at once could leave the action of one here and that of the other there.
 static CHANGING: Lock<()> = Lock::new(());
 
-/// Nobody else reads or changes actions while the result lives. A child that borrows the memory has actions of its own and
-/// may be killed at any time, so it takes no lock.
+/// Nobody else reads or changes actions while the result lives. A child that borrows the memory may be killed at any time,
+/// so it takes no lock; nearly all have actions of their own.
 fn change_actions(thread: &Thread) -> Option<Held<'static, ()>> {
     (!thread.is_vm_child).then(|| CHANGING.lock())
+}
+
+/// A thread's actions, for a child that has its own from now on. Between this and the child's beginning another thread may
+/// change one: the child has the kernel's new one then, and the old one here.
+pub(crate) fn copy(thread: &Thread) -> Actions {
+    let _changing = change_actions(thread);
+    thread.actions().clone()
 }
 
 /// Nobody changes actions while the result lives: for the moment of a fork.

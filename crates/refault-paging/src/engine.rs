@@ -370,7 +370,11 @@ impl Engine {
                 self.staging.reown(place, to);
                 self.table.set(new, state, shadow);
             }
-            _ => self.table.set(new, state, shadow),
+            State::Stored(slot) => {
+                self.store.relocate(slot, to);
+                self.table.set(new, state, shadow);
+            }
+            State::Untouched => {}
         }
         self.table.set(page, State::Untouched, Shadow::NONE);
     }

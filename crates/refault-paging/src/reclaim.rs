@@ -113,6 +113,10 @@ impl Engine {
             self.account.lower(self.charge());
             return true;
         }
+        if self.staging.husks() > 0 {
+            self.staging.drop_husks();
+            return true;
+        }
         self.account.bury();
         *idle += 1;
         *idle < MAX_IDLE_ROUNDS

@@ -110,9 +110,10 @@ pub struct Stores {
     dense_from: u64,
     /// Entries of the queues beyond which they are looked through.
     tidy_from: usize,
-    /// Pages that were stored, and that had been when cold ones were last looked for.
-    written: u64,
-    looked: u64,
+    /// Pages that went into the pool, how many that were when cold ones are looked for next, and where in the queues.
+    entered: u64,
+    look_at: u64,
+    looked: [usize; 2],
     /// Cold pages have left room in the pool's blocks.
     loosened: bool,
 }
@@ -139,6 +140,15 @@ fn squeeze<'a>(page: &'a Page, codec: Codec, scratch: &'a mut Scratch) -> (Codec
     }
 }
 
+/// Whose a slot is, by an entry of a queue; nobody's by one that was made before the page came to be needed again, or
+/// was moved: it has a later one.
+fn whose(pool: &CompressedPool, holders: &impl Holders, owner: Owner, slot: Slot) -> Holder {
+    match holders.holder(owner.address(), slot) {
+        holder if holder != Holder::Nobody && pool.owner(slot) == owner.word() => holder,
+        _ => Holder::Nobody,
+    }
+}
+
 impl Stores {
     /// Stores with a pool of at most `pool_limit` bytes of addresses, which will take some part of `memory` bytes, and
     /// files if they can be made.
@@ -155,8 +165,9 @@ impl Stores {
             moved: Vec::new(),
             dense_from: u64::MAX,
             tidy_from: MIN_QUEUED,
-            written: 0,
-            looked: 0,
+            entered: 0,
+            look_at: 0,
+            looked: [0; 2],
             loosened: false,
         })
     }
@@ -239,16 +250,10 @@ impl Stores {
 
     /// Stores pages, which belong at `addresses`. Returns how many, from the front, have a slot now.
     pub fn write(&mut self, pages: &[&Page], addresses: &[usize], scratch: &mut Scratch, slots: &mut [Slot]) -> usize {
-        let written = self.write_all(pages, addresses, scratch, slots);
-        self.written += written as u64;
-        written
-    }
-
-    fn write_all(&mut self, pages: &[&Page], addresses: &[usize], scratch: &mut Scratch, slots: &mut [Slot]) -> usize {
         let mut written = 0;
         while written < pages.len() {
             let page = pages[written];
-            let owner = Owner::new(addresses[written], self.written + written as u64);
+            let owner = Owner::new(addresses[written], self.entered);
             let slot = if let Some(slot) = refault_store::same_filled::detect(page) {
                 self.same_filled += 1;
                 slot
@@ -273,6 +278,7 @@ impl Stores {
                     Ok(slot) => {
                         let queue = if wanted == Codec::Lz4 { &mut self.loose } else { &mut self.dense };
                         queue.push_back((owner, slot));
+                        self.entered += 1;
                         slot
                     }
                     Err(_)
@@ -352,13 +358,18 @@ impl Stores {
             all.push((owner, to));
             true
         });
-        // What lies in a block that has emptied is old.
+        // What lies in a block that has emptied is old as a rule.
         for entry in all.drain(..) {
             let queue = match self.pool.codec(entry.1) {
                 Some(Codec::Lz4) => &mut self.loose,
                 _ => &mut self.dense,
             };
-            queue.push_front(entry);
+            let age = |(owner, _): &(Owner, Slot)| owner.age(self.entered);
+            if queue.front().is_none_or(|front| age(front) <= age(&entry)) {
+                queue.push_front(entry);
+            } else {
+                queue.push_back(entry);
+            }
         }
         self.moved = all;
         gained
@@ -371,7 +382,7 @@ impl Stores {
             && let Some((owner, slot)) = self.loose.pop_front()
         {
             let address = owner.address();
-            match holders.holder(address, slot) {
+            match whose(&self.pool, holders, owner, slot) {
                 Holder::Nobody => continue,
                 Holder::Copy => {
                     holders.moved(address, Holder::Copy, None);
@@ -409,15 +420,13 @@ impl Stores {
             looked += 1;
             // A page that was stored, read back and stored again may be in the queue twice with the same slot.
             let again = batch[..many].iter().any(|(_, other)| *other == slot);
-            match holders.holder(address, slot) {
+            match whose(&self.pool, holders, owner, slot) {
                 Holder::Copy => {
                     holders.moved(address, Holder::Copy, None);
                     self.pool.release(slot);
                     dropped += 1;
                 }
-                Holder::Page if self.pool.take_mark(slot) => {
-                    self.dense.push_back((Owner::new(address, self.written), slot))
-                }
+                Holder::Page if self.pool.take_mark(slot) => self.dense.push_back((owner, slot)),
                 Holder::Page if !again && self.pool.read(slot, &mut buffer[many], scratch).is_ok() => {
                     batch[many] = (owner, slot);
                     many += 1;
@@ -454,7 +463,19 @@ impl Stores {
             return;
         }
         self.pool.mark(slot);
-        let owner = Owner::new(address, self.written);
+        let owner = Owner::new(address, self.entered);
+        if self.pool.reown(slot, owner.word()) {
+            let queue = if self.pool.codec(slot) == Some(Codec::Lz4) { &mut self.loose } else { &mut self.dense };
+            queue.push_back((owner, slot));
+        }
+    }
+
+    /// The page of a slot is another from now on.
+    pub fn relocate(&mut self, slot: Slot, address: usize) {
+        if slot.tier() != Tier::Pool {
+            return;
+        }
+        let owner = Owner::from_word(self.pool.owner(slot)).at(address);
         if self.pool.reown(slot, owner.word()) {
             let queue = if self.pool.codec(slot) == Some(Codec::Lz4) { &mut self.loose } else { &mut self.dense };
             queue.push_back((owner, slot));
@@ -467,7 +488,7 @@ impl Stores {
         let queued = self.loose.len() + self.dense.len();
         if queued > self.tidy_from && queued as u64 > self.pool.usage().pool_pages * 3 / 2 {
             for queue in [&mut self.loose, &mut self.dense] {
-                queue.retain(|(owner, slot)| !matches!(holders.holder(owner.address(), *slot), Holder::Nobody));
+                queue.retain(|(owner, slot)| whose(&self.pool, holders, *owner, *slot) != Holder::Nobody);
             }
             // Those that are left may mean something for long: a forked child has its parent's.
             self.tidy_from = (2 * (self.loose.len() + self.dense.len())).max(MIN_QUEUED);

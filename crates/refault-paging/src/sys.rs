@@ -99,7 +99,7 @@ pub struct Range {
     pub bytes: usize,
 }
 
-/// [`discard`] for many ranges. One call where the kernel takes lists (Linux 6.13), which costs a fifth of one call per
+/// [`discard`] for many ranges. One call where the kernel takes lists, which costs a fifth of one call per
 /// range: other processors are told once.
 ///
 /// # Safety

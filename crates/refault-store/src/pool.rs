@@ -207,11 +207,16 @@ impl CompressedPool {
         self.get(slot).map(|(.., bytes)| bytes.len())
     }
 
-    /// The owner that a page was stored for, 0 for none.
+    /// A page's owner, 0 for none.
     pub fn owner(&self, slot: Slot) -> u64 {
         let (.., object) = self.locate(slot);
         // SAFETY: the object belongs to the holder of the slot, and its header has this word.
         unsafe { object.add(OWNER).cast::<u64>().read_unaligned() }
+    }
+
+    /// Whether a page lies in memory that a fork shares: to give it up gives no memory back.
+    pub fn lies_shared(&self, slot: Slot) -> bool {
+        self.is_shared(self.locate(slot).0)
     }
 
     /// A page has this owner from now on, as in [`CompressedPool::put_owned`]. False: it lies in memory that a fork shares
