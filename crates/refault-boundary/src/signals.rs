@@ -82,7 +82,7 @@ fn change_actions(thread: &Thread) -> Option<Held<'static, ()>> {
 
 /// A thread's actions, for a child that has its own from now on. Between this and the child's beginning another thread may
 /// change one: the child has the kernel's new one then, and the old one here.
-pub(crate) fn copy(thread: &Thread) -> Actions {
+pub(crate) fn copy(thread: &mut Thread) -> Actions {
     let _changing = change_actions(thread);
     thread.actions().clone()
 }

@@ -114,8 +114,6 @@ pub struct Stores {
     entered: u64,
     look_at: u64,
     looked: [usize; 2],
-    /// Cold pages have left room in the pool's blocks.
-    loosened: bool,
 }
 
 /// What is stored where.
@@ -168,7 +166,6 @@ impl Stores {
             entered: 0,
             look_at: 0,
             looked: [0; 2],
-            loosened: false,
         })
     }
 
@@ -332,12 +329,6 @@ impl Stores {
     pub fn demote(&mut self, limits: (u64, u64), scratch: &mut Scratch, holders: &mut impl Holders) -> bool {
         if self.move_cold(scratch, holders) {
             return true;
-        }
-        if self.loosened {
-            self.loosened = self.compact(holders);
-            if self.loosened {
-                return true;
-            }
         }
         if self.pool.bytes() > limits.0 && (self.compact(holders) || self.compress_harder(scratch, holders)) {
             return true;

@@ -116,7 +116,6 @@ impl Stores {
             self.pool.release(*slot);
         }
         self.buffer = buffer;
-        self.loosened |= done > 0;
         if done == 0 {
             // The disk is full, say.
             self.look_at = self.entered + LOOK_EVERY * AFTER_FAILURE;
