@@ -286,8 +286,11 @@ def test_what_the_system_says_of_the_statistics_file_is_its_error(monkeypatch, t
 
 #: Prints by how many MiB the most memory of reading an object whole was more than the object, and whether it was right.
 WHOLE = """
-import fsspec, refault, resource
+import fsspec, refault
 MIB = 1 << 20
+def most():
+    # Of this program alone: what getrusage says begins with its parent's.
+    return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM:'))
 behind = fsspec.filesystem('memory')
 behind.pipe_file('/large', b'')
 behind.size = lambda path: SIZE * MIB + 5
@@ -311,5 +314,5 @@ print(more - SIZE, right)
 def test_an_object_that_is_read_whole_is_held_once():
     output = subprocess.run([sys.executable, "-c", WHOLE], capture_output=True, text=True, check=True).stdout.split()
     assert output[1] == "True"
-    # The object, a part of 8 MiB, and what lies about: not the object again.
-    assert 0 <= int(output[0]) < 40, output
+    # The object, a part of 8 MiB, and what lies about (imports took a little more once): not the object again.
+    assert -20 < int(output[0]) < 40, output
