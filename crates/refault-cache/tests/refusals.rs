@@ -58,17 +58,22 @@ fn an_error_is_told_once_to_the_file_that_it_concerns_and_to_no_other() {
     assert_eq!(bad.0.lock().unwrap().durable[..20 * PAGE], [1; 20 * PAGE], "and nothing is lost");
 }
 
+/// Writes 64 pages through, which a sync that fails makes dirty: all frames; and the device takes none of them again.
+fn fill_all_of_memory(file: &CachedFile, device: &Device) {
+    file.write_at(&[1; 64 * PAGE], 0).expect("goes through");
+    {
+        let mut medium = device.0.lock().unwrap();
+        (medium.fail_sync, medium.fail_writes) = (true, true);
+    }
+    file.sync().expect_err("the device fails");
+}
+
 #[test]
 fn readers_of_other_files_go_on_when_a_sync_has_made_all_of_memory_dirty() {
     let (bad, good) = (device(3, 96), device(4, 96));
     let cache = cache(false);
     let (refused, well) = (open(&cache, &bad), open(&cache, &good));
-    refused.write_at(&[1; 64 * PAGE], 0).expect("goes through");
-    {
-        let mut medium = bad.0.lock().unwrap();
-        (medium.fail_sync, medium.fail_writes) = (true, true);
-    }
-    refused.sync().expect_err("the device fails");
+    fill_all_of_memory(&refused, &bad);
     let mut seen = vec![0; 96 * PAGE];
     well.read_at(&mut seen, 0).expect("it has nothing to do with that");
     assert!(seen == good.0.lock().unwrap().current);
@@ -147,12 +152,7 @@ fn a_device_that_refuses_for_a_moment_costs_waiting_and_no_page() {
     let (bad, good) = (device(8, 96), device(9, 96));
     let cache = cache(false);
     let (refused, well) = (open(&cache, &bad), open(&cache, &good));
-    refused.write_at(&[1; 64 * PAGE], 0).expect("goes through");
-    {
-        let mut medium = bad.0.lock().unwrap();
-        (medium.fail_sync, medium.fail_writes) = (true, true);
-    }
-    refused.sync().expect_err("the device fails");
+    fill_all_of_memory(&refused, &bad);
     let again = bad.clone();
     let mended = std::thread::spawn(move || {
         wait_until("nobody asks it to write", || again.0.lock().unwrap().refused > 0);

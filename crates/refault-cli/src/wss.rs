@@ -31,7 +31,7 @@ Examples:
   refault wss --pid $(pidof redis-server) --ages 10s
 
 A program and what it starts are measured again and again, each length as soon as they have run that long; the latest window
-and the largest working set of each length are shown, and the exit status is the program's. What several of its processes
+and the largest working set of each length are shown, and the exit status is the program's, or 1 if nothing was measured. What several of its processes
 map counts for each.
 
 The working set of a window is what was accessed in it; what was not has been idle for at least that long. The kernel's
@@ -42,7 +42,7 @@ pub struct WssArgs {
     /// A process that runs already
     #[arg(long, value_name = "PID", required_unless_present = "program", conflicts_with = "program")]
     pid: Option<u32>,
-    /// Lengths of the windows; all begin together, so the longest is how long it takes
+    /// Lengths of the windows; of a process all begin together, so the longest is how long it takes
     #[arg(long, value_name = "TIME,TIME…", value_delimiter = ',', default_value = "1s,10s,1m,10m", value_parser = time)]
     ages: Vec<Duration>,
     #[command(flatten)]
@@ -132,11 +132,11 @@ pub fn run(args: &WssArgs) -> Result<(), Failure> {
     let Some(pid) = args.pid else {
         let followed = follow(&args.program, &ages)?;
         let words = args.program.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        if followed.windows.is_empty() {
+        if !followed.windows.is_empty() {
+            write(out, format, &Subject::Program { words, seconds: followed.ran.as_secs_f64() }, &followed.windows)?;
+        } else if !followed.is_unseen {
             let remedy = "it ended before the first window was over; give shorter --ages";
             say(format_args!("nothing was measured: {words}: {remedy}"));
-        } else {
-            write(out, format, &Subject::Program { words, seconds: followed.ran.as_secs_f64() }, &followed.windows)?;
         }
         return match followed.child.end_as(followed.status) {
             Ok(()) if followed.windows.is_empty() => Err(Failure::Exit(1)),
@@ -168,6 +168,8 @@ struct Followed {
     status: ExitStatus,
     ran: Duration,
     windows: Vec<Measured>,
+    /// It could not be looked at, for another reason than that it had ended.
+    is_unseen: bool,
 }
 
 /// Starts a program and measures it until it has ended.
@@ -193,16 +195,15 @@ fn follow(program: &[OsString], ages: &[Duration]) -> Result<Followed, Failure> 
             None => windows.push(Measured::of(window)),
         },
     );
-    if let Err(error) = measured
-        && !is_gone(&error)
-    {
-        say(format_args!("the program is measured no longer: {}", not_seen(child.id() as u32, &error).line()));
+    let unseen = measured.err().filter(|error| !is_gone(error));
+    if let Some(error) = &unseen {
+        say(format_args!("the program is measured no longer: {}", not_seen(child.id() as u32, error).line()));
     }
     let status = match ended {
         Some(status) => status.map_err(failed)?,
         None => attend(&child, None).map_err(failed)?.expect("invariant: without a time it ends only with the program"),
     };
-    Ok(Followed { child, status, ran: begun.elapsed(), windows })
+    Ok(Followed { child, status, ran: begun.elapsed(), windows, is_unseen: unseen.is_some() })
 }
 
 /// Sees to a program for so long, or until it has ended; answers how it did.

@@ -246,9 +246,8 @@ mod tests {
             while self.stores.demote((u64::MAX, u64::MAX), &mut self.scratch, &mut self.known) {}
         }
 
-        fn in_file(&self, mut numbers: std::ops::Range<usize>) -> usize {
-            let is_in_file = |number: usize| self.known.0[&address(number)].tier() == Tier::File;
-            numbers.by_ref().filter(|number| is_in_file(*number)).count()
+        fn in_file(&self, numbers: std::ops::Range<usize>) -> usize {
+            numbers.filter(|number| self.known.0[&address(*number)].tier() == Tier::File).count()
         }
     }
 
