@@ -14,7 +14,8 @@
 //!
 //! Two forms: [`Adaptive`] is told of each access (simulator, page cache). [`AdaptiveMapped`] sees accessed bits: a
 //! page that comes in is one reference, and so is each accessed bit that is found set, by a look at the page tables
-//! once per interval, a sixteenth at a time, or when the page was about to go from memory or from a directory.
+//! once per interval, a sixteenth at a time, or when the page was about to go from memory or from a directory. Where
+//! memory has no accessed bits, it sees the pages that come in and no others.
 //!
 //! Invariants: every resident page that is not in a directory is queued as an outsider of that directory; a directory
 //! holds at most the capacity once a reference was dealt with.
@@ -226,7 +227,7 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
     fn refer_unsettled(&mut self, page: PageId, flags: u32, before: u32) {
         let missed = HELD.map(|held| flags & held == 0);
         if flags & RESIDENT == 0 {
-            self.common.choice.missed();
+            self.common.choice.missed(!missed[Way::Recency as usize]);
             self.common.choice.absent += u64::from(missed[Way::Recency as usize]);
         }
         self.recency.refer(page, before, &mut self.common.table);
@@ -246,6 +247,15 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
         self.common.shed_excess(Way::Recency, &mut self.recency);
         self.common.shed_excess(Way::ReuseDistance, &mut self.reuse);
         self.common.shed_excess(Way::Frequency, &mut self.frequency);
+    }
+
+    /// The same where no access is reported: with a look at accessed bits, if memory has any.
+    fn shed<M: Memory>(&mut self, memory: &mut M) {
+        match (MAPPED, memory.has_accessed_bits()) {
+            (false, _) => {}
+            (true, true) => self.shed_unreferenced(memory),
+            (true, false) => self.shed_excess(),
+        }
     }
 
     /// The same where accessed bits are seen: a resident page whose bit is set is not given up, but was referenced.
@@ -386,7 +396,7 @@ impl Common {
         if self.table.at(page).is(RESIDENT) {
             self.queue_outsider(way, page);
         } else if way == Way::Recency {
-            self.choice.absent -= 1;
+            self.choice.left_unmissed();
         }
     }
 
@@ -465,9 +475,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, memory: &mut M) {
         if self.expected != page {
             self.refer(page);
-            if MAPPED {
-                self.shed_unreferenced(memory);
-            }
+            self.shed(memory);
         }
         self.expected = NO_PAGE;
         self.common.table.set(page, RESIDENT);
@@ -503,6 +511,8 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
             self.refer(page);
             self.expected = page;
         }
+        let has_bits = MAPPED && memory.has_accessed_bits();
+        self.common.choice.sees_hits = has_bits || !MAPPED;
         let mut freed = 0;
         let mut kept = Vec::new();
         // Each page twice: once to find it referenced, once to let it go.
@@ -510,14 +520,12 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
             if freed == request.goal {
                 break;
             }
-            if MAPPED && self.is_time_to_look() {
+            if has_bits && self.is_time_to_look() {
                 self.look(memory);
             }
-            if MAPPED {
-                self.shed_unreferenced(memory);
-            }
+            self.shed(memory);
             let Some(page) = self.next_victim() else { break };
-            if MAPPED && self.was_referenced(page, memory) {
+            if has_bits && self.was_referenced(page, memory) {
                 continue;
             }
             self.counters.pgscan += 1;

@@ -168,7 +168,13 @@ pub trait Memory {
     /// Tests and clears the accessed bit of every mapping of `page`. Mappings without recency never count.
     fn take_references(&mut self, page: PageId) -> References;
 
-    /// The same, but the walk over the mappings stops at the `limit`-th whose accessed bit is set: bits that it does
+    /// Whether [`Memory::take_references`] can ever find a reference. Where it cannot, a policy learns of the use of
+    /// a page only when it is asked for while it is out.
+    fn has_accessed_bits(&self) -> bool {
+        true
+    }
+
+    /// As [`Memory::take_references`], but the walk over the mappings stops at the `limit`-th whose accessed bit is set: bits that it does
     /// not reach stay set, and the next walk starts behind it (spec: freebsd §3.1). By default all mappings are reached
     /// and the rest does not count, as is right where a page has one.
     fn take_references_up_to(&mut self, page: PageId, limit: u32) -> References {

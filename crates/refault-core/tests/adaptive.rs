@@ -6,7 +6,7 @@ mod harness;
 #[path = "adaptive/model.rs"]
 mod model;
 
-use harness::{Driver, PAGES, Step, equals_model, hostile_steps, steps, survives};
+use harness::{Driver, PAGES, Step, equals_model, follows_model, hostile_steps, steps, survives};
 use proptest::prelude::*;
 use refault_core::adaptive::Way;
 use refault_core::textbook::{Lirs, Lru};
@@ -35,6 +35,16 @@ proptest! {
         equals_model(<Adaptive>::default(), model::Adaptive::new(capacity, true), capacity, &steps);
         let unguarded = only(true, true, true, false);
         equals_model(<Adaptive>::new(unguarded), model::Adaptive::new(capacity, false), capacity, &steps);
+    }
+
+    /// Memory without accessed bits, which nobody asks for them.
+    #[test]
+    fn equals_its_model_where_hits_are_not_seen(capacity in 1..40usize, steps in steps()) {
+        let steps = without_frees(&steps);
+        for guard in [true, false] {
+            let policy = AdaptiveMapped::new(only(true, true, true, guard));
+            follows_model(Driver::blind(policy, capacity), model::Adaptive::without_bits(capacity, guard), &steps);
+        }
     }
 
     /// Times and the clock of departures start again in the middle.

@@ -18,6 +18,10 @@ impl Memory for Victims<'_> {
         References::default()
     }
 
+    fn has_accessed_bits(&self) -> bool {
+        false
+    }
+
     fn is_mapped(&self, _page: PageId) -> bool {
         true
     }

@@ -16,6 +16,13 @@
 //! not start at its full size. A policy that stakes more than this has a sequence on which it breaks the bound: the one
 //! that asks for all absent pages next.
 //!
+//! **Where hits are not seen** (memory without accessed bits: what is used shows only by what comes back), the policy
+//! sees its own misses and no other references. Then *L* counts those of its misses that LRU would have had too, and
+//! not what LRU would have missed where memory had the page: *M* never is below it, nothing is ever won, and the guard
+//! above would hold for ever. There absent pages are valued by how often such pages were in fact missed, twice that
+//! share to be sure, and what may be staked is half of what the leader is ahead of LRU among the references that are
+//! seen, and a hundredth of LRU's misses. No bound follows.
+//!
 //! Cost: O(1) per miss of any directory.
 
 use super::Way;
@@ -27,6 +34,14 @@ const MAX_RECENT: f64 = 50_000.0;
 const MIN_LEAD: f64 = 4.0;
 /// Share of LRU's misses that may be lost to it.
 const TOLERATED_LOSS: f64 = 0.02;
+/// The same where hits are not seen.
+const TOLERATED_UNSEEN: f64 = 0.01;
+/// Share of what a leader is ahead of LRU that may be staked there.
+const STAKED_LEAD: f64 = 0.5;
+/// How many times as often as they have been, absent pages are expected to be missed.
+const CAUTION: f64 = 2.0;
+/// Absent pages taken to have been missed before there was any.
+const PRIOR: f64 = 2.0;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -45,6 +60,12 @@ pub(super) struct Choice {
     own_misses: u64,
     /// Pages that recency holds and memory does not.
     pub absent: u64,
+    /// Whether references to resident pages are reported, at once or by accessed bits.
+    pub sees_hits: bool,
+    /// Absent pages that were referenced, and those that recency let go first; recent ones.
+    missed: u64,
+    unmissed: u64,
+    memory: u64,
     pub changes: u64,
 }
 
@@ -61,11 +82,16 @@ impl Choice {
             misses: [0; 3],
             own_misses: 0,
             absent: 0,
+            sees_hits: true,
+            missed: 0,
+            unmissed: 0,
+            memory: 0,
             changes: 0,
         }
     }
 
     pub fn resize(&mut self, capacity: usize) {
+        self.memory = capacity as u64;
         self.fading = 1.0 - 1.0 / (RECENT_MEMORY_SIZES * capacity as f64).clamp(1.0, MAX_RECENT);
     }
 
@@ -88,23 +114,48 @@ impl Choice {
         }
     }
 
-    /// A reference to a page that was not in memory.
-    pub fn missed(&mut self) {
+    /// A reference to a page that was not in memory; `held` by recency, so it was absent.
+    pub fn missed(&mut self, held: bool) {
         self.own_misses += 1;
+        if held {
+            self.missed += 1;
+            self.forget_old();
+        }
+    }
+
+    /// Recency let an absent page go that had not been missed.
+    pub fn left_unmissed(&mut self) {
+        self.absent -= 1;
+        self.unmissed += 1;
+        self.forget_old();
+    }
+
+    fn forget_old(&mut self) {
+        if self.missed + self.unmissed > self.memory {
+            (self.missed, self.unmissed) = (self.missed / 2, self.unmissed / 2);
+        }
     }
 
     /// Whose directory the next victim must not be in.
     pub fn chooser(&self) -> Way {
-        if self.guarded && self.stake() > self.tolerated() { Way::Recency } else { self.leader }
+        let recency = self.misses[Way::Recency as usize];
+        let too_much = if self.sees_hits {
+            self.stake(1.0) > TOLERATED_LOSS * recency as f64
+        } else {
+            let lead = recency.saturating_sub(self.misses[self.leader as usize]);
+            self.stake(self.value()) > TOLERATED_UNSEEN * recency as f64 + STAKED_LEAD * lead as f64
+        };
+        if self.guarded && too_much { Way::Recency } else { self.leader }
     }
 
-    /// What is lost to LRU if each absent page is asked for, the next victim included.
-    fn stake(&self) -> f64 {
-        self.own_misses as f64 - self.misses[Way::Recency as usize] as f64 + self.absent as f64 + 1.0
+    /// What an absent page is taken to cost where hits are not seen, in misses.
+    fn value(&self) -> f64 {
+        let (missed, known) = (self.missed as f64, (self.missed + self.unmissed) as f64);
+        (CAUTION * (missed + PRIOR) / (known + PRIOR)).min(1.0)
     }
 
-    /// What may be lost.
-    fn tolerated(&self) -> f64 {
-        TOLERATED_LOSS * self.misses[Way::Recency as usize] as f64
+    /// What is lost to LRU if each absent page costs so much, the next victim included.
+    fn stake(&self, value: f64) -> f64 {
+        self.own_misses as f64 + 1.0 - self.misses[Way::Recency as usize] as f64 + value * self.absent as f64
     }
 }

@@ -51,6 +51,10 @@ impl<M: Memory> Memory for KeepEvicted<'_, M> {
         eviction
     }
 
+    fn has_accessed_bits(&self) -> bool {
+        self.memory.has_accessed_bits()
+    }
+
     #[inline]
     fn take_references(&mut self, page: PageId) -> References {
         self.memory.take_references(page)

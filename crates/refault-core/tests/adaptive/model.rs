@@ -28,6 +28,10 @@ pub struct Adaptive {
     recent: [f64; 3],
     misses: [f64; 3],
     own_misses: f64,
+    sees_hits: bool,
+    /// Pages that recency held and memory did not: those asked for, and those that recency let go unasked for.
+    missed: u64,
+    unmissed: u64,
 }
 
 #[derive(Default)]
@@ -56,7 +60,15 @@ impl Adaptive {
             recent: [0.0; 3],
             misses: [0.0; 3],
             own_misses: 0.0,
+            sees_hits: true,
+            missed: 0,
+            unmissed: 0,
         }
+    }
+
+    /// The form for memory without accessed bits: it is told nothing of a page that is in memory.
+    pub fn without_bits(capacity: usize, guarded: bool) -> Adaptive {
+        Adaptive { sees_hits: false, ..Adaptive::new(capacity, guarded) }
     }
 
     fn refer(&mut self, page: PageId) {
@@ -64,6 +76,10 @@ impl Adaptive {
         let missed = [0, 1, 2].map(|way| !self.held[way].contains(&page));
         if !self.resident.contains(&page) {
             self.own_misses += 1.0;
+            if !missed[RECENCY] {
+                self.missed += 1;
+                self.forget_old();
+            }
         }
         self.frequency.count(page, self.capacity as i64);
         // The page is not moved in the order of uses before it is known what stood below it.
@@ -114,8 +130,20 @@ impl Adaptive {
             _ => self.frequency.leave(self.capacity as i64),
         };
         self.held[way].retain(|p| *p != page);
-        if self.resident.contains(&page) && !self.outsiders[way].contains(&page) {
-            self.outsiders[way].push_back(page);
+        if self.resident.contains(&page) {
+            if !self.outsiders[way].contains(&page) {
+                self.outsiders[way].push_back(page);
+            }
+        } else if way == RECENCY {
+            self.unmissed += 1;
+            self.forget_old();
+        }
+    }
+
+    fn forget_old(&mut self) {
+        if self.missed + self.unmissed > self.capacity as u64 {
+            self.missed /= 2;
+            self.unmissed /= 2;
         }
     }
 
@@ -135,8 +163,14 @@ impl Adaptive {
     /// The leader, or recency if more would be at stake than was won.
     fn chooser(&self) -> usize {
         let absent = self.held[RECENCY].iter().filter(|p| !self.resident.contains(p)).count() as f64;
-        let lost = self.own_misses + absent + 1.0 - self.misses[RECENCY];
-        let too_much = lost > 0.02 * self.misses[RECENCY];
+        let lru = self.misses[RECENCY];
+        let too_much = if self.sees_hits {
+            self.own_misses + 1.0 + absent - lru > 0.02 * lru
+        } else {
+            let share = (2.0 * (self.missed as f64 + 2.0) / ((self.missed + self.unmissed) as f64 + 2.0)).min(1.0);
+            let lead = (lru - self.misses[self.leader]).max(0.0);
+            self.own_misses + 1.0 - lru + share * absent > 0.01 * lru + 0.5 * lead
+        };
         if self.guarded && too_much { RECENCY } else { self.leader }
     }
 
@@ -228,6 +262,9 @@ impl Frequency {
 
 impl Model for Adaptive {
     fn access(&mut self, page: PageId) -> Vec<PageId> {
+        if !self.sees_hits && self.resident.contains(&page) {
+            return Vec::new();
+        }
         self.refer(page);
         let mut evicted = Vec::new();
         if !self.resident.contains(&page) {

@@ -25,6 +25,8 @@ pub struct TestMemory {
     refusal: Vec<Option<Eviction>>,
     shadows: Vec<Shadow>,
     pub evicted: Vec<PageId>,
+    /// No accessed bits: nobody may ask for them.
+    pub is_blind: bool,
 }
 
 impl TestMemory {
@@ -36,8 +38,13 @@ impl TestMemory {
 impl Memory for TestMemory {
     fn take_references(&mut self, page: PageId) -> References {
         assert!(self.resident[page as usize], "reference check of page {page}, which is not resident");
+        assert!(!self.is_blind, "reference check of page {page}, where there are no accessed bits");
         let accessed = std::mem::take(&mut self.accessed[page as usize]);
         References { mappings: u32::from(accessed), executable: false, locked: false }
+    }
+
+    fn has_accessed_bits(&self) -> bool {
+        !self.is_blind
     }
 
     fn is_resident(&self, page: PageId) -> bool {
@@ -74,8 +81,16 @@ impl<P: Policy> Driver<P> {
             refusal: vec![None; PAGES as usize],
             shadows: vec![Shadow::NONE; PAGES as usize],
             evicted: Vec::new(),
+            is_blind: false,
         };
         Driver { policy, memory, capacity }
+    }
+
+    /// The same over memory without accessed bits.
+    pub fn blind(policy: P, capacity: usize) -> Driver<P> {
+        let mut driver = Driver::new(policy, capacity);
+        driver.memory.is_blind = true;
+        driver
     }
 
     /// Whether the access hit. Lets a page in beyond the limit if nothing can be evicted.
@@ -171,7 +186,12 @@ pub fn hostile_steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Holds the policy to its model: the same hits and the same evictions at each step.
 pub fn equals_model<P: Policy>(policy: P, model: impl Model, capacity: usize, steps: &[Step]) {
-    let (mut driver, mut model) = (Driver::new(policy, capacity), model);
+    follows_model(Driver::new(policy, capacity), model, steps);
+}
+
+/// The same for a driver that is there.
+pub fn follows_model<P: Policy>(mut driver: Driver<P>, mut model: impl Model, steps: &[Step]) {
+    let capacity = driver.capacity;
     for (index, step) in steps.iter().enumerate() {
         driver.memory.evicted.clear();
         match *step {
