@@ -42,8 +42,9 @@ proptest! {
     fn equals_its_model_where_hits_are_not_seen(capacity in 1..40usize, steps in steps()) {
         let steps = without_frees(&steps);
         for guard in [true, false] {
-            let policy = AdaptiveMapped::new(only(true, true, true, guard));
-            follows_model(Driver::blind(policy, capacity), model::Adaptive::without_bits(capacity, guard), &steps);
+            let mut driver = Driver::new(AdaptiveMapped::new(only(true, true, true, guard)), capacity);
+            driver.memory.is_blind = true;
+            follows_model(driver, model::Adaptive::without_bits(capacity, guard), &steps);
         }
     }
 

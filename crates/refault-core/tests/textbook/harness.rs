@@ -86,13 +86,6 @@ impl<P: Policy> Driver<P> {
         Driver { policy, memory, capacity }
     }
 
-    /// The same over memory without accessed bits.
-    pub fn blind(policy: P, capacity: usize) -> Driver<P> {
-        let mut driver = Driver::new(policy, capacity);
-        driver.memory.is_blind = true;
-        driver
-    }
-
     /// Whether the access hit. Lets a page in beyond the limit if nothing can be evicted.
     pub fn access(&mut self, page: PageId) -> bool {
         let hit = self.memory.resident[page as usize];
