@@ -153,7 +153,7 @@ pub(crate) struct Piece<'a> {
     /// Tells processes of the same number apart.
     pub(crate) birth: u64,
     /// Monotonic nanoseconds.
-    begin: u64,
+    pub(crate) begin: u64,
     pub(crate) end: u64,
     /// Nanoseconds of processor time of the look.
     spent: u64,

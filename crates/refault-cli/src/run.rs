@@ -10,6 +10,7 @@ mod ask;
 pub(crate) mod child;
 mod control;
 pub mod escaped;
+mod looks;
 mod measured;
 mod needs;
 mod observed;
@@ -19,6 +20,7 @@ pub mod summary;
 mod sums;
 pub mod tree;
 mod watch;
+mod what_if;
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -90,6 +92,10 @@ pub struct RunArgs {
     /// Milliseconds between two lines of the statistics
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     stats_interval: u64,
+    /// Say in the statistics and in `refault top` what some policies would miss with half, once and twice the budget,
+    /// from looks at a sample of the pages, within 2 % of a processor
+    #[arg(long, conflicts_with_all = ["observe", "scheme", "runs"])]
+    what_if: bool,
     /// Write what happened to this file as JSON when the program has ended
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
@@ -170,6 +176,14 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if args.watch && !watching {
         say("--watch needs a terminal at standard error and there is none: running without");
     }
+    if args.what_if && args.stats.is_none() && !watching {
+        let remedy = "its answers are in the statistics: give --stats FILE, or --watch";
+        return Err(Failure::usage("without effect", "--what-if", remedy));
+    }
+    if args.what_if && args.children == Children::Own {
+        let remedy = "it asks about one budget for all: leave out --children own";
+        return Err(Failure::usage("not possible together", "--what-if and --children own", remedy));
+    }
     if args.scheme.is_none() && !args.set.is_empty() {
         return Err(Failure::usage("nothing to change", "--set", "name a configuration with --scheme FILE"));
     }
@@ -192,6 +206,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         children: args.children,
         stats: args.stats.as_deref(),
         stats_interval: args.stats_interval,
+        what_if: args.what_if,
         control: args.memory_control.as_deref(),
         seat: Cell::new(seat),
         watch: watching,

@@ -8,6 +8,7 @@ mod cache;
 mod follower;
 mod members;
 pub mod screen;
+mod what_if;
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;

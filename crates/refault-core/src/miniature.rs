@@ -8,7 +8,9 @@
 //!
 //! Hot pages are in the sample or not by chance, which is why misses are scaled and not miss ratios: what a hot page
 //! adds to the ratio is hits, and those are known of the whole. The kernels' policies work in batches that do not
-//! become smaller with memory: where they stand on an edge their miniatures may fall off it.
+//! become smaller with memory: where they stand on an edge their miniatures may fall off it. Over accesses through
+//! mappings that is so of all policies that look at accessed bits a part of memory at a time; pages are looked at one
+//! by one there, as there are no page tables of the sample.
 //!
 //! Invariants: a page that is not in the sample changes nothing but the number of accesses; a miniature never holds
 //! more than its share of pages by more than the policy would. Cost: a multiplication and a comparison per access, the
@@ -36,10 +38,10 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::memory::{Eviction, Memory, References};
-use crate::page::{PageId, PageType, Shadow};
+use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::policy::registry::{FrontEnd, build};
 use crate::policy::room::{MAX_FRUITLESS_CALLS, make_room};
-use crate::policy::{AccessReport, Admission, DescriptorReads, DynPolicy, PolicyError, ReclaimRequest};
+use crate::policy::{AccessReport, Admission, DescriptorReads, DynPolicy, HitReport, PolicyError, ReclaimRequest};
 
 /// The smallest part of the pages that is sampled: one in `2^MAX_SHIFT`.
 pub const MAX_SHIFT: u32 = 5;
@@ -114,7 +116,18 @@ impl Miniatures {
         Ok(Miniatures { runs, numbers: HashMap::default(), shift, outside, accesses: 0, reads })
     }
 
-    /// A page was read or written through a descriptor, in memory or not.
+    /// The same for accesses to anonymous memory through mappings, which policies learn of by accessed bits, but for
+    /// those that want to be told of each.
+    ///
+    /// # Errors
+    /// As of [`Miniatures::new`].
+    pub fn of_mappings(policies: &[&str], memory_pages: &[u64], shift: u32) -> Result<Miniatures, PolicyError> {
+        let mut miniatures = Miniatures::new(policies, memory_pages, shift)?;
+        miniatures.runs.iter_mut().for_each(|run| run.memory.mapped = true);
+        Ok(miniatures)
+    }
+
+    /// A page was read or written, in memory or not.
     #[inline]
     pub fn accessed(&mut self, page: PageId, write: bool) {
         self.accesses += 1;
@@ -139,13 +152,24 @@ impl Miniatures {
             Entry::Vacant(new) => *new.insert(next),
         };
         for run in &mut self.runs {
+            let mapped = run.memory.mapped;
             // Each run has its own idea of what was a hit, and all the same one of what was read before.
             let mut reads = reads;
             let hit = run.memory.is_resident(number);
             if !hit {
-                run.miss(number, write);
+                let admission = match (mapped, write) {
+                    (true, _) => Admission::fault(PageType::Anon),
+                    (false, true) => Admission::overwrite(PageType::File),
+                    (false, false) => Admission::read(PageType::File),
+                };
+                run.miss(number, admission);
             }
-            match reads.report(run.policy.hits(), page, write, hit) {
+            let report = match run.policy.hits() {
+                // No kernel hears of accesses through mappings; that which brings a page in leaves its bit set.
+                HitReport::Kernel if mapped => AccessReport::SetBit,
+                hits => reads.report(hits, page, write, hit),
+            };
+            match report {
                 AccessReport::Nothing => {}
                 AccessReport::SetBit => run.memory.state[number as usize] |= ACCESSED,
                 AccessReport::Tell if run.memory.is_resident(number) => run.policy.accessed(number, &mut run.memory),
@@ -200,7 +224,7 @@ impl Miniatures {
 }
 
 impl Run {
-    fn miss(&mut self, number: PageId, write: bool) {
+    fn miss(&mut self, number: PageId, admission: Admission) {
         self.misses += 1;
         if number as usize >= self.memory.state.len() {
             let pages = (number as usize + 1).next_power_of_two();
@@ -214,7 +238,6 @@ impl Run {
             let has_room = |memory: &Residents| memory.resident < limit;
             make_room(&mut *self.policy, &request, &mut self.memory, MAX_FRUITLESS_CALLS, has_room);
         }
-        let admission = if write { Admission::overwrite(PageType::File) } else { Admission::read(PageType::File) };
         let shadow = std::mem::replace(&mut self.memory.shadows[number as usize], Shadow::NONE);
         let admission = admission.with_shadow((shadow != Shadow::NONE).then_some(shadow));
         self.memory.state[number as usize] = RESIDENT;
@@ -232,6 +255,8 @@ struct Residents {
     state: Vec<u8>,
     shadows: Vec<Shadow>,
     resident: usize,
+    /// They are anonymous and reached through mappings.
+    mapped: bool,
 }
 
 impl Residents {
@@ -262,6 +287,18 @@ impl Memory for Residents {
     #[inline]
     fn is_resident(&self, page: PageId) -> bool {
         self.state.get(page as usize).is_some_and(|state| state & RESIDENT != 0)
+    }
+
+    fn is_mapped(&self, page: PageId) -> bool {
+        self.mapped && self.is_resident(page)
+    }
+
+    fn needs_write(&self, _page: PageId) -> bool {
+        self.mapped
+    }
+
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        if self.mapped { u64::MAX / 4 } else { 0 }
     }
 }
 

@@ -4,11 +4,12 @@
 use std::fs::File;
 use std::io::Read;
 
-use refault_core::miniature::{Miniatures, shift_for};
+use refault_core::miniature::{Estimate, Miniatures, shift_for};
+use refault_core::policy::{BuildContext, PolicySpec};
 use refault_core::textbook::{Lru, S3Fifo};
 use refault_core::{Adaptive, Mglru, Policy};
 use refault_sim::flat_memory::Swap;
-use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay};
+use refault_sim::{Access, Layout, LayoutBuilder, Limits, Replay, named};
 use refault_testing::shared;
 use refault_trace::{Entry, Kind, Source};
 
@@ -114,4 +115,67 @@ fn recorded_traces_are_estimated_within_a_point_and_the_kernels_policy_within_tw
         rows.extend(compare(name, &POLICIES, &entries));
     }
     assert_close(&rows);
+}
+
+const SCAN_BESIDE_HOT: &str = "scanhot:pages=65536,hot=16384,accesses=1000000";
+const HOT_THEN_CYCLIC: &str = "hotthencyclic:pages=65536";
+/// Policies whose miniatures do the same over accesses through mappings.
+const OF_MAPPINGS: [&str; 3] = ["lru", "clock", "s3fifo"];
+/// As [`compare`], of accesses through mappings to anonymous memory, at an eighth, a quarter and half of the pages, with
+/// the sample that is right for a quarter.
+fn compare_mapped(spec: &str, policies: &[&str]) -> Vec<(String, f64, u32)> {
+    let mut reader = Source::workload(spec.parse().expect("a workload")).open().expect("generators open");
+    let entries = reader.read_to_end().expect("generators do not fail");
+    let entries: Vec<Entry> = entries.iter().map(|entry| Entry::new(entry.page(), Kind::Anon, entry.write())).collect();
+    let mut builder = LayoutBuilder::new();
+    builder.observe(&entries);
+    let layout = builder.finish().expect("fewer than 2^32 pages");
+    let mut accesses = Vec::new();
+    layout.translate(&entries, &mut accesses);
+    let quarter = layout.distinct_anon() / 4;
+    let shift = shift_for(quarter);
+    let mut miniatures =
+        Miniatures::of_mappings(policies, &[quarter / 2, quarter, quarter * 2], shift).expect("policies of ours");
+    accesses.iter().for_each(|access| miniatures.accessed(access.page(), access.write()));
+    let row = |estimate: Estimate<'_>| {
+        let policy = PolicySpec::parse(estimate.policy).expect("a policy of ours");
+        let limits = Limits { memory_pages: estimate.memory_pages as usize, swap: Swap::default() };
+        let mut replay = named::replay(&policy, &BuildContext::default(), &layout, limits);
+        replay.run(&accesses);
+        let ratio = replay.outcome().misses as f64 / accesses.len() as f64;
+        let off = estimate.miss_ratio() - ratio;
+        let cell = format!("{} {} pages, {spec}", estimate.policy, estimate.memory_pages);
+        println!("1/{:2}: {:6.2} % of accesses, {off:+.4}: {cell}", 1 << shift, ratio * 100.0);
+        (cell, off, shift)
+    };
+    miniatures.estimates().map(row).collect()
+}
+
+#[test]
+fn accesses_through_mappings_are_estimated_within_a_point_for_the_policies_that_are_asked() {
+    let specs = [
+        "zipf:theta=0.8,pages=650000,accesses=3500000",
+        SCAN_BESIDE_HOT,
+        HOT_THEN_CYCLIC,
+        "hotcold:pages=65536,accesses=1000000",
+        "twopass:pages=65536",
+    ];
+    let rows: Vec<_> = specs.iter().flat_map(|spec| compare_mapped(spec, &OF_MAPPINGS)).collect();
+    assert!(rows.iter().any(|(.., shift)| *shift == 5));
+    assert_close(&rows);
+}
+
+/// A policy that works in batches, and those that change their way or look for ranges: a smaller memory is not the same
+/// to them. Who makes one of them hold may have it asked.
+#[test]
+fn accesses_through_mappings_are_not_estimated_within_a_point_for_others() {
+    let others = [
+        ("mglru", SCAN_BESIDE_HOT),
+        ("adaptive-mapped", HOT_THEN_CYCLIC),
+        ("adaptive-mapped{cyclic=yes}", HOT_THEN_CYCLIC),
+    ];
+    for (policy, spec) in others {
+        let rows = compare_mapped(spec, &[policy]);
+        assert!(rows.iter().any(|(_, off, _)| off.abs() > ONE_POINT), "{policy} is within a point");
+    }
 }

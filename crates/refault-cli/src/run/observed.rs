@@ -6,12 +6,10 @@
 //! missed for each miss of the program's own policy, run in the same way. That a page is accessed again within a second
 //! is not seen by any of them.
 //!
-//! Invariant: what is kept is bounded, as is the file that agents append to. Cost: in the program 1 % of a processor, to
+//! Invariant: what is kept is bounded. Cost: in the program 1 % of a processor, to
 //! which the agent keeps; here some hundred bytes and a microsecond per page of the sample.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
-use std::io::{Read, Seek};
 use std::time::{Duration, Instant};
 
 use refault_console::Failure;
@@ -20,9 +18,8 @@ use refault_core::miniature::Miniatures;
 use refault_core::policy::registry::{FrontEnd, PolicySpec};
 use refault_pool::shared::ledger::MAX_PARTS;
 
-use crate::inherited::Unnamed;
+use super::looks::{Looks, Sample};
 use crate::launch::Launch;
-use crate::record::Piece;
 
 /// Milliseconds between two looks of the agent, and the share of one processor that they may cost.
 const INTERVAL_MS: u64 = 1000;
@@ -41,8 +38,6 @@ const FORGOTTEN_NS: u64 = 600_000_000_000;
 /// Pages that are kept, and ids that are given out before all is begun anew.
 const MAX_KNOWN: usize = 1 << 16;
 const MAX_IDS: PageId = 1 << 18;
-/// The file is emptied when it is larger.
-const MAX_FILE: u64 = 1 << 20;
 
 /// A page of the sample.
 struct Seen {
@@ -53,9 +48,7 @@ struct Seen {
 
 /// See the module.
 pub(super) struct Observed {
-    _place: Unnamed,
-    file: File,
-    pending: Vec<u8>,
+    looks: Looks,
     ghosts: Ghosts,
     /// By process, its birth and the page's number.
     known: BTreeMap<(u64, u64, u64), Seen>,
@@ -71,47 +64,26 @@ impl Observed {
     pub(super) fn of(launch: &mut Launch, policy: &str, grant_pages: u64) -> Result<Observed, Failure> {
         // At most one page in eight: the others are to cost nothing.
         let shift = (3..24).find(|shift| grant_pages >> shift <= SAMPLE_PAGES).unwrap_or(24);
-        let place = Unnamed::new()?;
-        launch.output("record", place.path())?;
-        launch.push("record-interval-ms", INTERVAL_MS.to_string());
-        launch.push("record-shift", shift.to_string());
-        launch.push("record-cpu", MAX_CPU.to_string());
-        // For writing too: it is emptied here.
-        let file = File::options().read(true).write(true).open(place.path());
-        let file = file.map_err(|error| Failure::write("a temporary file", &error))?;
+        let looks = Looks::of(launch, Sample { shift, interval_ms: INTERVAL_MS, most_cpu: MAX_CPU })?;
         let (known, ghosts) = (BTreeMap::new(), Ghosts::new(policy, grant_pages, shift));
-        Ok(Observed { _place: place, file, pending: Vec::new(), ghosts, known, now: 0 })
+        Ok(Observed { looks, ghosts, known, now: 0 })
     }
 
     /// Takes up what agents have said since the last call. The program has so many pages in memory.
     pub(super) fn look(&mut self, resident_pages: u64) {
-        self.ghosts.set_memory(resident_pages);
-        // What cannot be read now may be read the next time.
-        let read = self.file.read_to_end(&mut self.pending);
-        if self.file.metadata().is_ok_and(|metadata| metadata.len() > MAX_FILE) && self.file.set_len(0).is_ok() {
-            let _ = self.file.rewind();
-        }
-        if read.is_ok_and(|bytes| bytes > 0) {
-            let mut at = 0;
-            let pending = std::mem::take(&mut self.pending);
-            while let Ok(Some(piece)) = Piece::at(&pending, &mut at) {
-                self.take(&piece);
+        let Observed { looks, ghosts, known, now } = self;
+        ghosts.set_memory(resident_pages);
+        let came = looks.take(|piece| {
+            *now = piece.end.max(*now);
+            for (page, write) in piece.touches() {
+                let key = (piece.pid, piece.birth, page);
+                let seen = known.entry(key).or_insert_with(|| Seen { id: ghosts.new_id(), touched: 0 });
+                seen.touched = piece.end;
+                ghosts.accessed(seen.id, write);
             }
-            // What is no piece is the rest of one that was cut off when the file was emptied.
-            let is_whole = Piece::at(&pending, &mut { at }).is_ok();
-            self.pending = if is_whole { pending[at..].to_vec() } else { Vec::new() };
+        });
+        if came {
             self.forget();
-        }
-    }
-
-    fn take(&mut self, piece: &Piece<'_>) {
-        self.now = self.now.max(piece.end);
-        for (page, write) in piece.touches() {
-            let ghosts = &mut self.ghosts;
-            let key = (piece.pid, piece.birth, page);
-            let seen = self.known.entry(key).or_insert_with(|| Seen { id: ghosts.new_id(), touched: 0 });
-            seen.touched = piece.end;
-            ghosts.accessed(seen.id, write);
         }
     }
 

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::advice::Recent;
 use super::sums::Sums;
+use super::what_if::WhatIf;
 
 /// Looks per second at who waits.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -34,6 +35,8 @@ pub(super) struct Statistics {
     histories: BTreeMap<i32, History>,
     /// What monitors came to.
     sums: Option<Sums>,
+    /// What other policies and sizes would miss.
+    what_if: Option<WhatIf>,
 }
 
 /// What the lines of a process before say.
@@ -60,10 +63,16 @@ impl Statistics {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(super) fn append_to(path: &Path, interval: Duration, sums: Option<Sums>) -> Result<Statistics, Failure> {
+    pub(super) fn append_to(
+        path: &Path,
+        interval: Duration,
+        sums: Option<Sums>,
+        what_if: Option<WhatIf>,
+    ) -> Result<Statistics, Failure> {
         let file = File::options().append(true).open(path).map_err(|error| Failure::write(path.display(), &error))?;
         let now = Instant::now();
-        Ok(Statistics { file, begun: now, interval, written: now, incomplete: false, histories: BTreeMap::new(), sums })
+        let (written, histories) = (now, BTreeMap::new());
+        Ok(Statistics { file, begun: now, interval, written, incomplete: false, histories, sums, what_if })
     }
 
     /// Whether lines are due.
@@ -74,6 +83,13 @@ impl Statistics {
     /// How long to sleep before the next look.
     pub(super) fn tick(&self) -> Duration {
         LOOK_EVERY.min(self.interval)
+    }
+
+    /// Takes up what agents have said of accesses.
+    pub(super) fn hear(&mut self) {
+        if let Some(what_if) = &mut self.what_if {
+            what_if.look();
+        }
     }
 
     /// Looks at whether a process waits.
@@ -115,6 +131,11 @@ impl Statistics {
             for key in ["monitor", "schemes"] {
                 line.insert(key.to_owned(), latest[key].clone());
             }
+        }
+        if let Some(what_if) = &mut self.what_if {
+            // A process that has ended has said its last.
+            what_if.look();
+            what_if.append(&mut line);
         }
         if last {
             self.histories.remove(&process);

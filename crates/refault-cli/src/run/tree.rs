@@ -22,6 +22,7 @@ use super::statistics::Statistics;
 use super::summary::Summary;
 use super::sums::Sums;
 use super::watch::{self, Watch};
+use super::what_if::WhatIf;
 use crate::inherited::Inherited;
 use crate::launch::{Launch, MonitorOptions};
 
@@ -48,6 +49,8 @@ pub struct Tree<'a> {
     pub stats: Option<&'a Path>,
     /// Milliseconds between two lines of them.
     pub stats_interval: u64,
+    /// `--what-if`.
+    pub what_if: bool,
     /// `--memory-control`.
     pub control: Option<&'a Path>,
     /// The place in a pool, which decides about the budget.
@@ -109,11 +112,12 @@ impl Tree<'_> {
         if let Some(seat) = &mut seat {
             seat.observe(&mut launch, self.policy)?;
         }
+        let what_if = (self.what_if && lines.is_some()).then(|| WhatIf::of(&mut launch, self.memory)).transpose()?;
         let sums = if self.monitor.is_some() && lines.is_some() { Some(Sums::of(&mut launch)?) } else { None };
         let mut aside = Aside {
             shared,
             statistics: lines
-                .map(|path| Statistics::append_to(path, Duration::from_millis(self.stats_interval), sums))
+                .map(|path| Statistics::append_to(path, Duration::from_millis(self.stats_interval), sums, what_if))
                 .transpose()?,
             control: self.control.map(Control::new),
             seat,
@@ -234,6 +238,7 @@ impl Aside<'_> {
         }
         if let Some(statistics) = &mut self.statistics {
             let budget = self.shared.limit_bytes();
+            statistics.hear();
             for (slot, figures) in self.shared.living() {
                 let (process, turn) = (slot.process.load(Ordering::Relaxed), slot.turn.load(Ordering::Relaxed));
                 statistics.look(process, turn, figures);

@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use serde_json::Value;
 
 use super::follower::SEEN_AT_THE_END;
-use super::{View, cache};
+use super::{View, cache, what_if};
 use refault_console::text::grouped;
 use refault_lab::size::bytes_text;
 
@@ -20,7 +20,7 @@ const HEIGHT: u16 = 27;
 
 /// The view as text, for scripts and tests.
 pub fn text(view: &View<'_>, width: u16) -> String {
-    let Ok(mut terminal) = Terminal::new(TestBackend::new(width, HEIGHT));
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(width, HEIGHT + what_if::rows(&view.line)));
     let Ok(_) = terminal.draw(|frame| draw(frame, Some(view)));
     lines(terminal.backend().buffer())
 }
@@ -45,25 +45,28 @@ pub fn draw(frame: &mut Frame<'_>, view: Option<&View<'_>>) {
     if cache::is_cache(&view.line) {
         return cache::draw(frame, view);
     }
-    let areas = Layout::vertical(heights(area.height, !view.note.is_empty()).map(Constraint::Length)).areas(area);
-    let [title, memory, faults, curve, generations, advice] = areas;
+    let heights = heights(area.height, what_if::rows(&view.line), !view.note.is_empty());
+    let areas = Layout::vertical(heights.map(Constraint::Length)).areas(area);
+    let [title, memory, faults, curve, generations, others, advice] = areas;
     draw_title(frame, title, view);
     draw_memory(frame, memory, &view.line);
     draw_faults(frame, faults, &view.line);
     draw_curve(frame, curve, view);
     draw_generations(frame, generations, view);
+    what_if::draw(frame, others, &view.line);
     draw_advice(frame, advice, view);
 }
 
-/// Rows of title, memory, faults, curve, generations and advice. Where there is no room for all, the generations go
-/// first, then the curve, then faults but for their latency; memory stays longest, its first line last of all.
-fn heights(rows: u16, has_note: bool) -> [u16; 6] {
+/// Rows of title, memory, faults, curve, generations, other sizes and advice. Where there is no room for all, the
+/// generations go first, then the curve, then faults but for their latency, then other sizes; memory stays longest, its
+/// first line last of all.
+fn heights(rows: u16, others: u16, has_note: bool) -> [u16; 7] {
     const LATENCY_ALONE: u16 = 3;
-    let mut heights = [1, 7, 6, 4, 4, 1 + u16::from(has_note)];
-    let missing = |heights: &[u16; 6]| heights.iter().sum::<u16>().saturating_sub(rows);
-    for (box_of, least) in [(4, 0), (3, 0), (2, LATENCY_ALONE), (2, 0)] {
+    let mut heights = [1, 7, 6, 4, 4, others, 1 + u16::from(has_note)];
+    let missing = |heights: &[u16; 7]| heights.iter().sum::<u16>().saturating_sub(rows);
+    for (box_of, least) in [(4, 0), (3, 0), (2, LATENCY_ALONE), (5, 0), (2, 0)] {
         if missing(&heights) > 0 {
-            heights[box_of] = least;
+            heights[box_of] = least.min(heights[box_of]);
         }
     }
     heights[1] -= missing(&heights).min(4);
@@ -304,12 +307,12 @@ mod tests {
 
     #[test]
     fn a_small_terminal_shows_memory_first() {
-        assert_eq!(heights(24, false), [1, 7, 6, 4, 5, 1]);
-        assert_eq!(heights(27, true), [1, 7, 6, 4, 7, 2]);
-        assert_eq!(heights(20, false), [1, 7, 6, 4, 0, 1]);
-        assert_eq!(heights(14, true), [1, 7, 3, 0, 0, 2]);
-        assert_eq!(heights(8, false), [1, 6, 0, 0, 0, 1]);
-        assert_eq!(heights(5, false), [1, 3, 0, 0, 0, 1]);
+        assert_eq!(heights(24, 0, false), [1, 7, 6, 4, 5, 0, 1]);
+        assert_eq!(heights(27, 0, true), [1, 7, 6, 4, 7, 0, 2]);
+        assert_eq!(heights(20, 0, false), [1, 7, 6, 4, 0, 0, 1]);
+        assert_eq!(heights(14, 0, true), [1, 7, 3, 0, 0, 0, 2]);
+        assert_eq!(heights(8, 0, false), [1, 6, 0, 0, 0, 0, 1]);
+        assert_eq!(heights(5, 0, false), [1, 3, 0, 0, 0, 0, 1]);
         let line = line();
         let view = View {
             command: "refault top",
