@@ -311,6 +311,8 @@ mod tests {
         assert_eq!(heights(27, 0, true), [1, 7, 6, 4, 7, 0, 2]);
         assert_eq!(heights(20, 0, false), [1, 7, 6, 4, 0, 0, 1]);
         assert_eq!(heights(14, 0, true), [1, 7, 3, 0, 0, 0, 2]);
+        assert_eq!(heights(24, 6, false), [1, 7, 6, 0, 0, 6, 1]);
+        assert_eq!(heights(14, 6, false), [1, 7, 3, 0, 0, 0, 1]);
         assert_eq!(heights(8, 0, false), [1, 6, 0, 0, 0, 0, 1]);
         assert_eq!(heights(5, 0, false), [1, 3, 0, 0, 0, 0, 1]);
         let line = line();
