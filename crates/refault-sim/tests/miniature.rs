@@ -165,16 +165,11 @@ fn accesses_through_mappings_are_estimated_within_a_point_for_the_policies_that_
     assert_close(&rows);
 }
 
-/// A policy that works in batches, and those that change their way or look for ranges: a smaller memory is not the same
+/// A policy that works in batches, and one that changes its way and looks for ranges: a smaller memory is not the same
 /// to them. Who makes one of them hold may have it asked.
 #[test]
 fn accesses_through_mappings_are_not_estimated_within_a_point_for_others() {
-    let others = [
-        ("mglru", SCAN_BESIDE_HOT),
-        ("adaptive-mapped", HOT_THEN_CYCLIC),
-        ("adaptive-mapped{cyclic=yes}", HOT_THEN_CYCLIC),
-    ];
-    for (policy, spec) in others {
+    for (policy, spec) in [("mglru", SCAN_BESIDE_HOT), ("adaptive-mapped{cyclic=yes}", HOT_THEN_CYCLIC)] {
         let rows = compare_mapped(spec, &[policy]);
         assert!(rows.iter().any(|(_, off, _)| off.abs() > ONE_POINT), "{policy} is within a point");
     }

@@ -6,8 +6,8 @@
 //! missed for each miss of the program's own policy, run in the same way. That a page is accessed again within a second
 //! is not seen by any of them.
 //!
-//! Invariant: what is kept is bounded. Cost: in the program 1 % of a processor, to
-//! which the agent keeps; here some hundred bytes and a microsecond per page of the sample.
+//! Invariant: what is kept is bounded. Cost: in the program 1 % of a processor, to which the agent keeps; here some
+//! hundred bytes and a microsecond per page of the sample.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
