@@ -5,7 +5,7 @@
 use refault_core::classic::RefaultRule;
 use refault_core::memory::{Eviction, PageTables, References, Walk};
 use refault_core::mglru::Version;
-use refault_core::policy::node::add_lruvec;
+use refault_core::policy::node::{self, add_lruvec};
 use refault_core::policy::{Admission, GenerationSize, Lists, ReclaimRequest};
 use refault_core::workingset::shadow::ShadowFields;
 use refault_core::{Classic, ClassicParams, LruvecId, Memory, Mglru, MglruParams, PageId, PageType, Policy, Shadow};
@@ -143,6 +143,12 @@ impl<P: Policy> Lab<P> {
         self.reclaim(target);
         assert!(!self.memory.resident[page as usize], "page {page} should have been evicted");
         self.memory.only = None;
+    }
+
+    /// A monitor's scheme says that the page is to go.
+    fn page_out(&mut self, page: PageId) -> ShadowFields {
+        assert!(node::page_out(&mut self.policy, page, &mut self.memory), "page {page} should have gone");
+        ShadowFields::unpack(self.memory.shadows[page as usize].expect("each eviction leaves an entry"))
     }
 
     /// Accesses fresh pages, each once, below a limit until so many hits of it; what each hit freed.
@@ -374,6 +380,43 @@ fn the_group_whose_limit_it_was_measures_the_distance() {
     assert!(lab.reclaim(0) > 0);
     let page = lab.memory.evicted[0];
     assert_eq!(ShadowFields::unpack(lab.memory.shadows[page as usize].unwrap()).lruvec, 1);
+}
+
+/// Two nodes: lruvec 0 is the root of the first and 2 that of the second, each with a group below it, 1 and 3; 4 is a
+/// second group on the second node. Pages from id 100 are of group 1, from 200 of 3, from 300 of 4.
+fn two_nodes<P: Policy>(policy: P) -> Lab<P> {
+    let mut lab = Lab::new(policy, 0, 400, false);
+    for (id, parent) in [(1, Some(0)), (2, None), (3, Some(2)), (4, Some(2))] {
+        assert_eq!(add_lruvec(&mut lab.policy, parent), Some(id));
+    }
+    lab.memory.lruvec = |page| [0, 1, 3, 4][page as usize / 100];
+    lab
+}
+
+#[test]
+fn the_root_of_its_node_measures_a_page_that_went_by_request() {
+    // Spec: workingset §1: root for what no limit caused; §3: the target's clock advances, and the page stores the
+    // reading before that.
+    // Activations move Mainline's clock along too.
+    for (rule, first) in [(Mainline, 3), (ShadowLru, 1)] {
+        let mut lab = two_nodes(Classic::new(ClassicParams { rule, batch: 0, ..ClassicParams::default() }));
+        (100..104).chain(200..210).for_each(|page| lab.access(page));
+        // Limits before it leave nothing behind: neither the groups' nor the other node's.
+        lab.evict(209, 3);
+        lab.evict(103, 0);
+        (300..302).for_each(|page| (0..2).for_each(|_| lab.access(page)));
+        let entries = [lab.page_out(200), lab.page_out(201), lab.page_out(100)];
+        assert_eq!(entries.map(|entry| entry.lruvec), [2, 2, 0], "{rule:?}");
+        // The limit of a group moved its node's root along, and so did what another group activated.
+        assert_eq!(entries.map(|entry| entry.value), [first, first + 1, 1], "{rule:?}");
+        // One eviction ago: close, by the two active pages of the node, and far on the node that has none.
+        assert!(activates(&mut lab, 201), "{rule:?}");
+        assert!(!activates(&mut lab, 100), "{rule:?}");
+    }
+    // The multi-gen LRU's entry names the page's own group.
+    let mut lab = two_nodes(Mglru::new(MglruParams { batch: 0, ..MglruParams::default() }));
+    (200..210).for_each(|page| lab.access(page));
+    assert_eq!(lab.page_out(200).lruvec, 3);
 }
 
 #[test]

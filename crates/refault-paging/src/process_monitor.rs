@@ -271,9 +271,9 @@ impl Engine {
         used + 1 < most
     }
 
-    /// Moves pages out of memory, however hot, and stores them. Returns those that left where they belong.
+    /// Moves pages that the policy has given up out of memory, however hot, and stores them. Returns those that left where
+    /// they belong.
     fn page_out(&mut self, pages: &mut Vec<(PageId, Shadow)>) -> usize {
-        pages.iter().for_each(|(page, _)| self.policy.freed(*page));
         let parked = self.park_these(pages);
         pages.clear();
         // They are the last of those that wait.
@@ -306,6 +306,13 @@ impl DamonOps<'_> {
             State::SetAside => Some((page, true)),
             _ => None,
         }
+    }
+
+    /// Makes the policy give up a page by request. A kernel's leaves a shadow entry as for any other, so that the page's
+    /// return is a refault, and keeps a page that is on no list yet (spec: damos §3.2, overview §5).
+    fn choose(&mut self, page: PageId) {
+        let engine = &mut *self.engine;
+        engine.policy.page_out(page, &mut Victims { table: &engine.table, chosen: self.batch });
     }
 
     fn evict_batch(&mut self) -> u64 {
@@ -365,7 +372,7 @@ impl SchemeActor for DamonOps<'_> {
             }
             Action::Pageout if entry.state() == State::Resident && entry.holds() > 0 => 0,
             Action::Pageout => {
-                self.batch.push((folio.page, Shadow::NONE));
+                self.choose(folio.page);
                 if self.batch.len() == BATCH { self.evict_batch() } else { 0 }
             }
             _ => 0,
@@ -389,7 +396,7 @@ impl SchemeActor for DamonOps<'_> {
                 Action::Willneed => {}
                 Action::Pageout | Action::Cold if !in_memory(entry.state()) => {}
                 Action::Pageout if entry.state() == State::Resident && entry.holds() > 0 => {}
-                Action::Pageout => self.batch.push((page, Shadow::NONE)),
+                Action::Pageout => self.choose(page),
                 Action::Cold => {
                     let engine = &mut *self.engine;
                     let mut memory = Victims { table: &engine.table, chosen: &mut engine.chosen };
@@ -433,6 +440,9 @@ impl SchemeActor for DamonOps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stores::Stores;
+    use crate::uffd::Uffd;
+    use crate::{Account, EngineOptions, Outcome, Shared};
 
     #[test]
     fn intervals_are_stretched_together_and_come_back_to_what_was_wanted() {
@@ -450,6 +460,76 @@ mod tests {
             (20_000, Some(20_000))
         );
         assert_eq!(bounded.check(Profile::K72), Ok(()));
+    }
+
+    const PAGES: usize = 200;
+
+    /// An engine with room for all of some memory, each page of which was written once, and where that lies; none where
+    /// userfaultfd is refused.
+    fn engine(policy: &str) -> Option<(Engine, usize)> {
+        let uffd = Uffd::open().ok()?;
+        // SAFETY: a fresh mapping of atomics, for which zeros are values; it is never given up.
+        let shared: &Shared = unsafe { &*(sys::map(Shared::BYTES) as *const Shared) };
+        shared.set_limit(64 << 20);
+        // SAFETY: the segment stays mapped.
+        let account = unsafe { Account::join(shared, None) };
+        let store = Stores::new(1 << 30, shared.limit_bytes(), None, 0).ok()?;
+        let options = EngineOptions { policy: policy.into(), store, account, resident_only: false };
+        let mut engine = Engine::new(uffd, options, || 0).ok()?;
+        let start = sys::map(PAGES * PAGE);
+        let attributes = crate::Attributes { protection: 3, ..crate::Attributes::default() };
+        assert!(engine.manage(start, PAGES * PAGE, attributes));
+        for page in 0..PAGES {
+            assert_eq!(engine.fault(start + page * PAGE, true), Outcome::Served);
+            // SAFETY: the page is there now, and nobody else knows of it.
+            unsafe { *((start + page * PAGE) as *mut usize) = page + 1 };
+        }
+        Some((engine, start))
+    }
+
+    /// Spec: damos §3.2, overview §5 row 19: page-out leaves a shadow entry as any other eviction, by which the page's
+    /// return is a refault. Policies without such entries forget the page.
+    #[test]
+    fn what_a_scheme_paged_out_is_a_refault_when_it_comes_back() {
+        for (policy, refaults) in [("classic{batch=0}", 100), ("mglru{batch=0}", 100), ("fifo", 0)] {
+            let Some((mut engine, start)) = engine(policy) else {
+                return refault_testing::skip_required("userfaultfd is refused");
+            };
+            // By the addresses of memory, and by those of a program's mappings.
+            for (part, by_call) in [(0..100, false), (100..200, true)] {
+                let before = engine.policy.counters().workingset_refault_anon;
+                let (mut checked, mut batch) = (Vec::new(), Vec::new());
+                let mut ops = DamonOps {
+                    engine: &mut engine,
+                    rule: SortRule::MarkAccessed,
+                    view: None,
+                    checked: &mut checked,
+                    unseen: &[],
+                    batch: &mut batch,
+                };
+                let range = (start + part.start * PAGE) as u64..(start + part.end * PAGE) as u64;
+                if by_call {
+                    assert!(ops.advise(&Action::Pageout, 0, range));
+                } else {
+                    let mut applied = 0;
+                    for address in range.step_by(PAGE) {
+                        let folio = ops.folio(0, address).expect("it is in memory");
+                        applied += ops.act(&Action::Pageout, &folio);
+                    }
+                    applied += ops.finish(&Action::Pageout);
+                    assert_eq!(applied, 100 * PAGE as u64, "{policy}");
+                }
+                assert_eq!(engine.usage().resident_pages, PAGES as u64 - 100, "{policy}");
+                for page in part {
+                    let address = start + page * PAGE;
+                    assert_eq!(engine.fault(address, false), Outcome::Served);
+                    // SAFETY: the page is there now, and nobody else knows of it.
+                    assert_eq!(unsafe { *(address as *const usize) }, page + 1, "{policy}");
+                }
+                let counted = engine.policy.counters().workingset_refault_anon - before;
+                assert_eq!(counted, refaults, "{policy}, {by_call}");
+            }
+        }
     }
 
     #[test]

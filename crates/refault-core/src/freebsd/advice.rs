@@ -94,3 +94,77 @@ impl Freebsd {
         gone
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::freebsd::FreebsdParams;
+    use crate::memory::References;
+    use crate::policy::{Admission, Policy};
+    use crate::{Memory, PageType};
+
+    /// Twelve pages, all of them referenced.
+    #[derive(Default)]
+    struct Pages {
+        dirty: [bool; 12],
+        gone: Vec<PageId>,
+        written: Vec<PageId>,
+    }
+
+    impl Memory for Pages {
+        fn take_references(&mut self, _page: PageId) -> References {
+            References { mappings: 1, ..References::default() }
+        }
+        fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
+            self.gone.push(page);
+            Eviction::Freed { pages_written: 0 }
+        }
+        fn is_resident(&self, page: PageId) -> bool {
+            !self.gone.contains(&page)
+        }
+        fn needs_write(&self, page: PageId) -> bool {
+            self.dirty[page as usize]
+        }
+        fn laundry(&mut self) -> Option<&mut impl Laundry> {
+            Some(self)
+        }
+    }
+
+    impl Laundry for Pages {
+        fn in_use(&self, _page: PageId) -> bool {
+            true
+        }
+        fn launder(&mut self, page: PageId) -> Option<u32> {
+            self.dirty[page as usize] = false;
+            self.written.push(page);
+            Some(1)
+        }
+    }
+
+    /// Spec: freebsd §3.5: first clean inactive pages, then dirty ones are written as well, then the active queue; only
+    /// in the range, and whatever their references. Even pages are inactive and odd ones active; 4 to 7 are dirty, and
+    /// 8 to 11 out of range, but for 9, which is wired.
+    #[test]
+    fn each_attempt_takes_more_of_what_lies_in_range() {
+        let mut policy = Freebsd::new(FreebsdParams::default());
+        let mut pages = Pages::default();
+        policy.grow(12);
+        policy.set_capacity(12);
+        for page in 0..12 {
+            let read = Admission::read(PageType::File);
+            let admission = if page % 2 == 0 { read } else { Admission::fault(PageType::File) };
+            policy.admit(page, &admission, &mut pages);
+            policy.accessed(page, &mut pages);
+        }
+        pages.dirty[4..8].fill(true);
+        policy.wire(9);
+        let expected: [(&[PageId], &[PageId]); 3] = [(&[0, 2], &[]), (&[4, 6], &[4, 6]), (&[1, 3, 5, 7], &[5, 7])];
+        for (attempt, (gone, written)) in expected.into_iter().enumerate() {
+            let available = policy.available();
+            let count = policy.grow_cache(attempt as u32, |page| page < 8 || page == 9, &mut pages);
+            assert_eq!((&pages.gone[..], &pages.written[..]), (gone, written), "attempt {attempt}");
+            assert_eq!((count as usize, policy.available() - available), (gone.len(), gone.len() as u64));
+            (pages.gone, pages.written) = (Vec::new(), Vec::new());
+        }
+    }
+}

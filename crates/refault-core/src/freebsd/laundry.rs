@@ -174,4 +174,22 @@ mod tests {
         assert_eq!(controller.output(1000, 5000), 0);
         assert_eq!(controller.output(1000, 900), 33 + 25 + 4100 / 8, "only the last error and the change are known");
     }
+
+    /// Steady demand is met at the set point, where the distance to a target would free nothing.
+    #[test]
+    fn steady_demand_leaves_no_lasting_shortage() {
+        for demand in [10, 60, 120] {
+            let mut controller = Controller::default();
+            let mut left = 1000;
+            let short: Vec<i64> = (0..200)
+                .map(|_| {
+                    left -= demand;
+                    let short = 1000 - left;
+                    left += controller.output(1000, left as u64);
+                    short
+                })
+                .collect();
+            assert!(short[150..].iter().all(|short| short.abs() <= 8), "{demand} a pass: {:?}", &short[150..]);
+        }
+    }
 }

@@ -219,6 +219,9 @@ fn rows([before, after, null]: &[Measured; 3], costs: &Costs) -> Vec<Figure> {
         own("passes of kswapd", "per second", &|m| per(m.statistics.kswapd_passes as f64, m.seconds)),
         own("CPU of a pass of kswapd", "µs", &|m| per(m.reclaim_cpu[0] * 1e6, m.statistics.kswapd_passes as f64)),
         own("wake-ups of kswapd", "per second", &|m| per(m.statistics.pageoutrun as f64, m.seconds)),
+        own("sleep of kswapd between wake-ups", "µs", &|m| {
+            per(m.statistics.kswapd_slept as f64 / 1e3, m.statistics.pageoutrun as f64)
+        }),
         own("hit ratio", "ratio", &|m| 1.0 - per(m.loads(), m.operations)),
     ]
 }

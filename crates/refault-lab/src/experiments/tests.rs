@@ -62,6 +62,25 @@ fn generations_hardly_move_pages_between_lists_for_uniform_reads() {
     for metric in ["pgactivate", "pgdeactivate"] {
         assert_eq!(row(&experiment, "fio thread and kswapd", metric).agrees, None, "zero by construction");
     }
+    // Four kswapds wait for the lock of one file's tree; one does not, nor do four with files of their own.
+    for name in ["one file on four nodes, then on one", "four nodes, one file, then a file for each reader"] {
+        let waiting = row(&experiment, name, "waiting for the lock");
+        assert!(waiting.judgement == Judgement::Agrees && waiting.ours.before > Some(1.0), "{waiting:?}");
+    }
+    // The answers about batches fit together: the one kswapd works, sleeps or waits for a CPU.
+    let of = |metric: &str| {
+        let ours = row(&experiment, "all", metric).ours;
+        [ours.before, ours.after].map(|value| value.expect("both ran"))
+    };
+    let [passes, cpu] = ["passes of kswapd", "CPU of a pass"].map(of);
+    let [wake_ups, sleep] = ["wake-ups of kswapd", "sleep of kswapd"].map(of);
+    for at in 0..2 {
+        let second = (passes[at] * cpu[at] + wake_ups[at] * sleep[at]) / 1e6;
+        assert!(
+            sleep[at] > 0.0 && (0.8..1.01).contains(&second),
+            "{second} s: {passes:?} {cpu:?} {wake_ups:?} {sleep:?}"
+        );
+    }
 }
 
 #[test]

@@ -33,6 +33,10 @@ pub(super) struct Kswapd {
     pub pageoutrun: u64,
     /// Passes of all attempts.
     pub passes: u64,
+    /// When the last attempt ended.
+    ended: Option<u64>,
+    /// Time between attempts, nanoseconds.
+    pub slept: u64,
     /// Woken or unbalanced again within the nap.
     pub low_wmark_hit_quickly: u64,
     /// Unbalanced again at the end of the nap.
@@ -91,8 +95,10 @@ impl Machine {
                 self.set_activity(thread, now, activity::RUNNING);
                 return self.sleep(cpu, now, u64::MAX, 0);
             }
-            self.kswapds[node].attempt = Some(Attempt::new(false));
-            self.kswapds[node].pageoutrun += 1;
+            let state = &mut self.kswapds[node];
+            state.attempt = Some(Attempt::new(false));
+            state.pageoutrun += 1;
+            state.slept += state.ended.take().map_or(0, |ended| now - ended);
         }
         if self.yield_cpu(cpu, now) {
             return;
@@ -159,6 +165,7 @@ impl Machine {
     fn end_attempt(&mut self, cpu: usize, node: usize, balanced: bool) {
         let thread = self.tasks.len() + node;
         self.kswapds[node].attempt = None;
+        self.kswapds[node].ended = Some(self.now);
         self.release_throttled(node);
         self.policy.background_done(self.memory.lruvec_of(0, node), balanced);
         self.set_activity(thread, self.now, activity::RUNNING);

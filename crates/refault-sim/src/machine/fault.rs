@@ -101,7 +101,7 @@ impl Machine {
         }
         if self.memory.has(page, state::MARKER) && !missed {
             self.memory.state[page as usize] &= !state::MARKER;
-            self.read_on(id, first, offset, pages, outcome);
+            self.read_on(id, first, offset, pages, false, outcome);
         }
         self.wait_if_locked(page, outcome);
         if write {
@@ -136,8 +136,9 @@ impl Machine {
         file.window.miss(offset, pages, most, cached)
     }
 
-    /// The next window, because a marked page was used.
-    fn read_on(&mut self, id: usize, first: PageId, offset: u32, pages: u32, outcome: &mut Outcome) {
+    /// The next window, because a marked page was used; `in_fault`: by a fault, which marks what it reads ahead too (spec:
+    /// mglru §4).
+    fn read_on(&mut self, id: usize, first: PageId, offset: u32, pages: u32, in_fault: bool, outcome: &mut Outcome) {
         let most = self.config.readahead;
         let file = self.tasks[id].file.as_mut().expect("invariant: the caller has one");
         if file.random || most == 0 {
@@ -145,7 +146,7 @@ impl Machine {
         }
         let window = file.window.marked(offset, pages, most);
         // No task waits for these pages; a failure only ends the window.
-        let _ = self.read_window(id, first, window, None, false, outcome);
+        let _ = self.read_window(id, first, window, None, in_fault, outcome);
     }
 
     /// An access through a file mapping without a (suitable) entry.
@@ -173,7 +174,7 @@ impl Machine {
             self.count_major_fault(id);
         } else if self.memory.has(page, state::MARKER) {
             self.memory.state[page as usize] &= !state::MARKER;
-            self.read_on(id, first, offset, pages, outcome);
+            self.read_on(id, first, offset, pages, recency, outcome);
         }
         self.wait_if_locked(page, outcome);
         self.memory.map(mapping, page, write, !missed || self.hit_report != HitReport::AccessedBit);

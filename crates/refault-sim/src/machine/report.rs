@@ -61,6 +61,9 @@ pub struct Statistics {
     pub pageoutrun: u64,
     /// Passes of kswapds over their nodes.
     pub kswapd_passes: u64,
+    /// Time from the end of a kswapd's attempt to the beginning of its next, for all kswapds and attempts but the last of
+    /// each together, nanoseconds: it sleeps for most of it.
+    pub kswapd_slept: u64,
     /// kswapd was woken within its nap.
     pub kswapd_low_wmark_hit_quickly: u64,
     /// kswapd found its node unbalanced when it wanted to sleep or to sleep on.
@@ -82,6 +85,7 @@ impl Statistics {
             pgsteal: pair(self.pgsteal, start.pgsteal),
             pageoutrun: self.pageoutrun - start.pageoutrun,
             kswapd_passes: self.kswapd_passes - start.kswapd_passes,
+            kswapd_slept: self.kswapd_slept - start.kswapd_slept,
             kswapd_low_wmark_hit_quickly: self.kswapd_low_wmark_hit_quickly - start.kswapd_low_wmark_hit_quickly,
             kswapd_high_wmark_hit_quickly: self.kswapd_high_wmark_hit_quickly - start.kswapd_high_wmark_hit_quickly,
             written_back: self.written_back - start.written_back,
@@ -89,7 +93,7 @@ impl Statistics {
     }
 
     /// Names and values, in a fixed order.
-    pub fn fields(&self) -> [(&'static str, u64); 13] {
+    pub fn fields(&self) -> [(&'static str, u64); 14] {
         [
             ("allocstall", self.allocstall),
             ("direct_throttles", self.direct_throttles),
@@ -101,6 +105,7 @@ impl Statistics {
             ("pgsteal_direct", self.pgsteal[1]),
             ("pageoutrun", self.pageoutrun),
             ("kswapd_passes", self.kswapd_passes),
+            ("kswapd_slept_ns", self.kswapd_slept),
             ("kswapd_low_wmark_hit_quickly", self.kswapd_low_wmark_hit_quickly),
             ("kswapd_high_wmark_hit_quickly", self.kswapd_high_wmark_hit_quickly),
             ("written_back", self.written_back),
@@ -453,6 +458,7 @@ impl Machine {
         Statistics {
             pageoutrun: sum(|kswapd| kswapd.pageoutrun),
             kswapd_passes: sum(|kswapd| kswapd.passes),
+            kswapd_slept: sum(|kswapd| kswapd.slept),
             kswapd_low_wmark_hit_quickly: sum(|kswapd| kswapd.low_wmark_hit_quickly),
             kswapd_high_wmark_hit_quickly: sum(|kswapd| kswapd.high_wmark_hit_quickly),
             written_back: self.writeback.written,

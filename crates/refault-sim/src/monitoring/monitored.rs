@@ -402,6 +402,32 @@ mod tests {
         assert!(monitored.kdamond().schemes_ns() > 0);
     }
 
+    /// Spec: damos §3.2, overview §5: page-out goes through the batch stage, which leaves a shadow entry (row 19).
+    #[test]
+    fn what_was_paged_out_counts_as_a_refault_when_it_comes_back() {
+        fn misses_and_refaults<P: Policy + Send + 'static>(policy: P) -> (u64, u64) {
+            let (layout, accesses) = trace(6);
+            let text = "module = \"reclaim\"\nparameters = { min_age = \"2 s\", wmarks_high = 1000, wmarks_mid = 999, \
+                        wmarks_low = 0 }";
+            let mut monitored = monitored(&layout, policy, 10_000, &config(text)).unwrap();
+            monitored.run(&accesses, &mut ());
+            let before = monitored.outcome();
+            assert_eq!(before.counters.pgsteal, 0, "memory is ample: nothing but the scheme evicts");
+            // All of it is filled again.
+            monitored.run(&accesses[..SPEED as usize / 10], &mut ());
+            let since = monitored.outcome().counters.since(&before.counters);
+            let refaults = since.workingset_refault_anon + since.workingset_refault_file;
+            (monitored.outcome().misses - before.misses, refaults)
+        }
+        for (misses, refaults) in [
+            misses_and_refaults(Classic::new(ClassicParams::default())),
+            misses_and_refaults(Mglru::new(MglruParams::default())),
+        ] {
+            assert!(misses > 1200, "{misses} pages came back");
+            assert_eq!(refaults, misses);
+        }
+    }
+
     #[test]
     fn sorting_runs_on_lists_and_generations_and_is_refused_elsewhere() {
         let (layout, accesses) = trace(6);

@@ -61,6 +61,28 @@ fn a_page_that_another_mapping_brought_in_is_a_soft_fault() {
     assert_eq!(counted(&mut machine, step), [("total VM faults taken", 1)]);
 }
 
+/// Since 2015 a fault that finds its page resident only maps it; version 10 has no such fast fault: the page ends at the
+/// newest end of the active queue (spec: freebsd §1).
+#[test]
+fn a_soft_fault_activates_in_version_10_only() {
+    for (version, moves) in [(Version::V10, true), (Version::V2015, false), (Version::V12, false)] {
+        let params = if version == Version::V12 { FreebsdParams::laundry() } else { FreebsdParams::default() };
+        let mut machine = machine(FreebsdParams { version, ..params });
+        let file = machine.add_object(10, false);
+        let (mut one, mut other) = (machine.map(file, 0), machine.map(file, 1));
+        machine.touch(&mut one, 0, false, &mut Burst::default());
+        // The page asked for is active; the nine that were read ahead are not.
+        assert_eq!(machine.policy.active_inactive(), Some([1, 9]), "{version:?}");
+        machine.touch(&mut other, 5, false, &mut Burst::default());
+        let expected = if moves { [2, 8] } else { [1, 9] };
+        assert_eq!(machine.policy.active_inactive(), Some(expected), "{version:?}: it was inactive");
+        machine.touch(&mut other, 5, false, &mut Burst::default());
+        assert_eq!(machine.policy.active_inactive(), Some(expected), "{version:?}: mapped already, no fault");
+        machine.touch(&mut other, 0, false, &mut Burst::default());
+        assert_eq!(machine.policy.active_inactive(), Some(expected), "{version:?}: it was active");
+    }
+}
+
 /// The first fault at the start of a mapping is sequential; before April 2015 it reads 15 pages ahead, after it 23; a
 /// fault elsewhere reads 7 ahead and 8 behind, or the aligned 16 around it (spec: freebsd §6).
 #[test]
