@@ -392,6 +392,8 @@ impl Thread {
     /// The kernel holds registered memory whatever the program does with it, so it is given up first. Reads under way
     /// keep what they need of it.
     fn give_back(&mut self, frames: Vec<Frame>) {
+        // Reads that the kernel has not seen yet name chunks by their numbers.
+        self.enter(0);
         for frame in frames {
             let chunk = frame as usize / CHUNK;
             if let Some(state) = self.chunks.get(chunk).copied() {
@@ -455,7 +457,10 @@ impl Thread {
             }
             // The rest is read page by page, and what cannot be read is said by who tries.
             Ok(_) => self.common.read_slowly(file, run, done),
-            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => self.common.read_slowly(file, run, done),
+            // The last where its chunk was given up before the kernel came to it.
+            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN | libc::EFAULT) => {
+                self.common.read_slowly(file, run, done);
+            }
             Err(_) => done(run, Err(Fault::Io(io::Error::from_raw_os_error(-result)))),
         }
     }

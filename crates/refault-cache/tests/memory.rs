@@ -5,10 +5,14 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{self, IoSlice, IoSliceMut};
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use common::{PAGE, Random};
-use refault_cache::{Backing, CacheOptions, PageCache, WriteBack};
+use refault_cache::{Advice, Backing, CacheOptions, IoEngine, MakeError, OpenError, PageCache, WriteBack};
+use refault_testing::skip_required;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
@@ -62,16 +66,21 @@ impl Backing for Numbers {
     }
 }
 
-/// Bytes of memory that this program has and that no file has.
-fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/smaps_rollup").expect("this system has it");
-    let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:")).expect("it says so");
+/// A figure of the kernel's, in bytes.
+fn field(path: &str, name: &str) -> usize {
+    let text = std::fs::read_to_string(path).expect("this system has it");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("it says so");
     line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+}
+
+/// Bytes of memory that this program has and that no file has.
+fn anonymous() -> usize {
+    field("/proc/self/smaps_rollup", "Anonymous:")
 }
 
 /// Reads here and there, and writes one page of `writes` (0: none).
 fn holds_to_its_memory(what: &str, options: CacheOptions, writes: u64) {
-    let (before, held_before) = (resident(), HELD.load(Ordering::Relaxed));
+    let (before, held_before) = (anonymous(), HELD.load(Ordering::Relaxed));
     let options = CacheOptions { memory: MEMORY as u64, ..options };
     let compressed = (MEMORY as f64 * options.compressed.unwrap_or(0.0)) as usize;
     let cache = PageCache::new(&options).expect("a cache");
@@ -89,7 +98,7 @@ fn holds_to_its_memory(what: &str, options: CacheOptions, writes: u64) {
             assert_eq!(u64::from_le_bytes(bytes), page, "{what}: another page's contents");
         }
         if step % 8192 == 0 {
-            most = most.max(resident().saturating_sub(before));
+            most = most.max(anonymous().saturating_sub(before));
             most_held = most_held.max(HELD.load(Ordering::Relaxed).saturating_sub(held_before));
         }
     }
@@ -111,6 +120,57 @@ fn holds_to_its_memory(what: &str, options: CacheOptions, writes: u64) {
     assert!(report.resident_bytes + report.cached_bytes >= frames * 9 / 10, "{what}: {report:?}");
 }
 
+/// Futures, whose reads go into memory that is registered with io_uring: the kernel holds that whatever becomes of the
+/// mapping, so it is given up before frames give way.
+fn gives_back_what_is_registered() {
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    file.as_file().set_len(PAGES * PAGE as u64).expect("a hole");
+    let pinned = || field("/proc/self/status", "VmPin:");
+    let (before, pinned_before) = (anonymous(), pinned());
+    let options =
+        CacheOptions { memory: MEMORY as u64, policy: "lru".into(), io: IoEngine::Uring, ..CacheOptions::default() };
+    let cache = match PageCache::new(&options) {
+        Err(MakeError::NoUring(error)) => return skip_required(format_args!("no io_uring: {error}")),
+        made => made.expect("a cache"),
+    };
+    let cached = match cache.open(file.path()) {
+        Err(OpenError::NoDirect(path)) => return skip_required(format_args!("no direct I/O at {}", path.display())),
+        opened => Arc::new(opened.expect("opens")),
+    };
+    cached.advise(Advice::Random);
+    let read = |pages: &mut dyn Iterator<Item = u64>| {
+        let readings: Vec<_> = pages.map(|page| cached.read_at_async(vec![1; 8], page * PAGE as u64)).collect();
+        for reading in readings {
+            let (bytes, outcome) = wait(reading);
+            assert_eq!((outcome.expect("reads"), bytes), (8, vec![0; 8]));
+        }
+    };
+    (0..MEMORY as u64 / PAGE as u64).step_by(64).for_each(|page| read(&mut (page..page + 64)));
+    let registered = cache.report().registered_bytes;
+    let mut random = Random(1);
+    for _ in 0..PAGES / 4 / 64 {
+        read(&mut (0..64).map(|_| random.below(PAGES)));
+    }
+    // The ring's thread gives it back before it reads what comes later.
+    let report = cache.report();
+    let (most, kept) = (anonymous().saturating_sub(before), pinned().saturating_sub(pinned_before));
+    println!("{registered} bytes registered, then {}; {kept} bytes are pinned", report.registered_bytes);
+    assert!(report.memory_bytes < MEMORY as u64 && most <= MEMORY + BESIDES, "{most} bytes more, {report:?}");
+    assert!(registered == 0 || report.registered_bytes < registered, "{registered} before, {report:?}");
+    assert!(kept as u64 <= report.registered_bytes + (64 << 10), "{kept} bytes are pinned, {report:?}");
+}
+
+fn wait<F: Future>(future: F) -> F::Output {
+    let waker = Waker::noop();
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+}
+
 /// One test: what others have at the same time would count.
 #[test]
 fn a_file_that_is_64_times_as_large_is_read_within_memory() {
@@ -122,4 +182,5 @@ fn a_file_that_is_64_times_as_large_is_read_within_memory() {
     holds_to_its_memory("kept", CacheOptions { keep_evicted: Some(0.05), ..lru() }, 0);
     holds_to_its_memory("written through", lru(), 10);
     holds_to_its_memory("written back", CacheOptions { write_back: Some(WriteBack::default()), ..lru() }, 10);
+    gives_back_what_is_registered();
 }
