@@ -18,7 +18,8 @@ class Cache:
 
     Parameters
     ----------
-    memory : bytes of file contents at most, at least 256 KiB; or a text such as ``"1G"``
+    memory : bytes at most, at least 256 KiB, what is kept of pages included (2 MiB may come on top); or a text such as
+        ``"1G"``
     policy : as on the command line; any that does not need to know the future
     """
 

@@ -97,7 +97,7 @@ typedef uint64_t refault_cache;
  */
 typedef struct {
   /*
-   Bytes of files' contents in memory, at least 256 KiB; 64 MiB if 0.
+   Bytes of memory, at least 256 KiB, for files' contents and what is kept of pages; 64 MiB if 0.
    */
   uint64_t memory;
   /*
@@ -144,7 +144,7 @@ typedef struct {
  */
 typedef struct {
   /*
-   Bytes of contents that may be in memory.
+   Bytes of contents that may be in memory now: what records take is taken off.
    */
   uint64_t memory_bytes;
   /*
@@ -152,7 +152,7 @@ typedef struct {
    */
   uint64_t resident_bytes;
   /*
-   Bytes of bookkeeping, on top.
+   Bytes of records of pages and frames. They count in the cache's memory beyond the first MiB.
    */
   uint64_t metadata_bytes;
   /*
@@ -278,7 +278,7 @@ refault_status refault_region_unpin(refault_region region, size_t offset, size_t
 refault_status refault_region_free(refault_region region);
 
 /*
- Makes an empty cache for at most `memory` bytes of files' contents (at least 256 KiB) under a policy such as
+ Makes an empty cache of at most `memory` bytes (at least 256 KiB), records of pages included, under a policy such as
  `"mglru"` or `"s3fifo{small=0.1}"`; null is the default. `refault_policy_names` lists them.
 
  # Safety

@@ -21,11 +21,11 @@ pub(crate) static FILES: Table<CachedFile> = Table::new(2, "file");
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct refault_cache_stats {
-    /// Bytes of contents that may be in memory.
+    /// Bytes of contents that may be in memory now: what records take is taken off.
     pub memory_bytes: u64,
     /// Bytes of contents that are.
     pub resident_bytes: u64,
-    /// Bytes of bookkeeping, on top.
+    /// Bytes of records of pages and frames. They count in the cache's memory beyond the first MiB.
     pub metadata_bytes: u64,
     /// Pages that were asked for and were in memory.
     pub hits: u64,
@@ -69,7 +69,7 @@ fn write_failure(error: WriteError) -> Failure {
     }
 }
 
-/// Makes an empty cache for at most `memory` bytes of files' contents (at least 256 KiB) under a policy such as
+/// Makes an empty cache of at most `memory` bytes (at least 256 KiB), records of pages included, under a policy such as
 /// `"mglru"` or `"s3fifo{small=0.1}"`; null is the default. `refault_policy_names` lists them.
 ///
 /// # Safety
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn refault_cache_new(
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct refault_cache_options {
-    /// Bytes of files' contents in memory, at least 256 KiB; 64 MiB if 0.
+    /// Bytes of memory, at least 256 KiB, for files' contents and what is kept of pages; 64 MiB if 0.
     pub memory: u64,
     /// The policy, or null.
     pub policy: *const c_char,

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use refault_core::frames::Frame;
+
 use crate::buffers::Buffers;
 use crate::error::MakeError;
 use crate::file::Opened;
@@ -97,6 +99,15 @@ impl Background {
         match &self.ring {
             Some(ring) => ring.run(job),
             None => self.threads.submit(job),
+        }
+    }
+
+    /// The system gets the memory of frames back that are not used again.
+    pub(crate) fn give_back(&self, frames: Vec<Frame>) {
+        match &self.ring {
+            _ if frames.is_empty() => {}
+            Some(ring) => ring.give_back(frames),
+            None => frames.into_iter().for_each(|frame| self.buffers.give_back(frame)),
         }
     }
 

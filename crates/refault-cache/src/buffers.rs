@@ -57,6 +57,14 @@ impl Buffers {
         unsafe { &mut *self.base.add(frame as usize) }
     }
 
+    /// The system gets the memory of a frame back, which belongs to no page and never will.
+    pub(crate) fn give_back(&self, frame: Frame) {
+        let at = self.address(frame).cast();
+        // SAFETY: inside the mapping, and nobody reads or writes the frame: it is free without a pin but for readers that
+        // come too late, who do not look. If the kernel refuses, the memory stays.
+        let _ = unsafe { rustix::mm::madvise(at, PAGE_SIZE, rustix::mm::Advice::LinuxDontNeed) };
+    }
+
     /// Where a frame is.
     pub(crate) fn address(&self, frame: Frame) -> *mut Page {
         assert!((frame as usize) < self.pins.len());

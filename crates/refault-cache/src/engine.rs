@@ -4,30 +4,46 @@
 //! is resident; a cached page is neither resident nor busy with a fill; `filling` counts the pages that hold a frame
 //! and are not in the policy; a frame that is neither free nor a page's is an orphan and counted in `orphans`.
 //!
-//! Cost: a hit is the policy's O(1). 13 bytes per page and 13 per frame besides the policy's.
+//! Records (what the policy and the cache know of pages, which outlives their stay in memory) count in the cache's
+//! memory: frames give way to them, and numbers of pages are used again once their records take an eighth of it
+//! ([`crate::groups`]).
+//!
+//! Cost: a hit is the policy's O(1). 23 bytes per page number and 27 to 35 per frame besides the policy's.
 
-use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
-use refault_core::frames::{CachedFrames, Frame, FreePools, KeepEvicted};
+use refault_core::frames::{CachedFrames, Frame, FreePool, FreePools, KeepEvicted};
 use refault_core::memory::Memory;
 use refault_core::miniature::Miniatures;
-use refault_core::page::NO_PAGE;
 use refault_core::policy::registry::{FrontEnd, PolicySpec, visit};
 use refault_core::policy::room::{MAX_FRUITLESS_CALLS, make_room};
 use refault_core::policy::{
     AccessReport, Admission, BuildContext, DescriptorReads, HitReport, PolicyError, ReclaimRequest, Visitor,
 };
 use refault_core::{Counters, DynPolicy, PageId, PageType, Policy};
+use refault_store::PAGE_SIZE;
 
+use crate::background::Background;
 use crate::buffers::Buffers;
 use crate::compressed::{Compressed, Leftover, Pool};
 use crate::dirty::{At, Dirty};
 use crate::error::ReadError;
+use crate::file::Opened;
 use crate::pages::Pages;
 use crate::statistics::Lists;
-use crate::table::{SEGMENT, Segments};
+use crate::table::{GROUP, GroupId, STEP, Table, place};
 use crate::through::{Listed, Through};
+
+/// Bytes of records for which no frame gives way: small caches have the frames that their memory says.
+const FREE_RECORDS: usize = 1 << 20;
+/// The share of memory, one of so many parts, that the records of pages may take beyond these. Between a half and all of
+/// it is used once enough pages were asked for.
+const RECORDS_SHARE: u64 = 8;
+/// The share of frames, one of so many parts, that give way at most, whatever else is kept besides.
+const MOST_RETIRED: u32 = 4;
+/// Fills after which records are counted anew: those of writes and compressed pages come and go.
+const FILLS_A_CHARGE: u32 = 256;
 
 /// Counts of what the cache itself did. Pages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,7 +90,6 @@ pub(crate) struct Engine {
     threshold: u32,
     pub(crate) filling: u32,
     reads: DescriptorReads,
-    free_segments: Vec<PageId>,
     buffers: Arc<Buffers>,
     /// Frames that are pinned and have no page.
     pub(crate) orphans: u32,
@@ -82,8 +97,15 @@ pub(crate) struct Engine {
     pub(crate) dirty: Dirty,
     /// What was written through and is not durable.
     pub(crate) through: Through,
-    /// Pages that have numbers.
+    /// Page numbers that there are.
     numbered: u32,
+    /// Bytes that records may take before numbers are used again.
+    most_records: usize,
+    /// Frames that have given way to records, and how many are to.
+    retired: u32,
+    to_retire: u32,
+    fills: u32,
+    background: Arc<Background>,
     pub(crate) counts: Counts,
     /// What other policies and sizes would have missed, if that was asked for.
     pub(crate) miniatures: Option<Box<Miniatures>>,
@@ -97,8 +119,11 @@ impl Engine {
         frames: u32,
         reserve: Option<u32>,
         buffers: Arc<Buffers>,
+        background: Arc<Background>,
         pool: Option<Arc<Pool>>,
     ) -> Engine {
+        let memory = u64::from(frames) * PAGE_SIZE as u64 + pool.as_ref().map_or(0, |pool| pool.limit());
+        let table = Arc::new(Table::new(frames));
         // A pool of their own: in a shared one the frame just freed, alone in the queue of single frames, is the next
         // taken.
         let own = policy.cached_pools();
@@ -110,69 +135,130 @@ impl Engine {
             keeps: own.is_some() || reserve.is_some(),
             threshold: policy.reclaim_threshold(limit as usize) as u32,
             policy,
-            pages: Pages::new(buffers.clone(), pool.map(|pool| Box::new(Compressed::new(pool, frames)))),
+            pages: Pages::new(buffers.clone(), table, pool.map(|pool| Box::new(Compressed::new(pool, frames)))),
             frames: CachedFrames::new(frames, pools),
             limit,
             filling: 0,
             reads: DescriptorReads::default(),
-            free_segments: Vec::new(),
             buffers,
             orphans: 0,
             dirty: Dirty::default(),
             through: Through::new(frames),
             numbered: 0,
+            most_records: FREE_RECORDS + (memory / RECORDS_SHARE) as usize,
+            retired: 0,
+            to_retire: 0,
+            fills: 0,
+            background,
             counts: Counts::default(),
             miniatures: None,
         }
     }
 
-    /// Forgets a file's pages. None of them is busy.
-    pub(crate) fn remove_file(&mut self, file: &Segments) {
-        for (_, segment) in file.all() {
-            for page in segment.first..segment.first + SEGMENT {
-                self.forget(page);
-            }
-            self.pages.set_segment(segment.first, None);
-            self.free_segments.push(segment.first);
-        }
+    /// A file whose pages may be asked for. `unread`: where those are counted that were read ahead in vain.
+    pub(crate) fn open_file(&mut self, file: Arc<Opened>, unread: Arc<AtomicU32>) {
+        self.pages.groups.open(file.number, unread);
+        self.dirty.open(file.number, file);
     }
 
-    /// The number of a file's page.
-    pub(crate) fn page(&mut self, file: &Segments, index: u64) -> Result<PageId, ReadError> {
-        let (place, within) = (index / u64::from(SEGMENT), (index % u64::from(SEGMENT)) as u32);
-        let place = usize::try_from(place).map_err(|_| ReadError::TooManyPages)?;
-        if let Some(segment) = file.find(place) {
-            return Ok(segment.first + within);
+    /// Forgets a file. None of its pages is busy.
+    pub(crate) fn close_file(&mut self, file: u32) {
+        self.dirty.close(file);
+        self.through.close(file);
+        for group in self.pages.groups.of_range(file, &(0..u64::MAX)) {
+            self.take_number(group);
+            self.pages.groups.give_back(group);
         }
-        if place >= (u32::MAX / SEGMENT) as usize {
+        self.pages.groups.close(file);
+    }
+
+    /// The number of a file's page, which is its own as long as it is resident or busy, or the lock is held and no other
+    /// page is given one.
+    pub(crate) fn page(&mut self, file: u32, index: u64) -> Result<PageId, ReadError> {
+        let (place, within) = place(index).ok_or(ReadError::TooManyPages)?;
+        if let Some(group) = self.pages.groups.table().find(file, place) {
+            return Ok(group * GROUP + within);
+        }
+        let group = match self.pages.groups.take_free() {
+            Some(group) => group,
+            None => self.another_group()?,
+        };
+        self.pages.groups.insert(group, file, place);
+        Ok(group * GROUP + within)
+    }
+
+    /// All numbers are given: makes more, or takes those of the group that has had no page in memory for the longest
+    /// time.
+    #[cold]
+    fn another_group(&mut self) -> Result<GroupId, ReadError> {
+        if !self.may_number_more()
+            && let Some(group) = self.pages.groups.oldest()
+        {
+            self.take_number(group);
+            return Ok(group);
+        }
+        self.number_more()?;
+        self.pages.groups.take_free().ok_or(ReadError::TooManyPages)
+    }
+
+    /// Nothing is known of a group's pages any more. None of them is busy.
+    fn take_number(&mut self, group: GroupId) {
+        for page in group * GROUP..(group + 1) * GROUP {
+            self.forget(page);
+            self.policy.forgotten(page);
+            self.pages.clear(page);
+        }
+        self.pages.groups.remove(group);
+    }
+
+    /// Whether the records of twice as many numbers, for which room is made at once, stay within their part of memory.
+    fn may_number_more(&self) -> bool {
+        let has_room = self.numbered / GROUP < self.pages.groups.table().most();
+        has_room
+            && (!(self.numbered / (GROUP * STEP)).is_power_of_two() || 2 * self.record_bytes() <= self.most_records)
+    }
+
+    fn number_more(&mut self) -> Result<(), ReadError> {
+        if self.numbered / GROUP >= self.pages.groups.table().most() {
             return Err(ReadError::TooManyPages);
         }
-        let first = match self.free_segments.pop() {
-            Some(first) => first,
-            None => self.number_more()?,
-        };
-        self.pages.set_segment(first, Some(file.insert(place, first)));
-        Ok(first + within)
+        self.numbered += GROUP * STEP;
+        let pages = self.numbered as usize;
+        self.policy.grow(pages);
+        self.pages.grow(pages);
+        self.frames.grow(pages);
+        self.charge();
+        Ok(())
     }
 
-    /// The pages of a file in a range that have numbers, ascending.
-    pub(crate) fn numbered(&self, file: &Segments, range: Range<u64>) -> Vec<PageId> {
-        let segments = file.all().map(|(place, segment)| (place as u64 * u64::from(SEGMENT), segment.first));
-        let parts = segments.filter_map(|(start, first)| {
-            let (from, to) = (range.start.max(start), range.end.min(start + u64::from(SEGMENT)));
-            (from < to).then(|| first + (from - start) as u32..first + (to - start) as u32)
-        });
-        parts.flatten().collect()
+    /// Frames give way to records: what these take beyond [`FREE_RECORDS`] is taken off the memory that the frames have.
+    /// Frames that have gone do not come back, because the records that grow with the pages asked for never shrink.
+    fn charge(&mut self) {
+        let charged = self.metadata_bytes().saturating_sub(FREE_RECORDS).div_ceil(PAGE_SIZE) as u32;
+        let most = self.frames.allocator().frames() / MOST_RETIRED;
+        self.to_retire = self.to_retire.max(charged.min(most));
+        self.retire();
     }
 
-    fn number_more(&mut self) -> Result<PageId, ReadError> {
-        let first = self.numbered;
-        let end = first.checked_add(SEGMENT).filter(|end| *end < NO_PAGE).ok_or(ReadError::TooManyPages)?;
-        self.numbered = end;
-        self.policy.grow(end as usize);
-        self.pages.grow(end as usize);
-        self.frames.grow(end as usize);
-        Ok(first)
+    /// Evicts until as many frames have gone as are to go, or nothing can be evicted.
+    fn retire(&mut self) {
+        if self.retired >= self.to_retire {
+            return;
+        }
+        self.set_capacity(self.to_retire);
+        let mut gone = Vec::new();
+        while self.retired < self.to_retire
+            && self.make_room(None)
+            && self.in_use() < self.limit
+            && let Some(frame) = self.frames.allocate_block(FreePool::Default, 0)
+        {
+            // An evicted page whose bytes are in it loses them.
+            let _ = self.pages.leftover(frame);
+            self.retired += 1;
+            gone.push(frame);
+        }
+        self.set_capacity(self.retired);
+        self.background.give_back(gone);
     }
 
     fn in_use(&self) -> u32 {
@@ -180,10 +266,10 @@ impl Engine {
     }
 
     /// Evicts until a page may come in. False if no frame is free.
-    fn make_room(&mut self, incoming: PageId) -> bool {
+    fn make_room(&mut self, incoming: Option<PageId>) -> bool {
         if self.in_use() >= self.threshold {
             let goal = self.policy.reclaim_batch();
-            let request = ReclaimRequest { target: 0, goal, incoming: Some(incoming) };
+            let request = ReclaimRequest { target: 0, goal, incoming };
             let mut memory = KeepEvicted::keeping(self.keeps, &mut self.pages, &mut self.frames);
             let has_room = |memory: &CacheMemory<'_>| in_use(memory.frames()) < self.limit;
             let room = make_room(&mut *self.policy, &request, &mut memory, MAX_FRUITLESS_CALLS, has_room);
@@ -195,7 +281,7 @@ impl Engine {
     /// A page that is not resident comes back if it is cached. Its contents are in the frame as long as the lock is
     /// held, even if it has to go again at once. `overwrites`: all of it is to be written anew.
     pub(crate) fn reactivate(&mut self, page: PageId, overwrites: bool) -> Option<Frame> {
-        if !self.frames.is_cached(page) || !self.make_room(page) {
+        if !self.frames.is_cached(page) || !self.make_room(Some(page)) {
             return None;
         }
         // Making room has evicted others at most, and taken no frame.
@@ -209,7 +295,11 @@ impl Engine {
     /// gives none up and the page comes `along` or others are on their way. With the evicted page whose bytes are in
     /// the frame, which the caller may put away before it fills it.
     pub(crate) fn begin_fill(&mut self, page: PageId, along: bool) -> Option<(Frame, Option<Leftover>)> {
-        if !self.make_room(page) {
+        self.fills = self.fills.wrapping_add(1);
+        if self.fills.is_multiple_of(FILLS_A_CHARGE) {
+            self.charge();
+        }
+        if !self.make_room(Some(page)) {
             return None;
         }
         if self.in_use() >= self.limit {
@@ -357,9 +447,9 @@ impl Engine {
         if self.through.failures(at.0) == failures {
             let number = self.dirty.next_number();
             self.pages.set_through(page, self.pages.is_resident(page));
-            let new = Listed { at, page, first: earlier.unwrap_or(number), last: number };
+            let new = Listed { at, first: earlier.unwrap_or(number), last: number };
             let pages = &self.pages;
-            self.through.written(new, |page| pages.is_through(page));
+            self.through.written(new, |at| pages.through(at).is_some());
         } else if self.pages.is_resident(page) {
             self.make_dirty(at, page, true);
             if let Some(number) = earlier {
@@ -380,21 +470,28 @@ impl Engine {
             }
         }
         if durable {
-            self.through.settle(file, until).into_iter().for_each(|page| self.pages.set_through(page, false));
+            for at in self.through.settle(file, until) {
+                if let Some(page) = self.pages.through(at) {
+                    self.pages.set_through(page, false);
+                }
+            }
             return;
         }
-        for Listed { at, page, first, .. } in self.through.fail(file) {
-            if self.pages.is_through(page) {
+        for Listed { at, first, .. } in self.through.fail(file) {
+            if let Some(page) = self.pages.through(at) {
                 self.pages.set_through(page, false);
                 if self.dirty.again(at, page, first) {
                     self.pages.set_dirty(page, true);
                 }
-            } else {
-                self.through.lose(at);
-                // What readers see from now on is what the device has.
-                if !self.pages.is_busy(page) && !self.pages.is_held(page) {
-                    self.forget(page);
-                }
+                continue;
+            }
+            self.through.lose(at);
+            // What readers see from now on is what the device has.
+            if let Some(page) = self.pages.groups.find(at.0, at.1)
+                && !self.pages.is_busy(page)
+                && !self.pages.is_held(page)
+            {
+                self.forget(page);
             }
         }
     }
@@ -421,14 +518,21 @@ impl Engine {
         }
     }
 
-    /// A policy that keeps a reserve counts free frames itself, and must not take orphans for some.
     fn set_orphans(&mut self, orphans: u32) {
         self.orphans = orphans;
         if self.policy.cached_pools().is_some() {
-            let capacity = (self.limit - orphans.min(self.limit - 1)) as usize;
-            self.policy.set_capacity(capacity);
-            self.threshold = self.policy.reclaim_threshold(capacity) as u32 + orphans;
+            self.set_capacity(self.retired);
         }
+    }
+
+    /// Tells the policy how many pages may be resident, and finds when it wants to be asked for room: if so many frames
+    /// have gone. A policy that keeps a reserve counts free frames itself, and must not take orphans for some.
+    fn set_capacity(&mut self, retired: u32) {
+        let orphans = if self.policy.cached_pools().is_some() { self.orphans } else { 0 };
+        let others = (orphans + retired).min(self.limit - 1);
+        let capacity = (self.limit - others) as usize;
+        self.policy.set_capacity(capacity);
+        self.threshold = self.policy.reclaim_threshold(capacity) as u32 + others;
     }
 
     pub(crate) fn frame(&self, page: PageId) -> Frame {
@@ -453,13 +557,24 @@ impl Engine {
     }
 
     pub(crate) fn frames_in_use(&self) -> u32 {
-        self.in_use()
+        self.in_use() - self.retired
+    }
+
+    /// Frames that there are for pages.
+    pub(crate) fn frames_for_pages(&self) -> u32 {
+        self.frames.allocator().frames() - self.retired
+    }
+
+    /// Bytes of the records that grow with the pages that were asked for, and of those of frames.
+    fn record_bytes(&self) -> usize {
+        let frames = self.frames.metadata_bytes() + self.buffers.metadata_bytes();
+        self.policy.metadata_bytes() + self.pages.metadata_bytes() + frames
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {
         let miniatures = self.miniatures.as_ref().map_or(0, |miniatures| miniatures.bytes());
         let writes = self.dirty.bytes() + self.through.bytes();
-        self.policy.metadata_bytes() + self.pages.metadata_bytes() + self.frames.metadata_bytes() + miniatures + writes
+        self.record_bytes() + miniatures + writes
     }
 }
 

@@ -25,7 +25,7 @@ use crate::references::References;
 use crate::refusal::Refusal;
 use crate::statistics::{self, Lists, Statistics};
 use crate::streams::{Streams, Window};
-use crate::table::Segments;
+use crate::table::{GROUP, Table};
 use crate::workers::{Job, Workers};
 use crate::write_back::Flusher;
 
@@ -51,10 +51,11 @@ pub(crate) struct Shared {
     /// A fill has ended, so that its frame can be evicted.
     room: Place,
     pub(crate) buffers: Arc<Buffers>,
+    table: Arc<Table>,
     /// For evicted pages that stay compressed.
     pub(crate) pool: Option<Arc<Pool>>,
     /// Reads that no call waits for.
-    pub(crate) background: Background,
+    pub(crate) background: Arc<Background>,
     /// Reads whose futures are waited for, where a thread has to wait for them; files that are closed.
     pub(crate) readers: Workers,
     read_ahead: u64,
@@ -177,14 +178,14 @@ impl Shared {
         let engine = self.engine();
         let counts = engine.counts;
         CacheReport {
-            memory_bytes: u64::from(engine.frames.allocator().frames()) * PAGE + self.pool_limit(),
+            memory_bytes: u64::from(engine.frames_for_pages()) * PAGE + self.pool_limit(),
             resident_bytes: u64::from(engine.frames_in_use()) * PAGE,
             cached_bytes: u64::from(engine.frames.cached()) * PAGE,
             compressed_bytes: self.pool.as_ref().map_or(0, |pool| pool.bytes()),
             compressed_pages: u64::from(engine.pages.packed()),
             unpacked: counts.unpacked,
             orphan_bytes: u64::from(engine.orphans) * PAGE,
-            metadata_bytes: (engine.metadata_bytes() + self.buffers.metadata_bytes()) as u64,
+            metadata_bytes: engine.metadata_bytes() as u64,
             hits: counts.hits + self.references.count(),
             misses: counts.misses,
             waits: counts.waits,
@@ -258,15 +259,16 @@ impl PageCache {
             .transpose()?;
         let reserve = options.keep_evicted.map(|share| (frames as f64 * share) as u32);
         let buffers = Arc::new(Buffers::new(frames as usize).map_err(MakeError::Memory)?);
-        let background = Background::new(options.io, buffers.clone())?;
+        let background = Arc::new(Background::new(options.io, buffers.clone())?);
         let pool = (packed > 0).then(|| Pool::new(packed).map(Arc::new)).transpose().map_err(MakeError::Memory)?;
-        let mut engine = Engine::new(policy, frames as u32, reserve, buffers.clone(), pool.clone());
+        let mut engine = Engine::new(policy, frames as u32, reserve, buffers.clone(), background.clone(), pool.clone());
         engine.miniatures = miniatures;
         let shared = Arc::new(Shared {
-            engine: Mutex::new(engine),
             references: References::new(),
             changed: std::array::from_fn(|_| Place::default()),
             room: Place::default(),
+            table: engine.pages.groups.shared_table(),
+            engine: Mutex::new(engine),
             buffers,
             pool,
             background,
@@ -309,14 +311,17 @@ impl PageCache {
             refusal: Refusal::default(),
             changed: Mutex::new(false),
         });
-        self.0.engine().dirty.open(number, opened.clone());
+        let unread = Arc::default();
+        self.0.engine().open_file(opened.clone(), Arc::clone(&unread));
         if let Some(limits) = self.0.limits {
             self.0.flusher.start(&self.0, limits);
         }
         Ok(CachedFile {
             shared: self.0.clone(),
+            number,
+            table: self.0.table.clone(),
             opened,
-            pages: Segments::new(number),
+            unread,
             advice: AtomicU32::new(Advice::Normal as u32),
             writes_through: AtomicBool::new(self.0.limits.is_none()),
             streams: Mutex::default(),
@@ -393,7 +398,12 @@ impl Opened {
 pub struct CachedFile {
     pub(crate) shared: Arc<Shared>,
     pub(crate) opened: Arc<Opened>,
-    pub(crate) pages: Segments,
+    /// The file's, where readers have it at hand.
+    pub(crate) number: u32,
+    /// Where pages are.
+    pub(crate) table: Arc<Table>,
+    /// Pages that were read ahead and evicted before anybody asked for them.
+    pub(crate) unread: Arc<AtomicU32>,
     /// The [`Advice`] that holds.
     advice: AtomicU32,
     writes_through: AtomicBool,
@@ -541,7 +551,7 @@ impl CachedFile {
     /// Whether a page waits to be written, or to become durable.
     fn is_held(&self, index: u64) -> bool {
         let engine = self.shared.engine();
-        engine.numbered(&self.pages, index..index + 1).iter().any(|page| engine.pages.is_held(*page))
+        engine.pages.groups.find(self.opened.number, index).is_some_and(|page| engine.pages.is_held(page))
     }
 
     /// Drops the pages from an index on, dirty ones too; waits for those on their way.
@@ -555,13 +565,22 @@ impl CachedFile {
     }
 
     fn forget_pages(&self, range: Range<u64>, goes: impl Fn(&Engine, PageId) -> bool) {
+        let file = self.opened.number;
         let mut engine = self.shared.engine();
-        for page in engine.numbered(&self.pages, range) {
-            while engine.pages.is_busy(page) || engine.pages.is_writing(page) {
-                engine = self.shared.wait(engine, page);
-            }
-            if goes(&engine, page) {
-                engine.forget(page);
+        for place in engine.pages.groups.places(file, &range) {
+            let first = u64::from(place) * u64::from(GROUP);
+            for index in first.max(range.start)..(first + u64::from(GROUP)).min(range.end) {
+                // Its number may be another's after each wait.
+                while let Some(page) = engine.pages.groups.find(file, index) {
+                    if engine.pages.is_busy(page) || engine.pages.is_writing(page) {
+                        engine = self.shared.wait(engine, page);
+                        continue;
+                    }
+                    if goes(&engine, page) {
+                        engine.forget(page);
+                    }
+                    break;
+                }
             }
         }
     }
@@ -572,11 +591,7 @@ impl Drop for CachedFile {
         let _ = self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX);
         // What is read ahead is on its way still.
         self.forget_from(0);
-        let mut engine = self.shared.engine();
-        engine.dirty.close(self.opened.number);
-        engine.through.close(self.opened.number);
-        engine.remove_file(&self.pages);
-        drop(engine);
+        self.shared.engine().close_file(self.opened.number);
         self.shared.background.forget(self.opened.number);
     }
 }

@@ -96,9 +96,13 @@ impl CachedFile {
     /// the bytes.
     pub(crate) fn read_missing(&self, index: u64, within: usize, out: &mut [u8]) -> Result<usize, ReadError> {
         let mut engine = self.shared.engine();
-        let page = engine.page(&self.pages, index)?;
-        engine.asked(page, false);
+        let mut asked = false;
         loop {
+            // Anew after each wait: its number may be another's.
+            let page = engine.page(self.opened.number, index)?;
+            if !std::mem::replace(&mut asked, true) {
+                engine.asked(page, false);
+            }
             match self.attempt(engine, page, index, within, out) {
                 Attempt::Read(bytes) => return Ok(bytes),
                 Attempt::Fill(engine, run) => return self.fill(engine, run, within, out),
@@ -171,7 +175,7 @@ impl CachedFile {
     pub(crate) fn pin_missing(&self, index: u64) -> Result<Option<Pin<'_>>, ReadError> {
         self.read_missing(index, 0, &mut [0])?;
         let mut engine = self.shared.engine();
-        let page = engine.page(&self.pages, index)?;
+        let page = engine.page(self.opened.number, index)?;
         let there = engine.pages.is_resident(page) && !engine.pages.is_busy(page);
         Ok(there.then(|| self.shared.pin(engine.frame(page))))
     }
@@ -320,7 +324,7 @@ impl CachedFile {
 
     /// A page that comes along gets a frame, if it is missing and there is one.
     fn begin_missing(&self, engine: &mut Engine, index: u64) -> Option<((PageId, Frame), Option<Leftover>)> {
-        let page = engine.page(&self.pages, index).ok()?;
+        let page = engine.page(self.opened.number, index).ok()?;
         if engine.pages.is_resident(page)
             || engine.pages.is_busy(page)
             || engine.frames.is_cached(page)
@@ -350,7 +354,7 @@ impl CachedFile {
             return None;
         }
         let mut streams = self.streams.lock().expect("invariant: nothing panics under this lock");
-        streams.unread(self.pages.unread.load(std::sync::atomic::Ordering::Relaxed));
+        streams.unread(self.unread.load(std::sync::atomic::Ordering::Relaxed));
         find(&mut streams, most)
     }
 

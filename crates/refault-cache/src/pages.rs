@@ -1,11 +1,10 @@
 //! What the policy sees of the cache's pages.
 //!
 //! Pages are never mapped: accesses reach the policy by a call, or as the accessed bit of those that want it so. A page
-//! that is pinned, dirty, or not durable yet cannot go. Cost: 13 bytes per page that ever was asked for, in steps
-//! of a segment (2 MiB of file).
+//! that is pinned, dirty, or not durable yet cannot go. Cost: 9 bytes per page number, and what [`crate::groups`] costs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use refault_core::frames::Frame;
@@ -15,8 +14,10 @@ use refault_store::Slot;
 
 use crate::buffers::Buffers;
 use crate::compressed::{Compressed, Leftover, Outcome};
+use crate::dirty::At;
+use crate::groups::Groups;
 use crate::pins::{FRAME, HIDDEN, MARKER, NOWHERE};
-use crate::table::{SEGMENT, Segment};
+use crate::table::{GROUP, Table};
 
 /// In a frame, and the policy knows it.
 const RESIDENT: u8 = 1;
@@ -34,14 +35,16 @@ const WRITING: u8 = 32;
 const UNSTABLE: u8 = 64;
 /// Its frame has what was written through, and the device has that, but not for certain. It may go.
 const THROUGH: u8 = 128;
+/// Its number is its own.
+const USED: u8 = RESIDENT | BUSY;
 /// Cannot go.
 const HELD: u8 = DIRTY | WRITING | UNSTABLE;
 
 pub(crate) struct Pages {
     flags: Vec<u8>,
     shadows: Vec<u64>,
-    /// By the pages' numbers.
-    segments: Vec<Option<Arc<Segment>>>,
+    /// The pages' numbers.
+    pub(crate) groups: Groups,
     buffers: Arc<Buffers>,
     start: Instant,
     /// Evicted pages that are compressed, if any are to be.
@@ -49,31 +52,43 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    pub(crate) fn new(buffers: Arc<Buffers>, compressed: Option<Box<Compressed>>) -> Pages {
-        let (flags, shadows, segments) = (Vec::new(), Vec::new(), Vec::new());
-        Pages { flags, shadows, segments, buffers, start: Instant::now(), compressed }
+    pub(crate) fn new(buffers: Arc<Buffers>, table: Arc<Table>, compressed: Option<Box<Compressed>>) -> Pages {
+        let (flags, shadows, groups) = (Vec::new(), Vec::new(), Groups::new(table));
+        Pages { flags, shadows, groups, buffers, start: Instant::now(), compressed }
     }
 
     pub(crate) fn grow(&mut self, pages: usize) {
         self.flags.resize(pages, 0);
         self.shadows.resize(pages, 0);
-        self.segments.resize(pages / SEGMENT as usize, None);
+        self.groups.grow(pages);
         if let Some(compressed) = &mut self.compressed {
             compressed.grow(pages);
         }
     }
 
-    /// The segment whose pages have these numbers, or none any more.
-    pub(crate) fn set_segment(&mut self, first: PageId, segment: Option<Arc<Segment>>) {
-        self.segments[(first / SEGMENT) as usize] = segment;
-    }
-
-    fn segment(&self, page: PageId) -> &Segment {
-        self.segments[(page / SEGMENT) as usize].as_ref().expect("invariant: a resident page is some file's")
-    }
-
+    #[inline]
     fn word(&self, page: PageId) -> &AtomicU32 {
-        self.segment(page).word(page % SEGMENT)
+        self.groups.table().group(page / GROUP).word(page % GROUP)
+    }
+
+    /// Changes a page's flags, and says whether its number is its own.
+    #[inline]
+    fn change(&mut self, page: PageId, change: impl FnOnce(u8) -> u8) -> u8 {
+        let before = self.flags[page as usize];
+        let after = change(before);
+        self.flags[page as usize] = after;
+        match (before & USED != 0, after & USED != 0) {
+            (false, true) => self.groups.begin_use(page),
+            (true, false) => self.groups.end_use(page),
+            _ => {}
+        }
+        after
+    }
+
+    /// A number is to stand for another page.
+    pub(crate) fn clear(&mut self, page: PageId) {
+        self.change(page, |_| 0);
+        self.shadows[page as usize] = 0;
     }
 
     pub(crate) fn is_resident(&self, page: PageId) -> bool {
@@ -86,9 +101,8 @@ impl Pages {
 
     /// Other users wait for the page from now on, or no longer. Readers without the lock find it only if it is not.
     pub(crate) fn set_busy(&mut self, page: PageId, busy: bool) {
-        let flags = &mut self.flags[page as usize];
-        *flags = if busy { *flags | BUSY } else { *flags & !BUSY };
-        if *flags & RESIDENT != 0 {
+        let flags = self.change(page, |flags| if busy { flags | BUSY } else { flags & !BUSY });
+        if flags & RESIDENT != 0 {
             let word = self.word(page);
             if busy {
                 word.fetch_or(HIDDEN, Ordering::SeqCst);
@@ -100,16 +114,15 @@ impl Pages {
 
     /// The page is resident in a frame, and readers find it there, unless it is busy.
     pub(crate) fn arrives(&mut self, page: PageId, frame: Frame) {
-        let flags = &mut self.flags[page as usize];
-        *flags |= RESIDENT;
-        let word = if *flags & BUSY != 0 { frame | HIDDEN } else { frame };
+        let flags = self.change(page, |flags| flags | RESIDENT);
+        let word = if flags & BUSY != 0 { frame | HIDDEN } else { frame };
         self.word(page).store(word, Ordering::SeqCst);
     }
 
     /// The page is resident no more. Whether its frame can be used again is seen by the frame's pins afterwards.
     pub(crate) fn goes(&mut self, page: PageId) {
-        self.flags[page as usize] &= !(RESIDENT | ACCESSED | AHEAD | HELD | THROUGH);
         self.word(page).store(NOWHERE, Ordering::SeqCst);
+        self.change(page, |flags| flags & !(RESIDENT | ACCESSED | AHEAD | HELD | THROUGH));
     }
 
     /// Whether the page's contents are in memory although it is not resident: compressed, or on their way to that.
@@ -177,6 +190,11 @@ impl Pages {
         self.flags[page as usize] & THROUGH != 0
     }
 
+    /// The page of a place, if its frame has what was written through and is not durable yet.
+    pub(crate) fn through(&self, (file, index): At) -> Option<PageId> {
+        self.groups.find(file, index).filter(|page| self.is_through(*page))
+    }
+
     /// Whether a thread writes the page to its file.
     pub(crate) fn is_writing(&self, page: PageId) -> bool {
         self.flags[page as usize] & WRITING != 0
@@ -188,9 +206,9 @@ impl Pages {
     }
 
     /// File number and place of a page of an open file.
-    pub(crate) fn place(&self, page: PageId) -> (u32, u64) {
-        let (file, base) = self.segment(page).at;
-        (file, base + u64::from(page % SEGMENT))
+    pub(crate) fn place(&self, page: PageId) -> At {
+        let (file, place) = self.groups.table().of(page / GROUP);
+        (file, u64::from(place) * u64::from(GROUP) + u64::from(page % GROUP))
     }
 
     pub(crate) fn set_accessed(&mut self, page: PageId) {
@@ -226,9 +244,7 @@ impl Pages {
 
     pub(crate) fn metadata_bytes(&self) -> usize {
         let compressed = self.compressed.as_ref().map_or(0, |compressed| compressed.metadata_bytes());
-        let segments =
-            self.segments.iter().flatten().count() * (size_of::<Segment>() + size_of::<OnceLock<Arc<Segment>>>());
-        self.flags.capacity() + self.shadows.capacity() * 8 + self.segments.capacity() * 8 + segments + compressed
+        self.flags.capacity() + self.shadows.capacity() * 8 + self.groups.metadata_bytes() + compressed
     }
 }
 
@@ -257,12 +273,11 @@ impl Memory for Pages {
         if let Some(compressed) = &mut self.compressed {
             compressed.evicted(page, frame);
         }
-        let flags = &mut self.flags[page as usize];
-        let unread = *flags & AHEAD != 0;
-        *flags &= !(RESIDENT | ACCESSED | AHEAD | THROUGH);
+        let unread = self.flags[page as usize] & AHEAD != 0;
+        self.change(page, |flags| flags & !(RESIDENT | ACCESSED | AHEAD | THROUGH));
         self.shadows[page as usize] = shadow.0;
-        if unread {
-            self.segment(page).unread.fetch_add(1, Ordering::Relaxed);
+        if unread && let Some(count) = self.groups.unread(page) {
+            count.fetch_add(1, Ordering::Relaxed);
         }
         Eviction::Freed { pages_written: 0 }
     }

@@ -1,7 +1,7 @@
 //! Hits: reading pages that are there, without the engine's lock.
 //!
-//! A reader finds the page's word in the file's table, pins the frame that it names, and looks again: if the word is
-//! the same, the frame is the page's for as long as it is pinned. Cost of a hit: two additions to the frame's pins, one
+//! A reader finds the page's word in the cache's table, pins the frame that it names, and looks again: if the word is
+//! the same, and still the page's, the frame is the page's for as long as it is pinned. Cost of a hit: two additions to the frame's pins, one
 //! to a ring of [`crate::references`], and the copy.
 
 use std::io::IoSliceMut;
@@ -15,7 +15,6 @@ use refault_store::{PAGE_SIZE, Page};
 use crate::error::ReadError;
 use crate::file::{CachedFile, Shared};
 use crate::pins::{FRAME, MARKER};
-use crate::table::SEGMENT;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -201,15 +200,16 @@ impl CachedFile {
     /// The page's frame, pinned, and its number, if it is there for everybody.
     #[inline]
     fn find(&self, index: u64) -> Option<(Pin<'_>, PageId)> {
-        let segment = self.pages.find((index / u64::from(SEGMENT)) as usize)?;
-        let place = (index % u64::from(SEGMENT)) as u32;
-        let word = segment.word(place);
-        let now = self.shared.buffers.pins.look(word, |frame| self.shared.bury(frame))?;
+        let found = self.table.look_up(self.number, index)?;
+        let now = self.shared.buffers.pins.look(found.word, |frame| self.shared.bury(frame))?;
         let pin = Pin { shared: &self.shared, frame: now & FRAME };
-        if now & MARKER != 0 {
-            self.unmark(word, now, index);
+        if !found.is_still(now) {
+            return None;
         }
-        Some((pin, segment.first + place))
+        if now & MARKER != 0 {
+            self.unmark(found.word, now, index);
+        }
+        Some((pin, found.page))
     }
 
     /// A marked page has a reader, this thread or another that was first.

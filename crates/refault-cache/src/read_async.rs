@@ -141,7 +141,7 @@ impl Step {
             }
             let file = self.file.clone();
             let mut engine = file.shared.engine();
-            let page = match engine.page(&file.pages, index) {
+            let page = match engine.page(file.opened.number, index) {
                 Ok(page) => page,
                 Err(error) => {
                     drop(engine);

@@ -17,7 +17,7 @@ use refault_core::page::NO_PAGE;
 const RINGS: usize = 16;
 const SLOTS: u64 = 64;
 /// Hits of a ring after which it should be emptied.
-const BATCH: u64 = 16;
+const BATCH: u64 = 32;
 
 #[repr(align(128))]
 struct Ring {

@@ -11,13 +11,14 @@
 //! falls short or must be repeated goes to threads that may. Cost: per read a box, a lock, and a system call where the
 //! thread was asleep. Source: `io_uring_enter(2)`, `io_uring_register(2)`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use io_uring::{IoUring, opcode, types};
+use refault_core::frames::Frame;
 use refault_store::PAGE_SIZE;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -47,6 +48,7 @@ enum Message {
     Read(Arc<Opened>, Run, Done),
     Run(Job),
     Forget(u32),
+    GiveBack(Vec<Frame>),
     Close,
 }
 
@@ -55,6 +57,8 @@ struct Queue {
     messages: VecDeque<Message>,
     /// Until its thread takes it.
     ring: Option<IoUring>,
+    /// Chunks that have lost frames before that.
+    given_back: HashSet<usize>,
 }
 
 struct Common {
@@ -84,7 +88,7 @@ impl Ring {
             IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(ENTRIES as u32)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
         Ok(Ring(Arc::new(Common {
-            queue: Mutex::new(Queue { messages: VecDeque::new(), ring: Some(ring) }),
+            queue: Mutex::new(Queue { ring: Some(ring), ..Queue::default() }),
             sleeping: AtomicBool::new(false),
             wake,
             registered: AtomicU64::new(0),
@@ -113,6 +117,20 @@ impl Ring {
             queue.messages.push_back(Message::Forget(file));
             drop(queue);
             self.0.wake();
+        }
+    }
+
+    /// The system gets the memory of frames back that are not used again. Their chunks are registered no more.
+    pub(crate) fn give_back(&self, frames: Vec<Frame>) {
+        let mut queue = self.0.queue.lock().expect(UNBROKEN);
+        if queue.ring.is_none() {
+            queue.messages.push_back(Message::GiveBack(frames));
+            drop(queue);
+            self.0.wake();
+        } else {
+            // Nothing is registered yet, and their chunks will not be.
+            queue.given_back.extend(frames.iter().map(|frame| *frame as usize / CHUNK));
+            frames.into_iter().for_each(|frame| self.0.buffers.give_back(frame));
         }
     }
 
@@ -165,6 +183,7 @@ impl Common {
                 done(run, outcome);
             }
             Message::Run(job) => job(),
+            Message::GiveBack(frames) => frames.into_iter().for_each(|frame| self.buffers.give_back(frame)),
             Message::Forget(_) | Message::Close => {}
         }
     }
@@ -189,6 +208,15 @@ struct Flight {
 // SAFETY: the pointers in `vectors` are those of frames, which the run makes this flight's own.
 unsafe impl Send for Flight {}
 
+/// What is known of a chunk of frames.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Chunk {
+    New,
+    Registered,
+    /// Frames of it have no memory any more, and would get some.
+    Barred,
+}
+
 /// What the ring's thread has.
 struct Thread {
     common: Arc<Common>,
@@ -199,8 +227,8 @@ struct Thread {
     /// Places of registered files, by their numbers.
     files: HashMap<u32, u32>,
     free_files: Vec<u32>,
-    /// Chunks of frames that are registered. Empty: none can be.
-    chunks: Vec<bool>,
+    /// Chunks of frames. Empty: none can be registered.
+    chunks: Vec<Chunk>,
     woken: Box<u64>,
     armed: bool,
     /// The kernel gave a ring that it does not enable: threads read.
@@ -210,7 +238,9 @@ struct Thread {
 
 impl Thread {
     fn new(common: Arc<Common>, ring: IoUring) -> Thread {
-        let chunks = vec![false; common.buffers.pins.len().div_ceil(CHUNK)];
+        let mut chunks = vec![Chunk::New; common.buffers.pins.len().div_ceil(CHUNK)];
+        let given_back = std::mem::take(&mut common.queue.lock().expect(UNBROKEN).given_back);
+        given_back.into_iter().for_each(|chunk| chunks[chunk] = Chunk::Barred);
         Thread {
             common,
             ring,
@@ -268,6 +298,7 @@ impl Thread {
                 Message::Read(file, run, done) => self.submit(file, run, done),
                 Message::Run(job) => job(),
                 Message::Forget(number) => self.forget(number),
+                Message::GiveBack(frames) => self.give_back(frames),
                 Message::Close => self.closed = true,
             }
         }
@@ -334,8 +365,12 @@ impl Thread {
     /// The chunk of a frame, registered now if it can be.
     fn registered_frame(&mut self, frame: u32) -> Option<u16> {
         let chunk = frame as usize / CHUNK;
-        if !*self.chunks.get(chunk)? {
-            let frames = CHUNK.min(self.common.buffers.pins.len() - chunk * CHUNK);
+        let state = *self.chunks.get(chunk)?;
+        if state == Chunk::Barred {
+            return None;
+        }
+        if state == Chunk::New {
+            let frames = self.frames_of(chunk);
             let base = self.common.buffers.address((chunk * CHUNK) as u32);
             let vector = libc::iovec { iov_base: base.cast(), iov_len: frames * PAGE_SIZE };
             // SAFETY: the memory is mapped as long as the buffers, which this thread has; the kernel writes to it only
@@ -344,10 +379,34 @@ impl Thread {
                 self.chunks.clear();
                 return None;
             }
-            self.chunks[chunk] = true;
+            self.chunks[chunk] = Chunk::Registered;
             self.common.registered.fetch_add(frames as u64, Ordering::Relaxed);
         }
         u16::try_from(chunk).ok()
+    }
+
+    fn frames_of(&self, chunk: usize) -> usize {
+        CHUNK.min(self.common.buffers.pins.len() - chunk * CHUNK)
+    }
+
+    /// The kernel holds registered memory whatever the program does with it, so it is given up first. Reads under way
+    /// keep what they need of it.
+    fn give_back(&mut self, frames: Vec<Frame>) {
+        // Reads that the kernel has not seen yet name chunks by their numbers.
+        self.enter(0);
+        for frame in frames {
+            let chunk = frame as usize / CHUNK;
+            if let Some(state) = self.chunks.get(chunk).copied() {
+                let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+                // SAFETY: nothing is registered in place of the chunk.
+                let leave = || unsafe { self.ring.submitter().register_buffers_update(chunk as u32, &[none], None) };
+                if state == Chunk::Registered && leave().is_ok() {
+                    self.common.registered.fetch_sub(self.frames_of(chunk) as u64, Ordering::Relaxed);
+                }
+                self.chunks[chunk] = Chunk::Barred;
+            }
+            self.common.buffers.give_back(frame);
+        }
     }
 
     /// Has a completion come when a thread sends.
@@ -398,7 +457,10 @@ impl Thread {
             }
             // The rest is read page by page, and what cannot be read is said by who tries.
             Ok(_) => self.common.read_slowly(file, run, done),
-            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => self.common.read_slowly(file, run, done),
+            // The last where its chunk was given up before the kernel came to it.
+            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN | libc::EFAULT) => {
+                self.common.read_slowly(file, run, done);
+            }
             Err(_) => done(run, Err(Fault::Io(io::Error::from_raw_os_error(-result)))),
         }
     }

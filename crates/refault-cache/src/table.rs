@@ -1,100 +1,200 @@
-//! Where the pages of a file are, for readers that hold no lock.
+//! Where pages are, for readers that hold no lock: one table for all files of a cache.
 //!
-//! A file has a segment per 2 MiB that was ever asked for, found through two steps that grow with the file; a segment
-//! has a word per page, which says where it is ([`crate::pins`]). Segments live as long as their file.
+//! Pages that follow each other in a file form a *group*, whose record has a word per page that says where it is
+//! ([`crate::pins`]). Records are found by file and place through a table of chains, and stay where they are as long as
+//! the cache lives; one that no page of its group needs any more stands for another group ([`crate::groups`]). So a
+//! reader may come upon a record that has changed its group meanwhile: it looks at the group's name again once it has
+//! pinned what it found, and one that looks in vain finds the page under the lock, or learns there that it is missing.
 //!
-//! Cost: a look-up is four loads; 4 bytes per page, and 16 per 2 MiB of file.
+//! Invariants: names and chains change under the engine's lock, and a name only while all words of its group say
+//! [`NOWHERE`]. Cost: a look-up is some four loads; 8 bytes per page number, and 10 to 18 per frame.
 
-use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use refault_core::PageId;
 
-use crate::pins::NOWHERE;
+use crate::pins::{MARKER, NOWHERE};
 
-/// Pages of a file that get their numbers together: 2 MiB.
-pub(crate) const SEGMENT: u32 = 512;
-/// Segments of a chunk: 1 GiB of file.
-const CHUNK: usize = 512;
-/// Chunks are kept in blocks of 1, 2, 4 … of them: enough for all page numbers there are.
-const BLOCKS: usize = 15;
+/// Pages of a file that get their numbers together.
+pub(crate) const GROUP: u32 = 4;
+/// Groups whose records are made together.
+pub(crate) const STEP: u32 = 128;
+/// Groups that there can be: so many per frame, or so many.
+const MOST_PER_FRAME: u32 = 16;
+const LEAST_MOST: u32 = 1 << 15;
+/// Records that a reader looks at before it asks under the lock: chains may change under its eyes.
+const MAX_LOOKS: usize = 64;
 
-/// 2 MiB of a file.
-pub(crate) struct Segment {
-    /// Number of its first page.
-    pub(crate) first: PageId,
-    /// Number of its file, and its first page's place there.
-    pub(crate) at: (u32, u64),
-    words: [AtomicU32; SEGMENT as usize],
-    /// Pages of the file that were read ahead and evicted before anybody asked for them.
-    pub(crate) unread: Arc<AtomicU32>,
+/// A group's number.
+pub(crate) type GroupId = u32;
+/// The end of a chain.
+const NONE: GroupId = u32::MAX;
+/// The name of no group.
+const NAMELESS: u64 = u64::MAX;
+
+/// The record of a group. Two share a line of the processor's cache.
+#[repr(align(32))]
+pub(crate) struct Group {
+    /// File and place, see [`name`].
+    name: AtomicU64,
+    next: AtomicU32,
+    /// Of [`crate::groups`], under the engine's lock.
+    pub(crate) state: AtomicU32,
+    words: [AtomicU32; GROUP as usize],
 }
 
-impl Segment {
-    fn new(first: PageId, at: (u32, u64), unread: Arc<AtomicU32>) -> Segment {
-        Segment { first, at, words: [const { AtomicU32::new(NOWHERE) }; SEGMENT as usize], unread }
+impl Group {
+    fn new() -> Group {
+        let words = [const { AtomicU32::new(NOWHERE) }; GROUP as usize];
+        Group { name: AtomicU64::new(NAMELESS), next: AtomicU32::new(NONE), state: AtomicU32::new(0), words }
     }
 
-    /// The word of a page by its place in the segment.
-    pub(crate) fn word(&self, place: u32) -> &AtomicU32 {
-        &self.words[place as usize]
-    }
-}
-
-type Chunk = Box<[OnceLock<Arc<Segment>>]>;
-
-/// A file's segments.
-pub(crate) struct Segments {
-    blocks: [OnceLock<Box<[OnceLock<Chunk>]>>; BLOCKS],
-    /// The file's number.
-    file: u32,
-    /// See [`Segment::unread`].
-    pub(crate) unread: Arc<AtomicU32>,
-}
-
-/// Block and place of a chunk.
-fn block(chunk: usize) -> (usize, usize) {
-    let block = (chunk + 1).ilog2() as usize;
-    (block, chunk + 1 - (1 << block))
-}
-
-fn empty<T>(count: usize) -> Box<[OnceLock<T>]> {
-    (0..count).map(|_| OnceLock::new()).collect()
-}
-
-impl Segments {
-    pub(crate) fn new(file: u32) -> Segments {
-        Segments { blocks: [const { OnceLock::new() }; BLOCKS], file, unread: Arc::default() }
-    }
-
-    /// A segment, if any page of it was asked for before.
+    /// The word of a page by its place in the group.
     #[inline]
-    pub(crate) fn find(&self, segment: usize) -> Option<&Arc<Segment>> {
-        let (block, place) = block(segment / CHUNK);
-        self.blocks.get(block)?.get()?.get(place)?.get()?[segment % CHUNK].get()
+    pub(crate) fn word(&self, within: u32) -> &AtomicU32 {
+        &self.words[within as usize]
+    }
+}
+
+type Block = [Group; STEP as usize];
+
+/// A page's word, found without the lock.
+pub(crate) struct Found<'a> {
+    pub(crate) page: PageId,
+    pub(crate) word: &'a AtomicU32,
+    group: &'a Group,
+    name: u64,
+}
+
+impl Found<'_> {
+    /// Whether the word is still that of the page that was looked for, and names the frame that it named when it was
+    /// `seen`; that frame has been pinned since. While it is pinned no other page gets it, so a word that names it before
+    /// and after the group's name was read is the same page's.
+    #[inline]
+    pub(crate) fn is_still(&self, seen: u32) -> bool {
+        self.group.name.load(Ordering::SeqCst) == self.name && (self.word.load(Ordering::SeqCst) ^ seen) & !MARKER == 0
+    }
+}
+
+/// Where a page of a file is: its group's place and its own within the group. `None`: no file has so many pages.
+#[inline]
+pub(crate) fn place(index: u64) -> Option<(u32, u32)> {
+    let place = u32::try_from(index / u64::from(GROUP)).ok().filter(|place| *place < u32::MAX)?;
+    Some((place, (index % u64::from(GROUP)) as u32))
+}
+
+fn name(file: u32, place: u32) -> u64 {
+    u64::from(file) << 32 | u64::from(place)
+}
+
+pub(crate) struct Table {
+    /// First groups of the chains.
+    heads: Box<[AtomicU32]>,
+    blocks: Box<[OnceLock<Box<Block>>]>,
+}
+
+impl Table {
+    /// For a cache of so many frames.
+    pub(crate) fn new(frames: u32) -> Table {
+        let chains = (2 * frames as usize).next_power_of_two().max(4096);
+        let heads = (0..chains).map(|_| AtomicU32::new(NONE)).collect();
+        let most = frames.saturating_mul(MOST_PER_FRAME).clamp(LEAST_MOST, u32::MAX / GROUP - STEP);
+        Table { heads, blocks: (0..most / STEP).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Puts a segment where there is none, with pages that are numbered from `first` on.
-    pub(crate) fn insert(&self, segment: usize, first: PageId) -> Arc<Segment> {
-        let at = (self.file, segment as u64 * u64::from(SEGMENT));
-        let new = Arc::new(Segment::new(first, at, self.unread.clone()));
-        let (block, place) = block(segment / CHUNK);
-        let chunks = self.blocks[block].get_or_init(|| empty(1 << block));
-        let chunk = chunks[place].get_or_init(|| empty(CHUNK));
-        let set = chunk[segment % CHUNK].set(new.clone());
-        assert!(set.is_ok(), "invariant: a segment is put in under the engine's lock");
-        new
+    #[inline]
+    fn head(&self, name: u64) -> &AtomicU32 {
+        // Neighbours' chains lie side by side; multiples of any power of two are spread.
+        let (file, place) = (name >> 32, name as u32);
+        let spread = (place >> 12).wrapping_mul(0x9E37_79B1) >> 8;
+        let chain = place.wrapping_add(spread).wrapping_add((file as u32).wrapping_mul(0x85EB_CA77));
+        &self.heads[chain as usize & (self.heads.len() - 1)]
     }
 
-    /// All segments with their places, ascending.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Arc<Segment>)> {
-        let chunks = self.blocks.iter().filter_map(OnceLock::get).flat_map(|block| block.iter());
-        // A block that is not there has none of its chunks: count them by their place, not by their order.
-        let starts = self.blocks.iter().enumerate().filter(|(_, block)| block.get().is_some());
-        let places = starts.flat_map(|(block, _)| (1usize << block) - 1..(1 << (block + 1)) - 1);
-        chunks.zip(places).filter_map(|(chunk, place)| Some((chunk.get()?, place))).flat_map(|(chunk, place)| {
-            chunk.iter().enumerate().filter_map(move |(at, one)| Some((place * CHUNK + at, one.get()?)))
-        })
+    /// Groups that it has room for.
+    pub(crate) fn most(&self) -> u32 {
+        self.blocks.len() as u32 * STEP
+    }
+
+    /// Makes records of the groups below a number that is a multiple of [`STEP`]; those below the last such number are
+    /// there.
+    pub(crate) fn grow(&self, groups: u32) {
+        self.blocks[(groups / STEP - 1) as usize].get_or_init(|| Box::new(std::array::from_fn(|_| Group::new())));
+    }
+
+    #[inline]
+    pub(crate) fn group(&self, group: GroupId) -> &Group {
+        let block = self.blocks[(group / STEP) as usize].get();
+        &block.expect("invariant: the record was made before its number was given")[(group % STEP) as usize]
+    }
+
+    /// A group of a file, by its place there. Under the engine's lock.
+    #[inline]
+    pub(crate) fn find(&self, file: u32, place: u32) -> Option<GroupId> {
+        self.find_named(name(file, place), usize::MAX).map(|(group, _)| group)
+    }
+
+    #[inline]
+    fn find_named(&self, name: u64, looks: usize) -> Option<(GroupId, &Group)> {
+        let mut next = self.head(name).load(Ordering::Acquire);
+        for _ in 0..looks {
+            if next == NONE {
+                break;
+            }
+            let group = self.group(next);
+            if group.name.load(Ordering::Acquire) == name {
+                return Some((next, group));
+            }
+            next = group.next.load(Ordering::Acquire);
+        }
+        None
+    }
+
+    /// The word of a page of a file, for a reader without the lock.
+    #[inline]
+    pub(crate) fn look_up(&self, file: u32, index: u64) -> Option<Found<'_>> {
+        let (place, within) = place(index)?;
+        let name = name(file, place);
+        let (number, group) = self.find_named(name, MAX_LOOKS)?;
+        Some(Found { page: number * GROUP + within, word: group.word(within), group, name })
+    }
+
+    /// File and place of a group.
+    pub(crate) fn of(&self, group: GroupId) -> (u32, u32) {
+        let name = self.group(group).name.load(Ordering::Relaxed);
+        ((name >> 32) as u32, name as u32)
+    }
+
+    /// A nameless group stands for a place of a file from now on. Under the engine's lock.
+    pub(crate) fn insert(&self, group: GroupId, file: u32, place: u32) {
+        let name = name(file, place);
+        let (record, head) = (self.group(group), self.head(name));
+        record.next.store(head.load(Ordering::Relaxed), Ordering::Release);
+        record.name.store(name, Ordering::SeqCst);
+        head.store(group, Ordering::Release);
+    }
+
+    /// A group, none of whose pages is resident or busy, stands for nothing any more. Under the engine's lock.
+    pub(crate) fn remove(&self, group: GroupId) {
+        let record = self.group(group);
+        let name = record.name.swap(NAMELESS, Ordering::SeqCst);
+        let mut link = self.head(name);
+        loop {
+            let next = link.load(Ordering::Relaxed);
+            if next == group {
+                link.store(record.next.load(Ordering::Relaxed), Ordering::Release);
+                return;
+            }
+            link = &self.group(next).next;
+        }
+    }
+
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        let made = self.blocks.iter().take_while(|block| block.get().is_some()).count();
+        made * size_of::<Block>()
+            + self.blocks.len() * size_of::<OnceLock<Box<Block>>>()
+            + self.heads.len() * size_of::<AtomicU32>()
     }
 }
 
@@ -103,18 +203,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_are_found_where_they_were_put_and_listed_in_order() {
-        let segments = Segments::new(3);
-        let places = [0, 1, 511, 512, 513, 5000, 1_000_000, (u32::MAX / SEGMENT) as usize - 1];
-        for (number, place) in places.iter().enumerate().rev() {
-            assert!(segments.find(*place).is_none());
-            let segment = segments.insert(*place, number as u32 * SEGMENT);
-            assert_eq!(segment.at, (3, *place as u64 * u64::from(SEGMENT)));
+    fn groups_are_found_where_they_were_put_until_they_are_removed() {
+        let table = Table::new(64);
+        (1..=8).for_each(|steps| table.grow(STEP * steps));
+        // More than there are chains for, of two files.
+        let groups = 8 * STEP;
+        let at = |group: u32| (group % 2, group / 2 * 4097);
+        for group in 0..groups {
+            let (file, place) = at(group);
+            assert!(table.find(file, place).is_none());
+            table.insert(group, file, place);
         }
-        for (number, place) in places.iter().enumerate() {
-            assert_eq!(segments.find(*place).map(|one| one.first), Some(number as u32 * SEGMENT), "{place}");
+        (0..groups).step_by(3).for_each(|group| table.remove(group));
+        for group in 0..groups {
+            let (file, place) = at(group);
+            let removed = group % 3 == 0;
+            assert_eq!(table.find(file, place), (!removed).then_some(group), "{group}");
+            if !removed {
+                assert_eq!(table.of(group), (file, place));
+                let index = u64::from(place) * u64::from(GROUP) + 1;
+                assert_eq!(table.look_up(file, index).map(|found| found.page), Some(group * GROUP + 1));
+            }
         }
-        assert_eq!(segments.all().map(|(place, _)| place).collect::<Vec<_>>(), places);
-        assert!(segments.find(2).is_none() && segments.find(usize::MAX / 2).is_none());
+        assert_eq!(table.metadata_bytes(), groups as usize * 32 + 4096 * 4 + (LEAST_MOST / STEP) as usize * 16);
+        assert!(place(u64::MAX).is_none() && table.look_up(0, u64::MAX).is_none());
     }
 }

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Range;
 
-use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
 use crate::dirty::At;
@@ -47,7 +46,6 @@ const MAX_SPANS: usize = 1024;
 #[derive(Clone, Copy)]
 pub(crate) struct Listed {
     pub(crate) at: At,
-    pub(crate) page: PageId,
     /// The numbers of its first and last writes.
     pub(crate) first: u64,
     pub(crate) last: u64,
@@ -87,7 +85,7 @@ impl Through {
 
     /// The device has taken a page. `is_kept` says of a page whether its frame has what was written; the others are no
     /// longer listed if there are too many.
-    pub(crate) fn written(&mut self, new: Listed, is_kept: impl Fn(PageId) -> bool) {
+    pub(crate) fn written(&mut self, new: Listed, is_kept: impl Fn(At) -> bool) {
         let listed = self.pages.entry(new.at).or_insert(new);
         (listed.first, listed.last) = (listed.first.min(new.first), new.last);
         if self.pages.len() <= self.most {
@@ -95,7 +93,7 @@ impl Through {
         }
         let files = &mut self.files;
         self.pages.retain(|(file, index), listed| {
-            let kept = is_kept(listed.page);
+            let kept = is_kept(listed.at);
             if !kept {
                 let fate = files.entry(*file).or_default();
                 fate.unlisted.insert(*index..*index + 1);
@@ -136,13 +134,13 @@ impl Through {
 
     /// The device has made durable what it had of a file, whose writes had ended with a number up to `until`. Returns
     /// the pages that are durable now.
-    pub(crate) fn settle(&mut self, file: u32, until: u64) -> Vec<PageId> {
+    pub(crate) fn settle(&mut self, file: u32, until: u64) -> Vec<At> {
         if let Some(fate) = self.files.get_mut(&file)
             && fate.last_unlisted <= until
         {
             fate.unlisted = Spans::default();
         }
-        self.take(file, |listed| listed.last <= until).into_iter().map(|listed| listed.page).collect()
+        self.take(file, |listed| listed.last <= until).into_iter().map(|listed| listed.at).collect()
     }
 
     fn take(&mut self, file: u32, which: impl Fn(&Listed) -> bool) -> Vec<Listed> {

@@ -89,13 +89,27 @@ impl CachedFile {
 
     fn take_busy(&self, first: u64, end: u64) -> Result<Vec<PageId>, ReadError> {
         let mut engine = self.shared.engine();
-        // All numbers first: nothing is busy yet if they are not to be had.
-        let pages: Vec<PageId> = (first..end).map(|index| engine.page(&self.pages, index)).collect::<Result<_, _>>()?;
-        for page in &pages {
-            while engine.pages.is_busy(*page) || engine.pages.is_writing(*page) {
-                engine = self.shared.wait(engine, *page);
+        let mut pages = Vec::with_capacity((end - first) as usize);
+        for index in first..end {
+            loop {
+                match engine.page(self.opened.number, index) {
+                    Ok(page) if engine.pages.is_busy(page) || engine.pages.is_writing(page) => {
+                        // Its number may be another's after the wait.
+                        engine = self.shared.wait(engine, page);
+                    }
+                    Ok(page) => {
+                        engine.pages.set_busy(page, true);
+                        pages.push(page);
+                        break;
+                    }
+                    Err(error) => {
+                        pages.iter().for_each(|page| engine.pages.set_busy(*page, false));
+                        drop(engine);
+                        self.shared.wake(pages.into_iter());
+                        return Err(error);
+                    }
+                }
             }
-            engine.pages.set_busy(*page, true);
         }
         Ok(pages)
     }

@@ -288,10 +288,8 @@ impl Shared {
                 Ok(true) => {}
                 // All of it is being written or written to by others.
                 Ok(false) => std::thread::sleep(Duration::from_micros(100)),
-                Err((file, error)) if file.number == own.number => {
-                    drop(file.refusal.take());
-                    return Err(error);
-                }
+                // What was refused before, on another's account, is left to the sync that waits for it.
+                Err((file, error)) if file.number == own.number => return Err(error),
                 Err((file, _)) => refused.push(file.number),
             }
         }

@@ -58,6 +58,24 @@ fn an_error_is_told_once_to_the_file_that_it_concerns_and_to_no_other() {
     assert_eq!(bad.0.lock().unwrap().durable[..20 * PAGE], [1; 20 * PAGE], "and nothing is lost");
 }
 
+#[test]
+fn a_writer_that_is_refused_leaves_an_earlier_refusal_to_the_sync() {
+    let bad = device(17, 96);
+    let cache = cache(true);
+    let file = open(&cache, &bad);
+    bad.0.lock().unwrap().fail_writes = true;
+    file.write_at(&[1; 8 * PAGE], 0).expect("stays in memory");
+    wait_until("the background tries", || bad.0.lock().unwrap().refused > 0);
+    let refused = (8..96).any(|page| file.write_at(&[2; PAGE], page * PAGE as u64).is_err());
+    assert!(refused, "more may not wait");
+    bad.0.lock().unwrap().fail_writes = false;
+    // The background has left the device alone since it was refused, and was not refused once more.
+    wait_until("the background writes it well", || cache.report().dirty_bytes < 8 * PAGE as u64);
+    let told = file.sync().expect_err("the background was refused what this waits for");
+    assert_eq!(told.raw_os_error(), Some(28), "{told}");
+    file.sync().expect("it is told once");
+}
+
 /// Writes 64 pages through, which a sync that fails makes dirty: all frames; and the device takes none of them again.
 fn fill_all_of_memory(file: &CachedFile, device: &Device) {
     file.write_at(&[1; 64 * PAGE], 0).expect("goes through");

@@ -496,6 +496,10 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
 
     fn freed(&mut self, page: PageId) {
         self.left(page);
+        self.forgotten(page);
+    }
+
+    fn forgotten(&mut self, page: PageId) {
         self.common.choice.absent -= u64::from(self.common.holds(Way::Recency, page));
         let table = &mut self.common.table;
         self.recency.forget(page, table);

@@ -110,6 +110,12 @@ pub trait Policy {
     /// A resident page is gone for other reasons than eviction (unmapped, truncated). No shadow is left.
     fn freed(&mut self, page: PageId);
 
+    /// The id of a page that is not resident is to stand for another page: what the policy remembers of it, beside its
+    /// shadow entry, ends. O(1).
+    fn forgotten(&mut self, page: PageId) {
+        let _ = page;
+    }
+
     /// Frees pages through [`Memory::evict`] and returns how many were freed.
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32;
 

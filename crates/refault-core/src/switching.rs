@@ -133,6 +133,10 @@ impl Policy for Switching {
         in_force!(self, system => system.freed(page));
     }
 
+    fn forgotten(&mut self, page: PageId) {
+        in_force!(self, system => system.forgotten(page));
+    }
+
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         in_force!(self, system => system.reclaim(request, memory))
     }

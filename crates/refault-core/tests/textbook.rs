@@ -5,7 +5,7 @@ mod harness;
 #[path = "textbook/models.rs"]
 mod models;
 
-use harness::{Step, equals_model, hostile_steps, steps, survives};
+use harness::{Step, equals_model, forgets, hostile_steps, steps, survives};
 use proptest::prelude::*;
 use refault_core::PageId;
 use refault_core::textbook::{
@@ -86,6 +86,19 @@ proptest! {
         let sequence = accesses(&steps);
         let model = models::Opt { capacity, sequence: sequence.clone(), now: 0, resident: Vec::new() };
         equals_model(opt_for(sequence), model, capacity, &steps);
+    }
+
+    #[test]
+    fn ids_of_forgotten_pages(steps in hostile_steps()) {
+        forgets(Fifo::default, &steps);
+        forgets(Lru::default, &steps);
+        forgets(Clock::default, &steps);
+        forgets(Sieve::default, &steps);
+        forgets(TwoQueue::default, &steps);
+        forgets(Arc::default, &steps);
+        forgets(S3Fifo::default, &steps);
+        forgets(Lirs::default, &steps);
+        forgets(|| Lirs::new(LirsParams { variant: LirsVariant::Paper, ..LirsParams::default() }), &steps);
     }
 
     #[test]

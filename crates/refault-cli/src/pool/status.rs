@@ -18,7 +18,7 @@ const MAX_ANSWER: u64 = 64 << 20;
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// What CSV has of a member.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 21] = [
     "program",
     "pid",
     "answers",
@@ -36,6 +36,8 @@ const COLUMNS: [&str; 19] = [
     "refaults",
     "waited_us",
     "pressure",
+    "fault_p50_ns",
+    "fault_p99_ns",
     "processes",
     "would_stop_refaulting_at_bytes",
 ];
@@ -228,4 +230,45 @@ fn member_json(status: &Status, pid: u64, member: &MemberStatus) -> Value {
         "heat_percent": figures.heat,
         "policies": policies,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use refault_pool::shared::ledger::{Figures, Terms};
+
+    use super::*;
+
+    #[test]
+    fn csv_has_every_plain_figure_of_json() {
+        let member = MemberStatus {
+            program: "sort".to_owned(),
+            terms: Terms { min: 1, low: 2, max: Some(3), weight: 4, needs: 0 },
+            grant_bytes: 5,
+            committed_bytes: 6,
+            answers: true,
+            pressure: 0.5,
+            figures: Figures { fault_p50: 3100, fault_p99: 9200, ..Figures::default() },
+        };
+        let status = Status { members: [(7, member)].into(), ..Status::default() };
+        let mut text = Vec::new();
+        write_csv(&mut text, &status).expect("writes");
+        let mut csv = csv::Reader::from_reader(&text[..]);
+        let columns: Vec<String> = csv.headers().expect("a header").iter().map(str::to_owned).collect();
+        let object = &pool_json(&status)["members"][0];
+        // Of lists, CSV has that of processes alone.
+        let is_plain = |name: &str, value: &Value| name == "processes" || !value.is_array() && !value.is_object();
+        let plain = object.as_object().expect("an object").iter().filter(|(name, value)| is_plain(name, value));
+        assert_eq!(columns.iter().collect::<BTreeSet<_>>(), plain.map(|(name, _)| name).collect());
+        let row = csv.records().next().expect("a member").expect("a row");
+        for (column, value) in columns.iter().zip(&row) {
+            let expected = match &object[column] {
+                Value::String(text) => text.clone(),
+                Value::Null => String::new(),
+                other => other.to_string(),
+            };
+            assert_eq!(value, expected, "{column}");
+        }
+    }
 }

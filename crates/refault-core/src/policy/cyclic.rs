@@ -202,6 +202,13 @@ impl<P: Policy> Policy for Cyclic<P> {
         self.policy.freed(page);
     }
 
+    fn forgotten(&mut self, page: PageId) {
+        if let Some(scans) = &mut self.scans {
+            scans.freed(page);
+        }
+        self.policy.forgotten(page);
+    }
+
     #[inline]
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         match self.evict_passing(request.goal, memory) {

@@ -26,6 +26,8 @@ pub trait DynPolicy<M: Memory> {
     fn accessed(&mut self, page: PageId, memory: &mut M);
     /// [`Policy::freed`].
     fn freed(&mut self, page: PageId);
+    /// [`Policy::forgotten`].
+    fn forgotten(&mut self, page: PageId);
     /// [`Policy::reclaim`].
     fn reclaim(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32;
     /// [`Policy::grow`].
@@ -85,6 +87,10 @@ impl<P: Policy, M: Memory> DynPolicy<M> for P {
     #[inline]
     fn freed(&mut self, page: PageId) {
         Policy::freed(self, page);
+    }
+    #[inline]
+    fn forgotten(&mut self, page: PageId) {
+        Policy::forgotten(self, page);
     }
     #[inline]
     fn reclaim(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {

@@ -193,6 +193,10 @@ impl Policy for Arc {
         self.slots[page as usize].state = Place::Nowhere;
     }
 
+    fn forgotten(&mut self, page: PageId) {
+        self.freed(page);
+    }
+
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         let returns = request.incoming.is_some_and(|page| {
             self.expect(page);

@@ -353,6 +353,10 @@ impl Policy for Lirs {
         self.prune();
     }
 
+    fn forgotten(&mut self, page: PageId) {
+        self.freed(page);
+    }
+
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         let before = self.counters.pgsteal;
         if let Some(page) = request.incoming {

@@ -272,6 +272,10 @@ impl Policy for S3Fifo {
         self.slots[page as usize].state = State::default();
     }
 
+    fn forgotten(&mut self, page: PageId) {
+        self.freed(page);
+    }
+
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         self.has_evicted = true;
         if let (Some(page), S3FifoVariant::LibCacheSim) = (request.incoming, self.params.variant) {

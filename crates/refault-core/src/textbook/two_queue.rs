@@ -179,6 +179,10 @@ impl Policy for TwoQueue {
         self.slots[page as usize].state = Place::Nowhere;
     }
 
+    fn forgotten(&mut self, page: PageId) {
+        self.freed(page);
+    }
+
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
         if let Some(page) = request.incoming {
             self.expect(page);

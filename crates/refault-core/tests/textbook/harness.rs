@@ -220,7 +220,7 @@ pub fn survives<P: Policy>(policy: P, steps: &[Step]) {
                 assert!(driver.memory.resident[page as usize], "page {page} was just brought in");
             }
             Step::Free(page) if driver.memory.resident[page as usize] => driver.free(page),
-            Step::Free(_) => {}
+            Step::Free(page) => driver.policy.forgotten(page),
             Step::Refuse(page, refusal) => driver.memory.refusal[page as usize] = refusal,
             Step::RefuseNothing => driver.memory.refusal.fill(None),
             Step::Capacity(pages) => {
@@ -242,4 +242,35 @@ pub fn survives<P: Policy>(policy: P, steps: &[Step]) {
         assert!(calls <= PAGES, "one call per page is enough");
     }
     assert_eq!(driver.policy.reclaim(&request, &mut driver.memory), 0, "nothing is left");
+}
+
+/// A page that was forgotten is a new one under its id, as under another that was never used.
+pub fn forgets<P: Policy>(policy: impl Fn() -> P, steps: &[Step]) {
+    const NAMES: u32 = 16;
+    let (mut same, mut fresh) = (Driver::new(policy(), 6), Driver::new(policy(), 6));
+    let mut names: Vec<PageId> = (0..NAMES).collect();
+    let mut unused = NAMES..PAGES;
+    for (index, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Access(page) => {
+                let page = page % NAMES;
+                let hits = [same.access(page), fresh.access(names[page as usize])];
+                assert_eq!(hits[0], hits[1], "step {index}: whether page {page} is in memory");
+                let evicted = same.memory.evicted.drain(..).map(|page| names[page as usize]);
+                assert!(evicted.eq(fresh.memory.evicted.drain(..)), "step {index}: what went for page {page}");
+            }
+            Step::Free(page) if same.memory.resident[(page % NAMES) as usize] => {
+                same.free(page % NAMES);
+                fresh.free(names[(page % NAMES) as usize]);
+            }
+            Step::Free(page) => {
+                let Some(id) = unused.next() else { return };
+                same.policy.forgotten(page % NAMES);
+                fresh.policy.forgotten(names[(page % NAMES) as usize]);
+                same.memory.shadows[(page % NAMES) as usize] = Shadow::NONE;
+                names[(page % NAMES) as usize] = id;
+            }
+            _ => {}
+        }
+    }
 }
