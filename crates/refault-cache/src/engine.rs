@@ -41,9 +41,9 @@ const FREE_RECORDS: usize = 1 << 20;
 /// it is used once enough pages were asked for.
 const RECORDS_SHARE: u64 = 8;
 /// The share of frames, one of so many parts, that give way at most, whatever else is kept besides.
-const MOST_RETIRED: u32 = 4;
+const RETIRED_SHARE: u32 = 4;
 /// Fills after which records are counted anew: those of writes and compressed pages come and go.
-const FILLS_A_CHARGE: u32 = 256;
+const FILLS_PER_CHARGE: u32 = 256;
 
 /// Counts of what the cache itself did. Pages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -235,7 +235,7 @@ impl Engine {
     /// Frames that have gone do not come back, because the records that grow with the pages asked for never shrink.
     fn charge(&mut self) {
         let charged = self.metadata_bytes().saturating_sub(FREE_RECORDS).div_ceil(PAGE_SIZE) as u32;
-        let most = self.frames.allocator().frames() / MOST_RETIRED;
+        let most = self.frames.allocator().frames() / RETIRED_SHARE;
         self.to_retire = self.to_retire.max(charged.min(most));
         self.retire();
     }
@@ -296,7 +296,7 @@ impl Engine {
     /// the frame, which the caller may put away before it fills it.
     pub(crate) fn begin_fill(&mut self, page: PageId, along: bool) -> Option<(Frame, Option<Leftover>)> {
         self.fills = self.fills.wrapping_add(1);
-        if self.fills.is_multiple_of(FILLS_A_CHARGE) {
+        if self.fills.is_multiple_of(FILLS_PER_CHARGE) {
             self.charge();
         }
         if !self.make_room(Some(page)) {

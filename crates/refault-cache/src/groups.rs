@@ -192,7 +192,7 @@ impl Groups {
 
     pub(crate) fn metadata_bytes(&self) -> usize {
         let numbers = self.positions.capacity() + self.listed + self.free.capacity();
-        numbers * size_of::<u32>() + self.table.metadata_bytes()
+        numbers * size_of::<u32>() + self.table.metadata_bytes(self.positions.len())
     }
 }
 

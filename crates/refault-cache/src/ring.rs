@@ -229,6 +229,8 @@ struct Thread {
     free_files: Vec<u32>,
     /// Chunks of frames. Empty: none can be registered.
     chunks: Vec<Chunk>,
+    /// No registration of a chunk has failed.
+    registers: bool,
     woken: Box<u64>,
     armed: bool,
     /// The kernel gave a ring that it does not enable: threads read.
@@ -250,6 +252,7 @@ impl Thread {
             files: HashMap::new(),
             free_files: Vec::new(),
             chunks,
+            registers: true,
             woken: Box::new(0),
             armed: false,
             broken: false,
@@ -369,6 +372,9 @@ impl Thread {
         if state == Chunk::Barred {
             return None;
         }
+        if state == Chunk::New && !self.registers {
+            return None;
+        }
         if state == Chunk::New {
             let frames = self.frames_of(chunk);
             let base = self.common.buffers.address((chunk * CHUNK) as u32);
@@ -376,7 +382,8 @@ impl Thread {
             // SAFETY: the memory is mapped as long as the buffers, which this thread has; the kernel writes to it only
             // on behalf of reads.
             if unsafe { self.ring.submitter().register_buffers_update(chunk as u32, &[vector], None) }.is_err() {
-                self.chunks.clear();
+                // What is registered stays known: it is to be given back.
+                self.registers = false;
                 return None;
             }
             self.chunks[chunk] = Chunk::Registered;

@@ -21,8 +21,8 @@ pub(crate) const GROUP: u32 = 4;
 /// Groups whose records are made together.
 pub(crate) const STEP: u32 = 128;
 /// Groups that there can be: so many per frame, or so many.
-const MOST_PER_FRAME: u32 = 16;
-const LEAST_MOST: u32 = 1 << 15;
+const MAX_PER_FRAME: u32 = 16;
+const MIN_GROUPS: u32 = 1 << 15;
 /// Records that a reader looks at before it asks under the lock: chains may change under its eyes.
 const MAX_LOOKS: usize = 64;
 
@@ -99,7 +99,7 @@ impl Table {
     pub(crate) fn new(frames: u32) -> Table {
         let chains = (2 * frames as usize).next_power_of_two().max(4096);
         let heads = (0..chains).map(|_| AtomicU32::new(NONE)).collect();
-        let most = frames.saturating_mul(MOST_PER_FRAME).clamp(LEAST_MOST, u32::MAX / GROUP - STEP);
+        let most = frames.saturating_mul(MAX_PER_FRAME).clamp(MIN_GROUPS, u32::MAX / GROUP - STEP);
         Table { heads, blocks: (0..most / STEP).map(|_| OnceLock::new()).collect() }
     }
 
@@ -190,9 +190,9 @@ impl Table {
         }
     }
 
-    pub(crate) fn metadata_bytes(&self) -> usize {
-        let made = self.blocks.iter().take_while(|block| block.get().is_some()).count();
-        made * size_of::<Block>()
+    /// Bytes held, with records of so many groups. Looks at none of them.
+    pub(crate) fn metadata_bytes(&self, groups: usize) -> usize {
+        groups.div_ceil(STEP as usize) * size_of::<Block>()
             + self.blocks.len() * size_of::<OnceLock<Box<Block>>>()
             + self.heads.len() * size_of::<AtomicU32>()
     }
@@ -225,7 +225,10 @@ mod tests {
                 assert_eq!(table.look_up(file, index).map(|found| found.page), Some(group * GROUP + 1));
             }
         }
-        assert_eq!(table.metadata_bytes(), groups as usize * 32 + 4096 * 4 + (LEAST_MOST / STEP) as usize * 16);
+        assert_eq!(
+            table.metadata_bytes(groups as usize),
+            groups as usize * 32 + 4096 * 4 + (MIN_GROUPS / STEP) as usize * 16
+        );
         assert!(place(u64::MAX).is_none() && table.look_up(0, u64::MAX).is_none());
     }
 }

@@ -93,7 +93,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     stats_interval: u64,
     /// Say in the statistics and in `refault top` what some policies would miss with half, once and twice the budget,
-    /// from looks at a sample of the pages, within 2 % of a processor
+    /// from looks at a sample of the pages, which make it some 10 % slower
     #[arg(long, conflicts_with_all = ["observe", "scheme", "runs"])]
     what_if: bool,
     /// Write what happened to this file as JSON when the program has ended

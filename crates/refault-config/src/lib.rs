@@ -17,6 +17,8 @@
 //! # Ok::<(), refault_config::ConfigError>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod json;
 mod module;
 mod scheme;

@@ -500,6 +500,9 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     }
 
     fn forgotten(&mut self, page: PageId) {
+        if self.expected == page {
+            self.expected = NO_PAGE;
+        }
         self.common.choice.absent -= u64::from(self.common.holds(Way::Recency, page));
         let table = &mut self.common.table;
         self.recency.forget(page, table);
@@ -561,7 +564,10 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
         self.recency.resize(capacity, table);
         self.reuse.resize(capacity, table);
         self.frequency.resize(capacity, table);
+        // What goes for want of room says nothing of what absent pages are worth.
+        let outcomes = self.common.choice.outcomes();
         self.shed_excess();
+        self.common.choice.set_outcomes(outcomes);
     }
 
     fn counters(&self) -> Counters {

@@ -4,7 +4,7 @@
 //! frames (free ones, those that still hold a cached page included) near a target: it takes pages from the old end of
 //! the inactive queue, activates the referenced ones, writes the dirty ones and lets the clean ones go, and refills the
 //! inactive queue from the active one, where each page has an activation count that grows when it is found referenced
-//! and shrinks when it is not. A clean page that goes stays *findable* until its frame is reused; the front-end keeps
+//! and shrinks when it is not. A clean page that goes stays *cached* until its frame is reused; the front-end keeps
 //! it so in [`crate::frames::CachedFrames`] if [`CachedPages::pools`] says so.
 //!
 //! Direction: FreeBSD puts new pages at the tail of a queue and works from its head. In this crate's lists it is the

@@ -185,6 +185,8 @@ impl Miniatures {
             if run.memory.is_resident(number) {
                 run.policy.freed(number);
                 run.memory.gone(number, Shadow::NONE);
+            } else if (number as usize) < run.memory.state.len() {
+                run.policy.forgotten(number);
             }
             if let Some(shadow) = run.memory.shadows.get_mut(number as usize) {
                 *shadow = Shadow::NONE;

@@ -8,6 +8,8 @@
 //!
 //! Nothing is asserted here; the tests of `refault-cli` and the command `refault-proof` judge.
 
+#![forbid(unsafe_code)]
+
 pub mod fuzz;
 pub mod gauntlet;
 pub mod known;

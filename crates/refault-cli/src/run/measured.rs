@@ -27,6 +27,7 @@ pub fn run(args: &RunArgs, budgets: &BudgetList) -> Result<(), Failure> {
         ("--stats", args.stats.is_some()),
         ("--summary", args.summary.is_some()),
         ("--watch", args.watch),
+        ("--what-if", args.what_if),
         ("--memory-control", args.memory_control.is_some()),
     ];
     if let Some((option, _)) = one_run.iter().find(|(_, given)| *given) {

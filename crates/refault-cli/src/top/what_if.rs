@@ -12,12 +12,12 @@ use super::screen::{block, number};
 
 /// Columns of a policy's name and of a size.
 const NAME: u16 = 20;
-const SIZE: u16 = 11;
+const SIZE: u16 = 14;
 
 /// Rows that the answers of a line take; 0 if there are none.
 pub(super) fn rows(line: &Value) -> u16 {
     // A page cache has answers of its own kind.
-    match policies(line).len() as u16 {
+    match policies(line).len().min(20) as u16 {
         policies if policies > 0 && line["sampled_one_page_in"].is_u64() => policies + 3,
         _ => 0,
     }

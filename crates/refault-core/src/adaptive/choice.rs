@@ -130,6 +130,15 @@ impl Choice {
         self.forget_old();
     }
 
+    /// Absent pages that were asked for, and that were not.
+    pub fn outcomes(&self) -> [u64; 2] {
+        [self.missed, self.unmissed]
+    }
+
+    pub fn set_outcomes(&mut self, [missed, unmissed]: [u64; 2]) {
+        (self.missed, self.unmissed) = (missed, unmissed);
+    }
+
     fn forget_old(&mut self) {
         if self.missed + self.unmissed > self.memory {
             (self.missed, self.unmissed) = (self.missed / 2, self.unmissed / 2);

@@ -194,6 +194,10 @@ impl Policy for Arc {
     }
 
     fn forgotten(&mut self, page: PageId) {
+        if self.returning == page {
+            // Room was made for it, and it did not come.
+            self.returning = NO_PAGE;
+        }
         self.freed(page);
     }
 

@@ -273,6 +273,10 @@ impl Policy for S3Fifo {
     }
 
     fn forgotten(&mut self, page: PageId) {
+        if self.returning == page {
+            // Room was made for it, and it did not come.
+            self.returning = NO_PAGE;
+        }
         self.freed(page);
     }
 

@@ -238,11 +238,13 @@ impl WTinyLfu {
         }
     }
 
-    /// Makes the sketch fit memory, or all page ids if they are fewer. If its size changes it forgets.
+    /// Makes the sketch fit memory, or all page ids if they are fewer. One that is up to twice as large does too: a memory
+    /// that gives way little by little would forget all the time otherwise. If its size changes it forgets.
     fn size_sketch(&mut self) {
-        let sketch = Sketch::new(self.main_limit.min(self.slots.len()), SKETCH_ERROR);
-        if sketch.len() != self.sketch.len() {
-            self.sketch = sketch;
+        let entries = self.main_limit.min(self.slots.len());
+        let (wanted, _) = Sketch::sizes(entries, SKETCH_ERROR);
+        if !(wanted..2 * wanted).contains(&self.sketch.len()) {
+            self.sketch = Sketch::new(entries, SKETCH_ERROR);
             if self.params.variant == WTinyLfuVariant::Paper {
                 let most = usize::from(self.params.sample()) * self.slots.len();
                 self.doorkeeper = Doorkeeper::new((self.sample as usize).min(most));

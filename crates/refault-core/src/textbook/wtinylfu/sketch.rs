@@ -24,11 +24,17 @@ pub(super) struct Sketch {
 impl Sketch {
     /// Counters for `entries` keys at a false positive rate of `error` (the sizes of a Bloom filter).
     pub(super) fn new(entries: usize, error: f64) -> Sketch {
+        let (counters, hashes) = Self::sizes(entries, error);
+        Sketch { counters: vec![0; counters], hashes }
+    }
+
+    /// Counters and hashes for so many keys.
+    pub(super) fn sizes(entries: usize, error: f64) -> (usize, u32) {
         let counters_per_entry = -error.ln() / (std::f64::consts::LN_2 * std::f64::consts::LN_2);
         let hashes = (std::f64::consts::LN_2 * counters_per_entry).ceil() as u32;
         let wanted = (counters_per_entry * entries as f64).ceil() as usize;
         let counters = if wanted < hashes as usize { 2 * hashes as usize } else { wanted };
-        Sketch { counters: vec![0; counters.min(i32::MAX as usize)], hashes }
+        (counters.min(i32::MAX as usize), hashes)
     }
 
     /// Counters, to tell whether a new capacity needs another sketch.
