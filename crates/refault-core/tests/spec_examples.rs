@@ -395,8 +395,8 @@ fn two_nodes<P: Policy>(policy: P) -> Lab<P> {
 
 #[test]
 fn the_root_of_its_node_measures_a_page_that_went_by_request() {
-    // Spec: workingset §1: root for what no limit caused; §3: the target's clock advances, and the page stores the
-    // reading before that.
+    // Spec: workingset §1: root for what no limit caused; workingset §3: the target's clock advances, and the page
+    // stores the reading before that.
     // Activations move Mainline's clock along too.
     for (rule, first) in [(Mainline, 3), (ShadowLru, 1)] {
         let mut lab = two_nodes(Classic::new(ClassicParams { rule, batch: 0, ..ClassicParams::default() }));

@@ -238,12 +238,14 @@ impl WTinyLfu {
         }
     }
 
-    /// Makes the sketch fit memory, or all page ids if they are fewer. One that is up to twice as large does too: a memory
-    /// that gives way little by little would forget all the time otherwise. If its size changes it forgets.
+    /// Makes the sketch fit memory, or all page ids if they are fewer. One in use that is up to twice as large does too:
+    /// a memory that gives way little by little would forget all the time otherwise. If its size changes it forgets.
     fn size_sketch(&mut self) {
         let entries = self.main_limit.min(self.slots.len());
         let (wanted, _) = Sketch::sizes(entries, SKETCH_ERROR);
-        if !(wanted..2 * wanted).contains(&self.sketch.len()) {
+        let in_use = self.window.len() + self.probation.len() + self.protected.len() > 0;
+        let most = if in_use { 2 * wanted } else { wanted };
+        if !(wanted..=most).contains(&self.sketch.len()) {
             self.sketch = Sketch::new(entries, SKETCH_ERROR);
             if self.params.variant == WTinyLfuVariant::Paper {
                 let most = usize::from(self.params.sample()) * self.slots.len();
