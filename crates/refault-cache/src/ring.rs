@@ -369,10 +369,7 @@ impl Thread {
     fn registered_frame(&mut self, frame: u32) -> Option<u16> {
         let chunk = frame as usize / CHUNK;
         let state = *self.chunks.get(chunk)?;
-        if state == Chunk::Barred {
-            return None;
-        }
-        if state == Chunk::New && !self.registers {
+        if state == Chunk::Barred || state == Chunk::New && !self.registers {
             return None;
         }
         if state == Chunk::New {

@@ -3,34 +3,16 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
+use common::counting::{Counting, HELD};
 use common::{PAGE, Random};
 use refault_cache::{Advice, Backing, CacheOptions, IoEngine, MakeError, OpenError, PageCache, WriteBack};
 use refault_testing::skip_required;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: hands on to the system's allocator, and counts.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{skipped, text};
+use common::{lines, skipped, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -53,11 +53,6 @@ fn numbers_that_a_program_chooses_are_its_own() {
         let line = last_line(&stats);
         assert!(line["pswpout"].as_u64() > Some(1000) && line["lost"] == 0, "{line}");
     }
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).expect("statistics");
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 fn last_line(path: &Path) -> Value {

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{refault, skipped, stdout, text};
+use common::{compiled, lines, refault, skipped, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -28,20 +28,6 @@ int main(int argc, char **argv) {
     return sum == 0;
 }
 "#;
-
-fn compile(directory: &TempDir) -> String {
-    let source = directory.path().join("hot.c");
-    let program = directory.path().join("hot");
-    std::fs::write(&source, PROGRAM).expect("writes");
-    let gcc = Command::new("gcc").args(["-O1", "-o"]).arg(&program).arg(&source).output().expect("gcc starts");
-    assert!(gcc.status.success(), "{}", text(&gcc.stderr));
-    program.display().to_string()
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).expect("statistics");
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-}
 
 #[test]
 fn doctor_says_what_works_and_its_exit_code_whether_run_would() {
@@ -143,7 +129,7 @@ fn statistics_are_complete_and_top_shows_them() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compile(&directory);
+    let program = compiled(&directory, "hot", PROGRAM);
     let stats = directory.path().join("run.jsonl");
     let stats_name = stats.display().to_string();
     let arguments = [
@@ -208,7 +194,7 @@ fn the_budget_follows_its_control_file() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compile(&directory);
+    let program = compiled(&directory, "hot", PROGRAM);
     let (stats, control) = (directory.path().join("run.jsonl"), directory.path().join("budget"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_refault"))
         .args(["run", "--memory", "64M", "--stats-interval", "100", "--stats"])
@@ -269,7 +255,7 @@ fn what_a_record_says_is_enough_is_enough() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compile(&directory);
+    let program = compiled(&directory, "hot", PROGRAM);
     let trace = directory.path().join("app.rft").display().to_string();
     let output = refault(&["record", "--interval", "50", "--out", &trace, "--", &program, "24", "32", "4000"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -315,7 +301,7 @@ fn the_end_of_a_run_says_what_would_have_been_enough() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compile(&directory);
+    let program = compiled(&directory, "hot", PROGRAM);
     let summary = directory.path().join("summary.json");
     let name = summary.display().to_string();
     // 48 MiB are read again and again.
@@ -358,7 +344,7 @@ fn a_program_is_monitored_while_it_runs() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compile(&directory);
+    let program = compiled(&directory, "hot", PROGRAM);
     let (json, report) = (directory.path().join("m.json"), directory.path().join("m.html"));
     let (json_name, report_name) = (json.display().to_string(), report.display().to_string());
     let faster = ["--set", "intervals.sample_us=2 ms", "--set", "intervals.aggr_us=40 ms", "--monitor-cpu", "20%"];
@@ -390,7 +376,7 @@ fn a_program_that_runs_for_a_second_behind_a_shell_is_seen() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compile(&directory);
+    let program = compiled(&directory, "hot", PROGRAM);
     let json = directory.path().join("m.json").display().to_string();
     let script = "exec sh -c 'exec \"$0\" 24 8 900' \"$0\"";
     // Its memory is mapped after the monitor has begun, well within the interval at which the kernel's would find that
@@ -413,7 +399,7 @@ fn schemes_act_on_a_program_that_runs() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compile(&directory);
+    let program = compiled(&directory, "hot", PROGRAM);
     let scheme = directory.path().join("cold.toml").display().to_string();
     let text = "[[schemes]]\naction = \"pageout\"\naccess_pattern = { nr_accesses = { max = 0 }, age = { min = \"500 ms\" } }\n";
     std::fs::write(&scheme, text).expect("writes");

@@ -6,7 +6,7 @@ mod common;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{refault, rows, skipped, stdout, text};
+use common::{compiled, refault, rows, skipped, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -29,14 +29,6 @@ int main(int count, char **arguments) {
 }
 "#;
 
-fn compile(directory: &TempDir) -> String {
-    let (source, program) = (directory.path().join("hot.c"), directory.path().join("hot"));
-    std::fs::write(&source, PROGRAM).expect("writes");
-    let gcc = Command::new("gcc").args(["-O1", "-o"]).arg(&program).arg(&source).output().expect("gcc starts");
-    assert!(gcc.status.success(), "{}", text(&gcc.stderr));
-    program.display().to_string()
-}
-
 const MIB: u64 = 1 << 20;
 
 #[test]
@@ -45,7 +37,7 @@ fn a_recording_is_asked_later_and_knows_what_was_never_touched() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compile(&directory);
+    let program = compiled(&directory, "hot", PROGRAM);
     let at = |name: &str| directory.path().join(name).display().to_string();
     let raw = at("app.raw");
     let faster = ["--set", "intervals.sample_us=2 ms", "--set", "intervals.aggr_us=40 ms", "--monitor-cpu", "20%"];
@@ -134,7 +126,7 @@ fn a_program_that_runs_already_is_watched_by_name_of_what_watches() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compile(&directory);
+    let program = compiled(&directory, "hot", PROGRAM);
     let start = |seconds: &str| {
         Running(Command::new(&program).args(["16", "32", seconds]).stdout(Stdio::null()).spawn().expect("starts"))
     };

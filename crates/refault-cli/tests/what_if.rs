@@ -4,11 +4,11 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use refault_console::text::grouped;
 
-use common::{refault, rows, skipped, stdout, text};
+use common::{compiled, lines, refault, rows, skipped, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -44,26 +44,13 @@ int main(int argc, char **argv) {
 
 const MIB: u64 = 1 << 20;
 
-fn compiled(directory: &TempDir) -> String {
-    let (source, program) = (directory.path().join("rounds.c"), directory.path().join("rounds"));
-    std::fs::write(&source, PROGRAM).expect("writes");
-    let gcc = Command::new("gcc").args(["-O1", "-o"]).arg(&program).arg(&source).output().expect("gcc starts");
-    assert!(gcc.status.success(), "{}", text(&gcc.stderr));
-    program.display().to_string()
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).expect("statistics");
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-}
-
 #[test]
 fn what_a_running_program_says_of_other_sizes_is_what_a_replay_of_its_recording_misses() {
     if skipped(&["gcc"]) {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory);
+    let program = compiled(&directory, "rounds", PROGRAM);
     let place = |name: &str| directory.path().join(name).display().to_string();
     let (trace, stats, plain) = (place("app.rft"), place("run.jsonl"), place("plain.jsonl"));
     let program = ["--", &program, "64", "20"];
@@ -128,4 +115,7 @@ fn what_cannot_be_answered_is_refused() {
     refused(&["--what-if"], "give --stats FILE, or --watch");
     refused(&["--what-if", "--stats", "/dev/null", "--children", "own"], "leave out --children own");
     refused(&["--what-if", "--stats", "/dev/null", "--scheme", "x.toml"], "cannot be used with");
+    let several = refault(&["run", "--memory", "32M,64M", "--what-if", "--", "true"]);
+    let said = text(&several.stderr);
+    assert!(several.status.code() == Some(2) && said.contains("--what-if") && said.contains("one budget"), "{said}");
 }

@@ -1,6 +1,7 @@
 //! What the tests share: a file in memory that can be slow and fail on purpose, and random numbers.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod counting;
 pub mod device;
 
 use std::io::{self, IoSlice, IoSliceMut};

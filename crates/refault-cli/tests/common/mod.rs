@@ -1,10 +1,12 @@
 //! Running the binary and looking at what it says.
 #![allow(dead_code)] // Each test file uses a part of it.
 
+use std::path::Path;
 use std::process::Output;
 
 use assert_cmd::Command;
 use refault_testing::skip_required;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// True, with one line that says why, where live tests cannot run: no userfaultfd, or one of these programs is missing.
@@ -50,4 +52,19 @@ pub fn trace(directory: &TempDir, name: &str, pages: impl IntoIterator<Item = u6
 pub fn rows(text: &str) -> Vec<Vec<String>> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
     reader.records().map(|row| row.expect("well-formed").iter().map(str::to_string).collect()).collect()
+}
+
+/// Compiles a C program, and says where it is.
+pub fn compiled(directory: &TempDir, name: &str, source: &str) -> String {
+    let (file, program) = (directory.path().join(format!("{name}.c")), directory.path().join(name));
+    std::fs::write(&file, source).expect("writes");
+    let gcc = Command::new("gcc").args(["-O1", "-o"]).arg(&program).arg(&file).output().expect("gcc starts");
+    assert!(gcc.status.success(), "{}", text(&gcc.stderr));
+    program.display().to_string()
+}
+
+/// The lines of a file of statistics.
+pub fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).expect("statistics");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
