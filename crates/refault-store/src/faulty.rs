@@ -55,7 +55,7 @@ pub struct Injected {
 pub struct FaultyDevice {
     inner: Box<dyn Device>,
     plan: FaultPlan,
-    random: Mutex<u64>,
+    random: Mutex<fastrand::Rng>,
     reported: AtomicU64,
     silent: AtomicU64,
 }
@@ -63,7 +63,7 @@ pub struct FaultyDevice {
 impl FaultyDevice {
     /// Puts faults before a device.
     pub fn new(inner: Box<dyn Device>, plan: FaultPlan) -> FaultyDevice {
-        let random = Mutex::new(plan.seed);
+        let random = Mutex::new(fastrand::Rng::with_seed(plan.seed));
         FaultyDevice { inner, plan, random, reported: AtomicU64::new(0), silent: AtomicU64::new(0) }
     }
 
@@ -72,18 +72,13 @@ impl FaultyDevice {
         Injected { reported: self.reported.load(Ordering::Relaxed), silent: self.silent.load(Ordering::Relaxed) }
     }
 
-    /// SplitMix64: the schedule means the same for ever.
-    fn draw(&self) -> u64 {
-        let mut state = self.random.lock().expect("invariant: nothing panics under this lock");
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = *state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    /// A number below `bound`, which is not 0.
+    fn below(&self, bound: usize) -> usize {
+        self.random.lock().expect("invariant: nothing panics under this lock").usize(..bound)
     }
 
     fn happens(&self, rate: u16) -> bool {
-        rate > 0 && (self.draw() as u16) < rate
+        rate > 0 && self.below(1 << 16) < usize::from(rate)
     }
 
     fn reports(&self, rate: u16) -> bool {
@@ -116,7 +111,7 @@ impl Device for FaultyDevice {
             let torn = self.hides(self.plan.torn_write);
             let len = match (torn, self.reports(self.plan.short_write)) {
                 (true, _) => job.len / 2,
-                (false, true) => (self.draw() as usize % job.len.max(1)) & !511,
+                (false, true) => self.below(job.len.max(1)) & !511,
                 (false, false) => job.len,
             };
             if len == 0 {
@@ -139,11 +134,11 @@ impl Device for FaultyDevice {
         }
         let read = self.inner.read(offset, buffer)?;
         if read > 0 && self.hides(self.plan.bit_flip) {
-            let bit = self.draw() as usize % (read * 8);
+            let bit = self.below(read * 8);
             buffer[bit / 8] ^= 1 << (bit % 8);
         }
         if read > 0 && self.reports(self.plan.short_read) {
-            return Ok(self.draw() as usize % read);
+            return Ok(self.below(read));
         }
         Ok(read)
     }

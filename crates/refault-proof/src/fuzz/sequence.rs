@@ -14,27 +14,19 @@ const MAX_DEPTH: usize = 2;
 /// Places that are remembered.
 const RECENT: usize = 12;
 
-/// Numbers that depend on a seed alone (SplitMix64, Steele, Lea and Flood 2014).
+/// Numbers that depend on a seed alone.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct Random(fastrand::Rng);
 
 impl Random {
     /// From a seed. Neighbouring seeds give unrelated numbers.
     pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        Random(fastrand::Rng::with_seed(seed))
     }
 
     /// Below a bound above zero.
     fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.u64(..bound)
     }
 
     fn one_in(&mut self, number: u64) -> bool {
