@@ -26,15 +26,16 @@ fn browser() -> Option<&'static str> {
     found
 }
 
-/// What a reader of this page cannot read, at each of these widths.
-fn findings(browser: &str, page: &str, widths: &[u32], dark: bool) -> Vec<Vec<String>> {
+/// What a reader of these pages cannot read, each at its width.
+fn findings(browser: &str, pages: &[(&str, u32)], dark: bool) -> Vec<Vec<String>> {
     let scratch = TempDir::new().expect("a directory");
     let frame = scratch.path().join("frame.html");
-    let source = page.replace('&', "&amp;").replace('"', "&quot;");
     // In a frame, because the window itself cannot be as narrow as a telephone.
-    let frame_of =
-        |width: &u32| format!("<iframe style=\"border:0;width:{width}px;height:3000px\" srcdoc=\"{source}\"></iframe>");
-    let frames: String = widths.iter().map(frame_of).collect();
+    let frame_of = |(page, width): &(&str, u32)| {
+        let source = page.replace('&', "&amp;").replace('"', "&quot;");
+        format!("<iframe style=\"border:0;width:{width}px;height:3000px\" srcdoc=\"{source}\"></iframe>")
+    };
+    let frames: String = pages.iter().map(frame_of).collect();
     let document = format!(
         "<!DOCTYPE html><meta charset=utf-8><body style=margin:0>{frames}\
          <script>onload = () => setTimeout(() => {{ {AUDIT} }}, 50)</script>"
@@ -60,8 +61,8 @@ fn findings(browser: &str, page: &str, widths: &[u32], dark: bool) -> Vec<Vec<St
     let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     let results: Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
     let results = results.as_array().expect("a list");
-    assert_eq!(results.len(), widths.len());
-    let found_at = |(result, width): (&Value, &u32)| {
+    assert_eq!(results.len(), pages.len());
+    let found_at = |(result, (_, width)): (&Value, &(&str, u32))| {
         assert_eq!(
             (&result["dark"], &result["width"]),
             (&Value::from(dark), &Value::from(*width)),
@@ -70,16 +71,23 @@ fn findings(browser: &str, page: &str, widths: &[u32], dark: bool) -> Vec<Vec<St
         let found = result["found"].as_array().expect("a list").iter();
         found.map(|one| one.as_str().expect("text").to_owned()).collect()
     };
-    results.iter().zip(widths).map(found_at).collect()
+    results.iter().zip(pages).map(found_at).collect()
 }
 
-fn is_readable(browser: &str, name: &str, report: &Path) {
-    let page = std::fs::read_to_string(report).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let made = "Made by refault";
-    assert!(page.contains(made) && page.contains(" UTC by "), "{name} does not say when and by which command");
+/// Reports and their names. A browser takes longer to start than to show one, so all are shown in one window.
+fn are_readable(browser: &str, reports: &[(&str, &Path)]) {
+    let read = |(name, path): &(&str, &Path)| {
+        let page = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let made = "Made by refault";
+        assert!(page.contains(made) && page.contains(" UTC by "), "{name} does not say when and by which command");
+        page
+    };
+    let pages: Vec<String> = reports.iter().map(read).collect();
+    let frames = || pages.iter().flat_map(|page| WIDTHS.map(|width| (page.as_str(), width)));
+    let names = reports.iter().flat_map(|(name, _)| WIDTHS.map(|width| (name, width)));
     for dark in [false, true] {
-        for (found, width) in findings(browser, &page, &WIDTHS, dark).iter().zip(WIDTHS) {
-            let scheme = if dark { "dark" } else { "light" };
+        let scheme = if dark { "dark" } else { "light" };
+        for (found, (name, width)) in findings(browser, &Vec::from_iter(frames()), dark).iter().zip(names.clone()) {
             assert!(found.is_empty(), "{name} at {width} px, {scheme}:\n{}", found.join("\n"));
         }
     }
@@ -125,8 +133,10 @@ fn finds_what_is_wrong() {
             "the same look: a | b",
         ),
     ];
-    for (body, expected) in cases {
-        let found = findings(browser, &page(body), &[400], false).concat().join("\n");
+    let pages = cases.map(|(body, _)| page(body));
+    let frames: Vec<(&str, u32)> = pages.iter().map(|page| (page.as_str(), 400)).collect();
+    for (found, (body, expected)) in findings(browser, &frames, false).iter().zip(cases) {
+        let found = found.join("\n");
         assert!(if expected.is_empty() { found.is_empty() } else { found.contains(expected) }, "{body}: {found}");
     }
 }
@@ -142,13 +152,14 @@ fn comparisons_curves_and_traces_are_readable() {
         "twopass:pages=2000,accesses=40000,hot=300,kind=fd",
     ];
     let compare = [&["compare", "--memory", "10%,25%,50%"], &workloads[..]].concat();
-    is_readable(browser, "compare", &report(&directory, "compare.html", &compare));
+    let compare = report(&directory, "compare.html", &compare);
     let mrc = [&["mrc", "--policy", "lru,mglru,opt"], &workloads[..]].concat();
-    is_readable(browser, "mrc", &report(&directory, "mrc.html", &mrc));
+    let mrc = report(&directory, "mrc.html", &mrc);
     let sampled = ["mrc", "--sample", "3%", "--workload", "zipf:pages=20000,accesses=400000"];
-    is_readable(browser, "mrc --sample", &report(&directory, "sampled.html", &sampled));
+    let sampled = report(&directory, "sampled.html", &sampled);
     let trace = common::trace(&directory, "a.u64", (0..20_000).map(|n| n * n % 997));
-    is_readable(browser, "trace info", &report(&directory, "info.html", &["trace", "info", &trace]));
+    let info = report(&directory, "info.html", &["trace", "info", &trace]);
+    are_readable(browser, &[("compare", &compare), ("mrc", &mrc), ("mrc --sample", &sampled), ("trace info", &info)]);
 }
 
 #[test]
@@ -160,17 +171,18 @@ fn scenarios_are_readable() {
                    [[task]]\nname = \"reader\"\n[[task.workload]]\nspec = \"zipf:theta=0.9,pages=4000,accesses=400000,kind=anon\"\n";
     std::fs::write(&file, machine).expect("writes");
     let arguments = ["scenario", file.to_str().expect("text"), "--policy", "mglru,classic"];
-    is_readable(browser, "scenario", &report(&directory, "scenario.html", &arguments));
+    are_readable(browser, &[("scenario", &report(&directory, "scenario.html", &arguments))]);
 }
 
 #[test]
 fn experiments_are_readable() {
     let Some(browser) = browser() else { return };
     let directory = TempDir::new().expect("a directory");
-    for name in ["mglru-v1", "freepool"] {
+    let [first, second] = ["mglru-v1", "freepool"].map(|name| {
         let file = format!("{name}.html");
-        is_readable(browser, name, &report(&directory, &file, &["reproduce", name, "--small"]));
-    }
+        report(&directory, &file, &["reproduce", name, "--small"])
+    });
+    are_readable(browser, &[("mglru-v1", &first), ("freepool", &second)]);
 }
 
 #[test]
@@ -184,14 +196,13 @@ fn what_programs_did_is_readable() {
     let monitor = directory.path().join("monitor.html");
     let arguments = ["monitor", "--report", monitor.to_str().expect("text"), "--", "python3", "-c", program];
     stdout(&arguments);
-    is_readable(browser, "monitor", &monitor);
     let stats = directory.path().join("run.jsonl");
     let stats = stats.to_str().expect("text");
     stdout(&["run", "--memory", "16M", "--stats", stats, "--stats-interval", "100", "--", "python3", "-c", program]);
     stdout(&["report", stats]);
-    is_readable(browser, "report", &directory.path().join("run.html"));
     let size = directory.path().join("size.html");
     let size = size.to_str().expect("text");
     stdout(&["size", "--budgets", "16M,48M", "--runs", "2", "--report", size, "--", "python3", "-c", program]);
-    is_readable(browser, "size", Path::new(size));
+    let run = directory.path().join("run.html");
+    are_readable(browser, &[("monitor", &monitor), ("report", &run), ("size", Path::new(size))]);
 }

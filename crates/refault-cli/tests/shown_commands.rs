@@ -190,8 +190,9 @@ fn readme_finds_out_what_a_compiler_needs() {
     assert!(said.contains("misses beyond first touches") && said.contains("resident"), "{said}");
 }
 
+/// The longest of these tests: by its name the first.
 #[test]
-fn the_tutorial_runs() {
+fn docs_tutorial_runs() {
     if too_long() || skipped(&["bash", "gcc", "valgrind"]) {
         return;
     }

@@ -5,6 +5,8 @@
 //! Accesses are noted after each one ([`AccessSource::Exact`]), so that accessed bits are exact; faults are served in
 //! the thread that makes the accesses, and nothing is evicted ahead or brought in along.
 
+use std::sync::Mutex;
+
 use refault::policy::registry::{self, BuildContext, FrontEnd, PolicySpec};
 use refault::region::{AccessSource, Budget, FaultMode, Pager, PagerOptions};
 use refault::sim::flat_memory::Swap;
@@ -127,5 +129,12 @@ fn replay_and_region_agree_on_faults_victims_and_counters() {
     let defaults = registry::all(FrontEnd::Pager);
     let cyclic = ["mglru{cyclic=yes}", "fifo{cyclic=yes}", "lrfu{cyclic=yes}"];
     let cyclic = cyclic.map(|text| PolicySpec::parse_for(text, FrontEnd::Pager).expect("known"));
-    defaults.chain(cyclic).for_each(|spec| follow(&spec));
+    // Two policies at a time, each with a pager, a region and a thread of its own.
+    let specs = Mutex::new(defaults.chain(cyclic));
+    let next = || specs.lock().expect("nothing fails under this lock").next();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| std::iter::from_fn(next).for_each(|spec| follow(&spec)));
+        }
+    });
 }
