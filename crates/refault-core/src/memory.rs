@@ -4,8 +4,12 @@
 //! mapping and cleared only here; a page is evicted at most once between two admissions; `evict` that answers
 //! [`Eviction::Freed`] has made the frame free and remembered the shadow.
 //!
+//! [`Memory`] is what every memory has. An extension that a memory lacks answers through [`free_swap`], [`protection`]
+//! and the other functions here as they say; a policy that has nothing to do without it asks for the extension itself.
+//!
 //! Kernel: `folio_referenced`, `try_to_unmap` in `mm/rmap.c`; `lru_gen_look_around`, `walk_mm`, `pageout`,
-//! `__remove_mapping` in `mm/vmscan.c`.
+//! `__remove_mapping`, `reclaim_throttle` in `mm/vmscan.c`; `mem_cgroup_get_nr_swap_pages` in `mm/memcontrol.c`;
+//! `wakeup_flusher_threads` in `fs/fs-writeback.c`; `folio_alloc_swap` in `mm/swapfile.c`.
 //!
 //! ```
 //! use refault_core::memory::{Eviction, IoState, Memory, References, free_swap};
@@ -311,7 +315,7 @@ pub trait Groups {
     /// Frames of an lruvec's node. Only reclaim of whole nodes asks.
     fn node_frames(&self, lruvec: LruvecId) -> NodeFrames;
 
-    /// A group was reclaimed from although it is below its soft protection. By default nobody counts that.
+    /// A group was reclaimed from although it is below its soft protection. By default it is not counted.
     fn low_event(&mut self, lruvec: LruvecId) {
         let _ = lruvec;
     }
