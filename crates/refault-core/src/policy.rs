@@ -8,7 +8,8 @@
 //! `Policy` that answers `None` by default: [`NodeReclaim`] (groups, nodes, background reclaim),
 //! [`GenerationCommands`] (and through it [`SwitchLists`]: classic lists or generations), [`Sorting`] (for monitoring
 //! schemes), [`Bypass`] (references served while the page stays evicted), [`CachedPages`] (evicted pages that can come
-//! back without I/O) and [`Lists`] (sizes to show). A front-end that needs one asks for it and says so if there is none.
+//! back without I/O) and [`Lists`] (sizes to show). A front-end that needs one asks for it and says so if there is
+//! none.
 //!
 //! [`DynPolicy`] is the same without the policy's type, for front-ends where one virtual call per decision costs
 //! nothing; the replay is compiled for each policy, and of the simulated machine the loop of hits. [`registry`] makes either from `name{key=value,…}`.
@@ -138,7 +139,8 @@ pub trait Policy {
         None::<&mut Absent>
     }
 
-    /// Commands on generations, and the switch between them and the classic lists. `None`: the policy has no generations.
+    /// Commands on generations, and the switch between them and the classic lists. `None`: the policy has no
+    /// generations.
     fn generation_commands(&mut self) -> Option<&mut impl GenerationCommands> {
         None::<&mut Absent>
     }
