@@ -33,7 +33,7 @@ mod shrink;
 pub use params::{ClassicParams, RefaultRule};
 
 use crate::counters::Counters;
-use crate::memory::{IoState, Memory};
+use crate::memory::{IoState, Memory, has_swap};
 use crate::page::{LruvecId, PageId, PageType};
 use crate::policy::{
     Admission, BackgroundPass, HitReport, Lists, NodeReclaim, PassOutcome, Policy, ProactiveRequest, ReclaimRequest,
@@ -436,7 +436,7 @@ impl ReclaimEngine for Classic {
 
     /// Background reclaim keeps the inactive anonymous lists of all groups filled (spec: classic §10).
     fn age_node<M: Memory>(&mut self, control: &mut ScanControl, _min_ttl: u64, memory: &mut M) -> bool {
-        if memory.has_swap() && self.inactive_is_low(control.target, PageType::Anon) {
+        if has_swap(memory) && self.inactive_is_low(control.target, PageType::Anon) {
             for at in 0..self.hierarchy.subtree(control.target).len() {
                 let member = self.hierarchy.subtree(control.target)[at];
                 self.shrink_active(member, PageType::Anon, u64::from(SWAP_CLUSTER_MAX), memory);

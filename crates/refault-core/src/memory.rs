@@ -4,11 +4,15 @@
 //! mapping and cleared only here; a page is evicted at most once between two admissions; `evict` that answers
 //! [`Eviction::Freed`] has made the frame free and remembered the shadow.
 //!
+//! [`Memory`] is what every memory has. An extension that a memory lacks answers through [`free_swap`], [`protection`]
+//! and the other functions here as they say; a policy that has nothing to do without it asks for the extension itself.
+//!
 //! Kernel: `folio_referenced`, `try_to_unmap` in `mm/rmap.c`; `lru_gen_look_around`, `walk_mm`, `pageout`,
-//! `__remove_mapping` in `mm/vmscan.c`.
+//! `__remove_mapping`, `reclaim_throttle` in `mm/vmscan.c`; `mem_cgroup_get_nr_swap_pages` in `mm/memcontrol.c`;
+//! `wakeup_flusher_threads` in `fs/fs-writeback.c`; `folio_alloc_swap` in `mm/swapfile.c`.
 //!
 //! ```
-//! use refault_core::memory::{Eviction, IoState, Memory, References};
+//! use refault_core::memory::{Eviction, IoState, Memory, References, free_swap};
 //! use refault_core::{PageId, Shadow};
 //!
 //! /// The least that a front-end's memory is: accessed bits, and frames that can be freed.
@@ -30,9 +34,11 @@
 //!         self.resident[page as usize]
 //!     }
 //! }
-//! let frames = Frames { accessed: vec![true], resident: vec![true] };
+//! let mut frames = Frames { accessed: vec![true], resident: vec![true] };
 //! assert!(!frames.io_state(0).any(IoState::DIRTY.with(IoState::LOCKED)), "pages are clean unless a front-end says
 //! so");
+//! assert!(frames.swap().is_none(), "what only some memories have is asked for");
+//! assert_eq!(free_swap(&mut frames, 0), 0);
 //! ```
 
 use crate::page::{LruvecId, PageId, Shadow};
@@ -163,46 +169,24 @@ pub struct Neighbourhood {
 /// Implemented by the trace replay, the simulated machine, the page cache and the pager. Three methods are required;
 /// the others have defaults for a memory whose pages are always clean and never mapped (a page cache). What only some
 /// memories have are traits of their own, each reached through one method that answers `None` by default:
-/// [`PageTables`], [`Groups`] and [`Laundry`].
+/// [`PageTables`], [`SwapSpace`], [`Groups`] and [`Writeback`].
+///
+/// Cost: every method is O(1), or O(mappings of the page) where a page has several.
 pub trait Memory {
     /// Tests and clears the accessed bit of every mapping of `page`. Mappings without recency never count.
     fn take_references(&mut self, page: PageId) -> References;
+
+    /// Unmaps, writes if necessary and frees the page, leaving `shadow` in its slot.
+    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction;
+
+    /// Whether the page has been admitted and has not gone since.
+    fn is_resident(&self, page: PageId) -> bool;
 
     /// Whether [`Memory::take_references`] can ever find a reference. Where it cannot, a policy learns of the use of
     /// a page only when it is asked for while it is out.
     fn has_accessed_bits(&self) -> bool {
         true
     }
-
-    /// As [`Memory::take_references`], but the walk over the mappings stops at the `limit`-th whose accessed bit is set: bits that it does
-    /// not reach stay set, and the next walk starts behind it (spec: freebsd §3.1). By default all mappings are reached
-    /// and the rest does not count, as is right where a page has one.
-    fn take_references_up_to(&mut self, page: PageId, limit: u32) -> References {
-        let references = self.take_references(page);
-        References { mappings: references.mappings.min(limit), ..references }
-    }
-
-    /// Unmaps, writes if necessary and frees the page, leaving `shadow` in its slot.
-    fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction;
-
-    /// Begins what [`Memory::evict`] does, and gets no further because something else holds a reference to the page:
-    /// an anonymous page gets a swap slot, nothing maps the page any more, and it is not written. The answer is
-    /// [`Eviction::Kept`], or [`Eviction::Refused`] without a slot. A memory that cannot do this leaves the page as it
-    /// is, which is the default.
-    fn evict_held(&mut self, page: PageId) -> Eviction {
-        let _ = page;
-        Eviction::Kept
-    }
-
-    /// Whether the page has a swap slot, which makes it a page of the swap cache. `None`, the default: it is as its
-    /// admission and the batch stage left it.
-    fn in_swap_cache(&self, page: PageId) -> Option<bool> {
-        let _ = page;
-        None
-    }
-
-    /// Whether the page has been admitted and has not gone since.
-    fn is_resident(&self, page: PageId) -> bool;
 
     /// Whether at least one page-table entry maps the page.
     fn is_mapped(&self, page: PageId) -> bool {
@@ -217,55 +201,33 @@ pub trait Memory {
         IoState::CLEAN
     }
 
-    /// Whether evicting the page costs a write: it is dirty, or it is anonymous and no slot holds the same contents.
-    #[inline]
-    fn needs_write(&self, page: PageId) -> bool {
-        self.io_state(page).any(IoState::DIRTY)
-    }
-
-    /// Swap space, in pages, that the group of this lruvec may still use; 0 without swap.
-    fn free_swap(&self, lruvec: LruvecId) -> u64 {
-        let _ = lruvec;
-        0
-    }
-
-    /// Whether there is swap at all, full or not.
-    fn has_swap(&self) -> bool {
-        self.free_swap(0) > 0
-    }
-
     /// The front-end's time in nanoseconds, for the birth of generations. Any monotonic unit does.
     fn now(&self) -> u64 {
         0
     }
 
     /// Page tables that can be walked. `None`: accessed bits are only found page by page.
+    #[inline]
     fn page_tables(&mut self) -> Option<&mut impl PageTables> {
         None::<&mut Absent>
     }
 
+    /// Swap, for anonymous pages. `None`: there is none, and anonymous pages stay.
+    #[inline]
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        None::<&mut Absent>
+    }
+
     /// Groups with protections, and nodes. `None`: there is one group, which is not protected.
-    fn groups(&self) -> Option<&impl Groups> {
-        None::<&Absent>
+    #[inline]
+    fn groups(&mut self) -> Option<&mut impl Groups> {
+        None::<&mut Absent>
     }
 
-    /// A group was reclaimed from although it is below its soft protection.
-    fn low_event(&mut self, lruvec: LruvecId) {
-        let _ = lruvec;
-    }
-
-    /// Reclaim met nothing but dirty file pages whose write has not begun: flushers should begin it.
-    fn wake_flushers(&mut self) {}
-
-    /// All dirty pages that reclaim of this lruvec's subtree meets wait for the device: a reclaimer that is not the
-    /// background one sleeps for one tick, if the front-end has a clock and thinks it useful.
-    fn congested(&mut self, lruvec: LruvecId) {
-        let _ = lruvec;
-    }
-
-    /// Objects that pages belong to, and writes without eviction. `None`: every object counts as in use, and pages are
-    /// only written as they are evicted.
-    fn laundry(&mut self) -> Option<&mut impl Laundry> {
+    /// Writes of dirty pages without eviction. `None`: pages are only written as they are evicted, and every object
+    /// counts as in use.
+    #[inline]
+    fn writeback(&mut self) -> Option<&mut impl Writeback> {
         None::<&mut Absent>
     }
 
@@ -298,6 +260,51 @@ pub trait PageTables {
         let _ = parts;
         part != 0 || self.walk(lruvec, visitor)
     }
+
+    /// As [`Memory::take_references`], but the walk over the page's mappings stops at the `limit`-th whose accessed bit
+    /// is set: bits that it does not reach stay set, and the next walk starts behind it (spec: freebsd §3.1). `None`,
+    /// the default: it cannot stop, as is right where a page has one mapping, and nothing was cleared.
+    #[inline]
+    fn take_references_up_to(&mut self, page: PageId, limit: u32) -> Option<References> {
+        let _ = (page, limit);
+        None
+    }
+}
+
+/// A memory with swap.
+pub trait SwapSpace {
+    /// Swap space, in pages, that the group of this lruvec may still use.
+    fn free_swap(&self, lruvec: LruvecId) -> u64;
+
+    /// Whether there is swap at all, full or not. By default: whether the first group may use some.
+    #[inline]
+    fn has_swap(&self) -> bool {
+        self.free_swap(0) > 0
+    }
+
+    /// Whether evicting the page costs a write although [`Memory::io_state`] does not call it dirty: above all, it is
+    /// anonymous and no slot holds the same contents. By default no such page is.
+    #[inline]
+    fn needs_write(&self, page: PageId) -> bool {
+        let _ = page;
+        false
+    }
+
+    /// Whether the page has a swap slot, which makes it a page of the swap cache. `None`, the default: it is as its
+    /// admission and the batch stage left it.
+    fn in_swap_cache(&self, page: PageId) -> Option<bool> {
+        let _ = page;
+        None
+    }
+
+    /// Begins what [`Memory::evict`] does, and gets no further because something else holds a reference to the page:
+    /// an anonymous page gets a swap slot, nothing maps the page any more, and it is not written. The answer is
+    /// [`Eviction::Kept`], or [`Eviction::Refused`] without a slot. A memory that cannot do this leaves the page as it
+    /// is, which is the default.
+    fn evict_held(&mut self, page: PageId) -> Eviction {
+        let _ = page;
+        Eviction::Kept
+    }
 }
 
 /// A memory that is shared by groups, over one or more nodes.
@@ -307,28 +314,94 @@ pub trait Groups {
 
     /// Frames of an lruvec's node. Only reclaim of whole nodes asks.
     fn node_frames(&self, lruvec: LruvecId) -> NodeFrames;
+
+    /// A group was reclaimed from although it is below its soft protection. By default it is not counted.
+    fn low_event(&mut self, lruvec: LruvecId) {
+        let _ = lruvec;
+    }
 }
 
-/// A memory that can write pages without evicting them, and knows whether anybody uses them.
-pub trait Laundry {
-    /// Whether the page's object (file, address space) is open or mapped. References to a page whose object is not used
-    /// count less (spec: freebsd §3.1).
-    fn in_use(&self, page: PageId) -> bool;
+/// A memory in which dirty pages are written without being evicted: by flushers, or because a policy asks.
+pub trait Writeback {
+    /// Reclaim met nothing but dirty file pages whose write has not begun: flushers should begin it.
+    fn wake_flushers(&mut self) {}
 
-    /// Writes the page and dirty neighbours without evicting it: pages written, 0 if the write is refused. `None`
-    /// where pages are only written as they are evicted.
-    fn launder(&mut self, page: PageId) -> Option<u32>;
+    /// All dirty pages that reclaim of this lruvec's subtree meets wait for the device: a reclaimer that is not the
+    /// background one sleeps for one tick, if the front-end has a clock and thinks it useful.
+    fn congested(&mut self, lruvec: LruvecId) {
+        let _ = lruvec;
+    }
+
+    /// Writes the page and dirty neighbours without evicting it: pages written, 0 if the write is refused. `None`, the
+    /// default: pages are only written as they are evicted.
+    fn launder(&mut self, page: PageId) -> Option<u32> {
+        let _ = page;
+        None
+    }
+
+    /// Whether the page's object (file, address space) is open or mapped, which it is by default. References to a page
+    /// whose object is not used count less (spec: freebsd §3.1).
+    fn in_use(&self, page: PageId) -> bool {
+        let _ = page;
+        true
+    }
+}
+
+/// [`SwapSpace::free_swap`]; 0 without swap.
+#[inline]
+pub fn free_swap<M: Memory>(memory: &mut M, lruvec: LruvecId) -> u64 {
+    memory.swap().map_or(0, |swap| swap.free_swap(lruvec))
+}
+
+/// [`SwapSpace::has_swap`]; no without swap.
+#[inline]
+pub fn has_swap<M: Memory>(memory: &mut M) -> bool {
+    memory.swap().is_some_and(|swap| swap.has_swap())
+}
+
+/// Whether evicting the page costs a write: it is dirty, or [`SwapSpace::needs_write`].
+#[inline]
+pub fn needs_write<M: Memory>(memory: &mut M, page: PageId) -> bool {
+    memory.io_state(page).any(IoState::DIRTY) || memory.swap().is_some_and(|swap| swap.needs_write(page))
 }
 
 /// [`Groups::protection`]; `None` without groups.
 #[inline]
-pub fn protection<M: Memory>(memory: &M, lruvec: LruvecId) -> Option<Protection> {
+pub fn protection<M: Memory>(memory: &mut M, lruvec: LruvecId) -> Option<Protection> {
     memory.groups()?.protection(lruvec)
 }
 
 /// [`Groups::node_frames`]; no frames without groups.
-pub fn node_frames<M: Memory>(memory: &M, lruvec: LruvecId) -> NodeFrames {
+pub fn node_frames<M: Memory>(memory: &mut M, lruvec: LruvecId) -> NodeFrames {
     memory.groups().map_or_else(NodeFrames::default, |groups| groups.node_frames(lruvec))
+}
+
+/// [`Groups::low_event`]; nothing without groups.
+#[inline]
+pub fn low_event<M: Memory>(memory: &mut M, lruvec: LruvecId) {
+    if let Some(groups) = memory.groups() {
+        groups.low_event(lruvec);
+    }
+}
+
+/// [`Writeback::wake_flushers`]; nothing without writeback.
+#[inline]
+pub fn wake_flushers<M: Memory>(memory: &mut M) {
+    if let Some(writeback) = memory.writeback() {
+        writeback.wake_flushers();
+    }
+}
+
+/// [`Writeback::in_use`]; every object is without writeback.
+#[inline]
+pub fn in_use<M: Memory>(memory: &mut M, page: PageId) -> bool {
+    memory.writeback().is_none_or(|writeback| writeback.in_use(page))
+}
+
+/// [`Writeback::launder`]; `None` without writeback.
+#[inline]
+pub fn launder<M: Memory>(memory: &mut M, page: PageId) -> Option<u32> {
+    memory.writeback()?.launder(page)
 }
 
 /// Stands for an extension that a memory does not have; there is no value of it.
@@ -336,6 +409,12 @@ enum Absent {}
 
 impl PageTables for Absent {
     fn walk<V: Walk>(&mut self, _lruvec: LruvecId, _visitor: &mut V) -> bool {
+        match *self {}
+    }
+}
+
+impl SwapSpace for Absent {
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
         match *self {}
     }
 }
@@ -349,11 +428,4 @@ impl Groups for Absent {
     }
 }
 
-impl Laundry for Absent {
-    fn in_use(&self, _page: PageId) -> bool {
-        match *self {}
-    }
-    fn launder(&mut self, _page: PageId) -> Option<u32> {
-        match *self {}
-    }
-}
+impl Writeback for Absent {}

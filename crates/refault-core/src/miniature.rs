@@ -37,7 +37,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::memory::{Eviction, Memory, References};
+use crate::memory::{Eviction, Memory, References, SwapSpace};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::policy::registry::{FrontEnd, build};
 use crate::policy::room::{MAX_FRUITLESS_CALLS, make_room};
@@ -295,12 +295,19 @@ impl Memory for Residents {
         self.mapped && self.is_resident(page)
     }
 
-    fn needs_write(&self, _page: PageId) -> bool {
-        self.mapped
+    #[inline]
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        self.mapped.then_some(self)
+    }
+}
+
+impl SwapSpace for Residents {
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        u64::MAX / 4
     }
 
-    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
-        if self.mapped { u64::MAX / 4 } else { 0 }
+    fn needs_write(&self, _page: PageId) -> bool {
+        true
     }
 }
 

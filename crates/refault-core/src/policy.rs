@@ -6,9 +6,10 @@
 //!
 //! [`Policy`] is what every policy has. What only some have are traits of their own, each reached through one method of
 //! `Policy` that answers `None` by default: [`NodeReclaim`] (groups, nodes, background reclaim),
-//! [`GenerationCommands`], [`SwitchLists`] (classic lists or generations), [`Sorting`] (for monitoring schemes),
-//! [`Bypass`] (references served while the page stays evicted), [`CachedPages`] (evicted pages that can come back
-//! without I/O) and [`Lists`] (sizes to show). A front-end that needs one asks for it and says so if there is none.
+//! [`GenerationCommands`] (and through it [`SwitchLists`]: classic lists or generations), [`Sorting`] (for monitoring
+//! schemes), [`Bypass`] (references served while the page stays evicted), [`CachedPages`] (evicted pages that can come
+//! back without I/O) and [`Lists`] (sizes to show). A front-end that needs one asks for it and says so if there is
+//! none.
 //!
 //! [`DynPolicy`] is the same without the policy's type, for front-ends where one virtual call per decision costs
 //! nothing; the replay is compiled for each policy, and of the simulated machine the loop of hits. [`registry`] makes either from `name{key=value,…}`.
@@ -138,13 +139,9 @@ pub trait Policy {
         None::<&mut Absent>
     }
 
-    /// Commands on generations. `None`: the policy has no generations.
+    /// Commands on generations, and the switch between them and the classic lists. `None`: the policy has no
+    /// generations.
     fn generation_commands(&mut self) -> Option<&mut impl GenerationCommands> {
-        None::<&mut Absent>
-    }
-
-    /// Both kernels' lists, which can be changed while running. `None`: the policy has one way only.
-    fn switch_lists(&mut self) -> Option<&mut impl SwitchLists> {
         None::<&mut Absent>
     }
 
@@ -164,14 +161,9 @@ pub trait Policy {
         None::<&Absent>
     }
 
-    /// Sizes of lists and generations, to show. `None`: there is nothing to show.
+    /// Sizes of lists and generations, and what is known of scans, to show. `None`: there is nothing to show.
     fn lists(&self) -> Option<&impl Lists> {
         None::<&Absent>
-    }
-
-    /// What is known of cyclic scans. `None`: they are not treated specially.
-    fn cyclic_scans(&self) -> Option<&CyclicScans> {
-        None
     }
 
     /// The page will be admitted or accessed soon: a chance to let cache misses overlap. Returns anything that depends

@@ -175,10 +175,6 @@ impl Policy for Switching {
     fn lists(&self) -> Option<&impl Lists> {
         Some(self)
     }
-
-    fn switch_lists(&mut self) -> Option<&mut impl SwitchLists> {
-        Some(self)
-    }
 }
 
 impl NodeReclaim for Switching {
@@ -239,6 +235,10 @@ impl GenerationCommands for Switching {
             return Err(GenerationError::Unsupported);
         }
         self.generations.evict_generations(request, memory)
+    }
+
+    fn switch_lists(&mut self) -> Option<&mut impl SwitchLists> {
+        Some(self)
     }
 }
 

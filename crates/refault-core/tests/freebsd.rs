@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use refault_core::freebsd::{DaemonLoop, DaemonStep, Freebsd, FreebsdParams, Queue, Targets, Version};
-use refault_core::memory::{Eviction, IoState, Laundry, Memory, References};
+use refault_core::memory::{Eviction, IoState, Memory, PageTables, References, SwapSpace, Walk, Writeback};
 use refault_core::policy::{Admission, Policy, ReclaimRequest};
-use refault_core::{PageId, PageType, Shadow};
+use refault_core::{LruvecId, PageId, PageType, Shadow};
 
 const PAGES: usize = 60;
 
@@ -38,19 +38,10 @@ impl Memory for Pages {
     fn take_references(&mut self, page: PageId) -> References {
         References { mappings: std::mem::take(&mut self.state[page as usize].young), ..References::default() }
     }
-    fn take_references_up_to(&mut self, page: PageId, limit: u32) -> References {
-        let young = &mut self.state[page as usize].young;
-        let mappings = (*young).min(limit);
-        *young -= mappings;
-        References { mappings, ..References::default() }
-    }
     fn io_state(&self, page: PageId) -> IoState {
         let state = self.state[page as usize];
         let bit = |set: bool, bit: IoState| if set { bit } else { IoState::CLEAN };
         bit(state.busy, IoState::WRITEBACK).with(bit(state.held, IoState::UNEVICTABLE))
-    }
-    fn needs_write(&self, page: PageId) -> bool {
-        self.state[page as usize].dirty
     }
     fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
         let state = &mut self.state[page as usize];
@@ -66,12 +57,44 @@ impl Memory for Pages {
         Eviction::Freed { pages_written: 0 }
     }
 
-    fn laundry(&mut self) -> Option<&mut impl Laundry> {
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        Some(self)
+    }
+
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        Some(self)
+    }
+
+    fn writeback(&mut self) -> Option<&mut impl Writeback> {
         Some(self)
     }
 }
 
-impl Laundry for Pages {
+impl PageTables for Pages {
+    fn walk<V: Walk>(&mut self, _lruvec: LruvecId, _visitor: &mut V) -> bool {
+        false
+    }
+
+    fn take_references_up_to(&mut self, page: PageId, limit: u32) -> Option<References> {
+        let young = &mut self.state[page as usize].young;
+        let mappings = (*young).min(limit);
+        *young -= mappings;
+        Some(References { mappings, ..References::default() })
+    }
+}
+
+/// Pages differ from what is stored of them without [`IoState::DIRTY`] to say so.
+impl SwapSpace for Pages {
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        u64::MAX
+    }
+
+    fn needs_write(&self, page: PageId) -> bool {
+        self.state[page as usize].dirty
+    }
+}
+
+impl Writeback for Pages {
     fn in_use(&self, page: PageId) -> bool {
         !self.state[page as usize].unused_object
     }

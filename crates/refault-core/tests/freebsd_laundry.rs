@@ -1,7 +1,7 @@
 //! FreeBSD 12's page daemon: the laundry queue and what is written when (spec: freebsd §0, §9).
 
 use refault_core::freebsd::{Freebsd, FreebsdParams, Queue, Targets};
-use refault_core::memory::{Eviction, Laundry, Memory, References};
+use refault_core::memory::{Eviction, IoState, Memory, References, Writeback};
 use refault_core::policy::{Admission, Policy, ReclaimRequest};
 use refault_core::{PageId, PageType, Shadow};
 
@@ -23,9 +23,6 @@ impl Memory for Pages {
     fn take_references(&mut self, _page: PageId) -> References {
         References::default()
     }
-    fn needs_write(&self, page: PageId) -> bool {
-        self.dirty[page as usize]
-    }
     fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
         assert!(std::mem::take(&mut self.resident[page as usize]), "page {page} goes twice");
         if std::mem::take(&mut self.dirty[page as usize]) {
@@ -37,15 +34,15 @@ impl Memory for Pages {
     fn is_resident(&self, page: PageId) -> bool {
         self.resident[page as usize]
     }
-    fn laundry(&mut self) -> Option<&mut impl Laundry> {
+    fn io_state(&self, page: PageId) -> IoState {
+        if self.dirty[page as usize] { IoState::DIRTY } else { IoState::CLEAN }
+    }
+    fn writeback(&mut self) -> Option<&mut impl Writeback> {
         Some(self)
     }
 }
 
-impl Laundry for Pages {
-    fn in_use(&self, _page: PageId) -> bool {
-        true
-    }
+impl Writeback for Pages {
     fn launder(&mut self, page: PageId) -> Option<u32> {
         if !self.launders {
             return None;

@@ -1,7 +1,7 @@
 //! What prioritising and deprioritising do to the lists (spec: lru_sort §4).
 
 use refault_core::classic::{Classic, ClassicParams};
-use refault_core::memory::{Eviction, Memory, References};
+use refault_core::memory::{Eviction, Memory, References, SwapSpace};
 use refault_core::mglru::{Mglru, MglruParams, Version};
 use refault_core::page::{PageId, PageType, Shadow};
 use refault_core::policy::{Admission, Lists, Policy, ReclaimRequest, SortRule, Sorting};
@@ -21,7 +21,12 @@ impl Memory for Slots {
     fn is_resident(&self, page: PageId) -> bool {
         !self.0.contains(&page)
     }
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        Some(self)
+    }
+}
 
+impl SwapSpace for Slots {
     fn free_swap(&self, _: u16) -> u64 {
         1000
     }

@@ -3,7 +3,7 @@
 //! window of generations moves (spec: mglru §18).
 
 use refault_core::classic::RefaultRule;
-use refault_core::memory::{Eviction, PageTables, References, Walk};
+use refault_core::memory::{Eviction, PageTables, References, SwapSpace, Walk};
 use refault_core::mglru::Version;
 use refault_core::policy::node::{self, add_lruvec};
 use refault_core::policy::{Admission, GenerationSize, Lists, ReclaimRequest};
@@ -46,12 +46,18 @@ impl Memory for Bench {
         Eviction::Freed { pages_written: u32::from(page < self.anon) }
     }
 
-    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
-        if self.swap { 1 << 40 } else { 0 }
-    }
-
     fn page_tables(&mut self) -> Option<&mut impl PageTables> {
         Some(self)
+    }
+
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        self.swap.then_some(self)
+    }
+}
+
+impl SwapSpace for Bench {
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        1 << 40
     }
 }
 

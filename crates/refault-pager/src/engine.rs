@@ -14,7 +14,7 @@ use crate::accessed::{AccessSource, AccessedBits, PageSet, REGION_PAGES};
 use crate::state::{PageWord, State};
 use crate::table::PageTable;
 use crate::zap::Run;
-use refault_core::memory::{Eviction, LookAround, Neighbourhood, PageTables, References, Walk};
+use refault_core::memory::{Eviction, LookAround, Neighbourhood, PageTables, References, SwapSpace, Walk};
 use refault_core::policy::{AccessPattern, Admission, CyclicScans, GenerationSize, HitReport, ReclaimRequest};
 use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Shadow};
 
@@ -70,16 +70,22 @@ impl Memory for PagedMemory {
         Eviction::Freed { pages_written: u32::from(!seen.kept()) }
     }
 
-    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
-        if self.full { 0 } else { u64::from(u32::MAX) }
-    }
-
     fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
 
     fn page_tables(&mut self) -> Option<&mut impl PageTables> {
         Some(self)
+    }
+
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        Some(self)
+    }
+}
+
+impl SwapSpace for PagedMemory {
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        if self.full { 0 } else { u64::from(u32::MAX) }
     }
 }
 

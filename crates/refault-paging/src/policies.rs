@@ -1,6 +1,6 @@
 //! The policy of a process, by name, behind one object: what the engine asks, and what the policy may ask back.
 
-use refault_core::memory::{Eviction, References};
+use refault_core::memory::{Eviction, References, SwapSpace};
 use refault_core::policy::registry::{BuildContext, FrontEnd, PolicySpec, Visitor, visit};
 use refault_core::policy::{Policy, PolicyError};
 use refault_core::{DynPolicy, LruvecId, Memory, PageId, Shadow};
@@ -30,10 +30,6 @@ impl Memory for Victims<'_> {
         self.table.knows(page) && matches!(self.table.entry(page).state(), State::Resident | State::SetAside)
     }
 
-    fn needs_write(&self, _page: PageId) -> bool {
-        true
-    }
-
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         let entry = self.table.entry(page);
         debug_assert!(matches!(entry.state(), State::Resident | State::SetAside));
@@ -45,12 +41,22 @@ impl Memory for Victims<'_> {
         Eviction::Freed { pages_written: 1 }
     }
 
+    fn now(&self) -> u64 {
+        crate::sys::now()
+    }
+
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        Some(self)
+    }
+}
+
+impl SwapSpace for Victims<'_> {
     fn free_swap(&self, _lruvec: LruvecId) -> u64 {
         u64::MAX / 4
     }
 
-    fn now(&self) -> u64 {
-        crate::sys::now()
+    fn needs_write(&self, _page: PageId) -> bool {
+        true
     }
 }
 

@@ -21,7 +21,7 @@
 //! # Ok::<(), refault_sim::layout::LayoutError>(())
 //! ```
 
-use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, PageTables, References, Walk};
+use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, PageTables, References, SwapSpace, Walk};
 use refault_core::{Counters, LruvecId, PageId, Shadow};
 
 use crate::layout::{Access, Layout, REGION_PAGES};
@@ -457,12 +457,6 @@ impl Memory for FlatMemory {
     }
 
     #[inline]
-    fn needs_write(&self, page: PageId) -> bool {
-        let state = self.state[page as usize];
-        !self.is_file(page) && (state & bits::SLOT == 0 || state & bits::DIRTY != 0)
-    }
-
-    #[inline]
     fn evict(&mut self, page: PageId, shadow: Shadow) -> Eviction {
         let state = self.state[page as usize];
         debug_assert!(state & bits::RESIDENT != 0);
@@ -488,6 +482,29 @@ impl Memory for FlatMemory {
             self.shadows.set(page, shadow, self.state.len());
         }
         Eviction::Freed { pages_written }
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    #[inline]
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        Some(self)
+    }
+
+    #[inline]
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        Some(self)
+    }
+}
+
+impl SwapSpace for FlatMemory {
+    #[inline]
+    fn needs_write(&self, page: PageId) -> bool {
+        let state = self.state[page as usize];
+        !self.is_file(page) && (state & bits::SLOT == 0 || state & bits::DIRTY != 0)
     }
 
     fn evict_held(&mut self, page: PageId) -> Eviction {
@@ -516,15 +533,6 @@ impl Memory for FlatMemory {
 
     fn has_swap(&self) -> bool {
         self.swap.pages > 0
-    }
-
-    #[inline]
-    fn now(&self) -> u64 {
-        self.now
-    }
-
-    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
-        Some(self)
     }
 }
 

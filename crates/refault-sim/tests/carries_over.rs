@@ -7,7 +7,7 @@
 //! limits are those of ARCHITECTURE.md: threads, background eviction and accessed bits that are found by scanning are
 //! not in it.
 
-use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, PageTables, References, Walk};
+use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, PageTables, References, SwapSpace, Walk};
 use refault_core::policy::registry::{self, BuildContext, FrontEnd, PolicySpec};
 use refault_core::policy::room::{MAX_FRUITLESS_CALLS, make_room};
 use refault_core::policy::{Admission, HitReport, ReclaimRequest};
@@ -67,12 +67,18 @@ impl Memory for Live {
         self.is_resident(page)
     }
 
-    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
-        u64::from(u32::MAX)
-    }
-
     fn page_tables(&mut self) -> Option<&mut impl PageTables> {
         Some(self)
+    }
+
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        Some(self)
+    }
+}
+
+impl SwapSpace for Live {
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        u64::from(u32::MAX)
     }
 }
 

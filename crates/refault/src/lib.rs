@@ -83,7 +83,7 @@
 //! # Ok::<(), refault::policy::PolicyError>(())
 //! ```
 //!
-//! Pages of [`PageType::Anon`] are evicted only while [`Memory::free_swap`] says that there is room for them.
+//! Pages of [`PageType::Anon`] are evicted only while [`Memory::swap`] has room for them.
 //!
 //! # Memory under a budget
 //!

@@ -9,7 +9,7 @@
 //! `workingset_age_nonresident` in `mm/workingset.c`.
 
 use crate::classic::{Classic, RefaultRule};
-use crate::memory::Memory;
+use crate::memory::{Memory, free_swap};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::record::{ACTIVE, WORKINGSET};
 use crate::workingset::shadow::{ShadowFields, VALUE_BITS, distance};
@@ -82,9 +82,9 @@ impl Classic {
         }
     }
 
-    fn is_close<M: Memory>(&self, distance: u64, page_type: PageType, lruvec: LruvecId, memory: &M) -> bool {
+    fn is_close<M: Memory>(&self, distance: u64, page_type: PageType, lruvec: LruvecId, memory: &mut M) -> bool {
         let size = |page_type, active| self.subtree_size(lruvec, page_type, active);
-        let swap = memory.free_swap(lruvec) > 0;
+        let swap = free_swap(memory, lruvec) > 0;
         let (active_file, inactive_file) = (size(PageType::File, true), size(PageType::File, false));
         let (active_anon, inactive_anon) =
             if swap { (size(PageType::Anon, true), size(PageType::Anon, false)) } else { (0, 0) };
@@ -111,11 +111,12 @@ impl Classic {
 mod tests {
     use super::*;
     use crate::classic::ClassicParams;
-    use crate::memory::{Eviction, References};
+    use crate::memory::{Eviction, References, SwapSpace};
 
-    struct Swap(u64);
+    /// A memory that only has swap: so many free pages.
+    struct FreeSwap(u64);
 
-    impl Memory for Swap {
+    impl Memory for FreeSwap {
         fn take_references(&mut self, _page: PageId) -> References {
             References::default()
         }
@@ -128,6 +129,12 @@ mod tests {
             true
         }
 
+        fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+            Some(self)
+        }
+    }
+
+    impl SwapSpace for FreeSwap {
         fn free_swap(&self, _lruvec: LruvecId) -> u64 {
             self.0
         }
@@ -152,7 +159,7 @@ mod tests {
     fn mainline_compares_with_the_lists_to_outlive() {
         // 500 inactive anon, 800 active anon, 2000 active file (spec: workingset §4).
         let classic = lists(RefaultRule::Mainline, [500, 800, 700, 2000]);
-        let close = |distance, page_type, swap| classic.is_close(distance, page_type, 0, &Swap(swap));
+        let close = |distance, page_type, swap| classic.is_close(distance, page_type, 0, &mut FreeSwap(swap));
         assert!(close(3000, PageType::File, 1));
         assert!(!close(3000, PageType::File, 0), "without swap only the 2000 active file pages count");
         assert!(close(3300, PageType::File, 1) && !close(3301, PageType::File, 1), "equal activates");
@@ -163,7 +170,7 @@ mod tests {
     fn shadow_lru_compares_with_the_smaller_side() {
         // 2800 active and 4500 inactive, then 6000 active (spec: workingset §5).
         let classic = lists(RefaultRule::ShadowLru, [500, 800, 4000, 2000]);
-        let close = |classic: &Classic, distance| classic.is_close(distance, PageType::File, 0, &Swap(1));
+        let close = |classic: &Classic, distance| classic.is_close(distance, PageType::File, 0, &mut FreeSwap(1));
         assert!(close(&classic, 2300) && close(&classic, 2799) && !close(&classic, 2800));
         let classic = lists(RefaultRule::ShadowLru, [500, 2000, 4000, 4000]);
         assert!(close(&classic, 4499) && !close(&classic, 4500));

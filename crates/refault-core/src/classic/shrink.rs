@@ -6,7 +6,7 @@
 use crate::classic::lruvec::list_index;
 use crate::classic::{Classic, RefaultRule, balance};
 use crate::counters::Counters;
-use crate::memory::{IoState, Memory, References, node_frames};
+use crate::memory::{IoState, Memory, References, Writeback, free_swap, has_swap, node_frames, wake_flushers};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
 use crate::reclaim::batch_stage::{self, BatchEngine, Caller, Verdict, check_references};
 use crate::reclaim::control::{DEFAULT_PRIORITY, SWAP_CLUSTER_MAX, ScanControl, unspared};
@@ -90,14 +90,16 @@ impl Classic {
             return;
         }
         target.group_congested |= congested && control.targeted;
-        if target.group_congested || target.pressure.congested {
-            memory.congested(control.target);
+        if (target.group_congested || target.pressure.congested)
+            && let Some(writeback) = memory.writeback()
+        {
+            writeback.congested(control.target);
         }
     }
 
-    fn balance<M: Memory>(&self, lruvec: LruvecId, control: &ScanControl, memory: &M) -> Balance {
+    fn balance<M: Memory>(&self, lruvec: LruvecId, control: &ScanControl, memory: &mut M) -> Balance {
         let swappiness = u64::from(control.swappiness.unwrap_or(self.params.swappiness));
-        if !control.may_swap || memory.free_swap(lruvec) == 0 || (control.targeted && swappiness == 0) {
+        if !control.may_swap || free_swap(memory, lruvec) == 0 || (control.targeted && swappiness == 0) {
             return Balance::FileOnly;
         }
         if control.priority == 0 && swappiness != 0 {
@@ -114,7 +116,7 @@ impl Classic {
     }
 
     /// Pages to scan of each list, in the order of [`list_index`] (spec: classic §9).
-    fn scan_amounts<M: Memory>(&self, lruvec: LruvecId, control: &mut ScanControl, memory: &M) -> [u64; 4] {
+    fn scan_amounts<M: Memory>(&self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M) -> [u64; 4] {
         let balance = self.balance(lruvec, control, memory);
         let spared = control.spared_share(lruvec, memory);
         let mut amounts = [0; 4];
@@ -171,7 +173,7 @@ impl Classic {
             }
         }
         control.reclaimed += reclaimed;
-        if memory.has_swap() && self.inactive_is_low(lruvec, PageType::Anon) {
+        if has_swap(memory) && self.inactive_is_low(lruvec, PageType::Anon) {
             self.shrink_active(lruvec, PageType::Anon, u64::from(SWAP_CLUSTER_MAX), memory);
         }
     }
@@ -232,7 +234,7 @@ impl Classic {
         let outcome = batch_stage::run(self, &pages, &mut survivors, caller, memory);
         control.note_batch(&outcome, examined, page_type == PageType::File);
         if outcome.unqueued_dirty == examined {
-            memory.wake_flushers();
+            wake_flushers(memory);
         }
         for &page in &survivors {
             if self.records[page as usize].has(ACTIVE) && self.params.rule == RefaultRule::Mainline {
@@ -365,7 +367,7 @@ impl BatchEngine for Classic {
 mod tests {
     use super::*;
     use crate::classic::ClassicParams;
-    use crate::memory::Eviction;
+    use crate::memory::{Eviction, SwapSpace};
     use crate::policy::{Admission, BackgroundPass, NodeReclaim, PassOutcome, Policy, ReclaimRequest};
 
     /// Anonymous pages below `file`, file pages from there on, and what the file pages' contents are doing.
@@ -393,9 +395,21 @@ mod tests {
         fn io_state(&self, page: PageId) -> IoState {
             if page >= self.file { self.state } else { IoState::CLEAN }
         }
+        fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+            Some(self)
+        }
+        fn writeback(&mut self) -> Option<&mut impl Writeback> {
+            Some(self)
+        }
+    }
+
+    impl SwapSpace for Pages {
         fn free_swap(&self, _: LruvecId) -> u64 {
             1 << 20
         }
+    }
+
+    impl Writeback for Pages {
         fn wake_flushers(&mut self) {
             self.flushers_woken += 1;
         }

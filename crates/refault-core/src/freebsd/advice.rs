@@ -4,7 +4,7 @@
 //! `sys/vm/vm_pageout.c`.
 
 use super::{Freebsd, Queue};
-use crate::memory::{Eviction, IoState, Laundry, Memory};
+use crate::memory::{Eviction, IoState, Memory, launder, needs_write};
 use crate::page::{PageId, Shadow};
 
 /// Running counts in which these bits are clear leave the page alone: 16 of 512.
@@ -20,7 +20,7 @@ impl Freebsd {
     /// forgotten.
     pub fn dont_need<M: Memory>(&mut self, page: PageId, memory: &mut M) {
         memory.take_references(page);
-        let mut newest = memory.needs_write(page);
+        let mut newest = needs_write(memory, page);
         if self.params.sparing_dont_need {
             let count = self.dont_need_count;
             self.dont_need_count = count.wrapping_add(1);
@@ -48,7 +48,7 @@ impl Freebsd {
     /// Lets a page go at once if it is clean and not held, as advice on a file range does. Returns whether it went.
     pub fn try_to_let_go<M: Memory>(&mut self, page: PageId, memory: &mut M) -> bool {
         let held = IoState::LOCKED.with(IoState::WRITEBACK).with(IoState::UNEVICTABLE).with(IoState::DIRTY);
-        if self.queues.record(page).wirings > 0 || memory.io_state(page).any(held) || memory.needs_write(page) {
+        if self.queues.record(page).wirings > 0 || memory.io_state(page).any(held) || needs_write(memory, page) {
             return false;
         }
         let gone = matches!(memory.evict(page, Shadow::NONE), Eviction::Freed { .. });
@@ -83,11 +83,8 @@ impl Freebsd {
         pages.retain(|page| in_range(*page));
         let mut gone = 0;
         for page in pages {
-            if attempt >= 1
-                && memory.needs_write(page)
-                && let Some(laundry) = memory.laundry()
-            {
-                laundry.launder(page);
+            if attempt >= 1 && needs_write(memory, page) {
+                launder(memory, page);
             }
             gone += u32::from(self.try_to_let_go(page, memory));
         }
@@ -99,7 +96,7 @@ impl Freebsd {
 mod tests {
     use super::*;
     use crate::freebsd::FreebsdParams;
-    use crate::memory::References;
+    use crate::memory::{References, Writeback};
     use crate::policy::{Admission, Policy};
     use crate::{Memory, PageType};
 
@@ -122,18 +119,15 @@ mod tests {
         fn is_resident(&self, page: PageId) -> bool {
             !self.gone.contains(&page)
         }
-        fn needs_write(&self, page: PageId) -> bool {
-            self.dirty[page as usize]
+        fn io_state(&self, page: PageId) -> IoState {
+            if self.dirty[page as usize] { IoState::DIRTY } else { IoState::CLEAN }
         }
-        fn laundry(&mut self) -> Option<&mut impl Laundry> {
+        fn writeback(&mut self) -> Option<&mut impl Writeback> {
             Some(self)
         }
     }
 
-    impl Laundry for Pages {
-        fn in_use(&self, _page: PageId) -> bool {
-            true
-        }
+    impl Writeback for Pages {
         fn launder(&mut self, page: PageId) -> Option<u32> {
             self.dirty[page as usize] = false;
             self.written.push(page);

@@ -17,7 +17,7 @@
 
 use super::Freebsd;
 use super::queues::{ACT_ADVANCE, Queue};
-use crate::memory::{Eviction, IoState, Laundry, Memory};
+use crate::memory::{Eviction, IoState, Memory, in_use, launder, needs_write};
 use crate::page::{PageId, Shadow};
 
 /// Divisors of the error, of its sum and of its change. Assumed.
@@ -106,7 +106,7 @@ impl Freebsd {
                 self.queues.requeue(page, Queue::Laundry);
                 continue;
             }
-            let in_use = memory.laundry().is_none_or(|laundry| laundry.in_use(page));
+            let in_use = in_use(memory, page);
             let references = self.take_references(page, in_use, memory);
             if references > 0 && in_use {
                 self.activate(page);
@@ -114,7 +114,7 @@ impl Freebsd {
                 record.act_count = record.act_count.saturating_add(references + ACT_ADVANCE);
             } else if references > 0 {
                 self.queues.requeue(page, Queue::Laundry);
-            } else if !memory.needs_write(page) {
+            } else if !needs_write(memory, page) {
                 // A neighbour's cluster had it.
                 self.queues.requeue(page, Queue::Inactive);
             } else {
@@ -126,7 +126,7 @@ impl Freebsd {
 
     /// Writes a page of the laundry with its cluster, or, where pages are only written as they go, lets it go.
     fn write<M: Memory>(&mut self, page: PageId, memory: &mut M, laundered: &mut Laundered) {
-        let written = memory.laundry().and_then(|laundry| laundry.launder(page));
+        let written = launder(memory, page);
         let eviction = match written {
             Some(0) => Eviction::Refused,
             Some(_) => Eviction::WriteStarted,

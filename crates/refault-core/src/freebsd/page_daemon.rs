@@ -5,7 +5,7 @@
 use super::laundry::LAUNDRY_WEIGHT;
 use super::queues::{ACT_ADVANCE, ACT_DECLINE, ACT_INIT, ACT_MAX, Queue};
 use super::{Freebsd, Version};
-use crate::memory::{Eviction, IoState, Laundry, Memory};
+use crate::memory::{Eviction, IoState, Memory, PageTables, in_use, launder, needs_write};
 use crate::page::PageId;
 
 /// Clusters that a first pass writes at most.
@@ -117,7 +117,7 @@ impl Freebsd {
                 scan.additional += 1;
                 continue;
             }
-            let in_use = memory.laundry().is_none_or(|laundry| laundry.in_use(page));
+            let in_use = in_use(memory, page);
             let references = self.take_references(page, in_use, memory);
             if references > 0 {
                 scan.progress = true;
@@ -134,7 +134,7 @@ impl Freebsd {
                 scan.additional += 1;
                 continue;
             }
-            let dirty = memory.needs_write(page);
+            let dirty = needs_write(memory, page);
             if dirty && self.params.version == Version::V12 {
                 self.queues.requeue(page, Queue::Laundry);
                 scan.progress = true;
@@ -149,7 +149,7 @@ impl Freebsd {
             if dirty && launder_left == 0 {
                 continue;
             }
-            let written = if dirty { memory.laundry().and_then(|laundry| laundry.launder(page)) } else { None };
+            let written = if dirty { launder(memory, page) } else { None };
             let eviction = match written {
                 // The page stays, clean once the write has ended, for a later pass.
                 Some(0) => Eviction::Refused,
@@ -211,7 +211,7 @@ impl Freebsd {
             scanned += 1;
             self.vm.page_daemon_pages += 1;
             self.counters.pgrefill += 1;
-            let in_use = memory.laundry().is_none_or(|laundry| laundry.in_use(page));
+            let in_use = in_use(memory, page);
             let references = self.take_references(page, in_use, memory);
             let record = self.queues.record_mut(page);
             if references > 0 {
@@ -235,7 +235,7 @@ impl Freebsd {
     pub(super) fn take_references<M: Memory>(&mut self, page: PageId, in_use: bool, memory: &mut M) -> u16 {
         self.counters.reference_checks += 1;
         let own = u16::from(std::mem::take(&mut self.queues.record_mut(page).referenced));
-        let mapped = if in_use { memory.take_references_up_to(page, MAX_REFERENCES).mappings } else { 0 };
+        let mapped = if in_use { take_mapped_references(page, memory) } else { 0 };
         own + mapped as u16
     }
 
@@ -260,6 +260,13 @@ impl Freebsd {
         self.vm.pages_freed += u64::from(!self.params.cached_pages);
         self.forget(page);
     }
+}
+
+/// At most [`MAX_REFERENCES`] references of a page's mappings. A memory whose walk cannot stop there clears the others
+/// with them.
+fn take_mapped_references<M: Memory>(page: PageId, memory: &mut M) -> u32 {
+    let stopped = memory.page_tables().and_then(|tables| tables.take_references_up_to(page, MAX_REFERENCES));
+    stopped.unwrap_or_else(|| memory.take_references(page)).mappings.min(MAX_REFERENCES)
 }
 
 // The counts above rely on it: an activated page is never left at zero.

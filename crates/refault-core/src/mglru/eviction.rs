@@ -4,7 +4,7 @@
 //! `isolate_folio` in `mm/vmscan.c`.
 
 use crate::counters::Counters;
-use crate::memory::{IoState, Memory};
+use crate::memory::{IoState, Memory, free_swap, needs_write, wake_flushers};
 use crate::mglru::Mglru;
 use crate::mglru::aging::{governing, usable};
 use crate::mglru::generation::{MAX_BATCH, MIN_BATCH};
@@ -26,14 +26,14 @@ impl Mglru {
         // All file pages met were dirty, and no write of them had begun (spec: mglru §11). 7.2 looks at single batches.
         let met = &control.met;
         if !self.is_7_2() && met.unqueued_dirty > 0 && met.unqueued_dirty == met.file_taken {
-            memory.wake_flushers();
+            wake_flushers(memory);
         }
         aged
     }
 
     /// 0 if anonymous memory cannot be evicted now.
-    pub(super) fn usable_swappiness<M: Memory>(&self, id: LruvecId, control: &ScanControl, memory: &M) -> u64 {
-        if !control.may_swap || memory.free_swap(id) < MIN_BATCH {
+    pub(super) fn usable_swappiness<M: Memory>(&self, id: LruvecId, control: &ScanControl, memory: &mut M) -> u64 {
+        if !control.may_swap || free_swap(memory, id) < MIN_BATCH {
             return 0;
         }
         u64::from(control.swappiness.unwrap_or(self.params.swappiness))
@@ -155,7 +155,7 @@ impl Mglru {
             control.note_batch(&outcome, 0, false);
             // As on the classic lists (spec: mglru §16.8, classic §10).
             if self.is_7_2() && !second_pass && outcome.unqueued_dirty == pages.len() as u64 {
-                memory.wake_flushers();
+                wake_flushers(memory);
             }
             control.reclaimed += outcome.reclaimed;
             self.counters.pgsteal += outcome.reclaimed;
@@ -181,7 +181,7 @@ impl Mglru {
     }
 
     /// Whether a survivor goes through the batch stage once more; if not, its flags are made ready for its return.
-    fn retries<M: Memory>(&mut self, page: PageId, second_pass: bool, page_type: PageType, memory: &M) -> bool {
+    fn retries<M: Memory>(&mut self, page: PageId, second_pass: bool, page_type: PageType, memory: &mut M) -> bool {
         self.note_swap_cache(page, memory);
         let io = memory.io_state(page);
         if io.any(IoState::UNEVICTABLE) {
@@ -190,7 +190,7 @@ impl Mglru {
         let busy = memory.is_mapped(page) || io.any(IoState::DIRTY.with(IoState::WRITEBACK));
         if self.is_7_2() {
             // A page of the swap cache that is not written yet is dirty.
-            let busy = busy || self.params.swap_cache && memory.needs_write(page);
+            let busy = busy || self.params.swap_cache && needs_write(memory, page);
             let record = &self.records[page as usize];
             if !second_pass && !record.has(ACTIVE) && !busy {
                 return true;
@@ -462,7 +462,7 @@ impl BatchEngine for Mglru {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Eviction, References};
+    use crate::memory::{Eviction, References, SwapSpace, Writeback};
     use crate::mglru::{MglruParams, Version};
     use crate::policy::{Admission, Policy};
 
@@ -486,12 +486,24 @@ mod tests {
             self.pages.push(page);
             Eviction::Freed { pages_written: 0 }
         }
-        fn free_swap(&self, _: LruvecId) -> u64 {
-            1000
-        }
         fn io_state(&self, page: PageId) -> IoState {
             self.states.get(page as usize).copied().unwrap_or(IoState::CLEAN)
         }
+        fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+            Some(self)
+        }
+        fn writeback(&mut self) -> Option<&mut impl Writeback> {
+            Some(self)
+        }
+    }
+
+    impl SwapSpace for Evicted {
+        fn free_swap(&self, _: LruvecId) -> u64 {
+            1000
+        }
+    }
+
+    impl Writeback for Evicted {
         fn wake_flushers(&mut self) {
             self.flushers_woken += 1;
         }

@@ -3,7 +3,7 @@
 //! Kernel: `lru_gen_add_folio`, `lru_gen_del_folio`, `lru_gen_update_size` in `include/linux/mm_inline.h`;
 //! `folio_inc_gen`, `folio_update_gen` in `mm/vmscan.c`.
 
-use crate::memory::{IoState, Memory};
+use crate::memory::{IoState, Memory, SwapSpace};
 use crate::mglru::Mglru;
 use crate::mglru::generation::Lruvec;
 use crate::page::{PageId, PageType};
@@ -69,9 +69,9 @@ impl Mglru {
     }
 
     /// In 7.2 a page may have entered or left the swap cache without being evicted or admitted (spec: mglru §16.5).
-    pub(super) fn note_swap_cache<M: Memory>(&mut self, page: PageId, memory: &M) {
+    pub(super) fn note_swap_cache<M: Memory>(&mut self, page: PageId, memory: &mut M) {
         if self.follows_swap_cache()
-            && let Some(inside) = memory.in_swap_cache(page)
+            && let Some(inside) = memory.swap().and_then(|swap| swap.in_swap_cache(page))
         {
             let record = &mut self.records[page as usize];
             if inside { record.set(SWAPCACHE) } else { record.clear(SWAPCACHE) }

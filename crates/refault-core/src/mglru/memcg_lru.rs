@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use crate::memory::{Memory, node_frames, protection};
+use crate::memory::{Memory, free_swap, low_event, node_frames, protection};
 use crate::mglru::Mglru;
 use crate::mglru::aging::usable;
 use crate::page::{LruvecId, PageType};
@@ -127,11 +127,11 @@ impl Mglru {
 
     /// Background reclaim with much to do starts harder (spec: mglru §12). Anonymous pages count if there is swap for
     /// them.
-    pub(super) fn set_initial_priority<M: Memory>(&self, control: &mut ScanControl, memory: &M) {
+    pub(super) fn set_initial_priority<M: Memory>(&self, control: &mut ScanControl, memory: &mut M) {
         if control.priority != DEFAULT_PRIORITY || control.goal < 64 {
             return;
         }
-        let types: &[PageType] = if memory.free_swap(control.target) > 0 { &PageType::ALL } else { &[PageType::File] };
+        let types: &[PageType] = if free_swap(memory, control.target) > 0 { &PageType::ALL } else { &[PageType::File] };
         let inactive: u64 = (self.hierarchy.subtree(control.target).iter())
             .map(|id| {
                 let lruvec = &self.lruvecs[*id as usize];
@@ -144,7 +144,7 @@ impl Mglru {
     }
 
     /// Whether enough was freed for a pass over a node to end. Reclaim for a limit finishes its budget.
-    pub(super) fn should_abort<M: Memory>(&self, control: &ScanControl, memory: &M) -> bool {
+    pub(super) fn should_abort<M: Memory>(&self, control: &ScanControl, memory: &mut M) -> bool {
         if control.targeted {
             return false;
         }
@@ -159,8 +159,8 @@ impl Mglru {
     }
 
     /// Pages that could be evicted.
-    fn evictable<M: Memory>(&self, lruvec: LruvecId, memory: &M) -> u64 {
-        let can_anon = memory.free_swap(lruvec) >= 64;
+    fn evictable<M: Memory>(&self, lruvec: LruvecId, memory: &mut M) -> u64 {
+        let can_anon = free_swap(memory, lruvec) >= 64;
         usable(can_anon).map(|t| self.lruvecs[lruvec as usize].total(t)).sum()
     }
 
@@ -203,7 +203,7 @@ impl Mglru {
                     control.low_skipped = true;
                     return Some(Move::Tail);
                 }
-                Standing::Low => memory.low_event(lruvec),
+                Standing::Low => low_event(memory, lruvec),
                 Standing::Open => {}
             }
         }
@@ -220,7 +220,7 @@ impl Mglru {
     }
 
     /// Whether no group of the node has a generation that is older than `min_ttl` (spec: mglru §13).
-    pub(super) fn is_starved<M: Memory>(&self, control: &ScanControl, min_ttl: u64, memory: &M) -> bool {
+    pub(super) fn is_starved<M: Memory>(&self, control: &ScanControl, min_ttl: u64, memory: &mut M) -> bool {
         !self.hierarchy.subtree(control.target).iter().any(|&id| {
             let lruvec = &self.lruvecs[id as usize];
             let birth = lruvec.birth[lruvec.oldest(PageType::File)];
@@ -232,14 +232,14 @@ impl Mglru {
 }
 
 /// Whether a group below the target has come down to what is never reclaimed from it.
-pub(super) fn is_below_min<M: Memory>(id: LruvecId, control: &ScanControl, memory: &M) -> bool {
+pub(super) fn is_below_min<M: Memory>(id: LruvecId, control: &ScanControl, memory: &mut M) -> bool {
     id != control.target && protection(memory, id).is_some_and(|protection| protection.standing() == Standing::Min)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Eviction, Groups, NodeFrames, Protection, References};
+    use crate::memory::{Eviction, Groups, NodeFrames, Protection, References, SwapSpace};
     use crate::mglru::{MglruParams, Version};
     use crate::page::{PageId, Shadow};
     use crate::policy::{Admission, NodeReclaim, Policy};
@@ -287,11 +287,17 @@ mod tests {
         fn is_resident(&self, _: PageId) -> bool {
             true
         }
+        fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+            Some(self)
+        }
+        fn groups(&mut self) -> Option<&mut impl Groups> {
+            Some(self)
+        }
+    }
+
+    impl SwapSpace for Guarded {
         fn free_swap(&self, _: LruvecId) -> u64 {
             self.swap
-        }
-        fn groups(&self) -> Option<&impl Groups> {
-            Some(self)
         }
     }
 
@@ -352,13 +358,13 @@ mod tests {
     #[test]
     fn anonymous_pages_that_cannot_be_swapped_do_not_make_reclaim_start_gently() {
         let priority = |swap: u64| {
-            let memory = Guarded { swap, min: 0, low: 0, resident: 0 };
+            let mut memory = Guarded { swap, min: 0, low: 0, resident: 0 };
             let mut mglru = Mglru::new(MglruParams::default());
             mglru.add_lruvec(Some(0));
             let oldest = mglru.lruvecs[1].oldest(PageType::Anon);
             mglru.lruvecs[1].size[oldest][PageType::Anon.index()] = 400_000;
             let mut control = ScanControl::for_limit(0, 64);
-            mglru.set_initial_priority(&mut control, &memory);
+            mglru.set_initial_priority(&mut control, &mut memory);
             control.priority
         };
         // 400 000 pages for a goal of 64: 19 - 1 - 6; without swap there is nothing to reclaim (spec: mglru §12).

@@ -6,7 +6,7 @@
 //!
 //! Kernel: `lru_gen_eviction`, `lru_gen_test_recent`, `lru_gen_refault` in `mm/workingset.c`.
 
-use crate::memory::Memory;
+use crate::memory::{Memory, free_swap};
 use crate::mglru::generation::Lruvec;
 use crate::mglru::{Mglru, RefaultDistance};
 use crate::page::{LruvecId, PageId, PageType, Shadow};
@@ -56,7 +56,7 @@ impl Mglru {
     }
 
     /// Judges a page that comes back, before it is inserted.
-    pub(super) fn judge_refault<M: Memory>(&mut self, page: PageId, shadow: Shadow, in_fault: bool, memory: &M) {
+    pub(super) fn judge_refault<M: Memory>(&mut self, page: PageId, shadow: Shadow, in_fault: bool, memory: &mut M) {
         let fields = ShadowFields::unpack(shadow);
         let record = &self.records[page as usize];
         if fields.lruvec != record.lruvec {
@@ -124,7 +124,7 @@ impl Mglru {
         }
     }
 
-    fn judge_by_distance<M: Memory>(&mut self, page: PageId, fields: ShadowFields, in_fault: bool, memory: &M) {
+    fn judge_by_distance<M: Memory>(&mut self, page: PageId, fields: ShadowFields, in_fault: bool, memory: &mut M) {
         let record = &self.records[page as usize];
         let (page_type, id) = (record.page_type(), record.lruvec);
         let t = page_type.index();
@@ -164,12 +164,12 @@ impl Mglru {
         }
     }
 
-    fn reach<M: Memory>(&self, distance: u64, id: LruvecId, memory: &M) -> Reach {
+    fn reach<M: Memory>(&self, distance: u64, id: LruvecId, memory: &mut M) -> Reach {
         // Groups below are part of what a page competes with, as their evictions are part of the clock.
         let size = |of: fn(&Lruvec, PageType) -> u64, page_type| -> u64 {
             self.hierarchy.subtree(id).iter().map(|below| of(&self.lruvecs[*below as usize], page_type)).sum()
         };
-        let types = if memory.free_swap(id) > 0 { &PageType::ALL[..] } else { &[PageType::File] };
+        let types = if free_swap(memory, id) > 0 { &PageType::ALL[..] } else { &[PageType::File] };
         let total: u64 = types.iter().map(|t| size(Lruvec::total, *t)).sum();
         if self.params.refault == RefaultDistance::Unified {
             let active: u64 = types.iter().map(|t| size(Lruvec::active, *t)).sum();
@@ -231,10 +231,10 @@ mod tests {
     use crate::memory::{Eviction, References};
     use crate::mglru::MglruParams;
 
-    /// A memory that only has swap.
-    struct Swap;
+    /// A memory that has nothing.
+    struct Nothing;
 
-    impl Memory for Swap {
+    impl Memory for Nothing {
         fn take_references(&mut self, _page: PageId) -> References {
             References::default()
         }
@@ -263,7 +263,7 @@ mod tests {
             let mut policy = policy(RefaultDistance::Generation);
             policy.lruvecs[0].max_seq = 44;
             policy.lruvecs[0].min_seq = [min_seq; 2];
-            policy.judge_refault(0, shadow, false, &Swap);
+            policy.judge_refault(0, shadow, false, &mut Nothing);
             let counters = policy.counters;
             assert_eq!(counters.workingset_refault_file, 1);
             assert_eq!((counters.workingset_activate_file, counters.workingset_restore_file), (recent, recent));
@@ -278,12 +278,12 @@ mod tests {
         policy.lruvecs[0].evictions[1] = 9000;
         policy.lruvecs[0].size[0][1] = 40_000;
         let shadow = ShadowFields { workingset: false, lruvec: 0, value: 0 }.pack();
-        policy.judge_refault(0, shadow, false, &Swap);
+        policy.judge_refault(0, shadow, false, &mut Nothing);
         let history = &policy.lruvecs[0].history[1];
         assert_eq!((history.avg_total[1], history.avg_refaulted[1]), (1, 1));
         assert!(policy.records[0].has(WORKINGSET));
         assert_eq!(policy.counters.workingset_activate_file, 1);
-        let reaches = [10_000, 10_001, 20_000, 20_001, 40_000, 40_001].map(|d| policy.reach(d, 0, &Swap));
+        let reaches = [10_000, 10_001, 20_000, 20_001, 40_000, 40_001].map(|d| policy.reach(d, 0, &mut Nothing));
         use Reach::{Beyond, Long, Middle, Short};
         assert_eq!(reaches, [Short, Middle, Middle, Long, Long, Beyond]);
     }

@@ -292,9 +292,6 @@ mod tests {
         fn evict(&mut self, _: PageId, _: Shadow) -> Eviction {
             Eviction::Kept
         }
-        fn free_swap(&self, _: LruvecId) -> u64 {
-            0
-        }
         fn page_tables(&mut self) -> Option<&mut impl PageTables> {
             Some(self)
         }

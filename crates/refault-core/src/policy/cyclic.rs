@@ -17,7 +17,7 @@
 //!
 //! ```
 //! use refault_core::Policy;
-//! use refault_core::policy::Cyclic;
+//! use refault_core::policy::{Cyclic, Lists};
 //! use refault_core::textbook::Clock;
 //!
 //! let mut policy = Cyclic::new(Clock::default(), true);
@@ -30,12 +30,12 @@ use std::collections::VecDeque;
 
 use super::scan_detector::{Change, Detector};
 use super::{
-    AccessPattern, Admission, Bypass, CachedPages, GenerationCommands, HitReport, Lists, NodeReclaim, Policy,
-    ReclaimRequest, Sorting, SwitchLists,
+    AccessPattern, Admission, Bypass, CachedPages, GenerationCommands, GenerationDetails, GenerationSize, HitReport,
+    Lists, NodeReclaim, Policy, ReclaimRequest, Sorting, generations,
 };
 use crate::counters::Counters;
 use crate::memory::{Eviction, Memory};
-use crate::page::{PageId, Shadow};
+use crate::page::{LruvecId, PageId, Shadow};
 use crate::parameter::Parameter;
 
 /// Pages that came in last and are remembered. Older ones belong to the wrapped policy again.
@@ -256,10 +256,6 @@ impl<P: Policy> Policy for Cyclic<P> {
         self.policy.sorting()
     }
 
-    fn switch_lists(&mut self) -> Option<&mut impl SwitchLists> {
-        self.policy.switch_lists()
-    }
-
     fn bypass(&mut self) -> Option<&mut impl Bypass> {
         self.policy.bypass()
     }
@@ -269,16 +265,35 @@ impl<P: Policy> Policy for Cyclic<P> {
     }
 
     fn lists(&self) -> Option<&impl Lists> {
-        self.policy.lists()
-    }
-
-    fn cyclic_scans(&self) -> Option<&CyclicScans> {
-        self.scans.as_deref()
+        Some(self)
     }
 
     #[inline]
     fn prefetch_hint(&self, page: PageId) -> u64 {
         self.policy.prefetch_hint(page)
+    }
+}
+
+/// The wrapped policy's, and the scans.
+impl<P: Policy> Lists for Cyclic<P> {
+    fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize> {
+        generations::generations(&self.policy, lruvec)
+    }
+
+    fn generation_details(&self, lruvec: LruvecId) -> Vec<GenerationDetails> {
+        generations::generation_details(&self.policy, lruvec)
+    }
+
+    fn leader(&self) -> Option<&'static str> {
+        generations::leader(&self.policy)
+    }
+
+    fn active_inactive(&self) -> Option<[u64; 2]> {
+        generations::active_inactive(&self.policy)
+    }
+
+    fn cyclic_scans(&self) -> Option<&CyclicScans> {
+        self.scans.as_deref()
     }
 }
 

@@ -59,7 +59,7 @@ pub trait DynPolicy<M: Memory> {
     /// [`Bypass::bypassed`], and then [`Bypass::admission_threshold`]; without a filter, a threshold that lets every
     /// page in.
     fn bypassed(&mut self, references: usize, memory: &mut M) -> AdmissionThreshold;
-    /// [`Policy::cyclic_scans`].
+    /// [`Lists::cyclic_scans`].
     fn cyclic_scans(&self) -> Option<&CyclicScans>;
     /// [`CachedPages::pools`]; `None`: what is evicted is gone.
     fn cached_pools(&self) -> Option<FreePools>;
@@ -146,7 +146,7 @@ impl<P: Policy, M: Memory> DynPolicy<M> for P {
         }
     }
     fn cyclic_scans(&self) -> Option<&CyclicScans> {
-        Policy::cyclic_scans(self)
+        self.lists()?.cyclic_scans()
     }
     fn cached_pools(&self) -> Option<FreePools> {
         self.cached_pages()?.pools()

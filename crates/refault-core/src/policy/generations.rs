@@ -14,7 +14,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Absent, Policy};
+use super::{Absent, CyclicScans, Policy};
 use crate::memory::Memory;
 use crate::page::LruvecId;
 
@@ -79,7 +79,7 @@ pub struct GenerationDetails {
     pub walks: Option<WalkStatistics>,
 }
 
-/// Sizes of lists, for front-ends that show them or balance them.
+/// Sizes of lists and what is known of scans, for front-ends that show them or balance them.
 pub trait Lists {
     /// The generations of an lruvec, oldest first; empty for policies without generations.
     fn generations(&self, lruvec: LruvecId) -> Vec<GenerationSize> {
@@ -101,6 +101,11 @@ pub trait Lists {
     /// Pages on the active and on the inactive lists, both types together, for the goals that balance them
     /// (spec: damos §7.3). `None` without such lists.
     fn active_inactive(&self) -> Option<[u64; 2]> {
+        None
+    }
+
+    /// What is known of cyclic scans. `None`: they are not treated specially.
+    fn cyclic_scans(&self) -> Option<&CyclicScans> {
         None
     }
 }
@@ -194,6 +199,11 @@ pub trait GenerationCommands {
         request: &EvictGenerations,
         memory: &mut M,
     ) -> Result<u64, GenerationError>;
+
+    /// Both kernels' lists, which can be changed while running. `None`, the default: the policy has generations only.
+    fn switch_lists(&mut self) -> Option<&mut impl SwitchLists> {
+        None::<&mut Absent>
+    }
 }
 
 /// What `lru_gen/enabled` holds (spec: mglru §15).

@@ -6,7 +6,7 @@
 //! Kernel: `shrink_folio_list`, `folio_check_references` in `mm/vmscan.c`.
 
 use crate::counters::Counters;
-use crate::memory::{Eviction, IoState, Memory, References};
+use crate::memory::{Eviction, IoState, Memory, References, SwapSpace};
 use crate::page::{PageId, PageType, Shadow};
 use crate::reclaim::record::{ACTIVE, PageRecord, RECLAIM, REFERENCED, SWAPCACHE};
 
@@ -172,7 +172,7 @@ fn decide<E: BatchEngine, M: Memory>(
         return Fate::Keep;
     }
     let eviction = if engine.is_held(page) {
-        memory.evict_held(page)
+        memory.swap().map_or(Eviction::Kept, |swap| swap.evict_held(page))
     } else {
         let shadow = engine.shadow(page);
         memory.evict(page, shadow)

@@ -5,7 +5,7 @@
 //!
 //! Kernel: `try_to_free_mem_cgroup_pages`, `do_try_to_free_pages`, `shrink_node_memcgs` in `mm/vmscan.c`.
 
-use crate::memory::{Memory, protection};
+use crate::memory::{Memory, low_event, protection};
 use crate::page::LruvecId;
 use crate::policy::giving::Standing;
 use crate::policy::{BackgroundPass, PassOutcome, ProactiveRequest};
@@ -123,7 +123,7 @@ impl ScanControl {
 
     /// The part of an lruvec's pages that its group's protection spares, as a fraction; `None` without protection
     /// (spec: classic §9).
-    pub fn spared_share<M: Memory>(&mut self, lruvec: LruvecId, memory: &M) -> Option<(u64, u64)> {
+    pub fn spared_share<M: Memory>(&mut self, lruvec: LruvecId, memory: &mut M) -> Option<(u64, u64)> {
         if lruvec == self.target {
             return None;
         }
@@ -150,7 +150,7 @@ impl ScanControl {
                 self.low_skipped = true;
                 return false;
             }
-            Standing::Low => memory.low_event(lruvec),
+            Standing::Low => low_event(memory, lruvec),
             Standing::Open => {}
         }
         true

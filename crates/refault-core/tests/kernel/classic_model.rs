@@ -8,7 +8,7 @@ mod extensions;
 use std::collections::{BTreeMap, VecDeque};
 
 use refault_core::classic::{ClassicParams, RefaultRule};
-use refault_core::memory::{Eviction, IoState, Memory};
+use refault_core::memory::{Eviction, IoState, Memory, free_swap, has_swap};
 use refault_core::policy::{Admission, HitReport, NodeReclaim, Policy, ReclaimRequest, Sorting};
 use refault_core::{Counters, LruvecId, PageId, PageType, Shadow};
 
@@ -272,11 +272,11 @@ impl ClassicModel {
     }
 
     /// `[type][active]`.
-    fn scan_amounts<M: Memory>(&self, lruvec: LruvecId, scan: &Scan, memory: &M) -> [[u64; 2]; 2] {
+    fn scan_amounts<M: Memory>(&self, lruvec: LruvecId, scan: &Scan, memory: &mut M) -> [[u64; 2]; 2] {
         let s = u64::from(self.params.swappiness);
         let size = |t: usize, a: usize| self.lruvecs[lruvec as usize].lists[t][a].len() as u64 >> scan.priority;
         let equal = [[size(ANON, INACTIVE), size(ANON, ACTIVE)], [size(FILE, INACTIVE), size(FILE, ACTIVE)]];
-        if memory.free_swap(lruvec) == 0 || s == 0 {
+        if free_swap(memory, lruvec) == 0 || s == 0 {
             return [[0, 0], equal[FILE]];
         }
         if scan.priority == 0 {
@@ -473,7 +473,7 @@ impl ClassicModel {
             }
         }
         scan.reclaimed += reclaimed;
-        if memory.has_swap() && self.inactive_is_low(lruvec, ANON) {
+        if has_swap(memory) && self.inactive_is_low(lruvec, ANON) {
             self.shrink_active(lruvec, ANON, 32, memory);
         }
     }
@@ -516,7 +516,7 @@ impl Policy for ClassicModel {
         assert!(self.pages.insert(id, page).is_none());
         if let Some(shadow) = admission.shadow.filter(|_| !admission.overwrites) {
             let old = self.evicted[(shadow.0 / 2) as usize];
-            let free_swap = memory.free_swap(old.by) > 0;
+            let free_swap = free_swap(memory, old.by) > 0;
             self.refault(id, old, free_swap);
         }
         self.adding.push(id);

@@ -1,9 +1,9 @@
 //! A kernel's policy over its test memory, in the order of calls that a front-end keeps, and the generated scenarios.
 
 use proptest::prelude::*;
-use refault_core::memory::Eviction;
+use refault_core::memory::{Eviction, SwapSpace};
 use refault_core::policy::{Admission, NodeReclaim, ProactiveRequest, ReclaimRequest, SortRule, Sorting, node};
-use refault_core::{Counters, LruvecId, Memory, PageId, PageType, Policy};
+use refault_core::{Counters, LruvecId, PageId, PageType, Policy};
 
 use crate::memory::{TestMemory, World};
 use crate::tree::Tree;

@@ -3,7 +3,9 @@
 //!
 //! The fast policy and its model each get one; the driver does the same to both.
 
-use refault_core::memory::{Eviction, IoState, LookAround, Memory, Neighbourhood, PageTables, References, Walk};
+use refault_core::memory::{
+    Eviction, IoState, LookAround, Memory, Neighbourhood, PageTables, References, SwapSpace, Walk,
+};
 use refault_core::{LruvecId, PageId, PageType, Shadow};
 
 /// Pages of a 2 MiB region.
@@ -261,6 +263,16 @@ impl Memory for TestMemory {
         Eviction::Freed { pages_written }
     }
 
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        Some(self)
+    }
+
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        Some(self)
+    }
+}
+
+impl SwapSpace for TestMemory {
     fn evict_held(&mut self, page: PageId) -> Eviction {
         let anon = self.world.page_type(page) == PageType::Anon;
         let full = self.world.swap == self.swap_used;
@@ -285,10 +297,6 @@ impl Memory for TestMemory {
 
     fn has_swap(&self) -> bool {
         self.world.swap > 0
-    }
-
-    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
-        Some(self)
     }
 }
 

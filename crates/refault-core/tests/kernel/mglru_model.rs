@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use refault_core::memory::{Eviction, IoState, LookAround, Memory, PageTables, RegionKey, Walk};
+use refault_core::memory::{Eviction, IoState, LookAround, Memory, PageTables, RegionKey, SwapSpace, Walk, free_swap};
 use refault_core::mglru::{MglruParams, RefaultDistance, Version};
 use refault_core::policy::{
     Admission, BackgroundPass, GenerationSize, HitReport, Lists, NodeReclaim, PassOutcome, Policy, ProactiveRequest,
@@ -388,7 +388,7 @@ impl Policy for MglruModel {
         assert!(self.pages.insert(id, page).is_none());
         if let Some(shadow) = admission.shadow.filter(|_| !admission.overwrites) {
             let old = self.evicted[(shadow.0 / 2) as usize];
-            let free_swap = memory.free_swap(old.lruvec) > 0;
+            let free_swap = free_swap(memory, old.lruvec) > 0;
             self.refault(id, old, admission.in_fault, free_swap);
         }
         if admission.in_fault {

@@ -104,10 +104,10 @@ impl<P: Policy> MachinePolicy for P {
     }
 
     fn switches_lists(&mut self) -> bool {
-        self.switch_lists().is_some()
+        self.generation_commands().is_some_and(|commands| commands.switch_lists().is_some())
     }
     fn set_enabled(&mut self, enabled: Enabled, memory: &mut MachineMemory) {
-        if let Some(lists) = self.switch_lists() {
+        if let Some(lists) = self.generation_commands().and_then(|commands| commands.switch_lists()) {
             lists.set_enabled(enabled, memory);
         }
     }

@@ -4,7 +4,7 @@
 
 use refault_core::memory::{
     Eviction, Groups, LookAround, Memory, Neighbourhood, NodeFrames, PageTables, Protection, References, RegionKey,
-    Walk,
+    SwapSpace, Walk,
 };
 use refault_core::{LruvecId, PageId, Shadow};
 use refault_sim::flat_memory::Swap;
@@ -128,21 +128,27 @@ impl Memory for GroupsMemory {
         let (part, page) = self.place(page);
         self.parts[part].memory.is_mapped(page)
     }
-    fn needs_write(&self, page: PageId) -> bool {
-        let (part, page) = self.place(page);
-        self.parts[part].memory.needs_write(page)
-    }
-    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
-        Swap::default().pages
-    }
     fn now(&self) -> u64 {
         self.now
     }
     fn page_tables(&mut self) -> Option<&mut impl PageTables> {
         Some(self)
     }
-    fn groups(&self) -> Option<&impl Groups> {
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
         Some(self)
+    }
+    fn groups(&mut self) -> Option<&mut impl Groups> {
+        Some(self)
+    }
+}
+
+impl SwapSpace for GroupsMemory {
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        Swap::default().pages
+    }
+    fn needs_write(&self, page: PageId) -> bool {
+        let (part, page) = self.place(page);
+        self.parts[part].memory.needs_write(page)
     }
 }
 

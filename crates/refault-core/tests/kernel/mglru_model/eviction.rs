@@ -228,7 +228,7 @@ impl MglruModel {
     }
 
     /// A page that the batch stage left; false if it gets a second chance to be evicted (mglru §9, §16.10).
-    pub(super) fn put_back<M: Memory>(&mut self, id: PageId, second: bool, memory: &M) -> bool {
+    pub(super) fn put_back<M: Memory>(&mut self, id: PageId, second: bool, memory: &mut M) -> bool {
         let io = memory.io_state(id);
         if io.any(IoState::UNEVICTABLE) {
             self.cull(id);
@@ -236,7 +236,7 @@ impl MglruModel {
         }
         let in_flight = io.any(IoState::DIRTY) || io.any(IoState::WRITEBACK);
         if self.follows_swap_cache() {
-            self.page(id).swapcache = memory.in_swap_cache(id).unwrap();
+            self.page(id).swapcache = memory.swap().unwrap().in_swap_cache(id).unwrap();
         }
         let page = self.pages[&id].clone();
         if self.is_7_2() {
@@ -297,7 +297,7 @@ impl MglruModel {
         }
         if self.follows_swap_cache() && self.activating.contains(&id) {
             // The batch's reference keeps it, but it is unmapped and has a slot (mglru §16.5).
-            return memory.evict_held(id) == Eviction::Refused && self.keep_active(id);
+            return memory.swap().unwrap().evict_held(id) == Eviction::Refused && self.keep_active(id);
         }
         let references = self.references(id);
         let workingset = if self.is_7_2() { self.pages[&id].workingset } else { references != 0 };
@@ -379,7 +379,7 @@ impl MglruModel {
         self.drain();
         // Reclaim on request has a walk to account promotions to (mglru §8).
         self.walk_context = self.proactive;
-        let s = if memory.free_swap(lruvec) < BATCH { 0 } else { u64::from(self.params.swappiness) };
+        let s = if free_swap(memory, lruvec) < BATCH { 0 } else { u64::from(self.params.swappiness) };
         let can_anon = s != 0;
         if self.is_7_2() {
             let mut budget = self.should_age(lruvec, can_anon, scan.priority).1 >> scan.priority;

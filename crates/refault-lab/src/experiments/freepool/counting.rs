@@ -1,10 +1,10 @@
 //! Each counter of `vmstat -s` goes up when the specification says, and only then (spec: freebsd §7).
 
 use refault_core::freebsd::{Freebsd, FreebsdParams, Version, VmCounters};
-
-use refault_core::memory::Memory;
+use refault_core::memory::PageTables;
 
 use super::machine::{Burst, Machine};
+use super::store::Store;
 
 const FRAMES: u32 = 8000;
 
@@ -236,13 +236,14 @@ fn a_look_finds_five_references_and_leaves_the_others() {
     let text = machine.add_object(1, false);
     let page = machine.store.object(text).first;
     machine.store.young[page as usize] = 0b111_1111;
-    let looks = [0; 3].map(|_| machine.store.take_references_up_to(page, 5).mappings);
+    let take = |store: &mut Store, limit| store.take_references_up_to(page, limit).expect("its walk stops").mappings;
+    let looks = [0; 3].map(|_| take(&mut machine.store, 5));
     assert_eq!(looks, [5, 2, 0]);
     // The walk goes on behind the last one that it reached: a page that is touched again does not hide the others.
     machine.store.young[page as usize] = 0b111_1111;
-    assert_eq!(machine.store.take_references_up_to(page, 5).mappings, 5);
+    assert_eq!(take(&mut machine.store, 5), 5);
     let left = machine.store.young[page as usize];
     machine.store.young[page as usize] |= !left & 0b111_1111;
-    assert_eq!(machine.store.take_references_up_to(page, 2).mappings, 2);
+    assert_eq!(take(&mut machine.store, 2), 2);
     assert_eq!(machine.store.young[page as usize] & left, 0, "the two that were left come first");
 }

@@ -4,7 +4,7 @@
 
 use refault_core::frames::{CachedFrames, FreePools};
 use refault_core::freebsd::VmCounters;
-use refault_core::memory::{Eviction, Laundry, Memory, PageTables, References, Walk};
+use refault_core::memory::{Eviction, Memory, PageTables, References, SwapSpace, Walk, Writeback};
 use refault_core::{LruvecId, PageId, Shadow};
 
 use super::machine::{MAX_REQUEST, Nanos};
@@ -242,20 +242,6 @@ impl Memory for Store {
         References { mappings, ..References::default() }
     }
 
-    fn take_references_up_to(&mut self, page: PageId, limit: u32) -> References {
-        let start = self.next_mapping[page as usize];
-        let young = &mut self.young[page as usize];
-        let mut mappings = 0;
-        for slot in (0..8).map(|at| (start + at) % 8) {
-            if mappings < limit && *young >> slot & 1 != 0 {
-                *young &= !(1 << slot);
-                mappings += 1;
-                self.next_mapping[page as usize] = (slot + 1) % 8;
-            }
-        }
-        References { mappings, ..References::default() }
-    }
-
     #[inline]
     fn is_resident(&self, page: PageId) -> bool {
         Store::is_resident(self, page)
@@ -265,16 +251,8 @@ impl Memory for Store {
         self.mapped[page as usize] != 0
     }
 
-    fn needs_write(&self, page: PageId) -> bool {
-        self.has(page, bits::DIRTY)
-    }
-
     fn now(&self) -> u64 {
         self.now
-    }
-
-    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
-        u64::from(u32::MAX)
     }
 
     /// A page goes: cached if its contents can be had again, else freed (spec: freebsd §3.3). FreeBSD's daemon has
@@ -301,12 +279,29 @@ impl Memory for Store {
         Eviction::Freed { pages_written: 0 }
     }
 
+    #[inline]
     fn page_tables(&mut self) -> Option<&mut impl PageTables> {
         Some(self)
     }
 
-    fn laundry(&mut self) -> Option<&mut impl Laundry> {
+    #[inline]
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
         Some(self)
+    }
+
+    #[inline]
+    fn writeback(&mut self) -> Option<&mut impl Writeback> {
+        Some(self)
+    }
+}
+
+impl SwapSpace for Store {
+    fn free_swap(&self, _lruvec: LruvecId) -> u64 {
+        u64::from(u32::MAX)
+    }
+
+    fn needs_write(&self, page: PageId) -> bool {
+        self.has(page, bits::DIRTY)
     }
 }
 
@@ -338,9 +333,23 @@ impl PageTables for Store {
         }
         true
     }
+
+    fn take_references_up_to(&mut self, page: PageId, limit: u32) -> Option<References> {
+        let start = self.next_mapping[page as usize];
+        let young = &mut self.young[page as usize];
+        let mut mappings = 0;
+        for slot in (0..8).map(|at| (start + at) % 8) {
+            if mappings < limit && *young >> slot & 1 != 0 {
+                *young &= !(1 << slot);
+                mappings += 1;
+                self.next_mapping[page as usize] = (slot + 1) % 8;
+            }
+        }
+        Some(References { mappings, ..References::default() })
+    }
 }
 
-impl Laundry for Store {
+impl Writeback for Store {
     fn in_use(&self, page: PageId) -> bool {
         self.objects[self.object_of[page as usize] as usize].users > 0
     }

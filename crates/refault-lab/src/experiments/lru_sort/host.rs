@@ -9,7 +9,7 @@
 //! Cost: proportional to faults, pages examined by reclaim and checks of the monitor; not to accesses.
 
 use refault_core::classic::{Classic, ClassicParams};
-use refault_core::memory::{Eviction, Memory, References};
+use refault_core::memory::{Eviction, Memory, References, SwapSpace};
 use refault_core::monitor::{AccessSampler, Attributes, Monitor, Profile, Random, Target, View};
 use refault_core::page::{LruvecId, PageId, PageType, Shadow};
 use refault_core::policy::room::make_room;
@@ -219,12 +219,19 @@ impl Memory for HostMemory {
         Eviction::Freed { pages_written: 1 }
     }
 
-    fn free_swap(&self, _: LruvecId) -> u64 {
-        self.swap_free
-    }
-
     fn now(&self) -> u64 {
         self.now
+    }
+
+    #[inline]
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        Some(self)
+    }
+}
+
+impl SwapSpace for HostMemory {
+    fn free_swap(&self, _: LruvecId) -> u64 {
+        self.swap_free
     }
 }
 

@@ -7,7 +7,8 @@
 //! Source: spec: overview §5 (rows 10 to 19), mglru §7, §8.
 
 use refault_core::memory::{
-    Eviction, Groups, IoState, LookAround, Memory, Neighbourhood, NodeFrames, PageTables, Protection, References, Walk,
+    Eviction, Groups, IoState, LookAround, Memory, Neighbourhood, NodeFrames, PageTables, Protection, References,
+    SwapSpace, Walk, Writeback,
 };
 use refault_core::{LruvecId, PageId, Shadow};
 
@@ -129,15 +130,50 @@ impl Memory for MachineMemory {
     }
 
     #[inline]
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    #[inline]
+    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
+        Some(self)
+    }
+
+    #[inline]
+    fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        Some(self)
+    }
+
+    #[inline]
+    fn groups(&mut self) -> Option<&mut impl Groups> {
+        Some(self)
+    }
+
+    #[inline]
+    fn writeback(&mut self) -> Option<&mut impl Writeback> {
+        Some(self)
+    }
+}
+
+impl SwapSpace for MachineMemory {
+    #[inline]
     fn free_swap(&self, lruvec: LruvecId) -> u64 {
         (self.swap.pages - self.swap.used).min(self.groups.swap_headroom(self.group_of(lruvec)))
     }
 
-    fn low_event(&mut self, lruvec: LruvecId) {
-        let group = self.group_of(lruvec);
-        self.groups.count_event(group, |events| events.low += 1);
+    #[inline]
+    fn has_swap(&self) -> bool {
+        self.swap.pages > 0
     }
 
+    #[inline]
+    fn needs_write(&self, page: PageId) -> bool {
+        let bits = self.state[page as usize];
+        bits & state::DIRTY != 0 || (bits & state::SLOT == 0 && !self.is_file(page))
+    }
+}
+
+impl Writeback for MachineMemory {
     fn wake_flushers(&mut self) {
         self.flushers_woken = true;
     }
@@ -154,30 +190,6 @@ impl Memory for MachineMemory {
         if !self.nodes[self.node_of(lruvec)].is_hopeless() && 2 * pending > self.file_pages + anon {
             self.congestion_ticks += 1;
         }
-    }
-
-    #[inline]
-    fn needs_write(&self, page: PageId) -> bool {
-        let bits = self.state[page as usize];
-        bits & state::DIRTY != 0 || (bits & state::SLOT == 0 && !self.is_file(page))
-    }
-
-    #[inline]
-    fn has_swap(&self) -> bool {
-        self.swap.pages > 0
-    }
-
-    #[inline]
-    fn now(&self) -> u64 {
-        self.now
-    }
-
-    fn page_tables(&mut self) -> Option<&mut impl PageTables> {
-        Some(self)
-    }
-
-    fn groups(&self) -> Option<&impl Groups> {
-        Some(self)
     }
 }
 
@@ -283,5 +295,10 @@ impl Groups for MachineMemory {
     fn node_frames(&self, lruvec: LruvecId) -> NodeFrames {
         let node = &self.nodes[self.node_of(lruvec)];
         NodeFrames { free: node.free, high_watermark: node.watermarks.high }
+    }
+
+    fn low_event(&mut self, lruvec: LruvecId) {
+        let group = self.group_of(lruvec);
+        self.groups.count_event(group, |events| events.low += 1);
     }
 }
