@@ -10,24 +10,8 @@ use common::{compiled, refault, rows, skipped, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Reserves a GiB, touches some MiB of it once, and then some others again and again for so many seconds.
-const PROGRAM: &str = r#"
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <time.h>
-int main(int count, char **arguments) {
-    size_t hot = (size_t)atol(arguments[1]) << 20, cold = (size_t)atol(arguments[2]) << 20;
-    size_t all = (size_t)1 << 30;
-    volatile char *memory = mmap(0, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return 1;
-    madvise((void *)memory, all, MADV_NOHUGEPAGE);
-    for (size_t at = 0; at < hot + cold; at += 4096) memory[at] = 1;
-    struct timespec pause = {0, 1000000};
-    for (time_t end = time(0) + atol(arguments[3]); time(0) < end; nanosleep(&pause, 0))
-        for (size_t at = 0; at < hot; at += 4096) memory[at]++;
-    return 0;
-}
-"#;
+/// Arguments: MiB of a reserved GiB that are touched again and again, MiB that are touched once, seconds.
+const HOT_IN_RESERVED: &str = include_str!("c/hot_in_reserved.c");
 
 const MIB: u64 = 1 << 20;
 
@@ -37,7 +21,7 @@ fn a_recording_is_asked_later_and_knows_what_was_never_touched() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_IN_RESERVED);
     let at = |name: &str| directory.path().join(name).display().to_string();
     let raw = at("app.raw");
     let faster = ["--set", "intervals.sample_us=2 ms", "--set", "intervals.aggr_us=40 ms", "--monitor-cpu", "20%"];
@@ -91,14 +75,7 @@ fn memory_whose_accesses_nobody_sees_is_not_called_hot() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let (source, program) = (directory.path().join("fork.c"), directory.path().join("fork").display().to_string());
-    // After the fork, nobody touches the 32 MiB; while they are shared they cannot be set aside.
-    let text_of = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n#include <sys/wait.h>\nint main(void) { \
-                   size_t bytes = 32 << 20; char *p = malloc(bytes); memset(p, 1, bytes); if (!fork()) { sleep(3); _exit(0); } \
-                   wait(0); return p[0] != 1; }\n";
-    std::fs::write(&source, text_of).expect("writes");
-    let gcc = Command::new("gcc").args(["-O1", "-o", &program]).arg(&source).output().expect("gcc starts");
-    assert!(gcc.status.success(), "{}", text(&gcc.stderr));
+    let program = compiled(&directory, "fork", include_str!("c/idle_since_fork.c"));
     let raw = directory.path().join("fork.raw").display().to_string();
     let faster = ["--set", "intervals.sample_us=2 ms", "--set", "intervals.aggr_us=40 ms", "--monitor-cpu", "20%"];
     stdout(&[&["monitor", "--out", &raw], &faster[..], &["--", &program]].concat());
@@ -126,7 +103,7 @@ fn a_program_that_runs_already_is_watched_by_name_of_what_watches() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_IN_RESERVED);
     let start = |seconds: &str| {
         Running(Command::new(&program).args(["16", "32", seconds]).stdout(Stdio::null()).spawn().expect("starts"))
     };
