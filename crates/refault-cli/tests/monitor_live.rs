@@ -60,7 +60,7 @@ fn a_recording_is_asked_later_and_knows_what_was_never_touched() {
         (vec!["heats", &program], "recording"),
         (vec!["heats", &raw, "--from", "1h"], "nothing was recorded there"),
         (vec!["heats", &raw, "--pid", "1"], "nothing was recorded there"),
-        (vec!["heats", &raw, "--addresses", "9-1"], "no range of addresses"),
+        (vec!["heats", &raw, "--addresses", "9-1"], "is not a range of addresses"),
         (vec!["heat", &raw], "possible values"),
     ] {
         let refused = refault(&[&["monitor", "report"], &arguments[..]].concat());
@@ -84,7 +84,7 @@ fn memory_whose_accesses_nobody_sees_is_not_called_hot() {
     let most = late["working_set_bytes"]["90"].as_u64().expect("a size");
     assert!(most < 4 * MIB, "{}", late["working_set_bytes"]);
     let said = stdout(&["monitor", "report", "all", &raw]);
-    assert!(said.contains("cannot be watched (shared since a fork"), "{said}");
+    assert!(said.contains("cannot be monitored (shared since a fork"), "{said}");
 }
 
 /// A program that runs until it is dropped.
@@ -98,7 +98,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_program_that_runs_already_is_watched_by_name_of_what_watches() {
+fn a_program_that_runs_already_is_monitored_by_name_of_what_monitors() {
     if skipped(&["gcc"]) {
         return;
     }
@@ -120,7 +120,7 @@ fn a_program_that_runs_already_is_watched_by_name_of_what_watches() {
     let median = process["working_set_bytes"]["50"].as_u64().expect("a size");
     assert!((16 * MIB..18 * MIB).contains(&median), "{}", process["working_set_bytes"]);
     assert!(process["snapshots"].as_array().is_some_and(|all| all.len() >= 3), "{process}");
-    // What is asked for by default says who watches, whichever that is on this machine.
+    // What is asked for by default says what monitors, whichever that is on this machine.
     let output = refault(&["monitor", "--pid", &pid, "--for", "1500ms"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("accesses: ") && text(&output.stdout).contains("working set"));
@@ -137,7 +137,7 @@ fn a_program_that_runs_already_is_watched_by_name_of_what_watches() {
         (vec!["--pid", "1", "--source", "refault"], "from its start"),
         (vec!["--pid", "1", "--", "true"], "cannot be used with"),
         (vec!["--source", "mappings", "--", "true"], "without effect"),
-        (vec!["--source", "mappings"], "nothing to watch"),
+        (vec!["--source", "mappings"], "nothing to monitor"),
         (vec!["--format", "raw"], "no recording"),
         (vec!["--for", "2s"], "--pid"),
     ] {

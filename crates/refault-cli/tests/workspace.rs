@@ -106,23 +106,29 @@ fn no_c_program_lives_in_a_rust_string() {
 }
 
 #[test]
-fn bounds_are_called_max_and_min() {
+fn bounds_are_called_max_and_min_and_rates_per() {
     let files = rust_files();
-    let mut wrong = Vec::new();
+    let (mut wrong, mut wrong_rates) = (Vec::new(), Vec::new());
     let mut constants = 0;
     for (file, text) in &files {
         for line in text.lines() {
             let Some((_, rest)) = line.split_once("const ") else { continue };
             constants += 1;
-            if ["MOST", "LEAST", "LONGEST", "SHORTEST", "FEWEST"]
+            if ["MOST", "LEAST", "LONGEST", "SHORTEST", "FEWEST", "MANY", "LARGEST", "SMALLEST"]
                 .iter()
                 .any(|word| rest.strip_prefix(word).is_some_and(|after| after.starts_with(['_', ':'])))
             {
                 wrong.push(format!("{file}: {}", line.trim()));
+            }
+            let (name, _) = rest.split_once(':').unwrap_or((rest, ""));
+            let is_singular = ["OF", "AT"].iter().any(|word| name.contains(&format!("_{word}_A_")));
+            if name.contains("_A_") && !is_singular {
+                wrong_rates.push(format!("{file}: {}", line.trim()));
             }
         }
     }
     // A checkout without git has no list to look at.
     assert!(constants > 500 || files.is_empty(), "only {constants} constants found");
     assert!(wrong.is_empty(), "MAX_ or MIN_ is what bounds are called:\n{}", wrong.join("\n"));
+    assert!(wrong_rates.is_empty(), "_PER_ is what rates are called:\n{}", wrong_rates.join("\n"));
 }
