@@ -150,7 +150,7 @@ def from_file(
     content = np.asarray(_budget(budget)._native.file(path))
     if content.size % kind.itemsize:
         raise ValueError(
-            f"{os.fspath(path)}: {content.size} bytes are no whole number of elements of {kind.itemsize} bytes: "
+            f"{os.fspath(path)}: {content.size} bytes are not a whole number of elements of {kind.itemsize} bytes: "
             "name the type that was written"
         )
     array = content.view(kind)

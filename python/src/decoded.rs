@@ -68,7 +68,7 @@ impl Decoded {
 
     /// What [`Decoded::to_bytes`] made.
     pub fn from_bytes(name: String, bytes: &[u8]) -> PyResult<Decoded> {
-        let wrong = || PyValueError::new_err(format!("{name}: these bytes are no decoded trace of this version"));
+        let wrong = || PyValueError::new_err(format!("{name}: these bytes are not a decoded trace of this version"));
         let ([LAYOUT, count @ ..], rest) = bytes.split_first_chunk::<9>().ok_or_else(wrong)? else {
             return Err(wrong());
         };

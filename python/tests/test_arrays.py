@@ -177,7 +177,7 @@ def test_an_array_with_a_budget_of_its_own_may_be_larger_than_what_budgets_have_
 def test_files_that_make_no_array_are_refused_in_words(tmp_path, budget):
     path = tmp_path / "bytes"
     path.write_bytes(bytes(1001))
-    with pytest.raises(ValueError, match="no whole number of elements of 8 bytes"):
+    with pytest.raises(ValueError, match="not a whole number of elements of 8 bytes"):
         refault.from_file(path, float, budget=budget)
     with pytest.raises(ValueError, match=r"bytes: 1001 elements do not make the shape \(3, 3\)"):
         refault.from_file(path, shape=(3, 3), budget=budget)

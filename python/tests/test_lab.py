@@ -244,5 +244,5 @@ def test_a_decoded_trace_is_the_same_and_travels(tmp_path):
 def test_bytes_that_are_no_trace_are_refused():
     restore, (name, data) = refault.Trace(np.arange(3, dtype=np.uint64)).__reduce__()
     for wrong in (b"", data[:-1], data[:9], b"\x02" + data[1:], data[:9] + b"\xff" * 24, data[:1] + b"\xff" * 8 + data[9:]):
-        with pytest.raises(ValueError, match="no decoded trace"):
+        with pytest.raises(ValueError, match="not a decoded trace"):
             restore(name, wrong)

@@ -156,7 +156,7 @@ fn compare(args: &LruSortArgs, work: Work, schemes: &Path) -> Result<Outcome, Fa
 /// Name, unit, and how to take it from a run.
 type Figure = (&'static str, &'static str, fn(&Measured) -> f64);
 const FIGURES: [Figure; 4] = [
-    ("operations", "a second", |run| run.operations),
+    ("operations", "per second", |run| run.operations),
     ("major faults", "pages", |run| run.major_faults as f64),
     ("pressure some", "s", |run| run.some_seconds),
     ("monitor", "% of a processor", |run| run.monitor_cpu * 100.0),
@@ -170,7 +170,7 @@ fn write_table(out: &mut dyn std::io::Write, args: &LruSortArgs, outcomes: &[Out
     for outcome in outcomes {
         writeln!(
             out,
-            "{}, peak {}, policy {}, {} s a run, {} runs of each variant interleaved; medians, and (least–most)",
+            "{}, peak {}, policy {}, {} s per run, {} runs of each variant interleaved; medians, and (least–most)",
             outcome.work.name(),
             refault_lab::size::bytes_text(outcome.peak_bytes),
             args.policy,

@@ -24,6 +24,7 @@ use serde_json::json;
 use super::median;
 use crate::memcached::{self, Server};
 use crate::pager::kernel::Kernel;
+use crate::pager::sources::with_numbers;
 use crate::random::Random;
 
 /// Bytes that the kernel's side gets for each program on top of the memory that is divided.
@@ -38,6 +39,8 @@ const SLOW_PERCENT: u64 = 45;
 const SCAN_PERCENT: u64 = 50;
 /// Functions of the file that is compiled.
 const FUNCTIONS: usize = 400;
+const FILE: &str = include_str!("../programs/pool_file.c");
+const PART: &str = include_str!("../programs/pool_part.c");
 /// Programs of a run.
 const PROGRAMS: [&str; 4] = ["memcached, hot", "memcached, slow", "compiler", "scan"];
 const UNITS: [&str; 4] = ["reads per second", "reads per second", "files per minute", "MiB per second"];
@@ -310,17 +313,10 @@ impl Drop for Ended {
 
 /// A C file that a compiler needs some tens of MiB and about a second for.
 fn source_text() -> String {
-    let mut text = String::from("#include <stdlib.h>\n");
-    for function in 0..FUNCTIONS {
-        text += &format!(
-            "unsigned part_{function}(unsigned a, unsigned *t) {{\n  unsigned i, s = a * {}u;\n  for (i = 1; i < 64; i++) \
-             {{ t[i] ^= s >> (i % 7); if (t[i] % {}u < t[i - 1] % 11u) s += t[i] * a; else s ^= t[i - 1]; }}\n  \
-             return s;\n}}\n",
-            function * 2 + 3,
-            function % 29 + 2,
-        );
-    }
-    text
+    let part = |number: usize| {
+        with_numbers(PART, &[("NUMBER", number), ("FACTOR", number * 2 + 3), ("DIVISOR", number % 29 + 2)])
+    };
+    FILE.replace("PARTS\n", &(0..FUNCTIONS).map(part).collect::<String>())
 }
 
 fn me() -> Result<PathBuf, Failure> {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use refault_paging::sys::{self, nr};
 
 /// At most so many.
-const MANY: usize = 64;
-static OWN: [AtomicI32; MANY] = [const { AtomicI32::new(-1) }; MANY];
+const MAX_OWN: usize = 64;
+static OWN: [AtomicI32; MAX_OWN] = [const { AtomicI32::new(-1) }; MAX_OWN];
 
 /// Moves a descriptor to a high number and keeps it from the program. Returns the new number, or the old one if there
 /// is none.
@@ -15,7 +15,7 @@ pub(crate) fn adopt(descriptor: i32, inherited: bool) -> i32 {
     let mut limit = [0u64; 2];
     // SAFETY: getrlimit writes two words.
     unsafe { sys::call(97, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    let from = limit[0].min(1024).saturating_sub(MANY as u64 + 8) as usize;
+    let from = limit[0].min(1024).saturating_sub(MAX_OWN as u64 + 8) as usize;
     let duplicate = if inherited { 0 } else { 1030 };
     // SAFETY: makes a descriptor, and closes one that is ours.
     let high = unsafe { sys::call(nr::FCNTL, [descriptor as usize, duplicate, from, 0, 0, 0]) };
@@ -74,7 +74,7 @@ pub(crate) fn close_range(first: usize, last: usize, flags: usize) -> isize {
     if first > last {
         return -22;
     }
-    let mut own: [usize; MANY] = std::array::from_fn(|index| OWN[index].load(Ordering::Relaxed) as u32 as usize);
+    let mut own: [usize; MAX_OWN] = std::array::from_fn(|index| OWN[index].load(Ordering::Relaxed) as u32 as usize);
     own.sort_unstable();
     let mut from = first;
     let close = |from: usize, to: usize| -> isize {

@@ -96,7 +96,7 @@ impl Settings {
                 "monitor-cpu" => monitor.most_cpu = share(value)?,
                 "monitor-out" => monitor.out = Some(value.to_owned()),
                 "monitor-sums" => monitor.sums = Some(value.to_owned()),
-                _ => return Err(format!("`{key}` is no setting")),
+                _ => return Err(format!("`{key}` is not a setting")),
             }
         }
         settings.record = record.map(|out| RecordSettings { out, interval, shift, most_cpu: record_cpu });
@@ -116,6 +116,8 @@ mod tests {
         for text in ["memory=4096", "layout=1\u{1f}memory=4096"] {
             assert!(Settings::parse(text).is_err_and(|why| why.contains("another build of refault")), "{text:?}");
         }
-        assert!(Settings::parse(&format!("{own}\u{1f}none=1")).is_err_and(|why| why.contains("`none` is no setting")));
+        assert!(
+            Settings::parse(&format!("{own}\u{1f}none=1")).is_err_and(|why| why.contains("`none` is not a setting"))
+        );
     }
 }

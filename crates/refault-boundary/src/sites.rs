@@ -2,7 +2,7 @@
 //!
 //! A library that checks a call's result as libc does leaves room for a jump: `syscall` and what is done with the result
 //! behind it ([`TAILS`]) are 6 bytes or 8, a jump is 5. A library's sites are rewritten once: when a process with one thread
-//! has made [`MANY_CALLS`] calls from there, or is about to start its first thread. So a
+//! has made [`MIN_CALLS`] calls from there, or is about to start its first thread. So a
 //! process that does little pays nothing, and nobody executes what is being rewritten. Each site has a stub in memory near
 //! the library:
 //!
@@ -35,13 +35,13 @@ const TAILS: [&[u8]; 3] =
 /// Of them, the one that negates.
 const NEGATES: usize = 2;
 /// Caught calls of a process from one library after which it is worth it.
-const MANY_CALLS: usize = 256;
+const MIN_CALLS: usize = 256;
 /// Instead of that number: the library was looked at.
 const TRIED: usize = usize::MAX / 2;
 /// Libraries whose sites may be rewritten.
-const MANY_PATCHED: usize = 4;
+const MAX_PATCHED: usize = 4;
 /// Libraries that are remembered: programs with plug-ins have some hundred, of which libc may be the last.
-const MANY: usize = 256;
+const MAX_LIBRARIES: usize = 256;
 /// How far before a `syscall` its number is looked for.
 const BACK: usize = 32;
 /// Bytes of a stub, and where in it what lies.
@@ -53,10 +53,10 @@ const JUMP: usize = 5;
 const PAGE: usize = 4096;
 
 /// Executable mappings of files: start, end, and how many calls from there were caught.
-static LIBRARIES: [[AtomicUsize; 3]; MANY] = [const { [const { AtomicUsize::new(0) }; 3] }; MANY];
+static LIBRARIES: [[AtomicUsize; 3]; MAX_LIBRARIES] = [const { [const { AtomicUsize::new(0) }; 3] }; MAX_LIBRARIES];
 /// The code that has patched sites, and the stubs, by library. Empty until there are some.
-static PATCHED: [[AtomicUsize; 2]; MANY_PATCHED] = [const { [const { AtomicUsize::new(0) }; 2] }; MANY_PATCHED];
-static STUBS: [[AtomicUsize; 2]; MANY_PATCHED] = [const { [const { AtomicUsize::new(0) }; 2] }; MANY_PATCHED];
+static PATCHED: [[AtomicUsize; 2]; MAX_PATCHED] = [const { [const { AtomicUsize::new(0) }; 2] }; MAX_PATCHED];
+static STUBS: [[AtomicUsize; 2]; MAX_PATCHED] = [const { [const { AtomicUsize::new(0) }; 2] }; MAX_PATCHED];
 /// Bytes that became private by it.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -91,7 +91,7 @@ pub(crate) fn bytes() -> usize {
 pub(crate) fn caught(thread: &Thread, behind: usize) {
     if let Some([.., calls]) = library(behind) {
         let before = calls.fetch_add(1, Ordering::Relaxed);
-        let is_worth_it = (MANY_CALLS..TRIED).contains(&before) && before.is_multiple_of(MANY_CALLS);
+        let is_worth_it = (MIN_CALLS..TRIED).contains(&before) && before.is_multiple_of(MIN_CALLS);
         if is_worth_it && !thread.is_vm_child && thread.is_last() {
             patch_around(behind);
         }

@@ -5,7 +5,7 @@
 //! from its own stack pointer: no thread-locals. What the program believes to be its alternate stack is kept here.
 //!
 //! Invariants: a block belongs to one thread from its clone to its end; blocks are aligned to their size; the lowest
-//! page of a block is no memory. Cost: 256 KiB of addresses a thread, some 12 KiB of memory.
+//! page of a block is no memory. Cost: 256 KiB of addresses per thread, some 12 KiB of memory.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

@@ -45,6 +45,6 @@ impl<T> Table<T> {
 
     fn unknown(&self, handle: u64) -> Failure {
         let what = self.what;
-        Failure::new(REFAULT_BAD_HANDLE, format!("{handle:#x} is no open {what}: it was closed, or never was one"))
+        Failure::new(REFAULT_BAD_HANDLE, format!("{handle:#x} is not an open {what}: it was closed, or never was one"))
     }
 }

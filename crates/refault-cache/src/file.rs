@@ -3,11 +3,10 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use refault_core::PageId;
 use refault_core::frames::Frame;
-use refault_core::miniature::{Estimate, Miniatures, shift_for};
 use refault_store::PAGE_SIZE;
 
 use crate::background::Background;
@@ -18,7 +17,8 @@ use crate::dirty::Limits;
 use crate::engine::Engine;
 use crate::error::{MakeError, OpenError};
 use crate::fill::submit;
-use crate::options::{CacheOptions, CacheReport, WhatIf, WouldMiss};
+use crate::options::{CacheOptions, CacheReport, WhatIf};
+use crate::place::Place;
 use crate::read::Pin;
 use crate::read_async;
 use crate::references::References;
@@ -26,6 +26,7 @@ use crate::refusal::Refusal;
 use crate::statistics::{self, Lists, Statistics};
 use crate::streams::{Streams, Window};
 use crate::table::{GROUP, Table};
+use crate::what_if::{answers, miniatures};
 use crate::workers::{Job, Workers};
 use crate::write_back::Flusher;
 
@@ -65,42 +66,6 @@ pub(crate) struct Shared {
     statistics: Option<Arc<Statistics>>,
     /// Files that were opened.
     files: AtomicU32,
-}
-
-/// Where threads wait. No system call is made to wake where no thread waits.
-#[derive(Default)]
-struct Place {
-    waiting: AtomicU32,
-    changed: Condvar,
-    /// What goes on then, in the background.
-    parked: Mutex<Vec<Job>>,
-}
-
-impl Place {
-    /// Counted under the lock: who changes something under the lock later sees it.
-    fn wait<'a>(&self, engine: MutexGuard<'a, Engine>) -> MutexGuard<'a, Engine> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let engine = self.changed.wait(engine).expect(UNBROKEN);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        engine
-    }
-
-    /// As [`Place::wait`], for something that no thread waits for. Under the engine's lock.
-    fn park(&self, job: Job) {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        self.parked.lock().expect(UNBROKEN).push(job);
-    }
-
-    /// Wakes who waits in threads; returns the others.
-    fn wake(&self) -> Vec<Job> {
-        if self.waiting.load(Ordering::SeqCst) == 0 {
-            return Vec::new();
-        }
-        self.changed.notify_all();
-        let parked = std::mem::take(&mut *self.parked.lock().expect(UNBROKEN));
-        self.waiting.fetch_sub(parked.len() as u32, Ordering::SeqCst);
-        parked
-    }
 }
 
 impl Shared {
@@ -342,32 +307,6 @@ fn length_of(backing: &dyn Backing) -> std::io::Result<u64> {
         return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, what));
     }
     Ok(bytes)
-}
-
-/// Miniatures for the questions, over a sample that leaves the smallest memory enough pages.
-fn miniatures(what_if: &WhatIf, frames: u64) -> Result<Option<Box<Miniatures>>, MakeError> {
-    if what_if.policies.is_empty() {
-        return Ok(None);
-    }
-    let own = [frames / 2, frames, frames * 2, frames * 4];
-    let asked: Vec<u64> = what_if.memory.iter().map(|bytes| bytes / PAGE).collect();
-    let pages = if asked.is_empty() { &own[..] } else { &asked };
-    if let Some(small) = what_if.memory.iter().find(|bytes| **bytes < PAGE) {
-        return Err(MakeError::TooSmall(*small, PAGE));
-    }
-    let policies: Vec<&str> = what_if.policies.iter().map(String::as_str).collect();
-    let shift = shift_for(pages.iter().copied().min().unwrap_or(0));
-    Ok(Some(Box::new(Miniatures::new(&policies, pages, shift)?)))
-}
-
-fn answers(miniatures: &Miniatures) -> Vec<WouldMiss> {
-    let answer = |estimate: Estimate<'_>| WouldMiss {
-        policy: estimate.policy.to_owned(),
-        memory_bytes: estimate.memory_pages * PAGE,
-        accesses: estimate.accesses,
-        misses: estimate.misses,
-    };
-    miniatures.estimates().map(answer).collect()
 }
 
 /// What the cache's threads need of an open file.

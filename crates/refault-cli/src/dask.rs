@@ -122,7 +122,7 @@ fn file(path: &Path, options: &Options, source: &Source) -> Result<Map<String, V
     let path = std::path::absolute(path)
         .map_err(|error| Failure::failed("cannot find the working directory", path.display(), error))?;
     let Some(path) = path.to_str() else {
-        return Err(Failure::usage("a path that is no text is not sent to a cluster", path.display(), "rename it"));
+        return Err(Failure::usage("a path that is not text is not sent to a cluster", path.display(), "rename it"));
     };
     let mut trace = Map::from_iter([("path".to_owned(), json!(path)), ("name".to_owned(), json!(source.name()))]);
     let mut put = |name: &str, value: Option<Value>| value.map(|value| trace.insert(name.to_owned(), value));

@@ -95,8 +95,8 @@ impl History {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or a line in it is no statistics. Lines that were written in part are left out: the disk was
-    /// full, or, of a last line, its writer died.
+    /// It cannot be read, or a line in it is not of statistics. Lines that were written in part are left out: the disk
+    /// was full, or, of a last line, its writer died.
     pub fn read(path: &Path) -> Result<History, Failure> {
         let unreadable = |error: std::io::Error| {
             Failure::usage("cannot read", path.display(), format!("{error}; name the file of refault run --stats"))
@@ -178,7 +178,7 @@ pub fn read_line(line: &[u8]) -> Line {
 /// Why a file is not read.
 pub fn no_statistics(path: &Path, line: u64) -> Failure {
     let place = format!("{}: line {line}", path.display());
-    Failure::usage("cannot read", place, "it is no statistics; name the file of refault run --stats")
+    Failure::usage("cannot read", place, "it is not a file of statistics; name that of refault run --stats")
 }
 
 fn moment(line: &Value) -> Moment {

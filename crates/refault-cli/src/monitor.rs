@@ -1,4 +1,4 @@
-//! `refault monitor`: watch access patterns by regions, hold what is found against what was accessed, and let schemes
+//! `refault monitor`: monitor access patterns by regions, hold what is found against what was accessed, and let schemes
 //! act on it.
 //!
 //! Without schemes it prints how much of the truth the monitor finds at how many checks; with schemes it replays the
@@ -64,7 +64,7 @@ Schemes on one line: ACTION [sz_bytes=MIN..MAX] [nr_accesses=MIN..MAX] [age=MIN.
 [weights=SIZE,FREQUENCY,AGE] [wmarks=METRIC,INTERVAL,HIGH,MID,LOW] [apply=TIME]. docs/monitoring.md has the keys of
 files, which may be TOML or the JSON of DAMON's user-space tool.")]
 #[command(args_conflicts_with_subcommands = true)]
-/// Watch access patterns by regions, and run schemes on what is found
+/// Monitor access patterns by regions, and run schemes on what is found
 pub struct MonitorArgs {
     #[command(subcommand)]
     command: Option<MonitorCommand>,
@@ -82,7 +82,7 @@ pub struct MonitorArgs {
     /// The limit under which schemes act
     #[arg(long, value_name = "SIZE", default_value = "100%")]
     memory: Size,
-    /// Accesses that the program makes in a second
+    /// Accesses that the program makes per second
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     speed: u64,
     /// Seed of all random choices
@@ -103,16 +103,16 @@ pub struct MonitorArgs {
     /// What the monitor of a program may use of one processor; its intervals grow until that is kept
     #[arg(long, value_name = "PERCENT", default_value = "1%")]
     monitor_cpu: Share,
-    /// Who watches a program [default: refault's monitor; with --pid the kernel's if it can be had, else mappings]
+    /// What monitors a program [default: refault's monitor; with --pid the kernel's if it can be had, else mappings]
     #[arg(long, value_enum, ignore_case = true)]
     source: Option<Source>,
-    /// Watch a process that runs already, until it ends, --for is over, or Ctrl-C
+    /// Monitor a process that runs already, until it ends, --for is over, or Ctrl-C
     #[arg(long, value_name = "PID", conflicts_with_all = ["pattern", "max_regions", "picture", "memory", "speed", "seed", "policy", "program"])]
     pid: Option<u32>,
-    /// How long to watch a process that runs already, such as 30s
+    /// How long to monitor a process that runs already, such as 30s
     #[arg(long = "for", value_name = "TIME", value_parser = crate::wss::time, requires = "pid")]
     duration: Option<Duration>,
-    /// A program and its arguments, watched while it runs instead of a pattern
+    /// A program and its arguments, monitored while it runs instead of a pattern
     #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["pattern", "max_regions", "picture", "memory", "speed", "seed"])]
     program: Vec<OsString>,
     #[command(flatten)]
@@ -139,7 +139,7 @@ enum Source {
 enum RecordingFormat {
     /// Aligned columns for people.
     Table,
-    /// One row a run, or of a program one row per region and aggregation, with a header.
+    /// One row per run, or of a program one row per region and aggregation, with a header.
     Csv,
     /// One object with all runs.
     Json,
@@ -159,7 +159,11 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
         return live::run(args);
     }
     if args.source.is_some() {
-        return Err(Failure::usage("nothing to watch", "--source", "name a program after --, or a process with --pid"));
+        return Err(Failure::usage(
+            "nothing to monitor",
+            "--source",
+            "name a program after --, or a process with --pid",
+        ));
     }
     if args.recording_format() == RecordingFormat::Raw {
         let remedy = "name a program after --, or write --format json";

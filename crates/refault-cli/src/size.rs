@@ -100,7 +100,7 @@ fn some_time(text: &str) -> Result<Duration, String> {
     }
     let milliseconds = refault_config::units::time(text, 1_000_000).map_err(|why| format!("'{text}' {why}"))?;
     match Duration::from_millis(milliseconds) {
-        time if time.is_zero() => Err(format!("'{text}' is no time at all; write one such as 90s or 10m")),
+        time if time.is_zero() => Err(format!("'{text}' is not a time above zero; write one such as 90s or 10m")),
         time if time > MAX_TIME => Err(format!("'{text}' is more than {} days", MAX_TIME.as_secs() / 86_400)),
         time => Ok(time),
     }

@@ -298,7 +298,7 @@ pub fn require_file(path: &Path) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
             let remedy = "name it '-' if it is standard input, or store it first with refault trace convert";
-            Err(Failure::usage("a trace is read more than once, and this is no file", path.display(), remedy))
+            Err(Failure::usage("a trace is read more than once, and this is not a file", path.display(), remedy))
         }
         _ => Ok(()),
     }

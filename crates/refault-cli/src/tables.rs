@@ -12,7 +12,7 @@ use refault_lab::verdict::{Best, Overall, Saved, Verdict};
 /// Equally good policies named in a sentence, at most.
 const MAX_NAMED: usize = 4;
 
-/// Writes a table a trace: miss ratios by policy and size, or, where only one size was asked for, the counters.
+/// Writes a table per trace: miss ratios by policy and size, or, where only one size was asked for, the counters.
 pub fn write_table(out: &mut dyn Write, results: &[TraceRuns], timing: bool) -> std::io::Result<()> {
     for (index, trace) in results.iter().enumerate() {
         if index > 0 {

@@ -1,11 +1,11 @@
 //! `refault top`: what a program under `refault run --stats FILE`, or a page cache, is doing, live in the terminal.
 //!
 //! The command follows the statistics file, so it can be started and ended at any time and needs no rights over the
-//! program. [`follower`] reads, [`screen`] draws, of page caches [`cache`]; `refault run --watch` does the same from inside. Of a pool the daemon
-//! is asked, and [`members`] draws.
+//! program. [`log_tail`] reads, [`screen`] draws, of page caches [`cache`]; `refault run --watch` does the same from
+//! inside. Of a pool the daemon is asked, and [`members`] draws.
 
 mod cache;
-mod follower;
+mod log_tail;
 mod members;
 pub mod screen;
 mod what_if;
@@ -20,7 +20,7 @@ use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
 use crate::pool::{place, status::status};
-pub use follower::{Follower, View};
+pub use log_tail::{LogTail, View};
 use refault_console::{Failure, with_output};
 
 /// How the view is left.
@@ -69,18 +69,18 @@ pub fn run(args: &TopArgs) -> Result<(), Failure> {
         return watch_pool(name, args);
     }
     let path = file_of(args.source.as_deref().expect("invariant: required unless a pool is named"))?;
-    let mut follower = Follower::open(&path, args.pid)?;
-    follower.read()?;
+    let mut tail = LogTail::open(&path, args.pid)?;
+    tail.read()?;
     if args.once || !std::io::stdout().is_terminal() {
-        let Some(view) = follower.view() else {
+        let Some(view) = tail.view() else {
             return Err(Failure::usage("no statistics yet", path.display(), "wait for its first line"));
         };
         return with_output(None, |out| out.write_all(screen::text(&view, args.width).as_bytes()));
     }
     in_terminal(|frame| {
-        follower.read()?;
+        tail.read()?;
         let note = LEAVE.to_owned();
-        let view = follower.view().map(|view| View { note, ..view });
+        let view = tail.view().map(|view| View { note, ..view });
         screen::draw(frame, view.as_ref());
         Ok(())
     })

@@ -12,7 +12,7 @@ use refault_console::Failure;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Read: .u64 (little-endian 64-bit entries: page number in bits 0-55, write in bit 56, kind in bits 57-58), .rft,
-oracleGeneral (libCacheSim), CSV with named columns, Valgrind lackey (--trace-mem=yes), text with one number a line,
+oracleGeneral (libCacheSim), CSV with named columns, Valgrind lackey (--trace-mem=yes), text with one number per line,
 ARC .lis, MSR-Cambridge CSV; each also as .zst or .gz. Block traces are split into pages of 4 KiB.
 
 Examples:

@@ -19,19 +19,7 @@ fn what_does_not_fit_goes_out_and_comes_back() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(
-        r#"
-        static long resident_kib(void) {
-            char line[256]; long kib = 0; FILE *f = fopen("/proc/self/status", "r");
-            while (fgets(line, sizeof line, f)) sscanf(line, "RssAnon: %ld", &kib);
-            fclose(f); return kib;
-        }
-        int main(void) {
-            unsigned char *p = map(32 * MIB); fill(p, 32 * MIB);
-            long kib = resident_kib(); if (kib > 10 * 1024) { printf("%ld KiB are resident\n", kib); return 1; }
-            CHECK(whole(p, 32 * MIB)); CHECK(whole(p, 32 * MIB)); puts("done"); return 0;
-        }"#,
-    );
+    let program = Program::new(include_str!("c/comes_back.c"));
     let said = program.comes_through("8M", FLAGS);
     assert!(said.contains("refault: peak ") && said.contains("pages stored"), "{said}");
 }
@@ -41,18 +29,7 @@ fn forked_children_have_what_their_parent_had_and_no_more() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(
-        r#"
-        int main(void) {
-            unsigned char *p = map(16 * MIB); fill(p, 16 * MIB);
-            for (int i = 0; i < 4; i++) {
-                pid_t pid = fork(); CHECK(pid >= 0);
-                if (pid == 0) { int good = whole(p, 16 * MIB); memset(p, i, 16 * MIB); for (long k = 0; k < 16 * MIB; k += 4096) good &= p[k] == i; _exit(!good); }
-                CHECK(whole(p, 8 * MIB)); int s; CHECK(waitpid(pid, &s, 0) == pid && !s); CHECK(whole(p, 16 * MIB));
-            }
-            CHECK(!system("exit 0")); puts("done"); return 0;
-        }"#,
-    );
+    let program = Program::new(include_str!("c/children_write.c"));
     program.comes_through("6M", FLAGS);
 }
 
@@ -70,22 +47,7 @@ fn memory_that_becomes_executable_is_left_alone_and_named() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(
-        r#"
-        #include <sys/personality.h>
-        int main(void) {
-            unsigned char *code = map(16 * MIB), *p = map(16 * MIB); fill(code, 16 * MIB); fill(p, 16 * MIB);
-            CHECK(!mprotect(code, 16 * MIB, PROT_READ | PROT_WRITE | PROT_EXEC)); CHECK(whole(code, 16 * MIB));
-            memcpy(code, "\xb8\x2a\0\0\0\xc3", 6); CHECK(((int (*)(void))code)() == 42);
-            for (int i = 0; i < 3; i++) CHECK(whole(p, 16 * MIB));
-            CHECK(!mprotect(code, 16 * MIB, PROT_READ | PROT_WRITE)); CHECK(whole(code + 4096, 0));
-            CHECK(personality(PER_LINUX | READ_IMPLIES_EXEC) >= 0);
-            unsigned char *more = map(8 * MIB), *heap = sbrk(8 * MIB); memset(more, 7, 8 * MIB); memset(heap, 7, 8 * MIB);
-            memcpy(heap, "\xb8\x2b\0\0\0\xc3", 6); CHECK(((int (*)(void))heap)() == 43);
-            for (int i = 0; i < 3; i++) CHECK(whole(p, 16 * MIB));
-            usleep(1500000); puts("done"); return 0;
-        }"#,
-    );
+    let program = Program::new(include_str!("c/executable_memory.c"));
     let said = program.comes_through("8M", FLAGS);
     assert!(peak(&said) <= 8.2, "{said}");
     let beside = said.lines().find(|line| line.contains("code made while running")).unwrap_or_else(|| panic!("{said}"));
@@ -101,25 +63,7 @@ fn frequent_calls_jump_and_idle_processes_stay_as_they_are() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(
-        r#"
-        static int jumps(void) {
-            unsigned char *code = (unsigned char *)lseek;
-            for (int i = 0; i < 32; i++) if (!memcmp(code + i, "\x0f\x05\x48\x3d", 4)) return 0; else if (code[i] == 0xe9 && !memcmp(code + i + 5, "\xf0\xff\xff", 3)) return 1;
-            return -1;
-        }
-        static void *nothing(void *x) { return x; }
-        int main(void) {
-            CHECK(jumps() == 0);
-            pid_t pid = fork(); CHECK(pid >= 0);
-            if (!pid) { pthread_t t; CHECK(!pthread_create(&t, 0, nothing, 0)); CHECK(!pthread_join(t, 0)); _exit(jumps() != 1); }
-            int s; CHECK(waitpid(pid, &s, 0) == pid && !s);
-            CHECK(jumps() == 0); for (int i = 0; i < 2000; i++) CHECK(getppid() > 0); CHECK(jumps() == 1);
-            long at = 0; char path[] = "/tmp/sites.XXXXXX"; int f = mkstemp(path); CHECK(f >= 0 && !unlink(path));
-            for (int i = 0; i < 1000; i++) { CHECK(write(f, path, 10) == 10); at += 10; CHECK(lseek(f, 0, SEEK_CUR) == at); }
-            CHECK(lseek(-1, 0, SEEK_CUR) == -1 && errno == EBADF); puts("done"); return 0;
-        }"#,
-    );
+    let program = Program::new(include_str!("c/patched_sites.c"));
     program.comes_through("8M", FLAGS);
 }
 
@@ -129,19 +73,7 @@ fn waits_in_managed_memory_survive_eviction_and_signals() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(
-        r#"
-        #include <semaphore.h>
-        static sem_t *sem; static volatile int handled, passed;
-        static void on(int s) { handled++; }
-        static void *waits(void *x) { CHECK(!sem_wait(sem)); passed = 1; return 0; }
-        int main(void) {
-            sem = (sem_t *)map(MIB); CHECK(!sem_init(sem, 0, 0)); struct sigaction a = {.sa_handler = on, .sa_flags = SA_RESTART}; sigaction(SIGUSR1, &a, 0);
-            pthread_t t; CHECK(!pthread_create(&t, 0, waits, 0)); unsigned char *p = map(16 * MIB);
-            for (int i = 0; i < 3; i++) { usleep(30000); fill(p, 16 * MIB); int before = handled; pthread_kill(t, SIGUSR1); for (int k = 0; k < 1000 && handled == before; k++) usleep(1000); CHECK(handled == before + 1); }
-            CHECK(!passed); CHECK(!sem_post(sem)); CHECK(!pthread_join(t, 0)); CHECK(passed); CHECK(whole(p, 16 * MIB)); puts("done"); return 0;
-        }"#,
-    );
+    let program = Program::new(include_str!("c/waits_for_semaphore.c"));
     program.comes_through("4M", FLAGS);
 }
 
@@ -150,19 +82,7 @@ fn small_alternate_stacks_are_not_overrun() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(
-        r#"
-        static unsigned char *p, *area; static volatile int good;
-        static void on(int s) { good = whole(p, 16 * MIB); }
-        int main(void) {
-            area = map(MIB); memset(area, 0x5a, MIB); stack_t st = {.ss_sp = area + MIB / 2, .ss_size = 8192}; CHECK(!sigaltstack(&st, 0));
-            stack_t now; CHECK(!sigaltstack(0, &now) && now.ss_sp == st.ss_sp && now.ss_size == 8192);
-            struct sigaction a = {.sa_handler = on, .sa_flags = SA_ONSTACK}; sigaction(SIGUSR1, &a, 0);
-            p = map(16 * MIB); fill(p, 16 * MIB); raise(SIGUSR1); CHECK(good);
-            for (long k = 0; k < MIB / 2; k++) if (area[k] != 0x5a) { printf("%ld bytes below the stack were overwritten\n", MIB / 2 - k); return 1; }
-            puts("done"); return 0;
-        }"#,
-    );
+    let program = Program::new(include_str!("c/small_alternate_stack.c"));
     program.comes_through("4M", FLAGS);
 }
 
@@ -171,26 +91,7 @@ fn unmapped_memory_is_gone_and_new_memory_is_zero() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(
-        r#"
-        static sigjmp_buf back; static void on(int s) { siglongjmp(back, 1); }
-        static int faults(unsigned char *p) { if (sigsetjmp(back, 1)) return 1; (void)*(volatile unsigned char *)p; return 0; }
-        int main(void) {
-            signal(SIGSEGV, on);
-            for (int i = 0; i < 20; i++) {
-                unsigned char *p = map(4 * MIB); CHECK(zero(p, 4 * MIB)); fill(p, 4 * MIB);
-                unsigned char *q = map(4 * MIB); fill(q, 4 * MIB); CHECK(!munmap(q, 4 * MIB)); CHECK(faults(q) && faults(q + 2 * MIB));
-                CHECK(!madvise(p, 2 * MIB, MADV_DONTNEED)); CHECK(zero(p, 2 * MIB));
-                p = mremap(p, 4 * MIB, 8 * MIB, MREMAP_MAYMOVE); CHECK(p != MAP_FAILED && zero(p, 2 * MIB) && zero(p + 4 * MIB, 4 * MIB));
-                for (long k = 2 * MIB; k < 4 * MIB; k += 8) CHECK(*(unsigned long *)(p + k) == k * 0x9e3779b97f4a7c15ul + 1);
-                CHECK(!mprotect(p, 4096, PROT_NONE) && faults(p)); CHECK(!munmap(p, 8 * MIB));
-                p = map(MIB); int f = memfd_create("f", 0); CHECK(!ftruncate(f, 4096)); fill(p, MIB);
-                CHECK(mmap(p + MIB / 2, 4096, 3, MAP_PRIVATE | MAP_FIXED, f, 0) == p + MIB / 2); p[MIB / 2] = 7;
-                CHECK(madvise(p, MIB, MADV_FREE) && errno == EINVAL && p[MIB / 2] == 7); close(f); CHECK(!munmap(p, MIB));
-            }
-            puts("done"); return 0;
-        }"#,
-    );
+    let program = Program::new(include_str!("c/unmapped_memory.c"));
     program.comes_through("2M", FLAGS);
 }
 
@@ -200,18 +101,7 @@ fn a_child_that_shares_memory_reads_what_other_threads_have_evicted() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(
-        r#"
-        #include <sched.h>
-        static unsigned char stack[1 << 16] __attribute__((aligned(16))), *p; static volatile int begun, filled, good;
-        static int child(void *x) { begun = 1; while (!filled) usleep(1000); good = whole(p, 16 * MIB); return 0; }
-        static void *fills(void *x) { while (!begun) usleep(1000); fill(p, 16 * MIB); filled = 1; return 0; }
-        int main(void) {
-            p = map(16 * MIB); pthread_t t; CHECK(!pthread_create(&t, 0, fills, 0)); int status = 1;
-            pid_t pid = clone(child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, 0); CHECK(pid > 0);
-            CHECK(waitpid(pid, &status, 0) == pid && !status); CHECK(!pthread_join(t, 0)); CHECK(good); CHECK(whole(p, 16 * MIB)); puts("done"); return 0;
-        }"#,
-    );
+    let program = Program::new(include_str!("c/child_shares_memory.c"));
     program.comes_through("4M", FLAGS);
 }
 
@@ -242,28 +132,21 @@ fn what_happened_is_said_at_every_end() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(
-        r#"
-        static void *last(void *x) { usleep(50000); syscall(SYS_exit, 0); return 0; }
-        int main(int n, char **v) {
-            unsigned char *p = map(16 * MIB); fill(p, 16 * MIB); CHECK(whole(p, 16 * MIB)); int how = atoi(getenv("HOW"));
-            if (how == 1) { pthread_t t; pthread_create(&t, 0, last, 0); syscall(SYS_exit, 0); }
-            if (how == 2) kill(getpid(), SIGKILL);
-            if (how == 3) abort();
-            if (how == 4) { pid_t pid = fork(); if (!pid) { fill(p, 16 * MIB); kill(getpid(), SIGKILL); } waitpid(pid, 0, 0); return 7; }
-            return 0;
-        }"#,
-    );
-    for (how, code, signal) in
-        [(0, Some(0), None), (1, Some(0), None), (2, None, Some(9)), (3, None, Some(6)), (4, Some(7), None)]
-    {
+    let program = Program::new(include_str!("c/ends.c"));
+    for (how, code, signal) in [
+        ("returns", Some(0), None),
+        ("thread", Some(0), None),
+        ("killed", None, Some(9)),
+        ("aborts", None, Some(6)),
+        ("child", Some(7), None),
+    ] {
         let summary = program.directory.path().join("summary.json");
         let output = Command::new(env!("CARGO_BIN_EXE_refault"))
             .args(["run", "--memory", "6M", "--summary"])
             .arg(&summary)
             .arg("--")
             .arg(&program.path)
-            .env("HOW", how.to_string())
+            .arg(how)
             .current_dir(program.directory.path())
             .output()
             .expect("refault starts");
@@ -278,7 +161,7 @@ fn what_happened_is_said_at_every_end() {
             (code.map(i64::from), signal.map(i64::from))
         );
         // 10 MiB of 16 cannot be resident, and all of it was looked at again; the child wrote to all of it.
-        let passes = if how == 4 { 2 } else { 1 };
+        let passes = if how == "child" { 2 } else { 1 };
         assert!(number("stored") >= passes * 2560 && number("read_back") >= 2560, "{how}: {summary}");
         assert!(
             number("first_touches") >= 4096 && number("fault_p99_ns") >= number("fault_p50_ns"),

@@ -36,7 +36,7 @@ fn json_has_the_fields_of_csv_in_the_same_order() {
     let output =
         refault(&["compare", "--workload", workload, "--policy", "lru", "--memory", "25%", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let run = json["runs"][0].as_object().expect("an object a run");
+    let run = json["runs"][0].as_object().expect("an object per run");
     let output = refault(&["compare", "--workload", workload, "--policy", "lru", "--memory", "25%", "--format", "csv"]);
     let csv = text(&output.stdout);
     let header: Vec<&str> = csv.lines().next().expect("a header").split(',').collect();
@@ -125,7 +125,7 @@ fn unusable_input_is_one_line_with_exit_code_2() {
         (&["--trace", &empty], &["empty.u64", "empty"]),
         (&["--trace", odd.to_str().expect("its path is UTF-8")], &["odd.u64"]),
         (&["--trace", &good, "--memory", "12q"], &["'12q'", "4096p"]),
-        (&["--trace", &good, "--memory", "0%"], &["no memory at all"]),
+        (&["--trace", &good, "--memory", "0%"], &["is not a size above zero"]),
         (&["--trace", &good, "--memory", "-5%"], &["-5%"]),
         (&["--trace", &good, "--policy", "nope"], &["unknown policy", "'nope'", "choose from", "fifo"]),
         (&["--trace", &good, "--policy", "lru{x=1}"], &["'lru{x=1}'", "no parameter 'x'"]),

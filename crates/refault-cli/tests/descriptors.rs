@@ -22,15 +22,7 @@ fn refault(arguments: &[&str]) -> Command {
 }
 
 /// Opens files under every small number, then uses and forks with more memory than fits.
-const NUMBERS: &str = r#"
-for n in 3 4 5 6 7 8 9; do eval "exec $n>$1/$n"; done
-for ((n = 11; n < 64; n++)); do eval "exec $n>$1/$n"; done
-a=(); for i in {1..120000}; do a+=("value $i"); done
-(for i in {1..120000..997}; do [ "${a[i-1]}" = "value $i" ] || echo damaged; done; echo child >&7)
-for i in {1..120000..997}; do [ "${a[i-1]}" = "value $i" ] || echo damaged; done
-for n in 3 4 5 6 7 8 9; do echo "file $n" >&$n; done
-echo ${#a[@]}
-"#;
+const OPENS_SMALL_NUMBERS: &str = include_str!("scripts/opens_small_numbers.sh");
 
 #[test]
 fn numbers_that_a_program_chooses_are_its_own() {
@@ -42,7 +34,7 @@ fn numbers_that_a_program_chooses_are_its_own() {
         let place = directory.path().to_str().expect("text");
         let stats = directory.path().join("stats");
         let mut command = refault(&["--store", store, "--stats", stats.to_str().expect("text")]);
-        let output = run(command.args(["--", "bash", "-c", NUMBERS, "bash", place]));
+        let output = run(command.args(["--", "bash", "-c", OPENS_SMALL_NUMBERS, "bash", place]));
         assert!(output.status.success(), "{store}: {:?} {}", output.status, text(&output.stderr));
         assert_eq!(text(&output.stdout), "120000\n", "{store}");
         for number in 3..10 {
@@ -64,14 +56,7 @@ fn generations_of_children_do_not_collect_descriptors() {
     if skipped(&["python3"]) {
         return;
     }
-    let script = "
-import os
-b = bytearray(16 << 20)
-for depth in range(12):
-    if os.fork():
-        os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
-    print(len(os.listdir('/proc/self/fd')), flush=True)
-";
+    let script = include_str!("scripts/twelve_generations.py");
     // A generation that stores pages on disk has a file of its own, for its children go on reading the one before.
     for (store, files) in [("pool", 0), ("file=/var/tmp", 1)] {
         let command = ["--store", store, "--", "python3", "-c", script];
@@ -88,12 +73,7 @@ for depth in range(12):
 }
 
 /// Changes the user to one that cannot open the statistics, and executes.
-const CHANGES_USER: &str = r#"
-import os
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
-script = 'import os; b = bytearray(os.urandom(24 << 20)); c = bytes(b); print(os.getuid(), b == c)'
-os.execv('/usr/bin/python3', ['python3', '-c', script])
-"#;
+const CHANGES_USER: &str = include_str!("scripts/changes_user.py");
 
 /// The agent's library, where everybody may read it.
 fn library_for_all(directory: &TempDir) -> PathBuf {
@@ -133,16 +113,7 @@ fn users_and_groups_are_changed_by_capabilities_as_without_the_agent() {
     }
     let open = TempDir::new().expect("a directory");
     let library = library_for_all(&open);
-    let script = "
-import os
-b = bytearray(os.urandom(24 << 20)); c = bytes(b)
-child = os.fork()
-if child == 0: os._exit(0 if b == c else 1)
-print(os.waitpid(child, 0)[1], os.getresuid(), os.getresgid(), os.getgroups(), b == c)
-for task in os.listdir('/proc/self/task'):
-    fields = dict(line.split(':', 1) for line in open(f'/proc/self/task/{task}/status') if ':' in line)
-    print(*(fields[name].split()[-1] for name in ['Uid', 'Gid', 'CapEff', 'CapPrm']))
-";
+    let script = include_str!("scripts/tells_its_user.py");
     // It changes the user, then the group by a capability that it keeps, and drops that.
     let changes = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", PYTHON, "-c", script];
     let mut command = refault(&["--"]);

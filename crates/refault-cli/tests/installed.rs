@@ -33,17 +33,10 @@ fn done(output: Output) -> String {
 }
 
 /// Uses a MiB budget's worth of memory twice over, and a child that was given no descriptors does it too.
-const PROGRAM: &str = "\
-import subprocess, sys
-b = bytearray(24 << 20)
-for n in range(2):
-    for i in range(0, len(b), 4096): b[i] = n
-print(b[0], flush=True)
-if len(sys.argv) == 1: subprocess.run([sys.executable, '-c', open('program.py').read(), 'child'], close_fds=True)
-";
+const TWICE_OVER: &str = include_str!("scripts/twice_over.py");
 
 fn runs_in_less(binary: &Path, home: &Path) {
-    std::fs::write(home.join("program.py"), PROGRAM).expect("writes");
+    std::fs::write(home.join("program.py"), TWICE_OVER).expect("writes");
     let stats = home.join("run.jsonl");
     let mut command = installed(binary, home);
     command.args(["run", "--memory", "16M", "--stats"]).arg(&stats).args(["--", "python3", "program.py"]);

@@ -11,18 +11,7 @@ use common::skipped;
 use tempfile::TempDir;
 
 /// Pages for ever, and forks children that page a little and end.
-const PROGRAM: &str = "
-import os
-b = bytearray(24 << 20)
-print('runs', flush=True)
-while True:
-    for at in range(0, len(b), 4096): b[at] = (b[at] + 1) & 255
-    child = os.fork()
-    if child == 0:
-        for at in range(0, len(b), 4096): b[at] = 0
-        os._exit(0)
-    os.waitpid(child, 0)
-";
+const PAGES_AND_FORKS: &str = include_str!("scripts/pages_and_forks.py");
 
 /// A place for everything that is made, and a mark on everything that runs.
 struct Scene {
@@ -48,7 +37,7 @@ impl Scene {
     fn start(&self, arguments: &[&str]) -> Child {
         let mut child = Command::new(env!("CARGO_BIN_EXE_refault"))
             .args(arguments)
-            .args(["--", "python3", "-c", PROGRAM])
+            .args(["--", "python3", "-c", PAGES_AND_FORKS])
             .env("REFAULT_TEST_MARK", &self.mark)
             .env("TMPDIR", self.path("temporary"))
             .current_dir(self.path("work"))

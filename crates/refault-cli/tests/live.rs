@@ -9,25 +9,8 @@ use common::{compiled, lines, refault, skipped, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Fills `cold` MiB once and reads `hot` MiB again and again for `ms` milliseconds.
-const PROGRAM: &str = r#"
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1e3 + t.tv_nsec / 1e6; }
-int main(int argc, char **argv) {
-    size_t hot = atol(argv[1]) << 20, cold = atol(argv[2]) << 20;
-    unsigned char *h = malloc(hot), *c = malloc(cold);
-    for (size_t i = 0; i < cold; i += 64) c[i] = i >> 12 | 1;
-    for (size_t i = 0; i < hot; i += 64) h[i] = i >> 12 | 1;
-    unsigned long sum = 0;
-    for (double end = now() + atol(argv[3]); now() < end;)
-        for (size_t i = 0; i < hot; i += 4096) { sum += h[i]; if (h[i] != (unsigned char)(i >> 12 | 1)) { puts("damaged"); return 1; } }
-    for (size_t i = 0; i < cold; i += 4096) if (c[i] != (unsigned char)(i >> 12 | 1)) { puts("damaged"); return 1; }
-    puts("whole");
-    return sum == 0;
-}
-"#;
+/// Arguments: MiB that are read again and again, MiB that are filled once, milliseconds.
+const HOT_AND_COLD: &str = include_str!("c/hot_and_cold.c");
 
 #[test]
 fn doctor_says_what_works_and_its_exit_code_whether_run_would() {
@@ -129,7 +112,7 @@ fn statistics_are_complete_and_top_shows_them() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_AND_COLD);
     let stats = directory.path().join("run.jsonl");
     let stats_name = stats.display().to_string();
     let arguments = [
@@ -194,7 +177,7 @@ fn the_budget_follows_its_control_file() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_AND_COLD);
     let (stats, control) = (directory.path().join("run.jsonl"), directory.path().join("budget"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_refault"))
         .args(["run", "--memory", "64M", "--stats-interval", "100", "--stats"])
@@ -255,7 +238,7 @@ fn what_a_record_says_is_enough_is_enough() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_AND_COLD);
     let trace = directory.path().join("app.rft").display().to_string();
     let output = refault(&["record", "--interval", "50", "--out", &trace, "--", &program, "24", "32", "4000"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -301,7 +284,7 @@ fn the_end_of_a_run_says_what_would_have_been_enough() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_AND_COLD);
     let summary = directory.path().join("summary.json");
     let name = summary.display().to_string();
     // 48 MiB are read again and again.
@@ -344,7 +327,7 @@ fn a_program_is_monitored_while_it_runs() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_AND_COLD);
     let (json, report) = (directory.path().join("m.json"), directory.path().join("m.html"));
     let (json_name, report_name) = (json.display().to_string(), report.display().to_string());
     let faster = ["--set", "intervals.sample_us=2 ms", "--set", "intervals.aggr_us=40 ms", "--monitor-cpu", "20%"];
@@ -376,7 +359,7 @@ fn a_program_that_runs_for_a_second_behind_a_shell_is_seen() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_AND_COLD);
     let json = directory.path().join("m.json").display().to_string();
     let script = "exec sh -c 'exec \"$0\" 24 8 900' \"$0\"";
     // Its memory is mapped after the monitor has begun, well within the interval at which the kernel's would find that
@@ -399,7 +382,7 @@ fn schemes_act_on_a_program_that_runs() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_AND_COLD);
     let scheme = directory.path().join("cold.toml").display().to_string();
     let text = "[[schemes]]\naction = \"pageout\"\naccess_pattern = { nr_accesses = { max = 0 }, age = { min = \"500 ms\" } }\n";
     std::fs::write(&scheme, text).expect("writes");

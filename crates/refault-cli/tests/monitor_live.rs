@@ -10,24 +10,8 @@ use common::{compiled, refault, rows, skipped, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Reserves a GiB, touches some MiB of it once, and then some others again and again for so many seconds.
-const PROGRAM: &str = r#"
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <time.h>
-int main(int count, char **arguments) {
-    size_t hot = (size_t)atol(arguments[1]) << 20, cold = (size_t)atol(arguments[2]) << 20;
-    size_t all = (size_t)1 << 30;
-    volatile char *memory = mmap(0, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return 1;
-    madvise((void *)memory, all, MADV_NOHUGEPAGE);
-    for (size_t at = 0; at < hot + cold; at += 4096) memory[at] = 1;
-    struct timespec pause = {0, 1000000};
-    for (time_t end = time(0) + atol(arguments[3]); time(0) < end; nanosleep(&pause, 0))
-        for (size_t at = 0; at < hot; at += 4096) memory[at]++;
-    return 0;
-}
-"#;
+/// Arguments: MiB of a reserved GiB that are touched again and again, MiB that are touched once, seconds.
+const HOT_IN_RESERVED: &str = include_str!("c/hot_in_reserved.c");
 
 const MIB: u64 = 1 << 20;
 
@@ -37,7 +21,7 @@ fn a_recording_is_asked_later_and_knows_what_was_never_touched() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_IN_RESERVED);
     let at = |name: &str| directory.path().join(name).display().to_string();
     let raw = at("app.raw");
     let faster = ["--set", "intervals.sample_us=2 ms", "--set", "intervals.aggr_us=40 ms", "--monitor-cpu", "20%"];
@@ -76,7 +60,7 @@ fn a_recording_is_asked_later_and_knows_what_was_never_touched() {
         (vec!["heats", &program], "recording"),
         (vec!["heats", &raw, "--from", "1h"], "nothing was recorded there"),
         (vec!["heats", &raw, "--pid", "1"], "nothing was recorded there"),
-        (vec!["heats", &raw, "--addresses", "9-1"], "no range of addresses"),
+        (vec!["heats", &raw, "--addresses", "9-1"], "is not a range of addresses"),
         (vec!["heat", &raw], "possible values"),
     ] {
         let refused = refault(&[&["monitor", "report"], &arguments[..]].concat());
@@ -91,14 +75,7 @@ fn memory_whose_accesses_nobody_sees_is_not_called_hot() {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let (source, program) = (directory.path().join("fork.c"), directory.path().join("fork").display().to_string());
-    // After the fork, nobody touches the 32 MiB; while they are shared they cannot be set aside.
-    let text_of = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n#include <sys/wait.h>\nint main(void) { \
-                   size_t bytes = 32 << 20; char *p = malloc(bytes); memset(p, 1, bytes); if (!fork()) { sleep(3); _exit(0); } \
-                   wait(0); return p[0] != 1; }\n";
-    std::fs::write(&source, text_of).expect("writes");
-    let gcc = Command::new("gcc").args(["-O1", "-o", &program]).arg(&source).output().expect("gcc starts");
-    assert!(gcc.status.success(), "{}", text(&gcc.stderr));
+    let program = compiled(&directory, "fork", include_str!("c/idle_since_fork.c"));
     let raw = directory.path().join("fork.raw").display().to_string();
     let faster = ["--set", "intervals.sample_us=2 ms", "--set", "intervals.aggr_us=40 ms", "--monitor-cpu", "20%"];
     stdout(&[&["monitor", "--out", &raw], &faster[..], &["--", &program]].concat());
@@ -107,7 +84,7 @@ fn memory_whose_accesses_nobody_sees_is_not_called_hot() {
     let most = late["working_set_bytes"]["90"].as_u64().expect("a size");
     assert!(most < 4 * MIB, "{}", late["working_set_bytes"]);
     let said = stdout(&["monitor", "report", "all", &raw]);
-    assert!(said.contains("cannot be watched (shared since a fork"), "{said}");
+    assert!(said.contains("cannot be monitored (shared since a fork"), "{said}");
 }
 
 /// A program that runs until it is dropped.
@@ -121,12 +98,12 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_program_that_runs_already_is_watched_by_name_of_what_watches() {
+fn a_program_that_runs_already_is_monitored_by_name_of_what_monitors() {
     if skipped(&["gcc"]) {
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "hot", PROGRAM);
+    let program = compiled(&directory, "hot", HOT_IN_RESERVED);
     let start = |seconds: &str| {
         Running(Command::new(&program).args(["16", "32", seconds]).stdout(Stdio::null()).spawn().expect("starts"))
     };
@@ -143,7 +120,7 @@ fn a_program_that_runs_already_is_watched_by_name_of_what_watches() {
     let median = process["working_set_bytes"]["50"].as_u64().expect("a size");
     assert!((16 * MIB..18 * MIB).contains(&median), "{}", process["working_set_bytes"]);
     assert!(process["snapshots"].as_array().is_some_and(|all| all.len() >= 3), "{process}");
-    // What is asked for by default says who watches, whichever that is on this machine.
+    // What is asked for by default says what monitors, whichever that is on this machine.
     let output = refault(&["monitor", "--pid", &pid, "--for", "1500ms"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("accesses: ") && text(&output.stdout).contains("working set"));
@@ -160,7 +137,7 @@ fn a_program_that_runs_already_is_watched_by_name_of_what_watches() {
         (vec!["--pid", "1", "--source", "refault"], "from its start"),
         (vec!["--pid", "1", "--", "true"], "cannot be used with"),
         (vec!["--source", "mappings", "--", "true"], "without effect"),
-        (vec!["--source", "mappings"], "nothing to watch"),
+        (vec!["--source", "mappings"], "nothing to monitor"),
         (vec!["--format", "raw"], "no recording"),
         (vec!["--for", "2s"], "--pid"),
     ] {

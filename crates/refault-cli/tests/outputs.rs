@@ -76,9 +76,9 @@ fn a_file_of_another_kind_needs_force() {
     std::fs::write(&script, "import sys\nprint(1)\n").expect("ours");
     let script = utf8(&script);
     let compare = ["compare", &input, "--policy", "lru", "--memory", "1p"];
-    refused(&[&compare[..], &["--out", script]].concat(), "would replace a file that is no table");
-    refused(&[&compare[..], &["--report", script]].concat(), "would replace a file that is no HTML report");
-    refused(&["record", "--out", script, "--", "true"], "would replace a file that is no .rft trace");
+    refused(&[&compare[..], &["--out", script]].concat(), "would replace a file that is not a table");
+    refused(&[&compare[..], &["--report", script]].concat(), "would replace a file that is not an HTML report");
+    refused(&["record", "--out", script, "--", "true"], "would replace a file that is not an .rft trace");
     refused(&["record", "--out", script, "--", "python3", script], "is the same file as an input");
     assert_eq!(std::fs::read_to_string(script).expect("ours"), "import sys\nprint(1)\n");
     stdout(&[&compare[..], &["--out", script, "--force"]].concat());

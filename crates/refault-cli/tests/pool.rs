@@ -12,27 +12,8 @@ use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
-/// Touches so many MiB again and again, a part of it always, with a mark on each page that is checked.
-const PROGRAM: &str = "
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-int main(int argc, char **argv) {
-    size_t bytes = strtoul(argv[1], 0, 10) << 20;
-    unsigned pause = argc > 2 ? atoi(argv[2]) : 0;
-    unsigned char *memory = malloc(bytes);
-    for (size_t at = 0; at < bytes; at += 4096)
-        for (int i = 0; i < 4096; i++) memory[at + i] = (unsigned char)((at >> 12) * 31 + i * (i % 7 + 1) + rand() % 3);
-    unsigned long sum = 0, first = 0;
-    for (size_t at = 0; at < bytes; at += 4096) first += memory[at + 5];
-    for (;;) {
-        sum = 0;
-        for (size_t at = 0; at < bytes; at += 4096) { sum += memory[at + 5]; if (at % (1 << 20) == 0) usleep(pause); }
-        if (sum != first) { fprintf(stderr, \"lost\\n\"); return 3; }
-    }
-}
-";
+/// Arguments: MiB that are read again and again, microseconds of rest after each.
+const GOES_ROUND: &str = include_str!("c/goes_round.c");
 
 /// A runtime directory of its own with a program and a pool.
 struct Place {
@@ -58,7 +39,7 @@ impl Place {
     fn new(memory: &str) -> Place {
         let directory = TempDir::new().expect("a directory");
         let source = directory.path().join("program.c");
-        std::fs::write(&source, PROGRAM).expect("room");
+        std::fs::write(&source, GOES_ROUND).expect("room");
         let cc = Command::new("cc").arg("-O1").arg("-o").arg(directory.path().join("program")).arg(&source).status();
         assert!(cc.is_ok_and(|status| status.success()), "a C compiler is needed");
         let daemon = Place::serve(&directory, memory);

@@ -11,13 +11,7 @@ use refault_testing::skip;
 use tempfile::TempDir;
 
 /// Goes round memory of which a part fits.
-const LOOP: &str = "
-import time
-memory = bytearray(24 << 20)
-while True:
-    for at in range(0, len(memory), 4096): memory[at] = (memory[at] + 1) % 256
-    time.sleep(0.2)
-";
+const GOES_ROUND: &str = include_str!("scripts/goes_round.py");
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -104,7 +98,7 @@ fn metrics_are_served_as_the_page_lists_them() {
     }
     let all = block("Watch it in Grafana").replace(" | grep refault_pool_memory_bytes", "")
         + &format!(
-            "\nrefault run --quiet --pool watched --observe --max 8M -- python3 -c '{LOOP}' &
+            "\nrefault run --quiet --pool watched --observe --max 8M -- python3 -c '{GOES_ROUND}' &
 for i in $(seq 40); do
     curl -s http://127.0.0.1:7077/metrics > metrics
     grep -q 'policy_faults_ratio{{' metrics && break
@@ -167,7 +161,7 @@ fn a_real_prometheus_scrapes_and_its_tool_takes_the_rules() {
 refault pool --memory 64M --name scraped 2> /dev/null &
 refault serve --listen 127.0.0.1:0 2> at &
 sleep 2
-refault run --quiet --pool scraped --observe --max 8M -- python3 -c '{LOOP}' &
+refault run --quiet --pool scraped --observe --max 8M -- python3 -c '{GOES_ROUND}' &
 target=$(sed 's,.*http://\\(.*\\)/,\\1,' at)
 printf 'scrape_configs: [{{job_name: refault, scrape_interval: 1s, static_configs: [{{targets: [\"%s\"]}}]}}]\\n' $target > p.yml
 prometheus --config.file=p.yml --storage.tsdb.path=data --web.listen-address=127.0.0.1:7079 2> log &

@@ -82,15 +82,7 @@ fn the_working_set_of_a_process_is_in_bytes_with_its_source() {
 }
 
 /// Holds 48 MiB, of which it reads 12 all the time, for four seconds.
-const HOLDS: &str = "
-import time
-heap = bytearray(b'x' * (48 << 20))
-begun = time.monotonic()
-while time.monotonic() - begun < 4:
-    heap[: 12 << 20].count(b'y')
-    time.sleep(0.02)
-print('done')
-";
+const READS_PART: &str = include_str!("scripts/reads_part.py");
 
 #[test]
 fn the_working_set_of_a_program_that_is_started_is_measured_until_it_ends() {
@@ -101,9 +93,10 @@ fn the_working_set_of_a_program_that_is_started_is_measured_until_it_ends() {
     let out = place.path().join("set.json");
     let path = out.to_str().expect("UTF-8");
     // A child of the program, so that children are seen; the status is the program's.
-    let script = "python3 -c \"$0\"; exit 3";
-    let output = refault(&["wss", "--ages", "600ms,150ms", "--out", path, "--", "sh", "-c", script, HOLDS]);
-    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(3), "done\n"), "{}", text(&output.stderr));
+    let script = "python3 -c \"$0\" 48 12 4; exit 3";
+    let output = refault(&["wss", "--ages", "600ms,150ms", "--out", path, "--", "sh", "-c", script, READS_PART]);
+    let printed = text(&output.stdout);
+    assert_eq!((output.status.code(), printed.as_str()), (Some(3), "ready\ndone\n"), "{}", text(&output.stderr));
     let json: Value = serde_json::from_slice(&std::fs::read(&out).expect("it is written")).expect("JSON");
     let ages = json["ages"].as_array().expect("ages");
     assert_eq!(ages.len(), 2, "{json}");

@@ -14,16 +14,8 @@ use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
-/// Holds 200 MiB of which it looks at 20 all the time, and at all whenever a line comes; answers with a sum. They are
-/// WebAssembly's, as those have mappings of their own, which the kernel does not join with others.
-const SERVICE: &str = "
-const memory = (mib, n) => new Uint8Array(new WebAssembly.Memory({ initial: mib * 16 }).buffer).fill(n);
-const cold = memory(180, 1), hot = memory(20, 2);
-let sum = (b) => { let s = 0; for (let i = 0; i < b.length; i += 4096) s += b[i]; return s; };
-setInterval(() => sum(hot), 100);
-require('readline').createInterface({ input: process.stdin }).on('line', (l) => console.log(sum(hot) + sum(cold)));
-console.log('ready');
-";
+/// Holds 200 MiB of which it looks at 20 all the time.
+const SERVICE: &str = include_str!("scripts/service.js");
 
 /// A zram device to swap to, if this user may make one; removed at the end.
 struct Zram(u32);
@@ -193,14 +185,7 @@ fn schemes_page_out_what_they_are_for() {
 }
 
 /// One heap, of which the first sixteenth is read all the time.
-const HEAP: &str = "
-import sys, time
-heap = bytearray(b'x' * (160 << 20))
-print('ready', flush=True)
-while True:
-    heap[: 10 << 20].count(b'y')
-    time.sleep(0.02)
-";
+const READS_PART: &str = include_str!("scripts/reads_part.py");
 
 #[test]
 fn the_idle_part_of_a_busy_heap_goes_where_the_kernel_monitors() {
@@ -208,7 +193,9 @@ fn the_idle_part_of_a_busy_heap_goes_where_the_kernel_monitors() {
         return;
     }
     let Some(_zram) = Zram::new() else { return };
-    let mut child = Command::new("python3").args(["-c", HEAP]).stdout(Stdio::piped()).spawn().expect("python3 starts");
+    let mut python = Command::new("python3");
+    python.args(["-c", READS_PART, "160", "10", "600"]);
+    let mut child = python.stdout(Stdio::piped()).spawn().expect("python3 starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
     let service = Service(child);

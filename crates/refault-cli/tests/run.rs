@@ -110,30 +110,7 @@ fn obstacles_are_told_apart() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-const PYTHON: &str = "
-import os, sys, subprocess, threading
-pages = [bytes([i % 251]) * 3000 + str(i).encode() for i in range(7000)]
-def whole(tail=b''):
-    return all(p.endswith(str(i).encode() + tail) for i, p in enumerate(pages))
-assert whole()
-assert subprocess.check_output(['echo', 'hi']) == b'hi\\n'
-pid = os.fork()
-if pid == 0:
-    ok = whole()
-    pages = [p + b'!' for p in pages]
-    os._exit(0 if ok and whole(b'!') else 1)
-pages = [p + b'?' for p in pages]
-assert os.waitpid(pid, 0)[1] == 0, 'child'
-assert whole(b'?'), 'parent'
-bad = []
-def work(n):
-    mine = [str(n * k).encode() * 300 for k in range(4000)]
-    bad.extend(k for k, m in enumerate(mine) if m != str(n * k).encode() * 300)
-threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
-[t.start() for t in threads]; [t.join() for t in threads]
-assert not bad
-print('whole')
-";
+const KEEPS_ITS_MEMORY: &str = include_str!("scripts/keeps_its_memory.py");
 
 #[test]
 fn python_forks_threads_and_subprocesses_keep_their_memory() {
@@ -141,7 +118,7 @@ fn python_forks_threads_and_subprocesses_keep_their_memory() {
         return;
     }
     let scratch = Scratch::new("python");
-    let script = scratch.write("script.py", PYTHON);
+    let script = scratch.write("script.py", KEEPS_ITS_MEMORY);
     for extra in [&["--store", "pool"][..], &["--store", "file=/var/tmp"], &["--policy", "clock"]] {
         let stats = scratch.path("stats");
         let mut command = refault("16M", extra);
@@ -193,28 +170,7 @@ fn sort_compiles_and_databases_give_the_same_results() {
     assert_eq!(succeeds(&mut refault("8M", &["--", "sqlite3", ":memory:", query])), "60000|30000000\n60000\n");
 }
 
-const CPLUSPLUS: &str = r#"
-#include <thread>
-#include <vector>
-#include <map>
-#include <string>
-#include <atomic>
-#include <cstdio>
-int main() {
-    std::atomic<long> bad{0};
-    std::vector<std::thread> threads;
-    for (int k = 0; k < 4; k++) threads.emplace_back([&, k] {
-        std::map<int, std::string> m;
-        for (int i = 0; i < 30000; i++) m[(i * 7919 + k) % 30011] = std::string(200 + i % 100, 'a' + i % 26);
-        for (int i = 0; i < 30000; i++) {
-            auto &s = m[(i * 7919 + k) % 30011];
-            if (s.size() != size_t(200 + i % 100) || s[0] != 'a' + i % 26) bad++;
-        }
-    });
-    for (auto &t : threads) t.join();
-    std::printf("bad %ld\n", bad.load());
-}
-"#;
+const MAPS_OF_STRINGS: &str = include_str!("c/maps_of_strings.cc");
 
 #[test]
 fn a_compiler_and_what_it_compiles() {
@@ -222,7 +178,7 @@ fn a_compiler_and_what_it_compiles() {
         return;
     }
     let scratch = Scratch::new("cplusplus");
-    let source = scratch.write("mt.cpp", CPLUSPLUS);
+    let source = scratch.write("mt.cpp", MAPS_OF_STRINGS);
     let program = scratch.path("mt");
     let (source, program) = (source.to_str().expect("text"), program.to_str().expect("text"));
     succeeds(&mut refault("48M", &["--", "g++", "-O1", "-pthread", "-o", program, source]));
@@ -230,45 +186,7 @@ fn a_compiler_and_what_it_compiles() {
     assert_eq!(succeeds(&mut refault("16M", &["--", program])), "bad 0\n");
 }
 
-const MAPPINGS: &str = r#"
-#define _GNU_SOURCE
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <spawn.h>
-#define N (8u << 20)
-static void fill(unsigned char *p, unsigned n, unsigned k) { for (unsigned i = 0; i < n; i += 512) { p[i] = (i >> 9) * k + 1; } }
-static void check(unsigned char *p, unsigned n, unsigned k, const char *what) {
-    for (unsigned i = 0; i < n; i += 512) if (p[i] != (unsigned char)((i >> 9) * k + 1)) { printf("%s at %u\n", what, i); exit(1); }
-}
-int main(void) {
-    unsigned char *p = mmap(0, N, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    fill(p, N, 7);
-    p = mremap(p, N, 4 * N, MREMAP_MAYMOVE); check(p, N, 7, "mremap"); fill(p, 4 * N, 3); check(p, 4 * N, 3, "grown");
-    p = mremap(p, 4 * N, 2 * N, 0); check(p, 2 * N, 3, "shrunk");
-    unsigned char *q = mmap(0, N, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    fill(q, N, 5); p = mremap(p, 2 * N, 6 * N, MREMAP_MAYMOVE); check(p, 2 * N, 3, "moved"); check(q, N, 5, "neighbour");
-    madvise(p, N, MADV_DONTNEED); for (unsigned i = 0; i < N; i += 4096) if (p[i]) { puts("dontneed"); return 1; }
-    check(p + N, 0, 3, "rest");
-    if (mlock(q, 1 << 20)) { puts("mlock"); return 1; }
-    if (!mlock(p, 6 * N)) { puts("mlock of more than the budget"); return 1; }
-    munlock(q, 1 << 20);
-    if (mprotect(q, 4096, PROT_READ)) { puts("mprotect"); return 1; }
-    check(q, N, 5, "protected"); munmap(q, N);
-    unsigned char *r = malloc(N); fill(r, N, 9); r = realloc(r, 3 * N); check(r, N, 9, "realloc"); r = realloc(r, N / 2); check(r, N / 2, 9, "realloc down");
-    pid_t v = vfork(); if (v == 0) { execlp("true", "true", (char *)0); _exit(1); } int s; waitpid(v, &s, 0); if (s) { puts("vfork"); return 1; }
-    char *argv[] = {"true", 0}; extern char **environ; posix_spawnp(&v, "true", 0, 0, argv, environ); waitpid(v, &s, 0); if (s) { puts("spawn"); return 1; }
-    if (system("true")) { puts("system"); return 1; }
-    for (int i = 0; i < 3; i++) { v = fork(); if (v == 0) { check(r, N / 2, 9, "child"); fill(r, N / 2, 11); check(r, N / 2, 11, "child wrote"); v = fork(); if (v == 0) { check(r, N / 2, 11, "grandchild"); _exit(0); } waitpid(v, &s, 0); _exit(s != 0); }
-        waitpid(v, &s, 0); if (s) { puts("fork"); return 1; } check(r, N / 2, 9, "parent"); }
-    for (int fd = 3; fd < 64; fd++) close(fd);
-    check(r, N / 2, 9, "after closing everything");
-    puts("whole"); return 0;
-}
-"#;
+const MAPPING_CALLS: &str = include_str!("c/mapping_calls.c");
 
 #[test]
 fn the_calls_of_semantics_behave_as_written() {
@@ -276,7 +194,7 @@ fn the_calls_of_semantics_behave_as_written() {
         return;
     }
     let scratch = Scratch::new("mappings");
-    let source = scratch.write("mappings.c", MAPPINGS);
+    let source = scratch.write("mappings.c", MAPPING_CALLS);
     let program = scratch.path("mappings");
     let gcc = Command::new("gcc").arg("-o").arg(&program).arg(&source).output().expect("gcc starts");
     assert!(gcc.status.success(), "{}", text(&gcc.stderr));

@@ -213,17 +213,8 @@ fn signals_reach_the_program_and_its_end_is_ours() {
     assert_eq!(screen.end().signal(), Some(Signal::KILL.as_raw()));
 }
 
-/// Waits for real-time signals and prints their numbers and values; the first of another number ends it by its default
-/// action.
-const WAITS: &str = r#"
-#include <signal.h>
-#include <stdio.h>
-int main(void) {
-    sigset_t set; sigemptyset(&set); sigaddset(&set, SIGRTMIN + 2); sigprocmask(SIG_BLOCK, &set, 0);
-    puts("ready"); fflush(stdout);
-    for (siginfo_t info;;) if (sigwaitinfo(&set, &info) > 0) { printf("%d ", info.si_value.sival_int); fflush(stdout); }
-}
-"#;
+/// Prints the values of the real-time signals that come.
+const WAITS_FOR_SIGNALS: &str = include_str!("c/waits_for_signals.c");
 
 #[test]
 fn real_time_signals_reach_the_program_in_order_and_with_their_values() {
@@ -232,7 +223,7 @@ fn real_time_signals_reach_the_program_in_order_and_with_their_values() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let (source, program) = (directory.path().join("waits.c"), directory.path().join("waits"));
-    std::fs::write(&source, WAITS).expect("writes");
+    std::fs::write(&source, WAITS_FOR_SIGNALS).expect("writes");
     assert!(Command::new("gcc").arg("-o").arg(&program).arg(&source).status().expect("gcc starts").success());
     let out = directory.path().join("out");
     let file = File::create(&out).expect("a file");

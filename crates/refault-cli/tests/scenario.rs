@@ -221,7 +221,7 @@ fn tasks_and_groups_have_throughput_latencies_and_events() {
     let json = stdout(&["scenario", &path, "--format", "json", "--tasks", &tasks, "--events", &events]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let run = &json["runs"][0];
-    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("{value} is no whole number"));
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("{value} is not a whole number"));
     // The copies' sums are what each of them did.
     let names: Vec<_> = run["task_sets"].as_array().unwrap().iter().map(|set| set["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["server", "batch"]);

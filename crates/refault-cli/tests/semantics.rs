@@ -39,15 +39,7 @@ fn a_core_dump_holds_the_resident_pages_and_ends_soon() {
         refault_testing::skip("core dumps do not go to the working directory here");
         return;
     }
-    let program = Program::new(
-        r#"int main(void) {
-            struct rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
-            if (setrlimit(RLIMIT_CORE, &all)) FAIL("rlimit");
-            unsigned char *p = map(16 * MIB);
-            for (unsigned long i = 0; i < 16 * MIB / 4096; i++) { sprintf((char *)p + i * 4096, "MARK%08lu", i); p[i * 4096 + 100 + i % 50] = i; }
-            abort();
-        }"#,
-    );
+    let program = Program::new(include_str!("c/dumps_core.c"));
     let start = std::time::Instant::now();
     let output = program.run("4M", &[]);
     assert_eq!(output.status.signal(), Some(6), "{}", text(&output.stderr));
@@ -72,28 +64,7 @@ fn any_thread_may_fork_whatever_is_evicted() {
     if skipped(&["gcc"]) {
         return;
     }
-    // Each child starts its pager in a copy of the forking thread, whose tables of libc must be there.
-    let program = Program::new(
-        r#"
-        static void *churn(void *mine) {
-            unsigned char *p = map(8 * MIB);
-            for (int k = 0; k < 4; k++) {
-                fill(p, 8 * MIB);
-                pid_t pid = fork();
-                if (pid == 0) { unsigned char *q = malloc(MIB); fill(q, MIB); _exit(!whole(p, 8 * MIB) || !whole(q, MIB)); }
-                int s; if (waitpid(pid, &s, 0) != pid || s) { printf("the child ended with %x\n", s); exit(1); }
-                if (!whole(p, 8 * MIB)) { puts("damaged"); exit(1); }
-            }
-            return mine;
-        }
-        int main(void) {
-            alarm(50);
-            pthread_t t[3];
-            for (int k = 0; k < 3; k++) pthread_create(t + k, 0, churn, 0);
-            for (int k = 0; k < 3; k++) pthread_join(t[k], 0);
-            puts("done"); return 0;
-        }"#,
-    );
+    let program = Program::new(include_str!("c/threads_fork.c"));
     program.succeeds("3M", &[]);
 }
 
@@ -103,24 +74,7 @@ fn a_child_is_whole_when_the_locale_was_evicted() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new(
-        r#"static void *nothing(void *x) { return x; }
-        int main(void) {
-            if (!setlocale(LC_ALL, "C.UTF-8")) FAIL("setlocale");
-            for (int round = 0; round < 3; round++) {
-                unsigned long n = 16 * MIB;
-                unsigned char *p = malloc(n); fill(p, n);
-                pthread_t t; if (pthread_create(&t, 0, nothing, 0)) FAIL("thread");
-                pthread_join(t, 0);
-                pid_t pid = fork(); if (pid < 0) FAIL("fork");
-                if (pid == 0) _exit(whole(p, n) ? 7 : 8);
-                int s; waitpid(pid, &s, 0);
-                if (!WIFEXITED(s) || WEXITSTATUS(s) != 7) { printf("the child ended with %x\n", s); return 1; }
-                free(p);
-            }
-            puts("done"); return 0;
-        }"#,
-    );
+    let program = Program::new(include_str!("c/fork_after_setlocale.c"));
     program.succeeds("2M", &[]);
 }
 
@@ -129,7 +83,7 @@ fn set_uid_programs_and_those_of_another_libc_are_told_apart() {
     if skipped(&["gcc"]) {
         return;
     }
-    let program = Program::new("int main(void) { puts(\"done\"); return 0; }");
+    let program = Program::new(include_str!("c/done.c"));
     let refused = |path: &std::path::Path| {
         let output = Command::new(env!("CARGO_BIN_EXE_refault"))
             .args(["run", "--memory", "64M", "--"])

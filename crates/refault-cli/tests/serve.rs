@@ -13,14 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Goes round memory of which a part fits.
-const LOOP: &str = "\
-import time
-memory = bytearray(24 << 20)
-while True:
-    for at in range(0, len(memory), 4096):
-        memory[at] = (memory[at] + 1) % 256
-    time.sleep(0.2)
-";
+const GOES_ROUND: &str = include_str!("scripts/goes_round.py");
 
 /// A pool with members, and the window on it.
 struct Site {
@@ -191,7 +184,7 @@ fn the_page_is_live_and_changes_a_budget_by_keyboard_in_every_look() {
         return;
     }
     let mut site = Site::new(9);
-    site.start(&["run", "--quiet", "--pool", "web", "--observe", "--max", "16M", "--", "python3", "-c", LOOP]);
+    site.start(&["run", "--quiet", "--pool", "web", "--observe", "--max", "16M", "--", "python3", "-c", GOES_ROUND]);
     let Some(mut browser) = Browser::open(&site.address) else { return };
     browser.wait_for("document.querySelectorAll('#members tr').length === 10");
     browser.wait_for("document.getElementById('state').textContent === 'live'");

@@ -12,32 +12,10 @@ use common::{skipped, text};
 use tempfile::TempDir;
 
 /// What README's table calls `program`: uses some memory for a second.
-const PROGRAM: &str = "\
-#include <stdlib.h>
-#include <time.h>
-int main(void) {
-    size_t bytes = 24 << 20, sum = 0;
-    volatile char *memory = malloc(bytes);
-    for (time_t end = time(0) + 2; time(0) < end;)
-        for (size_t at = 0; at < bytes; at += 4096) sum += memory[at]++;
-    return sum == 1;
-}
-";
+const PROGRAM: &str = include_str!("c/two_seconds.c");
 
 /// The twelve lines with `<regex>` of README's compiler.
-const WORDS: &str = r#"#include <iostream>
-#include <map>
-#include <regex>
-#include <string>
-int main() {
-    std::map<std::string, int> counts;
-    std::regex word("[a-z]+", std::regex::icase);
-    for (std::string line; std::getline(std::cin, line);)
-        for (std::sregex_iterator at(line.begin(), line.end(), word), end; at != end; ++at)
-            ++counts[at->str()];
-    for (auto &[text, count] : counts) std::cout << text << ' ' << count << '\n';
-}
-"#;
+const WORDS: &str = include_str!("c/count_words.cc");
 
 const MACHINE: &str = r#"[machine]
 memory = "4M"

@@ -10,13 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Goes some times through 16 MiB, which do not compress to nothing.
-const LOOPS: &str = "\
-import random
-random.seed(1)
-b = bytearray(random.randbytes(1 << 20) * 16)
-for n in range(4):
-    for i in range(0, len(b), 4096): b[i] = (b[i] + 1) & 255
-";
+const GOES_THROUGH: &str = include_str!("scripts/goes_through.py");
 
 fn size(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_refault")).arg("size").args(arguments).output().expect("refault starts")
@@ -56,7 +50,7 @@ fn a_program_is_recorded_predicted_and_run_in_less() {
         "--",
         "python3",
         "-c",
-        LOOPS,
+        GOES_THROUGH,
     ]);
     let (little, much) = (run_under(&study, 12), run_under(&study, 64));
     for row in [little, much] {
@@ -86,10 +80,6 @@ fn a_server_is_started_used_and_stopped() {
     let scratch = TempDir::new().expect("a directory");
     let socket = scratch.path().join("s");
     let socket = socket.to_str().expect("text");
-    let server = format!(
-        "import os, socket\nos.path.exists('{socket}') and os.unlink('{socket}')\ns = socket.socket(socket.AF_UNIX)\n\
-         s.bind('{socket}')\ns.listen()\nb = bytearray(4 << 20)\nwhile True:\n c = s.accept()[0]\n c.recv(1)\n c.send(b'x')\n c.close()"
-    );
     let load = format!(
         "python3 -c \"import socket; s = socket.socket(socket.AF_UNIX); s.connect('{socket}'); s.send(b'x'); assert s.recv(1)\""
     );
@@ -107,21 +97,15 @@ fn a_server_is_started_used_and_stopped() {
         "--",
         "python3",
         "-c",
-        &server,
+        include_str!("scripts/answers.py"),
+        socket,
     ]);
     assert!(run_under(&study, 8)["seconds_mean"].as_f64() > Some(0.0), "{study}");
     assert!(study["prediction"].is_object(), "the server was not recorded: {study}");
 }
 
 /// Listens on the socket whose path is its argument, and serves nothing.
-const LISTENS: &str = "\
-import os, socket, sys, time
-os.path.exists(sys.argv[1]) and os.unlink(sys.argv[1])
-s = socket.socket(socket.AF_UNIX)
-s.bind(sys.argv[1])
-s.listen()
-exec(sys.argv[2])
-";
+const LISTENS: &str = include_str!("scripts/listens.py");
 
 #[test]
 fn a_load_or_a_server_that_hangs_dies_or_is_not_there_is_said_and_not_waited_for() {
@@ -148,7 +132,7 @@ fn a_load_or_a_server_that_hangs_dies_or_is_not_there_is_said_and_not_waited_for
         (&["--load", "true", "--ready", "false", "--ready-timeout", "1s"], waits, "'false' did not succeed in 1 s"),
         (
             &["--load", "true", "--ready-timeout", "2s"],
-            "s.close(); time.sleep(1000)",
+            "listening.close(); time.sleep(1000)",
             "the server does not listen after 2 s",
         ),
         (&["--load", "sleep 1000"], dies, "the server ended alone, before its load did: "),

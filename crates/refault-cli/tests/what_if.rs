@@ -12,35 +12,8 @@ use common::{compiled, lines, refault, rows, skipped, stdout, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Rounds of accesses with pauses between, so that time decides which look sees an access, and not the machine: half of
-/// them to scattered pages, of which the lower ones are touched more often, half a scan that goes on from where it was.
-const PROGRAM: &str = r#"
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <time.h>
-static uint64_t s = 88172645463325252ull;
-static uint64_t draw(void) { s ^= s << 13; s ^= s >> 7; s ^= s << 17; return s >> 16; }
-int main(int argc, char **argv) {
-    size_t pages = atol(argv[1]) << 8, at = 0;
-    unsigned char *p = mmap(0, pages << 12, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    struct timespec due;
-    clock_gettime(CLOCK_MONOTONIC, &due);
-    for (int round = 0; round < atoi(argv[2]); round++) {
-        for (int n = 0; n < 3000; n++) {
-            size_t low = draw() % (pages / 2);
-            for (int i = 0; i < 2; i++) { size_t other = draw() % (pages / 2); if (other < low) low = other; }
-            size_t page = n & 1 ? low * 40503 % (pages / 2) : pages / 2 + at++ % (pages / 2);
-            p[page << 12] += 1 + n;
-        }
-        due.tv_sec += (due.tv_nsec + 700000000) / 1000000000;
-        due.tv_nsec = (due.tv_nsec + 700000000) % 1000000000;
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, 0);
-    }
-    puts("done");
-}
-"#;
+/// Arguments: MiB, rounds of accesses with pauses between.
+const ROUNDS: &str = include_str!("c/rounds.c");
 
 const MIB: u64 = 1 << 20;
 
@@ -50,7 +23,7 @@ fn what_a_running_program_says_of_other_sizes_is_what_a_replay_of_its_recording_
         return;
     }
     let directory = TempDir::new().expect("a directory");
-    let program = compiled(&directory, "rounds", PROGRAM);
+    let program = compiled(&directory, "rounds", ROUNDS);
     let place = |name: &str| directory.path().join(name).display().to_string();
     let (trace, stats, plain) = (place("app.rft"), place("run.jsonl"), place("plain.jsonl"));
     let program = ["--", &program, "64", "20"];

@@ -83,27 +83,52 @@ fn the_core_depends_on_nothing() {
     assert_eq!(section.trim(), "", "refault-core must not depend on anything");
 }
 
-#[test]
-fn bounds_are_called_max_and_min() {
+/// Name and text of each Rust file under `crates/`; none in a checkout without git.
+fn rust_files() -> Vec<(String, String)> {
     let output = Command::new("git").args(["ls-files", "crates/*.rs"]).current_dir(root()).output().expect("git runs");
-    let files = String::from_utf8(output.stdout).expect("names are text");
-    let mut wrong = Vec::new();
+    let names = String::from_utf8(output.stdout).expect("names are text");
+    // A file that is being renamed may be listed and gone.
+    let text = |name: &str| std::fs::read_to_string(root().join(name)).ok();
+    names.lines().filter_map(|name| Some((name.to_owned(), text(name)?))).collect()
+}
+
+/// Programs are files, which editors know and compilers point into. Text that is made to be compiled is not a program.
+#[test]
+fn no_c_program_lives_in_a_rust_string() {
+    // Draws by lot which headers each of some hundred files includes.
+    const GENERATED: [&str; 1] = ["crates/refault-bench/src/here/builds.rs"];
+    let header = concat!("#", "include <");
+    let found: Vec<String> =
+        rust_files().into_iter().filter(|(_, text)| text.contains(header)).map(|it| it.0).collect();
+    let wrong: Vec<&String> = found.iter().filter(|name| !GENERATED.contains(&name.as_str())).collect();
+    assert!(wrong.is_empty(), "C and C++ belong into files of their own: {wrong:?}");
+    assert!(found.len() == GENERATED.len() || rust_files().is_empty(), "an exception is not needed any more");
+}
+
+#[test]
+fn bounds_are_called_max_and_min_and_rates_per() {
+    let files = rust_files();
+    let (mut wrong, mut wrong_rates) = (Vec::new(), Vec::new());
     let mut constants = 0;
-    for file in files.lines() {
-        // A file that is being renamed may be listed and gone.
-        let Ok(text) = std::fs::read_to_string(root().join(file)) else { continue };
+    for (file, text) in &files {
         for line in text.lines() {
             let Some((_, rest)) = line.split_once("const ") else { continue };
             constants += 1;
-            if ["MOST", "LEAST", "LONGEST", "SHORTEST", "FEWEST"]
+            if ["MOST", "LEAST", "LONGEST", "SHORTEST", "FEWEST", "MANY", "LARGEST", "SMALLEST"]
                 .iter()
                 .any(|word| rest.strip_prefix(word).is_some_and(|after| after.starts_with(['_', ':'])))
             {
                 wrong.push(format!("{file}: {}", line.trim()));
+            }
+            let (name, _) = rest.split_once(':').unwrap_or((rest, ""));
+            let is_singular = ["OF", "AT"].iter().any(|word| name.contains(&format!("_{word}_A_")));
+            if name.contains("_A_") && !is_singular {
+                wrong_rates.push(format!("{file}: {}", line.trim()));
             }
         }
     }
     // A checkout without git has no list to look at.
     assert!(constants > 500 || files.is_empty(), "only {constants} constants found");
     assert!(wrong.is_empty(), "MAX_ or MIN_ is what bounds are called:\n{}", wrong.join("\n"));
+    assert!(wrong_rates.is_empty(), "_PER_ is what rates are called:\n{}", wrong_rates.join("\n"));
 }

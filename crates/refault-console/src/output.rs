@@ -160,7 +160,7 @@ impl Outputs {
         if metadata.is_some() && !self.force {
             let head = contents::head(&target).map_err(|error| Failure::write(path.display(), &error))?;
             if !contents.may_replace(&head, &target) {
-                let what = format!("{option} would replace a file that is no {}", contents.name());
+                let what = format!("{option} would replace a file that is not {}", contents.name());
                 return Err(Failure::usage(what, path.display(), "choose another name, or add --force"));
             }
         }

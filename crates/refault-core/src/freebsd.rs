@@ -74,7 +74,7 @@ pub struct Freebsd {
     taken: u64,
     /// Pages that requests asked for and did not get since the last scan.
     deficit: u64,
-    /// Grows by one a page treated by [`Freebsd::dont_need`].
+    /// Grows by one per page treated by [`Freebsd::dont_need`].
     dont_need_count: u32,
     controller: laundry::Controller,
     launderer: laundry::Launderer,

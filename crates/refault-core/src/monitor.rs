@@ -1,7 +1,7 @@
 //! Region-based monitoring of data accesses: how often, and for how long, which memory is used, at a cost that the
 //! user sets.
 //!
-//! A [`Monitor`] holds [`Target`]s (address spaces) cut into [`Region`]s. Each sampling interval one address a region
+//! A [`Monitor`] holds [`Target`]s (address spaces) cut into [`Region`]s. Each sampling interval one address per region
 //! is checked through an [`AccessSampler`]; after an aggregation interval neighbours that look alike are merged and
 //! the rest is split at random, so that the borders drift to where the behaviour changes.
 //! [`crate::schemes::Kdamond`] is the loop that calls the steps in their order; it alone knows of time.

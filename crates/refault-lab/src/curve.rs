@@ -62,12 +62,12 @@ const ACCESSES_PER_ID: usize = 2;
 
 /// Sizes of a curve if none are named, see [`default_sizes`].
 const SIZES: u32 = 32;
-const SMALLEST_SHARE: f64 = 1.0 / 128.0;
+const MIN_SHARE: f64 = 1.0 / 128.0;
 
 /// The sizes of a curve if none are named, in pages, ascending: from 1/128 of the footprint to all of it, in equal
 /// factors.
 pub fn default_sizes(footprint: u64) -> Vec<u64> {
-    let factor = |step: u32| SMALLEST_SHARE.powf(f64::from(SIZES - 1 - step) / f64::from(SIZES - 1));
+    let factor = |step: u32| MIN_SHARE.powf(f64::from(SIZES - 1 - step) / f64::from(SIZES - 1));
     let mut sizes: Vec<u64> =
         (0..SIZES).map(|step| ((footprint as f64 * factor(step)).round() as u64).max(1)).collect();
     sizes.dedup();
@@ -389,7 +389,7 @@ pub fn curve_of_samples(
 }
 
 /// Curves of simulated policies from miniature simulations: each sample of the pages runs in memory as much smaller as
-/// the sample is (Waldspurger, Saemundsson, Ahmad and Park, USENIX ATC 2017). `samples` has one sweep a sample, whose
+/// the sample is (Waldspurger, Saemundsson, Ahmad and Park, USENIX ATC 2017). `samples` has one sweep per sample, whose
 /// sizes are those of `sizes` scaled down; misses are related to the accesses a sample should have had, as SHARDS does.
 pub fn miniature_curves(samples: &[TraceRuns], sizes: &[u64], accesses: u64, rate: f64) -> Vec<Curve> {
     let expected = accesses as f64 * rate;

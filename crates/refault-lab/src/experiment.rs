@@ -5,7 +5,7 @@
 //! and `judgement`; values that do not exist are null. What only people read (the verdict, remarks, pictures) is not
 //! part of it.
 //!
-//! An experiment measures [`Figure`]s, each once a seed and each time in three ways: before, after, and *null*, which
+//! An experiment measures [`Figure`]s, each once per seed and each time in three ways: before, after, and *null*, which
 //! is "after" with the mechanism under test switched off. [`rule`] holds how figures become yes, no or neither.
 //!
 //! Invariant: `ratio` is `after / before` where both exist and `before` is not zero, unless the document gave only the

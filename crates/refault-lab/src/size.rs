@@ -62,7 +62,9 @@ impl Size {
             Size::Bytes(units::size(text).map_err(|_| bad())?)
         };
         match size {
-            Size::Share(0) | Size::Pages(0) | Size::Bytes(0) => Err(format!("'{text}' is no memory at all: {grammar}")),
+            Size::Share(0) | Size::Pages(0) | Size::Bytes(0) => {
+                Err(format!("'{text}' is not a size above zero: {grammar}"))
+            }
             Size::Bytes(bytes) if bytes < PAGE_BYTES => {
                 Err(format!("'{text}' is less than one page of 4096 bytes: {grammar}"))
             }

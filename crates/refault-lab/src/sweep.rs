@@ -2,7 +2,7 @@
 //!
 //! The trace is decoded twice whatever the number of runs: once to find its layout, once, block by block, to feed all
 //! simulations. While the simulations work on a block, the next one is decoded. If the simulations would need more
-//! memory than [`Sweep::memory_budget`], they are fed in groups, with one more pass a group.
+//! memory than [`Sweep::memory_budget`], they are fed in groups, with one more pass per group.
 //!
 //! Invariant: each simulation sees every access once and in order, and depends on nothing but the trace, its policy
 //! and its size; so the results do not depend on `jobs`, on groups, or on which thread did what.

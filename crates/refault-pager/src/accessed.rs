@@ -43,7 +43,7 @@ pub enum AccessSource {
     Exact,
 }
 
-/// One bit a page.
+/// One bit per page.
 #[derive(Default)]
 pub(crate) struct PageSet(Vec<u64>);
 

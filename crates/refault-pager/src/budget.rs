@@ -5,8 +5,8 @@
 //! above its minimum in proportion to its share. Pagers at or below their minimum give way only when nobody else can.
 //!
 //! Invariants: a budget's use is the sum of its pagers' resident pages; use exceeds the maximum only by charges that
-//! were forced (counted as overruns). Cost: one atomic addition a level of the tree and page. Nothing is allocated by a
-//! charge.
+//! were forced (counted as overruns). Cost: one atomic addition per level of the tree and page. Nothing is allocated
+//! by a charge.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};

@@ -6,7 +6,7 @@
 //! fault that meets a page on its way leaves a mark and is woken, as with every owned page.
 //!
 //! Cost: a look at each page's state word in a round, some 12 µs per page that is compressed again, and at most
-//! [`MAX_PER_TICK`] of those in [`TICK`]. Memory: one bit a page.
+//! [`MAX_PER_TICK`] of those in [`TICK`]. Memory: one bit per page.
 //!
 //! [`Store::demote`]: refault_store::Store::demote
 //! [`PagerOptions::demote_after`]: crate::PagerOptions::demote_after

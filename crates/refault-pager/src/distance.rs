@@ -6,7 +6,7 @@
 //! followed, chosen by a hash of its address so that no stride of a program decides it. The distance is an upper bound:
 //! a page that was evicted twice in between counts twice.
 //!
-//! Cost: one atomic addition an eviction; a store and a load for each followed page; 4 bytes for every [`SAMPLE`]
+//! Cost: one atomic addition per eviction; a store and a load for each followed page; 4 bytes for every [`SAMPLE`]
 //! pages.
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -115,7 +115,7 @@ impl Pager {
             resident_bytes: inner.budget.used_bytes(),
             store: inner.store.usage(),
             metadata_bytes: policy_bytes as u64
-                + managed_pages * PageTable::BYTES_A_PAGE as u64
+                + managed_pages * PageTable::BYTES_PER_PAGE as u64
                 + inner.distances.bytes(managed_pages),
             managed_pages,
             counters,

@@ -60,8 +60,8 @@ impl PageTable {
         (word != 0).then_some(Shadow(word))
     }
 
-    /// Bytes a page.
-    pub(crate) const BYTES_A_PAGE: usize = 16;
+    /// Bytes per page.
+    pub(crate) const BYTES_PER_PAGE: usize = 16;
 }
 
 impl Drop for PageTable {

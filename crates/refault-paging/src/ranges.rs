@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(ranges.bytes(), 16);
     }
 
-    /// Against one attribute a unit.
+    /// Against one attribute per unit.
     #[test]
     fn ranges_are_what_an_array_says() {
         let (mut ranges, mut model) = (Ranges::default(), [None; 64]);

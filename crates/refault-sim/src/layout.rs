@@ -30,7 +30,7 @@ use refault_trace::{Entry, Kind};
 
 /// Pages of a 2 MiB region.
 pub const REGION_PAGES: u64 = 512;
-/// Page numbers a chunk of the first pass's bitmap covers.
+/// Page numbers that a chunk of the first pass's bitmap covers.
 const CHUNK_PAGES: u64 = 1 << 15;
 /// Chunks found by index rather than by hash: page numbers below 2^32.
 const DIRECT_CHUNKS: usize = 1 << 17;

@@ -164,7 +164,7 @@ pub struct Machine {
     config: MachineConfig,
     files: Vec<File>,
     tasks: Vec<Task>,
-    /// Tasks first, then one kswapd a node, then the monitor if there is one.
+    /// Tasks first, then one kswapd per node, then the monitor if there is one.
     threads: Vec<Thread>,
     kswapds: Vec<Kswapd>,
     kdamond: Option<KdamondTask>,

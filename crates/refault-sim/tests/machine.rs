@@ -247,7 +247,7 @@ fn bad_scenarios_name_file_line_and_key() {
     };
     let task = "[[task]]\nname = \"t\"\n[[task.workload]]\nspec = \"cyclic:pages=64,accesses=10\"\n";
     refuse(&format!("[machine]\nmemory = \"1G\"\ncpus = 0\n{task}"), "s.toml:3: cpus: ");
-    refuse(&format!("[machine]\nmemory = \"lots\"\n{task}"), "s.toml:2: memory: 'lots' is no size");
+    refuse(&format!("[machine]\nmemory = \"lots\"\n{task}"), "s.toml:2: memory: 'lots' is not a size");
     refuse(&format!("[machine]\nmemory = \"1G\"\nspeed = 3\n{task}"), "s.toml:3: speed: unknown field");
     refuse(
         &format!("[machine]\nmemory = \"1G\"\nfile_device = \"tape\"\n{task}"),

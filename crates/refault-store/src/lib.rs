@@ -161,7 +161,7 @@ pub struct Usage {
 /// A store of pages. All methods may be called from several threads.
 pub trait Store: Send + Sync {
     /// Stores `pages` and puts the outcome of each in `slots` (same length). A page that could not be stored leaves
-    /// nothing behind. Cost: one compression a page; pages for a file go out in one batch.
+    /// nothing behind. Cost: one compression per page; pages for a file go out in one batch.
     fn write(&self, pages: &[&Page], scratch: &mut Scratch, slots: &mut [Result<Slot, StoreError>]);
 
     /// Reads a page back. The slot stays.

@@ -97,13 +97,10 @@ pub fn kernel_steps() -> Vec<(String, String)> {
     cells
 }
 
-/// A file or folder of what is not part of the repository (recorded traces): in the folder that `REFAULT_SHARED` names,
-/// or in one called `shared` in, beside or above the repository. Where there is none, this is a [`skip`].
+/// A file or folder of what is not part of the repository (recorded traces), in the folder that `REFAULT_SHARED` names.
+/// Where there is none, this is a [`skip`].
 pub fn shared(part: &str) -> Option<PathBuf> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let named = env::var_os("REFAULT_SHARED").map(PathBuf::from);
-    let beside = ["shared", "../shared", "../../shared"].map(|up| repository.join(up));
-    let found = named.into_iter().chain(beside).map(|folder| folder.join(part)).find(|path| path.exists());
+    let found = env::var_os("REFAULT_SHARED").map(|folder| Path::new(&folder).join(part)).filter(|path| path.exists());
     if found.is_none() {
         skip(format_args!("no {part}: it is looked for in the folder that REFAULT_SHARED names"));
     }

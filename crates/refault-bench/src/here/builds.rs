@@ -64,7 +64,7 @@ const POLICIES: [&str; 2] = ["freebsd", "freebsd{cache_pool=no}"];
 /// Builds: which files they read.
 #[derive(Args, Clone, Debug)]
 pub struct BuildLoad {
-    /// The files of a build, one a line, in the order of reading
+    /// The files of a build, one per line, in the order of reading
     #[arg(long)]
     list: PathBuf,
 }
@@ -206,7 +206,7 @@ impl Tree {
         Ok(Some(tree).filter(|tree| tree.units.len() == units))
     }
 
-    /// The files of a build, one a line; C files in an order of the seed's.
+    /// The files of a build, one per line; C files in an order of the seed's.
     fn build(&self, seed: u64) -> String {
         let mut order: Vec<usize> = (0..self.units.len()).collect();
         let mut random = Random::new(seed);

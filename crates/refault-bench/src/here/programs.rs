@@ -53,7 +53,7 @@ struct Case {
 type Figure = (&'static str, &'static str, fn(&live::Measured) -> f64);
 const FAULTS: Figure =
     ("major faults per 1000 operations", "faults", |run| 1000.0 * run.major_faults as f64 / run.done.max(1.0));
-const FAULTS_A_FILE: Figure = ("major faults per file", "faults", |run| run.major_faults as f64 / run.done.max(1.0));
+const FAULTS_PER_FILE: Figure = ("major faults per file", "faults", |run| run.major_faults as f64 / run.done.max(1.0));
 const SECONDS: Figure = ("run time per 1000 operations", "s", |run| 1000.0 / run.operations);
 const WAITED: Figure = ("pressure some per 1000 operations", "s", |run| 1000.0 * run.some_seconds / run.done.max(1.0));
 
@@ -71,7 +71,7 @@ fn cases(experiment: &str) -> &'static [Case] {
                 change: SHADOW,
                 figures: &[FAULTS],
             },
-            Case { name: "kernel build", load: Load::Compile, change: SHADOW, figures: &[FAULTS_A_FILE] },
+            Case { name: "kernel build", load: Load::Compile, change: SHADOW, figures: &[FAULTS_PER_FILE] },
         ],
         "mglru-v1" => &[Case {
             name: "browser tabs",
@@ -181,7 +181,7 @@ fn rows(
         let of_side = |side: usize| runs[side].iter().map(of).collect::<Vec<f64>>();
         rows.push(compared([case.name, metric, unit, &names[1]], &of_side(0), &of_side(1)));
         // What reclaim did inside is not counted of a cgroup.
-        if !runs[2].is_empty() && [FAULTS.0, FAULTS_A_FILE.0].contains(metric) {
+        if !runs[2].is_empty() && [FAULTS.0, FAULTS_PER_FILE.0].contains(metric) {
             rows.push(level([case.name, metric, unit, "the kernel, zram"], &of_side(2)));
         }
     }
@@ -286,7 +286,7 @@ mod tests {
             some_seconds: 4.0,
             ..live::Measured::default()
         };
-        let values = [FAULTS, FAULTS_A_FILE, SECONDS, WAITED].map(|(_, _, of)| of(&run));
+        let values = [FAULTS, FAULTS_PER_FILE, SECONDS, WAITED].map(|(_, _, of)| of(&run));
         assert_eq!(values, [15.0, 0.015, 2.0, 2.0]);
     }
 

@@ -25,10 +25,10 @@ use refault_console::Failure;
 /// What is said when the measured time begins.
 pub const READY: &str = "begins";
 
-const WORDS_A_PAGE: usize = 512;
-const WORDS_A_RECORD: usize = 8;
+const WORDS_PER_PAGE: usize = 512;
+const WORDS_PER_RECORD: usize = 8;
 /// Of a value in the B-tree: 200 bytes.
-const WORDS_A_VALUE: usize = 25;
+const WORDS_PER_VALUE: usize = 25;
 
 /// How the array is touched.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
         return report(args, |clock| vec![clock.run(1, |random| tree.touch(random))]);
     }
     let pages = (args.bytes / 4096).max(1);
-    let words: Vec<AtomicU64> = (0..pages * WORDS_A_PAGE).map(|index| AtomicU64::new(word_at(index))).collect();
+    let words: Vec<AtomicU64> = (0..pages * WORDS_PER_PAGE).map(|index| AtomicU64::new(word_at(index))).collect();
     report(args, |clock| {
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..args.threads.max(1))
@@ -170,7 +170,7 @@ struct Array<'a> {
 
 impl<'a> Array<'a> {
     fn new(words: &'a [AtomicU64], pattern: Pattern) -> Array<'a> {
-        let pages = words.len() / WORDS_A_PAGE;
+        let pages = words.len() / WORDS_PER_PAGE;
         Array { words, pattern, pages, step: odd_step(pages), next: 0 }
     }
 
@@ -179,21 +179,21 @@ impl<'a> Array<'a> {
         match self.pattern {
             Pattern::Zipf => {
                 let page = random.zipf(self.pages) * self.step % self.pages;
-                let at = page * WORDS_A_PAGE + random.below(WORDS_A_PAGE);
+                let at = page * WORDS_PER_PAGE + random.below(WORDS_PER_PAGE);
                 if random.below(10) == 0 {
                     words[at].store(std::hint::black_box(word_at(at)), Ordering::Relaxed);
                 } else {
-                    let record = at / WORDS_A_RECORD * WORDS_A_RECORD;
-                    (record..record + WORDS_A_RECORD).for_each(|at| read(words, at));
+                    let record = at / WORDS_PER_RECORD * WORDS_PER_RECORD;
+                    (record..record + WORDS_PER_RECORD).for_each(|at| read(words, at));
                 }
             }
             Pattern::Scan => {
-                let page = self.next * WORDS_A_PAGE;
-                let sum = words[page..page + WORDS_A_PAGE]
+                let page = self.next * WORDS_PER_PAGE;
+                let sum = words[page..page + WORDS_PER_PAGE]
                     .iter()
                     .fold(0u64, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)));
                 std::hint::black_box(sum);
-                read(words, page + random.below(WORDS_A_PAGE));
+                read(words, page + random.below(WORDS_PER_PAGE));
                 self.next = (self.next + 1) % self.pages;
             }
             Pattern::Uniform | Pattern::Btree => read(words, random.below(words.len())),
@@ -203,14 +203,14 @@ impl<'a> Array<'a> {
 
 /// A B-tree of records.
 struct Tree {
-    records: BTreeMap<u64, [u64; WORDS_A_VALUE]>,
+    records: BTreeMap<u64, [u64; WORDS_PER_VALUE]>,
     step: usize,
 }
 
 impl Tree {
     /// So many bytes of records, put in in scattered order, so that its nodes lie where they were split.
     fn new(bytes: usize) -> Tree {
-        let count = (bytes / (WORDS_A_VALUE * 8)).max(1);
+        let count = (bytes / (WORDS_PER_VALUE * 8)).max(1);
         let step = odd_step(count);
         let records = (0..count).map(|rank| (rank * step % count) as u64).map(|key| (key, value_of(key))).fold(
             BTreeMap::new(),
@@ -237,8 +237,8 @@ impl Tree {
 }
 
 /// The value that belongs to a key.
-fn value_of(key: u64) -> [u64; WORDS_A_VALUE] {
-    std::array::from_fn(|index| word_at(key as usize * 4 * WORDS_A_RECORD + index))
+fn value_of(key: u64) -> [u64; WORDS_PER_VALUE] {
+    std::array::from_fn(|index| word_at(key as usize * 4 * WORDS_PER_RECORD + index))
 }
 
 /// Reads a word and ends the program if it is wrong.
@@ -252,8 +252,8 @@ fn read(words: &[AtomicU64], at: usize) {
 
 /// The word that belongs at a place.
 fn word_at(index: usize) -> u64 {
-    let record = (index / WORDS_A_RECORD) as u64;
-    match index % WORDS_A_RECORD {
+    let record = (index / WORDS_PER_RECORD) as u64;
+    match index % WORDS_PER_RECORD {
         0 => record,
         field @ (1 | 2) => mix(record << 2 | field as u64),
         field => 0x2020_6e6f_6d6d_6f63 + field as u64,

@@ -182,7 +182,7 @@ fn losses(result: &RowResult) -> Vec<String> {
     losses
 }
 
-/// One row a run, with all fields.
+/// One row per run, with all fields.
 pub fn write_csv(out: &mut dyn Write, results: &[RowResult]) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(["row", "side", "run"].iter().chain(&Measured::FIELDS))?;

@@ -68,7 +68,7 @@ fn addresses(text: &str) -> Result<Range<u64>, String> {
     let ends = text.split_once('-').and_then(|(start, end)| number(start).zip(number(end)));
     ends.filter(|(start, end)| start < end)
         .map(|(start, end)| start..end)
-        .ok_or_else(|| format!("'{text}' is no range of addresses: write 0x7f0000000000-0x7f0010000000"))
+        .ok_or_else(|| format!("'{text}' is not a range of addresses: write 0x7f0000000000-0x7f0010000000"))
 }
 
 /// Runs the command.

@@ -118,7 +118,7 @@ impl Recording {
             .next()
             .and_then(|line| serde_json::from_str(line).ok())
             .filter(|head: &Value| head["refault_monitor"].is_u64())
-            .ok_or("is no recording of refault monitor (--format raw)")?;
+            .ok_or("is not a recording of refault monitor (--format raw)")?;
         if head["refault_monitor"] != VERSION {
             return Err(format!("has version {}, this refault reads {VERSION}", head["refault_monitor"]));
         }

@@ -48,8 +48,8 @@ pub fn table(out: &mut dyn Write, recording: &Recording) -> std::io::Result<()> 
     if unseen >= 1.0 {
         writeln!(
             out,
-            "{unseen:.0} % of the checks met pages that cannot be watched (shared since a fork, locked, or in use by a call):\n\
-             they count as not accessed, although they may have been."
+            "{unseen:.0} % of the checks met pages that cannot be monitored (shared since a fork, locked, or in use by a \
+             call):\nthey count as not accessed, although they may have been."
         )?;
     }
     let mut schemes = Vec::new();

@@ -1,4 +1,4 @@
-//! The report of `refault mrc`: one picture a trace, with the answers in words above it.
+//! The report of `refault mrc`: one picture per trace, with the answers in words above it.
 
 use maud::{Markup, html};
 

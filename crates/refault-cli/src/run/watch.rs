@@ -23,7 +23,7 @@ use ratatui::{Terminal, TerminalOptions, Viewport};
 use rustix::termios::{self, LocalModes, OptionalActions};
 
 use crate::inherited::Unnamed;
-use crate::top::{Follower, View, screen};
+use crate::top::{LogTail, View, screen};
 use refault_console::Failure;
 use refault_lab::size::bytes_text;
 
@@ -63,7 +63,7 @@ fn temporary() -> Result<File, Failure> {
 /// The view over a program that runs, and what the program writes meanwhile.
 pub struct Watch<'a> {
     name: &'a str,
-    follower: Follower,
+    tail: LogTail,
     held: File,
     picture: Picture,
 }
@@ -74,8 +74,8 @@ impl<'a> Watch<'a> {
     /// # Errors
     /// A file cannot be had.
     pub fn new(name: &'a str, statistics: &Statistics) -> Result<Watch<'a>, Failure> {
-        let follower = Follower::open(statistics.path(), None)?;
-        Ok(Watch { name, follower, held: temporary()?, picture: Picture { shown: None, drawn: None } })
+        let tail = LogTail::open(statistics.path(), None)?;
+        Ok(Watch { name, tail, held: temporary()?, picture: Picture { shown: None, drawn: None } })
     }
 
     /// Holds back what a program writes to the terminal of the view.
@@ -94,7 +94,7 @@ impl<'a> Watch<'a> {
     pub fn look(&mut self) {
         if self.picture.is_due() {
             let held_bytes = self.held.metadata().map_or(0, |metadata| metadata.len());
-            self.picture.draw(&mut self.follower, self.name, held_bytes);
+            self.picture.draw(&mut self.tail, self.name, held_bytes);
         }
     }
 
@@ -137,7 +137,7 @@ impl Picture {
     }
 
     /// Draws a picture, if that is possible now. Its trouble is not the program's.
-    fn draw(&mut self, follower: &mut Follower, name: &str, held_bytes: u64) {
+    fn draw(&mut self, tail: &mut LogTail, name: &str, held_bytes: u64) {
         self.drawn = Some(Instant::now());
         let foreground = termios::tcgetpgrp(std::io::stderr()).is_ok_and(|group| group == rustix::process::getpgrp());
         if !foreground {
@@ -148,13 +148,13 @@ impl Picture {
         if self.shown.is_none() {
             self.shown = Shown::open().ok();
         }
-        let note = match (follower.read(), held_bytes) {
+        let note = match (tail.read(), held_bytes) {
             (Err(failure), _) => failure.line().to_owned(),
             (Ok(()), 0) => String::new(),
             (Ok(()), bytes) => format!("{} of output are held until the program ends", bytes_text(bytes)),
         };
         if let Some(shown) = &mut self.shown {
-            let view = follower.view().map(|view| View { command: "refault run", source: name, note, ..view });
+            let view = tail.view().map(|view| View { command: "refault run", source: name, note, ..view });
             let _ = shown.draw(view.as_ref());
         }
     }

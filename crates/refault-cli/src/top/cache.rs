@@ -10,7 +10,7 @@ use refault_lab::size::bytes_text;
 use serde_json::Value;
 
 use super::View;
-use super::follower::SILENT_SECONDS;
+use super::log_tail::SILENT_SECONDS;
 use super::screen::{bar, block, bytes, draw_generations, has_ended, number};
 
 /// Whether a line is a page cache's.

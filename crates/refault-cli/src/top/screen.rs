@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use serde_json::Value;
 
-use super::follower::SEEN_AT_THE_END;
+use super::log_tail::SEEN_AT_THE_END;
 use super::{View, cache, what_if};
 use refault_console::text::grouped;
 use refault_lab::size::bytes_text;

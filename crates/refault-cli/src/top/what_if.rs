@@ -49,7 +49,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, line: &Value) {
     };
     let accesses = number(&answers(line)[0], "accesses");
     let title = format!(
-        "Would have missed, of {} accesses (once a page in {} ms; 1 page in {})",
+        "Would have missed, of {} accesses (1 per page in {} ms; 1 page in {})",
         grouped(accesses),
         number(line, "look_ms"),
         number(line, "sampled_one_page_in")
@@ -85,7 +85,7 @@ mod tests {
         let mut line = json!({"pid": 1, "would_miss": answers, "sampled_one_page_in": 4, "look_ms": 203});
         let screen = shown(&line);
         for part in [
-            "Would have missed, of 1,200,000 accesses (once a page in 203 ms; 1 page in 4)",
+            "Would have missed, of 1,200,000 accesses (1 per page in 203 ms; 1 page in 4)",
             "with                         32 MiB         64 MiB",
             "lru                         600,000  1,234,567,890",
             "s3fifo                      500,000         12,000",

@@ -46,15 +46,15 @@ impl Contents {
     /// The kind in words.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Contents::Table => "table",
+            Contents::Table => "a table",
             Contents::Csv => "CSV",
             Contents::Json => "JSON",
-            Contents::Html => "HTML report",
-            Contents::Svg => "SVG picture",
-            Contents::Trace(OutputFormat::Rft) => ".rft trace",
-            Contents::Trace(OutputFormat::U64) => ".u64 trace",
-            Contents::Trace(OutputFormat::Csv) => "CSV trace",
-            Contents::Trace(OutputFormat::OracleGeneral) => "oracleGeneral trace",
+            Contents::Html => "an HTML report",
+            Contents::Svg => "an SVG picture",
+            Contents::Trace(OutputFormat::Rft) => "an .rft trace",
+            Contents::Trace(OutputFormat::U64) => "a .u64 trace",
+            Contents::Trace(OutputFormat::Csv) => "a CSV trace",
+            Contents::Trace(OutputFormat::OracleGeneral) => "an oracleGeneral trace",
         }
     }
 

@@ -11,12 +11,12 @@
 //! `live` is the number of the others. The ring's size is a power of two, and at most four times the most blocks it
 //! ever held.
 //!
-//! Cost: O(1) amortised; 4 bytes a place. A full ring is packed or doubled.
+//! Cost: O(1) amortised; 4 bytes per place. A full ring is packed or doubled.
 
 use super::buddy::{Frame, NO_FRAME};
 
 /// Smallest ring.
-const SMALLEST: usize = 16;
+const MIN_PLACES: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(super) struct BlockQueue {
@@ -147,7 +147,7 @@ impl BlockQueue {
         let size = if ring.len() * 2 > self.ring.len() { self.ring.len() * 2 } else { self.ring.len() };
         ring.iter().enumerate().for_each(|(place, frame)| places[*frame as usize] = place as u32);
         (self.front, self.back) = (0, ring.len() as u32);
-        ring.resize(size.max(SMALLEST), NO_FRAME);
+        ring.resize(size.max(MIN_PLACES), NO_FRAME);
         self.ring = ring;
     }
 }

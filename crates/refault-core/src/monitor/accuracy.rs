@@ -2,7 +2,7 @@
 //! sees every access can keep (a simulator, a recorded trace).
 //!
 //! Truth of a page in one aggregation: in how many of its sampling intervals the page was accessed at least once,
-//! which is what the monitor estimates. Cost: one counter a page; a comparison is linear in pages.
+//! which is what the monitor estimates. Cost: one counter per page; a comparison is linear in pages.
 //!
 //! ```
 //! use refault_core::monitor::Region;

@@ -88,8 +88,9 @@ impl Target {
         &mut self.regions
     }
 
-    /// A target of given regions, for those who keep their own list. They must be in order and not overlap.
-    pub fn from_regions(regions: Vec<Region>) -> Target {
+    /// A target of given regions, in order and without overlap.
+    #[cfg(test)]
+    pub(crate) fn from_regions(regions: Vec<Region>) -> Target {
         debug_assert!(regions.windows(2).all(|pair| pair[0].end <= pair[1].start));
         Target { regions }
     }

@@ -190,7 +190,7 @@ mod tests {
             assert_eq!(
                 (record.generation(), record.has(ACTIVE)),
                 (None, false),
-                "{standing} is no instruction to insert"
+                "{standing} is not an instruction to insert"
             );
             assert!(record.has(LRU) && record.has(FILE) && record.has(WORKINGSET));
         }

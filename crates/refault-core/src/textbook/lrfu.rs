@@ -3,7 +3,7 @@
 //!
 //! What a page's references are worth together moves between how recently it was used (a short half-life) and how often
 //! (a long one). The paper counts each reference; mapped memory does not report them. So here the page tables are
-//! looked at once an *interval*, a part at a time, and a page has at most one reference an interval: the one that
+//! looked at once an *interval*, a part at a time, and a page has at most one reference per interval: the one that
 //! brought it in, or its accessed bit. A page that was referenced less than an interval ago does not go. An interval
 //! lasts until a share of memory was evicted, or there is nothing else to evict; references age by evictions, so a
 //! program that fits in memory forgets nothing. Worth is remembered for evicted pages in their shadow entry: a page
@@ -37,7 +37,7 @@ use crate::workingset::shadow::{ShadowFields, VALUE_BITS, VALUE_MASK};
 /// Steps of the clock in which a reference loses half its worth.
 const HALF_LIFE_STEPS: f64 = 52.0;
 /// Steps of rank a list.
-const STEPS_A_LIST: u64 = 4;
+const STEPS_PER_LIST: u64 = 4;
 /// Lists: a quarter for what lies behind the clock, the others for what lies before it.
 const LISTS: u64 = 128;
 /// Parts of an interval: in each a part of the page tables is looked at, so that no fault waits long for it.
@@ -166,7 +166,7 @@ impl Worth {
 struct Ranks {
     slots: Vec<Slot<Worth>>,
     lists: Vec<List>,
-    /// The list to evict from, as a rank divided by [`STEPS_A_LIST`].
+    /// The list to evict from, as a rank divided by [`STEPS_PER_LIST`].
     hand: u64,
     /// Parts of intervals since the beginning.
     time: u32,
@@ -185,7 +185,7 @@ impl Ranks {
 
     /// The list of everything that lies far behind.
     fn bottom(&self) -> u64 {
-        self.clock / STEPS_A_LIST - LISTS / 4 + 1
+        self.clock / STEPS_PER_LIST - LISTS / 4 + 1
     }
 
     fn top(&self) -> u64 {
@@ -194,7 +194,7 @@ impl Ranks {
 
     fn list_of(&self, page: PageId) -> usize {
         let rank = self.slots[page as usize].state.rank(self.clock);
-        ((rank / STEPS_A_LIST).clamp(self.bottom(), self.top()) % LISTS) as usize
+        ((rank / STEPS_PER_LIST).clamp(self.bottom(), self.top()) % LISTS) as usize
     }
 
     /// A page that counts as referenced now.

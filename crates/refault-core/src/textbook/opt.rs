@@ -193,7 +193,7 @@ impl Policy for Opt {
 /// A set of times with the largest found at once: a bitmap, and above it bitmaps of the words that are not zero.
 #[derive(Clone, Debug)]
 struct TimeSet {
-    /// Level 0 has a bit a time; each level has a bit for each word of the one before; the last has one word.
+    /// Level 0 has a bit per time; each level has a bit for each word of the one before; the last has one word.
     levels: Vec<Vec<u64>>,
 }
 

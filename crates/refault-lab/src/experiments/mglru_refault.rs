@@ -26,10 +26,10 @@ use crate::experiment::{Chart, Experiment, Figure, Rule, Study, Trial, Values};
 use refault_sim::machine::config::{MachineConfig, PhaseConfig, TaskConfig};
 use refault_sim::machine::device::DeviceModel;
 
-/// What a miss costs there beyond allocation, reclaim and the copy, in nanoseconds: 8 CPUs and 6548 MiB/s are 4.8 us an
-/// operation, of which a hit takes 1.6 us (the uniform run of the same author that fits in memory). The share of misses
-/// that the sum needs is our own, so that absolute throughput is fitted; changes of throughput are measured with two
-/// other costs as well.
+/// What a miss costs there beyond allocation, reclaim and the copy, in nanoseconds: 8 CPUs and 6548 MiB/s are 4.8 us
+/// per operation, of which a hit takes 1.6 us (the uniform run of the same author that fits in memory). The share of
+/// misses that the sum needs is our own, so that absolute throughput is fitted; changes of throughput are measured with
+/// two other costs as well.
 const MISS: u64 = 5_300;
 
 /// The other costs of a miss, from a third to three times as much.

@@ -12,8 +12,8 @@ use super::group::GroupId;
 use super::writeback::Due;
 use super::{Machine, Reclaimer};
 
-/// Fruitless tries before a task is killed.
-const RETRIES: u32 = 16;
+/// Fruitless tries before a task is killed, and reclaims for one contiguous buffer.
+pub(super) const MAX_RECLAIM_RETRIES: u32 = 16;
 /// How long a task waits when reclaim freed nothing but writes are on their way, in nanoseconds.
 const WRITE_WAIT: u64 = 1_000_000;
 /// How long a task is held back at most while background reclaim works below half of `min`, in nanoseconds.
@@ -56,7 +56,7 @@ impl Machine {
                 return Err(Refused::Later);
             }
             tries += 1;
-            if tries > RETRIES {
+            if tries > MAX_RECLAIM_RETRIES {
                 tries = 0;
                 self.memory.groups.count_event(full, |events| events.oom += 1);
                 self.kill_in(full);
@@ -111,7 +111,7 @@ impl Machine {
                     return Err(Refused::Later);
                 }
                 self.tasks[id].tries += 1;
-                if self.tasks[id].tries > RETRIES {
+                if self.tasks[id].tries > MAX_RECLAIM_RETRIES {
                     self.tasks[id].tries = 0;
                     self.kill_in(0);
                     if self.is_killed(id) {

@@ -252,7 +252,7 @@ fn may_map(source: &Source) -> bool {
 /// Smallest limit of a group: one batch of reclaim.
 pub const MIN_LIMIT: u64 = 32;
 /// Between the seeds of two runs: more than a task has copies, each of which has a seed of its own.
-const SEEDS_OF_A_RUN: u64 = 1 << 17;
+const SEEDS_PER_RUN: u64 = 1 << 17;
 /// Smallest node: below it the watermarks leave nothing.
 pub const MIN_NODE: u64 = 256;
 
@@ -260,7 +260,7 @@ impl MachineConfig {
     /// The same machine with other random numbers: those of generated workloads and of the monitor, unless it names its
     /// own seed. Run 0 is the configuration as it is. What is read from traces stays as it is.
     pub fn with_seed_of_run(mut self, run: u32) -> MachineConfig {
-        let step = u64::from(run) * SEEDS_OF_A_RUN;
+        let step = u64::from(run) * SEEDS_PER_RUN;
         for phase in self.tasks.iter_mut().flat_map(|task| &mut task.phases) {
             if let Source::Workload(spec) = &mut phase.workload {
                 spec.seed = spec.seed.wrapping_add(step);

@@ -33,48 +33,48 @@ use crate::monitoring::config::Config;
 
 const PAGE: u64 = 4096;
 
-/// Whose worker the thread is.
-enum Worker {
+/// What the monitoring thread runs.
+enum KdamondContext {
     /// What the scenario's `[monitor]` says, from start to end.
     Configured(Box<Kdamond>),
     /// The module `lru-sort`, whose files events write to.
     Loaded(Box<LoadedLruSort>),
 }
 
-impl Worker {
+impl KdamondContext {
     fn begin(&mut self, ops: &mut DamonOps<'_>) -> Next {
         match self {
-            Worker::Configured(kdamond) => kdamond.begin(ops),
-            Worker::Loaded(module) => module.begin(ops),
+            KdamondContext::Configured(kdamond) => kdamond.begin(ops),
+            KdamondContext::Loaded(module) => module.begin(ops),
         }
     }
 
     fn finish(&mut self, now: u64, ops: &mut DamonOps<'_>) {
         match self {
-            Worker::Configured(kdamond) => kdamond.finish(now, ops, &mut ()),
-            Worker::Loaded(module) => module.finish(now, ops),
+            KdamondContext::Configured(kdamond) => kdamond.finish(now, ops, &mut ()),
+            KdamondContext::Loaded(module) => module.finish(now, ops),
         }
     }
 
     /// `None`: the module is off.
     fn kdamond(&self) -> Option<&Kdamond> {
         match self {
-            Worker::Configured(kdamond) => Some(kdamond),
-            Worker::Loaded(module) => module.kdamond(),
+            KdamondContext::Configured(kdamond) => Some(kdamond),
+            KdamondContext::Loaded(module) => module.kdamond(),
         }
     }
 
     fn schemes(&self) -> &[Scheme] {
         match self {
-            Worker::Configured(kdamond) => kdamond.schemes(),
-            Worker::Loaded(module) => module.schemes(),
+            KdamondContext::Configured(kdamond) => kdamond.schemes(),
+            KdamondContext::Loaded(module) => module.schemes(),
         }
     }
 }
 
 /// The monitoring thread.
 pub(super) struct KdamondTask {
-    worker: Worker,
+    context: KdamondContext,
     config: Config,
     rule: SortRule,
     /// The address space of each target; none in the physical view.
@@ -152,9 +152,9 @@ impl KdamondTask {
         }
         let everything = 0..memory.page_ids() as u64 * PAGE;
         let kdamond = config.kdamond(everything, seed, 0).map_err(|error| format!("monitor: {error}"))?;
-        let worker = Worker::Configured(Box::new(kdamond));
+        let context = KdamondContext::Configured(Box::new(kdamond));
         let rule = if config.profile == Profile::K72 { SortRule::Activate } else { SortRule::MarkAccessed };
-        Ok(KdamondTask { worker, config, rule, spaces, groups, sampling: false, work: 0 })
+        Ok(KdamondTask { context, config, rule, spaces, groups, sampling: false, work: 0 })
     }
 
     /// The module `lru-sort` of 7.2 over all of memory, off until an event enables it.
@@ -165,7 +165,7 @@ impl KdamondTask {
         let everything = 0..memory.page_ids() as u64 * PAGE;
         let module = LoadedLruSort::new(Profile::K72, everything, seed);
         Ok(KdamondTask {
-            worker: Worker::Loaded(Box::new(module)),
+            context: KdamondContext::Loaded(Box::new(module)),
             config: Config::default(),
             rule: SortRule::Activate,
             spaces: Vec::new(),
@@ -176,14 +176,14 @@ impl KdamondTask {
     }
 
     pub fn report(&self) -> MonitorReport {
-        let kdamond = self.worker.kdamond();
+        let kdamond = self.context.kdamond();
         let monitor = kdamond.map(Kdamond::monitor);
         MonitorReport {
             checks: monitor.map_or(0, |monitor| monitor.counters().checks),
             nr_regions: monitor.map_or(0, Monitor::nr_regions),
             monitor_cpu: monitor.map_or(0, Monitor::work_ns),
             schemes_cpu: kdamond.map_or(0, Kdamond::schemes_ns),
-            schemes: self.worker.schemes().to_vec(),
+            schemes: self.context.schemes().to_vec(),
             tree: self.config.to_json(kdamond.map(Kdamond::schemes)),
         }
     }
@@ -218,11 +218,11 @@ fn ranges(memory: &MachineMemory, space: usize) -> Vec<Range<u64>> {
 }
 
 impl Machine {
-    /// A write to a file of the module `lru-sort`. A worker that was started gets a CPU.
+    /// A write to a file of the module `lru-sort`. A kdamond that was started gets a CPU.
     pub(super) fn write_lru_sort(&mut self, file: &str, value: &str) -> Result<(), String> {
         let now = self.now / 1000;
         let Some(task) = &mut self.kdamond else { return Err("the module is not loaded".into()) };
-        let Worker::Loaded(module) = &mut task.worker else {
+        let KdamondContext::Loaded(module) = &mut task.context else {
             // Modules start as the only users of the monitor.
             return Err(WriteError::Busy.to_string());
         };
@@ -253,9 +253,9 @@ impl Machine {
             freed: 0,
         };
         if task.sampling {
-            task.worker.finish(now / 1000, &mut ops);
+            task.context.finish(now / 1000, &mut ops);
         }
-        let next = task.worker.begin(&mut ops);
+        let next = task.context.begin(&mut ops);
         let (work, freed) = (ops.work, ops.freed);
         task.work = work;
         task.sampling = matches!(next, Next::Sample { .. });

@@ -223,8 +223,8 @@ impl ArmedTrigger {
         self.trigger.window / 10
     }
 
-    /// Looks at the totals, which must have been collected at `now`. True if the stall was reached; once a window at
-    /// most.
+    /// Looks at the totals, which must have been collected at `now`. True if the stall was reached; once per window
+    /// at most.
     pub fn fires(&mut self, now: u64, pressure: &Pressure) -> bool {
         let window = self.trigger.window;
         let elapsed = now - self.started;

@@ -357,7 +357,7 @@ impl Report {
         fields
     }
 
-    /// The samples as CSV, one row a sample.
+    /// The samples as CSV, one row per sample.
     pub fn samples_csv(&self) -> String {
         use std::fmt::Write;
         let mut text = String::from(

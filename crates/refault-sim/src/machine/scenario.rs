@@ -405,7 +405,7 @@ fn phase(
                     "fd" => Kind::Fd,
                     "mapped" => Kind::Mapped,
                     other => {
-                        let reason = format!("'{other}' is no kind: anon, fd or mapped");
+                        let reason = format!("'{other}' is not a kind: anon, fd or mapped");
                         return Err(place.error(kind.span().start, "kind", reason));
                     }
                 }),

@@ -23,7 +23,7 @@ impl KernelMemory {
     /// Bytes that a group is charged for a node.
     const NODE_BYTES: usize = 584;
     /// What the recorder allows for: nodes to a page of the kernel's, and pages that are for nothing in particular.
-    const NODES_A_PAGE: usize = 7;
+    const NODES_PER_PAGE: usize = 7;
     const SPARE: usize = 4;
 
     /// Nothing was accessed yet.
@@ -33,7 +33,7 @@ impl KernelMemory {
         let allowed = Self::SPARE
             + anon_pages / Self::REGION_PAGES
             + mapped_file / Self::REGION_PAGES
-            + file_pages / (Self::NODE_PAGES * Self::NODES_A_PAGE);
+            + file_pages / (Self::NODE_PAGES * Self::NODES_PER_PAGE);
         KernelMemory {
             tables: [tables(anon_pages), tables(mapped_file)],
             nodes: vec![false; file_pages.div_ceil(Self::NODE_PAGES)],

@@ -70,7 +70,7 @@ impl Events {
     /// All requests of damo's JSON, by time.
     fn of_json(&mut self, bytes: &[u8]) -> Result<Vec<Request>, String> {
         let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("is no JSON: {error}"))?;
-        let records = value.as_array().ok_or("is no list of damo's records")?;
+        let records = value.as_array().ok_or("is not a list of damo's records")?;
         let mut requests = Vec::new();
         for record in records {
             let target = record.get("target_id").map(Value::to_string).unwrap_or_default();
@@ -104,7 +104,7 @@ fn whole(value: &Value) -> Result<u64, String> {
         _ => None,
     };
     let number = text.as_deref().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| format!("{} is no whole number", quote(value.to_string().as_bytes())))
+    number.ok_or_else(|| format!("{} is not a whole number", quote(value.to_string().as_bytes())))
 }
 
 fn is_positive(value: &Value) -> bool {
@@ -127,7 +127,7 @@ impl LineFormat for Events {
         let fields: Vec<&[u8]> = words(line).collect();
         let event = fields.iter().position(|word| *word == EVENT).ok_or("the event stands within a word")?;
         let time = event.checked_sub(1).and_then(|index| fields[index].strip_suffix(b":")).and_then(seconds);
-        let wrong = || format!("{} is no event of DAMON with a target, a region and its accesses", quote(line));
+        let wrong = || format!("{} is not an event of DAMON with a target, a region and its accesses", quote(line));
         let [target, _, addresses, accesses] =
             fields.get(event + 1..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(wrong)?;
         let target = target.strip_prefix(b"target_id=").ok_or_else(wrong)?;

@@ -1,5 +1,5 @@
-//! The block traces published with ARC (Megiddo and Modha, FAST 2003): four numbers a line, the first block, how many,
-//! one that is ignored, and the number of the request. Blocks have 512 bytes.
+//! The block traces published with ARC (Megiddo and Modha, FAST 2003): four numbers per line, the first block, how
+//! many, one that is ignored, and the number of the request. Blocks have 512 bytes.
 //!
 //! By default each block is a page of its own, as in the published results; with a unit of 512 bytes a request becomes
 //! the 4 KiB pages it touches.

@@ -8,7 +8,7 @@
 //!
 //! A guide table finds the rank: the range of draws is cut into equal buckets, each knows the first rank that reaches
 //! into it. Most draws are decided by one look at the guide and one or two at the weights; the result is exactly that
-//! of a binary search. Cost: 8 bytes a rank and 4 a bucket, with 2 to 4 buckets a rank.
+//! of a binary search. Cost: 8 bytes per rank and 4 per bucket, with 2 to 4 buckets per rank.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

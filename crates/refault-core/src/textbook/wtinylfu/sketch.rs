@@ -10,7 +10,7 @@ const SEEDS: [u64; 2] = [0x1234_5678, 0x1234_4321];
 /// A counter that is halved; one key may meet a counter more than once and adds at most as often as there are hashes.
 const FULL: u16 = u16::MAX - 64;
 
-/// Bits a key and hashes of a Bloom filter with 1 % false positives.
+/// Bits per key and hashes of a Bloom filter with 1 % false positives.
 const DOOR_BITS: usize = 10;
 const DOOR_HASHES: u64 = 7;
 

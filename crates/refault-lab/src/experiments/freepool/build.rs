@@ -27,7 +27,7 @@ use refault_core::monitor::Random;
 use super::PUBLISHED_FRAMES;
 use super::assumptions::Assumptions;
 use super::machine::{Burst, Machine, Mapping, Nanos};
-use super::reclaimer::Reclaimer;
+use super::page_daemon::PageDaemon;
 use super::sample::{Sample, Sampler};
 use super::store::Disk;
 use refault_core::freebsd::VmCounters;
@@ -47,7 +47,7 @@ const LARGE: f64 = 2.5;
 /// Steps in which a job does its work.
 const STEPS: u32 = 12;
 /// Headers that a compile job reads in a step.
-const HEADERS_A_STEP: u64 = 6;
+const HEADERS_PER_STEP: u64 = 6;
 /// Seconds of user time of a published iteration.
 const USER_SECONDS: f64 = 8250.0;
 
@@ -149,7 +149,7 @@ struct Build {
 /// Runs the build in a loop on a machine of `frames` frames.
 pub(super) fn run(
     frames: u32,
-    policy: Box<dyn Reclaimer>,
+    policy: Box<dyn PageDaemon>,
     seed: u64,
     assumptions: &Assumptions,
     progress: &(dyn Fn(f64) + Sync),
@@ -189,7 +189,7 @@ struct Snapshot {
 }
 
 impl Build {
-    fn new(frames: u32, policy: Box<dyn Reclaimer>, seed: u64, assumptions: &Assumptions) -> Build {
+    fn new(frames: u32, policy: Box<dyn PageDaemon>, seed: u64, assumptions: &Assumptions) -> Build {
         let mut machine = Machine::new(frames, policy, assumptions.daemon_lag);
         // The tree is the same for every seed of the iterations' order.
         let mut random = Random::new(0x5eed);
@@ -384,7 +384,7 @@ impl Build {
         if job.step == 0 {
             self.read_file(source, job.memory.task(), burst);
         }
-        for _ in 0..HEADERS_A_STEP {
+        for _ in 0..HEADERS_PER_STEP {
             let header = self.headers[skewed(&mut self.random, self.headers.len() as u64) as usize];
             self.read_file(header, job.memory.task(), burst);
         }

@@ -11,7 +11,7 @@ use refault_core::freebsd::VmCounters;
 use refault_core::monitor::Random;
 
 use super::machine::{Burst, Machine};
-use super::reclaimer::Reclaimer;
+use super::page_daemon::PageDaemon;
 
 /// The file over memory.
 const FILE: f64 = 2.0;
@@ -39,7 +39,7 @@ pub(super) struct ContiguousRun {
 }
 
 /// Runs it. `grows`: pages are let go between the attempts of a request.
-pub(super) fn run(frames: u32, policy: Box<dyn Reclaimer>, seed: u64, grows: bool) -> ContiguousRun {
+pub(super) fn run(frames: u32, policy: Box<dyn PageDaemon>, seed: u64, grows: bool) -> ContiguousRun {
     let mut machine = Machine::new(frames, policy, 0.0);
     let mut random = Random::new(seed);
     let pages = |share: f64| (f64::from(frames) * share) as u32;

@@ -11,7 +11,7 @@ use refault_core::monitor::Random;
 use super::PUBLISHED_FRAMES;
 use super::assumptions::Assumptions;
 use super::machine::{Burst, Machine, Nanos};
-use super::reclaimer::Reclaimer;
+use super::page_daemon::PageDaemon;
 use super::sample::{Sample, Sampler};
 
 /// Database over memory.
@@ -43,7 +43,7 @@ pub(super) struct DatabaseRun {
 /// Runs the workload.
 pub(super) fn run(
     frames: u32,
-    policy: Box<dyn Reclaimer>,
+    policy: Box<dyn PageDaemon>,
     seed: u64,
     assumptions: &Assumptions,
     progress: &(dyn Fn(f64) + Sync),

@@ -1,6 +1,6 @@
 //! The machine of the free-pool experiments: frames, objects, faults, a buffer cache, one disk and the page daemon.
 //!
-//! The page queues are `refault_core::freebsd` (or another policy, see [`super::reclaimer`]), the frames
+//! The page queues are `refault_core::freebsd` (or another policy, see [`super::page_daemon`]), the frames
 //! `refault_core::frames`; here is what surrounds them (spec: freebsd §1, §3.4, §6): which task faults, what a fault
 //! reads ahead, when a request is refused, and when the daemon wakes. Time is simulated. A [`Burst`] is a stretch of
 //! one task's execution; what it computes and what it waits for move its clock. The daemon runs at once when it is
@@ -28,7 +28,7 @@ use refault_core::freebsd::{Behind, DaemonLoop, DaemonStep, MapEntry, Version, V
 use refault_core::policy::Admission;
 
 use super::PUBLISHED_FRAMES;
-use super::reclaimer::Reclaimer;
+use super::page_daemon::PageDaemon;
 use super::store::{Disk, Store};
 
 /// Nanoseconds of simulated time.
@@ -107,7 +107,7 @@ impl Mapping {
 
 /// See the module.
 pub(super) struct Machine {
-    pub policy: Box<dyn Reclaimer>,
+    pub policy: Box<dyn PageDaemon>,
     pub store: Store,
     daemon: DaemonLoop,
     daemon_rests: bool,
@@ -128,7 +128,7 @@ pub(super) struct Machine {
 impl Machine {
     /// A machine with free memory only.
     /// `daemon_lag`: see [`super::Assumptions`].
-    pub fn new(frames: u32, mut policy: Box<dyn Reclaimer>, daemon_lag: f64) -> Machine {
+    pub fn new(frames: u32, mut policy: Box<dyn PageDaemon>, daemon_lag: f64) -> Machine {
         let stands_for = PUBLISHED_FRAMES / f64::from(frames);
         policy.set_capacity(frames as usize);
         let version = policy.version();
@@ -474,7 +474,7 @@ impl Machine {
     }
 
     /// Waits for passes of the daemon while the condition holds.
-    fn wait_while(&mut self, burst: &mut Burst, mut blocked: impl FnMut(&dyn Reclaimer) -> bool) {
+    fn wait_while(&mut self, burst: &mut Burst, mut blocked: impl FnMut(&dyn PageDaemon) -> bool) {
         for _ in 0..MAX_WAITS {
             if !blocked(&*self.policy) {
                 return;

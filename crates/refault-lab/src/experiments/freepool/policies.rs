@@ -1,7 +1,7 @@
 //! The kernels' policies side by side over the same frames: what none of the documents compares.
 //!
 //! Three workloads of the free-pool experiment on its machine, each under FreeBSD's queues and under Linux's policies
-//! with FreeBSD's targets ([`super::reclaimer::Watermarked`]), and a fourth with huge pages and contiguous buffers on
+//! with FreeBSD's targets ([`super::page_daemon::Watermarked`]), and a fourth with huge pages and contiguous buffers on
 //! the simulated machine ([`super::high_order`]). Each with evicted pages gone, cached in shared pools, and cached
 //! in a pool of their own.
 
@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::assumptions::Assumptions;
 use super::build::{self, BuildRun, ITERATIONS, Iteration};
 use super::database::{self, DatabaseRun};
-use super::reclaimer::{Reclaimer, Watermarked};
+use super::page_daemon::{PageDaemon, Watermarked};
 use super::sample::{Sample, mean};
 use super::serial::{self, SerialRun};
 use super::{Options, PUBLISHED_FRAMES, high_order};
@@ -256,7 +256,7 @@ impl Visitor for Run {
     }
 }
 
-fn on_machine(workload: Workload, frames: u32, policy: Box<dyn Reclaimer>, seed: u64) -> Figures {
+fn on_machine(workload: Workload, frames: u32, policy: Box<dyn PageDaemon>, seed: u64) -> Figures {
     let quiet = |_: f64| {};
     match workload {
         Workload::Database => {

@@ -1,7 +1,7 @@
 //! A mapped file that fits into memory (six gigabytes of eight), read from start to end again and again.
 
 use super::machine::{Burst, Machine, Nanos};
-use super::reclaimer::Reclaimer;
+use super::page_daemon::PageDaemon;
 use super::sample::{Sample, Sampler};
 
 /// The file over memory.
@@ -29,7 +29,7 @@ pub(super) fn pages(frames: u32) -> f64 {
 }
 
 /// Runs the readings.
-pub(super) fn run(frames: u32, policy: Box<dyn Reclaimer>) -> SerialRun {
+pub(super) fn run(frames: u32, policy: Box<dyn PageDaemon>) -> SerialRun {
     let mut machine = Machine::new(frames, policy, 0.0);
     let mut sampler = Sampler::new(1_000_000_000);
     let pages = pages(frames) as u32;

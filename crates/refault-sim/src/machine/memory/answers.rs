@@ -15,7 +15,7 @@ use refault_core::{LruvecId, PageId, Shadow};
 use super::{MachineMemory, Mapping, REGION_PAGES, entry, state};
 use crate::machine::costs::Work;
 
-/// Entries a window of [`PageTables::look_around`] has at most.
+/// Entries that a window of [`PageTables::look_around`] has at most.
 const WINDOW: usize = 64;
 
 impl Memory for MachineMemory {

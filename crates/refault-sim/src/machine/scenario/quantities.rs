@@ -30,7 +30,7 @@ impl<'de> Deserialize<'de> for Time {
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no size: expected bytes as 512M or 4G, pages as 4096p, or max");
+    let wrong = || format!("'{text}' is not a size: expected bytes as 512M or 4G, pages as 4096p, or max");
     if text == "max" {
         return Ok(UNLIMITED);
     }
@@ -48,7 +48,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 fn parse_time(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no time: expected a number with ns, us, ms, s, m, h or d");
+    let wrong = || format!("'{text}' is not a time: expected a number with ns, us, ms, s, m, h or d");
     // A time needs its unit here.
     if !text.starts_with(|c: char| c.is_ascii_digit() || c == '.') || text.ends_with(|c: char| c.is_ascii_digit()) {
         return Err(wrong());

@@ -1,4 +1,4 @@
-//! What the machine asks of the policy: FreeBSD's queues, or any policy with kernel hit reports.
+//! The page daemon: what the machine asks of the policy, FreeBSD's queues or any policy with kernel hit reports.
 //!
 //! [`Watermarked`] gives another policy what FreeBSD's has of itself: a count of available frames and the same targets,
 //! so that all of them keep the same frames free and are woken at the same moment. It frees to the target each time it
@@ -16,7 +16,7 @@ use super::store::Store;
 const FRUITLESS: u32 = 16;
 
 /// What the machine asks. An object: the machine and its workloads are compiled once for all policies.
-pub(super) trait Reclaimer: refault_core::DynPolicy<Store> {
+pub(super) trait PageDaemon: refault_core::DynPolicy<Store> {
     fn version(&self) -> Version;
     fn available(&self) -> u64;
     fn targets(&self) -> &Targets;
@@ -51,7 +51,7 @@ pub(super) trait Reclaimer: refault_core::DynPolicy<Store> {
     }
 }
 
-impl Reclaimer for Freebsd {
+impl PageDaemon for Freebsd {
     fn version(&self) -> Version {
         self.params().version
     }
@@ -164,7 +164,7 @@ impl<P: Policy> CachedPages for Watermarked<P> {
     }
 }
 
-impl<P: Policy> Reclaimer for Watermarked<P> {
+impl<P: Policy> PageDaemon for Watermarked<P> {
     fn version(&self) -> Version {
         Version::V2015
     }

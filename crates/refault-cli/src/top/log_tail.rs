@@ -131,7 +131,7 @@ fn contents(line: &Value) -> u64 {
 }
 
 /// Reads what is appended to a statistics file.
-pub struct Follower {
+pub struct LogTail {
     path: PathBuf,
     source: String,
     file: std::fs::File,
@@ -143,17 +143,17 @@ pub struct Follower {
     processes: BTreeMap<(u64, u64), Process>,
 }
 
-impl Follower {
+impl LogTail {
     /// Opens a file.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn open(path: &Path, wanted: Option<u64>) -> Result<Follower, Failure> {
+    pub fn open(path: &Path, wanted: Option<u64>) -> Result<LogTail, Failure> {
         let file = std::fs::File::open(path).map_err(|error| {
             Failure::usage("cannot read", path.display(), format!("{error}; name the file of refault run --stats"))
         })?;
         let source = path.display().to_string();
-        Ok(Follower {
+        Ok(LogTail {
             path: path.to_owned(),
             source,
             file,
@@ -244,9 +244,9 @@ mod tests {
         ];
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         std::fs::write(&path, text).expect("writes");
-        let mut follower = Follower::open(&path, None).expect("opens");
-        follower.read().expect("reads");
-        let view = follower.view().expect("a process");
+        let mut tail = LogTail::open(&path, None).expect("opens");
+        tail.read().expect("reads");
+        let view = tail.view().expect("a process");
         assert_eq!((&view.line["resident_bytes"], &view.line["stored_bytes"]), (&json!(60), &json!(40)));
         assert_eq!((&view.line["faults"], &view.line["generations"]), (&json!(4), &json!([60])));
         assert_eq!(view.leaders, [("frequency", 2), ("recency", 2)]);
@@ -254,9 +254,9 @@ mod tests {
         assert_eq!(view.line["leader"], "recency", "of the fullest line");
         assert_eq!(view.line["would_stop_refaulting_at_bytes"], json!(90));
         std::fs::write(&path, format!("{}\n", line(2, 0, 4, None, true))).expect("writes");
-        let mut follower = Follower::open(&path, None).expect("opens");
-        follower.read().expect("reads");
-        assert_eq!(follower.view().expect("a process").line[SEEN_AT_THE_END], true);
+        let mut tail = LogTail::open(&path, None).expect("opens");
+        tail.read().expect("reads");
+        assert_eq!(tail.view().expect("a process").line[SEEN_AT_THE_END], true);
     }
 
     #[test]
@@ -272,15 +272,15 @@ mod tests {
         };
         let text = line(1, 900, 60) + "{\"pid\":1,\"cache\"" + &line(2, 10, 0) + "{\"pid\":\n";
         std::fs::write(&path, text).expect("writes");
-        let mut follower = Follower::open(&path, None).expect("opens");
-        follower.read().expect("reads");
-        let view = follower.view().expect("a cache");
+        let mut tail = LogTail::open(&path, None).expect("opens");
+        tail.read().expect("reads");
+        let view = tail.view().expect("a cache");
         assert_eq!((&view.line["pid"], &view.line[SILENT_SECONDS]), (&json!(2), &Value::Null));
         // One writer has emptied the file.
         std::fs::write(&path, line(2, 11, 0)).expect("writes");
-        follower.read().expect("reads");
-        assert_eq!(follower.view().expect("a cache").line["resident_bytes"], 11);
-        let mut killed = Follower::open(&path, Some(1)).expect("opens");
+        tail.read().expect("reads");
+        assert_eq!(tail.view().expect("a cache").line["resident_bytes"], 11);
+        let mut killed = LogTail::open(&path, Some(1)).expect("opens");
         std::fs::write(&path, line(1, 900, 60)).expect("writes");
         killed.read().expect("reads");
         let silent = killed.view().expect("a cache").line[SILENT_SECONDS].as_u64();

@@ -1,7 +1,7 @@
 //! Nanoseconds to allocate and to free a frame, on a pool of 2^22 frames (16 GiB).
 //!
-//! `cargo bench -p refault-core --bench frames [PART OF A PATTERN'S NAME]`. Each pattern is run five times; the fastest
-//! and the median count.
+//! `cargo bench -p refault-bench --bench frame_allocator -- [PART OF A PATTERN'S NAME]`. Each pattern is run five
+//! times; the fastest and the median count.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! How fast each policy replays: accesses per second on one core, and metadata per page.
 //!
-//! `cargo bench -p refault-sim --bench replay -- [ACCESSES] [POLICY,…] [PAGES]`: by default 20 million accesses of
+//! `cargo bench -p refault-bench --bench replay -- [ACCESSES] [POLICY,…] [PAGES]`: by default 20 million accesses of
 //! zipf(1.0) over 2^20 pages, made in memory; the figures that the documentation states are for 100 million. Each row
 //! is the best of three runs. Time is processor time of the thread where Linux tells it, so that other programs on the
 //! machine disturb little, and wall time elsewhere. Making and translating the trace is not counted.
