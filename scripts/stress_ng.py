@@ -76,7 +76,7 @@ def main():
     parser.add_argument("--classes", default=CLASSES)
     parser.add_argument("--with", dest="options", action="append", default=[], metavar="OPTION")
     parser.add_argument("stressor", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if not shutil.which("stress-ng"):
         parser.error("stress-ng is not installed")
     prefix = [os.path.abspath(arguments.refault), "run", "--memory", arguments.memory, *arguments.options, "--"]

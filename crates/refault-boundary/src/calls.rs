@@ -11,7 +11,7 @@ use crate::entry;
 use crate::frame::{self, ARGUMENTS, Context, Frame, register};
 use crate::memory_calls::{self as memory, is_managed, most_held};
 use crate::thread::Thread;
-use crate::{clone, descriptors, fast, signals, sites};
+use crate::{clone, descriptors, fast, locks, pointed, signals, sites};
 
 const EFAULT: isize = -14;
 const ENOSYS: isize = -38;
@@ -74,8 +74,9 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         131 => signals::set_alternate(thread, context.registers[register::RSP] as usize, arguments),
         9..=12 | 28 | 329 => memory::serve(number, arguments).unwrap_or(ENOSYS),
         25 => crate::moves::remap(arguments),
-        149 | 150 | 325 => memory::lock(number, arguments),
-        151 => memory::lock_all(arguments),
+        149 | 150 | 325 => locks::lock(number, arguments),
+        151 => locks::lock_all(arguments),
+        152 => locks::unlock_all(),
         135 => memory::set_personality(arguments),
         // rseq, set_robust_list, set_tid_address
         334 => {
@@ -115,6 +116,7 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         3 if descriptors::is_own(a) => EBADF,
         32 | 72 if descriptors::is_own(a) => EBADF,
         33 | 292 if descriptors::is_own(a) || descriptors::is_own(b) => EBADF,
+        5 | 262 | 332 if descriptors::asks_about_own(number, arguments) => EBADF,
         436 => descriptors::close_range(a, b, c),
         // PTRACE_TRACEME: from here on every signal stops this process for its tracer, ours too. It is about to
         // execute.
@@ -138,8 +140,8 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
             }
         }
         // The filter may forbid what the agent needs: from here on the program has its memory as the kernel gives it.
-        157 if a == 22 => give_up(thread, number, arguments),
-        317 if a < 2 => give_up(thread, number, arguments),
+        157 if a == 22 => give_up(thread, context, number, arguments),
+        317 if a < 2 => give_up(thread, context, number, arguments),
         // Neither waits nor touches memory.
         3 | 8 | 24 | 39 | 102 | 104 | 107 | 108 | 110 | 111 | 112 | 186 => plain(number, arguments),
         _ => waiting(thread, context, number, arguments),
@@ -180,6 +182,7 @@ pub(crate) fn lacked_memory(thread: &mut Thread, number: usize, arguments: [usiz
     }
     let before = brought_in();
     hold_unknown(thread, arguments, MORE);
+    pointed::hold_all(thread, arguments, MORE);
     brought_in() != before || !thread.is_last()
 }
 
@@ -190,7 +193,7 @@ fn brought_in() -> u64 {
 }
 
 /// Makes a call after which nothing is managed.
-fn give_up(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> isize {
+fn give_up(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
     let given_up = entry::paging().give_up();
     if let Err(why) = given_up {
         crate::report::say(format_args!("a system-call filter is refused: {why}"));
@@ -198,6 +201,9 @@ fn give_up(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> isize {
     }
     entry::paging().account().is_deaf();
     entry::dispatch_off(thread);
+    if thread.is_last() {
+        signals::give_back(thread, context);
+    }
     plain(number, arguments)
 }
 
@@ -299,25 +305,28 @@ fn is_stream(descriptor: usize) -> bool {
 
 /// Whether a call is made by the kernel as it stands: nothing of its arguments is replaced, nothing beside it is done, and
 /// it may be made from a patched site.
-pub(crate) fn is_plain(number: usize, [a, b, c, d, mask, _]: [usize; 6]) -> bool {
+pub(crate) fn is_plain(number: usize, arguments: [usize; 6]) -> bool {
+    let [a, b, c, d, mask, _] = arguments;
     match number {
         // pread64 and pwrite64 as well: what is larger goes in pieces.
         0 | 1 | 17 | 18 => c <= 64 << 10,
         // close, dup, fcntl
         3 | 32 | 72 => !descriptors::is_own(a),
+        // fstat, newfstatat, statx
+        5 | 262 | 332 => !descriptors::asks_about_own(number, arguments),
         // dup2, dup3
         33 | 292 => !descriptors::is_own(a) && !descriptors::is_own(b),
         // epoll_pwait, ppoll: without a mask
         281 => mask == 0,
         271 => d == 0,
-        // open, stat, fstat, lstat, poll, lseek, ioctl, readv, writev, access, sched_yield, getpid
-        2 | 4..=8 | 16 | 19..=21 | 24 | 39
+        // open, stat, lstat, poll, lseek, ioctl, readv, writev, access, sched_yield, getpid
+        2 | 4 | 6..=8 | 16 | 19..=21 | 24 | 39
         // sendto to setsockopt, wait4, uname, getcwd, readlink, gettimeofday, getrusage, geteuid, getppid, gettid, futex
         | 44..=48 | 51 | 52 | 54 | 55 | 61 | 63 | 79 | 89 | 96 | 98 | 107 | 110 | 186 | 202
-        // getdents64, clock_gettime, epoll_wait, epoll_ctl, openat, newfstatat, readlinkat, faccessat, timerfd_settime
-        | 217 | 228 | 232 | 233 | 257 | 262 | 267 | 269 | 286
-        // accept4, pipe2, getrandom, statx, faccessat2
-        | 288 | 293 | 318 | 332 | 439 => true,
+        // getdents64, clock_gettime, epoll_wait, epoll_ctl, openat, readlinkat, faccessat, timerfd_settime
+        | 217 | 228 | 232 | 233 | 257 | 267 | 269 | 286
+        // accept4, pipe2, getrandom, faccessat2
+        | 288 | 293 | 318 | 439 => true,
         _ => false,
     }
 }
@@ -383,6 +392,8 @@ fn hold_arguments(thread: &mut Thread, number: usize, arguments: &mut [usize; 6]
         0 | 17 | 45 | 78 | 217 | 89 | 70 | 243 => entry::hold(thread, b, c, true),
         // write, pwrite64, sendto, msgsnd, mq_timedsend
         1 | 18 | 44 | 69 | 242 => entry::hold(thread, b, c, false),
+        // ioctl
+        16 => pointed::prepare(thread, b, c),
         // getcwd, getrandom
         79 | 318 => entry::hold(thread, a, b, true),
         // readlinkat

@@ -5,27 +5,44 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use refault_paging::sys::{self, nr};
 
+use crate::frame;
+
 /// At most so many.
 const MAX_OWN: usize = 64;
 static OWN: [AtomicI32; MAX_OWN] = [const { AtomicI32::new(-1) }; MAX_OWN];
 
-/// Moves a descriptor to a high number and keeps it from the program. Returns the new number, or the old one if there
-/// is none.
-pub(crate) fn adopt(descriptor: i32, inherited: bool) -> i32 {
+/// The lowest of them: most numbers are not looked for further.
+static LOWEST: AtomicI32 = AtomicI32::new(i32::MAX);
+
+/// Moves a descriptor of the agent's to a high number and keeps it from the program. Returns the new number, or the
+/// old one if there is none. The old one is free again, also if it is one of the lowest three: a program may begin
+/// without them.
+pub(crate) fn adopt(descriptor: i32) -> i32 {
+    let Some(high) = high(descriptor) else {
+        keep(descriptor);
+        return descriptor;
+    };
+    // SAFETY: closes a descriptor that is ours.
+    unsafe { sys::call(nr::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
+    keep(high);
+    high
+}
+
+/// A copy of one of the program's descriptors for the agent; -1 if there is none to copy, or no number is left.
+pub(crate) fn copy_of(descriptor: i32) -> i32 {
+    high(descriptor).inspect(|high| keep(*high)).unwrap_or(-1)
+}
+
+/// A copy with a high number, close-on-exec.
+fn high(descriptor: i32) -> Option<i32> {
+    const DUPFD_CLOEXEC: usize = 1030;
     let mut limit = [0u64; 2];
     // SAFETY: getrlimit writes two words.
     unsafe { sys::call(97, [7, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     let from = limit[0].min(1024).saturating_sub(MAX_OWN as u64 + 8) as usize;
-    let duplicate = if inherited { 0 } else { 1030 };
-    // SAFETY: makes a descriptor, and closes one that is ours.
-    let high = unsafe { sys::call(nr::FCNTL, [descriptor as usize, duplicate, from, 0, 0, 0]) };
-    let kept = if high < 0 { descriptor } else { high as i32 };
-    if kept != descriptor && descriptor > 2 {
-        // SAFETY: as above.
-        unsafe { sys::call(nr::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
-    }
-    keep(kept);
-    kept
+    // SAFETY: makes a descriptor.
+    let high = unsafe { sys::call(nr::FCNTL, [descriptor as usize, DUPFD_CLOEXEC, from, 0, 0, 0]) };
+    (high >= 0).then_some(high as i32)
 }
 
 /// Keeps a number from the program.
@@ -34,6 +51,7 @@ pub(crate) fn keep(descriptor: i32) {
         && let Some(free) = OWN.iter().find(|own| own.load(Ordering::Relaxed) < 0)
     {
         free.store(descriptor, Ordering::Relaxed);
+        LOWEST.fetch_min(descriptor, Ordering::Relaxed);
     }
 }
 
@@ -44,13 +62,22 @@ pub(crate) fn closed(descriptor: i32) {
 
 /// Whether a number is the agent's.
 pub(crate) fn is_own(descriptor: usize) -> bool {
-    OWN.iter().any(|own| {
-        own.load(Ordering::Relaxed) as u32 as usize == descriptor & 0xffff_ffff && own.load(Ordering::Relaxed) >= 0
-    })
+    let number = descriptor as i32;
+    number >= LOWEST.load(Ordering::Relaxed) && OWN.iter().any(|own| own.load(Ordering::Relaxed) == number)
 }
 
-/// The number of an open file that the command gave to the program, written as `DESCRIPTOR:DEVICE:INODE:PATH`; if another
-/// file has the number by now, the path is opened.
+/// Whether a call asks about a file by a number that is the agent's: `fstat`, and `newfstatat` and `statx` without a
+/// path.
+pub(crate) fn asks_about_own(number: usize, [descriptor, path, third, fourth, ..]: [usize; 6]) -> bool {
+    const EMPTY_PATH: usize = 0x1000;
+    let flags = if number == 332 { third } else { fourth };
+    is_own(descriptor)
+        && (number == 5
+            || flags & EMPTY_PATH != 0 && (path == 0 || frame::read::<u8>(path).is_none_or(|byte| byte == 0)))
+}
+
+/// The number of an open file that the command gave to the program, written as `DESCRIPTOR:DEVICE:INODE:PATH`; if
+/// another file has the number by now, the path is opened.
 pub(crate) fn output(place: &str) -> Option<i32> {
     let mut parts = place.splitn(4, ':');
     let mut number = || parts.next()?.parse::<u64>().ok();
@@ -65,7 +92,7 @@ pub(crate) fn output(place: &str) -> Option<i32> {
     let path = std::ffi::CString::new(parts.next()?).ok()?;
     // SAFETY: opens a file: O_WRONLY | O_APPEND | O_CLOEXEC.
     let opened = unsafe { sys::call(2, [path.as_ptr() as usize, 0o2_002_001, 0, 0, 0, 0]) };
-    (opened >= 0).then(|| adopt(opened as i32, false))
+    (opened >= 0).then(|| adopt(opened as i32))
 }
 
 /// `close_range`, which leaves the agent's descriptors open.

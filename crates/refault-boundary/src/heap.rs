@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dlmalloc::{Allocator, Dlmalloc};
 use refault_paging::lock::{Held, Lock};
 use refault_paging::sys;
+use refault_store::noted;
 
 /// Bytes mapped.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
@@ -26,12 +27,14 @@ unsafe impl Allocator for Mappings {
         std::ptr::null_mut()
     }
     fn free_part(&self, at: *mut u8, old: usize, new: usize) -> bool {
+        noted::give_up(at as usize + new, old - new);
         // SAFETY: dlmalloc gives up what it does not use.
         unsafe { sys::unmap(at as usize + new, old - new) };
         MAPPED.fetch_sub(old - new, Ordering::Relaxed);
         true
     }
     fn free(&self, at: *mut u8, size: usize) -> bool {
+        noted::give_up(at as usize, size);
         // SAFETY: as above.
         unsafe { sys::unmap(at as usize, size) };
         MAPPED.fetch_sub(size, Ordering::Relaxed);
@@ -79,6 +82,7 @@ fn map(size: usize) -> *mut u8 {
     let at = sys::map(size);
     if at != 0 {
         MAPPED.fetch_add(size, Ordering::Relaxed);
+        noted::note(at, size);
         // Says nothing to a debugger, and may hold keys: MADV_DONTDUMP.
         // SAFETY: advice on a fresh mapping.
         unsafe { sys::call(sys::nr::MADVISE, [at, size, 16, 0, 0, 0]) };
@@ -105,6 +109,7 @@ unsafe impl GlobalAlloc for AgentHeap {
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         if is_large(layout.size(), layout.align()) {
             let size = layout.size().next_multiple_of(4096);
+            noted::give_up(at as usize, size);
             // SAFETY: the block has a mapping of its own.
             unsafe { sys::unmap(at as usize, size) };
             MAPPED.fetch_sub(size, Ordering::Relaxed);
@@ -124,6 +129,8 @@ unsafe impl GlobalAlloc for AgentHeap {
             }
             MAPPED.fetch_add(size, Ordering::Relaxed);
             MAPPED.fetch_sub(old, Ordering::Relaxed);
+            noted::give_up(at as usize, old);
+            noted::note(moved as usize, size);
             return moved as *mut u8;
         }
         if before != after {

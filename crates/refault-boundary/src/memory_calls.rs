@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refault_paging::{Attributes, PAGE, sys};
 
 use crate::entry::{Paging, paging};
+use crate::locks;
 
 const MAP_SHARED: usize = 1;
 const MAP_ANONYMOUS: usize = 0x20;
@@ -78,8 +79,10 @@ pub(crate) fn serve(number: usize, arguments: [usize; 6]) -> Option<isize> {
 fn map(arguments: [usize; 6]) -> isize {
     let [address, bytes, protection, flags, descriptor, offset] = arguments;
     let unfit = MAP_SHARED | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED;
-    let fits = flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && !is_executable(protection);
     let mut paging = paging();
+    // What `mlockall` has said of later mappings holds as if the program had said it of each.
+    let flags = if locks::locks_whole() { flags | MAP_LOCKED } else { flags };
+    let fits = flags & MAP_ANONYMOUS != 0 && flags & unfit == 0 && !is_executable(protection) && !locks::is_on();
     // What the kernel populates before it is managed would neither count nor go, and would keep the mapping from being
     // joined with its neighbours.
     let asked = if fits { flags & !MAP_POPULATE } else { flags };
@@ -91,6 +94,9 @@ fn map(arguments: [usize; 6]) -> isize {
     // Whatever was known of these addresses is of a mapping that is gone.
     paging.forget(at, bytes);
     if !fits {
+        if !locks::locks_whole() {
+            locks::lock_later(at, bytes);
+        }
         return at as isize;
     }
     let managed = paging.manage(at, bytes, Attributes { protection: protection as u8 & 7, ..Attributes::default() });
@@ -121,7 +127,11 @@ fn set_break(arguments: [usize; 6]) -> isize {
     let before = make(12, [0; 6]) as usize;
     let after = make(12, arguments) as usize;
     let (old, new) = (pages(before), pages(after));
-    if new > old && !is_executable(PROT_READ) {
+    if new > old && locks::is_on() {
+        if !locks::lock_later(old, new - old) {
+            return make(12, [before, 0, 0, 0, 0, 0]);
+        }
+    } else if new > old && !is_executable(PROT_READ) {
         paging.manage(old, new - old, Attributes { protection: 3, ..Attributes::default() });
     } else if new < old {
         paging.forget(new, old - new);
@@ -254,57 +264,6 @@ fn bring_in(
         }
     }
     0
-}
-
-/// `mlock`, `mlock2` and `munlock`: what is locked is brought in and stays.
-pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
-    let [start, bytes, ..] = arguments;
-    let (first, last) = (start & !(PAGE - 1), pages(start.saturating_add(bytes)));
-    let mut paging = paging();
-    let locks = number != 150;
-    if !paging.manages(first, last - first) {
-        return make(number, arguments);
-    }
-    let limit = lock_limit();
-    if locks && last - first > limit {
-        return make(number, arguments);
-    }
-    if locks {
-        paging.hold(first, last - first, true);
-    }
-    let error = make(number, arguments);
-    if locks && error < 0 {
-        paging.release(first, last - first);
-    } else if error == 0 {
-        let was: Vec<_> = paging.parts(first, last - first);
-        for (from, to, attributes) in was {
-            if attributes.locked {
-                // Held by the lock before this one.
-                paging.release(from, to - from);
-            }
-        }
-        paging.change(first, last - first, |attributes| attributes.locked = locks);
-    }
-    error
-}
-
-fn lock_limit() -> usize {
-    let mut limit = [0usize; 2];
-    // SAFETY: getrlimit writes two words.
-    unsafe { sys::call(97, [8, limit.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    limit[0].min(1 << 40)
-}
-
-/// `mlockall`: the kernel would fault on what is missing, so everything managed is brought in first.
-pub(crate) fn lock_all(arguments: [usize; 6]) -> isize {
-    if arguments[0] & 1 != 0 {
-        let mut paging = paging();
-        let all = paging.parts(0, usize::MAX);
-        for (from, to, _) in &all {
-            paging.hold(*from, to - from, false);
-        }
-    }
-    make(151, arguments)
 }
 
 /// A buffer that may be as large as the budget: how much of it is brought in at once.

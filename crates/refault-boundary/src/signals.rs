@@ -74,14 +74,14 @@ fn agent_action(flags: u64) -> Action {
 /// one at once could leave the action of one here and that of the other there.
 static CHANGING: Lock<()> = Lock::new(());
 
-/// Nobody else reads or changes actions while the result lives. A child that borrows the memory may be killed at any time,
-/// so it takes no lock; nearly all have actions of their own.
+/// Nobody else reads or changes actions while the result lives. A child that borrows the memory may be killed at any
+/// time, so it takes no lock; nearly all have actions of their own.
 fn change_actions(thread: &Thread) -> Option<Held<'static, ()>> {
     (!thread.is_vm_child).then(|| CHANGING.lock())
 }
 
-/// A thread's actions, for a child that has its own from now on. Between this and the child's beginning another thread may
-/// change one: the child has the kernel's new one then, and the old one here.
+/// A thread's actions, for a child that has its own from now on. Between this and the child's beginning another thread
+/// may change one: the child has the kernel's new one then, and the old one here.
 pub(crate) fn copy(thread: &mut Thread) -> Actions {
     let _changing = change_actions(thread);
     thread.actions().clone()
@@ -104,6 +104,33 @@ pub(crate) fn install(actions: &mut Actions) {
     }
     for signal in [SIGSYS, SIGBUS, SIGSEGV] {
         set_kernel_action(signal, &agent_action(RESTART));
+    }
+}
+
+/// Gives the only thread's signals back to the kernel as the program has set them: its calls do not come here any
+/// more, so that what it says of them from now on would meet the agent's handler and stack otherwise. The stack and
+/// the mask are set when the thread goes on at `context`.
+pub(crate) fn give_back(thread: &mut Thread, context: &mut Context) {
+    for signal in (1..65).filter(|signal| ![SIGKILL, SIGSTOP].contains(signal)) {
+        let action = thread.actions().0[signal as usize];
+        if action.handler > 1 || ALWAYS_OPEN & bit(signal) != 0 {
+            set_kernel_action(signal, &action);
+        }
+    }
+    set_kernel_stack(&thread.alternate, context.registers[register::RSP] as usize);
+    context.stack = thread.alternate;
+    context.mask |= thread.hidden;
+}
+
+/// Tells the kernel of an alternate stack while this thread is on the one that it has. The kernel refuses that to a
+/// thread whose stack pointer is there, so the pointer is `elsewhere` for the moment of the call.
+fn set_kernel_stack(stack: &AlternateStack, elsewhere: usize) {
+    // SAFETY: nothing uses the stack between the two moves: signals are blocked but for those that a fault raises, and
+    // no instruction between them touches memory.
+    unsafe {
+        std::arch::asm!("xchg rsp, {elsewhere}", "syscall", "xchg rsp, {elsewhere}",
+            elsewhere = inout(reg) elsewhere => _, inlateout("rax") 131usize => _, in("rdi") stack, in("rsi") 0usize,
+            lateout("rcx") _, lateout("r11") _);
     }
 }
 
@@ -182,8 +209,8 @@ pub(crate) fn set_mask(thread: &mut Thread, own: &mut u64, [how, new, old, bytes
     0
 }
 
-/// `rt_sigpending`, of a thread whose mask is `mask`: what the kernel has of the signals that the program blocks, and what is
-/// kept here for this thread.
+/// `rt_sigpending`, of a thread whose mask is `mask`: what the kernel has of the signals that the program blocks, and
+/// what is kept here for this thread.
 pub(crate) fn pending(thread: &Thread, mask: u64, [set, bytes, ..]: [usize; 6]) -> isize {
     if bytes > 8 {
         return -22;
@@ -247,8 +274,8 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
         frame::refault_window_end as *const () as usize,
     ];
     if waiting.is_null() || !(begin..=end).contains(&rip) {
-        // While the agent works. What was sent by somebody waits until it has done; to block it would let the agent's own
-        // faults end the process.
+        // While the agent works. What was sent by somebody waits until it has done; to block it would let the agent's
+        // own faults end the process.
         if info.code <= 0 && keep_for_now(thread, info) {
             return;
         }
@@ -318,8 +345,8 @@ fn store(thread: &mut Thread, info: &Info, at: usize) {
     }
 }
 
-/// Delivers what was kept and is open now: the program has changed its mask, a handler has returned, or the agent has done.
-/// Not while the agent works.
+/// Delivers what was kept and is open now: the program has changed its mask, a handler has returned, or the agent has
+/// done. Not while the agent works.
 pub(crate) fn deliver_kept(thread: &mut Thread, context: &mut Context) {
     if thread.kept.load(Ordering::Relaxed) == 0 || thread.is_at_work(context) {
         return;

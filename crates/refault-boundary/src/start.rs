@@ -9,7 +9,7 @@ use refault_paging::{Account, Engine, EngineOptions, Shared, sys};
 use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
-use crate::{descriptors, entry, fast, heap, memory_calls, observer, report, signals, sites};
+use crate::{descriptors, entry, fast, heap, mappings, memory_calls, observer, report, signals, sites};
 
 /// Takes the program over. Called by the loader, before the program's own code.
 pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
@@ -26,9 +26,9 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     }
     let (start, end) = own_code(&maps).ok_or("the agent's code is not found")?;
     entry::set_code(start, end);
-    report::use_descriptor(descriptors::adopt(2, false));
+    report::use_descriptor(descriptors::copy_of(2));
     let uffd = Uffd::open().map_err(|_| "userfaultfd is refused: the system-call filter of this container must allow `userfaultfd`, or the kernel is older than 6.8")?;
-    let uffd = Uffd::from_descriptor(descriptors::adopt(uffd.descriptor(), false));
+    let uffd = Uffd::from_descriptor(descriptors::adopt(uffd.descriptor()));
     let shared = segment(settings)?;
     // SAFETY: the segment stays mapped.
     let account = unsafe { Account::join(shared, settings.own.then_some(settings.memory / 4096)) };
@@ -54,6 +54,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     }
     signals::install(actions);
     observer::begin(settings)?;
+    mappings::remember(&maps, start);
     if entry::dispatch_on() != 0 {
         return Err("this kernel has no system-call dispatch to user space (5.11 and later have)".to_owned());
     }
@@ -117,7 +118,7 @@ impl Directory {
         let path = std::ffi::CString::new(path).ok()?;
         // SAFETY: opens a directory: O_PATH | O_DIRECTORY | O_CLOEXEC.
         let descriptor = unsafe { sys::call(2, [path.as_ptr() as usize, 0o12_200_000, 0, 0, 0, 0]) };
-        (descriptor >= 0).then(|| Directory(descriptors::adopt(descriptor as i32, false)))
+        (descriptor >= 0).then(|| Directory(descriptors::adopt(descriptor as i32)))
     }
 }
 
@@ -142,7 +143,7 @@ impl Files for Directory {
         [0o22_240_002, 0o22_200_002].into_iter().find_map(|flags| {
             // SAFETY: makes an unnamed file.
             let descriptor = unsafe { sys::call(257, [self.0 as usize, c".".as_ptr() as usize, flags, 0o600, 0, 0]) };
-            (descriptor >= 0).then(|| descriptors::adopt(descriptor as i32, false))
+            (descriptor >= 0).then(|| descriptors::adopt(descriptor as i32))
         })
     }
 }
@@ -189,10 +190,5 @@ fn is_emulated(maps: &str) -> bool {
 /// The executable segment of this library.
 fn own_code(maps: &str) -> Option<(usize, usize)> {
     let here = own_code as *const () as usize;
-    maps.lines().find_map(|line| {
-        let (range, _) = line.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
-        (start..end).contains(&here).then_some((start, end))
-    })
+    mappings::parse(maps).map(|(span, _)| span).find(|(start, end)| (*start..*end).contains(&here))
 }

@@ -93,6 +93,7 @@ impl Thread {
         if at == 0 {
             return None;
         }
+        refault_store::noted::note(at, (GROUP + 1) * BLOCK);
         // What handlers leave on their stacks may be a key, and says nothing to a debugger: MADV_DONTDUMP.
         // SAFETY: advice on a fresh mapping.
         unsafe { sys::call(sys::nr::MADVISE, [at, (GROUP + 1) * BLOCK, 16, 0, 0, 0]) };

@@ -1,6 +1,12 @@
 /* Calls that something comes in between. */
 #include "probe.h"
+#include <elf.h>
+#include <linux/filter.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 static const char *mode;
 static volatile int handled;
@@ -44,6 +50,18 @@ int main(int n, char **v) {
         }
         kill(sender, SIGKILL); waitpid(sender, 0, 0);
         printf("signals came %d, calls went wrong %ld\n", handled >= 1000, wrong);
+    }
+    MODE("pointed") {
+        /* Requests whose structures name further memory, which was never touched or is out. */
+        int s = socket(AF_INET, SOCK_DGRAM, 0); unsigned char *far = map(16 * MIB); struct ifconf list = {.ifc_len = 1 << 16, .ifc_buf = (char *)far + 8 * MIB - 100};
+        int asked = ioctl(s, SIOCGIFCONF, &list); printf("interfaces %d, some %d\n", asked, asked == 0 && list.ifc_len > 0);
+        struct sock_filter *filter = (void *)(far + 4 * MIB - 16); for (int i = 0; i < 600; i++) filter[i] = (struct sock_filter){BPF_LD | BPF_IMM, 0, 0, i};
+        filter[600] = (struct sock_filter){BPF_RET | BPF_K, 0, 0, 0xffff}; struct sock_fprog program = {601, filter}; push_out(far, 16 * MIB);
+        printf("filter %d\n", setsockopt(s, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program));
+        pid_t c = fork(); if (!c) for (;;) pause();
+        int status; ptrace(PTRACE_SEIZE, c, 0, 0); ptrace(PTRACE_INTERRUPT, c, 0, 0); waitpid(c, &status, 0);
+        struct iovec into = {far + 12 * MIB - 50, 4096}; long answer = ptrace(PTRACE_GETREGSET, c, NT_PRSTATUS, &into); printf("registers %ld %zu\n", answer, into.iov_len);
+        kill(c, SIGKILL); waitpid(c, &status, 0);
     }
     MODE("written") {
         int ends[2];

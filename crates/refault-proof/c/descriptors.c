@@ -1,6 +1,7 @@
 /* Descriptors: the tool's may not be met, closed, inherited or written to. */
 #include "probe.h"
 #include <dirent.h>
+#include <sys/stat.h>
 
 static long named(const char *what) {
     long count = 0; DIR *d = opendir("/proc/self/fd");
@@ -25,6 +26,13 @@ int main(int n, char **v) {
     }
     MODE("unshared") { if (unshare(CLONE_FILES)) return 1; push_out(p, 8 * MIB); printf("changed %ld\n", changed(p, 8 * MIB)); }
     MODE("lowest") { int a = open("/dev/null", O_RDONLY), b = open("/dev/null", O_RDONLY); printf("%d %d\n", a, b); close(a); printf("%d\n", open("/dev/null", O_RDONLY)); struct rlimit l = {64, 64}; setrlimit(RLIMIT_NOFILE, &l); push_out(p, 8 * MIB); pid_t c = fork(); if (!c) { push_out(p, 8 * MIB); _exit(changed(p, 8 * MIB) != 0); } int s; waitpid(c, &s, 0); printf("child %d changed %ld\n", s, changed(p, 8 * MIB)); }
+    MODE("three") {
+        /* A program that begins without its standard descriptors finds none, and may use the numbers. */
+        if (n < 3) { int keep = dup2(1, 20); close(0); close(1); close(2); (void)keep; execl(v[0], v[0], "three", "again", (char *)0); return 1; }
+        long open_ones = 0; for (int f = 0; f < 1024; f++) { struct stat s; open_ones += f != 20 && (!fstat(f, &s) || fcntl(f, F_GETFD) >= 0); }
+        int a = open("/dev/null", O_RDWR), b = dup2(20, 1), c = dup2(1, 2), e = close(2); push_out(p, 8 * MIB);
+        printf("%ld open, then %d %d %d %d, changed %ld\n", open_ones, a, b, c, e, changed(p, 8 * MIB));
+    }
     MODE("look") printf("userfaultfd %ld, device %ld, uid %d\n", named("[userfaultfd]"), named("/dev/userfaultfd"), getuid() == 65534);
     MODE("inherited") {
         /* v[2]: this program without the tool's library, since it is static. */

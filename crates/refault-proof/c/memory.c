@@ -1,6 +1,8 @@
 /* Mappings: what unmapped, fresh, locked and excluded memory must be; reads past the page table. */
 #include "probe.h"
 #include <linux/io_uring.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 
 static volatile int over;
@@ -10,6 +12,12 @@ static void *writes_late(void *x) {
     /* Stores that race with the unmapping; each may fault. */
     (void)x; while (!over) fault_of(target + 5000, 1);
     return 0;
+}
+static void *reads_far(void *x) { (void)x; printf("read %d\n", *(volatile unsigned char *)target); return 0; }
+static long status(const char *what) {
+    char line[256]; long value = -1; FILE *f = fopen("/proc/self/status", "r");
+    while (fgets(line, sizeof line, f)) if (!strncmp(line, what, strlen(what))) value = atol(line + strlen(what));
+    fclose(f); return value;
 }
 static void flags_of(const char *what, void *p) {
     char line[512]; FILE *f = fopen("/proc/self/smaps", "r"); int inside = 0; long locked = 0;
@@ -57,6 +65,28 @@ int main(int n, char **v) {
         printf("%d %d %d %d\n", mlock(a, MIB), madvise(b, MIB, MADV_DONTDUMP), madvise(c, MIB, MADV_DONTFORK), madvise(d, MIB, MADV_WIPEONFORK));
         flags_of("mlock", a + 4096); flags_of("MADV_DONTDUMP", b + 4096); flags_of("MADV_DONTFORK", c + 4096); flags_of("MADV_WIPEONFORK", d + 4096);
         push_out(b, MIB); push_out(a, MIB); printf("changed %ld %ld\n", changed(a, MIB), changed(b, MIB)); flags_of("mlock after pressure", a + 4096); printf("%d\n", munlock(a, MIB)); flags_of("munlock", a + 4096);
+    }
+    MODE("locked") {
+        /* Within the limit that users without privileges have, which holds the program and not the tool's tables. */
+        struct rlimit l; getrlimit(RLIMIT_MEMLOCK, &l); if (l.rlim_cur > 8 * MIB) l.rlim_cur = 8 * MIB; setrlimit(RLIMIT_MEMLOCK, &l);
+        unsigned char *a = map(MIB); fill(a, MIB); push_out(a, MIB); munmap(pushes, 32 * MIB); pushes = 0;
+        int all = mlockall(MCL_CURRENT), why = errno; printf("%d %s, changed %ld\n", all, all ? strerror(why) : "", changed(a, MIB)); flags_of("mapped before", a);
+        long locked = status("VmLck:"); printf("locked: more than the mapping %d, more than the limit %d\n", locked >= 1024, locked > 8192);
+        unsigned char *b = map(MIB); flags_of("mapped after", b); printf("%d\n", munlockall()); flags_of("mapped before", a); munmap(b, MIB);
+        printf("%d\n", mlockall(MCL_FUTURE)); b = map(MIB); unsigned char seen[MIB / PAGE]; long there = 0; mincore(b, MIB, seen); for (unsigned i = 0; i < MIB / PAGE; i++) there += seen[i] & 1;
+        flags_of("mapped after", b); printf("%ld pages there\n", there); void *c = mmap(0, 64 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); printf("beyond the limit %s\n", c == MAP_FAILED ? strerror(errno) : "");
+        printf("%d\n", mlockall(MCL_CURRENT | MCL_ONFAULT)); flags_of("on fault", b); pid_t child = fork(); if (!child) { flags_of("in a child", a); _exit(0); } waitpid(child, 0, 0);
+        printf("%d\n", munlockall()); flags_of("unlocked", a); printf("changed %ld\n", changed(a, MIB)); int none = mlockall(0); printf("%d %d\n", none, errno);
+    }
+    MODE("userfaultfd") {
+        int u = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY); struct uffdio_api api = {.api = UFFD_API}; if (u < 0 || ioctl(u, UFFDIO_API, &api)) { perror("userfaultfd"); return 1; }
+        unsigned char *a = map(MIB), *b = map(MIB); fill(a, MIB); fill(b, MIB / 2); push_out(a, MIB); push_out(b, MIB); madvise(b + MIB / 2, MIB / 2, MADV_DONTNEED); /* Neighbours of what is touched may be there, as with huge pages. */
+        struct uffdio_register r = {.range = {(unsigned long)b, MIB}, .mode = UFFDIO_REGISTER_MODE_MISSING}; printf("register %d, changed %ld\n", ioctl(u, UFFDIO_REGISTER, &r), changed(b, MIB / 2)); push_out(a, MIB);
+        struct uffdio_copy c = {.dst = (unsigned long)b + MIB / 2, .src = (unsigned long)a, .len = MIB / 4}; int copied = ioctl(u, UFFDIO_COPY, &c);
+        printf("copy %d, %ld bytes, changed %ld\n", copied, (long)c.copy, changed(b + MIB / 2, MIB / 4)); target = b + MIB / 4 * 3; push_out(b, MIB);
+        pthread_t t; pthread_create(&t, 0, reads_far, 0); struct uffd_msg m; if (read(u, &m, sizeof m) != sizeof m) return 1;
+        printf("event %d at %ld\n", m.event, (long)((m.arg.pagefault.address & -PAGE) - (unsigned long)target)); struct uffdio_zeropage z = {.range = {(unsigned long)target, PAGE}}; printf("zero %d\n", ioctl(u, UFFDIO_ZEROPAGE, &z)); pthread_join(t, 0);
+        printf("unregister %d, changed %ld\n", ioctl(u, UFFDIO_UNREGISTER, &r.range), changed(b, MIB / 2));
     }
     MODE("direct") {
         int fd = open("direct", O_RDWR | O_CREAT | O_TRUNC | O_DIRECT, 0600); if (fd < 0) { perror("open"); return 1; }

@@ -41,12 +41,12 @@ static inline long changed(unsigned char *p, unsigned long n) {
     return bad;
 }
 /* Pushes memory out: by request, and by touching more than any budget of a probe. */
+static unsigned char *pushes;
 static inline void push_out(void *p, unsigned long n) {
-    static unsigned char *other;
     unsigned long start = (unsigned long)p & -PAGE;
     madvise((void *)start, ((unsigned long)p + n - start + PAGE - 1) & -PAGE, MADV_PAGEOUT);
-    if (!other) other = map(32 * MIB);
-    for (int round = 0; round < 2; round++) fill(other, 32 * MIB);
+    if (!pushes) pushes = map(32 * MIB);
+    for (int round = 0; round < 2; round++) fill(pushes, 32 * MIB);
 }
 
 /* A fault that an access raises, or 0. One thread at a time. */

@@ -1,11 +1,16 @@
 /* Small alternate stacks, small threads' stacks, and stacks that lie in managed memory themselves. */
 #include "probe.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <ucontext.h>
 
 static unsigned char *far_away;
 static volatile int done;
 static void touch(void) { for (unsigned i = 0; i < 6000; i++) far_away[i * 2654435761u % 4096 * PAGE]++; done = 1; }
 static void handler(int s) { (void)s; touch(); }
+static unsigned char *volatile place;
+static void on_stack(int s) { unsigned char here; (void)s; place = &here; }
 static void *in_thread(void *x) { (void)x; touch(); return 0; }
 static void prepare(void) { far_away = map(16 * MIB); fill(far_away, 16 * MIB); }
 static ucontext_t outside, inside[8];
@@ -26,6 +31,17 @@ int main(int n, char **v) {
         struct sigaction act = {.sa_handler = handler, .sa_flags = SA_ONSTACK}; sigaction(SIGUSR1, &act, 0); raise(SIGUSR1);
         long bad = 0; for (unsigned char *q = a; q < top - size; q++) bad += *q != 0xab; printf("%ld bytes below the stack overwritten, done %d\n", bad, done);
         stack_t seen; sigaltstack(0, &seen); printf("still the program's: %d %d %d\n", seen.ss_sp == s.ss_sp, seen.ss_size == s.ss_size, seen.ss_flags);
+    }
+    MODE("filtered") {
+        /* Signals, before and after a filter that allows everything, on another stack than before it. */
+        static stack_t before = {.ss_size = 64 * KIB}, after = {.ss_size = 64 * KIB}; before.ss_sp = map(64 * KIB); after.ss_sp = map(64 * KIB); sigaltstack(&before, 0);
+        struct sigaction act = {.sa_handler = on_stack, .sa_flags = SA_ONSTACK}, seen; sigaction(SIGUSR1, &act, 0); sigaction(SIGSEGV, &act, 0); raise(SIGUSR1); printf("before: in the first %d\n", place - (unsigned char *)before.ss_sp < 64 * KIB);
+        sigset_t mask; sigemptyset(&mask); sigaddset(&mask, SIGBUS); sigaddset(&mask, SIGUSR2); sigprocmask(SIG_BLOCK, &mask, 0);
+        struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}; struct sock_fprog program = {1, &allow}; prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); printf("filter %ld\n", (long)prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0));
+        raise(SIGUSR1); printf("after: in the first %d\n", place - (unsigned char *)before.ss_sp < 64 * KIB); int changes = sigaltstack(&after, 0); raise(SIGUSR1); printf("%d, in the second %d\n", changes, place - (unsigned char *)after.ss_sp < 64 * KIB);
+        place = 0; raise(SIGSEGV); printf("sent: in the second %d\n", place - (unsigned char *)after.ss_sp < 64 * KIB); sigprocmask(SIG_BLOCK, 0, &mask); printf("blocked %d %d %d\n", sigismember(&mask, SIGBUS), sigismember(&mask, SIGUSR2), sigismember(&mask, SIGSEGV));
+        sigaction(SIGUSR1, 0, &seen); printf("handler %d, flags %d\n", seen.sa_handler == on_stack, !!(seen.sa_flags & SA_ONSTACK)); act.sa_handler = handler; sigaction(SIGUSR1, &act, 0); raise(SIGUSR1); printf("done %d\n", done);
+        printf("fault %d\n", fault_of((unsigned char *)8192, 1));
     }
     MODE("thread") {
         pthread_attr_t a; pthread_attr_init(&a); int e = pthread_attr_setstacksize(&a, size); pthread_t t; e |= pthread_create(&t, &a, in_thread, 0); if (!e) pthread_join(t, 0); printf("%d done %d\n", e, done);

@@ -59,11 +59,13 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 54] = [
+pub const PROBES: [Probe; 59] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
     usual("locks_and_advice_reach_the_kernel", "memory.c", &["flags"]),
+    Probe { setting: Setting::Nobody, ..usual("all_memory_can_be_locked", "memory.c", &["locked"]) },
+    usual("programs_may_have_a_userfaultfd", "memory.c", &["userfaultfd"]),
     usual("direct_reads_are_whole", "memory.c", &["direct"]),
     usual("spliced_pages_are_whole", "memory.c", &["spliced"]),
     usual("asynchronous_io_is_refused_or_right", "memory.c", &["aio"]),
@@ -78,6 +80,7 @@ pub const PROBES: [Probe; 54] = [
     usual("thread_identifiers_are_cleared", "waits.c", &["cleared"]),
     usual("alternate_stacks_of_8_kib_suffice", "stacks.c", &["alternate", "8192"]),
     usual("alternate_stacks_of_16_kib_suffice", "stacks.c", &["alternate", "16384"]),
+    usual("signals_are_the_programs_after_a_filter", "stacks.c", &["filtered"]),
     usual("thread_stacks_of_16_kib_suffice", "stacks.c", &["thread", "16384"]),
     usual("overflows_reach_their_handler", "stacks.c", &["overflow"]),
     usual("stacks_in_mapped_memory_work", "stacks.c", &["mapped"]),
@@ -93,6 +96,7 @@ pub const PROBES: [Probe; 54] = [
     usual("strict_filters_kill_nobody", "processes.c", &["strict"]),
     usual("signals_at_any_moment_change_nothing", "processes.c", &["timers"]),
     usual("calls_are_made_whatever_signals_come", "calls.c", &["signalled"]),
+    usual("what_structures_point_to_is_brought_in", "calls.c", &["pointed"]),
     usual("large_writes_are_whole", "calls.c", &["written"]),
     usual("large_writes_that_are_interrupted_lose_nothing", "calls.c", &["interrupted"]),
     usual("frequent_calls_are_right_whatever_signals_come", "sites.c", &["storm"]),
@@ -109,6 +113,7 @@ pub const PROBES: [Probe; 54] = [
     usual("closing_all_by_range_loses_nothing", "descriptors.c", &["closed"]),
     usual("closing_all_by_number_loses_nothing", "descriptors.c", &["one_by_one"]),
     usual("replacing_all_numbers_loses_nothing", "descriptors.c", &["replaced"]),
+    usual("closed_standard_descriptors_stay_closed", "descriptors.c", &["three"]),
     usual("tables_of_descriptors_can_be_unshared", "descriptors.c", &["unshared"]),
     usual("the_lowest_descriptors_are_free", "descriptors.c", &["lowest"]),
     Probe {

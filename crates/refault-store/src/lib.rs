@@ -33,6 +33,7 @@ mod error_number;
 pub mod faulty;
 mod file;
 mod mapping;
+pub mod noted;
 pub mod pool;
 pub mod same_filled;
 mod tiered;

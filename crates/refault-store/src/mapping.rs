@@ -30,6 +30,7 @@ impl Mapping {
             )
         }?;
         let base = NonNull::new(base.cast::<u8>()).expect("invariant: mmap never returns the zero page");
+        crate::noted::note(base.as_ptr() as usize, len);
         // A core dump would look at each page of the reservation, which takes minutes where it is large, and what is
         // compressed says nothing to a debugger.
         // SAFETY: advice on the mapping just made; it changes no contents. A failure costs the dump, nothing else.
@@ -64,6 +65,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        crate::noted::give_up(self.base.as_ptr() as usize, self.len);
         // SAFETY: the mapping was made with exactly these bounds and nothing borrows it any more.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }

@@ -1,0 +1,74 @@
+//! Memory that a call's arguments lead to by way of a structure: `ioctl`, and all else of which the table says nothing.
+
+use refault_paging::PAGE;
+
+use crate::entry;
+use crate::frame;
+use crate::thread::Thread;
+
+/// `SIOCGIFCONF`: bytes of a list, and where it is to be written.
+const INTERFACES: u32 = 0x8912;
+/// `UFFDIO_REGISTER`: start and bytes of what is to be registered.
+const REGISTER: u32 = 0xc020_aa00;
+/// `UFFDIO_COPY`: to, from, bytes.
+const COPY: u32 = 0xc028_aa03;
+/// `UFFDIO_MOVE`: to, from, bytes.
+const MOVE: u32 = 0xc028_aa05;
+/// Words of a structure that are looked at.
+const WORDS: usize = 64;
+/// Bytes that are held where a word of a structure points to.
+const EACH: usize = 16 * PAGE;
+
+/// Holds what a request reads and writes beside its own structure, where the kernel would not say EFAULT and nothing
+/// else for a page that is missing. What the program registers with a userfaultfd of its own, and what it moves by
+/// one, is managed no more: the kernel knows one per mapping.
+pub(crate) fn prepare(thread: &mut Thread, request: usize, structure: usize) {
+    match request as u32 {
+        INTERFACES => {
+            if let Some([bytes, list]) = frame::read::<[usize; 2]>(structure) {
+                entry::hold(thread, list, bytes & 0x7fff_ffff, true);
+            }
+        }
+        REGISTER => {
+            if let Some([start, bytes]) = frame::read::<[usize; 2]>(structure) {
+                let_go(start, bytes);
+            }
+        }
+        COPY => {
+            if let Some([_, from, bytes]) = frame::read::<[usize; 3]>(structure) {
+                entry::hold(thread, from, bytes.min(1 << 40), false);
+            }
+        }
+        MOVE => {
+            if let Some([_, from, bytes]) = frame::read::<[usize; 3]>(structure) {
+                let_go(from, bytes);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Leaves a range to the kernel. What cannot be brought back stays managed, and is refused by the kernel.
+fn let_go(start: usize, bytes: usize) {
+    if start.is_multiple_of(PAGE) && start.checked_add(bytes).is_some() {
+        let mut paging = entry::paging();
+        if paging.manages(start, bytes) {
+            paging.let_go(start, bytes);
+        }
+    }
+}
+
+/// Holds what the words of the structures at a call's arguments point to, `most` bytes in all: for a call that has
+/// said EFAULT.
+pub(crate) fn hold_all(thread: &mut Thread, arguments: [usize; 6], most: usize) {
+    let mut left = most;
+    for argument in arguments.into_iter().filter(|argument| (4096..1 << 47).contains(argument)) {
+        for index in 0..WORDS {
+            let Some(word) = frame::read::<usize>(argument.wrapping_add(index * size_of::<usize>())) else { break };
+            let end = entry::paging().range(word).map_or(word, |(_, end, _)| end);
+            let bytes = EACH.min(end - word).min(left);
+            entry::hold(thread, word, bytes, true);
+            left -= bytes;
+        }
+    }
+}

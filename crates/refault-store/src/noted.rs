@@ -1,0 +1,69 @@
+//! What stores and their pager have mapped for themselves in this process, where a pager must tell it from what is the
+//! program's.
+//!
+//! Invariants: no lock and no allocation, so that it may be asked and told in a signal handler and in a forked child.
+//! What finds no place in the list is not in it. Cost: a look at the whole list.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Mappings that can be noted: a process has some dozens.
+const MANY: usize = 512;
+
+/// Start and end; a start of 0 is a free place.
+static NOTED: [[AtomicUsize; 2]; MANY] = [const { [const { AtomicUsize::new(0) }; 2] }; MANY];
+
+/// `bytes` from `start` on are the pager's, whole pages.
+pub fn note(start: usize, bytes: usize) {
+    let free =
+        |[at, _]: &&[AtomicUsize; 2]| at.compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if let Some([_, end]) = NOTED.iter().find(free) {
+        end.store(start + bytes, Ordering::Relaxed);
+    }
+}
+
+/// They are no more: a range of what was noted.
+pub fn give_up(from: usize, bytes: usize) {
+    let to = from + bytes;
+    for [start, end] in &NOTED {
+        let (first, last) = (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
+        if from <= first && last <= to {
+            start.store(0, Ordering::Relaxed);
+        } else if first < from && from < last {
+            end.store(from, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Start and end of all that is noted, in no order; some may be empty.
+pub fn all() -> impl Iterator<Item = (usize, usize)> {
+    NOTED
+        .iter()
+        .map(|[start, end]| (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed)))
+        .filter(|(start, _)| *start > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_up_in_part_stays_in_part() {
+        const START: usize = 1 << 60;
+        let ours = || all().filter(|(start, _)| *start >= START).collect::<Vec<_>>();
+        note(START, 8192);
+        note(START + 16384, 4096);
+        give_up(START + 4096, 4096);
+        assert_eq!(ours(), [(START, START + 4096), (START + 16384, START + 20480)]);
+        give_up(START, 1 << 20);
+        assert_eq!(ours(), []);
+    }
+
+    #[test]
+    fn a_reservation_is_noted_while_it_lives() {
+        let reserved = crate::mapping::Mapping::new(5 << 20).expect("maps");
+        let span = (reserved.base().as_ptr() as usize, reserved.base().as_ptr() as usize + (5 << 20));
+        assert!(all().any(|noted| noted == span));
+        drop(reserved);
+        assert!(!all().any(|noted| noted == span));
+    }
+}
