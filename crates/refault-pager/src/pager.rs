@@ -116,7 +116,7 @@ const RECLAIM_GOAL: u64 = 128;
 const DIRECT_GOAL: u32 = 32;
 
 /// Times that a fault finds nothing to evict before it counts as being out of room: some 5 ms.
-const FRUITLESS: u32 = 32;
+const MAX_FRUITLESS_WAITS: u32 = 32;
 
 /// A budget that counts stored pages leaves at least one page in so many for resident ones, or nothing would run.
 const MIN_RESIDENT_PART: u64 = 16;
@@ -369,7 +369,7 @@ impl Inner {
                 Some(freed) if freed > 0 => fruitless = 0,
                 // Somebody else has made room meanwhile.
                 None => {}
-                Some(_) if fruitless < FRUITLESS && !self.is_full() && !self.is_pinned_full() => {
+                Some(_) if fruitless < MAX_FRUITLESS_WAITS && !self.is_full() && !self.is_pinned_full() => {
                     // Others are evicting: their pages will be free in a moment.
                     fruitless += 1;
                     std::thread::sleep(Duration::from_micros(u64::from(fruitless) * 10));

@@ -89,6 +89,10 @@ impl Family {
     }
 }
 
+/// Why the free-pool experiment refuses what it sets itself.
+const SET_BY_FREE_POOL: &str =
+    "the experiment itself sets what becomes of evicted pages: name freebsd, without cache_pool or version=12";
+
 /// Why a policy that is [`Fact::NeedsFuture`] cannot run where accesses come one by one.
 pub const NEEDS_FUTURE: &str = "it must know all accesses to come, which only a replay of a whole trace does";
 
@@ -170,9 +174,7 @@ impl PolicyEntry {
             FrontEnd::FreePool if self.hits != HitReport::Kernel => {
                 Some("it does not hear of accesses as the kernels' policies do, which the experiment compares")
             }
-            FrontEnd::FreePool if self.is(Fact::SetByFreePool) => {
-                Some("the experiment itself sets what becomes of evicted pages: name freebsd")
-            }
+            FrontEnd::FreePool if self.is(Fact::SetByFreePool) => Some(SET_BY_FREE_POOL),
             _ => None,
         }
     }
@@ -237,10 +239,18 @@ impl PolicySpec {
         let reason = self.entry.refusal(front_end);
         let reason = reason.or(bypass.filter(|_| self.is_on("bypass")));
         let reason = reason.or((groups && self.is_on("cyclic")).then_some(cyclic));
+        let reason =
+            reason.or((front_end == FrontEnd::FreePool && self.names_cached_pages()).then_some(SET_BY_FREE_POOL));
         match reason {
             None => Ok(()),
             Some(reason) => Err(PolicyError::Refused { policy: self.label.clone(), front_end, reason }),
         }
+    }
+
+    /// Whether the arguments say what becomes of evicted pages: release 12 has no cached ones.
+    fn names_cached_pages(&self) -> bool {
+        self.entry.name == "freebsd"
+            && self.call.arguments.iter().any(|(key, value)| key == "cache_pool" || (key == "version" && value == "12"))
     }
 
     /// The policy of an entry with all defaults.
@@ -353,15 +363,16 @@ impl<M: Memory + 'static> Visitor for IntoBox<M> {
 /// Makes a policy over one kind of memory from `name{key=value,…}`, for a front-end that does not know the future.
 ///
 /// # Errors
-/// As [`PolicySpec::parse`], and [`PolicyError::Refused`] for policies that this front-end cannot run.
-///
-/// # Panics
-/// If the front-end is [`FrontEnd::Replay`] and the policy needs the future: use [`visit`] with a [`BuildContext`].
+/// As [`PolicySpec::parse`], and [`PolicyError::Refused`] for policies that this front-end cannot run, and for those that
+/// need the future: use [`visit`] with a [`BuildContext`] for them.
 pub fn build<M: Memory + 'static>(
     text: &str,
     front_end: FrontEnd,
 ) -> Result<Box<dyn DynPolicy<M> + Send>, PolicyError> {
     let spec = PolicySpec::parse_for(text, front_end)?;
+    if spec.entry.is(Fact::NeedsFuture) {
+        return Err(PolicyError::Refused { policy: spec.label, front_end, reason: NEEDS_FUTURE });
+    }
     Ok(visit(&spec, &BuildContext::default(), IntoBox(PhantomData)))
 }
 
@@ -509,6 +520,8 @@ impl Memory for NothingGoes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::{Eviction, References};
+    use crate::{PageId, Shadow};
 
     #[test]
     fn every_policy_is_built_and_costs_something_per_page() {
@@ -527,6 +540,30 @@ mod tests {
             }
         }
         assert!(visit(&PolicySpec::parse("opt").expect("known"), &context, Bytes) > 0);
+    }
+
+    struct Empty;
+
+    impl Memory for Empty {
+        fn take_references(&mut self, _page: PageId) -> References {
+            References::default()
+        }
+        fn evict(&mut self, _page: PageId, _shadow: Shadow) -> Eviction {
+            Eviction::Kept
+        }
+        fn is_resident(&self, _page: PageId) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn what_a_front_end_sets_itself_or_cannot_know_is_refused() {
+        let refused = |text: &str| PolicySpec::parse_for(text, FrontEnd::FreePool).is_err();
+        assert!(["freebsd{cache_pool=no}", "freebsd{version=12}", "freebsd-nocache"].into_iter().all(refused));
+        assert!(!["freebsd", "freebsd{version=10}", "mglru"].into_iter().any(refused));
+        PolicySpec::parse_for("freebsd{version=12}", FrontEnd::Machine).expect("it is the experiment that sets this");
+        let built = build::<Empty>("opt", FrontEnd::Replay).err();
+        assert!(matches!(built, Some(PolicyError::Refused { reason: NEEDS_FUTURE, .. })), "{built:?}");
     }
 
     #[test]

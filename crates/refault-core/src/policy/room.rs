@@ -40,7 +40,8 @@
 use super::{DynPolicy, ReclaimRequest};
 use crate::memory::Memory;
 
-/// Fruitless calls after which a front-end without a better idea gives up: the kernel's number before it kills a task.
+/// Fruitless calls after which a front-end without a better idea gives up: the kernel's number before it kills a task
+/// (`MAX_RECLAIM_RETRIES` in `mm/internal.h`; `try_charge_memcg` in `mm/memcontrol.c`).
 pub const MAX_FRUITLESS_CALLS: u32 = 16;
 
 /// What making room came to.

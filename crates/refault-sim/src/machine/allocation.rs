@@ -4,6 +4,7 @@
 //! `try_to_free_pages`, `throttle_direct_reclaim` in `mm/vmscan.c`; `try_charge_memcg`, `mem_cgroup_handle_over_high`
 //! in `mm/memcontrol.c`.
 
+use refault_core::policy::room::MAX_FRUITLESS_CALLS;
 use refault_core::policy::{ProactiveRequest, ReclaimRequest};
 use refault_core::{LruvecId, PageId};
 
@@ -12,8 +13,6 @@ use super::group::GroupId;
 use super::writeback::Due;
 use super::{Machine, Reclaimer};
 
-/// Fruitless tries before a task is killed, and reclaims for one contiguous buffer.
-pub(super) const MAX_RECLAIM_RETRIES: u32 = 16;
 /// How long a task waits when reclaim freed nothing but writes are on their way, in nanoseconds.
 const WRITE_WAIT: u64 = 1_000_000;
 /// How long a task is held back at most while background reclaim works below half of `min`, in nanoseconds.
@@ -56,7 +55,7 @@ impl Machine {
                 return Err(Refused::Later);
             }
             tries += 1;
-            if tries > MAX_RECLAIM_RETRIES {
+            if tries > MAX_FRUITLESS_CALLS {
                 tries = 0;
                 self.memory.groups.count_event(full, |events| events.oom += 1);
                 self.kill_in(full);
@@ -111,7 +110,7 @@ impl Machine {
                     return Err(Refused::Later);
                 }
                 self.tasks[id].tries += 1;
-                if self.tasks[id].tries > MAX_RECLAIM_RETRIES {
+                if self.tasks[id].tries > MAX_FRUITLESS_CALLS {
                     self.tasks[id].tries = 0;
                     self.kill_in(0);
                     if self.is_killed(id) {

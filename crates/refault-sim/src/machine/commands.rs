@@ -17,6 +17,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use refault_core::policy::room::MAX_FRUITLESS_CALLS;
 use refault_core::policy::{Enabled, EvictGenerations, NewGeneration};
 
 use super::fault::Outcome;
@@ -208,8 +209,8 @@ impl Machine {
             Command::Reclaim(group, pages, swappiness) => {
                 let mut freed = 0;
                 let mut fruitless = 0;
-                // A quarter of the rest at a time, and up to 16 tries in vain (spec: overview §4.3).
-                while freed < pages && fruitless <= 16 {
+                // A quarter of the rest at a time, and up to so many tries in vain (spec: overview §4.3).
+                while freed < pages && fruitless <= MAX_FRUITLESS_CALLS {
                     let step = ((pages - freed) / 4).max(32);
                     let now = self.reclaim_proactively(group, step as u32, swappiness);
                     fruitless += u32::from(now == 0);
@@ -306,7 +307,7 @@ impl Machine {
             if self.reclaim_group(group, wanted, u32::MAX, &mut Outcome::default()) == 0 {
                 fruitless += 1;
             }
-            if fruitless > 16 {
+            if fruitless > MAX_FRUITLESS_CALLS {
                 if setting == Setting::High || self.memory.writeback > 0 || !self.kill_in(group) {
                     return;
                 }

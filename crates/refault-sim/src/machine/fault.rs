@@ -6,7 +6,7 @@
 //!
 //! Kernel: `do_anonymous_page`, `do_swap_page` in `mm/memory.c`; `filemap_fault`, `filemap_read` in `mm/filemap.c`.
 
-use refault_core::policy::{Admission, HitReport};
+use refault_core::policy::{AccessReport, Admission, HitReport};
 use refault_core::{PageId, PageType};
 use refault_trace::Kind;
 
@@ -109,15 +109,15 @@ impl Machine {
         }
         let file = self.tasks[id].file.as_mut().expect("invariant: tested above");
         file.window.hit(offset);
-        match self.hit_report {
-            HitReport::Kernel if !write && page != file.last_read => {
-                file.last_read = page;
-                outcome.cpu += self.memory.costs.mark_accessed;
+        match file.reads.report(self.hit_report, page, write, !missed) {
+            AccessReport::Tell => {
+                if self.hit_report == HitReport::Kernel {
+                    outcome.cpu += self.memory.costs.mark_accessed;
+                }
                 self.policy.accessed(page, &mut self.memory);
             }
-            HitReport::EachAccess if !missed => self.policy.accessed(page, &mut self.memory),
-            HitReport::AccessedBit if !missed => self.memory.state[page as usize] |= state::TOUCHED,
-            _ => {}
+            AccessReport::SetBit => self.memory.state[page as usize] |= state::TOUCHED,
+            AccessReport::Nothing => {}
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 //! by one.
 //!
 //! A *buffer* is a block of 2^order frames for the kernel itself, asked for at fixed times and kept for a while. The
-//! requester reclaims if there is none, up to [`MAX_RECLAIM_RETRIES`] times, and waits for that; then it goes without.
+//! requester reclaims if there is none, up to [`MAX_FRUITLESS_CALLS`] times, and waits for that; then it goes without.
 //!
 //! There is no compaction, and pages are not collapsed into huge ones later.
 //!
@@ -41,8 +41,8 @@ use refault_core::PageType;
 use refault_core::frames::Frame;
 use refault_core::page::NO_PAGE;
 use refault_core::policy::Admission;
+use refault_core::policy::room::MAX_FRUITLESS_CALLS;
 
-use super::allocation::MAX_RECLAIM_RETRIES;
 use super::fault::Outcome;
 use super::memory::REGION_PAGES;
 use super::{Event, Machine};
@@ -130,7 +130,7 @@ impl Machine {
         let mut outcome = Outcome::default();
         let mut block = self.try_buffer(node, order);
         let mut tries = 0;
-        while block.is_none() && tries < MAX_RECLAIM_RETRIES {
+        while block.is_none() && tries < MAX_FRUITLESS_CALLS {
             self.wake_kswapd(node, self.now);
             self.direct_reclaim(node, NO_PAGE, &mut outcome);
             block = self.try_buffer(node, order);

@@ -3,8 +3,8 @@
 //! A hit through a mapping is one load and one store in the mapping's page-table entries; a hit through a descriptor is
 //! one load of the page's bits and, for the kernels' policies, one call of the policy. Everything else leaves the loop.
 
-use refault_core::policy::{HitReport, Policy};
-use refault_core::{Memory, PageId, page::NO_PAGE};
+use refault_core::policy::{AccessReport, DescriptorReads, HitReport, Policy};
+use refault_core::{Memory, PageId};
 use refault_trace::{Entry, Kind, TraceError, TraceReader};
 
 use super::config::{PhaseConfig, TaskConfig};
@@ -50,8 +50,8 @@ pub(super) struct OpenFile {
     pub mapping: usize,
     pub window: FileWindow,
     pub random: bool,
-    /// The page of the last read: reading it again at once does not mark it accessed again.
-    pub last_read: PageId,
+    /// Reading the page again that was read last says nothing.
+    pub reads: DescriptorReads,
 }
 
 /// See the module.
@@ -201,7 +201,7 @@ impl Task {
             mapping: self.file_mappings[index],
             window: FileWindow::default(),
             random: phase.random,
-            last_read: NO_PAGE,
+            reads: DescriptorReads::default(),
         })
     }
 
@@ -459,8 +459,10 @@ pub(super) fn run_hits<P: Policy>(
     let read_hit = memory.costs.read_hit;
     let mark_accessed = if P::HITS == HitReport::Kernel { memory.costs.mark_accessed } else { 0 };
     let (anon, anon_first) = (task.anon_mapping, task.anon_first);
-    let (file_first, file_mapping, mut last_read) =
-        task.file.as_ref().map_or((0, usize::MAX, NO_PAGE), |file| (file.first, file.mapping, file.last_read));
+    let (file_first, file_mapping, mut reads) = task
+        .file
+        .as_ref()
+        .map_or((0, usize::MAX, DescriptorReads::default()), |file| (file.first, file.mapping, file.reads));
     let mut time = run.from;
     let mut at = task.at;
     let stop = loop {
@@ -484,17 +486,13 @@ pub(super) fn run_hits<P: Policy>(
                 break Stop::Miss;
             }
             time += read_hit;
-            match P::HITS {
-                HitReport::Kernel => {
-                    if !access.write() && page != last_read {
-                        last_read = page;
-                        time += mark_accessed;
-                        policy.accessed(page, memory);
-                    }
+            match reads.report(P::HITS, page, access.write(), true) {
+                AccessReport::Tell => {
+                    time += mark_accessed;
+                    policy.accessed(page, memory);
                 }
-                HitReport::EachAccess => policy.accessed(page, memory),
-                HitReport::AccessedBit => memory.state[page as usize] = bits | state::TOUCHED,
-                HitReport::Never => {}
+                AccessReport::SetBit => memory.state[page as usize] = bits | state::TOUCHED,
+                AccessReport::Nothing => {}
             }
         } else {
             let (mapping, first) =
@@ -525,7 +523,7 @@ pub(super) fn run_hits<P: Policy>(
         }
     };
     if let Some(file) = &mut task.file {
-        file.last_read = last_read;
+        file.reads = reads;
     }
     task.accesses += (at - task.at) as u64;
     task.at = at;

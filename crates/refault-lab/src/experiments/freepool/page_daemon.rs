@@ -6,14 +6,12 @@
 
 use refault_core::frames::FreePools;
 use refault_core::freebsd::{Freebsd, Targets, Version, VmCounters};
+use refault_core::policy::room::MAX_FRUITLESS_CALLS;
 use refault_core::policy::{Admission, CachedPages, HitReport, Policy, ReclaimRequest};
 use refault_core::{Counters, Memory, PageId};
 
 use super::machine::Nanos;
 use super::store::Store;
-
-/// Calls of reclaim without result after which a scan ends.
-const FRUITLESS: u32 = 16;
 
 /// What the machine asks. An object: the machine and its workloads are compiled once for all policies.
 pub(super) trait PageDaemon: refault_core::DynPolicy<Store> {
@@ -180,7 +178,7 @@ impl<P: Policy> PageDaemon for Watermarked<P> {
     fn refused(&mut self, _frames: u64) {}
     fn scan(&mut self, pass: u32, _elapsed: Nanos, store: &mut Store) -> u32 {
         let (mut freed, mut fruitless) = (0, 0);
-        while pass > 0 && self.available() < self.targets.free_target && fruitless < FRUITLESS {
+        while pass > 0 && self.available() < self.targets.free_target && fruitless < MAX_FRUITLESS_CALLS {
             let request = ReclaimRequest { target: 0, goal: P::RECLAIM_BATCH, incoming: None };
             let now = self.reclaim(&request, store);
             fruitless = if now == 0 { fruitless + 1 } else { 0 };

@@ -12,7 +12,7 @@ use refault_core::classic::{Classic, ClassicParams};
 use refault_core::memory::{Eviction, Memory, References, SwapSpace};
 use refault_core::monitor::{AccessSampler, Attributes, Monitor, Profile, Random, Target, View};
 use refault_core::page::{LruvecId, PageId, PageType, Shadow};
-use refault_core::policy::room::make_room;
+use refault_core::policy::room::{MAX_FRUITLESS_CALLS, make_room};
 use refault_core::policy::{Admission, Policy, ReclaimRequest, SortRule};
 use refault_core::policy::{NodeReclaim, Sorting};
 use refault_core::schemes::{Action, Folio, Kdamond, Next, Scheme, SchemeActor, SchemeError, SchemeSettings};
@@ -30,8 +30,6 @@ const CHUNK: u64 = 64 << 20;
 /// Tries without a freed page after which the writer of a cgroup-v1 limit gives up: the first, in the kernel of the
 /// experiment (`mem_cgroup_resize_max` in `mm/memcontrol.c`, 5.18).
 pub const WRITER_TRIES: u32 = 1;
-/// Tries without a freed page after which a charge beyond the limit gives up (`MAX_RECLAIM_RETRIES`).
-const MAX_CHARGE_RETRIES: u32 = 16;
 /// What reclaim is asked for at a time.
 const BATCH: ReclaimRequest = ReclaimRequest { target: 0, goal: 32, incoming: None };
 const SECOND: u64 = 1_000_000_000;
@@ -333,7 +331,7 @@ impl<'a> Host<'a> {
         if self.memory.resident >= self.limit {
             let (setup, limit) = (&self.setup, self.limit);
             let (mut before, mut cost) = (self.memory.work, 0);
-            make_room(&mut self.policy, &BATCH, &mut self.memory, MAX_CHARGE_RETRIES - 1, |memory| {
+            make_room(&mut self.policy, &BATCH, &mut self.memory, MAX_FRUITLESS_CALLS - 1, |memory| {
                 cost += setup.batch_cost(before, memory.work);
                 before = memory.work;
                 memory.resident < limit
