@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use refault_console::{Failure, Share, say};
 
-use refault_paging::MIN_OF_A_PROGRAM;
+use refault_paging::MIN_PROGRAM_BYTES;
 
 use crate::launch::{self, MonitorOptions};
 use refault_lab::size::Bytes;
@@ -218,7 +218,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 }
 
 fn check_memory(option: &str, memory: u64) -> Result<(), Failure> {
-    if memory < MIN_OF_A_PROGRAM {
+    if memory < MIN_PROGRAM_BYTES {
         return Err(Failure::usage("too little", option, "give at least 2M: with less a program may make no progress"));
     }
     Ok(())

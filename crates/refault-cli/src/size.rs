@@ -22,7 +22,7 @@ use std::time::Duration;
 use clap::Args;
 use refault_console::{Contents, Failure, Progress, ResultArgs, Share, say, with_output};
 use refault_lab::size::{PAGE_BYTES, Size};
-use refault_paging::MIN_OF_A_PROGRAM;
+use refault_paging::MIN_PROGRAM_BYTES;
 
 use crate::launch;
 use ladder::{Ladder, Row, Rung, refinement};
@@ -163,7 +163,7 @@ pub fn run(args: &SizeArgs) -> Result<(), Failure> {
 pub fn check_budgets(budgets: &[Size]) -> Result<(), Failure> {
     let too_small = |size: &&Size| match size {
         Size::Share(_) => false,
-        size => size.pages(1) * PAGE_BYTES < MIN_OF_A_PROGRAM,
+        size => size.pages(1) * PAGE_BYTES < MIN_PROGRAM_BYTES,
     };
     match budgets.iter().find(too_small) {
         None => Ok(()),
@@ -249,7 +249,7 @@ impl Plan {
         }
         if self.budgets.is_empty() {
             for _ in 0..REFINEMENTS {
-                let Some(bytes) = refinement(&ladder, MIN_OF_A_PROGRAM, CLOSENESS) else { break };
+                let Some(bytes) = refinement(&ladder, MIN_PROGRAM_BYTES, CLOSENESS) else { break };
                 run(&mut ladder, Rung::Budget(bytes))?;
             }
         }
@@ -275,7 +275,7 @@ impl Plan {
         prediction: &Result<Prediction, String>,
         alone: f64,
     ) -> Result<Vec<u64>, Failure> {
-        let least = MIN_OF_A_PROGRAM;
+        let least = MIN_PROGRAM_BYTES;
         let peak = ladder.ample.peak_bytes();
         let mut budgets = match (self.budgets.is_empty(), prediction) {
             (false, _) => {

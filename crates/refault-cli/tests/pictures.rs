@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{skipped, stdout, text};
-use refault_testing::skip;
+use refault_testing::skip_required;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -21,7 +21,7 @@ fn browser() -> Option<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = BROWSERS.into_iter().find(|name| std::env::split_paths(&path).any(|place| place.join(name).is_file()));
     if found.is_none() {
-        skip(format_args!("no browser: none of {} is installed", BROWSERS.join(", ")));
+        skip_required(format_args!("no browser: none of {} is installed", BROWSERS.join(", ")));
     }
     found
 }

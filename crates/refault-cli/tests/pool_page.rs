@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{skipped, text};
-use refault_testing::skip;
+use refault_testing::{skip, skip_required};
 use tempfile::TempDir;
 
 /// Goes round memory of which a part fits.
@@ -142,7 +142,7 @@ fn a_real_prometheus_scrapes_and_its_tool_takes_the_rules() {
         std::env::split_paths(&path).any(|place| place.join(name).is_file())
     };
     if !found("promtool") || !found("prometheus") || !found("curl") {
-        return skip("prometheus is not installed");
+        return skip_required("prometheus is not installed");
     }
     let contrib = root().join("contrib/prometheus");
     let checked = Command::new("promtool").args(["check", "config", "prometheus.yml"]).current_dir(&contrib).output();

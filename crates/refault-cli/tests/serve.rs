@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::skipped;
-use refault_testing::skip;
+use refault_testing::skip_required;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -102,7 +102,7 @@ impl Browser {
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let Some(name) = names.iter().find(|name| std::env::split_paths(&path).any(|place| place.join(name).is_file()))
         else {
-            skip(format_args!("no browser: none of {} is installed", names.join(", ")));
+            skip_required(format_args!("no browser: none of {} is installed", names.join(", ")));
             return None;
         };
         let profile = TempDir::new().expect("a directory");

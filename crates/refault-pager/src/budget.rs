@@ -47,10 +47,6 @@ pub(crate) struct Node {
 pub struct Budget(Arc<Node>);
 
 impl Budget {
-    /// Bytes below which an unmodified program may make no progress: one instruction or system call may need several
-    /// pages at once.
-    pub const MIN_OF_A_PROGRAM: u64 = 1 << 20;
-
     /// A tree of its own that allows `bytes` to be resident.
     pub fn new(bytes: u64) -> Budget {
         Budget::with(None, BudgetBounds { maximum: bytes, ..BudgetBounds::default() })

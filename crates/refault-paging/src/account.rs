@@ -45,7 +45,7 @@ const DISCOURAGED: u64 = 1_000_000_000;
 const ASK_EVERY: u64 = 500_000;
 /// Bytes with which a program may get on: the agent alone takes 0.4 MiB of a process that does nothing, and 0.8 of one
 /// whose pages go to a file.
-pub const MIN_OF_A_PROGRAM: u64 = 2 << 20;
+pub const MIN_PROGRAM_BYTES: u64 = 2 << 20;
 
 /// A process's part in it.
 pub struct Account {

@@ -43,7 +43,7 @@ mod table;
 pub mod tree;
 pub mod uffd;
 
-pub use account::{Account, MIN_OF_A_PROGRAM};
+pub use account::{Account, MIN_PROGRAM_BYTES};
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use figures::{Statistics, Usage};
 pub use process_monitor::{ProcessMonitor, refusal};

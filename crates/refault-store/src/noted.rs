@@ -3,14 +3,23 @@
 //!
 //! Invariants: no lock and no allocation, so that it may be asked and told in a signal handler and in a forked child.
 //! What finds no place in the list is not in it. Cost: a look at the whole list.
+//!
+//! ```
+//! use refault_store::noted;
+//!
+//! noted::note(1 << 40, 8192);
+//! assert!(noted::all().any(|span| span == (1 << 40, (1 << 40) + 8192)));
+//! noted::give_up(1 << 40, 8192);
+//! assert_eq!(noted::all().count(), 0);
+//! ```
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Mappings that can be noted: a process has some dozens.
-const MANY: usize = 512;
+const MAX_NOTED: usize = 512;
 
 /// Start and end; a start of 0 is a free place.
-static NOTED: [[AtomicUsize; 2]; MANY] = [const { [const { AtomicUsize::new(0) }; 2] }; MANY];
+static NOTED: [[AtomicUsize; 2]; MAX_NOTED] = [const { [const { AtomicUsize::new(0) }; 2] }; MAX_NOTED];
 
 /// `bytes` from `start` on are the pager's, whole pages.
 pub fn note(start: usize, bytes: usize) {

@@ -323,7 +323,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         const MEMORY: u64 = 4 << 20;
         let Some(tree) = Tree::new(directory.path(), (MEMORY * TIMES / SOURCE) as usize).expect("written") else {
-            return refault_testing::skip("cc is not installed");
+            return refault_testing::skip_required("cc is not installed");
         };
         let load = BuildLoad { list: directory.path().join("list") };
         std::fs::write(&load.list, tree.build(1)).expect("written");

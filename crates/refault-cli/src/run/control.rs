@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use refault_paging::MIN_OF_A_PROGRAM;
+use refault_paging::MIN_PROGRAM_BYTES;
 use refault_paging::Shared;
 
 /// Looks at the file.
@@ -31,7 +31,7 @@ impl<'a> Control<'a> {
         }
         self.looked = Instant::now();
         let wanted = std::fs::read_to_string(self.path).ok().and_then(|text| text.trim().parse::<u64>().ok());
-        if let Some(bytes) = wanted.filter(|bytes| *bytes >= MIN_OF_A_PROGRAM)
+        if let Some(bytes) = wanted.filter(|bytes| *bytes >= MIN_PROGRAM_BYTES)
             && self.last.replace(bytes) != Some(bytes)
         {
             shared.set_limit(bytes);

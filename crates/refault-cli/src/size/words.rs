@@ -80,7 +80,7 @@ impl Study {
         let base = self.ladder.baseline().seconds().mean;
         let left = base * (1.0 + self.ladder.slowdown) - self.ladder.ample.seconds().mean;
         let pages = left.max(0.0) / prediction.seconds_per_page?;
-        Some(prediction.bytes_for(pages, refault_paging::MIN_OF_A_PROGRAM))
+        Some(prediction.bytes_for(pages, refault_paging::MIN_PROGRAM_BYTES))
     }
 
     /// Prediction beside measurement, with the reasons where they differ.
