@@ -35,7 +35,7 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     let config = tempfile::NamedTempFile::new().map_err(|error| Failure::write("a temporary file", &error))?;
     // Defaults, and nothing to act.
     std::fs::write(config.path(), "ops = \"paddr\"\n").map_err(|error| Failure::write("a temporary file", &error))?;
-    let watching: Vec<OsString> = vec!["--scheme".into(), config.path().into()];
+    let monitoring: Vec<OsString> = vec!["--scheme".into(), config.path().into()];
     let memory = (args.mib << 20) * 11 / 10 + (64 << 20);
     let once = |flags: &[OsString]| {
         run_once(&Setup { work: Work::Phases, mib: args.mib, seconds: args.seconds, flags, memory, pulse: None })
@@ -46,20 +46,20 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
         say(format_args!("run {} of {}", round + 1, args.runs));
         if round % 2 == 0 {
             without.push(once(&[])?);
-            with.push(once(&watching)?);
+            with.push(once(&monitoring)?);
         } else {
-            with.push(once(&watching)?);
+            with.push(once(&monitoring)?);
             without.push(once(&[])?);
         }
     }
     let ratios = middle(with.iter().zip(&without).map(|(with, without)| with.operations / without.operations.max(1.0)));
     let cpu = middle(with.iter().map(|run| run.monitor_cpu * 100.0));
-    let [plain, watched] = [&without, &with].map(|runs| middle(runs.iter().map(|run| run.operations)));
+    let [plain, monitored] = [&without, &with].map(|runs| middle(runs.iter().map(|run| run.operations)));
     with_output(None, |out| match args.format {
         Format::Json => {
             let result = json!({
                 "mib": args.mib, "runs": args.runs, "seconds": args.seconds,
-                "operations_per_second_without": plain, "operations_per_second_with": watched,
+                "operations_per_second_without": plain, "operations_per_second_with": monitored,
                 "ratio": ratios, "monitor_cpu_percent": cpu,
             });
             writeln!(out, "{result:#}")
@@ -78,7 +78,7 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
             writeln!(
                 out,
                 "operations per second with a monitor     {:.0} ({:.0}–{:.0})",
-                watched[0], watched[1], watched[2]
+                monitored[0], monitored[1], monitored[2]
             )?;
             writeln!(
                 out,

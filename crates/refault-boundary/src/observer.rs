@@ -86,7 +86,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         return Ok(());
     }
     let shift = settings.record.as_ref().map_or(0, |record| record.shift);
-    paging().watch_accesses(record.is_some(), shift)?;
+    paging().note_accesses_aside(record.is_some(), shift)?;
     *OBSERVER.lock() = Some(Observer { record, monitor, birth: sys::now() });
     start()
 }

@@ -76,7 +76,7 @@ enum AgeSource {
     Mappings,
 }
 
-/// A kdamond of our own that watches a process.
+/// A kdamond of our own that monitors a process.
 struct KernelRegions {
     kernel: Kernel,
     pid: u32,
@@ -96,7 +96,7 @@ impl KernelRegions {
 
 impl Regions for KernelRegions {
     fn look(&mut self) -> std::io::Result<Vec<(Range<u64>, Duration)>> {
-        self.kernel.watch(self.pid, &self.attributes);
+        self.kernel.monitor(self.pid, &self.attributes);
         let aggregation = Duration::from_micros(self.attributes.aggr_interval);
         let regions = self.kernel.latest().iter().map(|region| {
             let idle = if region.nr_accesses == 0 { aggregation.saturating_mul(region.age) } else { Duration::ZERO };
@@ -145,7 +145,7 @@ pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
             (Err(failure), None) => say(format_args!("{}", failure.line())),
         }
     } else if args.ages == Some(AgeSource::Kernel) {
-        let remedy = "a kdamond watches one process; leave it out";
+        let remedy = "a kdamond monitors one process; leave it out";
         return Err(Failure::usage("not for control groups", "--ages kernel", remedy));
     }
     session.begin().map_err(|error| refused(args, &error))?;

@@ -12,7 +12,7 @@ pub enum Module {
     LruSort(LruSort),
     /// Reclaims cold memory.
     Reclaim(Reclaim),
-    /// Watches.
+    /// Monitors.
     Stat,
 }
 

@@ -59,7 +59,7 @@ impl Engine {
     ///
     /// # Errors
     /// Says what is not to be had.
-    pub fn watch_accesses(&mut self, notes: bool, shift: u32) -> Result<(), &'static str> {
+    pub fn note_accesses_aside(&mut self, notes: bool, shift: u32) -> Result<(), &'static str> {
         let mirror = sys::map(MIRROR_BYTES);
         if mirror == 0 {
             return Err("no addresses are left to set pages aside (ulimit -v limits them)");

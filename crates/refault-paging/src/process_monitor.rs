@@ -69,7 +69,7 @@ pub struct ProcessMonitor {
 }
 
 impl ProcessMonitor {
-    /// Watches an engine, whose accesses are watched ([`Engine::watch_accesses`]), with a kdamond made over
+    /// Monitors an engine that notes its accesses ([`Engine::note_accesses_aside`]), with a kdamond made over
     /// [`Engine::ranges_in`]. To be called, as [`ProcessMonitor::step`], by the thread whose processor time is to be
     /// bounded by `most_cpu` (0.01: one percent of one processor). `follows`: the regions are laid over new memory as
     /// it comes, by the end of the aggregation; otherwise they stay where they are.
@@ -102,7 +102,7 @@ impl ProcessMonitor {
         &self.kdamond
     }
 
-    /// Nanoseconds of processor time that the watching thread has used since the start. Only for that thread.
+    /// Nanoseconds of processor time that the monitoring thread has used since the start. Only for that thread.
     pub fn cpu_ns(&self) -> u64 {
         sys::thread_time() - self.first_cpu
     }
@@ -119,7 +119,7 @@ impl ProcessMonitor {
     }
 
     /// Ends the sampling interval that has passed and begins the next. Returns how long to wait before the next call;
-    /// `None` if there is nothing left to watch.
+    /// `None` if there is nothing left to monitor.
     pub fn step<O: Observer>(&mut self, engine: &mut Engine, observer: &mut O) -> Option<Duration> {
         if self.ended {
             return None;

@@ -1,4 +1,4 @@
-//! `refault monitor --pid`: a program that runs already, watched from outside.
+//! `refault monitor --pid`: a program that runs already, monitored from outside.
 //!
 //! refault's own monitor works inside the program and must be there from its start. From outside there are the kernel's
 //! monitor (DAMON; root, a free kdamond, and a kernel with its operations on virtual addresses), and the accessed bits
@@ -34,22 +34,22 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 /// Parts that a mapping's accessed share is counted in.
 const PARTS: u32 = 100;
 
-/// What watches.
-enum Watcher {
+/// What monitors.
+enum MonitorSource {
     Kernel(Box<Kernel>, Attributes),
     Mappings(Mappings),
 }
 
-impl Watcher {
+impl MonitorSource {
     fn name(&self) -> &'static str {
         match self {
-            Watcher::Kernel(..) => "the kernel's monitor (DAMON)",
-            Watcher::Mappings(_) => "accessed bits of its mappings (clear_refs and smaps)",
+            MonitorSource::Kernel(..) => "the kernel's monitor (DAMON)",
+            MonitorSource::Mappings(_) => "accessed bits of its mappings (clear_refs and smaps)",
         }
     }
 }
 
-/// Watches a process until it ends, the time is over or a signal interrupts, and says what was seen.
+/// Monitors a process until it ends, the time is over or a signal interrupts, and says what was seen.
 pub fn run(args: &MonitorArgs, pid: u32) -> Result<(), Failure> {
     let config = args.monitor.read()?;
     if !config.schemes.is_empty() {
@@ -60,25 +60,25 @@ pub fn run(args: &MonitorArgs, pid: u32) -> Result<(), Failure> {
     let output = args.claim_recording(&mut outputs)?;
     let report = outputs.claim("--report", args.report.as_deref(), Contents::Html)?;
     let program = program_of(pid)?;
-    let mut watcher = watcher(args, &config, pid)?;
-    let source = watcher.name();
+    let mut monitor = source_of(args, &config, pid)?;
+    let source = monitor.name();
     say(format_args!("accesses: {source}; Ctrl-C ends it"));
     let asked = interrupts();
     let end = args.duration.map(|time| Instant::now() + time);
     loop {
-        let wait = match &mut watcher {
-            Watcher::Kernel(kernel, attributes) => {
-                kernel.watch(pid, attributes);
+        let wait = match &mut monitor {
+            MonitorSource::Kernel(kernel, attributes) => {
+                kernel.monitor(pid, attributes);
                 if is_alive(pid) { Some(ASK_EVERY) } else { None }
             }
-            Watcher::Mappings(mappings) => mappings.wait(),
+            MonitorSource::Mappings(mappings) => mappings.wait(),
         };
         let Some(wait) = wait else { break };
         let left = end.map_or(wait, |end| end.saturating_duration_since(Instant::now()).min(wait));
         if left.is_zero() || !sleep(left, &asked) {
             break;
         }
-        if let Watcher::Mappings(mappings) = &mut watcher
+        if let MonitorSource::Mappings(mappings) = &mut monitor
             && let Err(error) = mappings.look()
         {
             if is_gone(&error) || !is_alive(pid) {
@@ -87,9 +87,9 @@ pub fn run(args: &MonitorArgs, pid: u32) -> Result<(), Failure> {
             return Err(not_seen(pid, &error));
         }
     }
-    let process = match watcher {
-        Watcher::Kernel(kernel, _) => kernel.finish(),
-        Watcher::Mappings(mappings) => mappings.finish(),
+    let process = match monitor {
+        MonitorSource::Kernel(kernel, _) => kernel.finish(),
+        MonitorSource::Mappings(mappings) => mappings.finish(),
     };
     if process.snapshots.is_empty() {
         let remedy = "it ended, or was interrupted, before the first interval was over";
@@ -116,21 +116,21 @@ fn is_alive(pid: u32) -> bool {
 }
 
 /// The kernel's monitor where it can be had, or what was asked for.
-fn watcher(args: &MonitorArgs, config: &Config, pid: u32) -> Result<Watcher, Failure> {
-    let kernel = || -> Result<Watcher, Failure> {
+fn source_of(args: &MonitorArgs, config: &Config, pid: u32) -> Result<MonitorSource, Failure> {
+    let kernel = || -> Result<MonitorSource, Failure> {
         let mut kernel = Kernel::claim(Path::new(SYSFS))?;
         kernel.begin(pid, &config.attributes).map_err(|error| {
             let why = format!("it does not take process {pid}: {error}");
             Failure::failed("the kernel's monitor cannot be used", why, "use --source mappings")
         })?;
-        Ok(Watcher::Kernel(Box::new(kernel), config.attributes))
+        Ok(MonitorSource::Kernel(Box::new(kernel), config.attributes))
     };
-    let mappings = || -> Result<Watcher, Failure> {
+    let mappings = || -> Result<MonitorSource, Failure> {
         let interval = match args.monitor.set.iter().any(|key| key.contains("aggr_us")) || args.monitor.file.is_some() {
             true => Duration::from_micros(config.attributes.aggr_interval),
             false => INTERVAL,
         };
-        Ok(Watcher::Mappings(
+        Ok(MonitorSource::Mappings(
             Mappings::begin(pid, interval, args.monitor_cpu.0).map_err(|error| not_seen(pid, &error))?,
         ))
     };
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_mapping_is_as_hot_as_the_part_of_it_that_was_accessed() {
-        let mut watched = Mappings::begin(std::process::id(), INTERVAL, 0.01).expect("our own");
+        let mut monitored = Mappings::begin(std::process::id(), INTERVAL, 0.01).expect("our own");
         let mapping = |accessed_bytes, resident_bytes| Mapping {
             start: 4096,
             end: 1 << 20,
@@ -258,7 +258,7 @@ mod tests {
             ..Mapping::default()
         };
         let mut seen = |accessed, resident| {
-            let regions = watched.regions(&[mapping(accessed, resident)]);
+            let regions = monitored.regions(&[mapping(accessed, resident)]);
             regions.first().map(|seen| (seen.nr_accesses, seen.age, seen.most.map(|most| most.bytes)))
         };
         assert_eq!(seen(4096, 8192), Some((50, 1, Some(4096))));
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(seen(0, 8192), Some((0, 1, Some(0))));
         assert_eq!(seen(0, 0), None);
         // Looking took a tenth of a second in all: with 1 % that is enough for ten seconds.
-        watched.spent = Duration::from_millis(100);
-        assert!(watched.wait().is_some_and(|wait| wait > Duration::from_secs(9)));
+        monitored.spent = Duration::from_millis(100);
+        assert!(monitored.wait().is_some_and(|wait| wait > Duration::from_secs(9)));
     }
 }

@@ -104,8 +104,8 @@ impl Kernel {
         std::fs::write(self.path(file), value.to_string())
     }
 
-    /// Starts watching a process, or takes the regions of the aggregation that has passed. What fails is said once.
-    pub fn watch(&mut self, pid: u32, attributes: &Attributes) {
+    /// Starts monitoring a process, or takes the regions of the aggregation that has passed. What fails is said once.
+    pub fn monitor(&mut self, pid: u32, attributes: &Attributes) {
         if self.process.pid == 0
             && let Err(error) = self.begin(pid, attributes)
         {
@@ -122,7 +122,7 @@ impl Kernel {
         }
     }
 
-    /// Starts watching a process.
+    /// Starts monitoring a process.
     ///
     /// # Errors
     /// The kernel refuses: it has no operations on virtual addresses, or there is no such process.
@@ -273,7 +273,7 @@ mod tests {
                 std::fs::write(place.join(name), value.to_string()).expect("writes");
             }
         }
-        kernel.watch(4711, &attributes);
+        kernel.monitor(4711, &attributes);
         assert_eq!(file("contexts/0/targets/0/pid_target"), "4711");
         assert_eq!(file("contexts/0/operations"), "vaddr");
         assert_eq!(file("contexts/0/monitoring_attrs/intervals/sample_us"), "5000");

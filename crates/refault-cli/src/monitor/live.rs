@@ -41,7 +41,7 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
     };
     let code = launch.run_with(|pid| {
         if let Some(kernel) = &mut kernel {
-            kernel.watch(pid, &config.attributes);
+            kernel.monitor(pid, &config.attributes);
         }
     })?;
     let text = std::fs::read_to_string(found.path()).map_err(|error| Failure::write("a temporary file", &error))?;
@@ -63,7 +63,7 @@ pub fn run(args: &MonitorArgs) -> Result<(), Failure> {
 }
 
 /// Writes what was seen to where it was asked for. Without a file it goes to standard error, because standard output is
-/// a watched program's own, or to standard output where there is none.
+/// a monitored program's own, or to standard output where there is none.
 pub fn write_recording(
     args: &MonitorArgs,
     recording: &Recording,

@@ -1,6 +1,6 @@
 //! What a monitor saw of a program's memory: regions over time, in memory and as a file that is asked later.
 //!
-//! The file ([`Recording::write`], `--format raw`) is lines of JSON: a head with the program and what watched it, then
+//! The file ([`Recording::write`], `--format raw`) is lines of JSON: a head with the program and what monitored it, then
 //! the lines that the monitor writes while it works, one for each aggregation of each process, and what monitor and
 //! schemes came to.
 //!
@@ -95,9 +95,9 @@ pub struct Process {
 /// What was seen of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// The program, or what else was watched.
+    /// The program, or what else was monitored.
     pub program: String,
-    /// What watched it.
+    /// What monitored it.
     pub source: String,
     /// The schemes' actions, in order.
     pub actions: Vec<String>,

@@ -22,7 +22,7 @@ const MIN_AGGREGATIONS: usize = 20;
 /// Seconds after which the monitor's share of a processor means something: its start is dear.
 const MIN_SECONDS: f64 = 0.25;
 
-/// Everything as tables. Without a process that was seen, only who was watched.
+/// Everything as tables. Without a process that was seen, only who was monitored.
 pub fn table(out: &mut dyn Write, recording: &Recording) -> std::io::Result<()> {
     let Some(process) = recording.processes.first() else { return head(out, recording) };
     head(out, recording)?;
@@ -67,7 +67,7 @@ fn unseen_percent(process: &Process) -> f64 {
     count("unseen_checks") * 100.0 / count("checks").max(1.0)
 }
 
-/// Who was watched, and by what.
+/// Who was monitored, and by what.
 pub fn head(out: &mut dyn Write, recording: &Recording) -> std::io::Result<()> {
     // An argument may be a whole script.
     let program = recording.program.replace(char::is_control, " ");

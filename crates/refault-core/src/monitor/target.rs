@@ -1,4 +1,4 @@
-//! An address space under watch and how its layout is set (spec: damon §4, §8).
+//! An address space that is monitored, and how its layout is set (spec: damon §4, §8).
 //!
 //! Kernel: `struct damon_target` in `include/linux/damon.h`; `damon_set_regions` in `mm/damon/core.c`; `damon_va_init`,
 //! `damon_va_update` in `mm/damon/vaddr.c`.

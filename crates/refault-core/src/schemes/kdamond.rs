@@ -38,7 +38,7 @@ pub enum Next {
     Ended,
 }
 
-/// What may be watched of a kdamond, by name as the kernels' trace events. `()` watches nothing.
+/// What may be traced of a kdamond, by name as the kernels' trace events. `()` traces nothing.
 pub trait Observer {
     /// An aggregation ended: the regions of a target, merged, before their counts start anew.
     fn aggregated(&mut self, target: usize, regions: &[Region]) {

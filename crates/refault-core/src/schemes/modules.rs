@@ -1,4 +1,4 @@
-//! Ready-made monitors with schemes, as the kernels ship them: sorting LRU lists, reclaiming cold memory, and watching
+//! Ready-made monitors with schemes, as the kernels ship them: sorting LRU lists, reclaiming cold memory, and monitoring
 //! only (spec: lru_sort §1–§3).
 //!
 //! Each module is a struct of parameters under the kernels' names with the kernels' defaults, from which it makes

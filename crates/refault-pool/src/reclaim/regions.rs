@@ -29,7 +29,7 @@ pub trait Regions {
     /// Regions, ascending, and for how long nobody has accessed each; 0 if somebody did at the last look.
     ///
     /// # Errors
-    /// The process has ended, or it is watched no longer.
+    /// The process has ended, or it is monitored no longer.
     fn look(&mut self) -> io::Result<Vec<(Addresses, Duration)>>;
 
     /// What it is, in words.

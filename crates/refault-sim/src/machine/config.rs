@@ -81,7 +81,7 @@ pub struct MachineConfig {
     /// A user-space killer ends the task that has not run for longest whenever this trigger fires, as phones and
     /// browsers do with apps and tabs in the background; none without one.
     pub kill_trigger: Option<Trigger>,
-    /// Watches the tasks' memory and acts on what it finds; none without one.
+    /// Monitors the tasks' memory and acts on what it finds; none without one.
     pub monitor: Option<Config>,
     /// Seed of the monitor's random choices, unless it names its own.
     pub monitor_seed: u64,

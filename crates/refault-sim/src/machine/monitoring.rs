@@ -6,7 +6,7 @@
 //! its memory and the files it maps, and asks its own page table. Reads through descriptors leave no trace that the
 //! monitor sees (spec: damon §4.2, as under the multi-gen LRU).
 //!
-//! A check takes the accessed bit; a hint stays behind that reclaim's next reference check counts, so that watching
+//! A check takes the accessed bit; a hint stays behind that reclaim's next reference check counts, so that monitoring
 //! alone does not make pages cold (spec: damon §4.2). Generations' walks do not see the hint.
 //!
 //! Cost: as the monitor's and the schemes', each answer O(mappings of a page). Its simulated CPU time, from the

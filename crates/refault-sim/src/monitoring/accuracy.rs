@@ -1,4 +1,4 @@
-//! How much of the truth the monitor finds, at how many checks: patterns that are known exactly, watched with growing
+//! How much of the truth the monitor finds, at how many checks: patterns that are known exactly, monitored with growing
 //! numbers of regions.
 //!
 //! ```
@@ -114,7 +114,7 @@ impl Observer for Judge {
     }
 }
 
-/// Watches a pattern from its start to its end. A page is called hot when half of the checks find it.
+/// Monitors a pattern from its start to its end. A page is called hot when half of the checks find it.
 ///
 /// # Panics
 /// If the attributes are not legal under the profile, or tune themselves: the truth is counted in fixed intervals.

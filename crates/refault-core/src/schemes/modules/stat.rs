@@ -1,4 +1,4 @@
-//! Watching only: how long memory has been idle and how much is moved (spec: lru_sort §3).
+//! Monitoring only: how long memory has been idle and how much is moved (spec: lru_sort §3).
 //!
 //! Kernel: `damon_stat_set_estimated_memory_bandwidth`, `damon_stat_set_idletime_percentiles` in `mm/damon/stat.c`.
 //!
