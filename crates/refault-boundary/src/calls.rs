@@ -194,12 +194,16 @@ fn brought_in() -> u64 {
 
 /// Makes a call after which nothing is managed.
 fn give_up(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
-    let given_up = entry::paging().give_up();
-    if let Err(why) = given_up {
+    let mut paging = entry::paging();
+    // Before: what is asked from here on would be asked of the program's own action.
+    paging.account().is_deaf();
+    if let Err(why) = paging.give_up() {
+        paging.account().is_not_deaf();
+        drop(paging);
         crate::report::say(format_args!("a system-call filter is refused: {why}"));
         return -12;
     }
-    entry::paging().account().is_deaf();
+    drop(paging);
     entry::dispatch_off(thread);
     if thread.is_last() {
         signals::give_back(thread, context);

@@ -59,7 +59,7 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 59] = [
+pub const PROBES: [Probe; 61] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
@@ -81,6 +81,8 @@ pub const PROBES: [Probe; 59] = [
     usual("alternate_stacks_of_8_kib_suffice", "stacks.c", &["alternate", "8192"]),
     usual("alternate_stacks_of_16_kib_suffice", "stacks.c", &["alternate", "16384"]),
     usual("signals_are_the_programs_after_a_filter", "stacks.c", &["filtered"]),
+    usual("filters_while_others_lack_memory_end_nobody", "stacks.c", &["asked"]),
+    usual("signals_that_wait_survive_a_filter", "stacks.c", &["kept"]),
     usual("thread_stacks_of_16_kib_suffice", "stacks.c", &["thread", "16384"]),
     usual("overflows_reach_their_handler", "stacks.c", &["overflow"]),
     usual("stacks_in_mapped_memory_work", "stacks.c", &["mapped"]),
