@@ -59,13 +59,15 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 61] = [
+pub const PROBES: [Probe; 63] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
     usual("locks_and_advice_reach_the_kernel", "memory.c", &["flags"]),
     Probe { setting: Setting::Nobody, ..usual("all_memory_can_be_locked", "memory.c", &["locked"]) },
     usual("programs_may_have_a_userfaultfd", "memory.c", &["userfaultfd"]),
+    Probe { setting: Setting::Root, ..usual("more_than_the_limit_can_be_locked_by_root", "memory.c", &["exceeds"]) },
+    Probe { setting: Setting::Root, ..usual("who_serves_faults_may_lack_memory_itself", "memory.c", &["served"]) },
     usual("direct_reads_are_whole", "memory.c", &["direct"]),
     usual("spliced_pages_are_whole", "memory.c", &["spliced"]),
     usual("asynchronous_io_is_refused_or_right", "memory.c", &["aio"]),
