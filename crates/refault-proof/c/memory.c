@@ -112,7 +112,7 @@ int main(int n, char **v) {
         struct uffdio_copy c = {.dst = (unsigned long)b + MIB / 2, .src = (unsigned long)a, .len = MIB / 4}; int copied = ioctl(u, UFFDIO_COPY, &c);
         printf("copy %d, %ld bytes, changed %ld\n", copied, (long)c.copy, changed(b + MIB / 2, MIB / 4)); target = b + MIB / 4 * 3; push_out(b, MIB);
         pthread_t t; pthread_create(&t, 0, reads_far, 0); struct uffd_msg m; if (read(u, &m, sizeof m) != sizeof m) return 1;
-        printf("event %d at %ld\n", m.event, (long)((m.arg.pagefault.address & -PAGE) - (unsigned long)target)); struct uffdio_zeropage z = {.range = {(unsigned long)target, PAGE}}; printf("zero %d\n", ioctl(u, UFFDIO_ZEROPAGE, &z)); pthread_join(t, 0);
+        printf("event %d at %ld\n", m.event, (long)((m.arg.pagefault.address & -PAGE) - (unsigned long)target)); struct uffdio_zeropage z = {.range = {(unsigned long)target, PAGE}}; int zero = ioctl(u, UFFDIO_ZEROPAGE, &z); pthread_join(t, 0); printf("zero %d\n", zero);
         printf("unregister %d, changed %ld\n", ioctl(u, UFFDIO_UNREGISTER, &r.range), changed(b, MIB / 2));
     }
     MODE("direct") {
