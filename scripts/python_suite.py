@@ -87,7 +87,8 @@ def main():
             differ += 1
             said = f"{alone.tests[name]}, managed {managed.tests.get(name)}, again {again.get(name)}"
             print(f"    {name}: {said}", flush=True)
-        differ += not managed.tests
+        # One more where no test says it: another exit status, or no report.
+        differ += not managed.tests or bool(status and not changed)
         if arguments.logs and (changed or status):
             os.makedirs(arguments.logs, exist_ok=True)
             with open(os.path.join(arguments.logs, module), "w", encoding="utf-8") as file:

@@ -18,10 +18,14 @@ import sys
 import tempfile
 import time
 
-CLASSES = "memory,vm,scheduler,signal,pipe,os"
-# They take all memory or processors of the machine, or change it for longer than they run. By name they run all the
-# same.
-LEFT_OUT = {"bigheap", "cpu-online", "memhotplug", "mlockmany", "oom-pipe", "reboot", "suspend", "swap", "watchdog"}
+CLASSES = "memory,vm,scheduler,pipe,os,interrupt"
+# They take all memory or processors of the machine, change it for longer than they run, need hardware, or look for faults
+# of the kernel by arguments at random. By name they run all the same.
+LEFT_OUT = set("""
+    bigheap cpu-online memhotplug mlockmany oom-pipe reboot suspend swap watchdog
+    sysinval sysbadaddr sysfs loop binderfs rtc physpage pageswap idle-page pci efivar klog icmp-flood umount bind-mount
+    apparmor x86syscall landlock plugin iomix hdd revio verity kvm softlockup resched smi clock
+""".split())
 
 
 def stressors(classes):

@@ -16,6 +16,7 @@ use crate::{clone, descriptors, fast, locks, pointed, signals, sites};
 const EFAULT: isize = -14;
 const ENOSYS: isize = -38;
 const EBADF: isize = -9;
+const EINVAL: isize = -22;
 /// Bytes held at an argument of which nothing is known.
 const UNKNOWN: usize = 4096;
 /// Bytes held when that was not enough.
@@ -126,7 +127,8 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
             plain(number, arguments)
         }
         // Another user of what the agent stands on.
-        157 if a == 59 => -22,
+        157 if a == 59 => EINVAL,
+        16 if pointed::is_refused(b, c) => EINVAL,
         // The register by which patched sites find their thread.
         158 if a == fast::ARCH_SET_GS => {
             fast::turn_off();
@@ -194,12 +196,16 @@ fn brought_in() -> u64 {
 
 /// Makes a call after which nothing is managed.
 fn give_up(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
-    let given_up = entry::paging().give_up();
-    if let Err(why) = given_up {
+    let mut paging = entry::paging();
+    // Before: what is asked from here on would be asked of the program's own action.
+    paging.account().is_deaf();
+    if let Err(why) = paging.give_up() {
+        paging.account().is_not_deaf();
+        drop(paging);
         crate::report::say(format_args!("a system-call filter is refused: {why}"));
         return -12;
     }
-    entry::paging().account().is_deaf();
+    drop(paging);
     entry::dispatch_off(thread);
     if thread.is_last() {
         signals::give_back(thread, context);
@@ -316,11 +322,13 @@ pub(crate) fn is_plain(number: usize, arguments: [usize; 6]) -> bool {
         5 | 262 | 332 => !descriptors::asks_about_own(number, arguments),
         // dup2, dup3
         33 | 292 => !descriptors::is_own(a) && !descriptors::is_own(b),
+        // ioctl
+        16 => !pointed::is_refused(b, c),
         // epoll_pwait, ppoll: without a mask
         281 => mask == 0,
         271 => d == 0,
-        // open, stat, lstat, poll, lseek, ioctl, readv, writev, access, sched_yield, getpid
-        2 | 4 | 6..=8 | 16 | 19..=21 | 24 | 39
+        // open, stat, lstat, poll, lseek, readv, writev, access, sched_yield, getpid
+        2 | 4 | 6..=8 | 19..=21 | 24 | 39
         // sendto to setsockopt, wait4, uname, getcwd, readlink, gettimeofday, getrusage, geteuid, getppid, gettid, futex
         | 44..=48 | 51 | 52 | 54 | 55 | 61 | 63 | 79 | 89 | 96 | 98 | 107 | 110 | 186 | 202
         // getdents64, clock_gettime, epoll_wait, epoll_ctl, openat, readlinkat, faccessat, timerfd_settime

@@ -124,7 +124,7 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
         return child;
     }
     crate::start::owns_memory();
-    crate::locks::forked();
+    crate::locks::forked(&mut paging);
     crate::entry::is_child();
     let old = paging.uffd().descriptor();
     let ready = open_in_child(old).map_err(|_| "userfaultfd is refused").and_then(|uffd| paging.after_fork(uffd));

@@ -28,9 +28,17 @@ pub(crate) fn adopt(descriptor: i32) -> i32 {
     high
 }
 
-/// A copy of one of the program's descriptors for the agent; -1 if there is none to copy, or no number is left.
+/// A copy of one of the program's descriptors for the agent; -1 if there is none to copy, the descriptor itself, which
+/// stays the program's, if no number is left.
 pub(crate) fn copy_of(descriptor: i32) -> i32 {
-    high(descriptor).inspect(|high| keep(*high)).unwrap_or(-1)
+    const GETFD: usize = 1;
+    if let Some(high) = high(descriptor) {
+        keep(high);
+        return high;
+    }
+    // SAFETY: asks only.
+    let is_there = unsafe { sys::call(nr::FCNTL, [descriptor as usize, GETFD, 0, 0, 0, 0]) } >= 0;
+    if is_there { descriptor } else { -1 }
 }
 
 /// A copy with a high number, close-on-exec.

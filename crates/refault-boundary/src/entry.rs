@@ -149,7 +149,7 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     }
     crate::calls::find_lost(thread, context);
     match signal {
-        SIGSYS if info.code == QUEUED && info.rest[0] as usize == MAKE_ROOM => return make_room(thread, context),
+        SIGSYS if asks_for_room(info) => return make_room(thread, context),
         SIGBUS if info.code > 0 => {
             let error = context.registers[register::ERROR];
             if serve(thread, info.address, error & 2 != 0, error & 1 != 0) {
@@ -165,6 +165,11 @@ pub(crate) extern "C" fn on_signal(signal: i32, info: *mut Info, context: *mut C
     }
     signals::arrive(thread, info, context);
     signals::deliver_kept(thread, context);
+}
+
+/// Whether a SIGSYS is the tree's request for room.
+pub(crate) fn asks_for_room(info: &Info) -> bool {
+    info.code == QUEUED && info.rest[0] as usize == MAKE_ROOM
 }
 
 /// The budget has shrunk, or others lack memory, and this thread was asked for some. A call that it waits in and that the

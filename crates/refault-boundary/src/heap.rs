@@ -122,14 +122,16 @@ unsafe impl GlobalAlloc for AgentHeap {
         let (before, after) = (is_large(layout.size(), layout.align()), is_large(new, layout.align()));
         if before && after {
             let (old, size) = (layout.size().next_multiple_of(4096), new.next_multiple_of(4096));
+            // Before: once it has moved, somebody else may have its addresses.
+            noted::give_up(at as usize, old);
             // SAFETY: the block has a mapping of its own, which may move.
             let moved = unsafe { sys::call(25, [at as usize, old, size, 1, 0, 0]) };
             if moved < 0 {
+                noted::note(at as usize, old);
                 return std::ptr::null_mut();
             }
             MAPPED.fetch_add(size, Ordering::Relaxed);
             MAPPED.fetch_sub(old, Ordering::Relaxed);
-            noted::give_up(at as usize, old);
             noted::note(moved as usize, size);
             return moved as *mut u8;
         }

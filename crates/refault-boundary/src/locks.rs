@@ -8,10 +8,10 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use refault_paging::{PAGE, sys};
+use refault_paging::{Engine, PAGE, sys};
 
 use crate::entry::paging;
-use crate::mappings;
+use crate::mappings::{self, Span};
 use crate::memory_calls::{make, pages};
 
 const MLOCK: usize = 149;
@@ -22,7 +22,10 @@ const MLOCK2: usize = 325;
 const ON_FAULT: usize = 1;
 const CURRENT: usize = 1;
 const FUTURE: usize = 2;
+const BOTH: usize = CURRENT | FUTURE;
 const ALL_ON_FAULT: usize = 4;
+/// Of a mapping's rights, those with which it can be touched.
+const READ_OR_WRITE: u8 = 3;
 const EPERM: isize = -1;
 const ENOMEM: isize = -12;
 
@@ -33,7 +36,8 @@ const WHOLE: u8 = 1;
 const WHERE_TOUCHED: u8 = 2;
 
 /// This process is a child of a fork: nothing of its parent's locks holds in it.
-pub(crate) fn forked() {
+pub(crate) fn forked(paging: &mut Engine) {
+    forget_locks(paging);
     LATER.store(NOT, Ordering::Relaxed);
 }
 
@@ -64,12 +68,14 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     let mut paging = paging();
     let locks = number != MUNLOCK;
     if !paging.manages(first, last - first) {
+        // It may wait for a thread of the program's that serves its userfaultfd.
+        drop(paging);
         return make(number, arguments);
     }
-    if locks && last - first > limit() {
+    if locks && last - first > limit() && !may_exceed() {
         return make(number, arguments);
     }
-    if number == MLOCK2 && how == ON_FAULT {
+    if number == MLOCK2 && how as u32 == ON_FAULT as u32 {
         return if paging.let_go(first, last - first) { make(number, arguments) } else { ENOMEM };
     }
     if locks {
@@ -79,55 +85,36 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     if locks && error < 0 {
         paging.release(first, last - first);
     } else if error == 0 {
-        let was: Vec<_> = paging.parts(first, last - first);
-        for (from, to, attributes) in was {
-            if attributes.locked {
-                // Held by the lock before this one.
-                paging.release(from, to - from);
-            }
-        }
+        // Held by the lock before this one.
+        release_locked(&mut paging, first, last - first);
         paging.change(first, last - first, |attributes| attributes.locked = locks);
     }
     error
 }
 
+/// Gives back what is held of a range because it is locked.
+fn release_locked(paging: &mut Engine, start: usize, bytes: usize) {
+    for (from, to, attributes) in paging.parts(start, bytes) {
+        if attributes.locked {
+            paging.release(from, to - from);
+        }
+    }
+}
+
 /// `mlockall`.
 pub(crate) fn lock_all(arguments: [usize; 6]) -> isize {
-    let flags = arguments[0];
-    let mut paging = paging();
-    let all = match flags & !ALL_ON_FAULT {
-        FUTURE => Vec::new(),
-        CURRENT | 3 => match mappings::of_the_program() {
-            Some(all) => all,
-            None => return make(MLOCKALL, arguments),
-        },
-        _ => return make(MLOCKALL, arguments),
-    };
-    let bytes = all.iter().map(|(start, end)| end - start).sum::<usize>();
-    let limit = limit();
-    if bytes > limit && !may_exceed() {
-        return ENOMEM;
+    let flags = arguments[0] as u32 as usize;
+    if !matches!(flags & !ALL_ON_FAULT, CURRENT | FUTURE | BOTH) {
+        return make(MLOCKALL, arguments);
     }
-    if limit == 0 && !may_exceed() {
+    let limit = if may_exceed() { usize::MAX } else { limit() };
+    if limit == 0 {
         return EPERM;
     }
-    if flags & CURRENT != 0 && flags & ALL_ON_FAULT != 0 {
-        if !paging.let_go(0, usize::MAX) {
-            return ENOMEM;
-        }
-        for (start, end) in all {
-            make(MLOCK2, [start, end - start, ON_FAULT, 0, 0, 0]);
-        }
-    } else if flags & CURRENT != 0 {
-        for (from, to, attributes) in paging.parts(0, usize::MAX) {
-            if !attributes.locked {
-                paging.hold(from, to - from, false);
-            }
-        }
-        paging.change(0, usize::MAX, |attributes| attributes.locked = true);
-        for (start, end) in all {
-            // Where there is nothing to bring in (no rights), this says so; the mapping is locked all the same.
-            make(MLOCK, [start, end - start, 0, 0, 0, 0]);
+    if flags & CURRENT != 0 {
+        let error = lock_present(flags & ALL_ON_FAULT != 0, limit);
+        if error < 0 {
+            return error;
         }
     }
     let later = match (flags & FUTURE != 0, flags & ALL_ON_FAULT != 0) {
@@ -139,6 +126,54 @@ pub(crate) fn lock_all(arguments: [usize; 6]) -> isize {
     0
 }
 
+/// Locks what is mapped now, or what is touched of it.
+fn lock_present(on_fault: bool, limit: usize) -> isize {
+    let mut paging = paging();
+    let all = mappings::of_the_program();
+    let bytes = all.iter().flatten().map(|(start, end)| end - start).sum::<usize>();
+    if bytes > limit {
+        return ENOMEM;
+    }
+    if on_fault {
+        if !paging.let_go(0, usize::MAX) {
+            return ENOMEM;
+        }
+    } else {
+        for (from, to, attributes) in paging.parts(0, usize::MAX) {
+            // What cannot be touched is not brought in; it is locked, so what comes later of it stays.
+            if !attributes.locked && attributes.protection & READ_OR_WRITE != 0 {
+                paging.hold(from, to - from, false);
+            }
+        }
+        paging.change(0, usize::MAX, |attributes| attributes.locked = true);
+    }
+    let Some(all) = all else {
+        // Nobody says what is the program's: the agent's tables are locked too, if the limit allows it.
+        drop(paging);
+        let error = make(MLOCKALL, [CURRENT | if on_fault { ALL_ON_FAULT } else { 0 }, 0, 0, 0, 0, 0]);
+        if error < 0 && !on_fault {
+            forget_locks(&mut crate::entry::paging());
+        }
+        return error;
+    };
+    let (number, how) = if on_fault { (MLOCK2, ON_FAULT) } else { (MLOCK, 0) };
+    // Where there is nothing to bring in (no rights), this says so; the mapping is locked all the same.
+    let lock = |(start, end): Span| _ = make(number, [start, end - start, how, 0, 0, 0]);
+    let (managed, rest): (Vec<Span>, Vec<Span>) =
+        all.into_iter().partition(|(start, end)| paging.manages(*start, end - start));
+    managed.into_iter().for_each(lock);
+    // The rest may wait for a thread of the program's that serves its userfaultfd.
+    drop(paging);
+    rest.into_iter().for_each(lock);
+    0
+}
+
+/// Nothing of what is managed is locked any more.
+fn forget_locks(paging: &mut Engine) {
+    release_locked(paging, 0, usize::MAX);
+    paging.change(0, usize::MAX, |attributes| attributes.locked = false);
+}
+
 /// `munlockall`, of what the program has mapped: what the agent locks for itself stays locked.
 pub(crate) fn unlock_all() -> isize {
     let mut paging = paging();
@@ -146,12 +181,7 @@ pub(crate) fn unlock_all() -> isize {
         Some(all) => all.iter().for_each(|(start, end)| _ = make(MUNLOCK, [*start, end - start, 0, 0, 0, 0])),
         None => _ = make(MUNLOCKALL, [0; 6]),
     }
-    for (from, to, attributes) in paging.parts(0, usize::MAX) {
-        if attributes.locked {
-            paging.release(from, to - from);
-        }
-    }
-    paging.change(0, usize::MAX, |attributes| attributes.locked = false);
+    forget_locks(&mut paging);
     LATER.store(NOT, Ordering::Relaxed);
     0
 }

@@ -12,7 +12,8 @@ use crate::memory_calls::make;
 /// Start and end of some addresses.
 pub(crate) type Span = (usize, usize);
 
-/// What the agent has mapped until the program began: its library, its tables, the pool, the segment. In order.
+/// What the agent has mapped until the program began and keeps for good: its library, the segment. In order. What is
+/// [`noted`] is not in it: that may be given up, and the program may have its addresses then.
 static OWN: AtomicPtr<Vec<Span>> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The mappings of a text as `/proc/self/maps` has it, with what stands behind the addresses.
@@ -30,12 +31,14 @@ pub(crate) fn remember(before: &str, code: usize) {
     let path = |rest: &str| rest.find('/').map(|at| rest[at..].to_owned());
     let library =
         parse(before).find(|((start, end), _)| (*start..*end).contains(&code)).and_then(|(_, rest)| path(rest));
-    let programs: Vec<Span> =
+    let mut others: Vec<Span> =
         parse(before).filter(|(_, rest)| library.is_none() || path(rest) != library).map(|(span, _)| span).collect();
     let Some(now) = text() else { return };
+    others.extend(noted::all());
+    others.sort_unstable();
     // What the agent's start took of the program's heap is in the program's heap.
     let fresh = parse(&now).filter(|(_, rest)| !rest.ends_with("[heap]") && !rest.ends_with("[stack]"));
-    let own = fresh.flat_map(|(span, _)| without(span, &programs)).collect();
+    let own = fresh.flat_map(|(span, _)| without(span, &others)).collect();
     OWN.store(Box::leak(Box::new(own)), Ordering::Relaxed);
 }
 

@@ -179,6 +179,10 @@ fn advise(arguments: [usize; 6]) -> isize {
     let mut paging = paging();
     let length = pages(bytes);
     if !paging.manages(start, length) || !start.is_multiple_of(PAGE) {
+        if matches!(advice, POPULATE_READ | POPULATE_WRITE) {
+            // It may wait for a thread of the program's that serves its userfaultfd.
+            drop(paging);
+        }
         return make(28, arguments);
     }
     if start.checked_add(length).is_none() {

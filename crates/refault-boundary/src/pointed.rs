@@ -6,8 +6,11 @@ use crate::entry;
 use crate::frame;
 use crate::thread::Thread;
 
-/// `SIOCGIFCONF`: bytes of a list, and where it is to be written.
-const INTERFACES: u32 = 0x8912;
+/// `UFFDIO_API`: version, features.
+const API: u32 = 0xc018_aa3f;
+/// The features by which a call waits until the program has read an event of it: of a fork, of what is moved, discarded
+/// or unmapped.
+const EVENTS: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6;
 /// `UFFDIO_REGISTER`: start and bytes of what is to be registered.
 const REGISTER: u32 = 0xc020_aa00;
 /// `UFFDIO_COPY`: to, from, bytes.
@@ -24,11 +27,6 @@ const EACH: usize = 16 * PAGE;
 /// one, is managed no more: the kernel knows one per mapping.
 pub(crate) fn prepare(thread: &mut Thread, request: usize, structure: usize) {
     match request as u32 {
-        INTERFACES => {
-            if let Some([bytes, list]) = frame::read::<[usize; 2]>(structure) {
-                entry::hold(thread, list, bytes & 0x7fff_ffff, true);
-            }
-        }
         REGISTER => {
             if let Some([start, bytes]) = frame::read::<[usize; 2]>(structure) {
                 let_go(start, bytes);
@@ -46,6 +44,12 @@ pub(crate) fn prepare(thread: &mut Thread, request: usize, structure: usize) {
         }
         _ => {}
     }
+}
+
+/// Whether a request is refused: a userfaultfd that tells of changes of mappings. The agent makes those with its lock
+/// held, for which a thread that reads the events would wait as soon as it touches a page that is missing.
+pub(crate) fn is_refused(request: usize, structure: usize) -> bool {
+    request as u32 == API && frame::read::<[u64; 2]>(structure).is_some_and(|[_, features]| features & EVENTS != 0)
 }
 
 /// Leaves a range to the kernel. What cannot be brought back stays managed, and is refused by the kernel.

@@ -4,9 +4,10 @@
 //! the frame that the kernel would have made, on the stack where the program wants it, after bringing that stack in. So
 //! a stack may be evicted, and may be as small as the program likes.
 //!
-//! Invariants: SIGSYS, SIGBUS and SIGSEGV are never blocked and always come to the agent; the program sees the actions,
-//! masks and alternate stacks that it has set; a signal that comes while a call waits ends it as it would have ended
-//! the program's own.
+//! Invariants: SIGSYS, SIGBUS and SIGSEGV are never blocked but while the agent works (SIGBUS and SIGSEGV not even then)
+//! and always come to the agent, until they are given back ([`give_back`]); the program sees the actions, masks and
+//! alternate stacks that it has set; a signal that comes while a call waits ends it as it would have ended the program's
+//! own.
 
 use std::sync::atomic::Ordering;
 
@@ -102,15 +103,19 @@ pub(crate) fn install(actions: &mut Actions) {
             set_kernel_action(signal as i32, &agent_action(actions.0[signal].flags));
         }
     }
-    for signal in [SIGSYS, SIGBUS, SIGSEGV] {
+    for signal in OPEN {
         set_kernel_action(signal, &agent_action(RESTART));
     }
 }
 
 /// Gives the only thread's signals back to the kernel as the program has set them: its calls do not come here any
 /// more, so that what it says of them from now on would meet the agent's handler and stack otherwise. The stack and
-/// the mask are set when the thread goes on at `context`.
+/// the mask are set when the thread goes on at `context`. Nothing is managed any more, and nobody asks this process for
+/// room ([`refault_paging::Account::is_deaf`]): no signal needs to be served, so all are blocked until then, and none
+/// meets the program's action while the agent works.
 pub(crate) fn give_back(thread: &mut Thread, context: &mut Context) {
+    exchange_mask(!0);
+    take_requests(thread);
     for signal in (1..65).filter(|signal| ![SIGKILL, SIGSTOP].contains(signal)) {
         let action = thread.actions().0[signal as usize];
         if action.handler > 1 || ALWAYS_OPEN & bit(signal) != 0 {
@@ -120,13 +125,39 @@ pub(crate) fn give_back(thread: &mut Thread, context: &mut Context) {
     set_kernel_stack(&thread.alternate, context.registers[register::RSP] as usize);
     context.stack = thread.alternate;
     context.mask |= thread.hidden;
+    // What was kept for this thread waits in the kernel from now on.
+    let kept = thread.kept.swap(0, Ordering::SeqCst);
+    for (at, _) in OPEN.iter().enumerate().filter(|(_, signal)| kept & bit(**signal) != 0) {
+        send_again(&thread.kept_infos[at]);
+    }
+}
+
+/// Takes the requests for room that have come while SIGSYS was blocked: the program's action would end the process. What
+/// somebody else has sent is kept. One may be pending for the thread and one for the process.
+fn take_requests(thread: &mut Thread) {
+    const SIGTIMEDWAIT: usize = 128;
+    let (set, at_once) = (bit(SIGSYS), [0u64; 2]);
+    for _ in 0..2 {
+        let mut info = Info { signal: 0, error: 0, code: 0, pad: 0, address: 0, rest: [0; 13] };
+        let at = [&raw const set as usize, &raw mut info as usize, at_once.as_ptr() as usize];
+        // SAFETY: reads a word and two, writes the 128 bytes of `info`.
+        let taken = unsafe { sys::call(SIGTIMEDWAIT, [at[0], at[1], at[2], 8, 0, 0]) };
+        if taken != SIGSYS as isize {
+            return;
+        }
+        if !crate::entry::asks_for_room(&info)
+            && let Some(place) = kept_at(SIGSYS)
+        {
+            store(thread, &info, place);
+        }
+    }
 }
 
 /// Tells the kernel of an alternate stack while this thread is on the one that it has. The kernel refuses that to a
 /// thread whose stack pointer is there, so the pointer is `elsewhere` for the moment of the call.
 fn set_kernel_stack(stack: &AlternateStack, elsewhere: usize) {
-    // SAFETY: nothing uses the stack between the two moves: signals are blocked but for those that a fault raises, and
-    // no instruction between them touches memory.
+    // SAFETY: nothing uses the stack between the two moves: all signals are blocked, and the one instruction between them
+    // is the call, for which the kernel reads `stack` alone.
     unsafe {
         std::arch::asm!("xchg rsp, {elsewhere}", "syscall", "xchg rsp, {elsewhere}",
             elsewhere = inout(reg) elsewhere => _, inlateout("rax") 131usize => _, in("rdi") stack, in("rsi") 0usize,
@@ -313,9 +344,12 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     unsafe { frame::refault_resume(&outer.context) }
 }
 
+/// The signals of [`ALWAYS_OPEN`], in the order in which what is kept of them lies.
+const OPEN: [i32; 3] = [SIGBUS, SIGSEGV, SIGSYS];
+
 /// Where what is kept of a signal lies.
 fn kept_at(signal: i32) -> Option<usize> {
-    [SIGBUS, SIGSEGV, SIGSYS].iter().position(|open| *open == signal)
+    OPEN.iter().position(|open| *open == signal)
 }
 
 /// Keeps a signal that was sent to this thread while the program has it blocked. The kernel would: here it is open,
@@ -351,7 +385,7 @@ pub(crate) fn deliver_kept(thread: &mut Thread, context: &mut Context) {
     if thread.kept.load(Ordering::Relaxed) == 0 || thread.is_at_work(context) {
         return;
     }
-    for (at, signal) in [SIGBUS, SIGSEGV, SIGSYS].into_iter().enumerate() {
+    for (at, signal) in OPEN.into_iter().enumerate() {
         if thread.kept.load(Ordering::SeqCst) & !thread.hidden & bit(signal) != 0 {
             let info = thread.kept_infos[at];
             thread.kept.fetch_and(!bit(signal), Ordering::SeqCst);

@@ -420,18 +420,32 @@ impl Account {
         self.charge(0);
         if let Some(slot) = self.slot.take() {
             self.shared().end(slot, sys::process_id());
-            let mut naps = 0;
-            while self.shared().slots[slot].asking.load(Ordering::SeqCst) != 0 && naps < MAX_NAPS {
-                sys::nap(NAP);
-                naps += 1;
-            }
+            self.while_asked(slot);
         }
     }
 
-    /// This process does not hear [`crate::tree::MAKE_ROOM`] any more.
+    /// This process does not hear [`crate::tree::MAKE_ROOM`] any more. Who is about to ask it has asked when this
+    /// returns: at once as a rule, after 30 ms at most.
     pub fn is_deaf(&self) {
         if let Some(slot) = self.slot {
             self.shared().slots[slot].deaf.store(1, Ordering::SeqCst);
+            self.while_asked(slot);
+        }
+    }
+
+    /// It does after all.
+    pub fn is_not_deaf(&self) {
+        if let Some(slot) = self.slot {
+            self.shared().slots[slot].deaf.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Naps while somebody is about to ask the process of a slot.
+    fn while_asked(&self, slot: usize) {
+        let mut naps = 0;
+        while self.shared().slots[slot].asking.load(Ordering::SeqCst) != 0 && naps < MAX_NAPS {
+            sys::nap(NAP);
+            naps += 1;
         }
     }
 

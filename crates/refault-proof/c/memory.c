@@ -14,6 +14,15 @@ static void *writes_late(void *x) {
     return 0;
 }
 static void *reads_far(void *x) { (void)x; printf("read %d\n", *(volatile unsigned char *)target); return 0; }
+static void *serves(void *x) {
+    struct uffd_msg m; unsigned next = 0;
+    while (read((long)x, &m, sizeof m) == sizeof m) {
+        for (int i = 0; i < 64; i++) next = (next + 1021) % 2048, target[next * PAGE] ^= 0;
+        if (m.event != UFFD_EVENT_PAGEFAULT) continue;
+        struct uffdio_copy c = {.dst = m.arg.pagefault.address & -PAGE, .src = (unsigned long)target, .len = PAGE}; ioctl((long)x, UFFDIO_COPY, &c);
+    }
+    return 0;
+}
 static long status(const char *what) {
     char line[256]; long value = -1; FILE *f = fopen("/proc/self/status", "r");
     while (fgets(line, sizeof line, f)) if (!strncmp(line, what, strlen(what))) value = atol(line + strlen(what));
@@ -77,6 +86,24 @@ int main(int n, char **v) {
         flags_of("mapped after", b); printf("%ld pages there\n", there); void *c = mmap(0, 64 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); printf("beyond the limit %s\n", c == MAP_FAILED ? strerror(errno) : "");
         printf("%d\n", mlockall(MCL_CURRENT | MCL_ONFAULT)); flags_of("on fault", b); pid_t child = fork(); if (!child) { flags_of("in a child", a); _exit(0); } waitpid(child, 0, 0);
         printf("%d\n", munlockall()); flags_of("unlocked", a); printf("changed %ld\n", changed(a, MIB)); int none = mlockall(0); printf("%d %d\n", none, errno);
+        l.rlim_cur = 0; setrlimit(RLIMIT_MEMLOCK, &l); for (int i = MCL_CURRENT; i <= MCL_FUTURE; i++) { int answer = mlockall(i); printf("without a limit %d %s\n", answer, strerror(errno)); }
+    }
+    MODE("exceeds") {
+        /* More than the limit, by who may; and what cannot be touched is locked without being filled. */
+        struct rlimit l; getrlimit(RLIMIT_MEMLOCK, &l); l.rlim_cur = MIB; setrlimit(RLIMIT_MEMLOCK, &l); unsigned char *a = map(2 * MIB); fill(a, 2 * MIB); unsigned char *other = map(8 * MIB); fill(other, 8 * MIB); munmap(other, 8 * MIB);
+        int one = mlock(a, 2 * MIB); printf("%d, changed %ld\n", one, changed(a, 2 * MIB)); flags_of("locked", a + 4096); printf("%d\n", munlock(a, 2 * MIB));
+        unsigned char *none = mmap(0, 64 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0); int all = mlockall(MCL_CURRENT); flags_of("without rights", none);
+        unsigned char *seen = calloc(64 * MIB / PAGE, 1); long there = 0; mincore(none, 64 * MIB, seen); for (unsigned i = 0; i < 64 * MIB / PAGE; i++) there += seen[i] & 1; printf("%d, pages without rights: more than that of an argument is there %d\n", all, there > 1);
+        printf("%d, changed %ld\n", munlockall(), changed(a, 2 * MIB));
+    }
+    MODE("served") {
+        /* Who brings a mapping's pages in touches memory that is out, while other threads' calls wait for it. */
+        int u = syscall(SYS_userfaultfd, O_CLOEXEC); struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_EVENT_REMOVE}; if (u < 0) { perror("userfaultfd"); return 1; }
+        int told = !ioctl(u, UFFDIO_API, &api); printf("%s\n", told || errno ? "given or refused in words" : "neither");
+        if (!told) { close(u); u = syscall(SYS_userfaultfd, O_CLOEXEC); api = (struct uffdio_api){.api = UFFD_API}; if (ioctl(u, UFFDIO_API, &api)) return 1; }
+        unsigned char *b = map(MIB); target = map(8 * MIB); fill(target, 8 * MIB); struct uffdio_register r = {.range = {(unsigned long)b, MIB}, .mode = UFFDIO_REGISTER_MODE_MISSING}; printf("register %d\n", ioctl(u, UFFDIO_REGISTER, &r));
+        pthread_t t; pthread_create(&t, 0, serves, (void *)(long)u); alarm(30); printf("populate %d, lock %d\n", madvise(b, MIB / 2, MADV_POPULATE_READ), mlock(b + MIB / 2, MIB / 2)); printf("unlock %d, discard %d\n", munlock(b, MIB), madvise(b, MIB / 2, MADV_DONTNEED)); printf("changed %ld\n", changed(b + MIB / 2, PAGE));
+        printf("lock all %d\n", mlockall(MCL_CURRENT)); munlockall(); printf("changed %ld\n", changed(b, PAGE));
     }
     MODE("userfaultfd") {
         int u = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY); struct uffdio_api api = {.api = UFFD_API}; if (u < 0 || ioctl(u, UFFDIO_API, &api)) { perror("userfaultfd"); return 1; }
@@ -85,7 +112,7 @@ int main(int n, char **v) {
         struct uffdio_copy c = {.dst = (unsigned long)b + MIB / 2, .src = (unsigned long)a, .len = MIB / 4}; int copied = ioctl(u, UFFDIO_COPY, &c);
         printf("copy %d, %ld bytes, changed %ld\n", copied, (long)c.copy, changed(b + MIB / 2, MIB / 4)); target = b + MIB / 4 * 3; push_out(b, MIB);
         pthread_t t; pthread_create(&t, 0, reads_far, 0); struct uffd_msg m; if (read(u, &m, sizeof m) != sizeof m) return 1;
-        printf("event %d at %ld\n", m.event, (long)((m.arg.pagefault.address & -PAGE) - (unsigned long)target)); struct uffdio_zeropage z = {.range = {(unsigned long)target, PAGE}}; printf("zero %d\n", ioctl(u, UFFDIO_ZEROPAGE, &z)); pthread_join(t, 0);
+        printf("event %d at %ld\n", m.event, (long)((m.arg.pagefault.address & -PAGE) - (unsigned long)target)); struct uffdio_zeropage z = {.range = {(unsigned long)target, PAGE}}; int zero = ioctl(u, UFFDIO_ZEROPAGE, &z); pthread_join(t, 0); printf("zero %d\n", zero);
         printf("unregister %d, changed %ld\n", ioctl(u, UFFDIO_UNREGISTER, &r.range), changed(b, MIB / 2));
     }
     MODE("direct") {

@@ -9,6 +9,7 @@ static unsigned char *far_away;
 static volatile int done;
 static void touch(void) { for (unsigned i = 0; i < 6000; i++) far_away[i * 2654435761u % 4096 * PAGE]++; done = 1; }
 static void handler(int s) { (void)s; touch(); }
+static void counts(int s) { (void)s; done++; }
 static unsigned char *volatile place;
 static void on_stack(int s) { unsigned char here; (void)s; place = &here; }
 static void *in_thread(void *x) { (void)x; touch(); return 0; }
@@ -42,6 +43,21 @@ int main(int n, char **v) {
         place = 0; raise(SIGSEGV); printf("sent: in the second %d\n", place - (unsigned char *)after.ss_sp < 64 * KIB); sigprocmask(SIG_BLOCK, 0, &mask); printf("blocked %d %d %d\n", sigismember(&mask, SIGBUS), sigismember(&mask, SIGUSR2), sigismember(&mask, SIGSEGV));
         sigaction(SIGUSR1, 0, &seen); printf("handler %d, flags %d\n", seen.sa_handler == on_stack, !!(seen.sa_flags & SA_ONSTACK)); act.sa_handler = handler; sigaction(SIGUSR1, &act, 0); raise(SIGUSR1); printf("done %d\n", done);
         printf("fault %d\n", fault_of((unsigned char *)8192, 1));
+    }
+    MODE("asked") {
+        /* A filter, for which all memory is brought in, while another process lacks memory. */
+        struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}; struct sock_fprog program = {1, &allow}; prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        pid_t other = fork(); if (!other) { raise(SIGSTOP); unsigned char *p = map(8 * MIB); for (;;) fill(p, 8 * MIB); } waitpid(other, 0, WUNTRACED);
+        pid_t child = fork();
+        if (!child) { kill(other, SIGCONT); int set = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0); kill(other, SIGKILL); printf("%d %ld, ", set, changed(far_away, 16 * MIB)); _exit(0); }
+        int status; waitpid(child, &status, 0); kill(other, SIGKILL); waitpid(other, 0, 0); printf("status %d\n", status);
+    }
+    MODE("kept") {
+        /* Sent while it is blocked: it waits, whatever filter is set meanwhile, and reaches its handler. */
+        struct sigaction act = {.sa_handler = counts, .sa_flags = 0}; int numbers[] = {SIGBUS, SIGSEGV, SIGSYS}; sigset_t mask, waits; sigemptyset(&mask);
+        for (int i = 0; i < 3; i++) { sigaction(numbers[i], &act, 0); sigaddset(&mask, numbers[i]); } sigprocmask(SIG_BLOCK, &mask, 0); for (int i = 0; i < 3; i++) raise(numbers[i]);
+        struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}; struct sock_fprog program = {1, &allow}; prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); printf("filter %ld\n", (long)prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0));
+        sigpending(&waits); printf("handled %d, waiting %d %d %d\n", done, sigismember(&waits, SIGBUS), sigismember(&waits, SIGSEGV), sigismember(&waits, SIGSYS)); sigprocmask(SIG_UNBLOCK, &mask, 0); printf("handled %d\n", done);
     }
     MODE("thread") {
         pthread_attr_t a; pthread_attr_init(&a); int e = pthread_attr_setstacksize(&a, size); pthread_t t; e |= pthread_create(&t, &a, in_thread, 0); if (!e) pthread_join(t, 0); printf("%d done %d\n", e, done);

@@ -59,13 +59,15 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 59] = [
+pub const PROBES: [Probe; 63] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
     usual("locks_and_advice_reach_the_kernel", "memory.c", &["flags"]),
     Probe { setting: Setting::Nobody, ..usual("all_memory_can_be_locked", "memory.c", &["locked"]) },
     usual("programs_may_have_a_userfaultfd", "memory.c", &["userfaultfd"]),
+    Probe { setting: Setting::Root, ..usual("more_than_the_limit_can_be_locked_by_root", "memory.c", &["exceeds"]) },
+    Probe { setting: Setting::Root, ..usual("who_serves_faults_may_lack_memory_itself", "memory.c", &["served"]) },
     usual("direct_reads_are_whole", "memory.c", &["direct"]),
     usual("spliced_pages_are_whole", "memory.c", &["spliced"]),
     usual("asynchronous_io_is_refused_or_right", "memory.c", &["aio"]),
@@ -81,6 +83,8 @@ pub const PROBES: [Probe; 59] = [
     usual("alternate_stacks_of_8_kib_suffice", "stacks.c", &["alternate", "8192"]),
     usual("alternate_stacks_of_16_kib_suffice", "stacks.c", &["alternate", "16384"]),
     usual("signals_are_the_programs_after_a_filter", "stacks.c", &["filtered"]),
+    usual("filters_while_others_lack_memory_end_nobody", "stacks.c", &["asked"]),
+    usual("signals_that_wait_survive_a_filter", "stacks.c", &["kept"]),
     usual("thread_stacks_of_16_kib_suffice", "stacks.c", &["thread", "16384"]),
     usual("overflows_reach_their_handler", "stacks.c", &["overflow"]),
     usual("stacks_in_mapped_memory_work", "stacks.c", &["mapped"]),

@@ -24,7 +24,7 @@ static NOTED: [[AtomicUsize; 2]; MAX_NOTED] = [const { [const { AtomicUsize::new
 /// `bytes` from `start` on are the pager's, whole pages.
 pub fn note(start: usize, bytes: usize) {
     let free =
-        |[at, _]: &&[AtomicUsize; 2]| at.compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        |[at, _]: &&[AtomicUsize; 2]| at.compare_exchange(0, start, Ordering::Acquire, Ordering::Relaxed).is_ok();
     if let Some([_, end]) = NOTED.iter().find(free) {
         end.store(start + bytes, Ordering::Relaxed);
     }
@@ -36,19 +36,21 @@ pub fn give_up(from: usize, bytes: usize) {
     for [start, end] in &NOTED {
         let (first, last) = (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
         if from <= first && last <= to {
-            start.store(0, Ordering::Relaxed);
+            // The end first: who takes the place meanwhile must not find the old one.
+            end.store(0, Ordering::Relaxed);
+            start.store(0, Ordering::Release);
         } else if first < from && from < last {
             end.store(from, Ordering::Relaxed);
         }
     }
 }
 
-/// Start and end of all that is noted, in no order; some may be empty.
+/// Start and end of all that is noted, in no order; none is empty.
 pub fn all() -> impl Iterator<Item = (usize, usize)> {
     NOTED
         .iter()
         .map(|[start, end]| (start.load(Ordering::Relaxed), end.load(Ordering::Relaxed)))
-        .filter(|(start, _)| *start > 0)
+        .filter(|(start, end)| 0 < *start && start < end)
 }
 
 #[cfg(test)]

@@ -142,3 +142,26 @@ fn nobody_is_asked_that_has_no_more_than_its_part() {
     shared.while_it_stays(sys::process_id(), || called = true);
     assert!(!called, "it would not hear it");
 }
+
+#[test]
+fn who_is_deaf_from_now_on_waits_for_those_that_ask() {
+    let shared = segment(4000);
+    let process = joined(shared);
+    let (asks, asked) = (std::sync::Barrier::new(2), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            shared.while_it_stays(sys::process_id(), || {
+                asks.wait();
+                sys::nap(5_000_000);
+                asked.store(true, Ordering::SeqCst);
+            });
+        });
+        asks.wait();
+        process.is_deaf();
+        assert!(asked.load(Ordering::SeqCst));
+    });
+    process.is_not_deaf();
+    let mut called = false;
+    shared.while_it_stays(sys::process_id(), || called = true);
+    assert!(called, "it hears it again");
+}
