@@ -5,7 +5,7 @@
 //! The counter is used only where the processor says that it is invariant: one rate, through all states of sleep.
 //!
 //! Invariants: never behind what it has said before; off by the error of the rate over [`MAX_TICKS`], which is less
-//! than a microsecond. Cost: 20 to 50 ns. Source: Intel SDM volume 3, "Invariant TSC"; CPUID leaf 0x8000_0007.
+//! than a microsecond, and by half of what the call for the clock took, [`MAX_CALL`] at most. Cost: 20 to 50 ns. Source: Intel SDM volume 3, "Invariant TSC"; CPUID leaf 0x8000_0007.
 //!
 //! ```
 //! use refault_paging::clock::now;
@@ -20,6 +20,8 @@ use crate::sys;
 
 /// Ticks after which the kernel's clock is asked again: some 100 µs.
 const MAX_TICKS: u64 = 1 << 18;
+/// Ticks between which clock and counter are of one moment: a thread that was interrupted there knows neither well.
+const MAX_CALL: u64 = 1 << 15;
 /// Nanoseconds over which a rate is measured, at least; and after which it is measured anew.
 const MIN_SPAN: u64 = 2_000_000;
 const MAX_SPAN: u64 = 1_000_000_000;
@@ -111,8 +113,13 @@ fn scaled(ticks: u64, rate: u64) -> u64 {
 
 /// Asks the clock, and notes what it says unless somebody else is just noting it.
 fn asked() -> u64 {
+    let before = ticks();
     let nanoseconds = sys::clock();
-    let ticks = ticks();
+    let call = ticks().wrapping_sub(before);
+    if call > MAX_CALL {
+        return nanoseconds;
+    }
+    let ticks = before + call / 2;
     let version = VERSION.load(Ordering::Relaxed);
     if version & 1 != 0 || VERSION.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_err()
     {
