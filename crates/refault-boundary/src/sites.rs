@@ -246,11 +246,11 @@ fn patch(start: usize, end: usize) {
         write_stub(stubs, stubs + STUB * (index + 1), start + site, tail);
     }
     // SAFETY: the mapping made above; the code of a library, which nobody executes: this is the only thread but for the
-    // observer, which stands still, and the agent calls nothing of it meanwhile.
+    // observer, which stands still. It stays executable where that is allowed, because the compiler may have made a
+    // call of the library's `memset` or `memcpy` of what follows; none of their code is a site.
     unsafe {
-        if sys::call(nr::MPROTECT, [stubs, bytes, 5, 0, 0, 0]) != 0
-            || sys::call(nr::MPROTECT, [start, end - start, 3, 0, 0, 0]) != 0
-        {
+        let writable = |rights| sys::call(nr::MPROTECT, [start, end - start, rights, 0, 0, 0]) == 0;
+        if sys::call(nr::MPROTECT, [stubs, bytes, 5, 0, 0, 0]) != 0 || !(writable(7) || writable(3)) {
             sys::unmap(stubs, bytes);
             return;
         }
