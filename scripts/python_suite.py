@@ -11,12 +11,11 @@ something does, 2 wrong usage.
 
 import argparse
 import os
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from xml.etree import ElementTree
+
+import bounded
 
 ALONE_SECONDS = 120
 
@@ -37,18 +36,7 @@ class Run:
             command = [*prefix, python, "-m", "test", "--junit-xml", report, "--tempdir", home]
             for name in match:
                 command += ["-m", name]
-            start = time.monotonic()
-            child = subprocess.Popen([*command, module], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                     stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-                                     cwd=home)
-            try:
-                self.text, _ = child.communicate(timeout=limit)
-                self.end = child.returncode
-            except subprocess.TimeoutExpired:
-                os.killpg(child.pid, signal.SIGKILL)
-                self.text, _ = child.communicate()
-                self.end = "not ended"
-            self.seconds = time.monotonic() - start
+            self.text, self.end, self.seconds = bounded.run([*command, module], limit, home)
             self.tests = {}
             if os.path.exists(report):
                 for case in ElementTree.parse(report).iter("testcase"):

@@ -12,11 +12,11 @@ import argparse
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
+
+import bounded
 
 CLASSES = "memory,vm,scheduler,pipe,os,interrupt"
 # They take all memory or processors of the machine, change it for longer than they run, need hardware, or look for faults
@@ -47,17 +47,7 @@ class Run:
         home = tempfile.mkdtemp(prefix="stress-")
         command = [*prefix, "stress-ng", f"--{name}", "1", "--timeout", str(seconds), "--verify", "--metrics-brief",
                    "--temp-path", home, "--no-rand-seed"]
-        start = time.monotonic()
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                 text=True, errors="replace", start_new_session=True, cwd=home)
-        try:
-            self.text, _ = child.communicate(timeout=limit)
-            self.end = child.returncode
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            self.text, _ = child.communicate()
-            self.end = "not ended"
-        self.seconds = time.monotonic() - start
+        self.text, self.end, self.seconds = bounded.run(command, limit, home)
         shutil.rmtree(home, ignore_errors=True)
         rate = re.search(rf"metrc:.*\] {re.escape(name)} +\d+ +[\d.]+ +[\d.]+ +[\d.]+ +([\d.]+)", self.text)
         self.rate = float(rate.group(1)) if rate else None

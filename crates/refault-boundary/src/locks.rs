@@ -75,12 +75,13 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     if locks && last - first > limit() && !may_exceed() {
         return make(number, arguments);
     }
-    // The budget is a limit as the system's own is, which nobody is above.
-    if locks && (last - first) / PAGE > paging.account().tree_limit() as usize {
-        return ENOMEM;
-    }
     if number == MLOCK2 && how as u32 == ON_FAULT as u32 {
         return if paging.let_go(first, last - first) { make(number, arguments) } else { ENOMEM };
+    }
+    // The budget is a limit as the system's own is, which nobody is above.
+    let managed = || paging.parts(first, last - first).into_iter().map(|(from, to, _)| to - from).sum::<usize>();
+    if locks && managed() / PAGE > paging.account().tree_limit() as usize {
+        return ENOMEM;
     }
     if locks {
         paging.hold(first, last - first, true);
