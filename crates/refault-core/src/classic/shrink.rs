@@ -38,11 +38,13 @@ enum Balance {
 
 impl Classic {
     /// List size of a type, descendants included.
+    #[inline]
     pub(super) fn subtree_size(&self, lruvec: LruvecId, page_type: PageType, active: bool) -> u64 {
         self.hierarchy.subtree(lruvec).iter().map(|member| self.lruvecs[*member as usize].size(page_type, active)).sum()
     }
 
     /// Whether the inactive list of a type is too small beside the active one (spec: classic §6).
+    #[inline]
     pub(super) fn inactive_is_low(&self, lruvec: LruvecId, page_type: PageType) -> bool {
         let inactive = self.subtree_size(lruvec, page_type, false);
         let active = self.subtree_size(lruvec, page_type, true);
@@ -201,6 +203,7 @@ impl Classic {
     }
 
     /// Puts a page that is on no list at the head of the one that its flags say.
+    #[inline]
     pub(super) fn list(&mut self, page: PageId) {
         let record = &mut self.records[page as usize];
         record.set(LRU);
@@ -315,6 +318,7 @@ impl Classic {
     }
 
     /// Notes what reclaiming a type has cost, in the lruvec and all above (spec: classic §9, "Costs").
+    #[inline]
     pub(super) fn note_cost(&mut self, lruvec: LruvecId, page_type: PageType, io: u64, rotated: u64) {
         let cost = if self.params.plain_costs { io } else { io * IO_COST + rotated };
         let above = self.hierarchy.ancestors(lruvec).len();

@@ -84,6 +84,7 @@ impl Mglru {
     }
 
     /// The reference check of the batch stage.
+    #[inline]
     pub(super) fn judge_references(&mut self, page: PageId, references: References) -> Verdict {
         if !self.is_7_2() {
             return check_references(&mut self.records[page as usize], references);

@@ -43,6 +43,7 @@ impl Mglru {
     }
 
     /// The page went: its tier and the clock are told.
+    #[inline]
     pub(super) fn count_eviction(&mut self, page: PageId) {
         let record = self.records[page as usize];
         let t = record.page_type().index();
@@ -74,6 +75,7 @@ impl Mglru {
         }
     }
 
+    #[inline]
     fn judge_by_generation(&mut self, page: PageId, fields: ShadowFields, in_fault: bool) {
         let record = &self.records[page as usize];
         let page_type = record.page_type();
