@@ -168,9 +168,10 @@ pub fn split_list(text: &str) -> Vec<&str> {
 /// A policy's defaults with the arguments of a call in their place.
 ///
 /// # Errors
-/// The first argument that is not allowed.
+/// The first argument that is not allowed, by itself or beside the others.
 pub fn fill<P: Parameters>(mut parameters: P, call: &Call) -> Result<P, ParameterError> {
-    for (key, value) in &call.arguments {
+    // Once more with all of them known: what comes later may forbid what came before.
+    for (key, value) in call.arguments.iter().chain(&call.arguments) {
         parameters.set(key, value)?;
     }
     Ok(parameters)

@@ -54,8 +54,8 @@ impl Parameters for FreebsdParams {
         },
         Parameter {
             name: "cache_pool",
-            default: "yes",
-            values: "yes or no",
+            default: "yes (freebsd), no (freebsd-nocache, version=12)",
+            values: "yes or no; no with version=12",
             meaning: "cached pages have free queues of their own (before the pool was retired) or not (after)",
         },
         Parameter {
@@ -86,5 +86,21 @@ impl Parameters for FreebsdParams {
             _ => return Err(ParameterError::unknown(name, Self::LIST)),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameter::{Call, fill};
+
+    #[test]
+    fn release_12_has_no_cache_pool_in_whatever_order_they_are_named() {
+        let set = |text: &str| fill(FreebsdParams::default(), &Call::parse(text).expect("readable"));
+        for wrong in ["freebsd{version=12,cache_pool=yes}", "freebsd{cache_pool=yes,version=12}"] {
+            assert!(set(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(set("freebsd{cache_pool=no,version=12}"), set("freebsd{version=12}"));
+        assert!(set("freebsd{cache_pool=yes,version=10}").expect("it had one").cache_pool);
     }
 }
