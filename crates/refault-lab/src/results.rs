@@ -92,7 +92,7 @@ pub fn read_json(text: &[u8], warm_up: u64) -> Result<Vec<TraceRuns>, String> {
             Some(trace) => trace.runs.push(run),
             None => traces.push(TraceRuns {
                 trace: name.to_owned(),
-                accesses: run.outcome.accesses + warm_up,
+                accesses: run.outcome.accesses.saturating_add(warm_up),
                 distinct_pages: number(row, "distinct_pages")?,
                 distinct_anon: 0,
                 runs: vec![run],

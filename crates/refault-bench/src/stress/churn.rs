@@ -12,6 +12,9 @@ use clap::Args;
 use super::block::{Block, Damage, PAGES, Source};
 use crate::random::{Random, mix};
 
+/// Operations of each thread at least, however short its time: on a busy machine a turn could end before it began.
+const MIN_OPERATIONS: u64 = 200;
+
 /// What the driver passes on.
 #[derive(Args, Debug, Clone)]
 pub struct ChurnArgs {
@@ -80,10 +83,12 @@ impl<'a> Churner<'a> {
     }
 
     fn run(mut self, end: Instant, done: &Done) {
-        while Instant::now() < end {
+        let mut operations = 0;
+        while operations < MIN_OPERATIONS || Instant::now() < end {
             self.operate();
-            done.operations.fetch_add(1, Ordering::Relaxed);
+            operations += 1;
         }
+        done.operations.fetch_add(operations, Ordering::Relaxed);
         (0..self.blocks.len()).for_each(|block| self.check_all(block));
         done.checks.fetch_add(self.checks, Ordering::Relaxed);
         done.forks.fetch_add(self.forks, Ordering::Relaxed);
