@@ -9,9 +9,9 @@ use refault_paging::sys;
 
 use crate::entry;
 use crate::frame::{self, ARGUMENTS, Context, Frame, register};
-use crate::memory_calls::{self as memory, is_managed, most_held};
+use crate::memory_calls as memory;
 use crate::thread::Thread;
-use crate::{clone, descriptors, fast, locks, pointed, signals, sites};
+use crate::{clone, descriptors, fast, locks, pieces, pointed, signals, sites};
 
 const EFAULT: isize = -14;
 const ENOSYS: isize = -38;
@@ -150,14 +150,14 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
     }
 }
 
-fn plain(number: usize, arguments: [usize; 6]) -> isize {
+pub(crate) fn plain(number: usize, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call.
     unsafe { sys::call(number, arguments) }
 }
 
 /// Makes a call that may wait, with its memory held and the program's signals open.
 fn waiting(thread: &mut Thread, context: &mut Context, number: usize, mut arguments: [usize; 6]) -> isize {
-    if let Some(result) = in_pieces(thread, context, number, arguments) {
+    if let Some(result) = pieces::serve(thread, context, number, arguments) {
         return result;
     }
     let mut own = OwnMemory::default();
@@ -237,7 +237,7 @@ fn hold_thread_words(number: usize, [a, _, c, d, ..]: [usize; 6]) {
     }
 }
 
-fn make(thread: &mut Thread, context: &mut Context, number: usize, arguments: &[usize; 6]) -> isize {
+pub(crate) fn make(thread: &mut Thread, context: &mut Context, number: usize, arguments: &[usize; 6]) -> isize {
     let place = std::ptr::from_mut(context) as usize - std::mem::offset_of!(Frame, context);
     if matches!(number, 7 | 232 | 281) {
         thread.began = sys::now();
@@ -254,68 +254,13 @@ fn make(thread: &mut Thread, context: &mut Context, number: usize, arguments: &[
     }
 }
 
-/// Reads and writes of files that are larger than what may be held at once, in pieces. `None`: not such a call.
-fn in_pieces(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> Option<isize> {
-    let [descriptor, buffer, bytes, offset, ..] = arguments;
-    if !matches!(number, 0 | 1 | 17 | 18) || bytes <= 64 << 10 || !is_managed(buffer, bytes) {
-        return None;
-    }
-    let most = most_held();
-    if bytes <= most {
-        return None;
-    }
-    let mut status = [0u64; 18];
-    // SAFETY: fstat writes 144 bytes.
-    let known = unsafe { sys::call(5, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) } == 0;
-    let kind = if known { status[3] as u32 & 0o170_000 } else { 0 };
-    let regular = kind == 0o100_000;
-    if kind == 0o140_000 && !is_stream(descriptor) {
-        // A message goes whole.
-        return None;
-    }
-    let mut done = 0;
-    while done < bytes {
-        let piece = (bytes - done).min(most);
-        entry::hold(thread, buffer + done, piece, matches!(number, 0 | 17));
-        let part = [descriptor, buffer + done, piece, offset.wrapping_add(if number >= 17 { done } else { 0 }), 0, 0];
-        thread.done = done;
-        let result = if regular { plain(number, part) } else { make(thread, context, number, &part) };
-        thread.done = 0;
-        entry::release(thread);
-        if result <= 0 {
-            return Some(if done > 0 { done as isize } else { result });
-        }
-        done += result as usize;
-        // What is read of a pipe is what there is. What is written waits until all is written, unless it must not wait,
-        // which the next piece says; part of a piece is written when this thread is asked for memory meanwhile.
-        let ends = if regular { (result as usize) < piece } else { !matches!(number, 1 | 18) };
-        if ends {
-            break;
-        }
-    }
-    Some(done as isize)
-}
-
-/// Whether a socket has no bounds between messages.
-fn is_stream(descriptor: usize) -> bool {
-    const GETSOCKOPT: usize = 55;
-    const SOL_SOCKET: usize = 1;
-    const SO_TYPE: usize = 3;
-    const SOCK_STREAM: u32 = 1;
-    let (mut kind, mut bytes) = (0u32, 4u32);
-    let at = [&raw mut kind, &raw mut bytes].map(|word| word as usize);
-    // SAFETY: writes two words.
-    unsafe { sys::call(GETSOCKOPT, [descriptor, SOL_SOCKET, SO_TYPE, at[0], at[1], 0]) };
-    kind == SOCK_STREAM
-}
-
 /// Whether a call is made by the kernel as it stands: nothing of its arguments is replaced, nothing beside it is done, and
 /// it may be made from a patched site.
 pub(crate) fn is_plain(number: usize, arguments: [usize; 6]) -> bool {
     let [a, b, c, d, mask, _] = arguments;
     match number {
-        // pread64 and pwrite64 as well: what is larger goes in pieces.
-        0 | 1 | 17 | 18 => c <= 64 << 10,
+        // read, write, pread64, pwrite64, readv, writev, sendto, recvfrom, sendmsg, recvmsg: what is larger may go in pieces.
+        0 | 1 | 17..=20 | 44..=47 => !pieces::exceeds(number, arguments),
         // close, dup, fcntl
         3 | 32 | 72 => !descriptors::is_own(a),
         // fstat, newfstatat, statx
@@ -327,10 +272,10 @@ pub(crate) fn is_plain(number: usize, arguments: [usize; 6]) -> bool {
         // epoll_pwait, ppoll: without a mask
         281 => mask == 0,
         271 => d == 0,
-        // open, stat, lstat, poll, lseek, readv, writev, access, sched_yield, getpid
-        2 | 4 | 6..=8 | 19..=21 | 24 | 39
-        // sendto to setsockopt, wait4, uname, getcwd, readlink, gettimeofday, getrusage, geteuid, getppid, gettid, futex
-        | 44..=48 | 51 | 52 | 54 | 55 | 61 | 63 | 79 | 89 | 96 | 98 | 107 | 110 | 186 | 202
+        // open, stat, lstat, poll, lseek, access, sched_yield, getpid
+        2 | 4 | 6..=8 | 21 | 24 | 39
+        // shutdown, getsockname to setsockopt, wait4, uname, getcwd, readlink, gettimeofday, getrusage, geteuid, getppid, gettid, futex
+        | 48 | 51 | 52 | 54 | 55 | 61 | 63 | 79 | 89 | 96 | 98 | 107 | 110 | 186 | 202
         // getdents64, clock_gettime, epoll_wait, epoll_ctl, openat, readlinkat, faccessat, timerfd_settime
         | 217 | 228 | 232 | 233 | 257 | 267 | 269 | 286
         // accept4, pipe2, getrandom, faccessat2
@@ -417,12 +362,12 @@ fn hold_arguments(thread: &mut Thread, number: usize, arguments: &mut [usize; 6]
             hold_vectors(thread, d, e, true);
         }
         // sendmsg, recvmsg
-        46 | 47 => hold_message(thread, b),
+        46 | 47 => hold_message(thread, b, number == 47),
         // sendmmsg, recvmmsg
         307 | 299 => {
             entry::hold(thread, b, c.min(1024) * 64, true);
             for index in 0..c.min(1024) {
-                hold_message(thread, b + index * 64);
+                hold_message(thread, b + index * 64, number == 299);
             }
         }
         // poll
@@ -523,18 +468,16 @@ fn replace_mask(thread: &mut Thread, argument: &mut usize, own: &mut u64) {
 fn hold_vectors(thread: &mut Thread, vectors: usize, count: usize, write: bool) {
     let count = count.min(1024);
     entry::hold(thread, vectors, count * 16, false);
-    for index in 0..count {
-        let Some([start, bytes]) = frame::read::<[usize; 2]>(vectors + index * 16) else { return };
-        entry::hold(thread, start, bytes.min(1 << 40), write);
-    }
+    frame::each_vector(vectors, count, |[start, bytes]| entry::hold(thread, start, bytes.min(1 << 40), write));
 }
 
-fn hold_message(thread: &mut Thread, message: usize) {
-    entry::hold(thread, message, 56, true);
+/// Holds what a message is, or what it is to be written to.
+pub(crate) fn hold_message(thread: &mut Thread, message: usize, write: bool) {
+    entry::hold(thread, message, 56, write);
     let Some([name, name_bytes, vectors, count, control, control_bytes, _]) = frame::read::<[usize; 7]>(message) else {
         return;
     };
-    entry::hold(thread, name, name_bytes & 0xffff_ffff, true);
-    hold_vectors(thread, vectors, count, true);
-    entry::hold(thread, control, control_bytes.min(1 << 24), true);
+    entry::hold(thread, name, name_bytes & 0xffff_ffff, write);
+    hold_vectors(thread, vectors, count, write);
+    entry::hold(thread, control, control_bytes.min(1 << 24), write);
 }

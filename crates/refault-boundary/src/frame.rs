@@ -234,3 +234,17 @@ pub(crate) fn read<T: Copy>(from: usize) -> Option<T> {
 pub(crate) fn write<T: Copy>(to: usize, value: &T) -> bool {
     copy(to, std::ptr::from_ref(value) as usize, size_of::<T>())
 }
+
+/// Reads vectors of a call (start and bytes), some at a time, and shows each. False if part of them is not there.
+pub(crate) fn each_vector(vectors: usize, count: usize, mut visit: impl FnMut([usize; 2])) -> bool {
+    const VECTOR: usize = size_of::<[usize; 2]>();
+    let mut some = [[0usize; 2]; 8];
+    for first in (0..count).step_by(some.len()) {
+        let now = (count - first).min(some.len());
+        if !copy(some.as_mut_ptr() as usize, vectors.wrapping_add(first * VECTOR), now * VECTOR) {
+            return false;
+        }
+        some[..now].iter().for_each(|vector| visit(*vector));
+    }
+    true
+}

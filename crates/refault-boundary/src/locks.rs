@@ -1,6 +1,6 @@
 //! Memory that the program locks: `mlock`, `mlock2`, `munlock`, `mlockall`, `munlockall`.
 //!
-//! What is locked is brought in and stays, and counts. What is locked only where it is touched (`MLOCK_ONFAULT`) is
+//! What is locked is brought in and stays, and counts; what the budget has no room for is refused. What is locked only where it is touched (`MLOCK_ONFAULT`) is
 //! managed no more: the kernel has it as the program left it. `mlockall` is made of calls for the program's mappings,
 //! one by one: by itself the kernel would lock and fill the agent's tables too, which are as large as what they may
 //! come to hold, and what is parked could not move to memory that is not locked. So is what is mapped later locked by
@@ -79,8 +79,7 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
         return if paging.let_go(first, last - first) { make(number, arguments) } else { ENOMEM };
     }
     // The budget is a limit as the system's own is, which nobody is above.
-    let managed = || paging.parts(first, last - first).into_iter().map(|(from, to, _)| to - from).sum::<usize>();
-    if locks && managed() / PAGE > paging.account().tree_limit() as usize {
+    if locks && !paging.may_lock(first, last - first) {
         return ENOMEM;
     }
     if locks {
@@ -89,6 +88,7 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     let error = make(number, arguments);
     if locks && error < 0 {
         paging.release(first, last - first);
+        paging.note_locks();
     } else if error == 0 {
         // Held by the lock before this one.
         release_locked(&mut paging, first, last - first);
@@ -143,6 +143,8 @@ fn lock_present(on_fault: bool, limit: usize) -> isize {
         if !paging.let_go(0, usize::MAX) {
             return ENOMEM;
         }
+    } else if !paging.may_lock(0, usize::MAX) {
+        return ENOMEM;
     } else {
         for (from, to, attributes) in paging.parts(0, usize::MAX) {
             // What cannot be touched is not brought in; it is locked, so what comes later of it stays.

@@ -330,14 +330,13 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     });
     crate::entry::release(thread);
     // Pieces of it that were made before are not made again.
-    let done = std::mem::take(&mut thread.done) as i64;
-    match result.map(|result| result as i64) {
-        None | Some(i64::MIN..0) if done > 0 => outer.context.registers[register::RAX] = done as u64,
-        Some(result) if done > 0 => outer.context.registers[register::RAX] = (done + result) as u64,
+    let told = std::mem::take(&mut thread.progress).told(result.map(|result| result as isize));
+    match (told, result) {
+        (Some(told), _) => outer.context.registers[register::RAX] = told as u64,
         // Not made yet, to be made again, or a page was missing: the program is before its instruction again.
-        None => outer.context.registers[register::RIP] -= 2,
-        Some(_) if again => outer.context.registers[register::RIP] -= 2,
-        Some(result) => outer.context.registers[register::RAX] = result as u64,
+        (None, None) => outer.context.registers[register::RIP] -= 2,
+        (None, Some(_)) if again => outer.context.registers[register::RIP] -= 2,
+        (None, Some(result)) => outer.context.registers[register::RAX] = result,
     }
     deliver(thread, info, &mut outer.context);
     // SAFETY: the frame is whole; nothing below it is needed.

@@ -14,6 +14,7 @@ use refault_paging::sys;
 
 use crate::fast::Fast;
 use crate::frame::{AlternateStack, Context, Frame, Info, register};
+use crate::pieces::Progress;
 use crate::signals::Actions;
 
 /// Bytes of a block.
@@ -34,8 +35,10 @@ pub(crate) struct Thread {
     pub(crate) waiting: *mut Frame,
     /// The mask with which it waits, where the call brings one.
     pub(crate) waiting_mask: Option<u64>,
-    /// Bytes that a call which is made in pieces has read or written so far.
-    pub(crate) done: usize,
+    /// How far a call has come that is made in pieces.
+    pub(crate) progress: Progress,
+    /// The buffers of such a call.
+    pub(crate) vectors: Vec<[usize; 2]>,
     /// When a call that waits for a number of milliseconds began to, in nanoseconds.
     pub(crate) began: u64,
     /// Signals that the program has blocked and that stay open for the agent.
@@ -111,12 +114,15 @@ impl Thread {
         self.alternate = AlternateStack { flags: 2, ..AlternateStack::default() };
         self.waiting = std::ptr::null_mut();
         self.waiting_mask = None;
-        self.done = 0;
+        self.progress = Progress::default();
         self.hidden = 0;
         self.kept.store(0, Ordering::Relaxed);
         // SAFETY: a block that was never used is zeros, which is no vector: write without dropping what is there. One
         // that was used left an empty vector or one whose memory is few bytes.
-        unsafe { std::ptr::write(&raw mut self.holds, Vec::new()) };
+        unsafe {
+            std::ptr::write(&raw mut self.holds, Vec::new());
+            std::ptr::write(&raw mut self.vectors, Vec::new());
+        }
         self.actions = actions;
         self.is_vm_child = false;
         self.is_dispatched = true;
@@ -146,6 +152,7 @@ impl Thread {
     /// Gives the block to others. The thread is not on it any more.
     pub(crate) fn end(&mut self) {
         self.holds = Vec::new();
+        self.vectors = Vec::new();
         self.used.store(0, Ordering::Release);
     }
 

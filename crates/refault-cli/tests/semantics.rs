@@ -128,3 +128,48 @@ fn a_program_in_valgrind_is_not_managed_and_runs() {
     assert!(run.status.success() && text(&run.stdout) == "hi\n", "{:?} {said}", run.status);
     assert!(said.contains("runs in valgrind: it is not managed"), "{said}");
 }
+
+/// What is locked by many calls, or by all processes together, fits into the budget, as what is locked by one does.
+#[test]
+fn what_is_locked_bit_by_bit_fits_into_the_budget() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    const MIB: u64 = 1 << 20;
+    let program = Program::new(include_str!("c/small_locks.c"));
+    let summary = program.directory.path().join("summary.json");
+    let output = program.run("24M", &["--summary", summary.to_str().expect("UTF-8")]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
+    let numbers = |line: &str| -> Vec<i64> {
+        let line = said.lines().find_map(|each| each.strip_prefix(line)).unwrap_or_else(|| panic!("{line} {said}"));
+        line.split(|c: char| !c.is_ascii_digit() && c != '-').filter_map(|word| word.parse().ok()).collect()
+    };
+    // All but what the tool itself takes and a process cannot do without.
+    let [one, changed] = numbers("one: ")[..] else { panic!("{said}") };
+    assert!((18..24).contains(&one) && changed == 0 && said.contains("Cannot allocate memory, changed"), "{said}");
+    assert_eq!(numbers("again: "), [0, -1, 0, 0], "{said}");
+    assert!(said.contains("all: -1 Cannot allocate memory, then 0\n"), "{said}");
+    let summary = std::fs::read_to_string(&summary).expect("a summary");
+    let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
+    let peak = summary["peak_bytes"].as_u64().unwrap_or_else(|| panic!("{summary}"));
+    assert!(peak <= 24 * MIB * 102 / 100, "{peak} bytes: {summary}");
+}
+
+#[test]
+fn what_processes_lock_together_fits_into_the_budget() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/small_locks.c"));
+    let output = Command::new("timeout")
+        .args(["-k", "5", "60", env!("CARGO_BIN_EXE_refault"), "run", "--memory", "24M", "--"])
+        .arg(&program.path)
+        .arg("children")
+        .output()
+        .expect("timeout starts");
+    let said = text(&output.stdout);
+    let counts: Vec<u32> = said.split(' ').filter_map(|word| word.trim().parse().ok()).collect();
+    assert!(output.status.success() && counts.len() == 2, "{:?} {said} {}", output.status, text(&output.stderr));
+    assert!(counts[0] >= 17 && counts[0] + counts[1] < 24, "{said}");
+}

@@ -118,6 +118,7 @@ impl Account {
         slots[slot].gave.store(0, Ordering::Relaxed);
         slots[slot].lender.store(lender, Ordering::Relaxed);
         slots[slot].lent.store(0, Ordering::Relaxed);
+        slots[slot].locked.store(0, Ordering::Relaxed);
         slots[slot].deaf.store(0, Ordering::Relaxed);
         slots[slot].asking.store(0, Ordering::Relaxed);
         self.shared().used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
@@ -371,6 +372,28 @@ impl Account {
         self.bury();
         sys::nap(NAP);
         true
+    }
+
+    /// The program has so many pages locked.
+    pub fn locks(&self, pages: u64) {
+        if let Some(slot) = self.slot {
+            self.shared().slots[slot].locked.store(pages, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether so many pages of this process can be locked beside what others have locked, where each process has `own`
+    /// pages of the agent's. They count as locked from then on, so that two that lock at once do not both take the same room.
+    pub fn may_lock(&self, pages: u64, own: u64) -> bool {
+        let Some(slot) = self.slot.filter(|_| self.own_limit.is_none()) else {
+            return pages + MIN_PAGES + own <= self.to_give_out();
+        };
+        let shared = self.shared();
+        let before = shared.slots[slot].locked.swap(pages, Ordering::SeqCst);
+        let fits = shared.unmovable(own) <= self.to_give_out();
+        if !fits {
+            self.locks(before);
+        }
+        fits
     }
 
     /// What the tree may use.

@@ -269,6 +269,23 @@ impl Engine {
     /// The program has said something about a range.
     pub fn change(&mut self, start: usize, bytes: usize, change: impl Fn(&mut Attributes)) {
         self.ranges.change(start, start + bytes, change);
+        self.note_locks();
+    }
+
+    /// Makes known how much is locked. What [`Engine::may_lock`] has allowed and is not locked after all is free again.
+    pub fn note_locks(&self) {
+        self.account.locks((self.ranges.locked_bytes() / PAGE) as u64);
+    }
+
+    /// Whether the budget has room for the managed part of a range to be locked, beside all that is locked in the tree.
+    pub fn may_lock(&self, start: usize, bytes: usize) -> bool {
+        let is_new = |(from, to, attributes): (usize, usize, Attributes)| {
+            let stays = Attributes { locked: true, ..attributes }.stays() && !attributes.locked;
+            if stays { to - from } else { 0 }
+        };
+        let more = self.parts(start, bytes).into_iter().map(is_new).sum::<usize>();
+        let pages = (self.ranges.locked_bytes() + more) / PAGE;
+        more == 0 || self.account.may_lock(pages as u64, (self.own_bytes() / PAGE) as u64)
     }
 
     fn drop_contents(&mut self, start: usize, end: usize) {
@@ -430,6 +447,7 @@ impl Engine {
             self.give_way();
         }
         self.account.publish(&self.statistics);
+        self.note_locks();
         let (resident, parked) = (self.resident as u64, self.staging.live() as u64);
         self.account.publish_memory(resident, parked, self.store.pool_bytes());
     }

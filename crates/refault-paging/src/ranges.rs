@@ -25,34 +25,43 @@ impl Attributes {
     pub fn can_be_evicted(self) -> bool {
         self.protection == 3 && !self.locked
     }
+
+    /// Whether all of it is in memory to stay: it is locked, and can be touched.
+    pub fn stays(self) -> bool {
+        self.locked && self.protection & 3 != 0
+    }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Ranges(BTreeMap<usize, (usize, Attributes)>);
+pub struct Ranges {
+    by_start: BTreeMap<usize, (usize, Attributes)>,
+    /// Bytes that are [locked with contents](Ranges::locked_bytes).
+    locked: usize,
+}
 
 impl Ranges {
     /// The range that an address lies in: start, end, attributes.
     pub fn find(&self, address: usize) -> Option<(usize, usize, Attributes)> {
-        let (start, (end, attributes)) = self.0.range(..=address).next_back()?;
+        let (start, (end, attributes)) = self.by_start.range(..=address).next_back()?;
         (address < *end).then_some((*start, *end, *attributes))
     }
 
     /// Whether any part of a range is managed.
     pub fn any(&self, start: usize, end: usize) -> bool {
-        self.0.range(..end).next_back().is_some_and(|(_, (last, _))| *last > start)
+        self.by_start.range(..end).next_back().is_some_and(|(_, (last, _))| *last > start)
     }
 
     /// The managed parts of `start..end`, clipped.
     pub fn within(&self, start: usize, end: usize) -> Vec<(usize, usize, Attributes)> {
         let first = self.find(start).map_or(start, |(first, ..)| first);
-        let clipped = self.0.range(first..end).map(|(from, (to, a))| ((*from).max(start), (*to).min(end), *a));
+        let clipped = self.by_start.range(first..end).map(|(from, (to, a))| ((*from).max(start), (*to).min(end), *a));
         clipped.filter(|(from, to, _)| from < to).collect()
     }
 
     /// All ranges.
     pub fn all(&self) -> impl Iterator<Item = (usize, usize, Attributes)> + '_ {
-        self.0.iter().map(|(start, (end, attributes))| (*start, *end, *attributes))
+        self.by_start.iter().map(|(start, (end, attributes))| (*start, *end, *attributes))
     }
 
     /// Takes `start..end` out; returns the parts that were in.
@@ -60,12 +69,12 @@ impl Ranges {
         let parts = self.within(start, end);
         for (from, to, attributes) in &parts {
             let (first, last, _) = self.find(*from).expect("invariant: a part of a range");
-            self.0.remove(&first);
+            self.take(first);
             if first < *from {
-                self.0.insert(first, (*from, *attributes));
+                self.put(first, *from, *attributes);
             }
             if *to < last {
-                self.0.insert(*to, (last, *attributes));
+                self.put(*to, last, *attributes);
             }
         }
         parts
@@ -79,16 +88,32 @@ impl Ranges {
             && to == start
             && same == attributes
         {
-            self.0.remove(&from);
+            self.take(from);
             start = from;
         }
         if let Some((_, to, same)) = self.find(end)
             && same == attributes
         {
-            self.0.remove(&end);
+            self.take(end);
             end = to;
         }
-        self.0.insert(start, (end, attributes));
+        self.put(start, end, attributes);
+    }
+
+    fn put(&mut self, start: usize, end: usize, attributes: Attributes) {
+        self.locked += if attributes.stays() { end - start } else { 0 };
+        self.by_start.insert(start, (end, attributes));
+    }
+
+    fn take(&mut self, start: usize) {
+        if let Some((end, attributes)) = self.by_start.remove(&start) {
+            self.locked -= if attributes.stays() { end - start } else { 0 };
+        }
+    }
+
+    /// Bytes that are locked and can be touched: those are in memory, and stay.
+    pub fn locked_bytes(&self) -> usize {
+        self.locked
     }
 
     /// Changes the attributes of the managed parts of a range.
@@ -101,7 +126,7 @@ impl Ranges {
 
     /// Bytes that are managed.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(|(start, (end, _))| end - start).sum()
+        self.by_start.iter().map(|(start, (end, _))| end - start).sum()
     }
 }
 
@@ -127,7 +152,7 @@ mod tests {
         assert_eq!(ranges.remove(14, 16), [(14, 16, of(3))]);
         assert_eq!(ranges.within(0, 100), [(12, 14, of(3)), (16, 30, of(3))]);
         assert!(!ranges.any(14, 16) && ranges.any(13, 15) && !ranges.any(30, 40) && !ranges.any(0, 12));
-        assert_eq!(ranges.bytes(), 16);
+        assert_eq!((ranges.bytes(), ranges.locked_bytes()), (16, 0));
     }
 
     /// Against one attribute per unit.
@@ -145,7 +170,12 @@ mod tests {
                     ranges.insert(start, end, of(protection));
                     model[start..end].fill(Some(of(protection)));
                 }
-                3..=4 => {
+                3 => {
+                    let locked = protection & 1 != 0;
+                    ranges.change(start, end, |a| a.locked = locked);
+                    model[start..end].iter_mut().flatten().for_each(|a| a.locked = locked);
+                }
+                4 => {
                     ranges.change(start, end, |a| a.protection = protection);
                     model[start..end].iter_mut().flatten().for_each(|a| a.protection = protection);
                 }
@@ -157,6 +187,7 @@ mod tests {
             for (at, wanted) in model.iter().enumerate() {
                 assert_eq!(ranges.find(at).map(|(.., a)| a), *wanted, "at {at}");
             }
+            assert_eq!(ranges.locked_bytes(), model.iter().flatten().filter(|a| a.stays()).count());
             let all: Vec<_> = ranges.all().collect();
             assert!(all.windows(2).all(|two| two[0].1 < two[1].0 || two[0].1 == two[1].0 && two[0].2 != two[1].2));
         }

@@ -66,6 +66,8 @@ pub struct Slot {
     pub(crate) lender: AtomicU64,
     /// Pages that it shares with its parent, which is charged for them.
     pub(crate) lent: AtomicI64,
+    /// Pages that the program has locked, or is about to.
+    pub(crate) locked: AtomicU64,
     /// 1: it cannot be asked for room.
     pub(crate) deaf: AtomicU32,
     /// 1: somebody is about to ask it; it does not become another program meanwhile, which would die of being asked.
@@ -235,6 +237,12 @@ impl Shared {
         self.ended.distances.add_to(&sum);
         self.not_added().for_each(|(_, figures)| figures.distances.add_to(&sum));
         sum
+    }
+
+    /// Pages that all processes have locked, and those that none of them can do without, of which `own` are its agent's.
+    pub(crate) fn unmovable(&self, own: u64) -> u64 {
+        let is_there = |slot: &&Slot| slot.process.load(Ordering::Acquire) > 0;
+        self.in_use().filter(is_there).map(|slot| MIN_PAGES + own + slot.locked.load(Ordering::SeqCst)).sum()
     }
 
     /// Whether the tree uses more than it may.

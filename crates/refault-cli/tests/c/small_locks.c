@@ -1,0 +1,77 @@
+/* Locks memory bit by bit until that is refused, and says how much was locked (in mebibytes), why no more was, and whether
+ * the contents are whole: "one: ...", "again: ...", "all: ...". With an argument two children do so at the same
+ * time: "children: ...". */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (1ul << 20)
+#define BYTES (40 * MIB)
+
+static unsigned long *memory;
+
+static void fill(unsigned long start, unsigned long bytes) {
+    for (unsigned long i = start / 8; i < (start + bytes) / 8; i++) memory[i] = i * 0x9e3779b97f4a7c15;
+}
+
+static long changed(unsigned long bytes) {
+    long bad = 0;
+    for (unsigned long i = 0; i < bytes / 8; i++) bad += memory[i] != i * 0x9e3779b97f4a7c15;
+    return bad;
+}
+
+/* Mebibytes from the start that can be locked, one after the other. */
+static int lock_all_that_can_be(void) {
+    int locked = 0;
+    while (locked < 40 && !mlock((char *)memory + locked * MIB, MIB)) locked++;
+    return locked;
+}
+
+/* Two children that have 20 each, and lock it as long as the other lives. */
+static int lock_in_children(void) {
+    int counts[2];
+    for (int child = 0; child < 2; child++) {
+        int said[2], ends[2];
+        if (pipe(said) || pipe(ends)) return 1;
+        if (fork() == 0) {
+            close(ends[1]);
+            memory = mmap(0, 20 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            fill(0, 20 * MIB);
+            int locked = 0;
+            while (locked < 20 && !mlock((char *)memory + locked * MIB, MIB)) locked++;
+            write(said[1], &locked, sizeof locked);
+            /* Until the parent ends. */
+            read(ends[0], &locked, 1);
+            _exit(changed(20 * MIB) != 0);
+        }
+        read(said[0], &counts[child], sizeof(int));
+    }
+    printf("children: %d and %d\n", counts[0], counts[1]);
+    return 0;
+}
+
+int main(int count, char **arguments) {
+    setvbuf(stdout, 0, _IONBF, 0);
+    if (count > 1) return lock_in_children();
+    memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fill(0, BYTES);
+    int locked = lock_all_that_can_be(), why = errno;
+    printf("one: %d, %s, changed %ld\n", locked, strerror(why), changed(BYTES));
+    /* What is locked already takes nothing; what is given back can be had again, unlocked or unmapped. */
+    int twice = mlock(memory, 4 * MIB), beyond = mlock((char *)memory + 30 * MIB, 4 * MIB);
+    munlock(memory, 4 * MIB);
+    int instead = mlock((char *)memory + 30 * MIB, 3 * MIB);
+    munmap((char *)memory + 30 * MIB, 4 * MIB);
+    int freed = mlock(memory, 3 * MIB);
+    printf("again: %d %d %d %d\n", twice, beyond, instead, freed);
+    munlockall();
+    int all = mlockall(MCL_CURRENT);
+    why = errno;
+    munmap((char *)memory + 4 * MIB, BYTES - 4 * MIB);
+    printf("all: %d %s, then %d\n", all, strerror(why), mlockall(MCL_CURRENT));
+    munlockall();
+    return 0;
+}
