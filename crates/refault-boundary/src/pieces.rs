@@ -42,7 +42,7 @@ const PWRITEV2: usize = 328;
 /// Buffers that are always held whole.
 pub(crate) const ALWAYS_WHOLE: usize = 64 << 10;
 /// What the kernel moves by one call at most.
-const MOST_BY_ONE_CALL: usize = 0x7fff_f000;
+const MAX_BY_ONE_CALL: usize = 0x7fff_f000;
 /// Vectors of a call, as the kernel limits them, and of one piece.
 const MAX_VECTORS: usize = 1024;
 const MAX_IN_PIECE: usize = 64;
@@ -215,7 +215,7 @@ fn set_vectors(thread: &mut Thread, vectors: &[[usize; 2]]) -> Option<()> {
 
 /// What the kernel refuses, it is to refuse whole; what it would not take of them is cut off.
 fn check_vectors(thread: &mut Thread) -> Option<()> {
-    let mut left = MOST_BY_ONE_CALL;
+    let mut left = MAX_BY_ONE_CALL;
     for [start, bytes] in &mut thread.vectors {
         start.checked_add(*bytes).filter(|end| *end <= 1 << 47)?;
         *bytes = (*bytes).min(left);
@@ -399,7 +399,7 @@ fn receive_some(
 /// `recvfrom` on a stream.
 fn receive_from(thread: &mut Thread, context: &mut Context, arguments: [usize; 6], most: usize) -> isize {
     let [descriptor, start, total, flags, name, name_bytes] = arguments;
-    let total = total.min(MOST_BY_ONE_CALL);
+    let total = total.min(MAX_BY_ONE_CALL);
     let mut done = 0;
     while done < total && (done == 0 || goes_on(descriptor, false)) {
         let bytes = (total - done).min(most);
