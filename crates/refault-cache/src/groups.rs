@@ -7,7 +7,7 @@
 //! shadow entries so).
 //!
 //! The longest time as a hand finds it that goes round all groups: one that has had a page in memory since the hand was
-//! there last is passed over.
+//! there last is passed over, unless too many were in a row.
 //!
 //! Invariants: a group's state counts its pages that are used, that is resident or busy; numbers of groups below `made`
 //! were given at least once. Everything is under the engine's lock. Cost: 8 to 12 bytes per group of [`GROUP`] pages
@@ -28,6 +28,9 @@ const USED: u32 = 15;
 const NAMED: u32 = 16;
 /// … and whether a page of it was used since the hand was there.
 const YOUNG: u32 = 32;
+
+/// Groups that the hand passes over at once because they were used since it was there: the lock is held meanwhile.
+const MAX_YOUNG: u64 = 1024;
 
 /// Of a file that has groups.
 #[derive(Default)]
@@ -109,16 +112,18 @@ impl Groups {
         state.store(change(state.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
-    /// A group of which no page is used, nor was for a round of the hand. `None`: all groups are used.
+    /// A group of which no page is used, nor was for a round of the hand; or, where the hand finds none of these at
+    /// [`MAX_YOUNG`] places, the next of which no page is used. `None`: all groups are used.
     pub(crate) fn oldest(&mut self) -> Option<GroupId> {
         // One round may make all of them old.
-        for _ in 0..=2 * self.made {
+        for looks in 0..=2 * u64::from(self.made) {
             let group = self.hand;
             self.hand = if group + 1 < self.made { group + 1 } else { 0 };
-            match self.state(group).load(Ordering::Relaxed) {
-                NAMED => return Some(group),
-                state => self.state(group).store(state & !YOUNG, Ordering::Relaxed),
+            let state = self.state(group).load(Ordering::Relaxed);
+            if state == NAMED || looks >= MAX_YOUNG && state & (USED | NAMED) == NAMED {
+                return Some(group);
             }
+            self.state(group).store(state & !YOUNG, Ordering::Relaxed);
         }
         None
     }
@@ -203,6 +208,7 @@ mod tests {
     use refault_testing::Random;
 
     use super::*;
+    use crate::table::STEP;
 
     /// The same from a plain description: groups in order of their numbers, with place, used pages, and youth.
     #[derive(Default)]
@@ -280,6 +286,39 @@ mod tests {
             assert_eq!(groups.places(1, &range), expected.collect::<Vec<_>>());
         }
         assert!(groups.places(3, &(0..9)).is_empty());
+    }
+
+    #[test]
+    fn the_hand_does_not_go_round_all_groups_at_once() {
+        const GROUPS: u32 = 1 << 14;
+        let mut groups = Groups::new(Arc::new(Table::new(GROUPS)));
+        (1..=GROUPS / STEP).for_each(|steps| groups.grow((steps * STEP * GROUP) as usize));
+        groups.open(1, Arc::default());
+        for place in 0..GROUPS {
+            let group = groups.take_free().expect("there are so many");
+            groups.insert(group, 1, place);
+        }
+        // All are young, as when numbers are used again for the first time, and a third is used.
+        let used = |group: GroupId| group.is_multiple_of(3);
+        (0..GROUPS).filter(|group| used(*group)).for_each(|group| groups.begin_use(group * GROUP));
+        let mut taken = 0;
+        let young = |groups: &Groups| {
+            (0..GROUPS).filter(|group| groups.state(*group).load(Ordering::Relaxed) & YOUNG != 0).count() as u64
+        };
+        while taken < 2 * GROUPS / MAX_YOUNG as u32 {
+            let before = young(&groups);
+            let oldest = groups.oldest().expect("most are not used");
+            assert!(!used(oldest));
+            let passed = before - young(&groups);
+            assert!(passed <= MAX_YOUNG + 2, "{passed} groups were passed over in one hold");
+            groups.remove(oldest);
+            groups.insert(oldest, 1, GROUPS + taken);
+            taken += 1;
+        }
+        // After a round only those are passed over that were used since, or are used.
+        let before = groups.hand;
+        groups.oldest().expect("most are not used");
+        assert!((groups.hand + GROUPS - before) % GROUPS <= 3);
     }
 
     #[test]
