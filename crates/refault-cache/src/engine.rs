@@ -198,6 +198,11 @@ impl Engine {
         self.frames.available() > 0
     }
 
+    /// Evicts until a page may come in that nothing is known of. False if there is no room for one that comes along.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.make_room(None) && self.in_use() < self.limit
+    }
+
     /// A page that is not resident comes back if it is cached. Its contents are in the frame as long as the lock is
     /// held, even if it has to go again at once. `overwrites`: all of it is to be written anew.
     pub(crate) fn reactivate(&mut self, page: PageId, overwrites: bool) -> Option<Frame> {

@@ -392,8 +392,9 @@ impl CachedFile {
             let (mut first, end) = (range.start / PAGE, range.end.div_ceil(PAGE).min(end));
             while first < end && left > 0 {
                 let pages = (end - first).min(64).min(left);
-                left -= pages;
-                jobs.extend(self.jobs(&mut self.shared.engine(), Window { first, step: 1, pages }));
+                let (begun, has_room) = self.jobs(&mut self.shared.engine(), Window { first, step: 1, pages });
+                jobs.extend(begun);
+                left = if has_room { left - pages } else { 0 };
                 first += pages;
             }
         }
