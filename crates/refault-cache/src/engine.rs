@@ -254,7 +254,7 @@ impl Engine {
 
     fn admit(&mut self, page: PageId, frame: Frame, overwrites: bool) {
         let admission = if overwrites { Admission::overwrite(PageType::File) } else { Admission::read(PageType::File) };
-        let admission = admission.with_shadow(self.pages.take_shadow(page));
+        let admission = admission.with_shadow(self.pages.take_shadow(page)).at(self.pages.groups.order(page));
         self.pages.forget_packed(page);
         self.pages.arrives(page, frame);
         let mut memory = KeepEvicted::keeping(self.keeps, &mut self.pages, &mut self.frames);

@@ -92,6 +92,14 @@ impl Groups {
         self.table.find(file, place).map(|group| group * GROUP + within)
     }
 
+    /// Where a page lies among those of all files, for policies that look for scans: a file's pages in their order, and
+    /// files far apart. Numbers do not say it.
+    pub(crate) fn order(&self, page: PageId) -> u64 {
+        let (file, place) = self.table.of(page / GROUP);
+        // A file has at most 2^34 pages; numbers of files begin anew after 2^30.
+        (u64::from(file % (1 << 30)) << 34) + u64::from(place) * u64::from(GROUP) + u64::from(page % GROUP)
+    }
+
     /// A group that stands for nothing.
     pub(crate) fn take_free(&mut self) -> Option<GroupId> {
         self.free.pop().or_else(|| {
