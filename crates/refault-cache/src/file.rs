@@ -265,10 +265,18 @@ impl PageCache {
     /// # Errors
     /// What asking for the length says, and if that is more than a file can have.
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
-        let number = self.0.files.fetch_add(1, Ordering::Relaxed);
+        let length = AtomicU64::new(length_of(&*backing)?);
+        let mut engine = self.0.engine();
+        // Numbers begin again after 2^32 files, of which some may be open still.
+        let number = loop {
+            let next = self.0.files.fetch_add(1, Ordering::Relaxed);
+            if engine.dirty.file(next).is_none() {
+                break next;
+            }
+        };
         let opened = Arc::new(Opened {
             number,
-            length: AtomicU64::new(length_of(&*backing)?),
+            length,
             backing,
             tail: Mutex::default(),
             resizing: RwLock::default(),
@@ -277,7 +285,8 @@ impl PageCache {
             changed: Mutex::new(false),
         });
         let unread = Arc::default();
-        self.0.engine().open_file(opened.clone(), Arc::clone(&unread));
+        engine.open_file(opened.clone(), Arc::clone(&unread));
+        drop(engine);
         if let Some(limits) = self.0.limits {
             self.0.flusher.start(&self.0, limits);
         }
@@ -547,4 +556,50 @@ pub enum Advice {
     Random,
     /// From the beginning to the end: windows of readahead may be twice as large.
     Sequential,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file whose bytes all have one value.
+    struct Filled(u8);
+
+    impl Backing for Filled {
+        fn read(&self, into: &mut [std::io::IoSliceMut<'_>], _: u64) -> std::io::Result<usize> {
+            into.iter_mut().for_each(|slice| slice.fill(self.0));
+            Ok(into.iter().map(|slice| slice.len()).sum())
+        }
+        fn write(&self, _: &[std::io::IoSlice<'_>], _: u64) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+        }
+        fn sync(&self) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn len(&self) -> std::io::Result<u64> {
+            Ok(1 << 20)
+        }
+        fn set_len(&self, _: u64) -> std::io::Result<()> {
+            Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+        }
+    }
+
+    #[test]
+    fn no_file_gets_the_number_of_one_that_is_open() {
+        let cache = PageCache::new(&CacheOptions::default()).expect("a cache");
+        let files: Vec<CachedFile> = (0..8)
+            .map(|value| {
+                // As after four thousand million files that were opened and closed.
+                cache.0.files.store(u32::MAX, Ordering::Relaxed);
+                cache.attach(Box::new(Filled(value))).expect("opens")
+            })
+            .collect();
+        for _ in 0..2 {
+            for (file, value) in files.iter().zip(0..) {
+                let mut byte = [0];
+                file.read_at(&mut byte, 4096).expect("reads");
+                assert_eq!(byte, [value], "another file's page");
+            }
+        }
+    }
 }
