@@ -419,6 +419,8 @@ impl CachedFile {
         let mut missing = Missing { pages: Vec::new(), full: false };
         for index in indices {
             match self.begin_missing(engine, index) {
+                // What follows would push out what is there.
+                Along::There if engine.frames.available() == 0 => break,
                 Along::There => {}
                 Along::Begun(page, _) => missing.pages.push((index, page)),
                 Along::Full => {
