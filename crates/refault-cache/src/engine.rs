@@ -155,15 +155,20 @@ impl Engine {
         self.dirty.open(file.number, file);
     }
 
-    /// Forgets a file. None of its pages is busy.
-    pub(crate) fn close_file(&mut self, file: u32) {
-        self.dirty.close(file);
-        self.through.close(file);
-        for group in self.pages.groups.of_range(file, &(0..u64::MAX)) {
+    /// Forgets a file, of which no page is busy or resident, and some of its numbers at a time. False if that was all.
+    pub(crate) fn close_some(&mut self, file: u32) -> bool {
+        let groups = self.pages.groups.some_of(file);
+        if groups.is_empty() {
+            self.dirty.close(file);
+            self.through.close(file);
+            self.pages.groups.close(file);
+            return false;
+        }
+        for group in groups {
             self.take_number(group);
             self.pages.groups.give_back(group);
         }
-        self.pages.groups.close(file);
+        true
     }
 
     /// The number of a file's page, which is its own as long as it is resident or busy, or the lock is held and no other

@@ -516,22 +516,38 @@ impl CachedFile {
     fn forget_pages(&self, range: Range<u64>, goes: impl Fn(&Engine, PageId) -> bool) {
         let file = self.opened.number;
         let mut engine = self.shared.engine();
-        for place in engine.pages.groups.places(file, &range) {
-            let first = u64::from(place) * u64::from(GROUP);
-            for index in first.max(range.start)..(first + u64::from(GROUP)).min(range.end) {
-                // Its number may be another's after each wait.
-                while let Some(page) = engine.pages.groups.find(file, index) {
-                    if engine.pages.is_busy(page) || engine.pages.is_writing(page) {
-                        engine = self.shared.wait(engine, page);
-                        continue;
-                    }
-                    if goes(&engine, page) {
-                        engine.forget(page);
-                    }
-                    break;
+        let mut walk = engine.pages.groups.walk(file, &range);
+        while let Some(places) = engine.pages.groups.next(file, &range, &mut walk) {
+            for place in places {
+                let first = u64::from(place) * u64::from(GROUP);
+                for index in first.max(range.start)..(first + u64::from(GROUP)).min(range.end) {
+                    engine = self.forget_page(engine, index, &goes);
                 }
             }
+            // Others may want the lock.
+            drop(engine);
+            engine = self.shared.engine();
         }
+    }
+
+    fn forget_page<'a>(
+        &'a self,
+        mut engine: MutexGuard<'a, Engine>,
+        index: u64,
+        goes: &impl Fn(&Engine, PageId) -> bool,
+    ) -> MutexGuard<'a, Engine> {
+        // Its number may be another's after each wait.
+        while let Some(page) = engine.pages.groups.find(self.opened.number, index) {
+            if engine.pages.is_busy(page) || engine.pages.is_writing(page) {
+                engine = self.shared.wait(engine, page);
+                continue;
+            }
+            if goes(&engine, page) {
+                engine.forget(page);
+            }
+            break;
+        }
+        engine
     }
 }
 
@@ -540,7 +556,7 @@ impl Drop for CachedFile {
         let _ = self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX);
         // What is read ahead is on its way still.
         self.forget_from(0);
-        self.shared.engine().close_file(self.opened.number);
+        while self.shared.engine().close_some(self.opened.number) {}
         self.shared.background.forget(self.opened.number);
     }
 }

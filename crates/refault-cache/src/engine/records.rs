@@ -119,6 +119,7 @@ mod tests {
     use crate::background::Background;
     use crate::buffers::Buffers;
     use crate::engine::policy;
+    use crate::groups::MAX_AT_ONCE;
     use crate::options::IoEngine;
 
     fn engine(name: &str, frames: u32) -> Engine {
@@ -158,5 +159,23 @@ mod tests {
             assert!(steps > 10, "{name}: {steps}");
             assert_eq!(engine.retired, engine.to_retire, "{name}: all that was due has gone");
         }
+    }
+    #[test]
+    fn a_file_that_is_closed_gives_its_numbers_back_a_few_at_a_time() {
+        const GROUPS: u64 = 5000;
+        let mut engine = engine("lru", 1 << 12);
+        let numbered = |engine: &Engine| {
+            (0..GROUPS).filter(|at| engine.pages.groups.find(1, at * u64::from(GROUP)).is_some()).count()
+        };
+        for number in 0..GROUPS {
+            engine.page(1, number * u64::from(GROUP)).expect("a number");
+        }
+        let (mut before, mut holds) = (numbered(&engine), 0);
+        while engine.close_some(1) {
+            let after = numbered(&engine);
+            assert!(before - after <= MAX_AT_ONCE, "{} groups in one hold", before - after);
+            (before, holds) = (after, holds + 1);
+        }
+        assert_eq!((before, holds), (0, GROUPS.div_ceil(MAX_AT_ONCE as u64)));
     }
 }
