@@ -56,7 +56,8 @@ fn open_failure(error: OpenError) -> Failure {
 pub(crate) fn read_failure(error: &ReadError, sentence: String) -> Failure {
     match error {
         ReadError::Io { error: source, .. } => Failure::system(source, sentence),
-        ReadError::NoRoom | ReadError::TooManyPages => Failure::new(REFAULT_NO_ROOM, sentence),
+        ReadError::NoRoom => Failure::new(REFAULT_NO_ROOM, sentence),
+        ReadError::TooManyPages => Failure::argument(sentence),
         _ => Failure::system(&std::io::ErrorKind::UnexpectedEof.into(), sentence),
     }
 }
@@ -311,6 +312,9 @@ pub extern "C" fn refault_file_sync(file: refault_file) -> refault_status {
 pub extern "C" fn refault_file_truncate(file: refault_file, bytes: u64) -> refault_status {
     guarded(|| {
         let file = FILES.find(file)?;
+        if i64::try_from(bytes).is_err() {
+            return Err(Failure::argument(format!("no file can have {bytes} bytes")));
+        }
         file.set_len(bytes).map_err(|error| Failure::system(&error, format!("cannot set the length: {error}")))
     })
 }

@@ -50,7 +50,7 @@ pub unsafe extern "C" fn refault_file_pin(
             give(bytes, 0, "the number of bytes")?;
             give(out, 0, "the pin")?;
         }
-        let end = (offset / 4096 + 1) * 4096;
+        let end = (offset / 4096 + 1).saturating_mul(4096);
         let pinned = file.pin(offset..end).map_err(|error| read_failure(&error, error.to_string()))?;
         // SAFETY: the file is kept as long as the pin, which is dropped first.
         let pinned = unsafe { std::mem::transmute::<Pinned<'_>, Pinned<'static>>(pinned) };

@@ -10,10 +10,12 @@
 //!
 //! Cost: a hit is the policy's O(1). 23 bytes per page number and 27 to 35 per frame besides the policy's.
 
+mod records;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use refault_core::frames::{CachedFrames, Frame, FreePool, FreePools, KeepEvicted};
+use refault_core::frames::{CachedFrames, Frame, FreePools, KeepEvicted};
 use refault_core::memory::Memory;
 use refault_core::miniature::Miniatures;
 use refault_core::policy::registry::{FrontEnd, PolicySpec, visit};
@@ -32,18 +34,10 @@ use crate::error::ReadError;
 use crate::file::Opened;
 use crate::pages::Pages;
 use crate::statistics::Lists;
-use crate::table::{GROUP, GroupId, STEP, Table, place};
-use crate::through::{Listed, Through};
+use crate::table::{GROUP, Table, place};
 
-/// Bytes of records for which no frame gives way: small caches have the frames that their memory says.
-const FREE_RECORDS: usize = 1 << 20;
-/// The share of memory, one of so many parts, that the records of pages may take beyond these. Between a half and all of
-/// it is used once enough pages were asked for.
-const RECORDS_SHARE: u64 = 8;
-/// The share of frames, one of so many parts, that give way at most, whatever else is kept besides.
-const RETIRED_SHARE: u32 = 4;
-/// Fills after which records are counted anew: those of writes and compressed pages come and go.
-const FILLS_PER_CHARGE: u32 = 256;
+use self::records::{FREE_RECORDS, RECORDS_SHARE};
+use crate::through::{Listed, Through};
 
 /// Counts of what the cache itself did. Pages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -161,15 +155,20 @@ impl Engine {
         self.dirty.open(file.number, file);
     }
 
-    /// Forgets a file. None of its pages is busy.
-    pub(crate) fn close_file(&mut self, file: u32) {
-        self.dirty.close(file);
-        self.through.close(file);
-        for group in self.pages.groups.of_range(file, &(0..u64::MAX)) {
+    /// Forgets a file, of which no page is busy or resident, and some of its numbers at a time. False if that was all.
+    pub(crate) fn close_some(&mut self, file: u32) -> bool {
+        let groups = self.pages.groups.some_of(file);
+        if groups.is_empty() {
+            self.dirty.close(file);
+            self.through.close(file);
+            self.pages.groups.close(file);
+            return false;
+        }
+        for group in groups {
             self.take_number(group);
             self.pages.groups.give_back(group);
         }
-        self.pages.groups.close(file);
+        true
     }
 
     /// The number of a file's page, which is its own as long as it is resident or busy, or the lock is held and no other
@@ -185,80 +184,6 @@ impl Engine {
         };
         self.pages.groups.insert(group, file, place);
         Ok(group * GROUP + within)
-    }
-
-    /// All numbers are given: makes more, or takes those of the group that has had no page in memory for the longest
-    /// time.
-    #[cold]
-    fn another_group(&mut self) -> Result<GroupId, ReadError> {
-        if !self.may_number_more()
-            && let Some(group) = self.pages.groups.oldest()
-        {
-            self.take_number(group);
-            return Ok(group);
-        }
-        self.number_more()?;
-        self.pages.groups.take_free().ok_or(ReadError::TooManyPages)
-    }
-
-    /// Nothing is known of a group's pages any more. None of them is busy.
-    fn take_number(&mut self, group: GroupId) {
-        for page in group * GROUP..(group + 1) * GROUP {
-            self.forget(page);
-            self.policy.forgotten(page);
-            self.pages.clear(page);
-        }
-        self.pages.groups.remove(group);
-    }
-
-    /// Whether the records of twice as many numbers, for which room is made at once, stay within their part of memory.
-    fn may_number_more(&self) -> bool {
-        let has_room = self.numbered / GROUP < self.pages.groups.table().most();
-        has_room
-            && (!(self.numbered / (GROUP * STEP)).is_power_of_two() || 2 * self.record_bytes() <= self.most_records)
-    }
-
-    fn number_more(&mut self) -> Result<(), ReadError> {
-        if self.numbered / GROUP >= self.pages.groups.table().most() {
-            return Err(ReadError::TooManyPages);
-        }
-        self.numbered += GROUP * STEP;
-        let pages = self.numbered as usize;
-        self.policy.grow(pages);
-        self.pages.grow(pages);
-        self.frames.grow(pages);
-        self.charge();
-        Ok(())
-    }
-
-    /// Frames give way to records: what these take beyond [`FREE_RECORDS`] is taken off the memory that the frames have.
-    /// Frames that have gone do not come back, because the records that grow with the pages asked for never shrink.
-    fn charge(&mut self) {
-        let charged = self.metadata_bytes().saturating_sub(FREE_RECORDS).div_ceil(PAGE_SIZE) as u32;
-        let most = self.frames.allocator().frames() / RETIRED_SHARE;
-        self.to_retire = self.to_retire.max(charged.min(most));
-        self.retire();
-    }
-
-    /// Evicts until as many frames have gone as are to go, or nothing can be evicted.
-    fn retire(&mut self) {
-        if self.retired >= self.to_retire {
-            return;
-        }
-        self.set_capacity(self.to_retire);
-        let mut gone = Vec::new();
-        while self.retired < self.to_retire
-            && self.make_room(None)
-            && self.in_use() < self.limit
-            && let Some(frame) = self.frames.allocate_block(FreePool::Default, 0)
-        {
-            // An evicted page whose bytes are in it loses them.
-            let _ = self.pages.leftover(frame);
-            self.retired += 1;
-            gone.push(frame);
-        }
-        self.set_capacity(self.retired);
-        self.background.give_back(gone);
     }
 
     fn in_use(&self) -> u32 {
@@ -278,6 +203,11 @@ impl Engine {
         self.frames.available() > 0
     }
 
+    /// Evicts until a page may come in that nothing is known of. False if there is no room for one that comes along.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.make_room(None) && self.in_use() < self.limit
+    }
+
     /// A page that is not resident comes back if it is cached. Its contents are in the frame as long as the lock is
     /// held, even if it has to go again at once. `overwrites`: all of it is to be written anew.
     pub(crate) fn reactivate(&mut self, page: PageId, overwrites: bool) -> Option<Frame> {
@@ -295,10 +225,7 @@ impl Engine {
     /// gives none up and the page comes `along` or others are on their way. With the evicted page whose bytes are in
     /// the frame, which the caller may put away before it fills it.
     pub(crate) fn begin_fill(&mut self, page: PageId, along: bool) -> Option<(Frame, Option<Leftover>)> {
-        self.fills = self.fills.wrapping_add(1);
-        if self.fills.is_multiple_of(FILLS_PER_CHARGE) {
-            self.charge();
-        }
+        self.charge_fill();
         if !self.make_room(Some(page)) {
             return None;
         }
@@ -332,7 +259,7 @@ impl Engine {
 
     fn admit(&mut self, page: PageId, frame: Frame, overwrites: bool) {
         let admission = if overwrites { Admission::overwrite(PageType::File) } else { Admission::read(PageType::File) };
-        let admission = admission.with_shadow(self.pages.take_shadow(page));
+        let admission = admission.with_shadow(self.pages.take_shadow(page)).at(self.pages.groups.order(page));
         self.pages.forget_packed(page);
         self.pages.arrives(page, frame);
         let mut memory = KeepEvicted::keeping(self.keeps, &mut self.pages, &mut self.frames);

@@ -84,8 +84,8 @@ pub enum ReadError {
     /// Nothing can be evicted, and no page is on its way.
     #[error("no frame is free and the policy gives none up: raise the memory limit")]
     NoRoom,
-    /// All page numbers are taken.
-    #[error("the files of a cache may have 16 TiB together")]
+    /// It lies beyond what a file can have.
+    #[error("a file in a cache may have 64 TiB")]
     TooManyPages,
 }
 

@@ -265,10 +265,18 @@ impl PageCache {
     /// # Errors
     /// What asking for the length says, and if that is more than a file can have.
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
-        let number = self.0.files.fetch_add(1, Ordering::Relaxed);
+        let length = AtomicU64::new(length_of(&*backing)?);
+        let mut engine = self.0.engine();
+        // Numbers begin again after 2^32 files, of which some may be open still.
+        let number = loop {
+            let next = self.0.files.fetch_add(1, Ordering::Relaxed);
+            if engine.dirty.file(next).is_none() {
+                break next;
+            }
+        };
         let opened = Arc::new(Opened {
             number,
-            length: AtomicU64::new(length_of(&*backing)?),
+            length,
             backing,
             tail: Mutex::default(),
             resizing: RwLock::default(),
@@ -277,7 +285,8 @@ impl PageCache {
             changed: Mutex::new(false),
         });
         let unread = Arc::default();
-        self.0.engine().open_file(opened.clone(), Arc::clone(&unread));
+        engine.open_file(opened.clone(), Arc::clone(&unread));
+        drop(engine);
         if let Some(limits) = self.0.limits {
             self.0.flusher.start(&self.0, limits);
         }
@@ -392,8 +401,9 @@ impl CachedFile {
             let (mut first, end) = (range.start / PAGE, range.end.div_ceil(PAGE).min(end));
             while first < end && left > 0 {
                 let pages = (end - first).min(64).min(left);
-                left -= pages;
-                jobs.extend(self.jobs(&mut self.shared.engine(), Window { first, step: 1, pages }));
+                let (begun, has_room) = self.jobs(&mut self.shared.engine(), Window { first, step: 1, pages });
+                jobs.extend(begun);
+                left = if has_room { left - pages } else { 0 };
                 first += pages;
             }
         }
@@ -506,22 +516,38 @@ impl CachedFile {
     fn forget_pages(&self, range: Range<u64>, goes: impl Fn(&Engine, PageId) -> bool) {
         let file = self.opened.number;
         let mut engine = self.shared.engine();
-        for place in engine.pages.groups.places(file, &range) {
-            let first = u64::from(place) * u64::from(GROUP);
-            for index in first.max(range.start)..(first + u64::from(GROUP)).min(range.end) {
-                // Its number may be another's after each wait.
-                while let Some(page) = engine.pages.groups.find(file, index) {
-                    if engine.pages.is_busy(page) || engine.pages.is_writing(page) {
-                        engine = self.shared.wait(engine, page);
-                        continue;
-                    }
-                    if goes(&engine, page) {
-                        engine.forget(page);
-                    }
-                    break;
+        let mut walk = engine.pages.groups.walk(file, &range);
+        while let Some(places) = engine.pages.groups.next(file, &range, &mut walk) {
+            for place in places {
+                let first = u64::from(place) * u64::from(GROUP);
+                for index in first.max(range.start)..(first + u64::from(GROUP)).min(range.end) {
+                    engine = self.forget_page(engine, index, &goes);
                 }
             }
+            // Others may want the lock.
+            drop(engine);
+            engine = self.shared.engine();
         }
+    }
+
+    fn forget_page<'a>(
+        &'a self,
+        mut engine: MutexGuard<'a, Engine>,
+        index: u64,
+        goes: &impl Fn(&Engine, PageId) -> bool,
+    ) -> MutexGuard<'a, Engine> {
+        // Its number may be another's after each wait.
+        while let Some(page) = engine.pages.groups.find(self.opened.number, index) {
+            if engine.pages.is_busy(page) || engine.pages.is_writing(page) {
+                engine = self.shared.wait(engine, page);
+                continue;
+            }
+            if goes(&engine, page) {
+                engine.forget(page);
+            }
+            break;
+        }
+        engine
     }
 }
 
@@ -530,7 +556,7 @@ impl Drop for CachedFile {
         let _ = self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX);
         // What is read ahead is on its way still.
         self.forget_from(0);
-        self.shared.engine().close_file(self.opened.number);
+        while self.shared.engine().close_some(self.opened.number) {}
         self.shared.background.forget(self.opened.number);
     }
 }
@@ -546,4 +572,50 @@ pub enum Advice {
     Random,
     /// From the beginning to the end: windows of readahead may be twice as large.
     Sequential,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file whose bytes all have one value.
+    struct Filled(u8);
+
+    impl Backing for Filled {
+        fn read(&self, into: &mut [std::io::IoSliceMut<'_>], _: u64) -> std::io::Result<usize> {
+            into.iter_mut().for_each(|slice| slice.fill(self.0));
+            Ok(into.iter().map(|slice| slice.len()).sum())
+        }
+        fn write(&self, _: &[std::io::IoSlice<'_>], _: u64) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+        }
+        fn sync(&self) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn len(&self) -> std::io::Result<u64> {
+            Ok(1 << 20)
+        }
+        fn set_len(&self, _: u64) -> std::io::Result<()> {
+            Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+        }
+    }
+
+    #[test]
+    fn no_file_gets_the_number_of_one_that_is_open() {
+        let cache = PageCache::new(&CacheOptions::default()).expect("a cache");
+        let files: Vec<CachedFile> = (0..8)
+            .map(|value| {
+                // As after four thousand million files that were opened and closed.
+                cache.0.files.store(u32::MAX, Ordering::Relaxed);
+                cache.attach(Box::new(Filled(value))).expect("opens")
+            })
+            .collect();
+        for _ in 0..2 {
+            for (file, value) in files.iter().zip(0..) {
+                let mut byte = [0];
+                file.read_at(&mut byte, 4096).expect("reads");
+                assert_eq!(byte, [value], "another file's page");
+            }
+        }
+    }
 }

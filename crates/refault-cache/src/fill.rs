@@ -64,6 +64,23 @@ pub(crate) enum Attempt<'a> {
     Full(MutexGuard<'a, Engine>),
 }
 
+/// What came of a page that is not asked for yet.
+enum Along {
+    /// It is in memory, or on its way.
+    There,
+    /// It is missing, and there is no room.
+    Full,
+    /// It is missing and has a frame now, to be filled.
+    Begun((PageId, Frame), Option<Leftover>),
+}
+
+/// Missing pages with their places in the file, in the order in which they were looked for.
+struct Missing {
+    pages: Vec<(u64, (PageId, Frame))>,
+    /// There is no room for more.
+    full: bool,
+}
+
 /// Pages that follow each other in the file, busy on the account of the thread that has the run.
 pub(crate) struct Run {
     /// The first one's place in the file.
@@ -247,7 +264,7 @@ impl CachedFile {
         let mut jobs = Vec::new();
         if wanted < most {
             let others = run.index + wanted as u64..(run.index + most as u64).min(self.len().div_ceil(PAGE));
-            jobs = self.jobs_of(self.missing(engine, others), None);
+            jobs = self.jobs_of(self.missing(engine, others).pages, None);
         }
         jobs.extend(self.plan(engine, run));
         (wanted, jobs)
@@ -316,23 +333,34 @@ impl CachedFile {
             if next >= end {
                 return;
             }
-            let Some((missing, leftover)) = self.begin_missing(engine, next) else { return };
+            let Along::Begun(missing, leftover) = self.begin_missing(engine, next) else { return };
             run.pages.push(missing);
             run.leftovers.extend(leftover);
         }
     }
 
-    /// A page that comes along gets a frame, if it is missing and there is one.
-    fn begin_missing(&self, engine: &mut Engine, index: u64) -> Option<((PageId, Frame), Option<Leftover>)> {
-        let page = engine.page(self.opened.number, index).ok()?;
+    /// A page that comes along gets a frame, if it is missing and there is one. It gets a number only then: what cannot
+    /// come in must not make the cache forget what it knows of others.
+    fn begin_missing(&self, engine: &mut Engine, index: u64) -> Along {
+        let page = match engine.pages.groups.find(self.opened.number, index) {
+            Some(page) => page,
+            None if !engine.has_room() => return Along::Full,
+            None => match engine.page(self.opened.number, index) {
+                Ok(page) => page,
+                Err(_) => return Along::Full,
+            },
+        };
         if engine.pages.is_resident(page)
             || engine.pages.is_busy(page)
             || engine.frames.is_cached(page)
             || engine.pages.is_packed(page)
         {
-            return None;
+            return Along::There;
         }
-        engine.begin_fill(page, true).map(|(frame, leftover)| ((page, frame), leftover))
+        match engine.begin_fill(page, true) {
+            Some((frame, leftover)) => Along::Begun((page, frame), leftover),
+            None => Along::Full,
+        }
     }
 
     /// What is read ahead because of a run that was missed: with it, if it follows; otherwise by jobs.
@@ -344,7 +372,7 @@ impl CachedFile {
                 self.extend(engine, run, (length + window.pages as usize).min(MAX_AT_ONCE));
                 Vec::new()
             }
-            Some(window) => self.jobs(engine, window),
+            Some(window) => self.jobs(engine, window).0,
         }
     }
 
@@ -362,35 +390,43 @@ impl CachedFile {
     #[cold]
     pub(crate) fn arrived(&self, index: u64) {
         if let Some(window) = self.window(|streams, most| streams.marked(index, most)) {
-            let jobs = self.jobs(&mut self.shared.engine(), window);
+            let (jobs, _) = self.jobs(&mut self.shared.engine(), window);
             submit(jobs);
         }
     }
 
-    /// The missing pages of a window, as jobs in the order in which they will be wanted.
-    pub(crate) fn jobs(&self, engine: &mut Engine, window: Window) -> Vec<AheadRead> {
-        let mut missing = self.missing(engine, window.pages(self.len().div_ceil(PAGE)));
-        let Some(&(first, (marked, _))) = missing.first() else { return Vec::new() };
+    /// The missing pages of a window, as jobs in the order in which they will be wanted, and whether there is room for
+    /// more.
+    pub(crate) fn jobs(&self, engine: &mut Engine, window: Window) -> (Vec<AheadRead>, bool) {
+        let Missing { pages: mut missing, full } = self.missing(engine, window.pages(self.len().div_ceil(PAGE)));
+        let Some(&(first, (marked, _))) = missing.first() else { return (Vec::new(), !full) };
         if first != window.first {
             self.streams.lock().expect("invariant: nothing panics under this lock").begins(window, first);
         }
-        if window.step > 0 {
-            return self.jobs_of(missing, Some(marked));
+        let backward = window.step < 0;
+        if backward {
+            missing.reverse();
         }
-        missing.reverse();
         let mut jobs = self.jobs_of(missing, Some(marked));
-        jobs.reverse();
-        jobs
+        if backward {
+            jobs.reverse();
+        }
+        (jobs, !full)
     }
 
     /// Those of some pages that are missing, busy from here on, as far as there are frames.
-    fn missing(&self, engine: &mut Engine, indices: impl Iterator<Item = u64>) -> Vec<(u64, (PageId, Frame))> {
-        let mut missing = Vec::new();
+    fn missing(&self, engine: &mut Engine, indices: impl Iterator<Item = u64>) -> Missing {
+        let mut missing = Missing { pages: Vec::new(), full: false };
         for index in indices {
-            if let Some((page, _)) = self.begin_missing(engine, index) {
-                missing.push((index, page));
-            } else if engine.frames.available() == 0 {
-                break;
+            match self.begin_missing(engine, index) {
+                // What follows would push out what is there.
+                Along::There if engine.frames.available() == 0 => break,
+                Along::There => {}
+                Along::Begun(page, _) => missing.pages.push((index, page)),
+                Along::Full => {
+                    missing.full = true;
+                    break;
+                }
             }
         }
         missing

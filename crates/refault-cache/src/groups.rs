@@ -7,7 +7,7 @@
 //! shadow entries so).
 //!
 //! The longest time as a hand finds it that goes round all groups: one that has had a page in memory since the hand was
-//! there last is passed over.
+//! there last is passed over, unless too many were in a row.
 //!
 //! Invariants: a group's state counts its pages that are used, that is resident or busy; numbers of groups below `made`
 //! were given at least once. Everything is under the engine's lock. Cost: 8 to 12 bytes per group of [`GROUP`] pages
@@ -28,6 +28,20 @@ const USED: u32 = 15;
 const NAMED: u32 = 16;
 /// … and whether a page of it was used since the hand was there.
 const YOUNG: u32 = 32;
+
+/// Groups that the hand passes over at once because they were used since it was there: the lock is held meanwhile.
+const MAX_YOUNG: u64 = 1024;
+
+/// Groups of a file that are dealt with at once where all of them are: as above.
+pub(crate) const MAX_AT_ONCE: usize = 256;
+
+/// How far somebody has come who goes through the groups of a file.
+pub(crate) enum Walk {
+    /// Through the places of a range.
+    Places(Range<u64>),
+    /// Through the file's list, of which so many are left.
+    Listed(usize),
+}
 
 /// Of a file that has groups.
 #[derive(Default)]
@@ -89,6 +103,14 @@ impl Groups {
         self.table.find(file, place).map(|group| group * GROUP + within)
     }
 
+    /// Where a page lies among those of all files, for policies that look for scans: a file's pages in their order, and
+    /// files far apart. Numbers do not say it.
+    pub(crate) fn order(&self, page: PageId) -> u64 {
+        let (file, place) = self.table.of(page / GROUP);
+        // A file has at most 2^34 pages; numbers of files begin anew after 2^30.
+        (u64::from(file % (1 << 30)) << 34) + u64::from(place) * u64::from(GROUP) + u64::from(page % GROUP)
+    }
+
     /// A group that stands for nothing.
     pub(crate) fn take_free(&mut self) -> Option<GroupId> {
         self.free.pop().or_else(|| {
@@ -109,16 +131,18 @@ impl Groups {
         state.store(change(state.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
-    /// A group of which no page is used, nor was for a round of the hand. `None`: all groups are used.
+    /// A group of which no page is used, nor was for a round of the hand; or, where the hand finds none of these at
+    /// [`MAX_YOUNG`] places, the next of which no page is used. `None`: all groups are used.
     pub(crate) fn oldest(&mut self) -> Option<GroupId> {
         // One round may make all of them old.
-        for _ in 0..=2 * self.made {
+        for looks in 0..=2 * u64::from(self.made) {
             let group = self.hand;
             self.hand = if group + 1 < self.made { group + 1 } else { 0 };
-            match self.state(group).load(Ordering::Relaxed) {
-                NAMED => return Some(group),
-                state => self.state(group).store(state & !YOUNG, Ordering::Relaxed),
+            let state = self.state(group).load(Ordering::Relaxed);
+            if state == NAMED || looks >= MAX_YOUNG && state & (USED | NAMED) == NAMED {
+                return Some(group);
             }
+            self.state(group).store(state & !YOUNG, Ordering::Relaxed);
         }
         None
     }
@@ -154,23 +178,44 @@ impl Groups {
         self.free.push(group);
     }
 
-    /// The groups of a file that have pages of a range, ascending.
-    pub(crate) fn of_range(&self, number: u32, range: &Range<u64>) -> Vec<GroupId> {
-        let Some(file) = self.files.get(&number) else { return Vec::new() };
-        let pages = u64::from(GROUP);
-        let (from, to) = (range.start / pages, range.end.div_ceil(pages));
-        if to.saturating_sub(from) < file.groups.len() as u64 {
-            return (from..to).filter_map(|place| self.table.find(number, u32::try_from(place).ok()?)).collect();
+    /// Begins to go through a file's groups that have pages of a range.
+    pub(crate) fn walk(&self, number: u32, range: &Range<u64>) -> Walk {
+        let listed = self.files.get(&number).map_or(0, |file| file.groups.len());
+        let places = range.start / u64::from(GROUP)..range.end.div_ceil(u64::from(GROUP));
+        if places.end.saturating_sub(places.start) < listed as u64 {
+            Walk::Places(places)
+        } else {
+            Walk::Listed(listed)
         }
-        let within = |group: &GroupId| (from..to).contains(&u64::from(self.table.of(*group).1));
-        let mut groups: Vec<GroupId> = file.groups.iter().copied().filter(within).collect();
-        groups.sort_unstable_by_key(|group| self.table.of(*group).1);
-        groups
     }
 
-    /// The places of these groups.
-    pub(crate) fn places(&self, file: u32, range: &Range<u64>) -> Vec<u32> {
-        self.of_range(file, range).into_iter().map(|group| self.table.of(group).1).collect()
+    /// The places of the next groups of a walk, at most [`MAX_AT_ONCE`]. Groups may come and go between the calls: each
+    /// that is there all the time is met, and no other needs to be. `None`: that was all.
+    pub(crate) fn next(&self, number: u32, range: &Range<u64>, walk: &mut Walk) -> Option<Vec<u32>> {
+        match walk {
+            Walk::Places(places) => {
+                let part = places.start..places.end.min(places.start.saturating_add(MAX_AT_ONCE as u64));
+                places.start = part.end.max(part.start);
+                let is_there = |place: &u32| self.table.find(number, *place).is_some();
+                (!part.is_empty())
+                    .then(|| part.filter_map(|place| u32::try_from(place).ok()).filter(is_there).collect())
+            }
+            // From the end: what takes the position of a group that goes was met before, or is met once more.
+            Walk::Listed(left) => {
+                let groups = &self.files.get(&number)?.groups;
+                let end = groups.len().min(*left);
+                *left = end.saturating_sub(MAX_AT_ONCE);
+                let within = range.start / u64::from(GROUP)..range.end.div_ceil(u64::from(GROUP));
+                let places = groups[*left..end].iter().map(|group| self.table.of(*group).1);
+                (end > 0).then(|| places.filter(|place| within.contains(&u64::from(*place))).collect())
+            }
+        }
+    }
+
+    /// Some groups of a file, at most [`MAX_AT_ONCE`]; none if it has none.
+    pub(crate) fn some_of(&self, number: u32) -> Vec<GroupId> {
+        let groups = self.files.get(&number).map_or(&[][..], |file| &file.groups);
+        groups[groups.len().saturating_sub(MAX_AT_ONCE)..].to_vec()
     }
 
     /// Where pages of a page's file are counted that nobody asked for.
@@ -203,6 +248,7 @@ mod tests {
     use refault_testing::Random;
 
     use super::*;
+    use crate::table::STEP;
 
     /// The same from a plain description: groups in order of their numbers, with place, used pages, and youth.
     #[derive(Default)]
@@ -277,9 +323,87 @@ mod tests {
                 first < range.end && range.start < first + u64::from(GROUP)
             };
             let expected = places.keys().filter(|(file, place)| *file == 1 && within(*place)).map(|(_, place)| *place);
-            assert_eq!(groups.places(1, &range), expected.collect::<Vec<_>>());
+            assert_eq!(places_of(&groups, 1, &range), expected.collect::<Vec<_>>());
         }
-        assert!(groups.places(3, &(0..9)).is_empty());
+        assert!(places_of(&groups, 3, &(0..9)).is_empty());
+    }
+
+    fn places_of(groups: &Groups, file: u32, range: &Range<u64>) -> Vec<u32> {
+        let mut walk = groups.walk(file, range);
+        let mut places = Vec::new();
+        while let Some(some) = groups.next(file, range, &mut walk) {
+            assert!(some.len() <= MAX_AT_ONCE);
+            places.extend(some);
+        }
+        places.sort_unstable();
+        places
+    }
+
+    #[test]
+    fn a_walk_meets_what_stays_while_others_come_and_go() {
+        const GROUPS: u32 = 1 << 12;
+        let mut random = Random(4);
+        for range in [0..u64::MAX, 8..u64::from(GROUPS / 2)] {
+            let mut groups = Groups::new(Arc::new(Table::new(GROUPS)));
+            (1..=GROUPS / STEP).for_each(|steps| groups.grow((steps * STEP * GROUP) as usize));
+            groups.open(1, Arc::default());
+            // In any order; a third is to go meanwhile.
+            let mut order: Vec<u32> = (0..GROUPS).collect();
+            (1..order.len()).for_each(|at| order.swap(at, random.below(at as u64 + 1) as usize));
+            for place in order {
+                let group = groups.take_free().expect("there are so many");
+                groups.insert(group, 1, place);
+            }
+            let (mut walk, mut met, mut gone) = (groups.walk(1, &range), Vec::new(), 0);
+            while let Some(some) = groups.next(1, &range, &mut walk) {
+                assert!(some.len() <= MAX_AT_ONCE, "{} groups in one hold", some.len());
+                met.extend(some);
+                for _ in 0..80 {
+                    let place = random.below(u64::from(GROUPS)) as u32 / 3 * 3;
+                    if let Some(group) = groups.table().find(1, place) {
+                        groups.remove(group);
+                        groups.insert(group, 1, GROUPS + gone);
+                        gone += 1;
+                    }
+                }
+            }
+            let within = range.start / u64::from(GROUP)..range.end.div_ceil(u64::from(GROUP));
+            let stays = |place: &u32| !place.is_multiple_of(3) && within.contains(&u64::from(*place));
+            assert!(gone > 100 && (0..GROUPS).filter(stays).all(|place| met.contains(&place)), "{range:?}");
+        }
+    }
+
+    #[test]
+    fn the_hand_does_not_go_round_all_groups_at_once() {
+        const GROUPS: u32 = 1 << 14;
+        let mut groups = Groups::new(Arc::new(Table::new(GROUPS)));
+        (1..=GROUPS / STEP).for_each(|steps| groups.grow((steps * STEP * GROUP) as usize));
+        groups.open(1, Arc::default());
+        for place in 0..GROUPS {
+            let group = groups.take_free().expect("there are so many");
+            groups.insert(group, 1, place);
+        }
+        // All are young, as when numbers are used again for the first time, and a third is used.
+        let used = |group: GroupId| group.is_multiple_of(3);
+        (0..GROUPS).filter(|group| used(*group)).for_each(|group| groups.begin_use(group * GROUP));
+        let mut taken = 0;
+        let young = |groups: &Groups| {
+            (0..GROUPS).filter(|group| groups.state(*group).load(Ordering::Relaxed) & YOUNG != 0).count() as u64
+        };
+        while taken < 2 * GROUPS / MAX_YOUNG as u32 {
+            let before = young(&groups);
+            let oldest = groups.oldest().expect("most are not used");
+            assert!(!used(oldest));
+            let passed = before - young(&groups);
+            assert!(passed <= MAX_YOUNG + 2, "{passed} groups were passed over in one hold");
+            groups.remove(oldest);
+            groups.insert(oldest, 1, GROUPS + taken);
+            taken += 1;
+        }
+        // After a round only those are passed over that were used since, or are used.
+        let before = groups.hand;
+        groups.oldest().expect("most are not used");
+        assert!((groups.hand + GROUPS - before) % GROUPS <= 3);
     }
 
     #[test]

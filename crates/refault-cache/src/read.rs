@@ -176,6 +176,10 @@ impl CachedFile {
             return Ok(Pinned { pages: Pages::None, within: 0, bytes: 0 });
         }
         let (first, last) = (range.start / PAGE, (end - 1) / PAGE);
+        if last - first >= self.shared.buffers.pins.len() as u64 {
+            // Found out in the end, after everything else had to go.
+            return Err(ReadError::NoRoom);
+        }
         let pages = if first == last {
             Pages::One(self.pin_page(first)?)
         } else {

@@ -241,6 +241,37 @@ fn a_failed_sync_finds_pages_whose_numbers_are_used_again() {
     assert!(below.written.lock().unwrap().is_empty(), "and is durable");
 }
 
+/// What finds no room asks for no numbers: it would cost others theirs, and the cache what it knows of them.
+#[test]
+fn a_prefetch_without_room_takes_no_numbers() {
+    let kinds = [options("lru"), options("adaptive"), CacheOptions { keep_evicted: Some(0.1), ..options("mglru") }];
+    for options in kinds {
+        let cache = PageCache::new(&options).expect("a cache");
+        let file = cache.attach(Box::new(Versions::default())).expect("opens");
+        let mut pins = Vec::new();
+        // Nothing can go, and there is no frame for more.
+        while let Ok(pin) = file.pin(pins.len() as u64 * PAGE as u64..(pins.len() as u64 + 1) * PAGE as u64) {
+            pins.push(pin);
+        }
+        let before = cache.report();
+        for start in (4096..PAGES).step_by(4096) {
+            file.prefetch(start * PAGE as u64..(start + 16) * PAGE as u64);
+        }
+        let after = cache.report();
+        assert_eq!(
+            after.metadata_bytes, before.metadata_bytes,
+            "{}: records of pages that did not come",
+            options.policy
+        );
+        assert_eq!((after.read_ahead, after.memory_bytes), (before.read_ahead, before.memory_bytes));
+        // Where there is room again, they come.
+        drop(pins);
+        file.prefetch(4096 * PAGE as u64..4112 * PAGE as u64);
+        (4096..4112).for_each(|number| assert_eq!(read(&file, number), 0));
+        assert_eq!(cache.report().read_ahead, before.read_ahead + 16);
+    }
+}
+
 fn random_numbers(random: &mut Random, count: usize) -> Vec<u64> {
     (0..count).map(|_| random.below(PAGES)).collect()
 }

@@ -44,6 +44,22 @@ fn pinned_pages_are_not_evicted_and_every_policy_goes_on_around_them() {
     }
 }
 
+/// It would be found out when everything else had gone, and others had found no room meanwhile.
+#[test]
+fn what_cannot_be_pinned_costs_nobody_a_page() {
+    let cache = cache(64, "lru", None);
+    let file = cache.attach(Box::new(numbered(1000))).expect("opens");
+    let read_hot = || (0..32).for_each(|number| drop(file.pin(page(number)..page(number) + 8).expect("pins")));
+    read_hot();
+    let before = cache.report().counters;
+    for range in [0..u64::MAX, page(100)..page(200), page(3)..page(67) + 1] {
+        assert!(matches!(file.pin(range), Err(ReadError::NoRoom)));
+    }
+    read_hot();
+    let after = cache.report().counters;
+    assert_eq!((after.file_reads, after.pgsteal), (before.file_reads, before.pgsteal));
+}
+
 #[test]
 fn a_pin_shows_what_was_there_when_it_was_made() {
     let cache = cache(64, "lru", None);

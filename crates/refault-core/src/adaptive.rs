@@ -48,7 +48,7 @@ pub use params::AdaptiveParams;
 
 use self::choice::Choice;
 use self::frequency::Frequency;
-use self::queue::Queue;
+use self::queue::Strikable;
 use self::recency::Recency;
 use self::record::{HELD, QUEUED, RESIDENT, Record, SETTLED, Table};
 use self::reuse::Reuse;
@@ -139,7 +139,7 @@ struct Common {
     choice: Choice,
     /// Resident pages that a directory does not hold, in the order in which it let them go. Entries of pages that it
     /// holds again, or that are gone, are passed over.
-    outsiders: [Queue<PageId>; 3],
+    outsiders: [Strikable; 3],
     capacity: usize,
 }
 
@@ -414,7 +414,8 @@ impl Common {
 
     /// Takes a resident page that `way` does not hold off its queue, the one that it let go first.
     fn next_outsider(&mut self, way: Way) -> Option<PageId> {
-        while let Some(page) = self.outsiders[way as usize].pop(&self.table) {
+        while let Some(entry) = self.outsiders[way as usize].pop(&self.table) {
+            let Some(page) = entry else { continue };
             self.table.clear(page, QUEUED[way as usize]);
             if self.is_outsider(way, page) {
                 return Some(page);
@@ -429,12 +430,15 @@ impl Common {
     fn next_held_back(&mut self) -> Option<PageId> {
         let queue = Way::Recency as usize;
         let (first, last) = loop {
-            let (first, last) = self.outsiders[queue].ends()?;
-            if !self.is_outsider(Way::Recency, first) {
+            let (first, is_void, last) = self.outsiders[queue].ends()?;
+            let has_valid = self.table.at(last).is(QUEUED[queue]);
+            if is_void {
+                self.outsiders[queue].pop(&self.table);
+            } else if !self.is_outsider(Way::Recency, first) {
                 self.outsiders[queue].pop(&self.table);
                 self.table.clear(first, QUEUED[queue]);
-            } else if !self.is_outsider(Way::Recency, last) {
-                self.outsiders[queue].pop_last();
+            } else if !has_valid || !self.is_outsider(Way::Recency, last) {
+                self.outsiders[queue].pop_last(has_valid);
                 self.table.clear(last, QUEUED[queue]);
             } else {
                 break (first, last);
@@ -443,9 +447,9 @@ impl Common {
         let is_wanted = |page| self.holds(self.choice.leader, page);
         let is_worth_more = self.table.rank(last) > self.table.rank(first) + CLEARLY_MORE;
         let page = if !is_wanted(first) || is_wanted(last) && is_worth_more {
-            self.outsiders[queue].pop(&self.table)?
+            self.outsiders[queue].pop(&self.table)??
         } else {
-            self.outsiders[queue].pop_last()?
+            self.outsiders[queue].pop_last(true)?
         };
         self.table.clear(page, QUEUED[queue]);
         Some(page)
@@ -508,7 +512,13 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
         self.recency.forget(page, table);
         self.reuse.forget(page, table);
         self.frequency.forget(page, table);
-        // What comes back under this id is another page.
+        // What comes back under this id is another page, and has no place yet.
+        for (queued, outsiders) in QUEUED.into_iter().zip(&mut self.common.outsiders) {
+            if table.at(page).is(queued) {
+                table.clear(page, queued);
+                outsiders.strike(page);
+            }
+        }
         table.at_mut(page).used = 0;
         *table.rank_mut(page) = 0;
     }
@@ -581,7 +591,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
 
     fn metadata_bytes(&self) -> usize {
         let directories = self.recency.bytes() + self.reuse.bytes() + self.frequency.bytes();
-        let outsiders: usize = self.common.outsiders.iter().map(Queue::bytes).sum();
+        let outsiders: usize = self.common.outsiders.iter().map(Strikable::bytes).sum();
         self.common.table.bytes() + directories + outsiders
     }
     fn lists(&self) -> Option<&impl Lists> {

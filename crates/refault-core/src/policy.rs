@@ -108,7 +108,8 @@ pub trait Policy {
         let _ = (page, memory);
     }
 
-    /// A resident page is gone for other reasons than eviction (unmapped, truncated). No shadow is left.
+    /// A resident page is gone for other reasons than eviction (unmapped, truncated). No shadow is left, and what has the
+    /// id next is another page.
     fn freed(&mut self, page: PageId);
 
     /// The id of a page that is not resident is to stand for another page: what the policy remembers of it, beside its

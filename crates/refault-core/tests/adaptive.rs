@@ -6,7 +6,7 @@ mod harness;
 #[path = "adaptive/model.rs"]
 mod model;
 
-use harness::{Driver, PAGES, Step, equals_model, follows_model, hostile_steps, steps, survives};
+use harness::{Driver, PAGES, Step, equals_model, follows_model, forgets, hostile_steps, steps, survives};
 use proptest::prelude::*;
 use refault_core::adaptive::Way;
 use refault_core::textbook::{Lirs, Lru};
@@ -91,6 +91,18 @@ proptest! {
         survives(AdaptiveMapped::default(), &steps);
         for (recency, reuse, frequency) in [(true, false, false), (false, true, false), (false, false, true)] {
             survives(<Adaptive>::new(only(recency, reuse, frequency, false)), &steps);
+        }
+    }
+
+    /// Whatever queues and lists the page before stood on.
+    #[test]
+    fn ids_of_forgotten_pages(steps in hostile_steps()) {
+        for (recency, reuse, frequency) in
+            [(true, true, true), (true, false, false), (false, true, false), (false, false, true)]
+        {
+            for guard in [true, false] {
+                forgets(|| <Adaptive>::new(only(recency, reuse, frequency, guard)), &steps);
+            }
         }
     }
 

@@ -5,13 +5,14 @@ mod harness;
 #[path = "textbook/models.rs"]
 mod models;
 
-use harness::{Step, equals_model, forgets, hostile_steps, steps, survives};
+use harness::{Driver, PAGES, Step, equals_model, forgets, hostile_steps, steps, survives};
 use proptest::prelude::*;
-use refault_core::PageId;
+use refault_core::policy::ReclaimRequest;
 use refault_core::textbook::{
     Arc, Clock, Fifo, Lirs, LirsParams, LirsVariant, Lrfu, LrfuParams, Lru, NextUse, Opt, S3Fifo, S3FifoParams,
     S3FifoVariant, Sieve, TwoQueue, WTinyLfu, WTinyLfuParams, WTinyLfuVariant,
 };
+use refault_core::{PageId, Policy};
 use std::collections::VecDeque;
 
 proptest! {
@@ -130,4 +131,37 @@ fn accesses(steps: &[Step]) -> Vec<PageId> {
 
 fn opt_for(sequence: Vec<PageId>) -> Opt {
     Opt::new(std::sync::Arc::new(NextUse::new(sequence).unwrap()))
+}
+
+/// A new page under the id of a popular one, which was freed, or had gone and was forgotten, is as unknown as any.
+#[test]
+fn wtinylfu_counts_for_pages_and_not_for_their_ids() {
+    for variant in [WTinyLfuVariant::LibCacheSim, WTinyLfuVariant::Paper] {
+        for freed in [true, false] {
+            let mut driver = Driver::new(WTinyLfu::new(WTinyLfuParams { variant, ..WTinyLfuParams::default() }), 20);
+            let access = |driver: &mut Driver<WTinyLfu>, pages: &mut dyn Iterator<Item = PageId>| {
+                for page in pages {
+                    driver.access(page);
+                }
+            };
+            let fill = |driver: &mut Driver<WTinyLfu>| access(driver, &mut (0..60).map(|step| 1 + step % 20));
+            // Twice in a row, and back in between while it is remembered.
+            access(&mut driver, &mut (0..40).map(|step| if step % 4 == 3 { 30 + step / 8 } else { 0 }));
+            fill(&mut driver);
+            access(&mut driver, &mut (0..80).map(|step| if step % 2 == 0 { 0 } else { 30 }));
+            assert!(driver.memory.resident[0], "it is popular");
+            if freed {
+                driver.free(0);
+            } else {
+                let request = ReclaimRequest { target: 0, goal: PAGES, incoming: None };
+                driver.policy.reclaim(&request, &mut driver.memory);
+                driver.policy.forgotten(0);
+            }
+            fill(&mut driver);
+            // Another page, which comes in and meets the others when the next comes.
+            assert!(!driver.access(0));
+            access(&mut driver, &mut (50..54));
+            assert!(!driver.memory.resident[0], "{variant:?}, freed: {freed}: it was kept for what another was worth");
+        }
+    }
 }

@@ -97,9 +97,9 @@ impl Pager {
         let (mut counters, generations, now, policy_bytes, cyclic_pages, cycles_found) = {
             let mut engine = inner.engine();
             inner.take_reports(&mut engine);
-            let (pages, found) = engine.cyclic_scans().map_or((0, 0), |scans| {
-                (scans.ranges().map(|(first, end)| u64::from(end - first)).sum(), scans.found())
-            });
+            let (pages, found) = engine
+                .cyclic_scans()
+                .map_or((0, 0), |scans| (scans.ranges().map(|(first, end)| end - first).sum(), scans.found()));
             (engine.counters(), engine.generations(), engine.now(), engine.metadata_bytes(), pages, found)
         };
         let counts = &inner.counts;

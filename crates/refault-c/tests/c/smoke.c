@@ -85,6 +85,11 @@ static void files(void) {
     CHECK(refault_file_pin(file, 5000000, &data, &bytes, &pin) == REFAULT_OK && bytes == 0);
     CHECK(refault_pin_free(pin) == REFAULT_OK);
     CHECK(refault_file_pin(file, 0, NULL, &bytes, &pin) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_file_pin(file, UINT64_MAX, &data, &bytes, &pin) == REFAULT_OK && bytes == 0);
+    CHECK(refault_pin_free(pin) == REFAULT_OK);
+    CHECK(refault_file_truncate(file, UINT64_MAX) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_file_truncate(file, (uint64_t)INT64_MAX + 1) == REFAULT_BAD_ARGUMENT);
+    CHECK(refault_file_write(file, "x", 1, (uint64_t)1 << 62) == REFAULT_BAD_ARGUMENT);
     for (size_t at = 0; at < 7; at++) buffer[at] = (char)((8000 + at) % 251);
     CHECK(refault_file_write(file, buffer, 7, 8000) == REFAULT_OK);
     CHECK(refault_file_prefetch(file, 100000, 200000) == REFAULT_OK);

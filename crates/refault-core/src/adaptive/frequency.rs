@@ -9,18 +9,22 @@
 //! lower list than its rank's moves on when its turn comes, so a list is an upper bound of what its pages are worth to
 //! be let go.
 //!
-//! Invariants: a held page has an entry in the window or on a list not above its rank's; no list below `hand` has a
-//! page.
-//! Cost: 4 bytes per page id, 4.3 per page on a list, 4 to 8 per page in the window. A reference is O(1); a departure
-//! passes over the pages that gained rank since they were put on their list, each once for each gain.
+//! A page that is gone for good leaves its entry where it is, marked otherwise than the entry of the page that gets its id:
+//! that one has a place of its own.
+//!
+//! Invariants: a held page has one entry, in the window or on a list not above its rank's; no list below `hand` has a
+//! page; an id has one stale entry at most on the lists.
+//! Cost: 4 bytes per page id, 4.4 per page on a list, 4 to 8 per page in the window, as much for stale entries at most. A
+//! reference is O(1); a departure passes over the pages that gained rank since they were put on their list, each once for
+//! each gain.
 //! Source: Lee et al., *LRFU: A Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001;
 //! the window in front is Einziger, Friedman and Manes, *TinyLFU*, ACM ToS 13(4), 2017.
 
 use std::sync::LazyLock;
 
 use super::lists::{Blocks, List};
-use super::queue::Queue;
-use super::record::{HELD, IN_WINDOW, ON_LIST, Table};
+use super::queue::Strikable;
+use super::record::{HELD, IN_WINDOW, MARK, ON_LIST, STALE, Table};
 use super::{Directory, Way};
 use crate::page::PageId;
 
@@ -39,6 +43,8 @@ const WINDOW_SHARE: usize = 10;
 const INTERVAL_PERCENT: u64 = 15;
 /// Parts in which an interval is counted.
 const PARTS: u16 = 16;
+/// Stale entries that are tolerated in any case.
+const MIN_SLACK: usize = 1024;
 /// Where the clock starts: no rank is below the lowest list then.
 const FIRST_CLOCK: u32 = 1 << 16;
 /// Where the clock is set back, together with all ranks.
@@ -56,7 +62,7 @@ static SUMS: LazyLock<Vec<u8>> = LazyLock::new(|| {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Frequency {
-    window: Queue<PageId>,
+    window: Strikable,
     window_limit: usize,
     /// The pages of each, oldest first.
     lists: Vec<List>,
@@ -65,6 +71,8 @@ pub(super) struct Frequency {
     bottom: u32,
     hand: u32,
     held: usize,
+    /// Entries on lists of pages that are gone, whose ids may be others' by now.
+    stale: usize,
     capacity: u64,
     /// The rank of a single reference now.
     clock: u32,
@@ -82,13 +90,14 @@ impl Default for Frequency {
         LazyLock::force(&SUMS);
         let bottom = FIRST_CLOCK / STEPS_PER_LIST - LISTS / 4;
         Frequency {
-            window: Queue::default(),
+            window: Strikable::default(),
             window_limit: 1,
             lists: vec![List::EMPTY; LISTS as usize],
             blocks: Blocks::default(),
             bottom,
             hand: bottom,
             held: 0,
+            stale: 0,
             capacity: 1,
             clock: FIRST_CLOCK,
             behind: 0,
@@ -121,26 +130,60 @@ impl Frequency {
     fn push(&mut self, page: PageId, table: &mut Table) {
         let list = self.list_of(page, table);
         self.hand = self.hand.min(list);
-        self.blocks.push(&mut self.lists[(list % LISTS) as usize], page);
+        self.blocks.push(&mut self.lists[(list % LISTS) as usize], page, table.at(page).is(MARK));
         table.set(page, ON_LIST);
     }
 
     /// Takes the first page off the hand's list.
     fn pop(&mut self, table: &mut Table) -> Option<PageId> {
         let list = &mut self.lists[(self.hand % LISTS) as usize];
-        table.fetch(self.blocks.upcoming(list).iter().copied());
-        let page = self.blocks.pop(list)?;
-        table.clear(page, ON_LIST);
-        Some(page)
+        loop {
+            table.fetch(self.blocks.upcoming(list).iter().copied());
+            let (page, mark) = self.blocks.pop(list)?;
+            if table.at(page).is(MARK) == mark {
+                table.clear(page, ON_LIST);
+                return Some(page);
+            }
+            table.clear(page, STALE);
+            self.stale -= 1;
+        }
     }
 
-    /// The oldest page of the window that is still held goes to the list of its rank.
+    /// The entry of a page that is gone stays where it is, but is not that of the page which gets its id.
+    #[cold]
+    fn leave_stale(&mut self, page: PageId, table: &mut Table) {
+        if table.at(page).is(STALE) {
+            self.sweep(table);
+        }
+        table.clear(page, ON_LIST);
+        table.set(page, STALE);
+        table.flip(page, MARK);
+        self.stale += 1;
+        if self.stale > self.held + MIN_SLACK {
+            self.sweep(table);
+        }
+    }
+
+    /// Takes all stale entries off. O(entries), once a window of pages has come in or as many entries are stale as are
+    /// not.
+    fn sweep(&mut self, table: &mut Table) {
+        for list in &mut self.lists {
+            self.blocks.retain(list, |page, mark| {
+                let stays = table.at(page).is(MARK) == mark;
+                if !stays {
+                    table.clear(page, STALE);
+                }
+                stays
+            });
+        }
+        self.stale = 0;
+    }
+
+    /// The oldest page of the window, if it is still held, goes to the list of its rank.
     fn leave_window(&mut self, table: &mut Table) {
-        if let Some(page) = self.window.pop(table) {
+        if let Some(Some(page)) = self.window.pop(table) {
             table.clear(page, IN_WINDOW);
-            if table.at(page).is(FLAG) && !table.at(page).is(ON_LIST) {
-                self.push(page, table);
-            }
+            self.push(page, table);
         }
     }
 
@@ -207,9 +250,7 @@ impl Directory for Frequency {
             // A new page, which bears no time.
             self.count_now(page, table);
         }
-        if !table.at(page).is(IN_WINDOW) {
-            self.window.push(page);
-        }
+        self.window.push(page);
         table.set(page, FLAG | IN_WINDOW);
         while self.window.len() > self.window_limit {
             self.leave_window(table);
@@ -228,10 +269,6 @@ impl Directory for Frequency {
                 self.hand += 1;
                 continue;
             };
-            // Gone, or back in the window: the entry was left over.
-            if !table.at(page).is(FLAG) || table.at(page).is(IN_WINDOW) {
-                continue;
-            }
             if self.list_of(page, table) > self.hand {
                 self.push(page, table);
                 continue;
@@ -244,8 +281,14 @@ impl Directory for Frequency {
     }
 
     fn forget(&mut self, page: PageId, table: &mut Table) {
-        self.held -= usize::from(table.at(page).is(FLAG));
-        table.clear(page, FLAG);
+        let record = table.at(page);
+        self.held -= usize::from(record.is(FLAG));
+        table.clear(page, FLAG | IN_WINDOW);
+        if record.is(IN_WINDOW) {
+            self.window.strike(page);
+        } else if record.is(ON_LIST) {
+            self.leave_stale(page, table);
+        }
     }
 
     fn resize(&mut self, capacity: usize, table: &mut Table) {

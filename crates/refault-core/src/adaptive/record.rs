@@ -19,6 +19,10 @@ pub(super) const PROBATION: u32 = 1 << 8;
 pub(super) const IN_WINDOW: u32 = 1 << 9;
 /// The page has an entry on a list of ranks: see [`super::frequency`].
 pub(super) const ON_LIST: u32 = 1 << 10;
+/// A list of ranks has an entry of the page that had this id before: see [`super::frequency`].
+pub(super) const STALE: u32 = 1 << 11;
+/// How the page's own entry on a list of ranks is marked, and the stale one is not.
+pub(super) const MARK: u32 = 1 << 12;
 /// Flags of a page whose reference changes nothing but the time of its use and its rank.
 pub(super) const SETTLED: u32 = RESIDENT | HELD[0] | HELD[1] | HELD[2] | LOW;
 /// From here on the flags hold the time of the last reference that counted: see [`super::frequency`].
@@ -122,6 +126,12 @@ impl Table {
     #[inline]
     pub fn clear(&mut self, page: PageId, flags: u32) {
         self.records[page as usize].flags &= !flags;
+    }
+
+    /// Turns a flag over.
+    #[inline]
+    pub fn flip(&mut self, page: PageId, flag: u32) {
+        self.records[page as usize].flags ^= flag;
     }
 
     /// The page is used now.

@@ -41,6 +41,9 @@ pub struct Admission {
     pub shadow: Option<Shadow>,
     /// What the program has said about its accesses.
     pub pattern: AccessPattern,
+    /// Where the page lies, in pages, where ids do not follow addresses or offsets: neighbours have neighbouring places,
+    /// and what is far apart has places far apart. `None`: the id says it.
+    pub place: Option<u64>,
 }
 
 impl Admission {
@@ -54,6 +57,7 @@ impl Admission {
             keeps_slot: false,
             shadow: None,
             pattern: AccessPattern::Unknown,
+            place: None,
         }
     }
 
@@ -80,6 +84,11 @@ impl Admission {
     /// The page keeps its swap slot.
     pub const fn keeping_slot(self, keeps_slot: bool) -> Admission {
         Admission { keeps_slot, ..self }
+    }
+
+    /// With where the page lies, because its id does not say it.
+    pub const fn at(self, place: u64) -> Admission {
+        Admission { place: Some(place), ..self }
     }
 
     /// With what the program has said about its accesses.

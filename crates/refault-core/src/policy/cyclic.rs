@@ -7,13 +7,14 @@
 //! the part that does not fit passes through. That is evicting the most recently used, which is optimal for such scans.
 //!
 //! Every policy that the registry makes is wrapped, and the parameter `cyclic` says whether it does anything: the
-//! replay and the pager run this very type. Page ids must follow addresses within a range. Groups and nodes are not
-//! told apart, so a machine that has them refuses it.
+//! replay and the pager run this very type. Page ids must follow addresses within a range, or the front-end says where
+//! each page lies ([`Admission::place`]), as the page cache does, which uses ids again. Groups and nodes are not told
+//! apart, so a machine that has them refuses it.
 //!
 //! Invariants: the wrapped policy knows every resident page; a page that goes here is reported to it as freed. What is
 //! remembered of a page ends when it is freed or goes here, so that no page goes twice for coming in once. Nothing is
-//! allocated after [`Policy::grow`]. Cost: with `cyclic=no` a test of a pointer per call; otherwise O(1) per page that
-//! comes in, and four bytes per page id.
+//! allocated after [`Policy::grow`], but for places when the first is told. Cost: with `cyclic=no` a test of a pointer per
+//! call; otherwise O(1) per page that comes in, and four bytes per page id, twelve if places are told.
 //!
 //! ```
 //! use refault_core::Policy;
@@ -63,6 +64,8 @@ pub struct CyclicScans {
     /// Per page: [`ABSENT`], [`ADMITTED`] if it came in and was not freed since (if it comes in again, it was evicted),
     /// or the number under which it stands in `recent`, which says that too.
     marks: Vec<u32>,
+    /// Where pages lie that have come in, by id; empty as long as no place was told.
+    places: Vec<u64>,
     /// Pages of cyclic ranges in the order in which they came in, with their numbers. An entry whose number is not the
     /// page's mark is void.
     recent: VecDeque<(PageId, u32)>,
@@ -79,6 +82,7 @@ impl CyclicScans {
         CyclicScans {
             detector: Detector::default(),
             marks: Vec::new(),
+            places: Vec::new(),
             recent: VecDeque::with_capacity(REMEMBERED),
             number: ADMITTED,
             capacity: u64::MAX,
@@ -87,8 +91,9 @@ impl CyclicScans {
         }
     }
 
-    /// Ranges that were found to be cyclic and are still, as first page and the page after the last; at most 4.
-    pub fn ranges(&self) -> impl Iterator<Item = (PageId, PageId)> {
+    /// Ranges that were found to be cyclic and are still, as first page and the page after the last, by id or, where the
+    /// front-end tells them, by place; at most 4.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.detector.cyclic()
     }
 
@@ -97,20 +102,28 @@ impl CyclicScans {
         self.found
     }
 
-    fn covers(&self, page: PageId) -> bool {
-        self.ranges().any(|(first, end)| (first..end).contains(&page))
+    fn covers(&self, place: u64) -> bool {
+        self.ranges().any(|(first, end)| (first..end).contains(&place))
     }
 
-    fn comes_in(&mut self, page: PageId, pattern: AccessPattern) {
+    fn comes_in(&mut self, page: PageId, admission: &Admission) {
+        let pattern = admission.pattern;
+        let place = admission.place.unwrap_or(u64::from(page));
+        if admission.place.is_some() {
+            if self.places.is_empty() {
+                self.places.resize(self.marks.len(), 0);
+            }
+            self.places[page as usize] = place;
+        }
         let returns = std::mem::replace(&mut self.marks[page as usize], ADMITTED) != ABSENT;
         if returns && pattern == AccessPattern::Unknown {
-            match self.detector.returned(page, self.capacity) {
+            match self.detector.returned(place, self.capacity) {
                 Some(Change::Found) => self.found += 1,
                 Some(Change::Lost) => self.recent.clear(),
                 None => {}
             }
         }
-        if pattern == AccessPattern::Cyclic || self.covers(page) {
+        if pattern == AccessPattern::Cyclic || self.covers(place) {
             if self.recent.len() == REMEMBERED {
                 self.recent.pop_front();
             }
@@ -122,7 +135,16 @@ impl CyclicScans {
 
     fn freed(&mut self, page: PageId) {
         self.marks[page as usize] = ABSENT;
-        self.detector.forget(page, 1);
+        let place = self.places.get(page as usize).copied().unwrap_or(u64::from(page));
+        self.detector.forget(place, 1);
+    }
+
+    /// Another page gets the id. Where ids are not places, nothing is given up of what is scanned.
+    fn forgotten(&mut self, page: PageId) {
+        if self.places.is_empty() {
+            self.freed(page);
+        }
+        self.marks[page as usize] = ABSENT;
     }
 
     /// Evicts up to `goal` pages that the scan has just left.
@@ -185,7 +207,7 @@ impl<P: Policy> Policy for Cyclic<P> {
     #[inline]
     fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, memory: &mut M) {
         if let Some(scans) = &mut self.scans {
-            scans.comes_in(page, admission.pattern);
+            scans.comes_in(page, admission);
         }
         self.policy.admit(page, admission, memory);
     }
@@ -204,7 +226,7 @@ impl<P: Policy> Policy for Cyclic<P> {
 
     fn forgotten(&mut self, page: PageId) {
         if let Some(scans) = &mut self.scans {
-            scans.freed(page);
+            scans.forgotten(page);
         }
         self.policy.forgotten(page);
     }
@@ -220,6 +242,9 @@ impl<P: Policy> Policy for Cyclic<P> {
     fn grow(&mut self, pages: usize) {
         if let Some(scans) = &mut self.scans {
             scans.marks.resize(pages.max(scans.marks.len()), ABSENT);
+            if !scans.places.is_empty() {
+                scans.places.resize(scans.marks.len(), 0);
+            }
         }
         self.policy.grow(pages);
     }
@@ -240,7 +265,10 @@ impl<P: Policy> Policy for Cyclic<P> {
     }
 
     fn metadata_bytes(&self) -> usize {
-        let scans = self.scans.as_ref().map_or(0, |scans| scans.marks.capacity() * 4 + scans.recent.capacity() * 8);
+        let bytes = |scans: &CyclicScans| {
+            scans.marks.capacity() * 4 + scans.places.capacity() * 8 + scans.recent.capacity() * 8
+        };
+        let scans = self.scans.as_deref().map_or(0, bytes);
         self.policy.metadata_bytes() + scans
     }
 

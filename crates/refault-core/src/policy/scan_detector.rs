@@ -9,23 +9,24 @@
 //! [`MAX_THIN`] passes in between may bring back less, and what stayed may lie in one piece: the sequences before and
 //! behind it count as one pass.
 //!
-//! The detector is told page ids and knows nothing else. It follows [`TRACKERS`] sequences at once, so that other
+//! The detector is told places of pages and knows nothing else. It follows [`TRACKERS`] sequences at once, so that other
 //! accesses in between do not disturb it; one that is not continued is forgotten for a new one.
 //!
 //! Invariants: no range is found from accesses in random order, because a pass must bring back [`DENSE`] of its pages
 //! in ascending order; nothing is allocated. Cost: some comparisons for each page that comes back.
 
-use crate::page::PageId;
+/// Where a page lies, in pages.
+type Place = u64;
 
 /// Sequences that are followed at once.
 const TRACKERS: usize = 8;
 /// Ranges that count as cyclic at once.
 const MAX_CYCLIC: usize = 4;
 /// Pages by which order may be violated: several threads bring pages in at once.
-const SLACK: PageId = 128;
+const SLACK: Place = 128;
 /// Pages that may be missing in a pass at one place at least: they stayed in memory. With larger memories, an eighth of
 /// it.
-const GAP: PageId = 256;
+const GAP: Place = 256;
 /// Share of a pass that must come back, in eighths.
 const DENSE: u64 = 5;
 /// Passes in order that bring back less than [`DENSE`] of the range, one behind the other, after which it must begin anew.
@@ -42,13 +43,13 @@ const BACKWARDS: u32 = 8;
 struct Tracker {
     /// When it was last continued; 0: free.
     used: u32,
-    low: PageId,
+    low: Place,
     /// The page that came back last, or the highest of late.
-    position: PageId,
+    position: Place,
     /// Pages that came back in this pass.
     returned: u32,
     /// Where the pass before ended.
-    high: PageId,
+    high: Place,
     passes: u32,
     /// Passes in order since the last of `passes` that brought back too little to count.
     thin: u32,
@@ -59,26 +60,31 @@ struct Tracker {
 }
 
 impl Tracker {
-    fn starting(page: PageId, clock: u32) -> Tracker {
+    fn starting(page: Place, clock: u32) -> Tracker {
         Tracker { used: clock, low: page, position: page, returned: 1, ..Tracker::default() }
     }
 
-    fn holds(&self, page: PageId) -> bool {
+    fn holds(&self, page: Place) -> bool {
         self.cyclic && (self.low..=self.high).contains(&page)
     }
 
-    fn is_followed_by(&self, page: PageId, gap: PageId) -> bool {
+    fn is_followed_by(&self, page: Place, gap: Place) -> bool {
         page.saturating_add(SLACK) >= self.position && page - self.position.min(page) <= gap
     }
 
-    fn is_started_again_by(&self, page: PageId, gap: PageId) -> bool {
+    fn is_started_again_by(&self, page: Place, gap: Place) -> bool {
         page.saturating_add(gap) >= self.low && page <= self.low.saturating_add(gap)
+    }
+
+    /// Pages from the first to the last that came back in this pass.
+    fn span(&self) -> u64 {
+        self.position - self.low + 1
     }
 
     /// Whether this pass brought back enough of more than memory has. `budget`: pages that may be resident.
     fn is_whole(&self, budget: u64) -> bool {
-        let span = u64::from(self.position - self.low) + 1;
-        span > budget && u64::from(self.returned) * 8 >= span * DENSE
+        let span = self.span();
+        span > budget && u64::from(self.returned) * 8 >= span.saturating_mul(DENSE)
     }
 
     /// Whether `self` began where the pass of `before` had come to, behind pages that stayed in memory.
@@ -90,8 +96,8 @@ impl Tracker {
     }
 
     /// A pass is over. `budget`: pages that may be resident.
-    fn end_pass(&mut self, page: PageId, budget: u64) {
-        let span = self.position - self.low + 1;
+    fn end_pass(&mut self, page: Place, budget: u64) {
+        let span = self.span();
         let whole = self.is_whole(budget);
         let same = self.passes == 0 || self.position.abs_diff(self.high) <= span / 16;
         let thin = !whole && self.passes > 0 && self.position <= self.high && self.thin < MAX_THIN;
@@ -113,7 +119,7 @@ impl Tracker {
     }
 
     /// Whether a page that came back leaves a cyclic range one.
-    fn stays_cyclic(&mut self, page: PageId) -> bool {
+    fn stays_cyclic(&mut self, page: Place) -> bool {
         if page.saturating_add(SLACK) < self.position {
             self.backwards += 1;
             self.position = page;
@@ -155,7 +161,7 @@ impl Default for Detector {
 
 impl Detector {
     /// A page came back after it was evicted. `budget`: pages that may be resident.
-    pub(super) fn returned(&mut self, page: PageId, budget: u64) -> Option<Change> {
+    pub(super) fn returned(&mut self, page: Place, budget: u64) -> Option<Change> {
         self.clock = self.clock.wrapping_add(1).max(1);
         let clock = self.clock;
         if let Some(tracker) = self.trackers.iter_mut().find(|tracker| tracker.holds(page)) {
@@ -167,7 +173,7 @@ impl Detector {
             self.needed = (self.needed * 2).min(PASSES.1);
             return Some(Change::Lost);
         }
-        let gap = GAP.max(u32::try_from(budget / 8).unwrap_or(u32::MAX));
+        let gap = GAP.max(budget / 8);
         let followed = |tracker: &&Tracker| tracker.used != 0 && !tracker.cyclic;
         if let Some(tracker) =
             self.trackers.iter_mut().find(|tracker| followed(&&**tracker) && tracker.is_followed_by(page, gap))
@@ -175,7 +181,7 @@ impl Detector {
             tracker.used = clock;
             tracker.position = tracker.position.max(page);
             // No more than there are: the same pages may come back over and over.
-            tracker.returned = (tracker.returned + 1).min(tracker.position - tracker.low + 1);
+            tracker.returned = (tracker.returned + 1).min(u32::try_from(tracker.span()).unwrap_or(u32::MAX));
             return None;
         }
         let cyclic = self.trackers.iter().filter(|tracker| tracker.cyclic).count();
@@ -187,15 +193,28 @@ impl Detector {
             let tracker = &mut self.trackers[started];
             tracker.used = clock;
             tracker.end_pass(page, budget);
-            if tracker.passes >= self.needed && cyclic < MAX_CYCLIC {
-                tracker.cyclic = true;
-                return Some(Change::Found);
+            if tracker.passes < self.needed || cyclic == MAX_CYCLIC && !self.drop_idle(started) {
+                return None;
             }
-            return None;
+            self.trackers[started].cyclic = true;
+            return Some(Change::Found);
         }
         let oldest = self.trackers.iter_mut().filter(|tracker| !tracker.cyclic).min_by_key(|tracker| tracker.used);
         *oldest.expect("invariant: fewer are cyclic than there are") = Tracker::starting(page, clock);
         None
+    }
+
+    /// All places for cyclic ranges are taken, and another has shown itself: one of which nothing has come back for as long
+    /// as that took gives way. False if there is none.
+    fn drop_idle(&mut self, found: usize) -> bool {
+        let long = (self.trackers[found].high - self.trackers[found].low + 1).saturating_mul(u64::from(self.needed));
+        let age = |tracker: &Tracker| u64::from(self.clock.wrapping_sub(tracker.used));
+        let cyclic = (0..TRACKERS).filter(|at| self.trackers[*at].cyclic);
+        let idle = cyclic.max_by_key(|at| age(&self.trackers[*at])).filter(|at| age(&self.trackers[*at]) > long);
+        if let Some(idle) = idle {
+            self.trackers[idle] = Tracker::default();
+        }
+        idle.is_some()
     }
 
     /// Adds the sequences that continue one to it where they make a whole pass together.
@@ -217,11 +236,11 @@ impl Detector {
     }
 
     /// Pages that are given up. True if a cyclic range is among them.
-    pub(super) fn forget(&mut self, first: PageId, pages: u32) -> bool {
+    pub(super) fn forget(&mut self, first: Place, pages: u64) -> bool {
         let mut changed = false;
         for tracker in &mut self.trackers {
             let end = if tracker.cyclic { tracker.high } else { tracker.position };
-            if tracker.used != 0 && tracker.low < first + pages && first <= end {
+            if tracker.used != 0 && tracker.low < first.saturating_add(pages) && first <= end {
                 changed |= tracker.cyclic;
                 *tracker = Tracker::default();
             }
@@ -229,8 +248,8 @@ impl Detector {
         changed
     }
 
-    /// First page and the page after the last of the ranges that count as cyclic.
-    pub(super) fn cyclic(&self) -> impl Iterator<Item = (PageId, PageId)> {
+    /// First place and the place after the last of the ranges that count as cyclic.
+    pub(super) fn cyclic(&self) -> impl Iterator<Item = (Place, Place)> {
         self.trackers.iter().filter(|tracker| tracker.cyclic).map(|tracker| (tracker.low, tracker.high + 1))
     }
 }
@@ -243,12 +262,12 @@ mod tests {
 
     const BUDGET: u64 = 1000;
 
-    fn tell(detector: &mut Detector, pages: impl IntoIterator<Item = PageId>) -> Vec<Change> {
+    fn tell(detector: &mut Detector, pages: impl IntoIterator<Item = Place>) -> Vec<Change> {
         pages.into_iter().filter_map(|page| detector.returned(page, BUDGET)).collect()
     }
 
     /// What comes back when all that comes back of `range` is this share of it, in each of some passes.
-    fn passes(range: std::ops::Range<PageId>, count: usize) -> impl Iterator<Item = PageId> {
+    fn passes(range: std::ops::Range<Place>, count: usize) -> impl Iterator<Item = Place> {
         (0..count).flat_map(move |_| range.clone())
     }
 
@@ -273,7 +292,7 @@ mod tests {
     fn other_order_ends_it_soon_and_it_must_show_itself_twice_as_often_then() {
         let mut detector = Detector::default();
         assert_eq!(tell(&mut detector, passes(0..2000, 3)), [Change::Found]);
-        let mut random = (0..).map(|n: u32| n.wrapping_mul(2_654_435_761) % 2000);
+        let mut random = (0..).map(|n: u32| Place::from(n.wrapping_mul(2_654_435_761) % 2000));
         let until_lost = random.by_ref().take(2 * WINDOW as usize);
         assert_eq!(tell(&mut detector, until_lost), [Change::Lost]);
         assert_eq!(detector.cyclic().count(), 0);
@@ -285,7 +304,7 @@ mod tests {
     #[test]
     fn scans_side_by_side_are_told_apart_and_noise_does_not_disturb() {
         let mut detector = Detector::default();
-        let noise = |n: u32| 1_000_000 + n.wrapping_mul(2_654_435_761) % 100_000;
+        let noise = |n: u32| Place::from(1_000_000 + n.wrapping_mul(2_654_435_761) % 100_000);
         let mixed = passes(0..1500, 4).zip(passes(10_000..12_000, 4)).zip(0u32..);
         let mixed = mixed.flat_map(|((a, b), n)| [a, b, noise(n)]);
         assert_eq!(tell(&mut detector, mixed), [Change::Found, Change::Found]);
@@ -321,12 +340,35 @@ mod tests {
         assert!(detector.forget(1999, 1) && detector.cyclic().count() == 0);
     }
 
+    #[test]
+    fn a_range_that_nobody_scans_any_more_leaves_its_place_to_another() {
+        let mut detector = Detector::default();
+        let found = |detector: &Detector, first| detector.cyclic().any(|range| range.0 == first);
+        for number in 0..2 * MAX_CYCLIC as Place {
+            let first = number << 34;
+            // Twice as long while the others' places are not free yet.
+            tell(&mut detector, passes(first..first + 1500, 6));
+            assert!(found(&detector, first), "{number}");
+        }
+        // Those that are scanned in turns stay.
+        let kept: Vec<Place> = detector.cyclic().map(|(first, _)| first).collect();
+        assert_eq!(kept.len(), MAX_CYCLIC);
+        let another = 7 << 50;
+        let mut turns = Vec::new();
+        for turn in 0..400 {
+            let part = |first: &Place| first + turn % 15 * 100..first + turn % 15 * 100 + 100;
+            turns.extend(kept.iter().chain([&another]).flat_map(part));
+        }
+        assert_eq!(tell(&mut detector, turns), []);
+        assert!(kept.iter().all(|first| found(&detector, *first)));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         /// Passes in which some pages stayed in memory and neighbours came out of order are passes all the same.
         #[test]
-        fn holes_and_small_disorder_are_tolerated(first in 0u32..1 << 20, pages in 1200u32..5000, holes in 4u32..20, shift in 0u32..60) {
+        fn holes_and_small_disorder_are_tolerated(first in 0..1u64 << 40, pages in 1200..5000u64, holes in 4..20u64, shift in 0..60u64) {
             let mut detector = Detector::default();
             let pass = (0..pages).filter(|page| page % holes != 1).map(|page| {
                 // Pairs of threads bring in a little ahead and a little behind.
@@ -344,8 +386,8 @@ mod tests {
             let mut next = || (random.bits() >> 33) as f64 / (1u64 << 31) as f64;
             // Uniform, and more and more skewed to the first pages, each with short runs of neighbours.
             for _ in 0..20_000 / run {
-                let start = (next().powi(1 << skew) * f64::from(pages)) as u32;
-                for page in start..start + run {
+                let start = (next().powi(1 << skew) * f64::from(pages)) as Place;
+                for page in start..start + Place::from(run) {
                     prop_assert_eq!(detector.returned(page, BUDGET), None);
                 }
             }

@@ -4,6 +4,8 @@
 //! counted more often stays, the newcomer only if it is strictly ahead. The main part is two LRU lists: a hit moves a
 //! page from probation to protected, and what overflows there falls back to probation.
 //!
+//! What was counted for a page ends with it: a page that gets the id of one that was freed or forgotten is a new one.
+//!
 //! Two variants ([`WTinyLfuVariant`]), which differ in what is counted and how. In neither does the window adapt.
 //!
 //! Cost: 12 bytes per page id and 29 bytes per page of memory for the sketch; the paper's variant has 12.5 more for the
@@ -136,6 +138,14 @@ enum Place {
     Protected,
 }
 
+/// What is kept of an id beside its links.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    place: Place,
+    /// How often the id became another page's. Begins again when it is used up: what was counted then was halved since.
+    reuses: u16,
+}
+
 /// When a page may be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
@@ -149,7 +159,7 @@ enum Event {
 #[derive(Clone, Debug)]
 pub struct WTinyLfu {
     params: WTinyLfuParams,
-    slots: Vec<Slot<Place>>,
+    slots: Vec<Slot<State>>,
     window: List,
     probation: List,
     protected: List,
@@ -203,10 +213,12 @@ impl WTinyLfu {
         WTinyLfu { keys: Some(keys), ..self }
     }
 
+    /// What is counted for a page. One that has the id of a page before is not that page: what was counted for the other
+    /// stays in the sketch under a key that nobody asks for, until it is halved away.
     #[inline]
     fn key(&self, page: PageId) -> u64 {
         let key = self.keys.as_ref().and_then(|keys| keys.get(page as usize).copied());
-        key.unwrap_or(u64::from(page))
+        key.unwrap_or(u64::from(page)) ^ u64::from(self.slots[page as usize].state.reuses) << 48
     }
 
     fn estimate(&self, page: PageId) -> u16 {
@@ -280,7 +292,7 @@ impl WTinyLfu {
                 (&mut self.probation, Place::Probation)
             };
         list.push_head(&mut self.slots, page);
-        self.slots[page as usize].state = place;
+        self.slots[page as usize].state.place = place;
     }
 
     /// Moves a page from probation to protected. What overflows falls back, and out of memory where probation
@@ -292,11 +304,11 @@ impl WTinyLfu {
         }
         self.probation.remove(&mut self.slots, page);
         self.protected.push_head(&mut self.slots, page);
-        self.slots[page as usize].state = Place::Protected;
+        self.slots[page as usize].state.place = Place::Protected;
         while self.protected.len() > self.protected_limit {
             let Some(fallen) = self.protected.pop_tail(&mut self.slots) else { break };
             self.probation.push_head(&mut self.slots, fallen);
-            self.slots[fallen as usize].state = Place::Probation;
+            self.slots[fallen as usize].state.place = Place::Probation;
             while self.probation.len() > self.probation_limit && self.evict_probation(memory) {}
         }
     }
@@ -305,7 +317,7 @@ impl WTinyLfu {
         let Some(page) = evict_oldest(&mut self.probation, &mut self.slots, memory, &mut self.counters) else {
             return false;
         };
-        self.slots[page as usize].state = Place::Nowhere;
+        self.slots[page as usize].state.place = Place::Nowhere;
         true
     }
 
@@ -316,7 +328,7 @@ impl WTinyLfu {
         let Some(page) = evict_oldest(&mut self.protected, &mut self.slots, memory, &mut self.counters) else {
             return false;
         };
-        self.slots[page as usize].state = Place::Nowhere;
+        self.slots[page as usize].state.place = Place::Nowhere;
         true
     }
 
@@ -324,8 +336,20 @@ impl WTinyLfu {
         let Some(page) = evict_oldest(&mut self.window, &mut self.slots, memory, &mut self.counters) else {
             return false;
         };
-        self.slots[page as usize].state = Place::Nowhere;
+        self.slots[page as usize].state.place = Place::Nowhere;
         true
+    }
+
+    /// Takes a page off its list.
+    fn leave(&mut self, page: PageId) {
+        let list = match self.slots[page as usize].state.place {
+            Place::Nowhere => return,
+            Place::Window => &mut self.window,
+            Place::Probation => &mut self.probation,
+            Place::Protected => &mut self.protected,
+        };
+        list.remove(&mut self.slots, page);
+        self.slots[page as usize].state.place = Place::Nowhere;
     }
 
     /// Lets pages from the window into the main part while it has room, then lets the next compete for a place.
@@ -358,7 +382,7 @@ impl Policy for WTinyLfu {
 
     fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, _memory: &mut M) {
         self.window.push_head(&mut self.slots, page);
-        self.slots[page as usize].state = Place::Window;
+        self.slots[page as usize].state.place = Place::Window;
         self.count(page, Event::Arrives);
         let keeps_share = self.params.variant == WTinyLfuVariant::Paper;
         while keeps_share && self.window.len() > self.window_limit && self.main_len() < self.main_limit {
@@ -368,7 +392,7 @@ impl Policy for WTinyLfu {
     }
 
     fn accessed<M: Memory>(&mut self, page: PageId, memory: &mut M) {
-        match self.slots[page as usize].state {
+        match self.slots[page as usize].state.place {
             Place::Nowhere => {}
             Place::Window => {
                 self.window.move_to_head(&mut self.slots, page);
@@ -386,14 +410,13 @@ impl Policy for WTinyLfu {
     }
 
     fn freed(&mut self, page: PageId) {
-        let list = match self.slots[page as usize].state {
-            Place::Nowhere => return,
-            Place::Window => &mut self.window,
-            Place::Probation => &mut self.probation,
-            Place::Protected => &mut self.protected,
-        };
-        list.remove(&mut self.slots, page);
-        self.slots[page as usize].state = Place::Nowhere;
+        self.leave(page);
+        self.forgotten(page);
+    }
+
+    fn forgotten(&mut self, page: PageId) {
+        let reuses = &mut self.slots[page as usize].state.reuses;
+        *reuses = reuses.wrapping_add(1);
     }
 
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
@@ -427,7 +450,7 @@ impl Policy for WTinyLfu {
     }
 
     fn metadata_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<Place>>()
+        self.slots.capacity() * size_of::<Slot<State>>()
             + self.sketch.metadata_bytes()
             + self.doorkeeper.metadata_bytes()
     }

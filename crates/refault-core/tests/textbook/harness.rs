@@ -244,7 +244,7 @@ pub fn survives<P: Policy>(policy: P, steps: &[Step]) {
     assert_eq!(driver.policy.reclaim(&request, &mut driver.memory), 0, "nothing is left");
 }
 
-/// A page that was forgotten is a new one under its id, as under another that was never used.
+/// A page that was freed or forgotten is a new one under its id, as under another that was never used.
 pub fn forgets<P: Policy>(policy: impl Fn() -> P, steps: &[Step]) {
     const NAMES: u32 = 16;
     let (mut same, mut fresh) = (Driver::new(policy(), 6), Driver::new(policy(), 6));
@@ -259,14 +259,15 @@ pub fn forgets<P: Policy>(policy: impl Fn() -> P, steps: &[Step]) {
                 let evicted = same.memory.evicted.drain(..).map(|page| names[page as usize]);
                 assert!(evicted.eq(fresh.memory.evicted.drain(..)), "step {index}: what went for page {page}");
             }
-            Step::Free(page) if same.memory.resident[(page % NAMES) as usize] => {
-                same.free(page % NAMES);
-                fresh.free(names[(page % NAMES) as usize]);
-            }
             Step::Free(page) => {
                 let Some(id) = unused.next() else { return };
-                same.policy.forgotten(page % NAMES);
-                fresh.policy.forgotten(names[(page % NAMES) as usize]);
+                if same.memory.resident[(page % NAMES) as usize] {
+                    same.free(page % NAMES);
+                    fresh.free(names[(page % NAMES) as usize]);
+                } else {
+                    same.policy.forgotten(page % NAMES);
+                    fresh.policy.forgotten(names[(page % NAMES) as usize]);
+                }
                 same.memory.shadows[(page % NAMES) as usize] = Shadow::NONE;
                 names[(page % NAMES) as usize] = id;
             }

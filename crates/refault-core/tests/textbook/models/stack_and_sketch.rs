@@ -153,6 +153,8 @@ pub struct WTinyLfu {
     pub counted: usize,
     pub paper: bool,
     pub doorkeeper: Vec<bool>,
+    /// How often each page was freed: what comes back then is another one.
+    pub freed: Vec<u64>,
 }
 
 impl WTinyLfu {
@@ -165,18 +167,23 @@ impl WTinyLfu {
         let (window, probation, protected) = (empty(), empty(), empty());
         let doorkeeper = vec![false; (10 * capacity * 10).div_ceil(64) * 64];
         let sketch = vec![0; counters];
-        WTinyLfu { capacity, main_limit, window, probation, protected, sketch, counted: 0, paper, doorkeeper }
+        let freed = vec![0; 64];
+        WTinyLfu { capacity, main_limit, window, probation, protected, sketch, counted: 0, paper, doorkeeper, freed }
+    }
+
+    fn key(&self, page: PageId) -> [u8; 8] {
+        (u64::from(page) + (self.freed[page as usize] << 48)).to_le_bytes()
     }
 
     /// The ten counters of a page.
     fn counters(&self, page: PageId) -> Vec<usize> {
-        let hash = |seed| xxhash_rust::xxh64::xxh64(&u64::from(page).to_le_bytes(), seed) as u32;
+        let hash = |seed| xxhash_rust::xxh64::xxh64(&self.key(page), seed) as u32;
         let (first, step) = (hash(0x1234_5678), hash(0x1234_4321));
         (0..10).map(|i: u32| first.wrapping_add(i.wrapping_mul(step)) as usize % self.sketch.len()).collect()
     }
 
     fn door(&self, page: PageId) -> Vec<usize> {
-        let hash = |seed| xxhash_rust::xxh64::xxh64(&u64::from(page).to_le_bytes(), seed);
+        let hash = |seed| xxhash_rust::xxh64::xxh64(&self.key(page), seed);
         let (first, step) = (hash(0x1234_5678), hash(0x1234_4321) | 1);
         (0..7)
             .map(|i: u64| (first.wrapping_add(i.wrapping_mul(step)) % self.doorkeeper.len() as u64) as usize)
@@ -317,5 +324,6 @@ impl Model for WTinyLfu {
         remove(&mut self.window, page);
         remove(&mut self.probation, page);
         remove(&mut self.protected, page);
+        self.freed[page as usize] += 1;
     }
 }

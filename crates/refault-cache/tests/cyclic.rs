@@ -1,0 +1,80 @@
+//! `cyclic=yes` in the cache, whose page numbers do not follow the places of pages in their files.
+
+mod common;
+
+use common::{Memory, PAGE, Random};
+use refault_cache::{CacheOptions, CachedFile, PageCache};
+
+/// 1024 frames.
+const MEMORY: u64 = 4 << 20;
+const FRAMES: u64 = MEMORY / PAGE as u64;
+
+/// What is done before a scan.
+type Before = dyn Fn(&PageCache, &CachedFile);
+
+fn options(policy: &str, read_ahead: u32) -> CacheOptions {
+    CacheOptions { memory: MEMORY, policy: policy.into(), read_ahead, ..CacheOptions::default() }
+}
+
+fn open(cache: &PageCache, pages: u64) -> CachedFile {
+    cache.attach(Box::new(Memory::with(vec![0; pages as usize * PAGE]))).expect("opens")
+}
+
+fn read(file: &CachedFile, index: u64) {
+    file.read_at(&mut [0; 8], index * PAGE as u64).expect("reads");
+}
+
+/// Reads of so many whole passes over a file that had to ask the device.
+fn misses(cache: &PageCache, file: &CachedFile, passes: u64) -> u64 {
+    let pages = file.len() / PAGE as u64;
+    let before = cache.report().counters.file_reads;
+    (0..passes).flat_map(|_| 0..pages).for_each(|index| read(file, index));
+    cache.report().counters.file_reads - before
+}
+
+/// A file of a half more than memory, whose pages got their numbers in whatever order.
+fn scanned(policy: &str, before: &Before) -> (u64, u64) {
+    let cache = PageCache::new(&options(policy, 0)).expect("a cache");
+    let file = open(&cache, FRAMES * 3 / 2);
+    before(&cache, &file);
+    // Until it is found.
+    misses(&cache, &file, 12);
+    (misses(&cache, &file, 10), 10 * file.len() / PAGE as u64)
+}
+
+fn at_random(file: &CachedFile, seed: u64) {
+    let mut random = Random(seed);
+    let pages = file.len() / PAGE as u64;
+    (0..4 * pages).for_each(|_| read(file, random.below(pages)));
+}
+
+#[test]
+fn a_scan_is_found_whatever_numbers_its_pages_have() {
+    for name in ["lru", "clock", "arc", "wtinylfu", "mglru", "adaptive"] {
+        let policy = format!("{name}{{cyclic=yes}}");
+        let orders: [(&str, &Before); 3] = [
+            ("as they lie", &|_, _| {}),
+            ("at random", &|_, file| at_random(file, 1)),
+            // Numbers of other files' pages before.
+            ("used again", &|cache, _| at_random(&open(cache, 4 * FRAMES), 2)),
+        ];
+        for (order, before) in orders {
+            let (missed, asked) = scanned(&policy, before);
+            // A third does not fit, and some room is left alone.
+            assert!(missed < asked * 6 / 10, "{policy}, {order}: {missed} of {asked}");
+        }
+    }
+    let (missed, asked) = scanned("lru", &|_, _| {});
+    assert_eq!(missed, asked, "without cyclic=yes none stays");
+}
+
+/// Windows that are read ahead come in out of order.
+#[test]
+fn a_scan_is_found_although_it_is_read_ahead() {
+    let cache = PageCache::new(&options("lru{cyclic=yes}", 512)).expect("a cache");
+    let file = open(&cache, FRAMES * 3 / 2);
+    at_random(&file, 1);
+    misses(&cache, &file, 12);
+    let (missed, asked) = (misses(&cache, &file, 10), 10 * file.len() / PAGE as u64);
+    assert!(missed < asked * 6 / 10, "{missed} of {asked}");
+}
