@@ -340,7 +340,10 @@ pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize,
         frame::refault_waiting_call(number, &arguments, &mask, &signals::ALL, std::ptr::from_mut(thread).cast())
     };
     if !thread.is_vm_child {
-        paging().account().enter_again();
+        let mut paging = paging();
+        paging.account().enter_again();
+        // In a slot of its own that knows of nothing.
+        paging.note_locks();
     }
     error
 }

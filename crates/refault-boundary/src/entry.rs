@@ -179,7 +179,9 @@ fn make_room(thread: &mut Thread, context: &mut Context) {
         return;
     }
     let after = frame::refault_window_after as *const () as u64;
-    if context.registers[register::RIP] == after && context.registers[register::RAX] as i64 == EINTR {
+    let is_over = context.registers[register::RIP] == after;
+    thread.was_asked |= is_over && context.registers[register::RAX] as i64 > 0;
+    if is_over && context.registers[register::RAX] as i64 == EINTR {
         let number = context.registers[register::RBX] as usize;
         crate::calls::again(thread, context, number);
         context.registers[register::RIP] = frame::refault_window_call as *const () as u64;

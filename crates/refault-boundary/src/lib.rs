@@ -22,6 +22,7 @@ mod mappings;
 mod memory_calls;
 mod moves;
 mod observer;
+mod opened;
 mod pieces;
 mod pointed;
 mod report;

@@ -37,7 +37,8 @@ const WHERE_TOUCHED: u8 = 2;
 
 /// This process is a child of a fork: nothing of its parent's locks holds in it.
 pub(crate) fn forked(paging: &mut Engine) {
-    forget_locks(paging);
+    release_locked(paging, 0, usize::MAX);
+    paging.unlock_in_child();
     LATER.store(NOT, Ordering::Relaxed);
 }
 

@@ -8,19 +8,19 @@
 //! Only what the kernel itself may do in part goes so: files, pipes and terminals, and sockets without bounds between
 //! messages. A message that has bounds goes whole, as does whatever asks for more than bytes in order (urgent
 //! or zero-copy data, a look ahead, credentials), a socket whose waits are limited, because the limit is one for all
-//! of the call, and an append of up to half of the budget, which another writer may not come between. What comes along with the bytes
+//! of the call, an append of up to half of the budget, which another writer may not come between, writes to files whose size is
+//! limited, and direct ones that the kernel may refuse for their bounds. What comes along with the bytes
 //! (descriptors, the end of a record) goes with the first piece or with the last.
 //!
 //! Invariant: the program is told what it would be told of a call that was interrupted at the same byte, and a signal
-//! of a broken connection comes only if nothing was sent. Cost: `fstat` and a look at the socket, where a buffer is
+//! of a broken connection comes only if nothing was sent. A number that means another file meanwhile ends the call. Cost: `fstat` and a look at the socket, where a buffer is
 //! managed and larger than 64 KiB.
-
-use refault_paging::sys;
 
 use crate::calls::{make, plain};
 use crate::entry;
 use crate::frame::{self, Context};
 use crate::memory_calls::{is_managed, most_held};
+use crate::opened::{Kind, Opened, RECEIVES, SENDS, file_size_is_limited, goes_on, has_timeout, opened, status_flags};
 use crate::thread::Thread;
 
 const READ: usize = 0;
@@ -51,6 +51,9 @@ const MAX_MESSAGES: usize = 1024;
 /// Bytes of a message's header, and of that of `sendmmsg`, in which the bytes that were sent follow.
 const HEADER: usize = 56;
 const HEADER_OF_MANY: usize = 64;
+
+/// Bytes of an address at most.
+const MAX_NAME: usize = 128;
 
 const MSG_DONTWAIT: usize = 0x40;
 const MSG_EOR: usize = 0x80;
@@ -112,20 +115,6 @@ impl Progress {
     }
 }
 
-/// What a descriptor is, as far as it decides what of it may go in pieces.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Its reads and writes are whole unless it ends, and no signal ends them.
-    File,
-    /// A device that reads as a file, and is interrupted as a pipe.
-    Memory,
-    /// What is there is read; what is written waits until all is. Terminals and what has no kind (`inotify`) as well.
-    Pipe,
-    Stream,
-    /// Its messages have bounds, or nothing is known.
-    Whole,
-}
-
 /// Makes a call in pieces. `None`: it is to be made whole.
 pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> Option<isize> {
     if number == SENDMMSG {
@@ -155,24 +144,24 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
     if total <= most || !thread.vectors.iter().any(|[start, bytes]| is_managed(*start, *bytes)) {
         return None;
     }
-    let kind = kind_of(descriptor);
+    let opened = opened(descriptor);
     let message = Message { descriptor, flags, header, from: a };
-    match kind {
+    match opened.kind {
         Kind::Whole => None,
         Kind::Stream => match number {
             READ | READV => Some(receive_some(thread, context, number, arguments, most)),
             RECVFROM | RECVMSG if !message.is_received_in_pieces() => None,
-            RECVFROM => Some(receive_from(thread, context, arguments, most)),
-            RECVMSG => Some(receive(thread, context, &message, most)),
+            RECVFROM => Some(receive_from(thread, context, arguments, opened, most)),
+            RECVMSG => Some(receive(thread, context, &message, opened, most)),
             WRITE | WRITEV | SENDTO | SENDMSG if !message.is_sent_in_pieces() => None,
             SENDTO => {
                 let header = [arguments[4], arguments[5], 0, 0, 0, 0, 0];
-                Some(send(thread, context, &Message { header, ..message }, most, Progress::default()))
+                Some(send(thread, context, &Message { header, ..message }, opened, most, Progress::default()))
             }
-            WRITE | WRITEV | SENDMSG => Some(send(thread, context, &message, most, Progress::default())),
+            WRITE | WRITEV | SENDMSG => Some(send(thread, context, &message, opened, most, Progress::default())),
             _ => None,
         },
-        _ => transfer(thread, context, number, arguments, flags, kind, most),
+        _ => transfer(thread, context, number, arguments, flags, opened, most),
     }
 }
 
@@ -271,9 +260,10 @@ fn transfer(
     number: usize,
     arguments: [usize; 6],
     flags: usize,
-    kind: Kind,
+    opened: Opened,
     most: usize,
 ) -> Option<isize> {
+    let kind = opened.kind;
     let [descriptor, _, _, position, ..] = arguments;
     let total = thread.vectors.iter().map(|[_, bytes]| bytes).sum::<usize>();
     let reads = matches!(number, READ | READV | PREAD | PREADV | PREADV2);
@@ -282,11 +272,11 @@ fn transfer(
     if flags & !FLAGS_OF_FILES != 0 {
         return None;
     }
-    if !reads && kind == Kind::File && total <= 2 * most && (flags & APPENDS != 0 || appends(descriptor)) {
+    if kind == Kind::File && !file_goes_in_pieces(thread, descriptor, reads, flags, total <= 2 * most) {
         return None;
     }
     let mut done = 0;
-    while done < total {
+    while done < total && (done == 0 || opened.is_still(descriptor)) {
         let (vectors, count, bytes) = piece(thread, done, most);
         hold_piece(thread, &vectors[..count], reads);
         let mut part = arguments;
@@ -323,6 +313,18 @@ fn transfer(
     Some(done as isize)
 }
 
+/// Whether a file's bytes may go in pieces. `is_small`: an append may be held whole.
+fn file_goes_in_pieces(thread: &Thread, descriptor: usize, reads: bool, flags: usize, is_small: bool) -> bool {
+    const APPEND: usize = 0o2000;
+    const DIRECT: usize = 0o40000;
+    const MAX_BLOCK: usize = 4095;
+    let status = status_flags(descriptor);
+    let appends = flags & APPENDS != 0 || status & APPEND != 0;
+    let fits_blocks = || thread.vectors.iter().all(|[start, bytes]| (start | bytes) & MAX_BLOCK == 0);
+    let is_held_whole = || appends && is_small || file_size_is_limited();
+    (status & DIRECT == 0 || fits_blocks()) && (reads || !is_held_whole())
+}
+
 /// A message, or what `write` sends.
 #[derive(Clone, Copy)]
 struct Message {
@@ -339,29 +341,38 @@ impl Message {
         let [_, _, _, _, control, control_bytes, _] = self.header;
         let goes_with_the_first = control == 0
             || control_bytes == 0
-            || frame::read::<[usize; 2]>(control)
-                .is_some_and(|[bytes, kind]| kind == RIGHTS && bytes.next_multiple_of(8) >= control_bytes);
-        self.flags & !SENT_IN_PIECES == 0 && goes_with_the_first && !has_limit(self.descriptor, 21)
+            || frame::read::<[usize; 2]>(control).is_some_and(|[bytes, kind]| {
+                kind == RIGHTS && bytes.checked_next_multiple_of(8).is_some_and(|bytes| bytes >= control_bytes)
+            });
+        self.flags & !SENT_IN_PIECES == 0 && goes_with_the_first && !has_timeout(self.descriptor, SENDS)
     }
 
     fn is_received_in_pieces(&self) -> bool {
         let waits_for_all = self.flags & MSG_WAITALL != 0;
         let has_control = self.header[4] != 0 && self.header[5] != 0;
-        self.flags & !RECEIVED_IN_PIECES == 0 && !(waits_for_all && (has_control || has_limit(self.descriptor, 20)))
+        let is_whole = || has_control || has_timeout(self.descriptor, RECEIVES);
+        self.flags & !RECEIVED_IN_PIECES == 0 && !(waits_for_all && is_whole())
     }
 }
 
 /// Sends the thread's vectors on a stream, by messages.
-fn send(thread: &mut Thread, context: &mut Context, message: &Message, most: usize, so_far: Progress) -> isize {
+fn send(
+    thread: &mut Thread,
+    context: &mut Context,
+    message: &Message,
+    opened: Opened,
+    most: usize,
+    so_far: Progress,
+) -> isize {
     let total = thread.vectors.iter().map(|[_, bytes]| bytes).sum::<usize>();
     let [name, name_bytes, _, _, control, control_bytes, _] = message.header;
     let mut done = 0;
-    while done < total && (done == 0 || goes_on(message.descriptor, true)) {
+    while done < total && (done == 0 || opened.is_still(message.descriptor) && goes_on(message.descriptor, SENDS)) {
         let (mut vectors, count, bytes) = piece(thread, done, most);
         let mut header = [0, 0, vectors.as_mut_ptr() as usize, count, 0, 0, 0];
         let mut flags = message.flags;
         if done == 0 {
-            entry::hold(thread, name, name_bytes & 0xffff_ffff, false);
+            entry::hold(thread, name, (name_bytes & 0xffff_ffff).min(MAX_NAME), false);
             entry::hold(thread, control, control_bytes.min(1 << 24), false);
             [header[0], header[1], header[4], header[5]] = [name, name_bytes, control, control_bytes];
         } else {
@@ -396,29 +407,42 @@ fn receive_some(
     make_piece(thread, context, number, &part, Progress::default())
 }
 
+/// Whether a call that receives waits for more, behind a piece of which so many of its bytes came.
+fn receives_more(thread: &mut Thread, flags: usize, result: usize, bytes: usize) -> bool {
+    // A piece that is short is the end, of which the kernel alone knows (a message with descriptors, urgent data), unless
+    // this thread was asked for memory while it waited.
+    let was_asked = std::mem::take(&mut thread.was_asked);
+    flags & MSG_WAITALL != 0 && (result == bytes || was_asked)
+}
+
 /// `recvfrom` on a stream.
-fn receive_from(thread: &mut Thread, context: &mut Context, arguments: [usize; 6], most: usize) -> isize {
+fn receive_from(
+    thread: &mut Thread,
+    context: &mut Context,
+    arguments: [usize; 6],
+    opened: Opened,
+    most: usize,
+) -> isize {
     let [descriptor, start, total, flags, name, name_bytes] = arguments;
     let total = total.min(MAX_BY_ONE_CALL);
     let mut done = 0;
-    while done < total && (done == 0 || goes_on(descriptor, false)) {
+    while done < total && (done == 0 || opened.is_still(descriptor) && goes_on(descriptor, RECEIVES)) {
         let bytes = (total - done).min(most);
         entry::hold(thread, start + done, bytes, true);
         let mut part = [descriptor, start + done, bytes, flags, 0, 0];
         if done == 0 {
             let room = frame::read::<u32>(name_bytes).unwrap_or(0) as usize;
             entry::hold(thread, name_bytes, 4, true);
-            entry::hold(thread, name, room.min(128), true);
+            entry::hold(thread, name, room.min(MAX_NAME), true);
             [part[4], part[5]] = [name, name_bytes];
         }
-        let progress = Progress { done, ..Progress::default() };
-        let result = make_piece(thread, context, RECVFROM, &part, progress);
+        thread.was_asked = false;
+        let result = make_piece(thread, context, RECVFROM, &part, Progress { done, ..Progress::default() });
         if result <= 0 {
             return if done > 0 { done as isize } else { result };
         }
         done += result as usize;
-        // Part of a piece is received when this thread is asked for memory meanwhile: the next one says whether it was the end.
-        if flags & MSG_WAITALL == 0 {
+        if !receives_more(thread, flags, result as usize, bytes) {
             break;
         }
     }
@@ -426,29 +450,30 @@ fn receive_from(thread: &mut Thread, context: &mut Context, arguments: [usize; 6
 }
 
 /// `recvmsg` on a stream.
-fn receive(thread: &mut Thread, context: &mut Context, message: &Message, most: usize) -> isize {
+fn receive(thread: &mut Thread, context: &mut Context, message: &Message, opened: Opened, most: usize) -> isize {
     let total = thread.vectors.iter().map(|[_, bytes]| bytes).sum::<usize>();
     let [name, name_bytes, _, _, control, control_bytes, _] = message.header;
     let mut done = 0;
-    while done < total && (done == 0 || goes_on(message.descriptor, false)) {
-        let (mut vectors, count, _) = piece(thread, done, most);
-        entry::hold(thread, name, name_bytes & 0xffff_ffff, true);
+    while done < total && (done == 0 || opened.is_still(message.descriptor) && goes_on(message.descriptor, RECEIVES)) {
+        let (mut vectors, count, bytes) = piece(thread, done, most);
+        entry::hold(thread, name, (name_bytes & 0xffff_ffff).min(MAX_NAME), true);
         entry::hold(thread, control, control_bytes.min(1 << 24), true);
         hold_piece(thread, &vectors[..count], true);
         let mut header = [name, name_bytes, vectors.as_mut_ptr() as usize, count, control, control_bytes, 0];
         let ours = header.as_mut_ptr() as usize;
         let progress = Progress { done, headers: [ours, message.from], ..Progress::default() };
         let arguments = [message.descriptor, ours, message.flags, 0, 0, 0];
+        thread.was_asked = false;
         let result = make_piece(thread, context, RECVMSG, &arguments, progress);
-        if result >= 0 {
+        // The end of a connection says nothing of what came before.
+        if result > 0 || result == 0 && done == 0 {
             progress.tell_of_message();
         }
         if result <= 0 {
             return if done > 0 { done as isize } else { result };
         }
         done += result as usize;
-        // Part of a piece is received when this thread is asked for memory meanwhile: the next one says whether it was the end.
-        if message.flags & MSG_WAITALL == 0 {
+        if !receives_more(thread, message.flags, result as usize, bytes) {
             break;
         }
     }
@@ -466,17 +491,18 @@ fn send_many(thread: &mut Thread, context: &mut Context, arguments: [usize; 6]) 
     if all <= ALWAYS_WHOLE || all <= most {
         return None;
     }
-    let kind = kind_of(descriptor);
-    if kind == Kind::Stream && has_limit(descriptor, 21) {
+    let opened = opened(descriptor);
+    let kind = opened.kind;
+    if kind == Kind::Stream && has_timeout(descriptor, SENDS) {
         return None;
     }
     let mut sent = 0;
-    while sent < count && (sent == 0 || goes_on(descriptor, true)) {
+    while sent < count && (sent == 0 || opened.is_still(descriptor) && goes_on(descriptor, SENDS)) {
         let flags = if sent == 0 || kind != Kind::Stream { flags } else { flags | MSG_NOSIGNAL };
         let large = large_message(thread, descriptor, at(sent), flags, most).filter(|_| kind == Kind::Stream);
         let (result, wanted) = if let Some((message, wanted)) = large {
             let so_far = Progress { before: sent, length_at: at(sent) + HEADER, ..Progress::default() };
-            let bytes = send(thread, context, &message, most, so_far);
+            let bytes = send(thread, context, &message, opened, most, so_far);
             if bytes >= 0 {
                 frame::write(at(sent) + HEADER, &(bytes as u32));
             }
@@ -524,70 +550,4 @@ fn large_message(
     let bytes = thread.vectors.iter().map(|[_, bytes]| bytes).sum::<usize>();
     let message = Message { descriptor, flags, header, from: at };
     (bytes > most && message.is_sent_in_pieces()).then_some((message, bytes))
-}
-
-fn kind_of(descriptor: usize) -> Kind {
-    const FSTAT: usize = 5;
-    const MEMORY_DEVICES: u64 = 1;
-    const TERMINALS: [u64; 10] = [4, 5, 136, 137, 138, 139, 140, 141, 142, 143];
-    let mut status = [0u64; 18];
-    // SAFETY: fstat writes 144 bytes.
-    if unsafe { sys::call(FSTAT, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) } != 0 {
-        // The first piece is refused.
-        return Kind::Pipe;
-    }
-    let device = status[5] >> 8 & 0xfff;
-    match status[3] as u32 & 0o170_000 {
-        0o100_000 | 0o060_000 => Kind::File,
-        0o010_000 => Kind::Pipe,
-        0o140_000 if is_stream(descriptor) => Kind::Stream,
-        0o020_000 if device == MEMORY_DEVICES => Kind::Memory,
-        0o020_000 if TERMINALS.contains(&device) => Kind::Pipe,
-        0o020_000 | 0o140_000 => Kind::Whole,
-        _ => Kind::Pipe,
-    }
-}
-
-/// Whether what is written to a file goes to its end.
-fn appends(descriptor: usize) -> bool {
-    const FCNTL: usize = 72;
-    const GETFL: usize = 3;
-    const APPEND: isize = 0o2000;
-    let flags = plain(FCNTL, [descriptor, GETFL, 0, 0, 0, 0]);
-    flags >= 0 && flags & APPEND != 0
-}
-
-/// Whether a connection has no error that the next piece would take. It is the program's to be told of one, by a call that
-/// says nothing else. Who sends is stopped by the other side's end as well; who receives may have more to read.
-fn goes_on(descriptor: usize, sends: bool) -> bool {
-    const POLL: usize = 7;
-    const ERROR: usize = 0x8;
-    const HUNG_UP: usize = 0x10;
-    let mut asked = descriptor & 0xffff_ffff;
-    plain(POLL, [&raw mut asked as usize, 1, 0, 0, 0, 0]);
-    let ends = if sends { ERROR | HUNG_UP } else { ERROR };
-    asked >> 48 & ends == 0
-}
-
-/// Reads an option of a socket's own level.
-fn option<T: Default>(descriptor: usize, name: usize) -> T {
-    const GETSOCKOPT: usize = 55;
-    const SOL_SOCKET: usize = 1;
-    let (mut value, mut bytes) = (T::default(), size_of::<T>() as u32);
-    let at = [&raw mut value as usize, &raw mut bytes as usize];
-    // SAFETY: writes no more than `bytes` to `value`, whose types are integers and arrays of them.
-    unsafe { sys::call(GETSOCKOPT, [descriptor, SOL_SOCKET, name, at[0], at[1], 0]) };
-    value
-}
-
-/// Whether a socket has no bounds between messages.
-fn is_stream(descriptor: usize) -> bool {
-    const SO_TYPE: usize = 3;
-    const SOCK_STREAM: u32 = 1;
-    option::<u32>(descriptor, SO_TYPE) == SOCK_STREAM
-}
-
-/// Whether a socket's calls wait for a limited time: `SO_RCVTIMEO` (20) or `SO_SNDTIMEO` (21).
-fn has_limit(descriptor: usize, name: usize) -> bool {
-    option::<[u64; 2]>(descriptor, name) != [0; 2]
 }

@@ -37,6 +37,8 @@ pub(crate) struct Thread {
     pub(crate) waiting_mask: Option<u64>,
     /// How far a call has come that is made in pieces.
     pub(crate) progress: Progress,
+    /// It was asked for memory in a call that had done something, which is over for that reason.
+    pub(crate) was_asked: bool,
     /// The buffers of such a call.
     pub(crate) vectors: Vec<[usize; 2]>,
     /// When a call that waits for a number of milliseconds began to, in nanoseconds.

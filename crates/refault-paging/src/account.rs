@@ -389,7 +389,12 @@ impl Account {
         };
         let shared = self.shared();
         let before = shared.slots[slot].locked.swap(pages, Ordering::SeqCst);
-        let fits = shared.unmovable(own) <= self.to_give_out();
+        let mut fits = shared.unmovable(own) <= self.to_give_out();
+        if !fits {
+            // Some of it may be of processes that have been killed.
+            shared.bury(is_gone);
+            fits = shared.unmovable(own) <= self.to_give_out();
+        }
         if !fits {
             self.locks(before);
         }

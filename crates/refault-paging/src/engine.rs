@@ -272,6 +272,11 @@ impl Engine {
         self.note_locks();
     }
 
+    /// Nothing of what a parent has locked is locked in this child, whose slot is not yet its own: nobody is told.
+    pub fn unlock_in_child(&mut self) {
+        self.ranges.change(0, usize::MAX, |attributes| attributes.locked = false);
+    }
+
     /// Makes known how much is locked. What [`Engine::may_lock`] has allowed and is not locked after all is free again.
     pub fn note_locks(&self) {
         self.account.locks((self.ranges.locked_bytes() / PAGE) as u64);

@@ -59,7 +59,7 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 66] = [
+pub const PROBES: [Probe; 67] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
@@ -106,6 +106,7 @@ pub const PROBES: [Probe; 66] = [
     usual("large_buffers_are_filled_from_streams", "calls.c", &["received"]),
     usual("large_reads_and_writes_of_files_are_whole", "calls.c", &["files"]),
     usual("what_comes_with_a_large_message_comes_once", "calls.c", &["accompanied"]),
+    usual("large_calls_end_where_the_kernel_ends_them", "pieces.c", &[]),
     usual("frequent_calls_are_right_whatever_signals_come", "sites.c", &["storm"]),
     usual("frequent_calls_are_interrupted_and_restarted", "sites.c", &["interrupted"]),
     usual("calls_that_fail_are_made_once", "sites.c", &["once"]),

@@ -1,7 +1,9 @@
 /* Locks memory bit by bit until that is refused, and says how much was locked (in mebibytes), why no more was, and whether
- * the contents are whole: "one: ...", "again: ...", "all: ...". With an argument two children do so at the same
- * time: "children: ...". */
+ * the contents are whole: "one: ...", "again: ...", "all: ...". With "children" two children do so at the same
+ * time: "children: ...". With "heirs" children lock 14 MiB beside the 14 that their parent has locked, after a fork, after an
+ * exec that failed, and once another child that had locked 14 was killed: "heirs: ...". */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -53,8 +55,33 @@ static int lock_in_children(void) {
     return 0;
 }
 
+/* Whether 14 MiB can be locked, by a child or by this process. */
+static int lock_14(int by_child, int then_die) {
+    if (!by_child) return mlock(mmap(0, 14 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 14 * MIB);
+    int said[2], error = -2;
+    if (pipe(said)) return -3;
+    pid_t child = fork();
+    if (child == 0) {
+        error = lock_14(0, 0);
+        write(said[1], &error, sizeof error);
+        if (then_die) kill(getpid(), SIGKILL);
+        _exit(0);
+    }
+    read(said[0], &error, sizeof error);
+    waitpid(child, 0, 0);
+    return error;
+}
+
+static int lock_beside_others(void) {
+    int killed = lock_14(1, 1), first = lock_14(0, 0), forked = lock_14(1, 0);
+    execl("/nowhere/x", "x", (char *)0);
+    printf("heirs: %d %d %d %d\n", killed, first, forked, lock_14(1, 0));
+    return 0;
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, 0, _IONBF, 0);
+    if (count > 1 && !strcmp(arguments[1], "heirs")) return lock_beside_others();
     if (count > 1) return lock_in_children();
     memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     fill(0, BYTES);
