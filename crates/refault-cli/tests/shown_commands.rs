@@ -169,7 +169,7 @@ fn readme_finds_out_what_a_compiler_needs() {
 }
 
 /// What the tutorial records, and what a test records in its place: the same program, doing a sixth of it.
-const RECORDED: (&str, &str) = ("-quiet -O2 hello.i", "-quiet -E hello.c");
+const RECORDED: (&str, &str) = ("-quiet -O2 hello.i", "-quiet -E hello.i");
 
 /// The longest of these tests: by its name the first.
 #[test]
