@@ -1,7 +1,7 @@
 //! Memory that the program locks: `mlock`, `mlock2`, `munlock`, `mlockall`, `munlockall`.
 //!
-//! What is locked is brought in and stays, and counts; what the budget has no room for is refused. What is locked only where it is touched (`MLOCK_ONFAULT`) is
-//! managed no more: the kernel has it as the program left it. `mlockall` is made of calls for the program's mappings,
+//! What is locked is brought in and stays, and counts; what the budget has no room for is refused. What is locked only
+//! where it is touched (`MLOCK_ONFAULT`) is managed no more: the kernel has it as the program left it. `mlockall` is made of calls for the program's mappings,
 //! one by one: by itself the kernel would lock and fill the agent's tables too, which are as large as what they may
 //! come to hold, and what is parked could not move to memory that is not locked. So is what is mapped later locked by
 //! the agent.
@@ -89,10 +89,12 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     let error = make(number, arguments);
     if locks && error < 0 {
         paging.release(first, last - first);
+        paging.lock_is_decided();
         paging.note_locks();
     } else if error == 0 {
         // Held by the lock before this one.
         release_locked(&mut paging, first, last - first);
+        paging.lock_is_decided();
         paging.change(first, last - first, |attributes| attributes.locked = locks);
     }
     error
@@ -153,6 +155,7 @@ fn lock_present(on_fault: bool, limit: usize) -> isize {
                 paging.hold(from, to - from, false);
             }
         }
+        paging.lock_is_decided();
         paging.change(0, usize::MAX, |attributes| attributes.locked = true);
     }
     let Some(all) = all else {

@@ -11,8 +11,8 @@ use crate::calls::plain;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Opened {
     pub(crate) kind: Kind,
-    /// The device and the number of the file. All zero: there is none.
-    identity: [u64; 2],
+    /// The device and the number of the file, if the kernel says them.
+    identity: Option<[u64; 2]>,
 }
 
 /// What a file is, as far as it decides what of it may go in pieces.
@@ -34,7 +34,7 @@ pub(crate) fn opened(descriptor: usize) -> Opened {
     const TERMINALS: [u64; 10] = [4, 5, 136, 137, 138, 139, 140, 141, 142, 143];
     let Some(status) = status_of(descriptor) else {
         // The first piece is refused.
-        return Opened { kind: Kind::Pipe, identity: [0; 2] };
+        return Opened { kind: Kind::Pipe, identity: None };
     };
     let device = status[5] >> 8 & 0xfff;
     let kind = match status[3] as u32 & 0o170_000 {
@@ -46,14 +46,14 @@ pub(crate) fn opened(descriptor: usize) -> Opened {
         0o020_000 | 0o140_000 => Kind::Whole,
         _ => Kind::Pipe,
     };
-    Opened { kind, identity: [status[0], status[1]] }
+    Opened { kind, identity: Some([status[0], status[1]]) }
 }
 
 impl Opened {
     /// Whether the descriptor means the same file still: another thread may have closed it, or put another in its place.
     /// (What happens between this and the piece is not seen.)
     pub(crate) fn is_still(self, descriptor: usize) -> bool {
-        status_of(descriptor).is_some_and(|status| [status[0], status[1]] == self.identity)
+        status_of(descriptor).map(|status| [status[0], status[1]]) == self.identity
     }
 }
 

@@ -109,6 +109,8 @@ pub struct Engine {
     pub(crate) guards: bool,
     /// See [`Engine::threads`].
     pub(crate) several_threads: bool,
+    /// Bytes that a lock being made adds to those that are locked.
+    about_to_lock: usize,
     /// When all pages turned out to be shared that could have gone, in nanoseconds.
     pub(crate) looked_in_vain: u64,
     /// Addresses of stored pages, one in 32, and how many had been stored then.
@@ -155,6 +157,7 @@ impl Engine {
             given_up: false,
             guards: false,
             several_threads: false,
+            about_to_lock: 0,
             looked_in_vain: 0,
             followed: BTreeMap::new(),
             published: 0,
@@ -277,20 +280,28 @@ impl Engine {
         self.ranges.change(0, usize::MAX, |attributes| attributes.locked = false);
     }
 
-    /// Makes known how much is locked. What [`Engine::may_lock`] has allowed and is not locked after all is free again.
+    /// Makes known how much is locked, or about to be.
     pub fn note_locks(&self) {
-        self.account.locks((self.ranges.locked_bytes() / PAGE) as u64);
+        self.account.locks(((self.ranges.locked_bytes() + self.about_to_lock) / PAGE) as u64);
     }
 
-    /// Whether the budget has room for the managed part of a range to be locked, beside all that is locked in the tree.
-    pub fn may_lock(&self, start: usize, bytes: usize) -> bool {
+    /// What [`Engine::may_lock`] has allowed is locked from now on, or will not be.
+    pub fn lock_is_decided(&mut self) {
+        self.about_to_lock = 0;
+    }
+
+    /// Whether the budget has room for the managed part of a range to be locked, beside all that is locked in the tree. It
+    /// counts as locked until [`Engine::lock_is_decided`].
+    pub fn may_lock(&mut self, start: usize, bytes: usize) -> bool {
         let is_new = |(from, to, attributes): (usize, usize, Attributes)| {
             let stays = Attributes { locked: true, ..attributes }.stays() && !attributes.locked;
             if stays { to - from } else { 0 }
         };
         let more = self.parts(start, bytes).into_iter().map(is_new).sum::<usize>();
         let pages = (self.ranges.locked_bytes() + more) / PAGE;
-        more == 0 || self.account.may_lock(pages as u64, (self.own_bytes() / PAGE) as u64)
+        let fits = more == 0 || self.account.may_lock(pages as u64, (self.own_bytes() / PAGE) as u64);
+        self.about_to_lock = if fits { more } else { 0 };
+        fits
     }
 
     fn drop_contents(&mut self, start: usize, end: usize) {
