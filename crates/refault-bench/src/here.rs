@@ -141,7 +141,17 @@ pub struct Measured {
     pub remarks: Vec<String>,
 }
 
-/// Measures what can be measured here of an experiment; nothing if nothing can. `progress` is told how far it is.
+/// Measures what can be measured here of an experiment; nothing if nothing can. `progress` is told how far it is, from
+/// 0 to 1.
+///
+/// ```
+/// use refault_bench::here::{Request, measure};
+///
+/// // What no document describes has no rows.
+/// let measured = measure("no-such-experiment", &Request::default(), &|_| ())?;
+/// assert!(measured.rows.is_empty());
+/// # Ok::<(), refault_console::Failure>(())
+/// ```
 ///
 /// # Errors
 /// The file cannot be written or read.

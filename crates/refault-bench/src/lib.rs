@@ -1,4 +1,24 @@
 //! `refault bench`: how fast this build is on this machine.
+//!
+//! Each subcommand is a module with its own loads and its own table; [`here`] measures rows of published experiments,
+//! [`stress`] is the program `refault-stress`. Loads are programs of their own: this one, started again by a hidden
+//! subcommand, so that what is measured runs in a process that nothing else disturbs.
+//!
+//! Cost: seconds to minutes, as each subcommand's help says; nothing here is on any path of the product.
+//!
+//! ```
+//! use clap::Parser;
+//!
+//! #[derive(Parser)]
+//! struct Command {
+//!     #[command(flatten)]
+//!     bench: refault_bench::BenchArgs,
+//! }
+//!
+//! // As `refault bench sim --accesses 1000 --runs 2` would be read; `refault_bench::run` would then measure.
+//! assert!(Command::try_parse_from(["bench", "sim", "--accesses", "1000", "--runs", "2"]).is_ok());
+//! assert!(Command::try_parse_from(["bench", "sim", "--runs", "many"]).is_err());
+//! ```
 
 mod cache;
 mod calibrate;

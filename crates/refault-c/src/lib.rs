@@ -8,6 +8,26 @@
 //! object lives until it is closed and the last call that uses it has returned.
 //!
 //! Cost over the Rust interface: a look-up in a table under a shared lock, some 20 ns per call.
+//!
+//! What a C program does, in Rust's words (`examples/` and `refault.3` have it in C's):
+//!
+//! ```
+//! use refault_c::{refault_policy_access, refault_policy_free, refault_policy_new};
+//!
+//! let (mut policy, mut hit) = (0, false);
+//! // SAFETY: the name is a string that ends in a zero, and both results are variables of this function.
+//! let statuses = unsafe {
+//!     [
+//!         refault_policy_new(c"lru".as_ptr(), 2, 8, &mut policy),
+//!         refault_policy_access(policy, 3, false, &mut hit),
+//!         refault_policy_access(policy, 3, false, &mut hit),
+//!     ]
+//! };
+//! assert!(statuses.iter().all(|&status| status as i32 == 0) && hit);
+//! refault_policy_free(policy);
+//! // A handle that was given back is refused, however often.
+//! assert_ne!(refault_policy_free(policy) as i32, 0);
+//! ```
 #![allow(non_camel_case_types)] // They are C's names.
 
 mod budget;

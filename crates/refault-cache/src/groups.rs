@@ -280,7 +280,7 @@ mod tests {
         groups.grow(512);
         groups.open(1, Arc::default());
         groups.open(2, Arc::default());
-        let mut random = Random(5);
+        let mut random = Random::new(5);
         let (mut model, mut used): (Model, Vec<PageId>) = (Model::default(), Vec::new());
         let mut places: BTreeMap<(u32, u32), GroupId> = BTreeMap::new();
         let mut taken = 0;
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_walk_meets_what_stays_while_others_come_and_go() {
         const GROUPS: u32 = 1 << 12;
-        let mut random = Random(4);
+        let mut random = Random::new(4);
         for range in [0..u64::MAX, 8..u64::from(GROUPS / 2)] {
             let mut groups = Groups::new(Arc::new(Table::new(GROUPS)));
             (1..=GROUPS / STEP).for_each(|steps| groups.grow((steps * STEP * GROUP) as usize));

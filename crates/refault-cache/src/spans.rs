@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn spans_are_the_set_that_they_stand_for() {
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         let (mut spans, mut set) = (Spans::default(), BTreeSet::new());
         for _ in 0..20_000 {
             let page = random.below(200);

@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn random_reads_read_nothing_ahead() {
-        let mut random = Random(7);
+        let mut random = Random::new(7);
         let pages = (0..5000).map(|_| random.below(1_000_000));
         let (_, windows) = read(&mut Streams::default(), pages, 32);
         assert!(windows.len() < 20, "{}", windows.len());

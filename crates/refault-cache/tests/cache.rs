@@ -43,7 +43,7 @@ fn evicted_pages_come_back_without_io_only_if_asked_for() {
             let file = cache.attach(Box::new(memory)).expect("opens");
             // Nothing in the background: what is free for a moment there is found or not by chance.
             file.advise(Advice::Random);
-            let mut random = Random(3);
+            let mut random = Random::new(3);
             (0..20_000).for_each(|_| read(&file, random.below(1000)));
             let report = cache.report();
             // Policies that evict one page at a time leave no frame free by themselves.
@@ -62,7 +62,7 @@ fn evicted_pages_come_back_without_io_only_if_asked_for() {
 
 /// Pages that differ, and compress to about a third.
 fn text(pages: usize) -> Memory {
-    let word = |at: usize| if at.is_multiple_of(3) { Random(at as u64).next() } else { (at / 512) as u64 };
+    let word = |at: usize| if at.is_multiple_of(3) { Random::new(at as u64).next() } else { (at / 512) as u64 };
     Memory::with((0..pages * PAGE / 8).flat_map(|at| word(at).to_le_bytes()).collect())
 }
 
@@ -74,7 +74,7 @@ fn evicted_pages_that_compress_are_read_once() {
         let cache = compressing_cache(128, policy, None, Some(0.5));
         let file = cache.attach(Box::new(memory.clone())).expect("opens");
         file.advise(Advice::Random);
-        let mut random = Random(5);
+        let mut random = Random::new(5);
         let mut buffer = vec![0; PAGE];
         for _ in 0..10_000 {
             let at = random.below(200) * PAGE as u64;
@@ -233,7 +233,7 @@ fn a_cache_says_what_it_would_miss_with_more_memory() {
         };
         let cache = PageCache::new(&options).expect("options are sound");
         let file = cache.attach(Box::new(Memory::with(vec![0; 16_384 * PAGE]))).expect("opens");
-        let (mut random, mut buffer) = (Random(11), [0; 8]);
+        let (mut random, mut buffer) = (Random::new(11), [0; 8]);
         for _ in 0..200_000 {
             // The smaller of two: low pages are read more often.
             let page = random.below(16_384).min(random.below(16_384));
@@ -275,7 +275,7 @@ fn a_direct_file_gets_what_was_written_back() {
         }
         Err(error) => panic!("{error}"),
     };
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for turn in 0..2000u64 {
         let at = random.below((PAGES * PAGE - 9000) as u64) as usize;
         let bytes = vec![turn as u8; 1 + random.below(9000) as usize];

@@ -119,7 +119,7 @@ fn history(seed: u64, operations: usize, write_back: Option<WriteBack>, compress
     let (cache, file) = open_compressing(&device, policy, write_back, compressed);
     let contents = device.0.lock().unwrap().current.clone();
     let mut reference = Reference { now: contents.clone(), synced: contents, since: Vec::new(), failed: false };
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for _ in 0..operations {
         match random.below(20) {
             0..12 => {
@@ -251,7 +251,7 @@ fn writes_that_go_through_survive_as_well() {
     for (seed, compressed) in (1..10).flat_map(|seed| [(seed, None), (seed, Some(0.25))]) {
         let device = device(seed);
         let (cache, file) = open_compressing(&device, "lru", None, compressed);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         for _ in 0..50 {
             let at = random.below((PAGES * PAGE) as u64);
             file.write_at(&vec![random.next() as u8; 3000], at).expect("writes");
@@ -389,7 +389,7 @@ fn writers_that_outrun_the_device_are_slowed_and_lose_nothing() {
             for thread in 0..4u64 {
                 let file = &file;
                 scope.spawn(move || {
-                    let mut random = Random(thread);
+                    let mut random = Random::new(thread);
                     for step in 0..400u64 {
                         // Pages of its own.
                         let page = random.below(100) * 4 + thread;

@@ -43,7 +43,7 @@ fn scanned(policy: &str, before: &Before) -> (u64, u64) {
 }
 
 fn at_random(file: &CachedFile, seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let pages = file.len() / PAGE as u64;
     (0..4 * pages).for_each(|_| read(file, random.below(pages)));
 }

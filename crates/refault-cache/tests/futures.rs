@@ -91,7 +91,7 @@ fn futures_read_what_any_read_does_at_every_border() {
     for policy in policies() {
         let cache = cache(64, policy, None);
         let file = Arc::new(cache.attach(Box::new(Memory::with(bytes.clone()))).expect("opens"));
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         for _ in 0..300 {
             let (at, len) = (random.below(21 * PAGE as u64), random.below(3 * PAGE as u64) as usize);
             let (buffer, outcome) = wait(file.read_at_async(vec![1; len], at));
@@ -108,7 +108,7 @@ fn futures_unpack_what_is_compressed() {
     let cache = compressing_cache(64, "mglru", None, Some(0.5));
     let file = Arc::new(cache.attach(Box::new(Memory::with(bytes.clone()))).expect("opens"));
     file.advise(Advice::Random);
-    let mut random = Random(4);
+    let mut random = Random::new(4);
     for _ in 0..500 {
         // Several at once, so that pages are compressed while others are asked for.
         let places: Vec<_> = (0..8).map(|_| random.below(299 * PAGE as u64) as usize).collect();
@@ -183,7 +183,7 @@ fn both_engines_read_a_file_as_it_is_with_a_thousand_reads_under_way() {
         let options = CacheOptions { memory: 1 << 20, io, ..CacheOptions::default() };
         let Some((cache, file, _kept)) = over_a_file(bytes, options) else { return };
         assert_eq!(cache.report().io, name);
-        let mut random = Random(9);
+        let mut random = Random::new(9);
         for turn in 0..4 {
             file.advise(if turn % 2 == 0 { Advice::Random } else { Advice::Normal });
             let places: Vec<(usize, usize)> = (0..1000)
@@ -244,7 +244,7 @@ fn futures_wait_for_writers_and_room_and_see_what_was_written() {
         let options =
             CacheOptions { memory: 256 << 10, io, write_back: Some(WriteBack::default()), ..CacheOptions::default() };
         let Some((_cache, file, _kept)) = over_a_file(&bytes, options) else { return };
-        let mut random = Random(4);
+        let mut random = Random::new(4);
         for turn in 0..300u64 {
             let at = random.below((bytes.len() - 9000) as u64) as usize;
             let written = vec![turn as u8; 1 + random.below(9000) as usize];

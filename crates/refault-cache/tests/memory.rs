@@ -67,7 +67,7 @@ fn holds_to_its_memory(what: &str, options: CacheOptions, writes: u64) {
     let compressed = (MEMORY as f64 * options.compressed.unwrap_or(0.0)) as usize;
     let cache = PageCache::new(&options).expect("a cache");
     let file = cache.attach(Box::new(Numbers)).expect("opens");
-    let (mut random, mut bytes, whole) = (Random(7), [0; 8], [1; PAGE]);
+    let (mut random, mut bytes, whole) = (Random::new(7), [0; 8], [1; PAGE]);
     let (mut most, mut most_held) = (0, 0);
     for step in 0..PAGES * 3 / 2 {
         let page = random.below(PAGES);
@@ -129,7 +129,7 @@ fn gives_back_what_is_registered() {
     };
     (0..MEMORY as u64 / PAGE as u64).step_by(64).for_each(|page| read(&mut (page..page + 64)));
     let registered = cache.report().registered_bytes;
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for _ in 0..PAGES / 4 / 64 {
         read(&mut (0..64).map(|_| random.below(PAGES)));
     }

@@ -88,7 +88,7 @@ fn write(file: &CachedFile, number: u64, version: u64) {
 
 /// Reads so many pages here and there that all numbers are used again.
 fn use_all_numbers_again(file: &CachedFile, seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for _ in 0..30_000 {
         read(file, random.below(PAGES));
     }
@@ -103,7 +103,7 @@ fn every_policy_goes_on_with_numbers_that_are_used_again() {
     for policy in policies().map(str::to_owned).chain(["adaptive{cyclic=yes}".into(), "mglru{cyclic=yes}".into()]) {
         let cache = PageCache::new(&options(&policy)).expect("a cache");
         let [first, second] = [(); 2].map(|()| cache.attach(Box::new(Versions::default())).expect("opens"));
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         let mut versions = [HashMap::new(), HashMap::new()];
         let mut metadata = 0;
         for step in 0..40_000u64 {
@@ -165,7 +165,7 @@ fn threads_never_find_another_page() {
             for thread in 0..4u64 {
                 let (file, acknowledged) = (&file, &acknowledged);
                 scope.spawn(move || {
-                    let mut random = Random(thread);
+                    let mut random = Random::new(thread);
                     for step in 1..20_000u64 {
                         // Hot pages lie far apart, so that each has a group of its own.
                         let hot = random.below(HOT);
@@ -206,7 +206,7 @@ fn a_failed_sync_finds_pages_whose_numbers_are_used_again() {
     let cache = PageCache::new(&options("lru")).expect("a cache");
     let file = cache.attach(Box::new(below.clone())).expect("opens");
     let mut last = BTreeMap::new();
-    let mut random = Random(9);
+    let mut random = Random::new(9);
     for version in 1..4 {
         for _ in 0..120 {
             let number = random.below(PAGES);

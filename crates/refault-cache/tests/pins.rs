@@ -127,7 +127,7 @@ fn pins_hold_under_writers_and_evictions() {
             for thread in 0..2 {
                 let (file, stop) = (&file, &stop);
                 scope.spawn(move || {
-                    let mut random = Random(thread);
+                    let mut random = Random::new(thread);
                     while !stop.load(Ordering::Relaxed) {
                         let value = random.next() as u8;
                         file.write_at(&[value; PAGE], page(random.below(PAGES))).expect("writes");
@@ -140,7 +140,7 @@ fn pins_hold_under_writers_and_evictions() {
             for thread in 2..4 {
                 let (file, stop, cache) = (&file, &stop, &cache);
                 scope.spawn(move || {
-                    let mut random = Random(thread);
+                    let mut random = Random::new(thread);
                     let mut pins = std::collections::VecDeque::new();
                     while !stop.load(Ordering::Relaxed) {
                         let number = random.below(PAGES);

@@ -11,7 +11,7 @@ const PAGES: u64 = 400;
 /// A page that holds its number and version in every word. It compresses to some half.
 fn page_of(number: u64, version: u64) -> Vec<u8> {
     let seed = number << 32 | version;
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let word = |at: usize| if at.is_multiple_of(3) { random.next() } else { seed };
     let mut bytes: Vec<u8> = (0..PAGE / 8 - 1).map(word).flat_map(u64::to_le_bytes).collect();
     bytes.extend(version.to_le_bytes());
@@ -50,7 +50,7 @@ fn churn(policy: &str, keep: Option<f64>, compressed: Option<f64>, faults: bool)
         for thread in 0..6u64 {
             let (file, acknowledged, begun) = (&file, &acknowledged, &begun);
             scope.spawn(move || {
-                let mut random = Random(thread);
+                let mut random = Random::new(thread);
                 for step in 0..600 {
                     let number = if random.below(2) == 0 { random.below(PAGES) } else { random.below(30) };
                     match random.below(8) {

@@ -41,7 +41,7 @@ impl Backing for Zeros {
 
 /// The smaller of two: low pages are read more often.
 fn accesses() -> Vec<u64> {
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     (0..ACCESSES).map(|_| random.below(PAGES).min(random.below(PAGES))).collect()
 }
 

@@ -362,7 +362,7 @@ fn on_full_block_waits_until_something_is_discarded() {
     let mut region = pager.region(pages * PAGE).expect("a region");
     // Random contents: the pool holds hardly more than its size.
     let noise = |page: &mut [u8], number: usize| {
-        let mut random = Random(number as u64);
+        let mut random = Random::new(number as u64);
         page.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));
     };
     spare.chunks_exact_mut(PAGE).enumerate().for_each(|(number, page)| noise(page, number));

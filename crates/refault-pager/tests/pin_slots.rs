@@ -54,7 +54,7 @@ fn copies_come_back(pager: &Pager) {
             .map(|part| {
                 let (copy, pager) = (&copy, &pager);
                 scope.spawn(move || {
-                    let mut random = Random(part as u64);
+                    let mut random = Random::new(part as u64);
                     for _ in 0..2000 {
                         let pages = 1 + random.index(8);
                         let at = part * PART + random.index(256 - pages) * PAGE;

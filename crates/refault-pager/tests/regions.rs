@@ -13,7 +13,7 @@ use refault_store::{FileStoreOptions, IoEngine, TieredStoreOptions};
 fn churn(pager: &Pager, pages: usize, steps: usize, seed: u64) {
     let mut region = pager.region(pages * PAGE).expect("a region");
     let mut versions = vec![0u64; pages];
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for step in 0..steps {
         let number = random.index(pages);
         let page = &mut region[number * PAGE..][..PAGE];
@@ -124,7 +124,7 @@ fn several_threads_write_while_pages_are_evicted() {
         std::thread::scope(|scope| {
             for thread in 0..3 {
                 scope.spawn(move || {
-                    let mut random = Random(thread as u64);
+                    let mut random = Random::new(thread as u64);
                     let mut counts = vec![0u64; 2048];
                     for _ in 0..20_000 {
                         let page = random.index(2048);
@@ -169,7 +169,7 @@ fn clean_pages_of_the_file_are_not_written_again() {
     for (number, page) in region.chunks_exact_mut(PAGE).enumerate() {
         write_page(page, number * 4 + 3, 1);
     }
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let mut read_at_random = |region: &Region| {
         for _ in 0..10_000 {
             let number = random.index(2048);
@@ -482,7 +482,7 @@ fn scans_again_and_again_are_found_out_and_other_orders_are_not() {
         }
         let pager = pager(2, PagerOptions { fault_mode, ..options() });
         let mut region = pager.region(8 * MIB).expect("a region");
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         for step in 0..40_000usize {
             let uniform = random.index(2048);
             // One half uniform, one half skewed to the beginning.
@@ -509,7 +509,7 @@ fn what_stays_cold_is_stored_one_step_colder() {
         let mut region = pager.region(pages * PAGE).expect("a region");
         // Half digits, of which only an entropy coder makes much.
         let text = |page: &mut [u8], number: usize| {
-            let mut random = Random(number as u64);
+            let mut random = Random::new(number as u64);
             page[..PAGE / 2].iter_mut().for_each(|byte| *byte = b'0' + random.index(10) as u8);
             page[PAGE / 2..].fill(b'x');
         };
@@ -544,7 +544,7 @@ fn a_budget_can_count_what_is_stored_too() {
     let pager = Pager::new(Budget::new(budget), PagerOptions { count_stored: true, ..options() }).expect("a pager");
     let mut region = pager.region(14 * MIB).expect("a region");
     let fill = |page: &mut [u8], number: usize| {
-        let mut random = Random(number as u64 + 1);
+        let mut random = Random::new(number as u64 + 1);
         page.chunks_exact_mut(16).for_each(|word| word[..2].copy_from_slice(&random.next().to_le_bytes()[..2]));
     };
     let total = |pager: &Pager| {

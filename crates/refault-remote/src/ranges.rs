@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn every_byte_that_is_wanted_is_in_one_request() {
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         for _ in 0..1000 {
             let range = |random: &mut Random| {
                 let start = random.below(200);

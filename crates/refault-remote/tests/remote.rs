@@ -34,7 +34,7 @@ fn read_all_over(file: &CachedFile, expected: &[u8], reads: usize) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {
-                let mut random = Random(thread);
+                let mut random = Random::new(thread);
                 for _ in 0..reads {
                     let at = random.below(expected.len() as u64) as usize;
                     let mut seen = vec![0; [1, 100, 4096, 70_000][random.below(4) as usize]];

@@ -52,7 +52,7 @@ fn cached_anonymous_pages_need_no_swap_in() {
 
 #[test]
 fn random_pages_over_twice_the_memory_are_seldom_found() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let entries: Vec<_> = (0..200_000).map(|_| Entry::new(random.below(8000), Kind::Fd, false)).collect();
     let out = replay(&entries, FreebsdParams::default(), 4000, 0).outcome();
     let share = out.counters.pages_reactivated as f64 / out.counters.pages_cached as f64;

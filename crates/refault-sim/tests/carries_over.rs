@@ -229,7 +229,7 @@ impl Structure {
 
 /// Hot pages, cold pages, phases and a scan that does not fit, twice over.
 fn accesses() -> Vec<(PageId, bool)> {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut random = |below| random.index(below);
     let mut accesses = Vec::new();
     // So that ids are addresses: all pages once, in order.

@@ -12,6 +12,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use refault_core::monitor::Random as Bits;
+
 /// Notes that the running test, or a part of it, is left out for a reason that any good machine may have: it has no
 /// such device, or this user may do too much or too little.
 ///
@@ -43,19 +45,20 @@ fn is_required() -> bool {
     env::var_os("REFAULT_REQUIRE").is_some_and(|value| value == "1")
 }
 
-/// Pseudo-random numbers from a seed, the same on every machine: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// Pseudo-random numbers from a seed, the same on every machine: the monitor's generator, drawn from as tests need it.
 #[derive(Clone, Debug)]
-pub struct Random(pub u64);
+pub struct Random(Bits);
 
 impl Random {
+    /// The stream of a seed.
+    pub const fn new(seed: u64) -> Random {
+        Random(Bits::new(seed))
+    }
+
     /// The next 64 bits.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// A number below `bound`, which is not 0.

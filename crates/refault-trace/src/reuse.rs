@@ -415,7 +415,7 @@ mod tests {
         // Many pages for the upper levels, few for many compactions, and ids beyond the expectation.
         for (pages, accesses, expected) in [(700_000u64, 3_000_000, 700_000), (1000, 500_000, 10), (90_000, 400_000, 0)]
         {
-            let mut random = Random(1);
+            let mut random = Random::new(1);
             let trace: Vec<u32> = (0..accesses)
                 .map(|i| {
                     let page = random.below(pages) as u32;

@@ -70,7 +70,7 @@ impl Backing for Bytes {
 
 /// All pages in order, so that numbers of pages agree; then hot pages, cold pages, phases and a scan that does not fit.
 fn accesses() -> Vec<(u64, bool)> {
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     let mut random = |below| random.below(below);
     let mut accesses: Vec<(u64, bool)> = (0..PAGES).map(|page| (page, false)).collect();
     for phase in 0..2 {

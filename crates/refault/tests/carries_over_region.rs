@@ -22,7 +22,7 @@ const CAPACITY: usize = 700;
 /// All pages once, in order, so that numbers are addresses; then hot pages, cold pages, phases and a scan that does not
 /// fit, again and again.
 fn accesses() -> Vec<(usize, bool)> {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let mut random = |below| random.index(below);
     let mut accesses: Vec<(usize, bool)> = (0..PAGES).map(|page| (page, true)).collect();
     for phase in 0..2 {

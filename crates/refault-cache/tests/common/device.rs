@@ -33,7 +33,7 @@ pub struct Device(pub Arc<Mutex<Medium>>);
 impl Medium {
     fn random(&mut self) -> u64 {
         self.random += 1;
-        Random(self.random).next()
+        Random::new(self.random).next()
     }
 
     /// The device after a crash: of each sector any version since the last flush, or none.

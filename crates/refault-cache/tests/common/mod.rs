@@ -47,7 +47,7 @@ impl Faults {
         let every = every.load(Ordering::Relaxed);
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         // Scattered, but the same in each run with one thread.
-        every != 0 && Random(call).next().is_multiple_of(every)
+        every != 0 && Random::new(call).next().is_multiple_of(every)
     }
     fn sleep(&self) {
         let micros = self.slow.load(Ordering::Relaxed);

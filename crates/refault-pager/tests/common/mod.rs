@@ -44,7 +44,7 @@ pub fn both_modes() -> [FaultMode; 3] {
 
 /// Fills a page with words that depend on its number and version; some pages compress, some do not, some are one value.
 pub fn write_page(page: &mut [u8], number: usize, version: u64) {
-    let mut random = Random((number as u64) << 32 | version);
+    let mut random = Random::new((number as u64) << 32 | version);
     for (index, word) in page.chunks_exact_mut(8).enumerate() {
         let value = match number % 4 {
             0 => version,

@@ -38,7 +38,7 @@ pub struct Server {
 }
 
 pub fn contents(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(bytes).collect()
 }
 
@@ -70,7 +70,7 @@ impl Server {
 
 fn strikes(every: &AtomicU64, number: u64) -> bool {
     let every = every.load(Ordering::Relaxed);
-    every != 0 && Random(number).next().is_multiple_of(every)
+    every != 0 && Random::new(number).next().is_multiple_of(every)
 }
 
 fn serve(served: &Served, stream: TcpStream) -> std::io::Result<()> {

@@ -1,6 +1,8 @@
 //! Random numbers: independent streams of one seed, told apart by a tag.
 //!
-//! A counter with odd increment, hashed by the 64-bit finaliser of SplitMix (Steele, Lea and Flood, OOPSLA 2014).
+//! A counter with odd increment, hashed by the 64-bit finaliser of SplitMix (Steele, Lea and Flood, OOPSLA 2014). The
+//! arithmetic is part of what a workload's name means, so it stands here and not in a crate whose next version may draw
+//! otherwise.
 
 /// What a stream decides; its number is part of the sequence's definition.
 #[derive(Clone, Copy)]
