@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use refault_paging::{Engine, PAGE, sys};
+use refault_paging::{Attributes, Engine, PAGE, sys};
 
 use crate::entry::paging;
 use crate::mappings::{self, Span};
@@ -24,10 +24,9 @@ const CURRENT: usize = 1;
 const FUTURE: usize = 2;
 const BOTH: usize = CURRENT | FUTURE;
 const ALL_ON_FAULT: usize = 4;
-/// Of a mapping's rights, those with which it can be touched.
-const READ_OR_WRITE: u8 = 3;
 const EPERM: isize = -1;
 const ENOMEM: isize = -12;
+const EINVAL: isize = -22;
 
 /// What is mapped from now on is locked, and how.
 static LATER: AtomicU8 = AtomicU8::new(NOT);
@@ -37,7 +36,7 @@ const WHERE_TOUCHED: u8 = 2;
 
 /// This process is a child of a fork: nothing of its parent's locks holds in it.
 pub(crate) fn forked(paging: &mut Engine) {
-    release_locked(paging, 0, usize::MAX);
+    release_locked(paging, 0, usize::MAX, |_| true);
     paging.unlock_in_child();
     LATER.store(NOT, Ordering::Relaxed);
 }
@@ -80,30 +79,49 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
         return if paging.let_go(first, last - first) { make(number, arguments) } else { ENOMEM };
     }
     // The budget is a limit as the system's own is, which nobody is above.
-    if locks && !paging.may_lock(first, last - first) {
+    if locks && !paging.may_lock(first, last - first, |attributes| attributes.lock(true)) {
         return ENOMEM;
     }
     if locks {
-        paging.hold(first, last - first, true);
+        for (from, to, attributes) in paging.parts(first, last - first) {
+            if attributes.can_be_touched() {
+                paging.hold(from, to - from, true);
+            }
+        }
     }
     let error = make(number, arguments);
     if locks && error < 0 {
-        paging.release(first, last - first);
+        // What lies before a hole is locked, and what could not be brought in for want of rights.
+        for (from, to, attributes) in paging.parts(first, last - first) {
+            let locked = error == ENOMEM && is_locked(from);
+            if attributes.can_be_touched() && (!locked || attributes.locked) {
+                paging.release(from, to - from);
+            }
+            if locked {
+                paging.change(from, to - from, |attributes| attributes.lock(true));
+            }
+        }
         paging.lock_is_decided();
         paging.note_locks();
     } else if error == 0 {
         // Held by the lock before this one.
-        release_locked(&mut paging, first, last - first);
+        release_locked(&mut paging, first, last - first, |attributes| !locks || attributes.can_be_touched());
         paging.lock_is_decided();
-        paging.change(first, last - first, |attributes| attributes.locked = locks);
+        paging.change(first, last - first, |attributes| attributes.lock(locks));
     }
     error
 }
 
-/// Gives back what is held of a range because it is locked.
-fn release_locked(paging: &mut Engine, start: usize, bytes: usize) {
+/// Whether the mapping of a page is locked: the kernel calls nothing cold that is.
+fn is_locked(page: usize) -> bool {
+    const COLD: usize = 20;
+    make(sys::nr::MADVISE, [page, PAGE, COLD, 0, 0, 0]) == EINVAL
+}
+
+/// Gives back what is held of parts of a range because they are locked.
+fn release_locked(paging: &mut Engine, start: usize, bytes: usize, which: impl Fn(Attributes) -> bool) {
     for (from, to, attributes) in paging.parts(start, bytes) {
-        if attributes.locked {
+        if attributes.locked && which(attributes) {
             paging.release(from, to - from);
         }
     }
@@ -146,17 +164,17 @@ fn lock_present(on_fault: bool, limit: usize) -> isize {
         if !paging.let_go(0, usize::MAX) {
             return ENOMEM;
         }
-    } else if !paging.may_lock(0, usize::MAX) {
+    } else if !paging.may_lock(0, usize::MAX, |attributes| attributes.lock(true)) {
         return ENOMEM;
     } else {
         for (from, to, attributes) in paging.parts(0, usize::MAX) {
             // What cannot be touched is not brought in; it is locked, so what comes later of it stays.
-            if !attributes.locked && attributes.protection & READ_OR_WRITE != 0 {
+            if !attributes.locked && attributes.can_be_touched() {
                 paging.hold(from, to - from, false);
             }
         }
         paging.lock_is_decided();
-        paging.change(0, usize::MAX, |attributes| attributes.locked = true);
+        paging.change(0, usize::MAX, |attributes| attributes.lock(true));
     }
     let Some(all) = all else {
         // Nobody says what is the program's: the agent's tables are locked too, if the limit allows it.
@@ -181,8 +199,8 @@ fn lock_present(on_fault: bool, limit: usize) -> isize {
 
 /// Nothing of what is managed is locked any more.
 fn forget_locks(paging: &mut Engine) {
-    release_locked(paging, 0, usize::MAX);
-    paging.change(0, usize::MAX, |attributes| attributes.locked = false);
+    release_locked(paging, 0, usize::MAX, |_| true);
+    paging.change(0, usize::MAX, |attributes| attributes.lock(false));
 }
 
 /// `munlockall`, of what the program has mapped: what the agent locks for itself stays locked.

@@ -150,13 +150,21 @@ fn protect(number: usize, arguments: [usize; 6]) -> isize {
     if is_executable(protection) && paging.manages(start, pages(bytes)) && !paging.let_go(start, pages(bytes)) {
         return ENOMEM;
     }
-    let error = make(number, arguments);
     let new = protection as u8 & 7;
+    // Rights bring in what is locked without any, as far as the budget goes.
+    let fills = paging.any_unfilled();
+    if fills && !paging.may_lock(start, pages(bytes), |attributes| attributes.protect(new)) {
+        return ENOMEM;
+    }
+    let error = make(number, arguments);
+    if fills {
+        paging.lock_is_decided();
+    }
     if error == 0 {
-        paging.change(start, pages(bytes), |attributes| attributes.protection = new);
+        paging.change(start, pages(bytes), |attributes| attributes.protect(new));
     } else if error == ENOMEM && start.is_multiple_of(PAGE) {
         // What lies before a hole has changed, the rest has not: what is sure is what both allow.
-        paging.change(start, pages(bytes), |attributes| attributes.protection &= new);
+        paging.change(start, pages(bytes), |attributes| attributes.protect(attributes.protection & new));
     }
     error
 }

@@ -21,8 +21,12 @@ const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
 const MADVISE: usize = sys::nr::MADVISE;
+const DONTNEED_LOCKED: usize = 24;
 const NORMAL: usize = 0;
 const RANDOM: usize = 1;
+/// Of a mapping's rights, that to write.
+const WRITE: u8 = 2;
+const EAGAIN: isize = -11;
 const EFAULT: isize = -14;
 /// Where user addresses end (four levels of page tables).
 const END_OF_ADDRESSES: usize = 1 << 47;
@@ -64,12 +68,22 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     let kept = old_bytes.min(new_bytes);
     let ends_beyond = |mappings: Mappings| mappings.end_of(old).is_some_and(|end| end >= old + kept);
     let is_one = || Mappings::open().is_none_or(ends_beyond);
+    // What grows out of locked memory is locked. The budget is a limit as the system's own is.
+    let grown = before.last().filter(|(_, end, _)| *end == old + old_bytes && new_bytes > kept);
+    let fills = grown.is_some_and(|(.., attributes)| attributes.filled);
+    if fills && !paging.may_lock_more(new_bytes - kept) {
+        return EAGAIN;
+    }
     let set_apart = !before.is_empty() && flags & MAYMOVE != 0 && is_one() && advise(old, kept, RANDOM) == 0;
     let at = make(MREMAP, arguments);
+    if fills {
+        paging.lock_is_decided();
+    }
     if at < 0 {
         if set_apart {
             advise(old, kept, NORMAL);
         }
+        paging.note_locks();
         return at;
     }
     let at = at as usize;
@@ -83,18 +97,26 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
         if flags & DONTUNMAP != 0 {
             // The old range is there still, empty: its guards have moved, and it is not locked.
             for (start, end, attributes) in &before {
-                paging.manage(*start, end - start, Attributes { guard: false, locked: false, ..*attributes });
+                paging.manage(
+                    *start,
+                    end - start,
+                    Attributes { guard: false, locked: false, filled: false, ..*attributes },
+                );
             }
         }
     } else if new_bytes < old_bytes {
         paging.forget(old + new_bytes, old_bytes - new_bytes);
     }
-    if let Some((_, end, attributes)) = before.last()
-        && *end == old + old_bytes
-        && new_bytes > kept
-    {
-        paging.manage(at + kept, new_bytes - kept, Attributes { guard: false, ..*attributes });
+    if let Some((.., attributes)) = grown {
+        let (start, bytes) = (at + kept, new_bytes - kept);
+        paging.manage(start, bytes, Attributes { guard: false, ..*attributes });
+        if fills {
+            // The kernel has filled it with zeros unless it was registered: they go, and come as all that is managed does.
+            make(MADVISE, [start, bytes, DONTNEED_LOCKED, 0, 0, 0]);
+            paging.hold(start, bytes, attributes.protection & WRITE != 0);
+        }
     }
+    paging.note_locks();
     if set_apart {
         advise(at, new_bytes, NORMAL);
         if flags & DONTUNMAP != 0 {

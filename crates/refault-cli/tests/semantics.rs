@@ -171,6 +171,16 @@ fn small_locks(argument: &str) -> String {
 }
 
 #[test]
+fn what_is_locked_counts_when_it_grows_and_without_rights() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let said = small_locks("moves");
+    assert!(said.contains("moves: 0 Resource temporarily unavailable -1 0, wrong 0\n"), "{said}");
+    assert!(said.contains("rights: 0 0 -1 0, -1 -1 0, wrong 0\n"), "{said}");
+}
+
+#[test]
 fn what_processes_lock_together_fits_into_the_budget() {
     if skipped(&["gcc"]) {
         return;

@@ -275,9 +275,14 @@ impl Engine {
         self.note_locks();
     }
 
+    /// Whether rights could fill something that is locked.
+    pub fn any_unfilled(&self) -> bool {
+        self.ranges.any_unfilled()
+    }
+
     /// Nothing of what a parent has locked is locked in this child, whose slot is not yet its own: nobody is told.
     pub fn unlock_in_child(&mut self) {
-        self.ranges.change(0, usize::MAX, |attributes| attributes.locked = false);
+        self.ranges.change(0, usize::MAX, |attributes| attributes.lock(false));
     }
 
     /// Makes known how much is locked, or about to be.
@@ -285,19 +290,25 @@ impl Engine {
         self.account.locks(((self.ranges.locked_bytes() + self.about_to_lock) / PAGE) as u64);
     }
 
-    /// What [`Engine::may_lock`] has allowed is locked from now on, or will not be.
+    /// What [`Engine::may_lock`] or [`Engine::may_lock_more`] has allowed is locked from now on, or will not be.
     pub fn lock_is_decided(&mut self) {
         self.about_to_lock = 0;
     }
 
-    /// Whether the budget has room for the managed part of a range to be locked, beside all that is locked in the tree. It
-    /// counts as locked until [`Engine::lock_is_decided`].
-    pub fn may_lock(&mut self, start: usize, bytes: usize) -> bool {
-        let is_new = |(from, to, attributes): (usize, usize, Attributes)| {
-            let stays = Attributes { locked: true, ..attributes }.stays() && !attributes.locked;
-            if stays { to - from } else { 0 }
+    /// Whether the budget has room for what a change would fill of a range and keep in memory, beside all that is locked in
+    /// the tree. It counts as locked until [`Engine::lock_is_decided`].
+    pub fn may_lock(&mut self, start: usize, bytes: usize, change: impl Fn(&mut Attributes)) -> bool {
+        let fills = |(from, to, mut attributes): (usize, usize, Attributes)| {
+            let was = attributes.filled;
+            change(&mut attributes);
+            if attributes.filled && !was { to - from } else { 0 }
         };
-        let more = self.parts(start, bytes).into_iter().map(is_new).sum::<usize>();
+        let more = self.parts(start, bytes).into_iter().map(fills).sum::<usize>();
+        self.may_lock_more(more)
+    }
+
+    /// [`Engine::may_lock`] for so many bytes that are not there yet.
+    pub fn may_lock_more(&mut self, more: usize) -> bool {
         let pages = (self.ranges.locked_bytes() + more) / PAGE;
         let fits = more == 0 || self.account.may_lock(pages as u64, (self.own_bytes() / PAGE) as u64);
         self.about_to_lock = if fits { more } else { 0 };

@@ -18,6 +18,9 @@ pub struct Attributes {
     pub guard: bool,
     /// Locked into memory by the program.
     pub locked: bool,
+    /// All of it is in memory to stay: it is locked, and could be touched then or at some time since. Without rights it
+    /// stays where it is.
+    pub filled: bool,
 }
 
 impl Attributes {
@@ -26,9 +29,21 @@ impl Attributes {
         self.protection == 3 && !self.locked
     }
 
-    /// Whether all of it is in memory to stay: it is locked, and can be touched.
-    pub fn stays(self) -> bool {
-        self.locked && self.protection & 3 != 0
+    /// Whether its rights allow to touch it.
+    pub fn can_be_touched(self) -> bool {
+        self.protection & 3 != 0
+    }
+
+    /// The program locks or unlocks it.
+    pub fn lock(&mut self, locked: bool) {
+        self.locked = locked;
+        self.filled = locked && (self.filled || self.can_be_touched());
+    }
+
+    /// The program changes its rights.
+    pub fn protect(&mut self, protection: u8) {
+        self.protection = protection;
+        self.filled |= self.locked && self.can_be_touched();
     }
 }
 
@@ -36,8 +51,9 @@ impl Attributes {
 #[derive(Debug, Default)]
 pub struct Ranges {
     by_start: BTreeMap<usize, (usize, Attributes)>,
-    /// Bytes that are [locked with contents](Ranges::locked_bytes).
-    locked: usize,
+    /// Bytes that are [filled](Attributes::filled), and those that are only locked.
+    filled: usize,
+    unfilled: usize,
 }
 
 impl Ranges {
@@ -101,19 +117,37 @@ impl Ranges {
     }
 
     fn put(&mut self, start: usize, end: usize, attributes: Attributes) {
-        self.locked += if attributes.stays() { end - start } else { 0 };
+        if let Some(bytes) = self.count(attributes) {
+            *bytes += end - start;
+        }
         self.by_start.insert(start, (end, attributes));
     }
 
     fn take(&mut self, start: usize) {
-        if let Some((end, attributes)) = self.by_start.remove(&start) {
-            self.locked -= if attributes.stays() { end - start } else { 0 };
+        if let Some((end, attributes)) = self.by_start.remove(&start)
+            && let Some(bytes) = self.count(attributes)
+        {
+            *bytes -= end - start;
         }
     }
 
-    /// Bytes that are locked and can be touched: those are in memory, and stay.
+    /// Where bytes of such a range are counted.
+    fn count(&mut self, attributes: Attributes) -> Option<&mut usize> {
+        match (attributes.filled, attributes.locked) {
+            (true, _) => Some(&mut self.filled),
+            (false, true) => Some(&mut self.unfilled),
+            (false, false) => None,
+        }
+    }
+
+    /// Bytes that are locked and [filled](Attributes::filled): those are in memory, and stay.
     pub fn locked_bytes(&self) -> usize {
-        self.locked
+        self.filled
+    }
+
+    /// Whether any range is locked that never could be touched.
+    pub fn any_unfilled(&self) -> bool {
+        self.unfilled > 0
     }
 
     /// Changes the attributes of the managed parts of a range.
@@ -155,6 +189,20 @@ mod tests {
         assert_eq!((ranges.bytes(), ranges.locked_bytes()), (16, 0));
     }
 
+    /// What was locked stays in memory when its rights go; what was locked without rights comes with them.
+    #[test]
+    fn rights_fill_what_is_locked_and_do_not_empty_it() {
+        let mut range = of(0);
+        range.lock(true);
+        assert!(range.locked && !range.filled);
+        range.protect(1);
+        range.protect(0);
+        assert!(range.locked && range.filled);
+        range.lock(false);
+        range.protect(3);
+        assert!(!range.locked && !range.filled);
+    }
+
     /// Against one attribute per unit.
     #[test]
     fn ranges_are_what_an_array_says() {
@@ -172,12 +220,12 @@ mod tests {
                 }
                 3 => {
                     let locked = protection & 1 != 0;
-                    ranges.change(start, end, |a| a.locked = locked);
-                    model[start..end].iter_mut().flatten().for_each(|a| a.locked = locked);
+                    ranges.change(start, end, |a| a.lock(locked));
+                    model[start..end].iter_mut().flatten().for_each(|a| a.lock(locked));
                 }
                 4 => {
-                    ranges.change(start, end, |a| a.protection = protection);
-                    model[start..end].iter_mut().flatten().for_each(|a| a.protection = protection);
+                    ranges.change(start, end, |a| a.protect(protection));
+                    model[start..end].iter_mut().flatten().for_each(|a| a.protect(protection));
                 }
                 _ => {
                     ranges.remove(start, end);
@@ -187,7 +235,8 @@ mod tests {
             for (at, wanted) in model.iter().enumerate() {
                 assert_eq!(ranges.find(at).map(|(.., a)| a), *wanted, "at {at}");
             }
-            assert_eq!(ranges.locked_bytes(), model.iter().flatten().filter(|a| a.stays()).count());
+            assert_eq!(ranges.locked_bytes(), model.iter().flatten().filter(|a| a.filled).count());
+            assert_eq!(ranges.any_unfilled(), model.iter().flatten().any(|a| a.locked && !a.filled));
             let all: Vec<_> = ranges.all().collect();
             assert!(all.windows(2).all(|two| two[0].1 < two[1].0 || two[0].1 == two[1].0 && two[0].2 != two[1].2));
         }

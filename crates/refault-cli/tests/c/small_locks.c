@@ -1,7 +1,9 @@
 /* Locks memory bit by bit until that is refused, and says how much was locked (in mebibytes), why no more was, and whether
  * the contents are whole: "one: ...", "again: ...", "all: ...". With "children" two children do so at the same
  * time: "children: ...". With "heirs" children lock 14 MiB beside the 14 that their parent has locked, after a fork, after an
- * exec that failed, and once another child that had locked 14 was killed: "heirs: ...". */
+ * exec that failed, and once another child that had locked 14 was killed: "heirs: ...". With "moves" locked memory grows, and
+ * loses and gets its rights: "moves: ..." and "rights: ...", each an answer per call and the words that are wrong. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -79,9 +81,52 @@ static int lock_beside_others(void) {
     return 0;
 }
 
+static void *map(unsigned long bytes, int rights) {
+    return mmap(0, bytes, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static void move_what_is_locked(void) {
+    memory = map(8 * MIB, PROT_READ | PROT_WRITE);
+    fill(0, 8 * MIB);
+    int locked = mlock(memory, 8 * MIB);
+    /* Something lies behind it as a rule, so that it moves. */
+    memory = mremap(memory, 8 * MIB, 12 * MIB, MREMAP_MAYMOVE);
+    long wrong = changed(8 * MIB);
+    for (unsigned long i = MIB; i < 12 * MIB / 8; i++) wrong += memory[i] != 0;
+    fill(8 * MIB, 4 * MIB);
+    int beyond = mremap(memory, 12 * MIB, 60 * MIB, MREMAP_MAYMOVE) == MAP_FAILED ? errno : 0;
+    /* The 12 MiB count: so much more does not fit, so much does. */
+    unsigned long *other = map(14 * MIB, PROT_READ | PROT_WRITE);
+    int too_much = mlock(other, 14 * MIB), fits = mlock(other, 2 * MIB);
+    printf("moves: %d %s %d %d, wrong %ld\n", locked, strerror(beyond), too_much, fits, wrong + changed(12 * MIB));
+    munmap(other, 14 * MIB);
+    munmap(memory, 12 * MIB);
+}
+
+static void take_and_give_rights(void) {
+    memory = map(14 * MIB, PROT_READ | PROT_WRITE);
+    fill(0, 14 * MIB);
+    int locked = mlock(memory, 14 * MIB), taken = mprotect(memory, 14 * MIB, PROT_NONE);
+    unsigned long *other = map(14 * MIB, PROT_READ | PROT_WRITE);
+    int beyond = mlock(other, 14 * MIB), given = mprotect(memory, 14 * MIB, PROT_READ | PROT_WRITE);
+    long wrong = changed(14 * MIB);
+    munmap(memory, 14 * MIB);
+    /* Locked without rights: nothing can be brought in, but the mapping is locked. */
+    char *reserved = map(60 * MIB, PROT_NONE);
+    int empty = mlock(reserved, 60 * MIB), whole = mprotect(reserved, 60 * MIB, PROT_READ | PROT_WRITE);
+    int part = mprotect(reserved, 4 * MIB, PROT_READ | PROT_WRITE);
+    memset(reserved, 1, 4 * MIB);
+    printf("rights: %d %d %d %d, %d %d %d, wrong %ld\n", locked, taken, beyond, given, empty, whole, part, wrong);
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, 0, _IONBF, 0);
     if (count > 1 && !strcmp(arguments[1], "heirs")) return lock_beside_others();
+    if (count > 1 && !strcmp(arguments[1], "moves")) {
+        move_what_is_locked();
+        take_and_give_rights();
+        return 0;
+    }
     if (count > 1) return lock_in_children();
     memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     fill(0, BYTES);
