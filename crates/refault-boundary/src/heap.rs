@@ -11,6 +11,8 @@ use refault_paging::lock::{Held, Lock};
 use refault_paging::sys;
 use refault_store::noted;
 
+use crate::report;
+
 /// Bytes mapped.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
@@ -21,7 +23,7 @@ unsafe impl Allocator for Mappings {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let size = size.next_multiple_of(64 << 10);
         let at = map(size);
-        if at.is_null() { (at, 0, 0) } else { (at, size, 0) }
+        (at, size, 0)
     }
     fn remap(&self, _at: *mut u8, _old: usize, _new: usize, _can_move: bool) -> *mut u8 {
         std::ptr::null_mut()
@@ -79,15 +81,82 @@ fn is_large(size: usize, align: usize) -> bool {
 
 fn map(size: usize) -> *mut u8 {
     let size = size.next_multiple_of(4096);
-    let at = sys::map(size);
-    if at != 0 {
-        MAPPED.fetch_add(size, Ordering::Relaxed);
-        noted::note(at, size);
-        // Says nothing to a debugger, and may hold keys: MADV_DONTDUMP.
-        // SAFETY: advice on a fresh mapping.
-        unsafe { sys::call(sys::nr::MADVISE, [at, size, 16, 0, 0, 0]) };
+    let at = match sys::map(size) {
+        0 => map_of_spare(size),
+        at => at,
+    };
+    if at == 0 {
+        // Nothing of the agent's can go on without, and Rust's own words for it would go through libc.
+        report::end(format_args!("no memory is left for the agent: {} bytes of addresses were refused", size));
     }
+    MAPPED.fetch_add(size, Ordering::Relaxed);
+    noted::note(at, size);
+    // Says nothing to a debugger, and may hold keys: MADV_DONTDUMP.
+    // SAFETY: advice on a fresh mapping.
+    unsafe { sys::call(sys::nr::MADVISE, [at, size, 16, 0, 0, 0]) };
     at as *mut u8
+}
+
+/// Makes a block that has a mapping of its own larger or smaller; 0 if there are no addresses for it.
+fn move_large(at: usize, old: usize, new: usize) -> usize {
+    let (old, new) = (old.next_multiple_of(4096), new.next_multiple_of(4096));
+    // Before: once it has moved, somebody else may have its addresses.
+    noted::give_up(at, old);
+    // SAFETY: the block has a mapping of its own, which may move.
+    let moved = unsafe { sys::call(25, [at, old, new, 1, 0, 0]) };
+    if moved < 0 {
+        noted::note(at, old);
+        return 0;
+    }
+    MAPPED.fetch_add(new, Ordering::Relaxed);
+    MAPPED.fetch_sub(old, Ordering::Relaxed);
+    noted::note(moved as usize, new);
+    moved as usize
+}
+
+/// Addresses that are kept for the agent where the program's are limited: where they begin and how many bytes they are.
+static SPARE: AtomicUsize = AtomicUsize::new(0);
+static SPARE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// The program may have so many bytes of addresses: some of them are kept for the agent's tables, which grow with what the
+/// program takes of the rest. They cost nothing else.
+pub(crate) fn keep_spare(addresses: u64) {
+    /// Of 4096 bytes that the program maps the agent takes some 64; tables that grow are there twice.
+    const SHARE: u64 = 16;
+    drop_spare();
+    if addresses < 1 << 46 {
+        reserve_spare((addresses / SHARE) as usize & !4095);
+    }
+}
+
+fn reserve_spare(bytes: usize) {
+    let at = if bytes > 0 { sys::map(bytes) } else { 0 };
+    if at != 0 {
+        noted::note(at, bytes);
+        SPARE_BYTES.store(bytes, Ordering::Relaxed);
+        SPARE.store(at, Ordering::Release);
+    }
+}
+
+/// Gives the spare addresses to whoever maps next; says how many bytes they were.
+fn drop_spare() -> usize {
+    let at = SPARE.swap(0, Ordering::Acquire);
+    if at == 0 {
+        return 0;
+    }
+    let bytes = SPARE_BYTES.load(Ordering::Relaxed);
+    noted::give_up(at, bytes);
+    // SAFETY: who takes the address out is the only one to know it, and nothing lies there.
+    unsafe { sys::unmap(at, bytes) };
+    bytes
+}
+
+/// A mapping of what was kept for the agent. 0 if that is not enough.
+fn map_of_spare(size: usize) -> usize {
+    let spare = drop_spare();
+    let at = if spare > 0 { sys::map(size) } else { 0 };
+    reserve_spare(spare.saturating_sub(size));
+    at
 }
 
 // SAFETY: dlmalloc under a lock.
@@ -121,21 +190,12 @@ unsafe impl GlobalAlloc for AgentHeap {
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, new: usize) -> *mut u8 {
         let (before, after) = (is_large(layout.size(), layout.align()), is_large(new, layout.align()));
         if before && after {
-            let (old, size) = (layout.size().next_multiple_of(4096), new.next_multiple_of(4096));
-            // Before: once it has moved, somebody else may have its addresses.
-            noted::give_up(at as usize, old);
-            // SAFETY: the block has a mapping of its own, which may move.
-            let moved = unsafe { sys::call(25, [at as usize, old, size, 1, 0, 0]) };
-            if moved < 0 {
-                noted::note(at as usize, old);
-                return std::ptr::null_mut();
+            let moved = move_large(at as usize, layout.size(), new);
+            if moved != 0 {
+                return moved as *mut u8;
             }
-            MAPPED.fetch_add(size, Ordering::Relaxed);
-            MAPPED.fetch_sub(old, Ordering::Relaxed);
-            noted::note(moved as usize, size);
-            return moved as *mut u8;
         }
-        if before != after {
+        if before || after {
             // SAFETY: a new block of the new size, the old one's contents, and the old one given up.
             unsafe {
                 let fresh = self.alloc(Layout::from_size_align_unchecked(new, layout.align()));

@@ -36,11 +36,12 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         settings.file.as_deref().and_then(Directory::open).map(|directory| Box::new(directory) as Box<dyn Files>);
     // A budget beyond every machine's memory stands for none, and needs no more addresses than this.
     let memory = settings.memory.min(4 << 40);
-    let pool = (memory * 8).max(1 << 30).min(addresses() / 4);
+    let pool = addresses_for_pool(memory);
     let store = Stores::new(pool, memory, maker, (memory * 16).clamp(4 << 30, 256 << 30))
         .map_err(|_| "no addresses are left for the compressed pool")?;
     let options =
         EngineOptions { policy: settings.policy.clone(), store, account, resident_only: settings.resident_only };
+    heap::keep_spare(addresses());
     entry::begin(Engine::new(uffd, options, own_bytes)?);
     owns_memory();
     memory_calls::look_at_personality();
@@ -61,10 +62,30 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
+const RLIMIT_DATA: usize = 2;
+const RLIMIT_AS: usize = 9;
+
+/// Bytes of addresses for the compressed pool under a budget. It never takes more memory than that, but the budget may be
+/// raised; where addresses are limited, what it is now has to do.
+fn addresses_for_pool(memory: u64) -> u64 {
+    let addresses = addresses();
+    if addresses < 1 << 46 { (memory * 2).min(addresses / 4) } else { (memory * 8).max(1 << 30) }
+}
+
+/// The program may have set a limit of its own: what the compressed pool has reserved beyond what it needs, and never used,
+/// is for the program; a part of the limit is kept for the agent.
+pub(crate) fn addresses_are_limited(resource: usize) {
+    if matches!(resource as u32 as usize, RLIMIT_AS | RLIMIT_DATA) {
+        let mut paging = entry::paging();
+        let keep = addresses_for_pool(paging.account().limit() * 4096);
+        paging.give_addresses_back(keep);
+        drop(paging);
+        heap::keep_spare(addresses());
+    }
+}
+
 /// Bytes of addresses that this process may have: those for the compressed pool count, used or not.
 fn addresses() -> u64 {
-    const RLIMIT_DATA: usize = 2;
-    const RLIMIT_AS: usize = 9;
     let limit = |which: usize| {
         let mut limit = [u64::MAX; 2];
         // SAFETY: getrlimit writes two words.

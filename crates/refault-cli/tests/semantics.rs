@@ -170,6 +170,22 @@ fn small_locks(argument: &str) -> String {
     said
 }
 
+/// What the tool has reserved does not stand in the way of a program that limits its addresses, and the program may use up
+/// all of them.
+#[test]
+fn a_programs_limit_of_addresses_is_its_own() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/own_limit.c"));
+    let output = program.run("16M", &["--quiet"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{:?} {said} {}", output.status, text(&output.stderr));
+    let (got, rest) = said.split_once(" MiB, ").unwrap_or_else(|| panic!("{said}"));
+    // Alone it gets 197. The tool takes less than half: addresses for the compressed pool and its tables, and itself.
+    assert!((90..200).contains(&got.parse::<u64>().expect("a number")) && rest == "0 wrong, thread 0\n", "{said}");
+}
+
 #[test]
 fn what_is_locked_counts_when_it_grows_and_without_rights() {
     if skipped(&["gcc"]) {

@@ -275,6 +275,12 @@ impl Engine {
         self.note_locks();
     }
 
+    /// The program may have fewer addresses from now on: the compressed pool keeps so many bytes of them at most, or what it
+    /// has used.
+    pub fn give_addresses_back(&mut self, keep: u64) {
+        self.store.lower_pool_limit(keep);
+    }
+
     /// Whether rights could fill something that is locked.
     pub fn any_unfilled(&self) -> bool {
         self.ranges.any_unfilled()

@@ -180,6 +180,11 @@ impl Stores {
         }
     }
 
+    /// The pool may have so many bytes of addresses from now on, or those that it has used.
+    pub fn lower_pool_limit(&mut self, limit: u64) {
+        self.pool.lower_limit(limit);
+    }
+
     /// Pages in the pool.
     pub fn compressed(&self) -> u64 {
         self.pool.usage().pool_pages

@@ -52,6 +52,21 @@ impl Mapping {
         let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().add(offset).cast(), len, Advice::LinuxDontNeed) };
     }
 
+    /// Gives the addresses from `len` on (rounded up to pages) back.
+    ///
+    /// # Safety
+    /// Nothing from there on may be in use, or ever be used again.
+    pub(crate) unsafe fn truncate(&mut self, len: usize) {
+        let len = len.max(1).next_multiple_of(crate::PAGE_SIZE);
+        if len < self.len {
+            let end = self.base.as_ptr() as usize + len;
+            crate::noted::give_up(end, self.len - len);
+            // SAFETY: the range is the end of this mapping and unused (promised by the caller).
+            let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().add(len).cast(), self.len - len) };
+            self.len = len;
+        }
+    }
+
     /// Keeps the mapping out of core dumps and out of the kernel's swap, as far as the limits allow. What was not
     /// touched takes no memory by that.
     pub(crate) fn keep_secret(&self) {

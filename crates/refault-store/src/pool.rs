@@ -142,6 +142,19 @@ impl CompressedPool {
         u64::from(self.blocks) * self.block as u64
     }
 
+    /// The blocks may take so many bytes at most from now on, or as many as were ever in use; the addresses of the rest are
+    /// given back.
+    pub fn lower_limit(&mut self, limit: u64) {
+        let fresh = self.free.get_mut().expect("invariant: nothing panics under this lock").fresh;
+        let blocks = (limit / self.block as u64).clamp(u64::from(fresh.max(1)), u64::from(self.blocks)) as u32;
+        // SAFETY: blocks from `fresh` on were never taken, and those from `blocks` on never will be.
+        unsafe {
+            self.memory.truncate(blocks as usize * self.block);
+            self.records.truncate(blocks as usize * size_of::<Block>());
+        }
+        self.blocks = blocks;
+    }
+
     /// Bytes that the blocks take.
     pub fn bytes(&self) -> u64 {
         self.blocks_used.load(Ordering::Relaxed) * self.block as u64

@@ -2,6 +2,33 @@ use super::*;
 use crate::codec::tests::sample_page;
 use proptest::prelude::*;
 
+/// Addresses that were never used are given back; what is stored, and where the next goes, stays.
+#[test]
+fn a_lower_limit_keeps_what_is_in_use() {
+    let mut pool = CompressedPool::new(64 << 20).expect("maps");
+    let mut scratch = Scratch::new();
+    let pages: Vec<Page> = (0..200).map(|seed| sample_page(seed, 16)).collect();
+    let mut put = |pool: &CompressedPool, page| pool.put(page, Codec::Lz4, &mut scratch);
+    let slots: Vec<Slot> = pages.iter().map(|page| put(&pool, page).expect("there is room")).collect();
+    let used = pool.bytes();
+    pool.lower_limit(0);
+    assert_eq!((pool.limit(), pool.bytes()), (used, used));
+    let end = pool.memory.base().as_ptr() as usize + used as usize;
+    assert!(!crate::noted::all().any(|(from, to)| (from..to).contains(&end)));
+    // Full of what does not compress, but for the room in the last block.
+    let more: Vec<Slot> = pages.iter().map_while(|page| put(&pool, page).ok()).collect();
+    assert!(more.len() < 20, "{}", more.len());
+    let mut back = Page::ZERO;
+    for (page, slot) in pages.iter().zip(slots) {
+        pool.read(slot, &mut back, &mut Scratch::new()).expect("it is there");
+        assert!(back.0 == page.0);
+        pool.release(slot);
+    }
+    // Never more than before.
+    pool.lower_limit(1 << 30);
+    assert_eq!(pool.limit(), used);
+}
+
 #[test]
 fn a_full_pool_says_so_and_frees_what_is_released() {
     let pool = CompressedPool::new(256 * 1024).expect("maps");
