@@ -20,6 +20,7 @@ import sys
 import tempfile
 
 import bounded
+import debian_source
 
 # Tests of a class lie in these directories of the source.
 CLASSES = {
@@ -38,29 +39,6 @@ PRELUDE = """
 """
 PASSED, UNSUPPORTED = 0, 77
 ALONE_SECONDS = 100
-SUITES = """\
-deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian {suite} main
-deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian-security {suite}-security main
-"""
-
-
-def fetch(work):
-    """The source of the installed glibc, unpacked."""
-    with open("/etc/os-release") as file:
-        suite = dict(line.strip().split("=", 1) for line in file if "=" in line)["VERSION_CODENAME"]
-    lists = os.path.join(work, "lists")
-    os.makedirs(os.path.join(lists, "partial"), exist_ok=True)
-    sources = os.path.join(work, "sources.list")
-    with open(sources, "w") as file:
-        file.write(SUITES.format(suite=suite))
-    options = [f"Dir::Etc::SourceList={sources}", "Dir::Etc::SourceParts=/nonexistent", f"Dir::State::Lists={lists}"]
-    apt = ["apt-get", *(word for option in options for word in ("-o", option))]
-    subprocess.run([*apt, "update"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([*apt, "source", "--download-only", "glibc"], check=True, cwd=work, stdout=subprocess.DEVNULL)
-    (archive,) = glob.glob(os.path.join(work, "glibc_*.orig.tar.xz"))
-    subprocess.run(["tar", "-xf", archive, "-C", work], check=True)
-    (source,) = glob.glob(os.path.join(work, "glibc-*/"))
-    return source.rstrip("/")
 
 
 class Compiler:
@@ -132,12 +110,12 @@ def main():
     parser.add_argument("--classes", default=",".join(CLASSES))
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("name", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     unknown = set(arguments.classes.split(",")) - set(CLASSES)
     if unknown:
         parser.error(f"no such class: {', '.join(sorted(unknown))}")
     os.makedirs(arguments.work, exist_ok=True)
-    source = os.path.abspath(arguments.source) if arguments.source else fetch(arguments.work)
+    source = os.path.abspath(arguments.source) if arguments.source else debian_source.fetch("glibc", "glibc", arguments.work)
     prefix = [os.path.abspath(arguments.refault), "run", "--memory", arguments.memory, "--quiet", "--"]
     # The tests end themselves after some seconds; under the tool they may take longer.
     os.environ["TIMEOUTFACTOR"] = "4"

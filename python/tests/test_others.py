@@ -1,4 +1,4 @@
-"""What others make of our files and arrays: h5py, zarr, pyarrow, scikit-learn."""
+"""What others make of our files and arrays: h5py, zarr, pyarrow, scikit-learn, PyTorch, polars."""
 
 import os
 
@@ -99,3 +99,20 @@ def test_pytorch_computes_on_an_array_that_pages(budget):
     assert torch.equal(tensor.sum(0), torch.from_numpy(plain).sum(0))
     tensor.mul_(2)
     assert (paged == plain * 2).all() and budget.stats()["pages_out"] > 0
+
+
+def test_polars_computes_on_an_array_that_pages(budget):
+    polars = pytest.importorskip("polars")
+    random = np.random.default_rng(1)
+    keys, values = random.integers(0, 1000, 500_000), random.random(500_000)
+    paged = {name: refault.array_like(array, budget=budget) for name, array in (("key", keys), ("value", values))}
+
+    def means(columns):
+        return polars.DataFrame(columns).group_by("key").agg(polars.col("value").mean()).sort("key")
+
+    before = budget.stats()["pages_in"]
+    ours, plain = means(paged), means({"key": keys, "value": values})
+    assert ours["key"].equals(plain["key"])
+    # Threads add in any order.
+    np.testing.assert_allclose(ours["value"], plain["value"], rtol=1e-9)
+    assert budget.stats()["pages_in"] > before

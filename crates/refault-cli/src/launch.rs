@@ -263,6 +263,11 @@ pub fn kernel_obstacle() -> Option<KernelObstacle> {
     let obstacle = |what, tried: String, remedy| Some(KernelObstacle { what, tried, remedy });
     match Uffd::probe() {
         Ok(()) if sys::can_dispatch() => None,
+        Ok(()) if std::env::var_os("REFAULT_AGENT").is_some() => obstacle(
+            "this is under 'refault run' already",
+            "a program has one budget, which its children share".to_owned(),
+            "start the program without a second 'refault run'",
+        ),
         Ok(()) => obstacle(
             "system calls cannot be taken over",
             "prctl(PR_SET_SYSCALL_USER_DISPATCH) is refused".to_owned(),

@@ -108,6 +108,10 @@ fn obstacles_are_told_apart() {
     );
     let refused = output(&mut refault("64M", &["--store", "attic", "--", "true"]));
     assert_eq!(refused.status.code(), Some(2));
+    let within = ["--", env!("CARGO_BIN_EXE_refault"), "run", "--memory", "8M", "--", "true"];
+    let refused = output(&mut refault("64M", &within));
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("this is under 'refault run' already"), "{}", text(&refused.stderr));
 }
 
 const KEEPS_ITS_MEMORY: &str = include_str!("scripts/keeps_its_memory.py");
