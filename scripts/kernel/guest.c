@@ -122,6 +122,8 @@ static int group_count, task_count;
 static char *text;
 // How accesses are made: TLB flushes and folds of statistics every so many accesses (0: never), hints, the file.
 static u64 flush_every, fold_every, random_reads = 1;
+// How many pages are left free before tasks begin, where the machine's memory is the limit (0: groups have limits).
+static u64 ballast;
 static char fold_file[64] = "memory.stat", data_file[128] = "/data/f";
 
 // ---- a task's process
@@ -153,8 +155,10 @@ static void access_page(struct task *t, u64 entry, char *anon, char *file, int f
 
 static void run_task(struct task *t) {
     char path[256];
-    snprintf(path, sizeof path, "%s/cgroup.procs", groups[t->group].path);
-    if ((errno = tell(path, "0"))) die("%s", path);
+    if (t->group >= 0) {
+        snprintf(path, sizeof path, "%s/cgroup.procs", groups[t->group].path);
+        if ((errno = tell(path, "0"))) die("%s", path);
+    }
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     memset(buffer, 1, sizeof buffer);
     char *dummy = mmap(0, DUMMY_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -238,15 +242,30 @@ static void say_file(const char *what, const char *path) {
     say("@%s\n%s\n", what, text);
 }
 
-static void say_generations(const struct group *g) { // the group's block of the listing
+static void say_generations(const char *name, const char *group) { // the group's block of the listing
     if (slurp("/sys/kernel/debug/lru_gen", text, TEXT) <= 0) return;
-    say("@generations %s\n", g->name);
-    int inside = 0;
+    say("@generations %s\n", name);
+    int inside = !strcmp(group, "/"); // without groups the only block names none
     for (char *line = strtok(text, "\n"); line; line = strtok(0, "\n")) {
         char *path = strchr(line, '/');
-        if (!strncmp(line, "memcg", 5)) inside = path && !strcmp(path, g->path + strlen(ROOT));
+        if (!strncmp(line, "memcg", 5)) inside = path ? !strcmp(path, group) : inside;
         else if (inside) say("%s\n", line);
     }
+}
+
+static pid_t process_named(const char *name) {
+    char path[64], comm[64] = "";
+    for (pid_t pid = 1; pid < 1000; pid++) {
+        snprintf(path, sizeof path, "/proc/%d/comm", pid);
+        if (slurp(path, comm, sizeof comm) > 0 && !strncmp(comm, name, strlen(name))) return pid;
+    }
+    return 0;
+}
+
+static u64 cpu_time(pid_t pid) { // nanoseconds
+    char path[64], words[128] = "";
+    snprintf(path, sizeof path, "/proc/%d/schedstat", pid);
+    return slurp(path, words, sizeof words) > 0 ? strtoull(words, 0, 10) : 0;
 }
 
 static void record(const char *label) {
@@ -260,6 +279,7 @@ static void record(const char *label) {
     slurp("/proc/sys/vm/stat_refresh", text, TEXT);
     say("#record %s\n", label);
     say_file("vmstat", "/proc/vmstat");
+    if (ballast) say_file("zoneinfo", "/proc/zoneinfo");
     say_file("disk", "/sys/block/vda/stat");
     static const char *parts[] = { "memory.stat", "memory.events", "memory.current" };
     for (int n = 0; n < group_count; n++) {
@@ -268,11 +288,14 @@ static void record(const char *label) {
             snprintf(what, sizeof what, "%s %s", parts[p], groups[n].name);
             say_file(what, path);
         }
-        say_generations(&groups[n]);
+        say_generations(groups[n].name, groups[n].path + strlen(ROOT));
     }
+    if (ballast) say_generations("-", "/");
     for (int n = 0; n < task_count; n++)
-        say("@task %s\ndone %llu\nfirst_touches %llu\nerrors %llu\n", tasks[n].name, (llu)tasks[n].progress->done,
-            (llu)tasks[n].progress->first_touches, (llu)tasks[n].progress->errors);
+        say("@task %s\ndone %llu\nfirst_touches %llu\nerrors %llu\ncpu %llu\n", tasks[n].name,
+            (llu)tasks[n].progress->done, (llu)tasks[n].progress->first_touches, (llu)tasks[n].progress->errors,
+            (llu)cpu_time(tasks[n].pid));
+    if (ballast) say("@kswapd\ncpu %llu\n", (llu)cpu_time(process_named("kswapd0")));
     say_file("lru_sort", "/tmp/lru_sort");
 }
 
@@ -314,7 +337,7 @@ static void declare_group(char **f) { // group NAME PARENT max high low min
 static void declare_task(char **f) { // task NAME GROUP DEVICE OFFSET LENGTH ANON FILE EXTRA
     struct task *t = &tasks[task_count++];
     snprintf(t->name, sizeof t->name, "%s", f[1]);
-    t->group = group_named(f[2]);
+    t->group = strcmp(f[2], "-") ? group_named(f[2]) : -1;
     t->length = number(f[5]), t->anon_pages = number(f[6]), t->file_pages = number(f[7]), t->extra = number(f[8]);
     u64 bytes = (t->length * 8 + PAGE - 1) / PAGE * PAGE;
     t->sequence = shared(bytes);
@@ -337,6 +360,19 @@ static void set_limit(const struct group *g, const char *file, u64 pages, u64 no
     must_tell(path, pages == NONE ? NONE : (pages + g->extra) * PAGE + g->own);
 }
 
+// Takes and locks memory until only so many pages are free. What is free is counted exactly: in small steps at the end.
+static void take_all_but(u64 pages) {
+    for (;;) {
+        slurp("/proc/sys/vm/stat_refresh", text, TEXT);
+        slurp("/proc/vmstat", text, TEXT);
+        u64 free_now = value_of(text, "nr_free_pages");
+        if (free_now <= pages) return;
+        u64 some = (free_now - pages + 1) / 2;
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_LOCKED;
+        if (mmap(0, some * PAGE, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) die("%llu pages", (llu)some);
+    }
+}
+
 // All tasks run: what the groups hold besides the data is known, and the limits can be set.
 static void begin(void) {
     for (int n = 0; n < task_count; n++) start_task(&tasks[n]);
@@ -353,6 +389,7 @@ static void begin(void) {
         set_limit(&groups[n], "memory.min", groups[n].min, 0);
         say("#group %s own %llu extra %llu\n", groups[n].name, (llu)groups[n].own, (llu)groups[n].extra);
     }
+    if (ballast) take_all_but(ballast);
     record("start");
 }
 
@@ -380,7 +417,10 @@ static void do_step(char **f, int fields) {
     if (!strcmp(f[0], "set")) {
         if (!strcmp(f[1], "flush_every")) flush_every = number(f[2]);
         else if (!strcmp(f[1], "fold_every")) fold_every = number(f[2]), snprintf(fold_file, sizeof fold_file, "%s", f[3]);
-        else if (!strcmp(f[1], "random_reads")) random_reads = number(f[2]);
+        else if (!strcmp(f[1], "ballast")) { // what this program has must not be reclaimed instead of the tasks' pages
+            ballast = number(f[2]);
+            if (mlockall(MCL_CURRENT | MCL_FUTURE)) die("mlockall");
+        } else if (!strcmp(f[1], "random_reads")) random_reads = number(f[2]);
         else if (!strcmp(f[1], "data_file")) snprintf(data_file, sizeof data_file, "%s", f[2]);
         else { errno = EINVAL; die("set %s", f[1]); }
     } else if (!strcmp(f[0], "group")) declare_group(f);
