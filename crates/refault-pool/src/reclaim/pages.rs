@@ -5,8 +5,8 @@
 //! so still, and marks all of them. An access by anybody takes the mark away, in whatever process, and so does a read
 //! of a file's page by a call. Of a compound page only the first small page has a mark; the rest of it is as idle as
 //! that, or counts as accessed if the first is not mapped before it. Marking clears accessed bits; the kernel's own
-//! reclaim is told which had been set. The bitmap is one for all: two who use it at once see each other's marks, which
-//! makes pages look busier to neither and idle since the later mark to both.
+//! reclaim is told which had been set. The bitmap is one for all: if somebody else marks a page that was accessed since
+//! our mark, it is taken for idle.
 //!
 //! Needs root, which alone is shown frames. Cost of a look: three reads and a write of eight bytes for each page, less
 //! where frames lie side by side, and in the kernel a walk to the mappings of each; four bytes are kept for each page.
