@@ -10,6 +10,8 @@ use refault_config::Config;
 use refault_console::{Failure, Format, ResultArgs, Share, say, with_output};
 use refault_core::monitor::Attributes;
 use refault_lab::size::bytes_text;
+use refault_pool::reclaim::generations::Generations;
+use refault_pool::reclaim::pages::Pages;
 use refault_pool::reclaim::regions::Regions;
 use refault_pool::reclaim::schemes::refusal;
 use refault_pool::reclaim::session::{Goal, Session, Step, Target, is_gone};
@@ -35,7 +37,9 @@ Pages go to the host's swap or zram, file pages to their files; they come back w
 changed: where a cgroup has no memory.reclaim (version 1), its limit is lowered and put back at once. With --pressure, each
 second takes 2 % of what is resident at most, less as the share of time in which something waits nears the target, and
 nothing above it. With --idle and --scheme, ages of a process are DAMON's, by region, where this kernel has it and a kdamond
-is free; else, and of cgroups, those of whole mappings, from accessed bits that are cleared and read. It says which.
+is free; with --idle, those of a cgroup are the kernel's generations (lru_gen), which it also evicts, where it has them and
+shows them to root. Else they come from its idle-page bitmap, by page, and else from accessed bits of whole mappings, which
+are cleared and read. It says which.
 Needs root, or the process's user with CAP_SYS_NICE.")]
 /// Reclaim memory from a running program or control group that was not started by refault
 pub struct ReclaimArgs {
@@ -60,7 +64,7 @@ pub struct ReclaimArgs {
     /// End after so long [default: when it is interrupted or the program ends]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     length: Option<Duration>,
-    /// Where ages come from [default: the kernel's monitor where it can be had, else mappings]
+    /// Where ages come from [default: the first of the first two, pages and mappings that can be had]
     #[arg(long, value_enum, value_name = "SOURCE", conflicts_with = "pressure")]
     ages: Option<AgeSource>,
     #[command(flatten)]
@@ -70,8 +74,12 @@ pub struct ReclaimArgs {
 /// Who knows for how long memory was idle.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum AgeSource {
-    /// The kernel's monitor (DAMON), by region
+    /// The kernel's monitor (DAMON), by region, of a process
     Kernel,
+    /// The kernel's generations (lru_gen), of a control group and with --idle
+    Generations,
+    /// The kernel's idle-page bitmap, by page
+    Pages,
     /// Accessed bits, by mapping
     Mappings,
 }
@@ -137,16 +145,8 @@ pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
         }
     };
     let mut session = Session::new(&target, goal, args.dry_run).map_err(|error| refused(args, &error))?;
-    if let Some(pid) = args.pid.filter(|_| args.pressure.is_none() && args.ages != Some(AgeSource::Mappings)) {
-        match (KernelRegions::begin(pid, attributes), args.ages) {
-            (Ok(regions), _) => session.take_ages_from(Box::new(regions)),
-            (Err(failure), Some(_)) => return Err(failure),
-            // Which of the two it is, is said below.
-            (Err(failure), None) => say(format_args!("{}", failure.line())),
-        }
-    } else if args.ages == Some(AgeSource::Kernel) {
-        let remedy = "a kdamond monitors one process; leave it out";
-        return Err(Failure::usage("not for control groups", "--ages kernel", remedy));
+    if args.pressure.is_none() {
+        take_ages(args, &mut session, &attributes)?;
     }
     session.begin().map_err(|error| refused(args, &error))?;
     let swap = Swap::of_host().map_or_else(|error| error.to_string(), |swap| swap.words());
@@ -184,6 +184,80 @@ pub fn run(args: &ReclaimArgs) -> Result<(), Failure> {
         Format::Csv => done.write_csv(out),
         Format::Json => done.write_json(out),
     })
+}
+
+/// Takes ages from whom the command names, or else from the first that can be had; who cannot, is said.
+fn take_ages(args: &ReclaimArgs, session: &mut Session, attributes: &Attributes) -> Result<(), Failure> {
+    let wanted = |source| args.ages.is_none_or(|named| named == source);
+    let mut failures = Vec::new();
+    match (args.pid, &args.cgroup) {
+        (Some(pid), _) if wanted(AgeSource::Kernel) => match KernelRegions::begin(pid, *attributes) {
+            Ok(regions) => {
+                session.take_ages_from(Box::new(regions));
+                return Ok(());
+            }
+            Err(failure) => failures.push(failure),
+        },
+        (None, Some(path)) if wanted(AgeSource::Generations) && args.idle.is_some() => match Generations::open(path) {
+            Ok(generations) => {
+                session.take_ages_from_generations(generations);
+                return Ok(());
+            }
+            Err(error) => {
+                let remedy = format!("{error}; or use --ages pages or mappings");
+                failures.push(Failure::failed("no generations of", path.display(), remedy));
+            }
+        },
+        _ => {
+            if let Some(refusal) = out_of_place(args) {
+                return Err(refusal);
+            }
+        }
+    }
+    if wanted(AgeSource::Pages) {
+        // Whether they can be had is the same for all processes.
+        match Pages::open(args.pid.unwrap_or_else(std::process::id)) {
+            Ok(_) => {
+                session.take_ages_by_page();
+                return Ok(());
+            }
+            Err(error) => {
+                let remedy = format!("{error}; or use --ages mappings");
+                failures.push(Failure::failed("no ages by page", "--ages pages", remedy));
+            }
+        }
+    }
+    match args.ages {
+        Some(AgeSource::Mappings) => Ok(()),
+        Some(_) => Err(failures.remove(0)),
+        // What is used instead, is said later.
+        None => {
+            failures.iter().for_each(|failure| say(format_args!("{}", failure.line())));
+            Ok(())
+        }
+    }
+}
+
+/// Why a source is none for what is to be done.
+fn out_of_place(args: &ReclaimArgs) -> Option<Failure> {
+    match args.ages? {
+        AgeSource::Kernel => Some(Failure::usage(
+            "not for control groups",
+            "--ages kernel",
+            "a kdamond monitors one process; leave it out",
+        )),
+        AgeSource::Generations if args.pid.is_some() => Some(Failure::usage(
+            "not for processes",
+            "--ages generations",
+            "they are of control groups: name one with --cgroup",
+        )),
+        AgeSource::Generations => Some(Failure::usage(
+            "not for schemes",
+            "--ages generations",
+            "they have no addresses, which schemes go by; use --idle",
+        )),
+        AgeSource::Pages | AgeSource::Mappings => None,
+    }
 }
 
 /// What is to be reached, and how the kernel's monitor would look.

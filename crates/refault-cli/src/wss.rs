@@ -1,8 +1,10 @@
 //! `refault wss`: the working set of a running process, or of a program that it starts, by age.
 
+mod group;
 mod write;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +31,7 @@ Examples:
   refault wss --pid 4711                      after 1 s, 10 s, 1 min and 10 min; Ctrl-C ends it with what is known
   refault wss --pid 4711 --ages 1s,30s --format json
   refault wss --pid $(pidof redis-server) --ages 10s
+  refault wss --cgroup /sys/fs/cgroup/system.slice --ages 1s,1m
 
 A program and what it starts are measured again and again, each length as soon as they have run that long; the latest window
 and the largest working set of each length are shown, and the exit status is the program's, or 1 if nothing was measured. What several of its processes
@@ -36,12 +39,22 @@ map counts for each.
 
 The working set of a window is what was accessed in it; what was not has been idle for at least that long. The kernel's
 accessed bits are cleared at the start of a window and read at its end, so its own reclaim sees the program's
-pages as idle until they are accessed again. A huge page counts whole; a file's page counts if any process used it.")]
-/// Measure the working set of a program or a running process by age
+pages as idle until they are accessed again. A huge page counts whole; a file's page counts if any process used it.
+
+A control group and those below it are measured by the kernel's generations where it has them and shows them to root: the
+windows follow each other, each page counts once, and files that are read by calls count as idle. The generations that there
+were at first are shown too. Else it is the accessed bits of the group's own processes.")]
+/// Measure the working set of a program, a running process or a control group by age
 pub struct WssArgs {
     /// A process that runs already
-    #[arg(long, value_name = "PID", required_unless_present = "program", conflicts_with = "program")]
+    #[arg(long, value_name = "PID", required_unless_present_any = ["program", "cgroup"], conflicts_with = "program")]
     pid: Option<u32>,
+    /// The directory of a control group, version 1 or 2
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "program"])]
+    cgroup: Option<PathBuf>,
+    /// Who knows what a control group accesses [default: generations where they can be had, else processes]
+    #[arg(long, value_enum, value_name = "SOURCE", requires = "cgroup")]
+    source: Option<group::Source>,
     /// Lengths of the windows; of a process all begin together, so the longest is how long it takes
     #[arg(long, value_name = "TIME,TIME…", value_delimiter = ',', default_value = "1s,10s,1m,10m", value_parser = time)]
     ages: Vec<Duration>,
@@ -129,6 +142,10 @@ pub fn run(args: &WssArgs) -> Result<(), Failure> {
     let mut ages = args.ages.clone();
     ages.sort_unstable();
     ages.dedup();
+    if let Some(path) = &args.cgroup {
+        let (subject, windows) = group::measure(path, args.source, &ages)?;
+        return write(out, format, &subject, &windows);
+    }
     let Some(pid) = args.pid else {
         let followed = follow(&args.program, &ages)?;
         let words = args.program.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");

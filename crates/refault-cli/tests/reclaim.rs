@@ -263,6 +263,88 @@ fn a_control_group_is_shrunk_and_its_limit_is_what_it_was() {
 }
 
 #[test]
+fn no_more_of_a_group_is_said_to_go_than_it_may_have_in_swap() {
+    let Some(_zram) = Zram::new() else { return };
+    // What a group's directory looks like, with a GiB that needs swap in it.
+    let directory = TempDir::new().expect("a directory");
+    let inner = directory.path().join("web");
+    std::fs::create_dir(&inner).expect("room");
+    let write = |file: &str, text: &str| std::fs::write(inner.join(file), text).expect("room");
+    for (file, text) in [
+        ("cgroup.procs", ""),
+        ("memory.reclaim", ""),
+        ("memory.current", "1073741824\n"),
+        ("memory.stat", "anon 1073741824\nshmem 0\n"),
+        ("memory.pressure", "some avg10=0.00 total=0\n"),
+    ] {
+        write(file, text);
+    }
+    let path = inner.to_str().expect("UTF-8");
+    let chosen = || {
+        let done = json(&["reclaim", "--cgroup", path, "--pressure", "50%", "--for", "3s", "--dry-run"]);
+        done["chosen_bytes"].as_u64().expect("bytes")
+    };
+    // Each second 2 % of it.
+    assert!(chosen() > 15 * MIB);
+    write("memory.swap.max", "max\n");
+    std::fs::write(directory.path().join("cgroup.procs"), "").expect("room");
+    std::fs::write(directory.path().join("memory.swap.max"), "8388608\n").expect("room");
+    std::fs::write(directory.path().join("memory.swap.current"), "4194304\n").expect("room");
+    assert_eq!(chosen(), 4 * MIB);
+    std::fs::write(directory.path().join("memory.swap.max"), "max\n").expect("room");
+    write("memory.swappiness", "0\n");
+    assert_eq!(chosen(), 0, "nothing is swapped to shrink it");
+}
+
+#[test]
+fn sources_of_ages_that_the_kernel_does_not_have_or_that_are_not_for_the_target_are_refused() {
+    let directory = TempDir::new().expect("a directory");
+    for (file, text) in [("cgroup.procs", ""), ("memory.reclaim", ""), ("memory.current", "0\n")] {
+        std::fs::write(directory.path().join(file), text).expect("room");
+    }
+    let path = directory.path().to_str().expect("UTF-8");
+    let scheme = directory.path().join("cold.toml");
+    std::fs::write(&scheme, "[[schemes]]\naction = \"pageout\"\n").expect("room");
+    let scheme = scheme.to_str().expect("UTF-8");
+    let pid = std::process::id().to_string();
+    for (arguments, code, words) in [
+        (&["reclaim", "--pid", &pid, "--idle", "1s", "--ages", "generations"][..], 2, "not for processes"),
+        (&["reclaim", "--cgroup", path, "--scheme", scheme, "--ages", "generations"], 2, "not for schemes"),
+        (&["reclaim", "--cgroup", path, "--idle", "1s", "--ages", "kernel"], 2, "not for control groups"),
+        (&["reclaim", "--cgroup", path, "--idle", "1s", "--ages", "generations"], 1, "no generations of"),
+        (&["wss", "--cgroup", path, "--source", "generations"], 1, "no generations of"),
+        (&["wss", "--cgroup", "/tmp", "--ages", "10ms"], 2, "no memory cgroup: /tmp"),
+    ] {
+        let output = refault(arguments);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && said.contains(words), "{arguments:?}: {said}");
+    }
+    if !Path::new("/sys/kernel/mm/page_idle/bitmap").exists() {
+        let output = refault(&["reclaim", "--pid", &pid, "--idle", "1s", "--ages", "pages"]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains("no idle-page bitmap"), "{said}");
+    }
+}
+
+#[test]
+fn the_working_set_of_a_group_is_that_of_its_processes() {
+    if skipped(&["node"]) {
+        return;
+    }
+    let Some(group) = Group::new() else { return };
+    let enter = format!("echo $$ > {}/cgroup.procs; exec node -e \"$0\"", group.0.display());
+    let service = Service::start_as(&enter);
+    let path = group.0.to_str().expect("UTF-8");
+    let done = json(&["wss", "--cgroup", path, "--ages", "1s,2s", "--source", "processes"]);
+    let bytes = |key: &str| done["ages"][1][key].as_u64().expect("bytes");
+    // 200 MiB, of which it looks at 20.
+    assert!(bytes("resident_bytes") > 200 * MIB, "{done}");
+    assert!((20 * MIB..120 * MIB).contains(&bytes("working_set_bytes")), "{done}");
+    assert_eq!(done["cgroup"].as_str(), Some(path));
+    drop(service);
+}
+
+#[test]
 fn what_cannot_be_reclaimed_from_is_said() {
     for (arguments, code, words) in [
         (&["reclaim", "--pid", "4194305", "--idle", "1s"][..], 2, "no such process"),

@@ -2,9 +2,10 @@
 //!
 //! [`process`] takes pages of a process away (`process_madvise`), [`cgroup`] asks the kernel to shrink a control group
 //! (`memory.reclaim`, or a limit that is lowered and put back). What goes is found by [`idle`] (mappings that nobody
-//! accessed), [`regions`] (parts of them, where the kernel's monitor can be had) or by trying ([`probe`]: pages that do not come back were not needed), how much by
-//! [`Controller`](crate::pressure::Controller). Pages go to the swap that the host has ([`swap`]); file pages need
-//! none.
+//! accessed), [`regions`] (parts of them, where the kernel's monitor can be had), [`pages`] (by the kernel's idle-page
+//! bitmap), [`generations`] (of a group, where the kernel has the multi-gen LRU) or by trying ([`probe`]: pages that do
+//! not come back were not needed), how much by [`Controller`](crate::pressure::Controller). Pages go to the swap that
+//! the host has ([`swap`]) and the control group may use ([`groups`]); file pages need none.
 //!
 //! Invariants: nothing but pages' places changes; what was set on a group is what it was before, after each step. Pages
 //! come back when they are accessed.
@@ -26,7 +27,10 @@
 //! ```
 
 pub mod cgroup;
+pub mod generations;
+pub mod groups;
 pub mod idle;
+pub mod pages;
 pub mod probe;
 #[allow(unsafe_code)] // One system call, with its reason.
 pub mod process;

@@ -3,7 +3,7 @@
 //! The accessed bits are cleared once ([`clear_accessed`]); what is accessed a time later is the working set of a
 //! window that long (Denning, *The working set model for program behavior*, CACM 1968). The rest has been idle for at
 //! least that time. [`measure`] has windows that begin together, [`follow`] begins them again and again for as long as a
-//! program runs. Cost: one walk over the page tables for each window; nothing in the process.
+//! program runs; [`by_generation`] has them one after the other, for a control group. Cost: one walk over the page tables for each window; nothing in the process.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,8 +25,10 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::mappings::{Sums, clear_accessed, mappings};
+use crate::reclaim::generations::{Generations, accessed_since, pages, youngest};
 use crate::reclaim::session::is_gone;
 
+const PAGE: u64 = 4096;
 /// Where the figures come from, in words for people.
 pub const SOURCE: &str = "accessed bits of its page tables (clear_refs and smaps)";
 
@@ -70,16 +72,65 @@ impl Window {
 pub fn measure(
     pid: u32,
     lengths: &[Duration],
+    wait: impl FnMut(Duration) -> bool,
+    seen: impl FnMut(Window),
+) -> io::Result<()> {
+    measure_all(|| vec![pid], lengths, wait, seen)
+}
+
+/// As [`measure`], of several processes together: `processes` says which they are now. A page that several of them map
+/// counts for each.
+///
+/// # Errors
+/// None of the processes is there (any more), or they belong to somebody else.
+pub fn measure_all(
+    mut processes: impl FnMut() -> Vec<u32>,
+    lengths: &[Duration],
     mut wait: impl FnMut(Duration) -> bool,
     mut seen: impl FnMut(Window),
 ) -> io::Result<()> {
-    clear_accessed(pid)?;
+    any(&processes(), |pid| clear_accessed(pid).map(|()| Sums::default()))?;
     let begun = Instant::now();
     for length in lengths {
         if !wait(length.saturating_sub(begun.elapsed())) {
             return Ok(());
         }
-        seen(Window::new(begun.elapsed(), Sums::of(&mappings(pid)?)));
+        let sums = any(&processes(), |pid| mappings(pid).map(|mappings| Sums::of(&mappings)))?;
+        seen(Window::new(begun.elapsed(), sums));
+    }
+    Ok(())
+}
+
+/// Measures windows of a control group, of these lengths, one after the other: the kernel makes a generation at the end
+/// of each and keeps four, so windows that began together would soon be one. `swapped` says what is in swap. Pages count
+/// once, however many processes map them; pages of files that are read by calls count as idle.
+///
+/// # Errors
+/// The group is gone, or the kernel shows or makes no generations.
+pub fn by_generation(
+    group: &Generations,
+    swapped: impl Fn() -> u64,
+    lengths: &[Duration],
+    mut wait: impl FnMut(Duration) -> bool,
+    mut seen: impl FnMut(Window),
+) -> io::Result<()> {
+    group.age(Duration::ZERO)?;
+    for length in lengths {
+        let (begun, before) = (Instant::now(), youngest(&group.lists()?));
+        if !wait(*length) {
+            return Ok(());
+        }
+        let length = begun.elapsed();
+        group.age(Duration::ZERO)?;
+        let lists = group.lists()?;
+        let (anonymous, file) = pages(&lists);
+        seen(Window {
+            length,
+            accessed_bytes: accessed_since(&lists, &before) * PAGE,
+            resident_bytes: (anonymous + file) * PAGE,
+            anonymous_bytes: anonymous * PAGE,
+            swap_bytes: swapped(),
+        });
     }
     Ok(())
 }

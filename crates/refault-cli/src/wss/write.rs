@@ -6,10 +6,13 @@ use std::time::Duration;
 use refault_console::text::{align_numbers, plain_table};
 use refault_console::{Failure, Format, Output, with_output};
 use refault_lab::size::bytes_text;
+use refault_pool::reclaim::generations::{Generation, List};
 use refault_pool::wss;
 use serde_json::{Value, json};
 
 use super::Measured;
+
+const PAGE: u64 = 4096;
 
 /// Whose working set it is.
 pub(super) enum Subject {
@@ -21,6 +24,15 @@ pub(super) enum Subject {
         words: String,
         /// How long it ran.
         seconds: f64,
+    },
+    /// That of a control group, each window measured once.
+    Group {
+        /// Its directory.
+        path: String,
+        /// Who knew, in words.
+        source: String,
+        /// The kernel's generations before anything was measured.
+        lists: Vec<List>,
     },
 }
 
@@ -83,7 +95,54 @@ fn write_table(out: &mut dyn Write, subject: &Subject, windows: &[Measured]) -> 
     if let Subject::Program { words, seconds } = subject {
         writeln!(out, "{words}: ran for {seconds:.1} s; windows measured: {}", counts(windows))?;
     }
+    match subject {
+        Subject::Group { lists, .. } if !lists.is_empty() => write_generations(out, lists),
+        _ => Ok(()),
+    }
+}
+
+/// The generations that there were at first, oldest first, without those of no pages.
+fn write_generations(out: &mut dyn Write, lists: &[List]) -> std::io::Result<()> {
+    writeln!(out, "\ngenerations before that, as the kernel had made them:")?;
+    let mut table = plain_table();
+    table.set_header(["began before", "idle for at least", "anonymous", "of files", "node", "group"]);
+    for list in lists {
+        for (at, generation) in list.generations.iter().enumerate() {
+            if generation.anonymous_pages + generation.file_pages > 0 {
+                table.add_row([
+                    length_text(generation.age),
+                    length_text(list.idle(at)),
+                    bytes_text(generation.anonymous_pages * PAGE),
+                    bytes_text(generation.file_pages * PAGE),
+                    list.node.to_string(),
+                    list.path.clone(),
+                ]);
+            }
+        }
+    }
+    align_numbers(&mut table);
+    if let Some(paths) = table.column_mut(5) {
+        paths.set_cell_alignment(comfy_table::CellAlignment::Left);
+    }
+    for line in table.lines() {
+        writeln!(out, "{}", line.trim_end())?;
+    }
     Ok(())
+}
+
+fn generations_json(list: &List) -> Vec<Value> {
+    let one = |(at, generation): (usize, &Generation)| {
+        json!({
+            "cgroup": list.path,
+            "node": list.node,
+            "number": generation.number,
+            "age_seconds": generation.age.as_secs_f64(),
+            "idle_at_least_seconds": list.idle(at).as_secs_f64(),
+            "anonymous_bytes": generation.anonymous_pages * PAGE,
+            "file_bytes": generation.file_pages * PAGE,
+        })
+    };
+    list.generations.iter().enumerate().map(one).collect()
 }
 
 /// How many windows of each length there were.
@@ -138,6 +197,10 @@ fn write_json(out: &mut dyn Write, subject: &Subject, windows: &[Measured]) -> s
         .collect();
     let all = match subject {
         Subject::Process(pid) => json!({ "pid": pid, "source": wss::SOURCE, "ages": ages }),
+        Subject::Group { path, source, lists } => {
+            let generations: Vec<Value> = lists.iter().flat_map(generations_json).collect();
+            json!({ "cgroup": path, "source": source, "ages": ages, "generations": generations })
+        }
         Subject::Program { words, seconds } => {
             json!({ "program": words, "seconds": seconds, "source": wss::SOURCE, "ages": ages })
         }

@@ -87,6 +87,15 @@ impl Cgroup {
         lines.filter(|(name, _)| names.contains(name)).filter_map(|(_, bytes)| bytes.parse::<u64>().ok()).sum()
     }
 
+    /// Bytes of it that are in swap; 0 where the kernel does not say.
+    pub fn swapped_bytes(&self) -> u64 {
+        if let Ok(bytes) = self.number("memory.swap.current") {
+            return bytes;
+        }
+        let text = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();
+        text.lines().find_map(|line| line.strip_prefix("total_swap ")?.parse().ok()).unwrap_or(0)
+    }
+
     /// The processes in it, not those of groups below.
     ///
     /// # Errors
@@ -157,9 +166,10 @@ mod tests {
         group.reclaim(4096).expect("files");
         assert_eq!(fs::read_to_string(at("memory.reclaim")).expect("text"), "4096");
         assert_eq!(group.means(), "memory.reclaim");
-        for stat in ["anon 40\nfile 100\nshmem 2\n", "rss 1\nshmem 1\ntotal_rss 40\ntotal_shmem 2\n"] {
+        for stat in ["anon 40\nfile 100\nshmem 2\n", "rss 1\nshmem 1\ntotal_rss 40\ntotal_shmem 2\ntotal_swap 9\n"] {
             fs::write(at("memory.stat"), stat).expect("room");
             assert_eq!(group.needs_swap_bytes(), 42);
+            assert_eq!(group.swapped_bytes(), if stat.contains("total_swap") { 9 } else { 0 });
         }
     }
 }

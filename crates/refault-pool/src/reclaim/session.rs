@@ -30,19 +30,25 @@ use refault_core::monitor::Profile;
 use refault_core::schemes::SchemeSettings;
 
 use super::cgroup::Cgroup;
+use super::generations::{Generations, evictions};
 use super::idle::{Aged, Ages};
+use super::pages::Pages;
 use super::probe::Hand;
 use super::process::{Advice, Process};
 use super::regions::{Regions, cut};
 use super::schemes::Schemes;
-use super::{Addresses, swap};
+use super::{Addresses, groups, swap};
 use crate::mappings::{Sums, mappings};
 use crate::pressure::{Controller, Stalls};
 
 /// Between two steps towards a target of pressure: a phase change is answered within a few of them.
 pub const PRESSURE_EVERY: Duration = Duration::from_secs(1);
+const PAGE: u64 = 4096;
 /// Between two looks at accessed bits.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+
+/// By how much the kernel's ages, which it rounds, may be shorter than ours.
+const CLOCK: Duration = Duration::from_millis(20);
 
 /// Whose memory is reclaimed.
 #[derive(Clone, Debug)]
@@ -90,24 +96,43 @@ struct Member {
 enum Known {
     Mappings(Ages),
     Regions(Box<dyn Regions>),
+    Pages(Box<Pages>),
 }
 
 impl Member {
     /// Ages, which begin now if they have not.
-    fn begin(&mut self, pid: u32) -> io::Result<&mut Known> {
+    fn begin(&mut self, pid: u32, by_page: bool) -> io::Result<&mut Known> {
         if self.ages.is_none() {
-            self.ages = Some(Known::Mappings(Ages::begin(pid)?));
+            self.ages = Some(if by_page {
+                let mut pages = Pages::open(pid)?;
+                pages.look(&mappings(pid)?)?;
+                Known::Pages(Box::new(pages))
+            } else {
+                Known::Mappings(Ages::begin(pid)?)
+            });
         }
         Ok(self.ages.as_mut().expect("invariant: just set"))
     }
 }
 
 impl Known {
-    fn look(&mut self, pid: u32) -> io::Result<Vec<Aged>> {
-        match self {
-            Known::Mappings(ages) => ages.look(),
-            Known::Regions(regions) => Ok(cut(&mappings(pid)?, &regions.look()?)),
-        }
+    /// What is how old, and how much there is in all.
+    fn look(&mut self, pid: u32) -> io::Result<(Vec<Aged>, Sums)> {
+        let mappings = match self {
+            Known::Mappings(ages) => {
+                let aged = ages.look()?;
+                let sums = aged.iter().map(|aged| Sums::of(std::slice::from_ref(&aged.mapping)));
+                let sums = sums.fold(Sums::default(), |sum, one| sum + one);
+                return Ok((aged, sums));
+            }
+            Known::Regions(_) | Known::Pages(_) => mappings(pid)?,
+        };
+        let aged = match self {
+            Known::Regions(regions) => cut(&mappings, &regions.look()?),
+            Known::Pages(pages) => pages.look(&mappings)?,
+            Known::Mappings(_) => Vec::new(),
+        };
+        Ok((aged, Sums::of(&mappings)))
     }
 }
 
@@ -124,6 +149,10 @@ pub struct Session {
     begun: Instant,
     /// Who else knows ages, in words.
     source: Option<String>,
+    /// The kernel's generations of the group.
+    generations: Option<Generations>,
+    /// Ages are by page.
+    by_page: bool,
 }
 
 impl Session {
@@ -154,12 +183,21 @@ impl Session {
         };
         let begun = Instant::now();
         let (members, source) = (BTreeMap::new(), None);
-        let would_have_gone_bytes = 0;
-        let mut session =
-            Session { members, group, goal, controller, schemes, dry_run, would_have_gone_bytes, begun, source };
-        match target {
-            Target::Process(pid) => session.add(*pid)?,
-            Target::Cgroup(_) => session.follow_group()?,
+        let mut session = Session {
+            members,
+            group,
+            goal,
+            controller,
+            schemes,
+            dry_run,
+            would_have_gone_bytes: 0,
+            begun,
+            source,
+            generations: None,
+            by_page: false,
+        };
+        if let Target::Process(pid) = target {
+            session.add(*pid)?;
         }
         Ok(session)
     }
@@ -173,6 +211,23 @@ impl Session {
         }
     }
 
+    /// Takes ages from the kernel's idle-page bitmap, for each process, if [`Pages::open`] takes the target.
+    pub fn take_ages_by_page(&mut self) {
+        if self.controller.is_none() {
+            self.source = Some(Pages::words());
+            self.by_page = true;
+        }
+    }
+
+    /// Takes ages from the kernel's generations, which also take away what is idle: for a control group and
+    /// [`Goal::Idle`], not otherwise.
+    pub fn take_ages_from_generations(&mut self, generations: Generations) {
+        if let (Some(_), Goal::Idle(_)) = (&self.group, &self.goal) {
+            self.source = Some(generations.words());
+            self.generations = Some(generations);
+        }
+    }
+
     /// Begins to look at ages now; otherwise the first step does.
     ///
     /// # Errors
@@ -181,8 +236,12 @@ impl Session {
         if self.controller.is_some() {
             return Ok(());
         }
+        if let Some(generations) = &self.generations {
+            return generations.age(Duration::ZERO);
+        }
+        self.follow_group()?;
         for (pid, member) in &mut self.members {
-            match member.begin(*pid) {
+            match member.begin(*pid, self.by_page) {
                 Err(error) if self.group.is_some() && is_gone(&error) => {}
                 begun => drop(begun?),
             }
@@ -200,6 +259,9 @@ impl Session {
     pub fn looks_change(&self) -> Option<&'static str> {
         match (&self.controller, &self.source) {
             (Some(_), _) => None,
+            (None, Some(_)) if self.generations.is_some() => {
+                Some("accessed bits were cleared and generations made, which the kernel's own reclaim goes by too")
+            }
             (None, Some(_)) => Some("accessed bits were cleared; the kernel's own reclaim was told which had been set"),
             (None, None) => Some(
                 "accessed bits were cleared, so the kernel's own reclaim takes pages for idle that are not used again",
@@ -211,6 +273,8 @@ impl Session {
     pub fn interval(&self) -> Duration {
         match &self.goal {
             Goal::Pressure(_) => PRESSURE_EVERY,
+            // The kernel keeps four generations, of which a look makes one: the oldest ends two looks ago.
+            Goal::Idle(idle) if self.generations.is_some() => (*idle / 2 + CLOCK).max(LOOK_EVERY.0),
             Goal::Idle(idle) => (*idle / 4).clamp(LOOK_EVERY.0, LOOK_EVERY.1),
             Goal::Schemes(_, aggregation, _) => (*aggregation).max(LOOK_EVERY.0),
         }
@@ -219,7 +283,8 @@ impl Session {
     /// Where ages or pressure come from and what takes pages away, in words.
     pub fn words(&self) -> String {
         let how = self.group.as_ref().filter(|_| self.controller.is_some());
-        let by = how.map_or("process_madvise", Cgroup::means);
+        let others = if self.generations.is_some() { "evicting generations" } else { "process_madvise" };
+        let by = how.map_or(others, Cgroup::means);
         match &self.controller {
             Some((_, stalls)) => format!("pressure from {}; by {by}", stalls.path().display()),
             None => {
@@ -271,17 +336,18 @@ impl Session {
             self.would_have_gone_bytes += step.chosen_bytes;
             return Ok(step);
         }
-        let step = self.by_age()?;
+        let step = if self.generations.is_some() { self.by_generation()? } else { self.by_age()? };
         self.would_have_gone_bytes = self.would_have_gone_bytes.max(step.chosen_bytes);
         Ok(step)
     }
 
     fn towards_pressure(&mut self) -> io::Result<Step> {
-        let Some((controller, stalls)) = &mut self.controller else { return Ok(Step::default()) };
+        let Some((_, stalls)) = &mut self.controller else { return Ok(Step::default()) };
         let pressure = stalls.share()?;
         // What a dry run would have taken is not there to be taken again.
         let gone = if self.dry_run { self.would_have_gone_bytes } else { 0 };
-        let swap_bytes = swap::Swap::of_host()?.free_bytes();
+        let swap_bytes = self.swap_bytes()?;
+        let Some((controller, _)) = &mut self.controller else { return Ok(Step::default()) };
         if let Some(group) = &self.group {
             let resident_bytes = group.usage_bytes()?;
             let can_go = (resident_bytes - group.needs_swap_bytes().min(resident_bytes)).saturating_add(swap_bytes);
@@ -313,22 +379,53 @@ impl Session {
         Ok(step)
     }
 
+    /// Bytes that may go to swap: as the host has room for them, and as the group may have there, or that of the
+    /// process. None where the kernel does not swap for the group.
+    fn swap_bytes(&self) -> io::Result<u64> {
+        let host = swap::Swap::of_host()?.free_bytes();
+        let Some(group) = &self.group else {
+            let directory = self.members.keys().next().and_then(|pid| groups::of_process(*pid));
+            let room = directory.and_then(|directory| groups::swap_room_bytes(&directory));
+            return Ok(host.min(room.unwrap_or(u64::MAX)));
+        };
+        let reclaims = self.controller.is_some() || self.generations.is_some();
+        if reclaims && groups::swappiness(group.directory()) == 0 {
+            return Ok(0);
+        }
+        Ok(host.min(groups::swap_room_bytes(group.directory()).unwrap_or(u64::MAX)))
+    }
+
+    fn by_generation(&mut self) -> io::Result<Step> {
+        let (Some(generations), Some(group), Goal::Idle(idle)) = (&self.generations, &self.group, &self.goal) else {
+            return Ok(Step::default());
+        };
+        // The kernel may have made one by itself just now.
+        generations.age(self.interval() / 2)?;
+        let evictions = evictions(&generations.lists()?, *idle, self.swap_bytes()? / PAGE);
+        let resident_bytes = group.usage_bytes()?;
+        let chosen_bytes = evictions.iter().map(|eviction| eviction.pages * PAGE).sum();
+        let mut step = Step { resident_bytes, chosen_bytes, ..Step::default() };
+        if !self.dry_run && !evictions.is_empty() {
+            generations.evict(&evictions, groups::swappiness(group.directory()))?;
+            step.reclaimed_bytes = resident_bytes.saturating_sub(group.usage_bytes()?);
+        }
+        Ok(step)
+    }
+
     fn by_age(&mut self) -> io::Result<Step> {
         self.follow_group()?;
         let mut sum = Step::default();
         let mut gone = Vec::new();
         let now = self.begun.elapsed();
-        let mut swap_bytes = swap::Swap::of_host()?.free_bytes();
+        let mut swap_bytes = self.swap_bytes()?;
         for (pid, member) in &mut self.members {
-            let aged = match member.begin(*pid).and_then(|ages| ages.look(*pid)) {
+            let (aged, before) = match member.begin(*pid, self.by_page).and_then(|ages| ages.look(*pid)) {
                 Err(error) if is_gone(&error) && self.group.is_some() => {
                     gone.push(*pid);
                     continue;
                 }
                 other => other?,
             };
-            let mappings: Vec<_> = aged.iter().map(|aged| aged.mapping.clone()).collect();
-            let before = Sums::of(&mappings);
             if self.group.is_none() {
                 alive(before)?;
             }
@@ -354,16 +451,26 @@ impl Session {
     }
 }
 
-/// Mappings that can go and were idle for so long.
+/// Mappings that can go and were idle for so long; what lies side by side is one range.
 fn idle_longer(aged: &[Aged], idle: Duration) -> Vec<Addresses> {
     let fits = |aged: &&Aged| aged.mapping.reclaimable && aged.mapping.resident_bytes > 0 && aged.idle >= idle;
-    aged.iter().filter(fits).map(|aged| aged.mapping.start..aged.mapping.end).collect()
+    let mut ranges: Vec<Addresses> = Vec::new();
+    for mapping in aged.iter().filter(fits).map(|aged| &aged.mapping) {
+        match ranges.last_mut().filter(|range| range.end == mapping.start) {
+            Some(range) => range.end = mapping.end,
+            None => ranges.push(mapping.start..mapping.end),
+        }
+    }
+    ranges
 }
 
-/// Bytes of the mappings that begin in ranges which no other process maps: those of files, and, if they are to go, as
+/// Bytes of the mappings that begin in ranges, which ascend, which no other process maps: those of files, and, if they are to go, as
 /// much of the rest as swap has room for, which is taken off.
 fn can_go(aged: &[Aged], ranges: &[Addresses], advice: Advice, swap_bytes: &mut u64) -> u64 {
-    let within = |aged: &&Aged| ranges.iter().any(|range| range.contains(&aged.mapping.start));
+    let within = |aged: &&Aged| {
+        let after = ranges.partition_point(|range| range.start <= aged.mapping.start);
+        after > 0 && ranges[after - 1].contains(&aged.mapping.start)
+    };
     aged.iter()
         .filter(within)
         .map(|aged| {

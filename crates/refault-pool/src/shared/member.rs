@@ -42,6 +42,8 @@ pub struct Member {
     turn: u64,
     tried: Instant,
     reported: Instant,
+    /// The grant was lowered, and it has not been said yet that the member is below it: somebody waits for that memory.
+    is_awaited: bool,
 }
 
 #[derive(Debug)]
@@ -81,6 +83,7 @@ impl Member {
             turn: 0,
             tried: now,
             reported: now,
+            is_awaited: false,
         };
         let stream = member.connect().map_err(JoinError::Away)?;
         let until = now + wait;
@@ -116,7 +119,7 @@ impl Member {
         Ok(stream)
     }
 
-    /// Hears the daemon and reports when it is time. Returns the bytes to keep to from now on, if that has changed.
+    /// Hears the daemon and reports when it is time, or when it is below a grant that was lowered. Returns the bytes to keep to from now on, if that has changed.
     pub fn tend(&mut self, figures: impl FnOnce() -> Figures) -> Option<u64> {
         if self.connection.is_none() && self.tried.elapsed() >= RETRY_EVERY {
             self.tried = Instant::now();
@@ -127,14 +130,20 @@ impl Member {
         if self.hear().is_err() {
             self.connection = None;
         }
-        if self.reported.elapsed() >= REPORT_EVERY || self.grant != before {
-            self.reported = Instant::now();
+        self.is_awaited |= self.grant < before;
+        let is_due = self.reported.elapsed() >= REPORT_EVERY || self.grant != before;
+        if is_due || self.is_awaited {
             let figures = Figures { turn: self.turn, limit: self.grant, ..figures() };
-            // A report that does not fit whole cannot be continued: begin anew.
-            if let Some(connection) = &self.connection
-                && send(&connection.stream, &Request::Report(Box::new(figures))).is_err()
-            {
-                self.connection = None;
+            let is_below = figures.charge <= self.grant;
+            if is_due || is_below {
+                self.reported = Instant::now();
+                self.is_awaited &= !is_below;
+                // A report that does not fit whole cannot be continued: begin anew.
+                if let Some(connection) = &self.connection
+                    && send(&connection.stream, &Request::Report(Box::new(figures))).is_err()
+                {
+                    self.connection = None;
+                }
             }
         }
         (self.grant != before).then_some(self.grant)
@@ -170,4 +179,42 @@ impl Member {
 /// Nothing came in time.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn that_it_is_below_a_lowered_grant_is_said_at_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = Place::within(directory.path(), "example").expect("a name");
+        std::fs::create_dir_all(place.socket().parent().expect("a directory")).expect("room");
+        let daemon = UnixListener::bind(place.socket()).expect("a socket");
+        let joining = std::thread::spawn(move || {
+            Member::join(&place, "analysis", Wishes::default(), Duration::from_secs(10)).expect("it joins")
+        });
+        let (stream, _) = daemon.accept().expect("it comes");
+        send(&stream, &Answer::Grant { bytes: 1000, turn: 1 }).expect("it listens");
+        let mut member = joining.join().expect("no panic");
+        send(&stream, &Answer::Grant { bytes: 600, turn: 2 }).expect("it listens");
+        let figures = |charge| Figures { charge, ..Figures::default() };
+        assert_eq!(member.tend(|| figures(1000)), Some(600));
+        // Not below yet; then it is said at once.
+        for charge in [800, 600, 500] {
+            assert_eq!(member.tend(|| figures(charge)), None);
+        }
+        drop(member);
+        let mut reader = BufReader::new(stream);
+        let mut reports = Vec::new();
+        while let Ok(Some(request)) = receive::<Request>(&mut reader, MAX_LINE) {
+            if let Request::Report(figures) = request {
+                reports.push((figures.charge, figures.turn));
+            }
+        }
+        assert_eq!(reports[0], (1000, 2));
+        assert!(reports.contains(&(600, 2)), "{reports:?}");
+    }
 }
