@@ -95,6 +95,18 @@ static u64 value_of(const char *text, const char *key) { // of the line "key val
     return 0;
 }
 
+static char *report;
+static size_t reported;
+enum { REPORT = 1 << 20 };
+
+static void say(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    reported += vsnprintf(report + reported, REPORT - reported, format, arguments);
+    va_end(arguments);
+    if (reported >= REPORT) die("the report is too long");
+}
+
 // ---- what the steps declared
 
 struct group {
@@ -159,6 +171,7 @@ static void run_task(struct task *t) {
         snprintf(path, sizeof path, "%s/cgroup.procs", groups[t->group].path);
         if ((errno = tell(path, "0"))) die("%s", path);
     }
+    if (ballast) tell("/proc/self/oom_score_adj", "0");
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     memset(buffer, 1, sizeof buffer);
     char *dummy = mmap(0, DUMMY_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -202,8 +215,8 @@ static void run_task(struct task *t) {
                     t->progress->errors++;
             }
             access_page(t, t->sequence[done], anon, file, fd);
+            t->progress->done = done + 1;
         }
-        t->progress->done = done;
         if (write(t->ready[1], "x", 1) != 1) _exit(3);
     }
 }
@@ -212,6 +225,7 @@ static void start_task(struct task *t) {
     if (pipe(t->go) || pipe(t->ready)) die("pipe");
     if ((t->pid = fork()) < 0) die("fork");
     if (!t->pid) run_task(t);
+    close(t->go[0]), close(t->ready[1]); // so that its end can be heard
     char x;
     if (read(t->ready[0], &x, 1) != 1) die("task %s ended", t->name);
 }
@@ -219,23 +233,12 @@ static void start_task(struct task *t) {
 static void run(struct task *t, u64 count) {
     t->next = count > t->length - t->next ? t->length : t->next + count;
     char x;
-    if (write(t->go[1], &t->next, sizeof t->next) != sizeof t->next || read(t->ready[0], &x, 1) != 1)
-        die("task %s ended", t->name);
+    if (write(t->go[1], &t->next, sizeof t->next) == sizeof t->next && read(t->ready[0], &x, 1) == 1) return;
+    if (!ballast) die("task %s ended", t->name);
+    say("#task %s was killed after %llu accesses\n", t->name, (llu)t->progress->done); // for want of memory
 }
 
 // ---- the report
-
-static char *report;
-static size_t reported;
-enum { REPORT = 1 << 20 };
-
-static void say(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    reported += vsnprintf(report + reported, REPORT - reported, format, arguments);
-    va_end(arguments);
-    if (reported >= REPORT) die("the report is too long");
-}
 
 static void say_file(const char *what, const char *path) {
     if (slurp(path, text, TEXT) < 0) return;
@@ -268,6 +271,20 @@ static u64 cpu_time(pid_t pid) { // nanoseconds
     return slurp(path, words, sizeof words) > 0 ? strtoull(words, 0, 10) : 0;
 }
 
+static void say_lru_sort(void) { // what DAMON's module counts, if it is at work
+    static const char *names[] = { "nr_lru_sort_tried_hot_regions", "bytes_lru_sort_tried_hot_regions",
+        "nr_lru_sorted_hot_regions", "bytes_lru_sorted_hot_regions", "nr_hot_quota_exceeds",
+        "nr_lru_sort_tried_cold_regions", "bytes_lru_sort_tried_cold_regions", "nr_lru_sorted_cold_regions",
+        "bytes_lru_sorted_cold_regions", "nr_cold_quota_exceeds" };
+    char path[128], value[64] = "";
+    if (slurp("/sys/module/damon_lru_sort/parameters/enabled", value, sizeof value) < 1 || *value != 'Y') return;
+    say("@lru_sort\n");
+    for (unsigned n = 0; n < sizeof names / sizeof *names; n++) {
+        snprintf(path, sizeof path, "/sys/module/damon_lru_sort/parameters/%s", names[n]);
+        if (slurp(path, value, sizeof value) > 0) say("%s %s", names[n], value);
+    }
+}
+
 static void record(const char *label) {
     char path[256], what[160];
     for (int n = 0; n < group_count; n++) { // reading these has the kernel fold its statistics
@@ -296,7 +313,7 @@ static void record(const char *label) {
             (llu)tasks[n].progress->done, (llu)tasks[n].progress->first_touches, (llu)tasks[n].progress->errors,
             (llu)cpu_time(tasks[n].pid));
     if (ballast) say("@kswapd\ncpu %llu\n", (llu)cpu_time(process_named("kswapd0")));
-    say_file("lru_sort", "/tmp/lru_sort");
+    say_lru_sort();
 }
 
 // ---- steps
@@ -420,6 +437,8 @@ static void do_step(char **f, int fields) {
         else if (!strcmp(f[1], "ballast")) { // what this program has must not be reclaimed instead of the tasks' pages
             ballast = number(f[2]);
             if (mlockall(MCL_CURRENT | MCL_FUTURE)) die("mlockall");
+            tell("/proc/self/oom_score_adj", "-1000"); // nor be killed instead of them
+            signal(SIGPIPE, SIG_IGN);
         } else if (!strcmp(f[1], "random_reads")) random_reads = number(f[2]);
         else if (!strcmp(f[1], "data_file")) snprintf(data_file, sizeof data_file, "%s", f[2]);
         else { errno = EINVAL; die("set %s", f[1]); }
