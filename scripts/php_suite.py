@@ -55,7 +55,8 @@ def main():
     managed = os.path.join(arguments.work, "managed-php")
     with open(managed, "w") as file:
         tool = f"{os.path.abspath(arguments.refault)} run --memory {arguments.memory} --quiet"
-        file.write(f'#!/bin/sh\nexec {tool} -- {arguments.php} "$@"\n')
+        # What a managed PHP starts is managed with it; there is no tool within the tool.
+        file.write(f'#!/bin/sh\n[ -z "$REFAULT_AGENT" ] || exec {arguments.php} "$@"\nexec {tool} -- {arguments.php} "$@"\n')
     os.chmod(managed, 0o755)
 
     alone = run(source, arguments.work, arguments.php, arguments.directory, arguments.at_once)

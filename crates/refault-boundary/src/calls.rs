@@ -144,14 +144,6 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         // The filter may forbid what the agent needs: from here on the program has its memory as the kernel gives it.
         157 if a == 22 => give_up(thread, context, number, arguments),
         317 if a < 2 => give_up(thread, context, number, arguments),
-        // setrlimit, prlimit
-        160 | 302 => {
-            let error = waiting(thread, context, number, arguments);
-            if error == 0 && !thread.is_vm_child {
-                crate::start::addresses_are_limited(if number == 160 { a } else { b });
-            }
-            error
-        }
         // Neither waits nor touches memory.
         3 | 8 | 24 | 39 | 102 | 104 | 107 | 108 | 110 | 111 | 112 | 186 => plain(number, arguments),
         _ => waiting(thread, context, number, arguments),

@@ -11,6 +11,7 @@ use refault_paging::uffd::Uffd;
 
 use crate::entry::{dispatch_on, paging};
 use crate::frame::{self, Context, Frame, register};
+use crate::start::give_addresses_back;
 use crate::thread::Thread;
 use crate::{fast, heap, report, signals, sites};
 
@@ -187,7 +188,8 @@ fn share(thread: &mut Thread, context: &mut Context, kind: &mut Kind) -> isize {
     if is_thread {
         paging().threads(true);
     }
-    let Some(child) = Thread::new(actions) else { return -11 };
+    let again = || give_addresses_back(&mut paging()).then(|| Thread::new(actions)).flatten();
+    let Some(child) = Thread::new(actions).or_else(again) else { return -11 };
     child.is_vm_child = !is_thread;
     child.hidden = thread.hidden;
     if flags & CLONE_VFORK != 0 {

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dlmalloc::{Allocator, Dlmalloc};
-use refault_paging::lock::{Held, Lock};
+use refault_paging::lock::Lock;
 use refault_paging::sys;
 use refault_store::noted;
 
@@ -66,8 +66,8 @@ pub(crate) fn bytes() -> usize {
 }
 
 /// Nobody allocates while the result lives: for the moment of a fork.
-pub(crate) fn stand_still() -> Held<'static, impl Sized> {
-    HEAP.lock()
+pub(crate) fn stand_still() -> impl Sized {
+    (HEAP.lock(), SPARE.lock())
 }
 
 pub(crate) struct AgentHeap;
@@ -82,7 +82,7 @@ fn is_large(size: usize, align: usize) -> bool {
 fn map(size: usize) -> *mut u8 {
     let size = size.next_multiple_of(4096);
     let at = match sys::map(size) {
-        0 => map_of_spare(size),
+        0 => take_spare(size),
         at => at,
     };
     if at == 0 {
@@ -114,49 +114,29 @@ fn move_large(at: usize, old: usize, new: usize) -> usize {
     moved as usize
 }
 
-/// Addresses that are kept for the agent where the program's are limited: where they begin and how many bytes they are.
-static SPARE: AtomicUsize = AtomicUsize::new(0);
-static SPARE_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Addresses that are kept for the agent's tables, which grow with what the program maps, for when the program has used up
+/// all that it may have. Taken from the end; what was taken is given back to whoever maps next.
+static SPARE: Lock<(usize, usize)> = Lock::new((0, 0));
 
-/// The program may have so many bytes of addresses: some of them are kept for the agent's tables, which grow with what the
-/// program takes of the rest. They cost nothing else.
-pub(crate) fn keep_spare(addresses: u64) {
-    /// Of 4096 bytes that the program maps the agent takes some 64; tables that grow are there twice.
-    const SHARE: u64 = 16;
-    drop_spare();
-    if addresses < 1 << 46 {
-        reserve_spare((addresses / SHARE) as usize & !4095);
-    }
-}
-
-fn reserve_spare(bytes: usize) {
-    let at = if bytes > 0 { sys::map(bytes) } else { 0 };
+/// Reserves them, once. They take no memory before they are used.
+pub(crate) fn keep_spare(bytes: usize) {
+    let at = sys::map(bytes & !4095);
     if at != 0 {
-        noted::note(at, bytes);
-        SPARE_BYTES.store(bytes, Ordering::Relaxed);
-        SPARE.store(at, Ordering::Release);
+        noted::note(at, bytes & !4095);
+        *SPARE.lock() = (at, at + (bytes & !4095));
     }
 }
 
-/// Gives the spare addresses to whoever maps next; says how many bytes they were.
-fn drop_spare() -> usize {
-    let at = SPARE.swap(0, Ordering::Acquire);
-    if at == 0 {
+/// A part of what is kept. 0 if that is not enough.
+fn take_spare(size: usize) -> usize {
+    let mut spare = SPARE.lock();
+    let (start, end) = *spare;
+    if end - start < size {
         return 0;
     }
-    let bytes = SPARE_BYTES.load(Ordering::Relaxed);
-    noted::give_up(at, bytes);
-    // SAFETY: who takes the address out is the only one to know it, and nothing lies there.
-    unsafe { sys::unmap(at, bytes) };
-    bytes
-}
-
-/// A mapping of what was kept for the agent. 0 if that is not enough.
-fn map_of_spare(size: usize) -> usize {
-    let spare = drop_spare();
-    let at = if spare > 0 { sys::map(size) } else { 0 };
-    reserve_spare(spare.saturating_sub(size));
-    at
+    *spare = (start, end - size);
+    noted::give_up(end - size, size);
+    end - size
 }
 
 // SAFETY: dlmalloc under a lock.

@@ -12,7 +12,7 @@ use refault_paging::{Attributes, Engine, PAGE, sys};
 
 use crate::entry::paging;
 use crate::mappings::{self, Span};
-use crate::memory_calls::{make, pages};
+use crate::memory_calls::make;
 
 const MLOCK: usize = 149;
 const MUNLOCK: usize = 150;
@@ -36,7 +36,6 @@ const WHERE_TOUCHED: u8 = 2;
 
 /// This process is a child of a fork: nothing of its parent's locks holds in it.
 pub(crate) fn forked(paging: &mut Engine) {
-    release_locked(paging, 0, usize::MAX, |_| true);
     paging.unlock_in_child();
     LATER.store(NOT, Ordering::Relaxed);
 }
@@ -64,7 +63,13 @@ pub(crate) fn is_on() -> bool {
 /// `mlock`, `mlock2` and `munlock`.
 pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     let [start, bytes, how, ..] = arguments;
-    let (first, last) = (start & !(PAGE - 1), pages(start.saturating_add(bytes)));
+    let first = start & !(PAGE - 1);
+    // As the kernel reckons: a length that wraps is another.
+    let length = (start - first).wrapping_add(bytes).wrapping_add(PAGE - 1) & !(PAGE - 1);
+    let wrong_flags = number == MLOCK2 && how as u32 > ON_FAULT as u32;
+    let Some(last) = first.checked_add(length).filter(|last| *last > first && !wrong_flags) else {
+        return make(number, arguments);
+    };
     let mut paging = paging();
     let locks = number != MUNLOCK;
     if !paging.manages(first, last - first) {
@@ -82,49 +87,36 @@ pub(crate) fn lock(number: usize, arguments: [usize; 6]) -> isize {
     if locks && !paging.may_lock(first, last - first, |attributes| attributes.lock(true)) {
         return ENOMEM;
     }
-    if locks {
-        for (from, to, attributes) in paging.parts(first, last - first) {
-            if attributes.can_be_touched() {
-                paging.hold(from, to - from, true);
-            }
-        }
-    }
+    // Held until it is locked, which keeps it from then on.
+    let held: Vec<Span> =
+        if locks { paging.parts(first, last - first).into_iter().filter_map(touchable).collect() } else { Vec::new() };
+    held.iter().for_each(|(from, to)| _ = paging.hold(*from, to - from, true));
     let error = make(number, arguments);
-    if locks && error < 0 {
+    paging.lock_is_decided();
+    if error == 0 {
+        paging.lock(first, last - first, locks);
+    } else if locks && error == ENOMEM {
         // What lies before a hole is locked, and what could not be brought in for want of rights.
-        for (from, to, attributes) in paging.parts(first, last - first) {
-            let locked = error == ENOMEM && is_locked(from);
-            if attributes.can_be_touched() && (!locked || attributes.locked) {
-                paging.release(from, to - from);
-            }
-            if locked {
-                paging.change(from, to - from, |attributes| attributes.lock(true));
+        for (from, to, _) in paging.parts(first, last - first) {
+            if is_locked(from) {
+                paging.lock(from, to - from, true);
             }
         }
-        paging.lock_is_decided();
-        paging.note_locks();
-    } else if error == 0 {
-        // Held by the lock before this one.
-        release_locked(&mut paging, first, last - first, |attributes| !locks || attributes.can_be_touched());
-        paging.lock_is_decided();
-        paging.change(first, last - first, |attributes| attributes.lock(locks));
     }
+    paging.note_locks();
+    held.iter().for_each(|(from, to)| paging.release(*from, to - from));
     error
+}
+
+/// Start and end of a part that can be brought in.
+fn touchable((from, to, attributes): (usize, usize, Attributes)) -> Option<Span> {
+    attributes.can_be_touched().then_some((from, to))
 }
 
 /// Whether the mapping of a page is locked: the kernel calls nothing cold that is.
 fn is_locked(page: usize) -> bool {
     const COLD: usize = 20;
     make(sys::nr::MADVISE, [page, PAGE, COLD, 0, 0, 0]) == EINVAL
-}
-
-/// Gives back what is held of parts of a range because they are locked.
-fn release_locked(paging: &mut Engine, start: usize, bytes: usize, which: impl Fn(Attributes) -> bool) {
-    for (from, to, attributes) in paging.parts(start, bytes) {
-        if attributes.locked && which(attributes) {
-            paging.release(from, to - from);
-        }
-    }
 }
 
 /// `mlockall`.
@@ -167,14 +159,12 @@ fn lock_present(on_fault: bool, limit: usize) -> isize {
     } else if !paging.may_lock(0, usize::MAX, |attributes| attributes.lock(true)) {
         return ENOMEM;
     } else {
-        for (from, to, attributes) in paging.parts(0, usize::MAX) {
-            // What cannot be touched is not brought in; it is locked, so what comes later of it stays.
-            if !attributes.locked && attributes.can_be_touched() {
-                paging.hold(from, to - from, false);
-            }
-        }
+        // What cannot be touched is not brought in; it is locked, so what comes later of it stays.
+        let held: Vec<Span> = paging.parts(0, usize::MAX).into_iter().filter_map(touchable).collect();
+        held.iter().for_each(|(from, to)| _ = paging.hold(*from, to - from, false));
         paging.lock_is_decided();
-        paging.change(0, usize::MAX, |attributes| attributes.lock(true));
+        paging.lock(0, usize::MAX, true);
+        held.iter().for_each(|(from, to)| paging.release(*from, to - from));
     }
     let Some(all) = all else {
         // Nobody says what is the program's: the agent's tables are locked too, if the limit allows it.
@@ -199,8 +189,7 @@ fn lock_present(on_fault: bool, limit: usize) -> isize {
 
 /// Nothing of what is managed is locked any more.
 fn forget_locks(paging: &mut Engine) {
-    release_locked(paging, 0, usize::MAX, |_| true);
-    paging.change(0, usize::MAX, |attributes| attributes.lock(false));
+    paging.lock(0, usize::MAX, false);
 }
 
 /// `munlockall`, of what the program has mapped: what the agent locks for itself stays locked.

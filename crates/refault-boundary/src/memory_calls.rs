@@ -10,6 +10,7 @@ use refault_paging::{Attributes, PAGE, sys};
 
 use crate::entry::{Paging, paging};
 use crate::locks;
+use crate::start::give_addresses_back;
 
 const MAP_SHARED: usize = 1;
 const MAP_ANONYMOUS: usize = 0x20;
@@ -86,7 +87,10 @@ fn map(arguments: [usize; 6]) -> isize {
     // What the kernel populates before it is managed would neither count nor go, and would keep the mapping from being
     // joined with its neighbours.
     let asked = if fits { flags & !MAP_POPULATE } else { flags };
-    let at = make(9, [address, bytes, protection, asked, descriptor, offset]);
+    let mut at = make(9, [address, bytes, protection, asked, descriptor, offset]);
+    if at == ENOMEM && give_addresses_back(&mut paging) {
+        at = make(9, [address, bytes, protection, asked, descriptor, offset]);
+    }
     if at < 0 {
         return at;
     }
@@ -125,7 +129,10 @@ fn unmap(arguments: [usize; 6]) -> isize {
 fn set_break(arguments: [usize; 6]) -> isize {
     let mut paging = paging();
     let before = make(12, [0; 6]) as usize;
-    let after = make(12, arguments) as usize;
+    let mut after = make(12, arguments) as usize;
+    if after < arguments[0] && give_addresses_back(&mut paging) {
+        after = make(12, arguments) as usize;
+    }
     let (old, new) = (pages(before), pages(after));
     if new > old && locks::is_on() {
         if !locks::lock_later(old, new - old) {
@@ -163,10 +170,28 @@ fn protect(number: usize, arguments: [usize; 6]) -> isize {
     if error == 0 {
         paging.change(start, pages(bytes), |attributes| attributes.protect(new));
     } else if error == ENOMEM && start.is_multiple_of(PAGE) {
-        // What lies before a hole has changed, the rest has not: what is sure is what both allow.
-        paging.change(start, pages(bytes), |attributes| attributes.protect(attributes.protection & new));
+        match before_hole(&paging, start, start + pages(bytes)) {
+            // What lies before the hole has changed, the rest has not.
+            Some(end) => paging.change(start, end - start, |attributes| attributes.protect(new)),
+            // Something else is lacking, somewhere: what is sure is what both allow.
+            None => paging.change(start, pages(bytes), |attributes| attributes.protect(attributes.protection & new)),
+        }
     }
     error
+}
+
+/// Where the mapped part of a range ends that begins with it; `None` if all of it is mapped. What is managed is mapped.
+fn before_hole(paging: &Paging, start: usize, end: usize) -> Option<usize> {
+    const ASYNC: usize = 1;
+    let is_mapped = |from: usize, to: usize| from >= to || make(26, [from, to - from, ASYNC, 0, 0, 0]) != ENOMEM;
+    let mut at = start;
+    for (from, to, _) in paging.parts(start, end - start) {
+        if !is_mapped(at, from) {
+            return Some(at);
+        }
+        at = to;
+    }
+    (!is_mapped(at, end)).then_some(at)
 }
 
 /// `madvise`.

@@ -15,6 +15,7 @@ use refault_paging::{Attributes, PAGE, sys};
 
 use crate::entry::{Paging, paging};
 use crate::memory_calls::{make, pages};
+use crate::start::give_addresses_back;
 
 const MREMAP: usize = 25;
 const MAYMOVE: usize = 1;
@@ -27,6 +28,7 @@ const RANDOM: usize = 1;
 /// Of a mapping's rights, that to write.
 const WRITE: u8 = 2;
 const EAGAIN: isize = -11;
+const ENOMEM: isize = -12;
 const EFAULT: isize = -14;
 /// Where user addresses end (four levels of page tables).
 const END_OF_ADDRESSES: usize = 1 << 47;
@@ -75,7 +77,10 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
         return EAGAIN;
     }
     let set_apart = !before.is_empty() && flags & MAYMOVE != 0 && is_one() && advise(old, kept, RANDOM) == 0;
-    let at = make(MREMAP, arguments);
+    let mut at = make(MREMAP, arguments);
+    if at == ENOMEM && give_addresses_back(paging) {
+        at = make(MREMAP, arguments);
+    }
     if fills {
         paging.lock_is_decided();
     }
@@ -114,6 +119,8 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
             // The kernel has filled it with zeros unless it was registered: they go, and come as all that is managed does.
             make(MADVISE, [start, bytes, DONTNEED_LOCKED, 0, 0, 0]);
             paging.hold(start, bytes, attributes.protection & WRITE != 0);
+            // It is locked: nothing more keeps it.
+            paging.release(start, bytes);
         }
     }
     paging.note_locks();

@@ -41,7 +41,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         .map_err(|_| "no addresses are left for the compressed pool")?;
     let options =
         EngineOptions { policy: settings.policy.clone(), store, account, resident_only: settings.resident_only };
-    heap::keep_spare(addresses());
+    heap::keep_spare(addresses_to_keep());
     entry::begin(Engine::new(uffd, options, own_bytes)?);
     owns_memory();
     memory_calls::look_at_personality();
@@ -62,25 +62,34 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
+/// More addresses than there are.
+const UNLIMITED: u64 = 1 << 47;
 const RLIMIT_DATA: usize = 2;
 const RLIMIT_AS: usize = 9;
 
 /// Bytes of addresses for the compressed pool under a budget. It never takes more memory than that, but the budget may be
-/// raised; where addresses are limited, what it is now has to do.
+/// raised; where addresses are limited, twice what it is now has to do.
 fn addresses_for_pool(memory: u64) -> u64 {
-    let addresses = addresses();
-    if addresses < 1 << 46 { (memory * 2).min(addresses / 4) } else { (memory * 8).max(1 << 30) }
+    match addresses() {
+        UNLIMITED.. => (memory * 8).max(1 << 30),
+        limited => (memory * 2).min(limited / 4),
+    }
 }
 
-/// The program may have set a limit of its own: what the compressed pool has reserved beyond what it needs, and never used,
-/// is for the program; a part of the limit is kept for the agent.
-pub(crate) fn addresses_are_limited(resource: usize) {
-    if matches!(resource as u32 as usize, RLIMIT_AS | RLIMIT_DATA) {
-        let mut paging = entry::paging();
-        let keep = addresses_for_pool(paging.account().limit() * 4096);
-        paging.give_addresses_back(keep);
-        drop(paging);
-        heap::keep_spare(addresses());
+/// Bytes of addresses that are kept for tables of the agent's, which take some 64 for 4096 that the program maps.
+fn addresses_to_keep() -> usize {
+    match addresses() {
+        UNLIMITED.. => 16 << 20,
+        limited => (limited / 16) as usize,
+    }
+}
+
+/// The program, or its parent, may have limited its addresses since it began, and a mapping was refused: what the compressed
+/// pool has reserved beyond what it needs, and never used, is for the program. Whether that was any.
+pub(crate) fn give_addresses_back(paging: &mut Engine) -> bool {
+    addresses() < UNLIMITED && {
+        let keep = addresses_for_pool(paging.account().tree_limit() * 4096);
+        paging.give_addresses_back(keep)
     }
 }
 

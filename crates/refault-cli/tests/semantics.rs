@@ -148,7 +148,7 @@ fn what_is_locked_bit_by_bit_fits_into_the_budget() {
     // All but what the tool itself takes and a process cannot do without.
     let [one, changed] = numbers("one: ")[..] else { panic!("{said}") };
     assert!((18..24).contains(&one) && changed == 0 && said.contains("Cannot allocate memory, changed"), "{said}");
-    assert_eq!(numbers("again: "), [0, -1, 0, 0], "{said}");
+    assert_eq!(numbers("again: "), [0, -1, 0, 0, 0], "{said}");
     assert!(said.contains("all: -1 Cannot allocate memory, then 0\n"), "{said}");
     let summary = std::fs::read_to_string(&summary).expect("a summary");
     let summary: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
@@ -183,7 +183,7 @@ fn a_programs_limit_of_addresses_is_its_own() {
     assert!(output.status.success(), "{:?} {said} {}", output.status, text(&output.stderr));
     let (got, rest) = said.split_once(" MiB, ").unwrap_or_else(|| panic!("{said}"));
     // Alone it gets 197. The tool takes less than half: addresses for the compressed pool and its tables, and itself.
-    assert!((90..200).contains(&got.parse::<u64>().expect("a number")) && rest == "0 wrong, thread 0\n", "{said}");
+    assert!((80..200).contains(&got.parse::<u64>().expect("a number")) && rest == "0 wrong, thread 0\n", "{said}");
 }
 
 #[test]
@@ -194,6 +194,12 @@ fn what_is_locked_counts_when_it_grows_and_without_rights() {
     let said = small_locks("moves");
     assert!(said.contains("moves: 0 Resource temporarily unavailable -1 0, wrong 0\n"), "{said}");
     assert!(said.contains("rights: 0 0 -1 0, -1 -1 0, wrong 0\n"), "{said}");
+    // What a call in progress needs stays, whatever becomes of a lock.
+    assert_eq!(small_locks("reads"), "reads: 32768 32768 32768\n");
+    // Rights that the kernel has given count, though the call says ENOMEM.
+    let said = small_locks("hole");
+    let resident = said.strip_prefix("hole: -1 ").and_then(|rest| rest.trim().parse::<u64>().ok());
+    assert!(resident.is_some_and(|mebibytes| mebibytes <= 24), "{said}");
 }
 
 #[test]

@@ -146,7 +146,7 @@ impl Engine {
     /// The page at an address, if it is in memory and may be set aside.
     fn movable(&self, address: usize) -> Option<PageId> {
         let (page, entry) = self.table.find(address)?;
-        let there = entry.state() == State::Resident && entry.holds() == 0 && (page as usize) < MIRROR_BYTES / PAGE;
+        let there = entry.state() == State::Resident && !entry.is_held() && (page as usize) < MIRROR_BYTES / PAGE;
         let (.., attributes) = self.ranges.find(address).filter(|_| there && !self.given_up)?;
         (attributes.can_be_evicted() && !attributes.guard).then_some(page)
     }

@@ -277,8 +277,9 @@ impl Engine {
 
     /// The program may have fewer addresses from now on: the compressed pool keeps so many bytes of them at most, or what it
     /// has used.
-    pub fn give_addresses_back(&mut self, keep: u64) {
-        self.store.lower_pool_limit(keep);
+    /// Whether any were given back.
+    pub fn give_addresses_back(&mut self, keep: u64) -> bool {
+        self.store.lower_pool_limit(keep)
     }
 
     /// Whether rights could fill something that is locked.
@@ -288,7 +289,31 @@ impl Engine {
 
     /// Nothing of what a parent has locked is locked in this child, whose slot is not yet its own: nobody is told.
     pub fn unlock_in_child(&mut self) {
+        if self.ranges.any_locked() {
+            self.mark_locked(0, usize::MAX, false);
+        }
         self.ranges.change(0, usize::MAX, |attributes| attributes.lock(false));
+    }
+
+    /// The program has locked or unlocked what is managed of a range: what is resident of it stays where it is, or may go.
+    pub fn lock(&mut self, start: usize, bytes: usize, locked: bool) {
+        let were_any = self.ranges.any_locked();
+        self.change(start, bytes, |attributes| attributes.lock(locked));
+        if locked || were_any {
+            self.mark_locked(start, bytes, locked);
+        }
+    }
+
+    fn mark_locked(&mut self, start: usize, bytes: usize, locked: bool) {
+        for (from, to, _) in self.parts(start, bytes) {
+            for address in (from..to).step_by(PAGE) {
+                if let Some((page, entry)) = self.table.find(address)
+                    && entry.state() == State::Resident
+                {
+                    self.table.lock(page, locked);
+                }
+            }
+        }
     }
 
     /// Makes known how much is locked, or about to be.
@@ -445,6 +470,10 @@ impl Engine {
     /// A page is resident now.
     pub(crate) fn admit(&mut self, page: PageId, shadow: Option<Shadow>) {
         self.table.set(page, State::Resident, Shadow::NONE);
+        if self.ranges.any_locked() {
+            let range = self.ranges.find(self.table.address(page));
+            self.table.lock(page, range.is_some_and(|(.., attributes)| attributes.locked));
+        }
         self.resident += 1;
         let shadow = shadow.filter(|shadow| *shadow != Shadow::NONE);
         let admission = Admission::fault(PageType::Anon).with_shadow(shadow);

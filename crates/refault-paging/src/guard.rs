@@ -30,7 +30,7 @@ impl Engine {
                     if entry.state() != State::Resident {
                         continue;
                     }
-                    if entry.holds() == 0 {
+                    if !entry.is_held() {
                         self.table.guard(page, true);
                         any = true;
                     } else {

@@ -370,7 +370,7 @@ impl SchemeActor for DamonOps<'_> {
                 engine.policy.sort(folio.page, *action == Action::LruPrio, self.rule, &mut memory);
                 folio.size
             }
-            Action::Pageout if entry.state() == State::Resident && entry.holds() > 0 => 0,
+            Action::Pageout if entry.state() == State::Resident && entry.is_held() => 0,
             Action::Pageout => {
                 self.choose(folio.page);
                 if self.batch.len() == BATCH { self.evict_batch() } else { 0 }
@@ -395,7 +395,7 @@ impl SchemeActor for DamonOps<'_> {
                 }
                 Action::Willneed => {}
                 Action::Pageout | Action::Cold if !in_memory(entry.state()) => {}
-                Action::Pageout if entry.state() == State::Resident && entry.holds() > 0 => {}
+                Action::Pageout if entry.state() == State::Resident && entry.is_held() => {}
                 Action::Pageout => self.choose(page),
                 Action::Cold => {
                     let engine = &mut *self.engine;

@@ -145,6 +145,11 @@ impl Ranges {
         self.filled
     }
 
+    /// Whether any range is locked.
+    pub fn any_locked(&self) -> bool {
+        self.filled + self.unfilled > 0
+    }
+
     /// Whether any range is locked that never could be touched.
     pub fn any_unfilled(&self) -> bool {
         self.unfilled > 0

@@ -180,9 +180,9 @@ impl Stores {
         }
     }
 
-    /// The pool may have so many bytes of addresses from now on, or those that it has used.
-    pub fn lower_pool_limit(&mut self, limit: u64) {
-        self.pool.lower_limit(limit);
+    /// The pool may have so many bytes of addresses from now on, or those that it has used. Whether that is less.
+    pub fn lower_pool_limit(&mut self, limit: u64) -> bool {
+        self.pool.lower_limit(limit)
     }
 
     /// Pages in the pool.

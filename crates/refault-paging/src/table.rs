@@ -77,9 +77,14 @@ impl Entry {
         Shadow(self.extra)
     }
 
+    /// Whether a resident page must stay where it is: a call in progress needs it, or it is locked.
+    pub fn is_held(self) -> bool {
+        self.extra > 0
+    }
+
     /// Calls in progress that need a resident page where it is.
     pub fn holds(self) -> u64 {
-        self.extra
+        self.extra & !LOCKED
     }
 
     /// Whether a resident page may be shared since a fork, and must not be written to unnoticed.
@@ -88,6 +93,8 @@ impl Entry {
     }
 }
 
+/// Of a resident page's holds: the program has locked it.
+const LOCKED: u64 = 1 << 63;
 /// The word of a resident page that is guarded.
 const GUARDED: u64 = 1 | 1 << 3;
 
@@ -195,6 +202,13 @@ impl Table {
         let (_, entry) = self.entry_mut(page);
         debug_assert_eq!(entry.state(), State::Resident);
         entry.word = if on { GUARDED } else { Entry::word(State::Resident) };
+    }
+
+    /// Locks a resident page where it is, or does so no longer.
+    pub fn lock(&mut self, page: PageId, on: bool) {
+        let (_, entry) = self.entry_mut(page);
+        debug_assert_eq!(entry.state(), State::Resident);
+        entry.extra = entry.holds() | if on { LOCKED } else { 0 };
     }
 
     /// Changes the holds of a resident page.

@@ -143,8 +143,8 @@ impl CompressedPool {
     }
 
     /// The blocks may take so many bytes at most from now on, or as many as were ever in use; the addresses of the rest are
-    /// given back.
-    pub fn lower_limit(&mut self, limit: u64) {
+    /// given back. Whether there were any.
+    pub fn lower_limit(&mut self, limit: u64) -> bool {
         let fresh = self.free.get_mut().expect("invariant: nothing panics under this lock").fresh;
         let blocks = (limit / self.block as u64).clamp(u64::from(fresh.max(1)), u64::from(self.blocks)) as u32;
         // SAFETY: blocks from `fresh` on were never taken, and those from `blocks` on never will be.
@@ -152,7 +152,7 @@ impl CompressedPool {
             self.memory.truncate(blocks as usize * self.block);
             self.records.truncate(blocks as usize * size_of::<Block>());
         }
-        self.blocks = blocks;
+        std::mem::replace(&mut self.blocks, blocks) > blocks
     }
 
     /// Bytes that the blocks take.

@@ -2,7 +2,9 @@
  * the contents are whole: "one: ...", "again: ...", "all: ...". With "children" two children do so at the same
  * time: "children: ...". With "heirs" children lock 14 MiB beside the 14 that their parent has locked, after a fork, after an
  * exec that failed, and once another child that had locked 14 was killed: "heirs: ...". With "moves" locked memory grows, and
- * loses and gets its rights: "moves: ..." and "rights: ...", each an answer per call and the words that are wrong. */
+ * loses and gets its rights: "moves: ..." and "rights: ...", each an answer per call and the words that are wrong. With "reads" memory that was locked in three ways is unlocked while a thread
+ * waits for a pipe to fill it: "reads: ...", bytes that came per way. With "hole" rights are given to 60 MiB by calls that end at what is not
+ * mapped, and all is touched: "hole: ...", what the last call said and the mebibytes in memory. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -119,12 +121,72 @@ static void take_and_give_rights(void) {
     printf("rights: %d %d %d %d, %d %d %d, wrong %ld\n", locked, taken, beyond, given, empty, whole, part, wrong);
 }
 
+static int ends[2];
+static char *target;
+
+static void *read_all(void *argument) {
+    (void)argument;
+    return (void *)read(ends[0], target, 8 * 4096);
+}
+
+/* Bytes that a read gets which waits while its memory is unlocked and much else is touched. */
+static long read_into_locked(int how) {
+    static char message[8 * 4096];
+    pipe(ends);
+    target = map(MIB, how == 0 ? PROT_NONE : PROT_READ | PROT_WRITE);
+    mlock(target, MIB);
+    if (how == 0) mprotect(target, MIB, PROT_READ | PROT_WRITE);
+    if (how == 1) target = mremap(target, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, map(MIB, PROT_NONE));
+    if (how == 2) madvise(target, MIB, 24 /* MADV_DONTNEED_LOCKED */);
+    memset(target, 1, MIB);
+    pthread_t reader;
+    pthread_create(&reader, 0, read_all, 0);
+    usleep(200000);
+    munlock(target, MIB);
+    memory = map(60 * MIB, PROT_READ | PROT_WRITE);
+    fill(0, 60 * MIB);
+    fill(0, 60 * MIB);
+    munmap(memory, 60 * MIB);
+    memset(message, 'x', sizeof message);
+    write(ends[1], message, sizeof message);
+    close(ends[1]);
+    void *got;
+    pthread_join(reader, &got);
+    close(ends[0]);
+    return target[5] == 'x' ? (long)got : -2;
+}
+
+static void give_rights_up_to_a_hole(void) {
+    int answer = 0;
+    for (int piece = 0; piece < 15; piece++) {
+        char *at = map(4 * MIB + 4096, PROT_NONE);
+        munmap(at + 4 * MIB, 4096);
+        answer = mprotect(at, 4 * MIB + 4096, PROT_READ | PROT_WRITE);
+        memory = (unsigned long *)at;
+        fill(0, 4 * MIB);
+    }
+    char line[200];
+    long kib = -1;
+    FILE *sums = fopen("/proc/self/smaps_rollup", "r");
+    while (fgets(line, sizeof line, sums)) sscanf(line, "Anonymous: %ld", &kib);
+    printf("hole: %d %ld\n", answer, kib >> 10);
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, 0, _IONBF, 0);
     if (count > 1 && !strcmp(arguments[1], "heirs")) return lock_beside_others();
     if (count > 1 && !strcmp(arguments[1], "moves")) {
         move_what_is_locked();
         take_and_give_rights();
+        return 0;
+    }
+    if (count > 1 && !strcmp(arguments[1], "reads")) {
+        long rights = read_into_locked(0), moved = read_into_locked(1);
+        printf("reads: %ld %ld %ld\n", rights, moved, read_into_locked(2));
+        return 0;
+    }
+    if (count > 1 && !strcmp(arguments[1], "hole")) {
+        give_rights_up_to_a_hole();
         return 0;
     }
     if (count > 1) return lock_in_children();
@@ -138,7 +200,9 @@ int main(int count, char **arguments) {
     int instead = mlock((char *)memory + 30 * MIB, 3 * MIB);
     munmap((char *)memory + 30 * MIB, 4 * MIB);
     int freed = mlock(memory, 3 * MIB);
-    printf("again: %d %d %d %d\n", twice, beyond, instead, freed);
+    /* A length that wraps is none, to the kernel: nothing is locked or unlocked by it. */
+    int wraps = mlock(memory, -1) || munlock(memory, -1) || mlock((char *)memory + 20 * MIB, 4 * MIB) == 0;
+    printf("again: %d %d %d %d %d\n", twice, beyond, instead, freed, wraps);
     munlockall();
     int all = mlockall(MCL_CURRENT);
     why = errno;
