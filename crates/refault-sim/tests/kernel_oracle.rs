@@ -29,17 +29,18 @@ const COUNTER_TOLERANCE: f64 = 0.05;
 /// Pages that a CPU of 6.1 holds back before they reach the lists.
 const OLD_BATCH: usize = 15;
 
-/// How far loads may be off, in most cells, in the given share of them, and in any; and in what share of their
-/// significant cells other counters must be close.
+/// How far loads may be off, in most cells, in the given share of them, and in any but those that are known to be off,
+/// which are named with how far; and in what share of their significant cells other counters must be close.
 struct Goal {
     most: f64,
     share: f64,
     any: f64,
+    known: &'static [(&'static str, &'static str, f64)],
     counters: f64,
 }
 
 /// What the project wants of every kernel.
-const GOAL: Goal = Goal { most: 0.01, share: 0.95, any: 0.05, counters: 0.90 };
+const GOAL: Goal = Goal { most: 0.01, share: 0.95, any: 0.05, known: &[], counters: 0.90 };
 
 #[test]
 fn classic_matches_kernel_6_12() {
@@ -49,7 +50,7 @@ fn classic_matches_kernel_6_12() {
 /// One cell is off by more than the goal allows any; `docs/validation.md` has what the kernel itself spreads over there.
 #[test]
 fn mglru_matches_kernel_6_12() {
-    check("6.12", "mglru", Goal { any: 0.118, ..GOAL });
+    check("6.12", "mglru", Goal { known: &[("anon-cyclic-1.1", "d", 0.118)], ..GOAL });
 }
 
 #[test]
@@ -61,7 +62,7 @@ fn classic_of_6_1_matches_kernel_6_1() {
 /// activations; `docs/validation.md` says where.
 #[test]
 fn mglru_of_6_12_is_near_kernel_6_1() {
-    check("6.1", "mglru", Goal { share: 0.84, any: 0.528, counters: 0.67, ..GOAL });
+    check("6.1", "mglru", Goal { share: 0.84, known: &[("anon-cyclic-1.1", "d", 0.528)], counters: 0.67, ..GOAL });
 }
 
 #[test]
@@ -72,13 +73,13 @@ fn classic_matches_kernel_7_2() {
 /// Loads of one cell, and counters, are short of the goal; `docs/validation.md` says where and why.
 #[test]
 fn mglru_7_2_matches_kernel_7_2() {
-    check("7.2", "mglru", Goal { any: 0.143, counters: 0.805, ..GOAL });
+    check("7.2", "mglru", Goal { known: &[("anon-scan", "75%", 0.143)], counters: 0.805, ..GOAL });
 }
 
 /// With all that is known of 7.2, under the limits that the kernel had at each moment.
 #[test]
 fn mglru_7_2_with_its_swap_cache_matches_kernel_7_2() {
-    check("7.2", "mglru{swap_cache=yes}", Goal { any: 0.081, counters: 0.89, ..GOAL });
+    check("7.2", "mglru{swap_cache=yes}", Goal { known: &[("anon-scan", "75%", 0.081)], counters: 0.89, ..GOAL });
 }
 
 /// A scan larger than memory: at each moment the kernel had the same generations with the same pages, but for those that
@@ -160,7 +161,7 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
     let cells = cells(kernel, mode.split('{').next().expect("a name"));
     assert!(!cells.is_empty(), "results.csv has no cell of {kernel} {mode}");
     let mut sequences: BTreeMap<&str, Sequence> = BTreeMap::new();
-    let (mut close, mut furthest) = (0, 0.0f64);
+    let (mut close, mut furthest, mut beyond) = (0, 0.0f64, Vec::new());
     let mut tally: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for cell in &cells {
         let sequence = sequences.entry(&cell.workload).or_insert_with(|| generate(&workloads[&cell.workload]));
@@ -168,6 +169,11 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
         let off = cell.loads_off(loads(&counters));
         close += usize::from(off.abs() <= goal.most);
         furthest = furthest.max(off.abs());
+        let known = goal.known.iter().find(|(workload, limit, _)| (*workload, *limit) == (&cell.workload, &cell.limit));
+        let bound = known.map_or(goal.any, |(.., bound)| *bound);
+        if off.abs() > bound {
+            beyond.push(format!("{} {} {:+.1} %", cell.workload, cell.limit, off * 100.0));
+        }
         let mut line = format!(
             "{:20} {:4} swappiness {:<3} | loads {:.0} {} {:+.2}%",
             cell.workload,
@@ -209,7 +215,7 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
     let (good, all) = tally.values().fold((0, 0), |sum, cell| (sum.0 + cell.0, sum.1 + cell.1));
     println!("  all counters: {good} of {all}");
     assert!(share >= goal.share, "loads of {kernel} {mode} match in {:.0} % of the cells only", share * 100.0);
-    assert!(furthest <= goal.any, "loads of {kernel} {mode} are off by {:.1} % in some cell", furthest * 100.0);
+    assert!(beyond.is_empty(), "loads of {kernel} {mode} are off by too much: {beyond:?}");
     assert!(good as f64 >= goal.counters * all as f64, "counters match in {good} of {all} cells");
 }
 
