@@ -197,6 +197,10 @@ fn what_is_locked_counts_when_it_grows_and_without_rights() {
     // What a call in progress needs stays, whatever becomes of a lock.
     assert_eq!(small_locks("reads"), "reads: 32768 32768 32768\n");
     // Rights that the kernel has given count, though the call says ENOMEM.
+    // What is compressed beside much that is locked goes to the file.
+    let said = small_locks("beside");
+    let numbers: Vec<u64> = said.split(' ').filter_map(|word| word.trim().parse().ok()).collect();
+    assert!(numbers.len() == 2 && numbers[0] >= 18 && numbers[1] <= 24, "{said}");
     let said = small_locks("hole");
     let resident = said.strip_prefix("hole: -1 ").and_then(|rest| rest.trim().parse::<u64>().ok());
     assert!(resident.is_some_and(|mebibytes| mebibytes <= 24), "{said}");

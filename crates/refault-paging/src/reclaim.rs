@@ -106,7 +106,11 @@ impl Engine {
     /// One step towards using less. False: it is of no use to go on.
     fn shrink(&mut self, idle: &mut u32) -> bool {
         self.set_capacity(self.account.limit());
-        if self.demote() || (self.resident + self.staging.occupied() > MIN_RESIDENT && self.reclaim() > 0) {
+        // Where what is resident cannot go, all that is compressed has to.
+        let shrinks = self.demote()
+            || (self.resident + self.staging.occupied() > MIN_RESIDENT && self.reclaim() > 0)
+            || self.demote_to(0, 0);
+        if shrinks {
             *idle = 0;
             // Known at once: others that lack it are not to make room for it too.
             self.account.unshared(self.store.take_unshared());
@@ -139,16 +143,22 @@ impl Engine {
 
     /// One step towards keeping compressed pages to their part of the budget. Returns whether anything was done.
     fn demote(&mut self) -> bool {
+        // Of what is left for pages that come and go: what the agent takes itself is no part of it, nor what is locked.
+        let fixed = (self.own_bytes() + self.ranges.locked_bytes()) as u64;
+        let budget = (self.account.limit() * PAGE as u64).saturating_sub(fixed);
+        let share = |(part, whole): (u64, u64)| budget * part / whole;
+        self.store.compress_hard_from(share(DENSE_SHARE));
+        self.demote_to(share(MAX_LOOSE_SHARE), share(MAX_POOL_SHARE))
+    }
+
+    /// One step towards a pool of so many bytes, compressed loosely and in all.
+    fn demote_to(&mut self, loose: u64, all: u64) -> bool {
         if self.resident_only {
             return false;
         }
-        // Of what is left for pages: what the agent takes itself is no part of it.
-        let budget = (self.account.limit() * PAGE as u64).saturating_sub(self.own_bytes() as u64);
-        let share = |(part, whole): (u64, u64)| budget * part / whole;
-        self.store.compress_hard_from(share(DENSE_SHARE));
         let mut holders = Known { table: &mut self.table, copies: &mut self.copies };
         self.store.tidy(&holders);
-        self.store.demote((share(MAX_LOOSE_SHARE), share(MAX_POOL_SHARE)), &mut self.scratch, &mut holders)
+        self.store.demote((loose, all), &mut self.scratch, &mut holders)
     }
 
     /// One step: parks pages until their part of memory is reached, stores those parked longest. Returns the pages that

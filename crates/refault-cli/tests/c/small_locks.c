@@ -4,7 +4,8 @@
  * exec that failed, and once another child that had locked 14 was killed: "heirs: ...". With "moves" locked memory grows, and
  * loses and gets its rights: "moves: ..." and "rights: ...", each an answer per call and the words that are wrong. With "reads" memory that was locked in three ways is unlocked while a thread
  * waits for a pipe to fill it: "reads: ...", bytes that came per way. With "hole" rights are given to 60 MiB by calls that end at what is not
- * mapped, and all is touched: "hole: ...", what the last call said and the mebibytes in memory. */
+ * mapped, and all is touched: "hole: ...", what the last call said and the mebibytes in memory. With "beside" most is locked and
+ * much is touched beside it: "beside: ...", mebibytes that are locked and in memory. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -156,6 +157,27 @@ static long read_into_locked(int how) {
     return target[5] == 'x' ? (long)got : -2;
 }
 
+/* Mebibytes of anonymous memory that are resident. */
+static long resident(void) {
+    char line[200];
+    long kib = -1;
+    FILE *sums = fopen("/proc/self/smaps_rollup", "r");
+    while (fgets(line, sizeof line, sums)) sscanf(line, "Anonymous: %ld", &kib);
+    fclose(sums);
+    return kib >> 10;
+}
+
+/* Most of the budget locked, and much that compresses well beside it. */
+static void fill_beside_locks(void) {
+    int locked = 0;
+    for (int piece = 0; piece < 20; piece++) {
+        memory = map(3 * MIB, PROT_READ | PROT_WRITE);
+        for (unsigned long i = 0; i < 3 * MIB / 8; i += 8) memory[i] = i * 0x9e3779b97f4a7c15;
+        locked += 3 * !mlock(memory, 3 * MIB);
+    }
+    printf("beside: %d %ld\n", locked, resident());
+}
+
 static void give_rights_up_to_a_hole(void) {
     int answer = 0;
     for (int piece = 0; piece < 15; piece++) {
@@ -165,11 +187,7 @@ static void give_rights_up_to_a_hole(void) {
         memory = (unsigned long *)at;
         fill(0, 4 * MIB);
     }
-    char line[200];
-    long kib = -1;
-    FILE *sums = fopen("/proc/self/smaps_rollup", "r");
-    while (fgets(line, sizeof line, sums)) sscanf(line, "Anonymous: %ld", &kib);
-    printf("hole: %d %ld\n", answer, kib >> 10);
+    printf("hole: %d %ld\n", answer, resident());
 }
 
 int main(int count, char **arguments) {
@@ -183,6 +201,10 @@ int main(int count, char **arguments) {
     if (count > 1 && !strcmp(arguments[1], "reads")) {
         long rights = read_into_locked(0), moved = read_into_locked(1);
         printf("reads: %ld %ld %ld\n", rights, moved, read_into_locked(2));
+        return 0;
+    }
+    if (count > 1 && !strcmp(arguments[1], "beside")) {
+        fill_beside_locks();
         return 0;
     }
     if (count > 1 && !strcmp(arguments[1], "hole")) {
