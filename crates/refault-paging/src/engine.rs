@@ -276,8 +276,7 @@ impl Engine {
     }
 
     /// The program may have fewer addresses from now on: the compressed pool keeps so many bytes of them at most, or what it
-    /// has used.
-    /// Whether any were given back.
+    /// has used. Whether any were given back.
     pub fn give_addresses_back(&mut self, keep: u64) -> bool {
         self.store.lower_pool_limit(keep)
     }

@@ -183,7 +183,7 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
             loads(&counters),
             off * 100.0
         );
-        for (name, ours) in recorded::compared(&as_counted(kernel, mode, counters)) {
+        for (name, ours) in recorded::compared(kernel, mode, &counters) {
             let theirs = cell.kernel[name];
             if theirs < SIGNIFICANT {
                 continue;
@@ -217,18 +217,6 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
     assert!(share >= goal.share, "loads of {kernel} {mode} match in {:.0} % of the cells only", share * 100.0);
     assert!(beyond.is_empty(), "loads of {kernel} {mode} are off by too much: {beyond:?}");
     assert!(good as f64 >= goal.counters * all as f64, "counters match in {good} of {all} cells");
-}
-
-/// 6.1's generations count a refault only if it is recent, which others count as an activation (spec: workingset §7).
-fn as_counted(kernel: &str, mode: &str, counters: Counters) -> Counters {
-    if (kernel, mode) != ("6.1", "mglru") {
-        return counters;
-    }
-    Counters {
-        workingset_refault_anon: counters.workingset_activate_anon,
-        workingset_refault_file: counters.workingset_activate_file,
-        ..counters
-    }
 }
 
 /// Where a cell is chaotic, a limit a few pages away changes the outcome as much as the kernel differs from us.

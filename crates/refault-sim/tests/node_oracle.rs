@@ -4,9 +4,13 @@
 //! and on one of eight nanoseconds per instruction. The machine here has the kernel's frames and marks and the shipped
 //! costs; nothing is fitted. `docs/validation.md` says what is outside, and why.
 
+#[path = "recorded/counters.rs"]
+mod counters;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use counters::compared;
 use refault_core::mglru::Version;
 use refault_core::{Classic, ClassicParams, Mglru, MglruParams, Policy};
 use refault_sim::machine::config::{FileConfig, MachineConfig, PhaseConfig, TaskConfig};
@@ -69,23 +73,10 @@ impl Figures {
     }
 
     fn ours(end: &Row, report: &Report) -> Figures {
-        let mut c = report.counters;
-        if (end.text("kernel"), end.text("lru_mode")) == ("6.1", "mglru") {
-            // It counts a refault only if it is recent, which others count as an activation (spec: workingset §7).
-            c.workingset_refault_anon = c.workingset_activate_anon;
-            c.workingset_refault_file = c.workingset_activate_file;
-        }
+        let c = &report.counters;
+        let compared = compared(end.text("kernel"), end.text("lru_mode"), c);
         Figures {
-            counters: vec![
-                ("loads", c.pswpin + c.file_reads),
-                ("pgscan", c.pgscan),
-                ("pgsteal", c.pgsteal),
-                ("pgactivate", c.pgactivate),
-                ("pgdeactivate", c.pgdeactivate),
-                ("pgrefill", c.pgrefill),
-                ("workingset_refault_anon", c.workingset_refault_anon),
-                ("workingset_refault_file", c.workingset_refault_file),
-            ],
+            counters: [&[("loads", c.pswpin + c.file_reads)], &compared[..]].concat(),
             direct: report.statistics.pgscan[1],
         }
     }

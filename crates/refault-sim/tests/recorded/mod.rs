@@ -1,24 +1,15 @@
 //! What the tests against recordings of real kernels share: which counters are compared, and the accesses that the
 //! kernels saw.
 
+mod counters;
+
 use std::ops::Range;
 
-use refault_core::{Counters, PageType};
+use refault_core::PageType;
 use refault_sim::{Access, Layout, LayoutBuilder};
 use refault_trace::{Source, WorkloadSpec};
 
-/// Counters under the names of the kernels' tables.
-pub fn compared(c: &Counters) -> [(&'static str, u64); 7] {
-    [
-        ("pgscan", c.pgscan),
-        ("pgsteal", c.pgsteal),
-        ("pgactivate", c.pgactivate),
-        ("pgdeactivate", c.pgdeactivate),
-        ("pgrefill", c.pgrefill),
-        ("workingset_refault_anon", c.workingset_refault_anon),
-        ("workingset_refault_file", c.workingset_refault_file),
-    ]
-}
+pub use counters::compared;
 
 /// The accesses of a workload as the kernels' tables write it, and a layout in which at least `covered` is mapped.
 pub fn accesses(arguments: &str, covered: &[(PageType, Range<u64>)]) -> (Layout, Vec<Access>) {
