@@ -31,7 +31,7 @@ def fetch(package, name, work):
     # A mirror may lack the sources of the newest.
     if subprocess.run([*apt, "source", "--download-only", package], **quiet).returncode != 0:
         subprocess.run([*apt, "source", "--download-only", f"{package}/{suite}"], check=True, **quiet)
-    archive = max(glob.glob(os.path.join(work, f"{package}_*.orig.tar.xz")), key=os.path.getmtime)
+    archive = max(glob.glob(os.path.join(work, f"{package}_*.orig.tar.[gx]z")), key=os.path.getmtime)
     subprocess.run(["tar", "-xf", archive, "-C", work], check=True)
     (source,) = glob.glob(os.path.join(work, f"{name}-*/"))
     return source.rstrip("/")

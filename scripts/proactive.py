@@ -6,7 +6,9 @@ put back) driven by the same pressure; and as a member of a pool that squeezes b
 program's memory cgroup is charged, and what zram takes, so it is measured from outside and alike. Needs root, a memory
 cgroup, zram, and refault in PATH or in REFAULT; what it makes it takes away.
 
-    scripts/proactive.py [--seconds 60] [--counted 15] [--pressure 0.1%] [PROGRAM ...]
+    scripts/proactive.py [--seconds 100] [--counted 20] [--pressure 0.1%] [--series FILE] [PROGRAM ...]
+
+--series appends a CSV line each quarter of a second from the load's first on: program, way, seconds, bytes, what was done so far.
 """
 
 import argparse
@@ -25,6 +27,8 @@ import time
 REFAULT = os.environ.get("REFAULT", "refault")
 VALUES, BYTES = 200_000, 1000
 DEVIATION = 0.05
+#: Values that are asked for at a time.
+AT_ONCE = 32
 
 
 def write(path, text):
@@ -104,7 +108,8 @@ def keys():
 
 
 class Server:
-    """memcached or redis: one client asks as fast as it is answered."""
+    """memcached or redis: one client asks as fast as it is answered, for some values at a time, so that what is measured is not how
+    fast this machine wakes two processes."""
 
     unit = "reads per second"
 
@@ -147,20 +152,21 @@ class Server:
     def load(self, stop):
         connection = self.connect()
         file = connection.makefile("rb")
-        for key in keys():
-            if stop.is_set():
-                return
+        of = keys()
+        while not stop.is_set():
+            some = [next(of) for _ in range(AT_ONCE)]
             if self.kind == "memcached":
-                connection.sendall(b"get k%d\r\n" % key)
-                head, rest = file.readline(), BYTES + 7
+                connection.sendall(b"".join(b"get k%d\r\n" % key for key in some))
+                rest = BYTES + 7
             else:
-                name = b"k%d" % key
-                connection.sendall(b"*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n" % (len(name), name))
-                head, rest = file.readline(), BYTES + 2
-            body = file.read(rest)
-            if not head.startswith((b"VALUE", b"$")) or (key % 64 == 0 and body[:BYTES] != value(key)):
-                sys.exit(f"{self.kind} gave a wrong value")
-            self.count += 1
+                names = [b"k%d" % key for key in some]
+                connection.sendall(b"".join(b"*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n" % (len(name), name) for name in names))
+                rest = BYTES + 2
+            for key in some:
+                head, body = file.readline(), file.read(rest)
+                if not head.startswith((b"VALUE", b"$")) or (key % 64 == 0 and body[:BYTES] != value(key)):
+                    sys.exit(f"{self.kind} gave a wrong value")
+            self.count += AT_ONCE
 
 
 class Postgres:
@@ -217,7 +223,7 @@ class Compiler:
         body = "".join(
             f"unsigned f{n}(unsigned a, unsigned *t) {{ unsigned i, s = a * {2 * n + 3}u; for (i = 1; i < 64; i++) "
             f"{{ t[i] ^= s >> (i % 7); if (t[i] % {n % 29 + 2}u < t[i - 1] % 11u) s += t[i] * a; else s ^= t[i - 1]; }} return s; }}\n"
-            for n in range(1500))
+            for n in range(400))
         write(directory + "/a.c", body)
 
     def command(self):
@@ -261,12 +267,24 @@ def run(name, way, args):
                 target = ["--pid", str(started.pid)] if way == "pid" else ["--cgroup", groups.memory]
                 helpers.append(subprocess.Popen([REFAULT, "reclaim", *target, "--pressure", args.pressure],
                                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            time.sleep(args.seconds if way != "alone" else 5)
-            before, begun, memory = subject.count, time.monotonic(), []
-            while time.monotonic() - begun < args.counted:
-                memory.append(groups.bytes() + zram.bytes())
-                time.sleep(0.25)
-            rate = (subject.count - before) / (time.monotonic() - begun)
+            started_at = time.monotonic()
+
+            def sample(seconds):
+                """The memory each quarter of a second, for so long."""
+                begun, memory = time.monotonic(), []
+                while time.monotonic() - begun < seconds:
+                    memory.append(groups.bytes() + zram.bytes())
+                    if args.series:
+                        at = time.monotonic() - started_at
+                        args.series.write(f"{name},{way},{at:.2f},{memory[-1]},{subject.count:.0f}\n")
+                        args.series.flush()
+                    time.sleep(0.25)
+                return memory, time.monotonic() - begun
+
+            sample(args.seconds if way != "alone" else min(args.seconds, 20))
+            before = subject.count
+            memory, seconds = sample(args.counted)
+            rate = (subject.count - before) / seconds
             mean = sum(memory) / len(memory)
             return rate, mean, (max(memory) - min(memory)) / 2 / mean
         finally:
@@ -283,9 +301,10 @@ def run(name, way, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("programs", nargs="*", default=["memcached", "redis", "postgres", "compiler"])
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--counted", type=float, default=15)
+    parser.add_argument("--seconds", type=float, default=100)
+    parser.add_argument("--counted", type=float, default=20)
     parser.add_argument("--pressure", default="0.1%")
+    parser.add_argument("--series", type=argparse.FileType("a"))
     args = parser.parse_args()
     print("program    way     rate                        memory       saved   slower   swing", flush=True)
     for name in args.programs:

@@ -103,7 +103,7 @@ pub struct refault_cache_options {
     pub memory: u64,
     /// The policy, or null.
     pub policy: *const c_char,
-    /// Pages of a window of readahead at most; 512 if 0.
+    /// Pages of a window of readahead at most; if 0, as many as the kernel reads ahead on the file's device, and 512 at least.
     pub read_ahead: u32,
     /// Not 0: nothing is read ahead.
     pub no_read_ahead: u32,
@@ -156,10 +156,10 @@ unsafe fn cache_options(asked: &refault_cache_options) -> Result<CacheOptions, F
         options.policy = policy.to_owned();
     }
     if asked.read_ahead != 0 {
-        options.read_ahead = asked.read_ahead;
+        options.read_ahead = Some(asked.read_ahead);
     }
     if asked.no_read_ahead != 0 {
-        options.read_ahead = 0;
+        options.read_ahead = Some(0);
     }
     if asked.background_ratio != 0.0 {
         write_back.background_ratio = asked.background_ratio;

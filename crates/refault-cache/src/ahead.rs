@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use refault_core::PageId;
 
-use crate::file::{Opened, Shared};
+use crate::file::Shared;
 use crate::fill::{Fault, Run, read_runs};
+use crate::opened::Opened;
 
 /// A run of pages of a file.
 pub(crate) struct AheadRead {

@@ -11,8 +11,8 @@ use refault_core::frames::Frame;
 
 use crate::buffers::Buffers;
 use crate::error::MakeError;
-use crate::file::Opened;
 use crate::fill::{Fault, Run, read_run};
+use crate::opened::Opened;
 use crate::options::IoEngine;
 use crate::ring::Ring;
 use crate::workers::{Job, Workers};

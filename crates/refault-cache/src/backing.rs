@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use refault_store::PAGE_SIZE;
 use rustix::fs::OFlags;
 
 use crate::changes::Changes;
@@ -55,6 +56,11 @@ pub trait Backing: Send + Sync {
     /// The file, if reads may go to it through io_uring, past [`Backing::read`]. It stays the same as long as the value
     /// lives. None by default.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Pages that a reader's stream is to be read ahead at most, if whatever is below says. None by default.
+    fn read_ahead(&self) -> Option<u32> {
         None
     }
 
@@ -172,6 +178,19 @@ impl Backing for DirectFile {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+
+    fn read_ahead(&self) -> Option<u32> {
+        let device = rustix::fs::fstat(&self.file).ok()?.st_dev;
+        let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        // A partition has its disk's, and what is no block device a number of its own.
+        let places = [
+            format!("/sys/class/bdi/{device}/read_ahead_kb"),
+            format!("/sys/dev/block/{device}/queue/read_ahead_kb"),
+            format!("/sys/dev/block/{device}/../queue/read_ahead_kb"),
+        ];
+        let text = places.iter().find_map(|place| std::fs::read_to_string(place).ok())?;
+        Some((text.trim().parse::<u64>().ok()? * 1024 / PAGE_SIZE as u64).min(u64::from(u32::MAX)) as u32)
     }
 
     fn sync(&self) -> io::Result<()> {

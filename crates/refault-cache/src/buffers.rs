@@ -1,8 +1,10 @@
 //! The frames' memory: one mapping, aligned as direct I/O wants it, and the frames' pins ([`crate::pins`]).
 //!
-//! Memory is taken from the system when a frame is first filled.
+//! Memory is taken from the system when a frame is first filled, 2 MiB at once where it gives huge pages: the processor then
+//! finds a page of the cache with fewer looks, and a device gets frames that follow each other as one piece.
 
 use std::io;
+use std::sync::atomic::AtomicU32;
 
 use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
@@ -10,9 +12,16 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::pins::Pins;
 
+/// Bytes of a huge page.
+const HUGE: usize = 2 << 20;
+
 pub(crate) struct Buffers {
+    /// The mapping, in which the first frame begins where a huge page can.
+    mapping: (*mut libc::c_void, usize),
     base: *mut Page,
     pub(crate) pins: Pins,
+    /// Pages that were read ahead and that nobody has read ([`crate::pins::UNREAD`]).
+    pub(crate) unread: AtomicU32,
 }
 
 // SAFETY: pages are reached only as `page` and `page_mut` demand, which makes accesses exclusive or shared.
@@ -22,16 +31,27 @@ unsafe impl Sync for Buffers {}
 
 impl Buffers {
     pub(crate) fn new(frames: usize) -> io::Result<Buffers> {
+        let bytes = frames * PAGE_SIZE;
+        let length = if bytes < HUGE { bytes } else { bytes + HUGE - PAGE_SIZE };
         // SAFETY: a fresh mapping at an address that the kernel chooses overlaps nothing.
-        let base = unsafe {
+        let mapping = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
-                frames * PAGE_SIZE,
+                length,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
-        Ok(Buffers { base: base.cast(), pins: Pins::new(frames) })
+        let skipped = if bytes < HUGE { 0 } else { mapping.align_offset(HUGE) };
+        let base = mapping.wrapping_byte_add(skipped);
+        // SAFETY: inside the fresh mapping. A kernel without huge pages refuses, and frames are taken one by one.
+        let _ = unsafe { rustix::mm::madvise(base, bytes, rustix::mm::Advice::LinuxHugepage) };
+        Ok(Buffers {
+            mapping: (mapping, length),
+            base: base.cast(),
+            pins: Pins::new(frames),
+            unread: AtomicU32::new(0),
+        })
     }
 
     /// The contents of a frame.
@@ -60,6 +80,17 @@ impl Buffers {
     /// The system gets the memory of a frame back, which belongs to no page and never will.
     pub(crate) fn give_back(&self, frame: Frame) {
         let at = self.address(frame).cast();
+        let chunk = frame as usize * PAGE_SIZE / HUGE * HUGE;
+        let bytes = HUGE.min(self.pins.len() * PAGE_SIZE - chunk);
+        // SAFETY: inside the mapping, whose contents stay. Otherwise the kernel might make a huge page of what is left, and of
+        // memory for what has gone.
+        let _ = unsafe {
+            rustix::mm::madvise(
+                self.base.cast::<libc::c_void>().byte_add(chunk),
+                bytes,
+                rustix::mm::Advice::LinuxNoHugepage,
+            )
+        };
         // SAFETY: inside the mapping, and nobody reads or writes the frame: it is free without a pin but for readers that
         // come too late, who do not look. If the kernel refuses, the memory stays.
         let _ = unsafe { rustix::mm::madvise(at, PAGE_SIZE, rustix::mm::Advice::LinuxDontNeed) };
@@ -79,6 +110,6 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this length; no reference is left, since each borrows this value.
-        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.pins.len() * PAGE_SIZE) };
+        let _ = unsafe { rustix::mm::munmap(self.mapping.0, self.mapping.1) };
     }
 }

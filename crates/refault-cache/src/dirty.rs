@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use refault_core::PageId;
 
-use crate::file::Opened;
+use crate::opened::Opened;
 
 /// A page of a file: file number and place.
 pub(crate) type At = (u32, u64);

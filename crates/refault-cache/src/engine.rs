@@ -31,7 +31,7 @@ use crate::buffers::Buffers;
 use crate::compressed::{Compressed, Leftover, Pool};
 use crate::dirty::{At, Dirty};
 use crate::error::ReadError;
-use crate::file::Opened;
+use crate::opened::Opened;
 use crate::pages::Pages;
 use crate::statistics::Lists;
 use crate::table::{GROUP, Table, place};
@@ -98,6 +98,8 @@ pub(crate) struct Engine {
     /// Frames that have given way to records, and how many are to.
     retired: u32,
     to_retire: u32,
+    /// Frames from this one on have gone, or could not.
+    retires_below: u32,
     fills: u32,
     background: Arc<Background>,
     pub(crate) counts: Counts,
@@ -142,6 +144,7 @@ impl Engine {
             most_records: FREE_RECORDS + (memory / RECORDS_SHARE) as usize,
             retired: 0,
             to_retire: 0,
+            retires_below: frames,
             fills: 0,
             background,
             counts: Counts::default(),

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use refault_core::PageId;
 use refault_core::frames::Frame;
@@ -16,13 +16,13 @@ use crate::compressed::Pool;
 use crate::dirty::Limits;
 use crate::engine::Engine;
 use crate::error::{MakeError, OpenError};
-use crate::fill::submit;
+use crate::fill::{End, submit};
+use crate::opened::Opened;
 use crate::options::{CacheOptions, CacheReport, WhatIf};
 use crate::place::Place;
 use crate::read::Pin;
 use crate::read_async;
 use crate::references::References;
-use crate::refusal::Refusal;
 use crate::statistics::{self, Lists, Statistics};
 use crate::streams::{Streams, Window};
 use crate::table::{GROUP, Table};
@@ -34,6 +34,10 @@ const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Frames a cache has at least.
 const MIN_FRAMES: u64 = 64;
+
+/// Pages of a window of readahead at most, where the device is given fewer by the kernel: what makes up for a system call
+/// and an interrupt.
+const MIN_READ_AHEAD: u32 = 512;
 
 /// Share of memory that compressed pages may have.
 const MAX_COMPRESSED: f64 = 0.75;
@@ -59,7 +63,8 @@ pub(crate) struct Shared {
     pub(crate) background: Arc<Background>,
     /// Reads whose futures are waited for, where a thread has to wait for them; files that are closed.
     pub(crate) readers: Workers,
-    read_ahead: u64,
+    /// Pages of a window of readahead at most, where the cache was told.
+    read_ahead: Option<u32>,
     /// With write-back: how much may wait.
     pub(crate) limits: Option<Limits>,
     pub(crate) flusher: Flusher,
@@ -86,6 +91,12 @@ impl Shared {
     /// Bytes of memory that compressed pages may take.
     fn pool_limit(&self) -> u64 {
         self.pool.as_ref().map_or(0, |pool| pool.limit())
+    }
+
+    /// Pages that a window of readahead of a file has at most.
+    fn read_ahead(&self, backing: &dyn Backing) -> u64 {
+        let device = || backing.read_ahead().map_or(MIN_READ_AHEAD, |pages| pages.max(MIN_READ_AHEAD));
+        u64::from(self.read_ahead.unwrap_or_else(device)).min(self.buffers.pins.len() as u64 / 8)
     }
 
     /// Pins the frame of a page that is resident and not busy. Only under the engine's lock.
@@ -238,7 +249,7 @@ impl PageCache {
             pool,
             background,
             readers: Workers::new("refault-read", read_async::MAX_THREADS),
-            read_ahead: u64::from(options.read_ahead).min(frames / 8),
+            read_ahead: options.read_ahead,
             limits,
             flusher: Flusher::default(),
             statistics,
@@ -265,7 +276,8 @@ impl PageCache {
     /// # Errors
     /// What asking for the length says, and if that is more than a file can have.
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
-        let length = AtomicU64::new(length_of(&*backing)?);
+        let length = length_of(&*backing)?;
+        let read_ahead = self.0.read_ahead(&*backing);
         let mut engine = self.0.engine();
         // Numbers begin again after 2^32 files, of which some may be open still.
         let number = loop {
@@ -274,16 +286,7 @@ impl PageCache {
                 break next;
             }
         };
-        let opened = Arc::new(Opened {
-            number,
-            length,
-            backing,
-            tail: Mutex::default(),
-            resizing: RwLock::default(),
-            settling: Mutex::default(),
-            refusal: Refusal::default(),
-            changed: Mutex::new(false),
-        });
+        let opened = Arc::new(Opened::new(number, backing, length));
         let unread = Arc::default();
         engine.open_file(opened.clone(), Arc::clone(&unread));
         drop(engine);
@@ -296,6 +299,7 @@ impl PageCache {
             table: self.0.table.clone(),
             opened,
             unread,
+            read_ahead,
             advice: AtomicU32::new(Advice::Normal as u32),
             writes_through: AtomicBool::new(self.0.limits.is_none()),
             streams: Mutex::default(),
@@ -318,29 +322,6 @@ fn length_of(backing: &dyn Backing) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
-/// What the cache's threads need of an open file.
-pub(crate) struct Opened {
-    pub(crate) number: u32,
-    pub(crate) backing: Box<dyn Backing>,
-    pub(crate) length: AtomicU64,
-    /// Held by writes that touch the end of the file, across their I/O: they follow each other.
-    pub(crate) tail: Mutex<()>,
-    /// Shared by writes; a change of the length has it alone.
-    pub(crate) resizing: RwLock<()>,
-    /// Held while the device makes the file durable: who comes second knows how it went.
-    pub(crate) settling: Mutex<()>,
-    /// What its device has refused when nobody who writes it was there to be told.
-    pub(crate) refusal: Refusal,
-    /// Somebody else has changed it, and it was not reloaded since.
-    pub(crate) changed: Mutex<bool>,
-}
-
-impl Opened {
-    pub(crate) fn len(&self) -> u64 {
-        self.length.load(Ordering::Acquire)
-    }
-}
-
 /// An open file above the cache. Can be read and written by many threads at once. Its pages leave the cache with it;
 /// what waits to be written is written then, but a failure is not reported: [`CachedFile::sync`] tells.
 pub struct CachedFile {
@@ -352,6 +333,8 @@ pub struct CachedFile {
     pub(crate) table: Arc<Table>,
     /// Pages that were read ahead and evicted before anybody asked for them.
     pub(crate) unread: Arc<AtomicU32>,
+    /// Pages of a window of readahead at most.
+    read_ahead: u64,
     /// The [`Advice`] that holds.
     advice: AtomicU32,
     writes_through: AtomicBool,
@@ -379,8 +362,8 @@ impl CachedFile {
     pub(crate) fn read_ahead(&self) -> u64 {
         match self.advice.load(Ordering::Relaxed) {
             advice if advice == Advice::Random as u32 => 0,
-            advice if advice == Advice::Sequential as u32 => self.shared.read_ahead * 2,
-            _ => self.shared.read_ahead,
+            advice if advice == Advice::Sequential as u32 => self.read_ahead * 2,
+            _ => self.read_ahead,
         }
     }
 
@@ -401,9 +384,10 @@ impl CachedFile {
             let (mut first, end) = (range.start / PAGE, range.end.div_ceil(PAGE).min(end));
             while first < end && left > 0 {
                 let pages = (end - first).min(64).min(left);
-                let (begun, has_room) = self.jobs(&mut self.shared.engine(), Window { first, step: 1, pages });
+                let window = Window { first, step: 1, pages };
+                let (begun, end) = self.jobs(&mut self.shared.engine(), window, window, &mut true);
                 jobs.extend(begun);
-                left = if has_room { left - pages } else { 0 };
+                left = if end == End::Full { 0 } else { left - pages };
                 first += pages;
             }
         }

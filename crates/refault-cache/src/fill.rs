@@ -18,7 +18,8 @@ use crate::buffers::Buffers;
 use crate::compressed::{Leftover, MAX_RUN, Outcome};
 use crate::engine::Engine;
 use crate::error::ReadError;
-use crate::file::{CachedFile, Opened};
+use crate::file::CachedFile;
+use crate::opened::Opened;
 use crate::read::Pin;
 use crate::streams::Window;
 
@@ -77,8 +78,18 @@ enum Along {
 /// Missing pages with their places in the file, in the order in which they were looked for.
 struct Missing {
     pages: Vec<(u64, (PageId, Frame))>,
+    end: End,
+}
+
+/// Why no more pages were looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// That was all.
+    All,
+    /// What follows would push out what is there.
+    There,
     /// There is no room for more.
-    full: bool,
+    Full,
 }
 
 /// Pages that follow each other in the file, busy on the account of the thread that has the run.
@@ -372,7 +383,7 @@ impl CachedFile {
                 self.extend(engine, run, (length + window.pages as usize).min(MAX_AT_ONCE));
                 Vec::new()
             }
-            Some(window) => self.jobs(engine, window).0,
+            Some(window) => self.jobs(engine, window, window, &mut true).0,
         }
     }
 
@@ -389,42 +400,58 @@ impl CachedFile {
     /// A read has arrived at a marked page.
     #[cold]
     pub(crate) fn arrived(&self, index: u64) {
-        if let Some(window) = self.window(|streams, most| streams.marked(index, most)) {
-            let (jobs, _) = self.jobs(&mut self.shared.engine(), window);
+        let Some(window) = self.window(|streams, most| streams.marked(index, most)) else { return };
+        // A long window in several holds of the lock, so that others are not kept waiting.
+        let mut marks = true;
+        for part in window.parts(MAX_OF_CALL as u64) {
+            let (jobs, end) = self.jobs(&mut self.shared.engine(), window, part, &mut marks);
             submit(jobs);
+            if end != End::All {
+                break;
+            }
         }
     }
 
-    /// The missing pages of a window, as jobs in the order in which they will be wanted, and whether there is room for
-    /// more.
-    pub(crate) fn jobs(&self, engine: &mut Engine, window: Window) -> (Vec<AheadRead>, bool) {
-        let Missing { pages: mut missing, full } = self.missing(engine, window.pages(self.len().div_ceil(PAGE)));
-        let Some(&(first, (marked, _))) = missing.first() else { return (Vec::new(), !full) };
-        if first != window.first {
+    /// The missing pages of a part of a window, as jobs in the order in which they will be wanted, and why there are
+    /// no more. The first missing one carries the mark, if `marks`, which is false from then on.
+    pub(crate) fn jobs(
+        &self,
+        engine: &mut Engine,
+        window: Window,
+        part: Window,
+        marks: &mut bool,
+    ) -> (Vec<AheadRead>, End) {
+        let Missing { pages: mut missing, end } = self.missing(engine, part.pages(self.len().div_ceil(PAGE)));
+        let Some(&(first, (page, _))) = missing.first() else { return (Vec::new(), end) };
+        let marked = std::mem::take(marks).then_some(page);
+        if marked.is_some() && first != window.first {
             self.streams.lock().expect("invariant: nothing panics under this lock").begins(window, first);
         }
         let backward = window.step < 0;
         if backward {
             missing.reverse();
         }
-        let mut jobs = self.jobs_of(missing, Some(marked));
+        let mut jobs = self.jobs_of(missing, marked);
         if backward {
             jobs.reverse();
         }
-        (jobs, !full)
+        (jobs, end)
     }
 
     /// Those of some pages that are missing, busy from here on, as far as there are frames.
     fn missing(&self, engine: &mut Engine, indices: impl Iterator<Item = u64>) -> Missing {
-        let mut missing = Missing { pages: Vec::new(), full: false };
+        let mut missing = Missing { pages: Vec::new(), end: End::All };
         for index in indices {
             match self.begin_missing(engine, index) {
                 // What follows would push out what is there.
-                Along::There if engine.frames.available() == 0 => break,
+                Along::There if engine.frames.available() == 0 => {
+                    missing.end = End::There;
+                    break;
+                }
                 Along::There => {}
                 Along::Begun(page, _) => missing.pages.push((index, page)),
                 Along::Full => {
-                    missing.full = true;
+                    missing.end = End::Full;
                     break;
                 }
             }

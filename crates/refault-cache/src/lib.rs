@@ -64,6 +64,7 @@ mod error;
 mod file;
 mod fill;
 mod groups;
+mod opened;
 mod options;
 mod pages;
 mod pins;

@@ -27,8 +27,9 @@ pub struct CacheOptions {
     /// pushed out by readahead in the background are not compressed.
     pub compressed: Option<f64>,
     /// Pages at most that a window of readahead has, whose size doubles as a stream goes on; an eighth of memory in any
-    /// case. 0: nothing is read ahead.
-    pub read_ahead: u32,
+    /// case. 0: nothing is read ahead. `None`: as many as the kernel reads ahead on the file's device
+    /// ([`crate::Backing::read_ahead`]), and 512 at least.
+    pub read_ahead: Option<u32>,
     /// Writes stay in memory until they are written in the background, or [`crate::CachedFile::sync`] asks for it.
     /// `None`, the default: each write waits for the device, because what is only in this cache is lost with the
     /// process (the kernel's page cache outlives a program that crashes).
@@ -88,7 +89,7 @@ impl Default for CacheOptions {
             policy: "mglru".to_owned(),
             keep_evicted: None,
             compressed: None,
-            read_ahead: 512,
+            read_ahead: None,
             write_back: None,
             what_if: WhatIf::default(),
             io: IoEngine::Auto,

@@ -16,7 +16,7 @@ use crate::buffers::Buffers;
 use crate::compressed::{Compressed, Leftover, Outcome};
 use crate::dirty::At;
 use crate::groups::Groups;
-use crate::pins::{FRAME, HIDDEN, MARKER, NOWHERE};
+use crate::pins::{FRAME, HIDDEN, MARKER, MARKS, NOWHERE, UNREAD};
 use crate::table::{GROUP, Table};
 
 /// In a frame, and the policy knows it.
@@ -71,6 +71,12 @@ impl Pages {
         self.groups.table().group(page / GROUP).word(page % GROUP)
     }
 
+    /// Where readers find a resident page.
+    #[cfg(test)]
+    pub(crate) fn frame(&self, page: PageId) -> Frame {
+        self.word(page).load(Ordering::Relaxed) & FRAME
+    }
+
     /// Changes a page's flags, and says whether its number is its own.
     #[inline]
     fn change(&mut self, page: PageId, change: impl FnOnce(u8) -> u8) -> u8 {
@@ -119,9 +125,25 @@ impl Pages {
         self.word(page).store(word, Ordering::SeqCst);
     }
 
+    /// A resident page's contents move to another frame, unless it is busy, being written, or pinned. True if they did: its frame
+    /// is read by no thread then. Under the engine's lock; the other frame belongs to no page.
+    pub(crate) fn relocate(&mut self, page: PageId, to: Frame) -> bool {
+        let flags = self.flags[page as usize];
+        if flags & RESIDENT == 0 || flags & (BUSY | WRITING) != 0 {
+            return false;
+        }
+        let Some(before) = self.buffers.pins.take(self.word(page)) else { return false };
+        // SAFETY: the page's frame is pinned by nobody and no word names it any more, so nobody writes it; nobody but this thread has
+        // the other one, which is not the same.
+        unsafe { self.buffers.page_mut(to).0.copy_from_slice(&self.buffers.page(before & FRAME).0) };
+        self.word(page).store(to | before & MARKS, Ordering::SeqCst);
+        true
+    }
+
     /// The page is resident no more. Whether its frame can be used again is seen by the frame's pins afterwards.
     pub(crate) fn goes(&mut self, page: PageId) {
-        self.word(page).store(NOWHERE, Ordering::SeqCst);
+        let before = self.word(page).swap(NOWHERE, Ordering::SeqCst);
+        self.unread_goes(before);
         self.change(page, |flags| flags & !(RESIDENT | ACCESSED | AHEAD | HELD | THROUGH));
     }
 
@@ -218,15 +240,27 @@ impl Pages {
     /// The page came along with others.
     pub(crate) fn set_ahead(&mut self, page: PageId, marked: bool) {
         self.flags[page as usize] |= AHEAD;
-        if marked && self.is_resident(page) {
-            self.word(page).fetch_or(MARKER, Ordering::SeqCst);
+        if self.is_resident(page) {
+            let before = self.word(page).fetch_or(if marked { MARKS } else { UNREAD }, Ordering::SeqCst);
+            self.buffers.unread.fetch_add(u32::from(before & UNREAD == 0), Ordering::Relaxed);
         }
     }
 
-    /// Takes the mark off a resident page, if it has one.
+    /// Takes the marks off a resident page that is read. True if its reader is to read ahead.
     pub(crate) fn take_mark(&mut self, page: PageId) -> bool {
-        let marked = |word: u32| (word & (HIDDEN | MARKER) == MARKER).then_some(word & !MARKER);
-        self.word(page).fetch_update(Ordering::SeqCst, Ordering::SeqCst, marked).is_ok()
+        let marked = |word: u32| (word & HIDDEN == 0 && word & MARKS != 0).then_some(word & !MARKS);
+        let taken = self.word(page).fetch_update(Ordering::SeqCst, Ordering::SeqCst, marked);
+        taken.is_ok_and(|before| {
+            self.unread_goes(before);
+            before & MARKER != 0
+        })
+    }
+
+    /// A page's word was this, and it was taken from readers.
+    fn unread_goes(&self, before: u32) {
+        if before != NOWHERE && before & UNREAD != 0 {
+            self.buffers.unread.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// A read has asked for the page. Returns whether it was read ahead and is asked for the first time.
@@ -266,14 +300,13 @@ impl Memory for Pages {
         if self.is_held(page) {
             return Eviction::Kept;
         }
-        let frame = self.word(page).load(Ordering::Relaxed) & FRAME;
-        if !self.buffers.pins.take(self.word(page)) {
-            return Eviction::Kept;
-        }
+        let Some(word) = self.buffers.pins.take(self.word(page)) else { return Eviction::Kept };
         if let Some(compressed) = &mut self.compressed {
-            compressed.evicted(page, frame);
+            compressed.evicted(page, word & FRAME);
         }
-        let unread = self.flags[page as usize] & AHEAD != 0;
+        // That the policy has not heard of a reader does not mean that there was none.
+        let unread = self.flags[page as usize] & AHEAD != 0 && word & UNREAD != 0;
+        self.unread_goes(word);
         self.change(page, |flags| flags & !(RESIDENT | ACCESSED | AHEAD | THROUGH));
         self.shadows[page as usize] = shadow.0;
         if unread && let Some(count) = self.groups.unread(page) {
@@ -289,6 +322,10 @@ impl Memory for Pages {
             held if held & DIRTY == 0 => IoState::WRITEBACK,
             _ => IoState::DIRTY.with(IoState::WRITEBACK),
         }
+    }
+
+    fn unread(&self) -> u32 {
+        self.buffers.unread.load(Ordering::Relaxed)
     }
 
     fn now(&self) -> u64 {

@@ -8,7 +8,7 @@
 //! A frame whose page goes although it is pinned becomes an *orphan*: it belongs to no page, and is free when its last
 //! pin goes.
 //!
-//! Invariants: words are changed under the engine's lock, except that a reader takes [`MARKER`] off. Cost: 4 bytes per
+//! Invariants: words are changed under the engine's lock, except that a reader takes [`MARKS`] off. Cost: 4 bytes per
 //! frame; two additions per look. Checked with random schedules in `tests/pins_model.rs`, which compiles this file over
 //! shuttle.
 
@@ -18,8 +18,12 @@ use crate::sync::{AtomicU32, Ordering};
 pub(crate) const HIDDEN: u32 = 1 << 31;
 /// Who reads this page is to read ahead.
 pub(crate) const MARKER: u32 = 1 << 30;
+/// The page was read ahead, and nobody has read it.
+pub(crate) const UNREAD: u32 = 1 << 29;
+/// What the first reader takes off.
+pub(crate) const MARKS: u32 = MARKER | UNREAD;
 /// The frame's bits.
-pub(crate) const FRAME: u32 = MARKER - 1;
+pub(crate) const FRAME: u32 = UNREAD - 1;
 /// A page without a frame.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
@@ -78,7 +82,7 @@ impl Pins {
         let frame = before & FRAME;
         self.pin(frame);
         let now = word.load(Ordering::SeqCst);
-        if (now ^ before) & !MARKER == 0 {
+        if (now ^ before) & !MARKS == 0 {
             return Some(now);
         }
         if self.unpin(frame) {
@@ -87,13 +91,13 @@ impl Pins {
         None
     }
 
-    /// Takes a page from its frame, unless that is pinned. True if it did: the frame belongs to no page.
-    pub(crate) fn take(&self, word: &AtomicU32) -> bool {
+    /// Takes a page from its frame, unless that is pinned. The word that it had if it did: the frame belongs to no page.
+    pub(crate) fn take(&self, word: &AtomicU32) -> Option<u32> {
         let before = word.swap(NOWHERE, Ordering::SeqCst);
         let free = self.count(before & FRAME) == 0;
         if !free {
             word.store(before, Ordering::SeqCst);
         }
-        free
+        free.then_some(before)
     }
 }

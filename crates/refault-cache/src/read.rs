@@ -14,7 +14,7 @@ use refault_store::{PAGE_SIZE, Page};
 
 use crate::error::ReadError;
 use crate::file::{CachedFile, Shared};
-use crate::pins::{FRAME, MARKER};
+use crate::pins::{FRAME, MARKER, MARKS, UNREAD};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -210,16 +210,21 @@ impl CachedFile {
         if !found.is_still(now) {
             return None;
         }
-        if now & MARKER != 0 {
+        if now & MARKS != 0 {
             self.unmark(found.word, now, index);
         }
         Some((pin, found.page))
     }
 
-    /// A marked page has a reader, this thread or another that was first.
-    #[cold]
+    /// A page that was read ahead has a reader, this thread or another that was first.
     fn unmark(&self, word: &AtomicU32, now: u32, index: u64) {
-        if word.compare_exchange(now, now & !MARKER, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+        if word.compare_exchange(now, now & !MARKS, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            return;
+        }
+        if now & UNREAD != 0 {
+            self.shared.buffers.unread.fetch_sub(1, Ordering::Relaxed);
+        }
+        if now & MARKER != 0 {
             self.arrived(index);
         }
     }

@@ -24,8 +24,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::background::Done;
 use crate::buffers::Buffers;
-use crate::file::Opened;
 use crate::fill::{Fault, Run, read_run};
+use crate::opened::Opened;
 use crate::workers::{Job, Workers};
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -316,20 +316,27 @@ impl Thread {
         };
         let place = self.free.pop().expect("invariant: there is room");
         // SAFETY: the pages are busy on the account of the thread that has the run, each with a frame of its own.
-        let frame = |frame| unsafe { self.common.buffers.page_mut(frame) }.0.as_mut_ptr();
-        let vectors: Vec<libc::iovec> = run
-            .pages
-            .iter()
-            .map(|(_, number)| libc::iovec { iov_base: frame(*number).cast(), iov_len: PAGE_SIZE })
-            .collect();
-        let registered = if run.pages.len() == 1 { self.registered_frame(run.pages[0].1) } else { None };
+        let address = |frame| unsafe { self.common.buffers.page_mut(frame) }.0.as_mut_ptr();
+        let mut vectors: Vec<libc::iovec> = Vec::new();
+        for (_, frame) in &run.pages {
+            let at = address(*frame).cast();
+            match vectors.last_mut() {
+                Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == at => last.iov_len += PAGE_SIZE,
+                _ => vectors.push(libc::iovec { iov_base: at, iov_len: PAGE_SIZE }),
+            }
+        }
+        let (first, last) = (run.pages[0].1, run.pages[run.pages.len() - 1].1);
+        let in_one_chunk = vectors.len() == 1 && first as usize / CHUNK == last as usize / CHUNK;
+        let registered = if in_one_chunk { self.registered_frame(first) } else { None };
         let file_place = self.registered_file(&file, descriptor);
         macro_rules! read_of {
             ($file:expr) => {
                 match registered {
-                    Some(chunk) => opcode::ReadFixed::new($file, vectors[0].iov_base.cast(), PAGE_SIZE as u32, chunk)
-                        .offset(offset)
-                        .build(),
+                    Some(chunk) => {
+                        opcode::ReadFixed::new($file, vectors[0].iov_base.cast(), vectors[0].iov_len as u32, chunk)
+                            .offset(offset)
+                            .build()
+                    }
                     None => opcode::Readv::new($file, vectors.as_ptr(), vectors.len() as u32).offset(offset).build(),
                 }
             };

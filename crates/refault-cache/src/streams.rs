@@ -32,6 +32,14 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// The window in parts of at most so many pages, in the order in which they will be asked for.
+    pub(crate) fn parts(self, most: u64) -> impl Iterator<Item = Window> {
+        (0..self.pages.div_ceil(most)).map_while(move |number| {
+            let first = self.first.checked_add_signed((number * most) as i64 * self.step)?;
+            Some(Window { first, pages: most.min(self.pages - number * most), ..self })
+        })
+    }
+
     /// The pages, in the order in which they will be asked for, up to where the file begins or ends.
     pub(crate) fn pages(self, end: u64) -> impl Iterator<Item = u64> {
         (0..self.pages as i64)
@@ -278,6 +286,17 @@ mod tests {
         let (_, windows) = read(&mut streams, 0..10_000, 32);
         assert_eq!(windows.iter().map(|window| window.pages).find(|pages| *pages > 8), Some(16));
         assert_eq!(windows.last().map(|window| window.pages), Some(32));
+    }
+
+    #[test]
+    fn parts_of_a_window_are_the_window() {
+        for (first, step) in [(0, 1), (5000, -1), (5000, -3), (7, 4), (40, -1)] {
+            let window = Window { first, step, pages: 700 };
+            let parts: Vec<Window> = window.parts(256).collect();
+            assert!(parts.iter().all(|part| part.pages <= 256));
+            let pages: Vec<u64> = parts.iter().flat_map(|part| part.pages(6000)).collect();
+            assert_eq!(pages, window.pages(6000).collect::<Vec<_>>(), "{window:?}");
+        }
     }
 
     #[test]

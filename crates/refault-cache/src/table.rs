@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use refault_core::PageId;
 
-use crate::pins::{MARKER, NOWHERE};
+use crate::pins::{MARKS, NOWHERE};
 
 /// Pages of a file that get their numbers together.
 pub(crate) const GROUP: u32 = 4;
@@ -73,7 +73,7 @@ impl Found<'_> {
     /// and after the group's name was read is the same page's.
     #[inline]
     pub(crate) fn is_still(&self, seen: u32) -> bool {
-        self.group.name.load(Ordering::SeqCst) == self.name && (self.word.load(Ordering::SeqCst) ^ seen) & !MARKER == 0
+        self.group.name.load(Ordering::SeqCst) == self.name && (self.word.load(Ordering::SeqCst) ^ seen) & !MARKS == 0
     }
 }
 

@@ -21,7 +21,8 @@ use refault_store::{PAGE_SIZE, Page};
 use crate::backing::Piece;
 use crate::dirty::Limits;
 use crate::engine::Engine;
-use crate::file::{Opened, Shared};
+use crate::file::Shared;
+use crate::opened::Opened;
 use crate::refusal::PAUSE;
 use crate::write::write_pages;
 

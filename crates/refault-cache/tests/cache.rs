@@ -178,7 +178,7 @@ fn errors_say_what_and_where() {
             memory,
             policy: policy.into(),
             keep_evicted: Some(share),
-            read_ahead: 0,
+            read_ahead: Some(0),
             ..CacheOptions::default()
         })
         .err()
@@ -227,7 +227,7 @@ fn a_cache_says_what_it_would_miss_with_more_memory() {
         let options = CacheOptions {
             memory: frames * PAGE as u64,
             policy: policy.into(),
-            read_ahead: 0,
+            read_ahead: Some(0),
             what_if,
             ..CacheOptions::default()
         };

@@ -13,7 +13,7 @@ const FRAMES: u64 = MEMORY / PAGE as u64;
 type Before = dyn Fn(&PageCache, &CachedFile);
 
 fn options(policy: &str, read_ahead: u32) -> CacheOptions {
-    CacheOptions { memory: MEMORY, policy: policy.into(), read_ahead, ..CacheOptions::default() }
+    CacheOptions { memory: MEMORY, policy: policy.into(), read_ahead: Some(read_ahead), ..CacheOptions::default() }
 }
 
 fn open(cache: &PageCache, pages: u64) -> CachedFile {
@@ -66,6 +66,22 @@ fn a_scan_is_found_whatever_numbers_its_pages_have() {
     }
     let (missed, asked) = scanned("lru", &|_, _| {});
     assert_eq!(missed, asked, "without cyclic=yes none stays");
+}
+
+/// Of what waits for its reader nothing goes, however long the windows are.
+#[test]
+fn a_long_window_is_no_part_of_what_passes_through() {
+    const PAGES: u64 = 16 * FRAMES;
+    let options = CacheOptions { memory: 8 * MEMORY, ..options("lru{cyclic=yes}", 1024) };
+    let cache = PageCache::new(&options).expect("a cache");
+    let file = open(&cache, PAGES);
+    misses(&cache, &file, 8);
+    let before = cache.report().misses;
+    let missed = misses(&cache, &file, 4);
+    let waited = cache.report().misses - before;
+    // A half does not fit.
+    assert!(missed < 4 * PAGES * 65 / 100, "{missed} of {}", 4 * PAGES);
+    assert!(waited < missed / 20, "{waited} of {missed} were not read ahead");
 }
 
 /// Windows that are read ahead come in out of order.

@@ -64,7 +64,7 @@ fn with(policy: &str, compressed: Option<f64>, write_back: bool, work: impl FnOn
         memory: 8 << 20,
         policy: policy.into(),
         compressed,
-        read_ahead: 0,
+        read_ahead: Some(0),
         write_back: write_back.then(WriteBack::default),
         ..CacheOptions::default()
     };

@@ -212,7 +212,7 @@ fn streams_forward_backward_and_with_gaps_are_read_ahead() {
     for step in [1i64, -1, 5] {
         let memory = numbered(2000);
         let options =
-            CacheOptions { memory: page(512), policy: "lru".into(), read_ahead: 32, ..CacheOptions::default() };
+            CacheOptions { memory: page(512), policy: "lru".into(), read_ahead: Some(32), ..CacheOptions::default() };
         let cache = PageCache::new(&options).expect("a cache");
         let file = cache.attach(Box::new(memory.clone())).expect("opens");
         let mut at = if step < 0 { 1500 } else { 100 };

@@ -77,7 +77,7 @@ impl Cache {
     fn evict(&self, page: usize) {
         let mut engine = self.engine.lock().unwrap();
         let word = self.words[page].load(Ordering::SeqCst);
-        if word & HIDDEN == 0 && self.pins.take(&self.words[page]) {
+        if word & HIDDEN == 0 && self.pins.take(&self.words[page]).is_some() {
             engine.free.push(word & FRAME);
         }
     }

@@ -4,13 +4,34 @@ use std::process::{Command, Output};
 
 fn bench(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
-    command.args(["bench", "cache", "--memory-mib", "1", "--seconds", "0.05", "--warm-up", "0.05", "--alone"]);
+    command.args([
+        "bench",
+        "cache",
+        "--memory-mib",
+        "1",
+        "--seconds",
+        "0.05",
+        "--warm-up",
+        "0.05",
+        "--runs",
+        "2",
+        "--alone",
+    ]);
     command.args(["--directory", env!("CARGO_TARGET_TMPDIR")]).args(arguments).output().expect("refault starts")
 }
 
 #[test]
 fn every_policy_and_share_has_a_row() {
-    let output = bench(&["--patterns", "zipf,scan", "--policies", "mglru,lru,freebsd", "--format", "csv"]);
+    let output = bench(&[
+        "--patterns",
+        "zipf,scan",
+        "--policies",
+        "mglru,lru,freebsd",
+        "--keep-evicted",
+        "0%,5%",
+        "--format",
+        "csv",
+    ]);
     let error = String::from_utf8_lossy(&output.stderr);
     if error.contains("direct I/O") {
         refault_testing::skip_required(error);
@@ -18,18 +39,39 @@ fn every_policy_and_share_has_a_row() {
     }
     assert!(output.status.success(), "{error}");
     let text = String::from_utf8_lossy(&output.stdout);
-    // Three rows for a policy, one for freebsd, in each pattern; and the head.
-    assert_eq!(text.lines().count(), 15, "{text}");
-    assert!(text.lines().all(|line| line.split(',').count() == 8), "{text}");
-    let output = bench(&["--patterns", "uniform", "--policies", "lru", "--format", "json"]);
+    // Three rows for a policy, one for freebsd, in zipf by two threads and in scans by one and by two, twice; and the head.
+    assert_eq!(text.lines().count(), 7 * 3 * 2 + 1, "{text}");
+    assert!(text.lines().all(|line| line.split(',').count() == 11), "{text}");
+    let uniform = ["--patterns", "uniform", "--policies", "lru", "--keep-evicted", "0%,5%", "--format", "json"];
+    let output = bench(&uniform);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let compressing = bench(&["--patterns", "uniform", "--policies", "lru", "--format", "json", "--compressed", "25%"]);
+    let compressing = bench(&[&uniform[..], &["--compressed", "25%"]].concat());
     let compressing: serde_json::Value = serde_json::from_slice(&compressing.stdout).expect("JSON");
-    let read = |json: &serde_json::Value| json["rows"][0]["figures"]["pages_read_percent"].as_f64().expect("a number");
+    let read = |json: &serde_json::Value| json["rows"][0]["runs"][0]["pages_read_percent"].as_f64().expect("a number");
     assert!(read(&compressing) < read(&json) / 2.0, "{compressing} {json}");
-    let figures = &json["rows"][2]["figures"];
+    let figures = &json["rows"][2]["runs"][1];
     assert!(figures["reactivated_percent"].as_f64().expect("a number") > 0.0, "{json}");
     assert!(figures["pages_read_percent"].as_f64().expect("a number") > 30.0, "{json}");
+}
+
+#[test]
+fn what_is_in_memory_is_not_read_and_what_is_written_is_there() {
+    let output = bench(&["--patterns", "hits,pinned,mixed", "--policies", "lru", "--format", "json"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    if error.contains("direct I/O") {
+        refault_testing::skip_required(error);
+        return;
+    }
+    assert!(output.status.success(), "{error}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 5, "{json}");
+    for row in rows {
+        let read = row["runs"][0]["pages_read_percent"].as_f64().expect("a number");
+        let all_hits = row["pattern"] != "mixed";
+        assert_eq!(read == 0.0, all_hits, "{row}");
+        assert!(row["runs"][0]["cpu_us"].as_f64().expect("a number") > 0.0, "{row}");
+    }
 }
 
 #[test]

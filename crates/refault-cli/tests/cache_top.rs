@@ -70,7 +70,7 @@ fn a_cache_is_watched_and_what_it_says_of_other_sizes_is_what_a_replay_misses() 
         let options = CacheOptions {
             memory: FRAMES * PAGE,
             policy: policy.into(),
-            read_ahead: 0,
+            read_ahead: Some(0),
             statistics: Some(statistics.clone()),
             ..CacheOptions::default()
         };

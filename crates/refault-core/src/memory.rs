@@ -201,6 +201,12 @@ pub trait Memory {
         IoState::CLEAN
     }
 
+    /// Resident pages that were read ahead and that nobody has asked for yet; by default there are none.
+    #[inline]
+    fn unread(&self) -> u32 {
+        0
+    }
+
     /// The front-end's time in nanoseconds, for the birth of generations. Any monotonic unit does.
     fn now(&self) -> u64 {
         0

@@ -246,7 +246,7 @@ proptest! {
 
     /// Pages by name: a model of two maps.
     #[test]
-    fn cached_frames_follow_the_model(pools in pool_sets(), ops in prop::collection::vec((0..8u8, 0..40u32), 1..300)) {
+    fn cached_frames_follow_the_model(pools in pool_sets(), ops in prop::collection::vec((0..10u8, 0..40u32), 1..300)) {
         let mut frames = CachedFrames::new(24, pools);
         frames.grow(40);
         let (mut resident, mut cached) = (HashMap::new(), HashMap::new());
@@ -285,6 +285,23 @@ proptest! {
                     }
                 }
                 7 => if let Some(first) = blocks.pop() { frames.free_block(first, 1) },
+                // A page moves, and its frame is free.
+                8 if resident.contains_key(&page) => {
+                    if let Some(to) = frames.allocate_block(FreePool::Default, 0) {
+                        lost(&mut cached, to..to + 1);
+                        frames.relocate(page, to);
+                        frames.free_block(resident.insert(page, to).unwrap(), 0);
+                    }
+                }
+                9 if page < 24 => {
+                    let in_use = resident.values().any(|frame| *frame == page)
+                        || blocks.iter().any(|first| (*first..*first + 2).contains(&page));
+                    prop_assert_eq!(frames.take(page), !in_use);
+                    if !in_use {
+                        lost(&mut cached, page..page + 1);
+                        frames.free_block(page, 0);
+                    }
+                }
                 _ => {}
             }
             prop_assert_eq!(frames.cached() as usize, cached.len());

@@ -103,7 +103,7 @@ fn replay_and_page_cache_agree_on_every_access_and_on_the_counters() {
         let options = CacheOptions {
             memory: CAPACITY * PAGE as u64,
             policy: spec.label.clone(),
-            read_ahead: 0,
+            read_ahead: Some(0),
             ..CacheOptions::default()
         };
         let cache = PageCache::new(&options).expect("a cache");

@@ -256,7 +256,7 @@ impl BuildLoad {
 fn through_ours(load: &BuildLoad, policy: &str, memory: u64) -> Result<Counts, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed("the page cache", load.list.display(), error);
     // Files are read whole, so that there is nothing to read ahead.
-    let options = CacheOptions { memory, policy: policy.into(), read_ahead: 0, ..CacheOptions::default() };
+    let options = CacheOptions { memory, policy: policy.into(), read_ahead: Some(0), ..CacheOptions::default() };
     let cache = PageCache::new(&options).map_err(|error| failed(&error))?;
     let mut open = HashMap::new();
     let mut before = Counters::default();

@@ -276,7 +276,7 @@ pub fn odd_step(pages: usize) -> usize {
 }
 
 /// Seconds of processor time of this process, all threads.
-fn cpu_seconds() -> f64 {
+pub fn cpu_seconds() -> f64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }

@@ -7,7 +7,7 @@
 //! Cost: of a step the eviction of [`MAX_RETIRED_AT_ONCE`] pages. A record is less than a frame, and a fill has no more than
 //! one new record, so steps keep up with the records that are in use.
 
-use refault_core::frames::FreePool;
+use refault_core::frames::{Frame, FreePool};
 use refault_store::PAGE_SIZE;
 
 use super::Engine;
@@ -23,6 +23,8 @@ pub(super) const RECORDS_SHARE: u64 = 8;
 const RETIRED_SHARE: u32 = 4;
 /// Fills after which records are counted anew: those of writes and compressed pages come and go.
 const FILLS_PER_CHARGE: u32 = 256;
+/// Frames looked at for one that goes in place of another. What is not the last to go because it is read or filled just now stays.
+const MAX_TRIED: u32 = 64;
 /// Frames that give way while the lock is held once: as many as the kernels' policies evict at once.
 const MAX_RETIRED_AT_ONCE: u32 = 32;
 
@@ -104,16 +106,46 @@ impl Engine {
             // An evicted page whose bytes are in it loses them.
             let _ = self.pages.leftover(frame);
             self.retired += 1;
-            gone.push(frame);
+            gone.push(self.exchange(frame));
         }
         self.set_capacity(self.retired);
         self.background.give_back(gone);
     }
 }
 
+impl Engine {
+    /// The frame that goes in place of one that was taken: the last one that is left, whose page moves, so that what is
+    /// left lies together, in as few huge pages as can be. The one that was taken, if another does not come free at once.
+    fn exchange(&mut self, taken: Frame) -> Frame {
+        for _ in 0..MAX_TRIED.min(self.retires_below) {
+            self.retires_below -= 1;
+            let last = self.retires_below;
+            if last == taken {
+                return taken;
+            }
+            if self.frames.take(last) {
+                let _ = self.pages.leftover(last);
+                self.frames.free_block(taken, 0);
+                return last;
+            }
+            // Without a page it has gone already, or somebody still reads what was in it.
+            if let Some(page) = self.frames.page(last)
+                && self.pages.relocate(page, taken)
+            {
+                self.frames.relocate(page, taken);
+                return last;
+            }
+        }
+        taken
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use refault_core::Memory;
 
     use super::*;
     use crate::background::Background;
@@ -128,6 +160,16 @@ mod tests {
         let mut engine = Engine::new(policy(name).expect("a policy"), frames, None, buffers, background, None);
         engine.pages.groups.open(1, Arc::default());
         engine
+    }
+
+    impl Engine {
+        fn frames_of_pages_are_theirs(&self) {
+            for frame in 0..self.frames.allocator().frames() {
+                let Some(page) = self.frames.page(frame) else { continue };
+                assert_eq!((self.pages.is_resident(page), self.frames.frame(page)), (true, Some(frame)));
+                assert_eq!(self.pages.frame(page), frame, "readers look elsewhere");
+            }
+        }
     }
 
     /// A page that is not there comes in.
@@ -160,6 +202,43 @@ mod tests {
             assert_eq!(engine.retired, engine.to_retire, "{name}: all that was due has gone");
         }
     }
+
+    #[test]
+    fn what_a_reader_has_read_is_not_unread_although_the_policy_has_not_heard() {
+        for reads in [false, true] {
+            let mut engine = engine("lru", 64);
+            let unread = Arc::new(AtomicU32::new(0));
+            engine.pages.groups.open(2, unread.clone());
+            let page = engine.page(2, 0).expect("a number");
+            engine.begin_fill(page, true).expect("a frame");
+            engine.finish_fill(page, false);
+            engine.pages.set_ahead(page, false);
+            assert_eq!(Memory::unread(&engine.pages), 1);
+            if reads {
+                engine.pages.take_mark(page);
+            }
+            (0..128).for_each(|index| read(&mut engine, index));
+            assert!(!engine.pages.is_resident(page));
+            assert_eq!(unread.load(Ordering::Relaxed), u32::from(!reads), "windows shrink by that");
+            assert_eq!(Memory::unread(&engine.pages), 0);
+        }
+    }
+
+    #[test]
+    fn the_last_frames_give_way() {
+        const FRAMES: u32 = 1 << 15;
+        let mut engine = engine("lru", FRAMES);
+        (0..u64::from(FRAMES) * 2).for_each(|number| read(&mut engine, number * u64::from(GROUP)));
+        let left = FRAMES - engine.retired;
+        assert!(engine.retired > 1000, "{}", engine.retired);
+        // All that are left are below, and each has a page or is free.
+        let below =
+            (0..left).filter(|frame| engine.frames.page(*frame).is_some() || engine.frames.allocator().is_free(*frame));
+        assert_eq!(below.count() as u32, left);
+        assert!((left..FRAMES).all(|frame| engine.frames.page(frame).is_none()));
+        engine.frames_of_pages_are_theirs();
+    }
+
     #[test]
     fn a_file_that_is_closed_gives_its_numbers_back_a_few_at_a_time() {
         const GROUPS: u64 = 5000;

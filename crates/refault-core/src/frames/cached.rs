@@ -173,6 +173,26 @@ impl CachedFrames {
         frame
     }
 
+    /// Takes one given free frame, which belongs to no page then; a cached page in it is lost. False if it is not free.
+    pub fn take(&mut self, frame: Frame) -> bool {
+        let was_free = self.allocator.unfree(frame);
+        if was_free {
+            self.allocator.set_pool(frame, 0, FreePool::Default);
+            self.overwrite(frame, 1);
+        }
+        was_free
+    }
+
+    /// The page moves to a frame that belongs to no page, and its own belongs to none from then on. The page must have a
+    /// frame. Whoever moves it copies the contents.
+    pub fn relocate(&mut self, page: PageId, to: Frame) {
+        let from = self.detach(page);
+        debug_assert!(self.page_of[to as usize] == NO_PAGE && !self.allocator.is_free(to), "frame {to} is in use");
+        debug_assert!(from != to);
+        self.page_of[to as usize] = page;
+        self.frame_of[page as usize] = to;
+    }
+
     /// The page's frame is free, but holds its contents until it is handed out. The page must have a frame and be
     /// clean.
     pub fn cache(&mut self, page: PageId) {

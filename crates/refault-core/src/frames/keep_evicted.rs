@@ -75,6 +75,11 @@ impl<M: Memory> Memory for KeepEvicted<'_, M> {
         self.memory.io_state(page)
     }
 
+    fn unread(&self) -> u32 {
+        self.memory.unread()
+    }
+
+    #[inline]
     fn now(&self) -> u64 {
         self.memory.now()
     }
@@ -138,6 +143,9 @@ mod tests {
         }
         fn io_state(&self, _: PageId) -> IoState {
             IoState::LOCKED
+        }
+        fn unread(&self) -> u32 {
+            5
         }
         fn now(&self) -> u64 {
             7
@@ -209,6 +217,7 @@ mod tests {
                 memory.has_accessed_bits(),
                 memory.is_mapped(0),
                 memory.io_state(0),
+                memory.unread(),
                 memory.now(),
                 memory.prefetch_hint(2),
             ),

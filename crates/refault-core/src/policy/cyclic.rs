@@ -13,7 +13,7 @@
 //!
 //! Invariants: the wrapped policy knows every resident page; a page that goes here is reported to it as freed. What is
 //! remembered of a page ends when it is freed or goes here, so that no page goes twice for coming in once. Nothing is
-//! allocated after [`Policy::grow`], but for places when the first is told. Cost: with `cyclic=no` a test of a pointer per
+//! allocated after [`Policy::grow`], but for places when the first is told, and where thousands of pages are read ahead. Cost: with `cyclic=no` a test of a pointer per
 //! call; otherwise O(1) per page that comes in, and four bytes per page id, twelve if places are told.
 //!
 //! ```
@@ -39,10 +39,11 @@ use crate::memory::{Eviction, Memory};
 use crate::page::{LruvecId, PageId, Shadow};
 use crate::parameter::Parameter;
 
-/// Pages that came in last and are remembered. Older ones belong to the wrapped policy again.
+/// Pages that came in last and are remembered, and twice as many as were read ahead. Older ones belong to the wrapped policy again.
 const REMEMBERED: usize = 4096;
 
-/// Pages that came in last and are left alone: a window of readahead and those that the scan stands on.
+/// Pages that came in last and are left alone, and as many more as were read ahead and wait for their reader
+/// ([`Memory::unread`]): those that the scan stands on.
 const LEFT_ALONE: usize = 128;
 
 /// The marks of pages that are not remembered. Others are numbers of entries.
@@ -106,7 +107,7 @@ impl CyclicScans {
         self.ranges().any(|(first, end)| (first..end).contains(&place))
     }
 
-    fn comes_in(&mut self, page: PageId, admission: &Admission) {
+    fn comes_in(&mut self, page: PageId, admission: &Admission, unread: usize) {
         let pattern = admission.pattern;
         let place = admission.place.unwrap_or(u64::from(page));
         if admission.place.is_some() {
@@ -124,7 +125,7 @@ impl CyclicScans {
             }
         }
         if pattern == AccessPattern::Cyclic || self.covers(place) {
-            if self.recent.len() == REMEMBERED {
+            if self.recent.len() >= REMEMBERED + 2 * unread {
                 self.recent.pop_front();
             }
             self.number = self.number.checked_add(1).unwrap_or(ADMITTED + 1);
@@ -150,9 +151,10 @@ impl CyclicScans {
     /// Evicts up to `goal` pages that the scan has just left.
     fn evict<P: Policy, M: Memory>(&mut self, goal: u32, policy: &mut P, memory: &mut M) -> u32 {
         let mut freed = 0;
-        while freed < goal && self.recent.len() > LEFT_ALONE {
+        let left_alone = LEFT_ALONE + memory.unread() as usize;
+        while freed < goal && self.recent.len() > left_alone {
             // The one that came in last but for those that are left alone: older ones are what stays.
-            let Some((page, number)) = self.recent.remove(self.recent.len() - LEFT_ALONE - 1) else { break };
+            let Some((page, number)) = self.recent.remove(self.recent.len() - left_alone - 1) else { break };
             if self.marks[page as usize] != number {
                 continue;
             }
@@ -207,7 +209,7 @@ impl<P: Policy> Policy for Cyclic<P> {
     #[inline]
     fn admit<M: Memory>(&mut self, page: PageId, admission: &Admission, memory: &mut M) {
         if let Some(scans) = &mut self.scans {
-            scans.comes_in(page, admission);
+            scans.comes_in(page, admission, memory.unread() as usize);
         }
         self.policy.admit(page, admission, memory);
     }

@@ -1,0 +1,44 @@
+//! An open file, as the cache's threads see it: what is below, how long it is, and what was refused.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, RwLock};
+
+use crate::backing::Backing;
+use crate::refusal::Refusal;
+
+/// What the cache's threads need of an open file.
+pub(crate) struct Opened {
+    pub(crate) number: u32,
+    pub(crate) backing: Box<dyn Backing>,
+    pub(crate) length: AtomicU64,
+    /// Held by writes that touch the end of the file, across their I/O: they follow each other.
+    pub(crate) tail: Mutex<()>,
+    /// Shared by writes; a change of the length has it alone.
+    pub(crate) resizing: RwLock<()>,
+    /// Held while the device makes the file durable: who comes second knows how it went.
+    pub(crate) settling: Mutex<()>,
+    /// What its device has refused when nobody who writes it was there to be told.
+    pub(crate) refusal: Refusal,
+    /// Somebody else has changed it, and it was not reloaded since.
+    pub(crate) changed: Mutex<bool>,
+}
+
+impl Opened {
+    /// A file of so many bytes.
+    pub(crate) fn new(number: u32, backing: Box<dyn Backing>, bytes: u64) -> Opened {
+        Opened {
+            number,
+            length: AtomicU64::new(bytes),
+            backing,
+            tail: Mutex::default(),
+            resizing: RwLock::default(),
+            settling: Mutex::default(),
+            refusal: Refusal::default(),
+            changed: Mutex::new(false),
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.length.load(Ordering::Acquire)
+    }
+}
