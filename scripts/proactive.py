@@ -8,7 +8,7 @@ cgroup, zram, and refault in PATH or in REFAULT; what it makes it takes away.
 
     scripts/proactive.py [--seconds 100] [--counted 20] [--pressure 0.1%] [--series FILE] [PROGRAM ...]
 
---series appends a CSV line each quarter of a second from the load's first on: program, way, seconds, bytes, what was done so far.
+memcached runs without its crawler, memcached-crawls with it. --series appends a CSV line each quarter of a second from the load's first on: program, way, seconds, bytes, what was done so far.
 """
 
 import argparse
@@ -114,12 +114,15 @@ class Server:
     unit = "reads per second"
 
     def __init__(self, kind, directory):
-        self.kind, self.path = kind, directory + "/socket"
+        self.kind, _, crawls = kind.partition("-")
+        self.crawls, self.path = bool(crawls), directory + "/socket"
         self.count = 0
 
     def command(self):
         if self.kind == "memcached":
-            return ["memcached", "-u", "root", "-U", "0", "-p", "0", "-m", "512", "-t", "1", "-s", self.path]
+            # Its crawler reads every item once a minute or so, and all that was saved comes back.
+            crawler = [] if self.crawls else ["-o", "no_lru_crawler"]
+            return ["memcached", "-u", "root", "-U", "0", "-p", "0", "-m", "512", "-t", "1", "-s", self.path, *crawler]
         return ["redis-server", "--save", "", "--port", "0", "--unixsocket", self.path]
 
     def connect(self):
@@ -310,7 +313,7 @@ def main():
     for name in args.programs:
         alone = None
         # Of a compiler the processes come and go, and of postgres memory is shared by several: a pid names neither.
-        ways = ["alone", "pid", "cgroup", "pool"] if name in ("memcached", "redis") else ["alone", "cgroup", "pool"]
+        ways = ["alone", "pid", "cgroup", "pool"] if name not in ("postgres", "compiler") else ["alone", "cgroup", "pool"]
         for way in ways:
             rate, memory, swing = run(name, way, args)
             alone = alone or (rate, memory)

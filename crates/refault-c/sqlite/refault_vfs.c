@@ -11,7 +11,7 @@
  * cached of the file is dropped. A file system without direct I/O (tmpfs) is left to the default VFS.
  *
  * The cache is made at the first open. Parameters of the URI, read then: refault_memory (bytes, default 64 MiB) and
- * refault_policy (default mglru). For shells that take no URI: the variables REFAULT_MEMORY and REFAULT_POLICY. */
+ * refault_policy (default adaptive{cyclic=yes}). For shells that take no URI: the variables REFAULT_MEMORY and REFAULT_POLICY. */
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT1
 

@@ -93,7 +93,7 @@ pub(crate) mod sync {
 pub use backing::{Backing, DirectFile, Piece, ReadPiece};
 pub use error::{MakeError, OpenError, ReadError, WriteError};
 pub use file::{Advice, CachedFile, PageCache};
-pub use options::{CacheOptions, CacheReport, IoEngine, WhatIf, WouldMiss, WriteBack};
+pub use options::{CacheOptions, CacheReport, DEFAULT_POLICY, IoEngine, WhatIf, WouldMiss, WriteBack};
 pub use read::Pinned;
 pub use read_async::Reading;
 pub use refault_core::policy::PolicyError;

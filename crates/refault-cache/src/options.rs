@@ -8,6 +8,10 @@ use refault_core::Counters;
 use crate::dirty::Limits;
 use crate::error::MakeError;
 
+/// The policy where none is named: the project's own, which finds out what suits, and keeps what fits of a scan that comes again and
+/// again.
+pub const DEFAULT_POLICY: &str = "adaptive{cyclic=yes}";
+
 /// How a cache is made.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
@@ -16,7 +20,7 @@ pub struct CacheOptions {
     /// What comes on top is 2 MiB at most (that first MiB, threads, rings), and 256 KiB for each write under way.
     pub memory: u64,
     /// The policy, `name{key=value,…}`: any that does not need to know the future
-    /// ([`refault_core::policy::FrontEnd::PageCache`]).
+    /// ([`refault_core::policy::FrontEnd::PageCache`]). [`DEFAULT_POLICY`] by default.
     pub policy: String,
     /// Evicted pages stay cached in their free frame until it is reused. The share, up to 0.5, is what the policy
     /// leaves free for that; with 0 there are the frames that are free anyway, because a policy evicts several pages at
@@ -86,7 +90,7 @@ impl Default for CacheOptions {
     fn default() -> CacheOptions {
         CacheOptions {
             memory: 64 << 20,
-            policy: "mglru".to_owned(),
+            policy: DEFAULT_POLICY.to_owned(),
             keep_evicted: None,
             compressed: None,
             read_ahead: None,
