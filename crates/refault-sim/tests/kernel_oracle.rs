@@ -73,13 +73,14 @@ fn classic_matches_kernel_7_2() {
 /// Loads of one cell, and counters, are short of the goal; `docs/validation.md` says where and why.
 #[test]
 fn mglru_7_2_matches_kernel_7_2() {
-    check("7.2", "mglru", Goal { known: &[("anon-scan", "75%", 0.143)], counters: 0.805, ..GOAL });
+    check("7.2", "mglru", Goal { known: &[("anon-scan", "75%", 0.143)], counters: 0.84, ..GOAL });
 }
 
-/// With all that is known of 7.2, under the limits that the kernel had at each moment.
+/// With all that is known of 7.2, under the limits that the kernel had at each moment. The scan at 75 % is chaotic, in the
+/// kernel and in the model (`docs/validation.md`).
 #[test]
 fn mglru_7_2_with_its_swap_cache_matches_kernel_7_2() {
-    check("7.2", "mglru{swap_cache=yes}", Goal { known: &[("anon-scan", "75%", 0.081)], counters: 0.89, ..GOAL });
+    check("7.2", "mglru{swap_cache=yes}", Goal { known: &[("anon-scan", "75%", 0.081)], ..GOAL });
 }
 
 /// A scan larger than memory: at each moment the kernel had the same generations with the same pages, but for those that
@@ -89,7 +90,7 @@ fn a_scan_of_7_2_has_the_kernels_generations_at_each_moment() {
     let sequence = generate(&workloads()["anon-cyclic-1.5"]);
     // How far generations are off up to then and afterwards, in pages.
     let furthest = |swap_cache| {
-        let params = MglruParams { version: Version::V7_2, swap_cache, ..MglruParams::default() };
+        let params = MglruParams { version: Version::V7_2, swap_cache, shadow_nodes: true, ..MglruParams::default() };
         let limits = Limits { memory_pages: 12288, swap: Swap::default() };
         let mut replay = Replay::new(&sequence.layout, Mglru::new(params), limits);
         let (mut done, mut furthest) = (0, [0, 0]);
@@ -194,6 +195,17 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
             *all += 1;
             line += &format!(" | {name} {theirs:.0} {ours} {:+.1}%", off * 100.0);
         }
+        let (theirs, ours) = (cell.kernel["workingset_nodereclaim"], counters.workingset_nodereclaim);
+        assert_eq!(
+            theirs > 0.0,
+            ours > 0,
+            "nodes of {} {} are reclaimed where the kernel's are",
+            cell.workload,
+            cell.limit
+        );
+        if ours > 0 {
+            line += &format!(" | workingset_nodereclaim {theirs:.0} {ours}");
+        }
         println!("{line}");
         if off.abs() > goal.most {
             println!("  outside: limits up to 8 pages away give {}", nearby(sequence, cell, mode, kernel));
@@ -241,13 +253,13 @@ fn replay(sequence: &Sequence, cell: &Cell, mode: &str, kernel: &str, memory_pag
     // 6.1 has smaller batches, and costs without I/O (spec: classic §13).
     let old = kernel == "6.1";
     if mode == "classic" {
-        let usual = ClassicParams { swappiness, ..ClassicParams::default() };
+        let usual = ClassicParams { swappiness, shadow_nodes: true, ..ClassicParams::default() };
         let params = if old { ClassicParams { batch: OLD_BATCH, plain_costs: true, ..usual } } else { usual };
         return run(sequence, Classic::new(params), memory_pages, false);
     }
     let version = if kernel == "7.2" { Version::V7_2 } else { Version::V6_12 };
     let swap_cache = mode != "mglru";
-    let usual = MglruParams { swappiness, version, swap_cache, ..MglruParams::default() };
+    let usual = MglruParams { swappiness, version, swap_cache, shadow_nodes: true, ..MglruParams::default() };
     let params = if old { MglruParams { batch: OLD_BATCH, ..usual } } else { usual };
     run(sequence, Mglru::new(params), memory_pages, swap_cache)
 }
