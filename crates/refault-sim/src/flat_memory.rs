@@ -86,6 +86,8 @@ pub struct FlatMemory {
     shadows: Shadows,
     /// Nodes of the file's tree, once a policy has them followed.
     nodes: Option<Box<TreeNodes>>,
+    /// Locked pages of the group beside those of the layout.
+    locked: u64,
     /// Accessed bits of the regions.
     region_young: Vec<bool>,
     /// Region of each id where it is not `id / 512`.
@@ -139,6 +141,7 @@ impl FlatMemory {
             state: vec![0; ids],
             shadows: Shadows::default(),
             nodes: None,
+            locked: 0,
             region_young: vec![false; regions],
             region_of,
             addresses,

@@ -147,9 +147,15 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
     #[test]
-    fn the_memory_keeps_the_entries_that_the_section_says(kind in 0..3usize, late in any::<bool>(), steps in steps()) {
+    fn the_memory_keeps_the_entries_that_the_section_says(
+        kind in 0..3usize,
+        late in any::<bool>(),
+        locked in prop_oneof![Just(0), Just(142), 0..2000u64],
+        steps in steps(),
+    ) {
         let layout = layout(kind);
-        let memory = FlatMemory::new(&layout, Swap::default());
+        let mut memory = FlatMemory::new(&layout, Swap::default());
+        memory.set_locked(locked);
         let mut pair = Pair { memory, model: Model::new(&layout), evictions: 0 };
         // Following may begin when there are pages, and entries beside them.
         if !late {
@@ -189,7 +195,7 @@ proptest! {
                 }
                 Step::Visit(priority, pages) => {
                     pair.memory.visited(0, priority, pages);
-                    pair.model.visit(priority, pages);
+                    pair.model.visit(priority, pages + locked);
                 }
             }
             prop_assert_eq!(pair.memory.counters().workingset_nodereclaim, pair.model.freed);

@@ -158,6 +158,12 @@ pub(super) enum Event {
 }
 
 impl FlatMemory {
+    /// The group has so many locked pages that the layout does not. They are never evicted and count in no limit; only
+    /// that a group may keep shadow entries by its pages is true of these too.
+    pub fn set_locked(&mut self, pages: u64) {
+        self.locked = pages;
+    }
+
     /// Notes what happens to the slot of a page, where nodes are followed.
     #[inline]
     pub(super) fn note_slot(&mut self, page: PageId, event: Event) {
@@ -202,7 +208,7 @@ impl ShadowNodes for FlatMemory {
 
     fn visited(&mut self, _lruvec: LruvecId, priority: u8, pages: u64) {
         let Some(nodes) = &mut self.nodes else { return };
-        let freed = nodes.visit(priority, pages);
+        let freed = nodes.visit(priority, pages + self.locked);
         self.counters.workingset_nodereclaim += freed.len() as u64;
         for page in freed.into_iter().flatten() {
             self.shadows.take(page);
