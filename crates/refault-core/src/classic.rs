@@ -424,6 +424,10 @@ impl ReclaimEngine for Classic {
         self.shrink(lruvec, control, memory);
     }
 
+    fn pages_for_shadows(&self, lruvec: LruvecId) -> Option<u64> {
+        self.params.shadow_nodes.then(|| self.lruvecs[lruvec as usize].total())
+    }
+
     fn end_pass<M: Memory>(&mut self, control: &mut ScanControl, reclaimed: u64, memory: &mut M) {
         self.note_pass(control, reclaimed, memory);
     }

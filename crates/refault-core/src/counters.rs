@@ -60,6 +60,8 @@ counters! {
     workingset_restore_anon,
     /// Activated file refaults of pages that had been active before.
     workingset_restore_file,
+    /// Nodes of a file's tree that reclaim freed, each with the shadow entries of up to 64 pages.
+    workingset_nodereclaim,
     /// Pages examined for eviction.
     pgscan,
     /// Anonymous part of `pgscan`.

@@ -169,7 +169,7 @@ pub struct Neighbourhood {
 /// Implemented by the trace replay, the simulated machine, the page cache and the pager. Three methods are required;
 /// the others have defaults for a memory whose pages are always clean and never mapped (a page cache). What only some
 /// memories have are traits of their own, each reached through one method that answers `None` by default:
-/// [`PageTables`], [`SwapSpace`], [`Groups`] and [`Writeback`].
+/// [`PageTables`], [`SwapSpace`], [`Groups`], [`Writeback`] and [`ShadowNodes`].
 ///
 /// Cost: every method is O(1), or O(mappings of the page) where a page has several.
 pub trait Memory {
@@ -234,6 +234,12 @@ pub trait Memory {
     /// counts as in use.
     #[inline]
     fn writeback(&mut self) -> Option<&mut impl Writeback> {
+        None::<&mut Absent>
+    }
+
+    /// Nodes of files' trees, which reclaim takes back. `None`: shadow entries are kept until their pages return.
+    #[inline]
+    fn shadow_nodes(&mut self) -> Option<&mut impl ShadowNodes> {
         None::<&mut Absent>
     }
 
@@ -353,6 +359,17 @@ pub trait Writeback {
     }
 }
 
+/// A memory in which the shadow entries of evicted file pages take room, 64 neighbouring slots at a time, which reclaim
+/// takes back (spec: workingset §8).
+pub trait ShadowNodes {
+    /// What becomes of these nodes is to be followed. A policy says so before it evicts, and may say it again.
+    fn follow(&mut self);
+
+    /// Reclaim of this pressure has visited an lruvec. Of the pages on its lists, so many allow its group to keep nodes
+    /// without a page.
+    fn visited(&mut self, lruvec: LruvecId, priority: u8, pages: u64);
+}
+
 /// [`SwapSpace::free_swap`]; 0 without swap.
 #[inline]
 pub fn free_swap<M: Memory>(memory: &mut M, lruvec: LruvecId) -> u64 {
@@ -435,3 +452,12 @@ impl Groups for Absent {
 }
 
 impl Writeback for Absent {}
+
+impl ShadowNodes for Absent {
+    fn follow(&mut self) {
+        match *self {}
+    }
+    fn visited(&mut self, _lruvec: LruvecId, _priority: u8, _pages: u64) {
+        match *self {}
+    }
+}

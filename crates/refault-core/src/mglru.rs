@@ -50,7 +50,7 @@ use crate::policy::{
 };
 use crate::reclaim::batch_stage::{self, Caller};
 use crate::reclaim::control::{
-    Met, ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, background_pass, direct_reclaim, limit_reclaim,
+    Met, ReclaimEngine, SWAP_CLUSTER_MAX, ScanControl, background_pass, direct_reclaim, follow_shadows, limit_reclaim,
 };
 use crate::reclaim::record::{
     ACTIVE, FILE, IN_ADD, KNOWN, LRU, PageRecord, RECLAIM, REFERENCED, SWAPCACHE, WORKINGSET,
@@ -351,10 +351,18 @@ impl ReclaimEngine for Mglru {
         }
     }
 
+    /// Those of 7.2's generations do not: the sizes that its limit of shadow entries is made of are those of the classic
+    /// lists (spec: mglru §16.14).
+    fn pages_for_shadows(&self, lruvec: LruvecId) -> Option<u64> {
+        let pages = || PageType::ALL.into_iter().map(|t| self.lruvecs[lruvec as usize].total(t)).sum();
+        self.params.shadow_nodes.then(|| if self.is_7_2() { 0 } else { pages() })
+    }
+
     fn end_attempt(&mut self, _control: &ScanControl) {}
 
     fn shrink_node<M: Memory>(&mut self, control: &mut ScanControl, memory: &mut M) {
         control.met = Met::default();
+        follow_shadows(self, control.target, memory);
         self.drain_batches();
         self.shrink_groups(control, memory);
     }

@@ -71,8 +71,8 @@ impl Switching {
         Switching { generations: Mglru::new(generations), classic: Classic::new(classic), enabled }
     }
 
-    /// Both systems, the one that is specified in force and the other with its defaults but for swappiness and batches,
-    /// which are the kernel's and not a system's. `None`: it specifies neither.
+    /// Both systems, the one that is specified in force and the other with its defaults but for swappiness, batches and
+    /// whether shadow entries are bounded, which are the kernel's and not a system's. `None`: it specifies neither.
     pub fn of(spec: &PolicySpec) -> Option<Switching> {
         const CHECKED: &str = "invariant: a specification is checked";
         let (generations, classic) = (MglruParams::default(), ClassicParams::default());
@@ -80,13 +80,15 @@ impl Switching {
             "mglru" | "mglru-refault" => {
                 let start = if spec.entry.name == "mglru" { generations } else { MglruParams::with_refault_distance() };
                 let own = fill(start, &spec.call).expect(CHECKED);
-                let classic = ClassicParams { swappiness: own.swappiness, batch: own.batch, ..classic };
+                let MglruParams { swappiness, batch, shadow_nodes, .. } = own;
+                let classic = ClassicParams { swappiness, batch, shadow_nodes, ..classic };
                 Some(Switching::new(own, classic, true))
             }
             "classic" | "classic-shadow" => {
                 let start = if spec.entry.name == "classic" { classic } else { ClassicParams::shadow_lru() };
                 let own = fill(start, &spec.call).expect(CHECKED);
-                let generations = MglruParams { swappiness: own.swappiness, batch: own.batch, ..generations };
+                let ClassicParams { swappiness, batch, shadow_nodes, .. } = own;
+                let generations = MglruParams { swappiness, batch, shadow_nodes, ..generations };
                 Some(Switching::new(generations, own, false))
             }
             _ => None,

@@ -117,6 +117,7 @@ fn mglru_params() -> impl Strategy<Value = MglruParams> {
                 max_generations,
                 min_generations,
                 swap_cache,
+                shadow_nodes: false,
             }
         })
 }
@@ -134,6 +135,7 @@ fn classic_params() -> impl Strategy<Value = ClassicParams> {
             bucket_order,
             per_type_age,
             plain_costs,
+            shadow_nodes: false,
         },
     )
 }

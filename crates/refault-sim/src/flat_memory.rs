@@ -21,11 +21,18 @@
 //! # Ok::<(), refault_sim::layout::LayoutError>(())
 //! ```
 
-use refault_core::memory::{Eviction, LookAround, Memory, Neighbourhood, PageTables, References, SwapSpace, Walk};
+mod addresses;
+mod tree_nodes;
+
+use refault_core::memory::{
+    Eviction, LookAround, Memory, Neighbourhood, PageTables, References, ShadowNodes, SwapSpace, Walk,
+};
 use refault_core::{Counters, LruvecId, PageId, Shadow};
 
 use crate::layout::{Access, Layout, REGION_PAGES};
 use crate::shadows::Shadows;
+use addresses::{address_or_gap, number_blocks};
+use tree_nodes::{Event, TreeNodes};
 
 /// Where anonymous pages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +84,10 @@ const NEEDED: [u8; 8] = {
 pub struct FlatMemory {
     state: Vec<u8>,
     shadows: Shadows,
+    /// Nodes of the file's tree, once a policy has them followed.
+    nodes: Option<Box<TreeNodes>>,
+    /// Locked pages of the group beside those of the layout.
+    locked: u64,
     /// Accessed bits of the regions.
     region_young: Vec<bool>,
     /// Region of each id where it is not `id / 512`.
@@ -118,7 +129,7 @@ impl FlatMemory {
         let (region_of, regions) = match &addresses {
             None => (None, regions),
             Some(addresses) => {
-                let (table, count) = number_regions(addresses);
+                let (table, count) = number_blocks(addresses, REGION_PAGES);
                 (Some(table), count)
             }
         };
@@ -129,6 +140,8 @@ impl FlatMemory {
         FlatMemory {
             state: vec![0; ids],
             shadows: Shadows::default(),
+            nodes: None,
+            locked: 0,
             region_young: vec![false; regions],
             region_of,
             addresses,
@@ -188,7 +201,11 @@ impl FlatMemory {
     /// Takes the shadow entry out of the page's slot.
     #[inline]
     pub fn take_shadow(&mut self, page: PageId) -> Option<Shadow> {
-        self.shadows.take(page)
+        let shadow = self.shadows.take(page);
+        if shadow.is_some() {
+            self.note_slot(page, Event::EntryLeft);
+        }
+        shadow
     }
 
     /// The shadow entry in the page's slot.
@@ -199,6 +216,9 @@ impl FlatMemory {
 
     /// Changes the shadow entry of an evicted page.
     pub fn set_shadow(&mut self, page: PageId, shadow: Shadow) {
+        if self.shadows.get(page).is_none() {
+            self.note_slot(page, Event::EntryCame);
+        }
         self.shadows.set(page, shadow, self.state.len());
     }
 
@@ -271,6 +291,7 @@ impl FlatMemory {
         let slot = self.state[page as usize] & bits::SLOT;
         self.state[page as usize] = bits::RESIDENT | bits::SEEN | slot;
         self.resident += 1;
+        self.note_slot(page, Event::PageCame);
         if slot != 0 && self.swap.synchronous {
             self.release_slot(page);
         }
@@ -302,6 +323,7 @@ impl FlatMemory {
     pub fn metadata_bytes(&self) -> usize {
         self.state.capacity()
             + self.shadows.bytes()
+            + self.nodes.as_ref().map_or(0, |nodes| nodes.bytes())
             + self.region_young.capacity()
             + self.region_of.as_ref().map_or(0, |r| r.capacity() * 4)
             + self.addresses.as_ref().map_or(0, |a| a.capacity() * 8)
@@ -404,34 +426,6 @@ fn young_pages(states: u64) -> u64 {
     states & (EACH * bits::YOUNG as u64) & (states & (EACH * bits::MAPPED as u64)) << 1
 }
 
-/// The address of an id, or for the unused ids below the first file page the one after the anonymous mapping.
-fn address_or_gap(layout: &Layout, id: PageId) -> u64 {
-    let anon_end = if layout.distinct_anon() == 0 { 0 } else { layout.mapping(0).end };
-    if id < layout.file_base() && u64::from(id) >= layout.distinct_anon() && layout.is_anon_sparse() {
-        anon_end
-    } else {
-        layout.address(id)
-    }
-}
-
-/// Numbers the 2 MiB regions that addresses (ascending) fall into.
-fn number_regions(addresses: &[u64]) -> (Vec<u32>, usize) {
-    let mut last = None;
-    let mut count = 0u32;
-    let table = addresses
-        .iter()
-        .map(|address| {
-            let region = address / REGION_PAGES;
-            if last != Some(region) {
-                last = Some(region);
-                count += 1;
-            }
-            count - 1
-        })
-        .collect();
-    (table, count as usize)
-}
-
 impl Memory for FlatMemory {
     #[inline]
     fn take_references(&mut self, page: PageId) -> References {
@@ -478,8 +472,11 @@ impl Memory for FlatMemory {
         }
         self.state[page as usize] = bits::SEEN | slot;
         self.resident -= 1;
-        if shadow != Shadow::NONE {
+        if shadow == Shadow::NONE {
+            self.note_slot(page, Event::PageLeft);
+        } else {
             self.shadows.set(page, shadow, self.state.len());
+            self.note_slot(page, Event::PageLeftEntry);
         }
         Eviction::Freed { pages_written }
     }
@@ -496,6 +493,11 @@ impl Memory for FlatMemory {
 
     #[inline]
     fn swap(&mut self) -> Option<&mut impl SwapSpace> {
+        Some(self)
+    }
+
+    #[inline]
+    fn shadow_nodes(&mut self) -> Option<&mut impl ShadowNodes> {
         Some(self)
     }
 }

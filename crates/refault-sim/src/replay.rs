@@ -164,6 +164,11 @@ impl<P: Policy> Replay<P> {
         self.threshold = reclaim_threshold(&self.policy, memory_pages);
     }
 
+    /// [`FlatMemory::set_locked`].
+    pub fn set_locked(&mut self, pages: u64) {
+        self.memory.set_locked(pages);
+    }
+
     /// What happened so far.
     pub fn outcome(&self) -> Outcome {
         let mut counters = self.policy.counters();

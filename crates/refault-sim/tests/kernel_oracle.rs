@@ -73,13 +73,14 @@ fn classic_matches_kernel_7_2() {
 /// Loads of one cell, and counters, are short of the goal; `docs/validation.md` says where and why.
 #[test]
 fn mglru_7_2_matches_kernel_7_2() {
-    check("7.2", "mglru", Goal { known: &[("anon-scan", "75%", 0.143)], counters: 0.805, ..GOAL });
+    check("7.2", "mglru", Goal { known: &[("anon-scan", "75%", 0.143)], counters: 0.82, ..GOAL });
 }
 
-/// With all that is known of 7.2, under the limits that the kernel had at each moment.
+/// With all that is known of 7.2, under the limits that the kernel had at each moment. The scan at 75 % is chaotic, in the
+/// kernel and in the model (`docs/validation.md`).
 #[test]
 fn mglru_7_2_with_its_swap_cache_matches_kernel_7_2() {
-    check("7.2", "mglru{swap_cache=yes}", Goal { known: &[("anon-scan", "75%", 0.081)], counters: 0.89, ..GOAL });
+    check("7.2", "mglru{swap_cache=yes}", Goal { known: &[("anon-scan", "75%", 0.081)], ..GOAL });
 }
 
 /// A scan larger than memory: at each moment the kernel had the same generations with the same pages, but for those that
@@ -89,7 +90,7 @@ fn a_scan_of_7_2_has_the_kernels_generations_at_each_moment() {
     let sequence = generate(&workloads()["anon-cyclic-1.5"]);
     // How far generations are off up to then and afterwards, in pages.
     let furthest = |swap_cache| {
-        let params = MglruParams { version: Version::V7_2, swap_cache, ..MglruParams::default() };
+        let params = MglruParams { version: Version::V7_2, swap_cache, shadow_nodes: true, ..MglruParams::default() };
         let limits = Limits { memory_pages: 12288, swap: Swap::default() };
         let mut replay = Replay::new(&sequence.layout, Mglru::new(params), limits);
         let (mut done, mut furthest) = (0, [0, 0]);
@@ -183,7 +184,8 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
             loads(&counters),
             off * 100.0
         );
-        for (name, ours) in recorded::compared(kernel, mode, &counters) {
+        let mut outside = Vec::new();
+        for (at, (name, ours)) in recorded::compared(kernel, mode, &counters).into_iter().enumerate() {
             let theirs = cell.kernel[name];
             if theirs < SIGNIFICANT {
                 continue;
@@ -192,11 +194,32 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
             let (good, all) = tally.entry(name).or_default();
             *good += usize::from(off.abs() <= COUNTER_TOLERANCE);
             *all += 1;
+            if off.abs() > COUNTER_TOLERANCE {
+                outside.push((at, name));
+            }
             line += &format!(" | {name} {theirs:.0} {ours} {:+.1}%", off * 100.0);
         }
+        let (theirs, ours) = (cell.kernel["workingset_nodereclaim"], counters.workingset_nodereclaim);
+        assert_eq!(
+            theirs > 0.0,
+            ours > 0,
+            "nodes of {} {} are reclaimed where the kernel's are",
+            cell.workload,
+            cell.limit
+        );
+        if ours > 0 {
+            line += &format!(" | workingset_nodereclaim {theirs:.0} {ours}");
+        }
         println!("{line}");
-        if off.abs() > goal.most {
-            println!("  outside: limits up to 8 pages away give {}", nearby(sequence, cell, mode, kernel));
+        if off.abs() > goal.most || !outside.is_empty() {
+            let nearby = nearby(sequence, cell, mode, kernel);
+            if off.abs() > goal.most {
+                println!("  outside: limits up to 8 pages away give {} loads", range(nearby.iter().map(loads)));
+            }
+            for (at, name) in outside {
+                let there = nearby.iter().map(|counters| recorded::compared(kernel, mode, counters)[at].1 as f64);
+                println!("  outside: limits up to 8 pages away give {} {name}", range(there));
+            }
         }
         if let Some([least, most]) = cell.nearby {
             println!("  the kernel's own at limits up to 8 pages away: {least}..{most}");
@@ -219,13 +242,16 @@ fn check(kernel: &str, mode: &str, goal: Goal) {
     assert!(good as f64 >= goal.counters * all as f64, "counters match in {good} of {all} cells");
 }
 
-/// Where a cell is chaotic, a limit a few pages away changes the outcome as much as the kernel differs from us.
-fn nearby(sequence: &Sequence, cell: &Cell, mode: &str, kernel: &str) -> String {
-    let outcomes: Vec<f64> =
-        (0..=16).map(|i| loads(&replay(sequence, cell, mode, kernel, cell.limit_pages - 8 + i).counters)).collect();
-    let least = outcomes.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = outcomes.iter().copied().fold(0.0, f64::max);
-    format!("{least}..{most}")
+/// Counters at limits up to so many pages away. Where a cell is chaotic they differ as much as the kernel does from us.
+fn nearby(sequence: &Sequence, cell: &Cell, mode: &str, kernel: &str) -> Vec<Counters> {
+    let most = MAX_PAGES_AWAY as usize;
+    let limits = cell.limit_pages - most..=cell.limit_pages + most;
+    limits.map(|limit| replay(sequence, cell, mode, kernel, limit).counters).collect()
+}
+
+/// The least and the most.
+fn range(values: impl Iterator<Item = f64> + Clone) -> String {
+    format!("{}..{}", values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
 }
 
 fn loads(counters: &Counters) -> f64 {
@@ -241,20 +267,22 @@ fn replay(sequence: &Sequence, cell: &Cell, mode: &str, kernel: &str, memory_pag
     // 6.1 has smaller batches, and costs without I/O (spec: classic §13).
     let old = kernel == "6.1";
     if mode == "classic" {
-        let usual = ClassicParams { swappiness, ..ClassicParams::default() };
+        let usual = ClassicParams { swappiness, shadow_nodes: true, ..ClassicParams::default() };
         let params = if old { ClassicParams { batch: OLD_BATCH, plain_costs: true, ..usual } } else { usual };
-        return run(sequence, Classic::new(params), memory_pages, false);
+        return run(sequence, Classic::new(params), cell, memory_pages, false);
     }
     let version = if kernel == "7.2" { Version::V7_2 } else { Version::V6_12 };
     let swap_cache = mode != "mglru";
-    let usual = MglruParams { swappiness, version, swap_cache, ..MglruParams::default() };
+    let usual = MglruParams { swappiness, version, swap_cache, shadow_nodes: true, ..MglruParams::default() };
     let params = if old { MglruParams { batch: OLD_BATCH, ..usual } } else { usual };
-    run(sequence, Mglru::new(params), memory_pages, swap_cache)
+    run(sequence, Mglru::new(params), cell, memory_pages, swap_cache)
 }
 
 /// `exact`: with the room that the kernel's own needs leave.
-fn run<P: Policy>(sequence: &Sequence, policy: P, memory_pages: usize, exact: bool) -> Outcome {
+fn run<P: Policy>(sequence: &Sequence, policy: P, cell: &Cell, memory_pages: usize, exact: bool) -> Outcome {
     let mut replay = Replay::new(&sequence.layout, policy, Limits { memory_pages, swap: Swap::default() });
+    // The recorder's own pages are locked, and in the group.
+    replay.set_locked(cell.kernel["own_pages"] as u64);
     if !exact {
         replay.run(&sequence.accesses);
         return replay.outcome();

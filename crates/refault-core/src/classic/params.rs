@@ -29,6 +29,8 @@ pub struct ClassicParams {
     pub per_type_age: bool,
     /// Costs as kernel 6.1 noted them: pages only, no factor for I/O, none for rotation (spec: classic §13).
     pub plain_costs: bool,
+    /// Shadow entries take room, and those that a group has too many of are lost (spec: workingset §8).
+    pub shadow_nodes: bool,
 }
 
 impl Default for ClassicParams {
@@ -40,6 +42,7 @@ impl Default for ClassicParams {
             bucket_order: 0,
             per_type_age: false,
             plain_costs: false,
+            shadow_nodes: false,
         }
     }
 }
@@ -82,6 +85,12 @@ impl Parameters for ClassicParams {
             values: "yes or no",
             meaning: "Shadow LRU only: a clock for each of anon and file instead of one for both",
         },
+        Parameter {
+            name: "shadow_nodes",
+            default: "no",
+            values: "yes or no",
+            meaning: "replay: what is known of evicted file pages is bounded, 64 pages at a time, as in kernels",
+        },
     ];
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
@@ -90,6 +99,7 @@ impl Parameters for ClassicParams {
             "swappiness" => self.swappiness = parse_whole(value, 0, 200).ok_or_else(invalid)? as u16,
             "batch" => self.batch = parse_whole(value, 0, 255).ok_or_else(invalid)? as usize,
             "plain_costs" => self.plain_costs = parse_switch(value).ok_or_else(invalid)?,
+            "shadow_nodes" => self.shadow_nodes = parse_switch(value).ok_or_else(invalid)?,
             "per_type_age" => self.per_type_age = parse_switch(value).ok_or_else(invalid)?,
             _ => return Err(ParameterError::unknown(name, Self::LIST)),
         }

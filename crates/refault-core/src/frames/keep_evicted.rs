@@ -5,7 +5,7 @@
 //! nothing is kept, its frame is free. Cost: O(1) per eviction.
 
 use super::CachedFrames;
-use crate::memory::{Eviction, Groups, IoState, Memory, PageTables, References, SwapSpace, Writeback};
+use crate::memory::{Eviction, Groups, IoState, Memory, PageTables, References, ShadowNodes, SwapSpace, Writeback};
 use crate::page::{PageId, Shadow};
 
 /// See the module.
@@ -105,6 +105,11 @@ impl<M: Memory> Memory for KeepEvicted<'_, M> {
     }
 
     #[inline]
+    fn shadow_nodes(&mut self) -> Option<&mut impl ShadowNodes> {
+        self.memory.shadow_nodes()
+    }
+
+    #[inline]
     fn prefetch_hint(&self, page: PageId) -> u64 {
         self.memory.prefetch_hint(page)
     }
@@ -162,6 +167,9 @@ mod tests {
         fn writeback(&mut self) -> Option<&mut impl Writeback> {
             Some(self)
         }
+        fn shadow_nodes(&mut self) -> Option<&mut impl ShadowNodes> {
+            Some(self)
+        }
         fn prefetch_hint(&self, page: PageId) -> u64 {
             u64::from(page) + 1
         }
@@ -209,6 +217,15 @@ mod tests {
         }
     }
 
+    impl ShadowNodes for Everything {
+        fn follow(&mut self) {
+            self.told.push("follow");
+        }
+        fn visited(&mut self, _: LruvecId, _: u8, _: u64) {
+            self.told.push("visited");
+        }
+    }
+
     /// All answers of a memory, and what it was told.
     fn asked<M: Memory>(memory: &mut M) -> String {
         let answers = (
@@ -231,6 +248,10 @@ mod tests {
             writeback.wake_flushers();
             writeback.congested(0);
         }
+        if let Some(nodes) = memory.shadow_nodes() {
+            nodes.follow();
+            nodes.visited(0, 12, 0);
+        }
         format!("{answers:?}")
     }
 
@@ -241,6 +262,6 @@ mod tests {
         frames.grow(1);
         let wrapped = asked(&mut KeepEvicted::new(&mut below, &mut frames));
         assert_eq!(wrapped, asked(&mut alone));
-        assert_eq!(below.told, ["low", "flushers", "congested"]);
+        assert_eq!(below.told, ["low", "flushers", "congested", "follow", "visited"]);
     }
 }

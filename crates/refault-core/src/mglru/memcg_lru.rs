@@ -16,7 +16,7 @@ use crate::mglru::Mglru;
 use crate::mglru::aging::usable;
 use crate::page::{LruvecId, PageType};
 use crate::policy::giving::{Standing, has_outlived};
-use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl};
+use crate::reclaim::control::{DEFAULT_PRIORITY, ScanControl, shrink_shadows};
 
 /// Generations of groups that there is room for; two are live.
 const GENERATIONS: usize = 3;
@@ -210,6 +210,7 @@ impl Mglru {
         self.walk_context = control.background;
         let aged = self.shrink(lruvec, control, memory);
         self.walk_context = false;
+        shrink_shadows(self, lruvec, control, memory);
         if aged {
             return Some(Move::Young);
         }

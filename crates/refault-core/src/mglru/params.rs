@@ -70,6 +70,8 @@ pub struct MglruParams {
     /// 7.2: what comes back from swap is in the swap cache until it is mapped, and what waits to be activated is within
     /// reach of a scan (spec: mglru §16.5, §16.6).
     pub swap_cache: bool,
+    /// Shadow entries take room, and those that a group has too many of are lost (spec: workingset §8, mglru §16.14).
+    pub shadow_nodes: bool,
     /// The narrowest window (`MIN_NR_GENS`): 2, or up to 5. So many of the youngest generations are never evicted from.
     pub min_generations: u64,
 }
@@ -91,6 +93,7 @@ impl Default for MglruParams {
             protects_frequent: true,
             max_generations: 4,
             swap_cache: false,
+            shadow_nodes: false,
             min_generations: 2,
         }
     }
@@ -215,6 +218,12 @@ impl Parameters for MglruParams {
             values: "yes or no",
             meaning: "version=7.2: pages come back through the swap cache, and a scan reaches those that wait to be activated",
         },
+        Parameter {
+            name: "shadow_nodes",
+            default: "no",
+            values: "yes or no",
+            meaning: "replay: what is known of evicted file pages is bounded, 64 pages at a time, as in kernels",
+        },
     ];
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
@@ -250,6 +259,7 @@ impl Parameters for MglruParams {
             "filters" => self.filters = parse_switch(value).ok_or_else(invalid)?,
             "look_around" => self.look_around = parse_switch(value).ok_or_else(invalid)?,
             "swap_cache" => self.swap_cache = parse_switch(value).ok_or_else(invalid)?,
+            "shadow_nodes" => self.shadow_nodes = parse_switch(value).ok_or_else(invalid)?,
             "protects_frequent" => self.protects_frequent = parse_switch(value).ok_or_else(invalid)?,
             "max_generations" => {
                 let low = (self.min_generations + 2).max(4);

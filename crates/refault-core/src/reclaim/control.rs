@@ -5,7 +5,7 @@
 //!
 //! Kernel: `try_to_free_mem_cgroup_pages`, `do_try_to_free_pages`, `shrink_node_memcgs` in `mm/vmscan.c`.
 
-use crate::memory::{Memory, low_event, protection};
+use crate::memory::{Memory, ShadowNodes, low_event, protection};
 use crate::page::LruvecId;
 use crate::policy::giving::Standing;
 use crate::policy::{BackgroundPass, PassOutcome, ProactiveRequest};
@@ -216,6 +216,13 @@ pub trait ReclaimEngine {
     /// Shrinks one lruvec at the pass's priority.
     fn shrink_lruvec<M: Memory>(&mut self, lruvec: LruvecId, control: &mut ScanControl, memory: &mut M);
 
+    /// Of the pages on an lruvec's lists, those that allow its group to keep shadow entries (spec: workingset §8). `None`:
+    /// all entries are kept.
+    fn pages_for_shadows(&self, lruvec: LruvecId) -> Option<u64> {
+        let _ = lruvec;
+        None
+    }
+
     /// Called after the lruvecs of a pass were visited; `reclaimed`: pages that this pass freed.
     fn end_pass<M: Memory>(&mut self, control: &mut ScanControl, reclaimed: u64, memory: &mut M) {
         let _ = (control, reclaimed, memory);
@@ -307,10 +314,35 @@ pub fn background_pass<E: ReclaimEngine, M: Memory>(
     }
 }
 
+/// Before a pass, which may be the first that evicts: has the memory follow where shadow entries lie, if they are to be
+/// taken back.
+pub fn follow_shadows<E: ReclaimEngine, M: Memory>(engine: &E, target: LruvecId, memory: &mut M) {
+    if engine.pages_for_shadows(target).is_some()
+        && let Some(nodes) = memory.shadow_nodes()
+    {
+        nodes.follow();
+    }
+}
+
+/// After the visit of an lruvec: takes back shadow entries that its group has too many of (spec: workingset §8).
+pub fn shrink_shadows<E: ReclaimEngine, M: Memory>(
+    engine: &E,
+    lruvec: LruvecId,
+    control: &ScanControl,
+    memory: &mut M,
+) {
+    if let Some(pages) = engine.pages_for_shadows(lruvec)
+        && let Some(nodes) = memory.shadow_nodes()
+    {
+        nodes.visited(lruvec, control.priority, pages);
+    }
+}
+
 /// One pass: the whole subtree, or from where the last pass stopped until the goal is met.
 fn shrink_subtree<E: ReclaimEngine, M: Memory>(engine: &mut E, control: &mut ScanControl, memory: &mut M) {
     control.met = Met::default();
     let before = control.reclaimed;
+    follow_shadows(engine, control.target, memory);
     engine.begin_pass(control, memory);
     let members = engine.hierarchy().subtree(control.target).len();
     let first = if control.full_walk { 0 } else { *engine.walk_position(control.target) % members };
@@ -322,6 +354,7 @@ fn shrink_subtree<E: ReclaimEngine, M: Memory>(engine: &mut E, control: &mut Sca
             continue;
         }
         engine.shrink_lruvec(lruvec, control, memory);
+        shrink_shadows(engine, lruvec, control, memory);
         if !control.full_walk && control.reclaimed >= control.goal {
             break;
         }
