@@ -3,7 +3,8 @@
 
 Alone; with `refault reclaim --pid` and `--cgroup` (the kernel's memory.reclaim, or on version 1 its limit, lowered and
 put back) driven by the same pressure; and as a member of a pool that squeezes by that pressure. Memory is what the
-program's memory cgroup is charged, and what zram takes, so it is measured from outside and alike. Needs root, a memory
+program's memory cgroup is charged, and what zram takes, so it is measured from outside and alike. Programs that run only when
+nothing else does keep the processors awake: on a virtual machine waking one takes longer than a read. Needs root, a memory
 cgroup, zram, and refault in PATH or in REFAULT; what it makes it takes away.
 
     scripts/proactive.py [--seconds 100] [--counted 20] [--pressure 0.1%] [--series FILE] [PROGRAM ...]
@@ -243,6 +244,19 @@ class Compiler:
             time.sleep(0.1)
 
 
+class Awake:
+    """No processor sleeps meanwhile."""
+
+    def __enter__(self):
+        spin = [sys.executable, "-c", "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"]
+        self.spinning = [subprocess.Popen(spin) for _ in range(os.cpu_count())]
+
+    def __exit__(self, *_):
+        for process in self.spinning:
+            process.kill()
+            process.wait()
+
+
 def program(name, directory):
     return {"postgres": Postgres, "compiler": Compiler}[name](directory) if name in ("postgres", "compiler") \
         else Server(name, directory)
@@ -309,6 +323,12 @@ def main():
     parser.add_argument("--pressure", default="0.1%")
     parser.add_argument("--series", type=argparse.FileType("a"))
     args = parser.parse_args()
+    with Awake():
+        measure(args)
+    return 0
+
+
+def measure(args):
     print("program    way     rate                        memory       saved   slower   swing", flush=True)
     for name in args.programs:
         alone = None
@@ -324,7 +344,6 @@ def main():
             print(f"{name:10} {way:7} {rate * minutes:9.1f} {unit:17} {memory / 2**20:6.0f} MiB  "
                   f"{100 * (1 - memory / alone[1]):6.1f} %  {100 * (1 - rate / alone[0]):6.1f} %  ±{100 * swing:.1f} %",
                   flush=True)
-    return 0
 
 
 if __name__ == "__main__":

@@ -57,10 +57,10 @@ pub struct CacheArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Vec<u32>,
     /// Seconds measured per run, and at least 1000 reads and writes
-    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = seconds)]
     seconds: f64,
     /// Seconds of warm-up, and at least as many reads as the file has pages
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     warm_up: f64,
     /// Runs of each row; medians are shown, and the least and the most
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -74,6 +74,12 @@ pub struct CacheArgs {
     /// How to write the table
     #[arg(long, value_enum, ignore_case = true, default_value = "table")]
     format: Format,
+}
+
+/// Seconds that something may take.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=1e6).contains(seconds));
+    seconds.ok_or_else(|| "write seconds from 0 to 1000000, such as 2.5".into())
 }
 
 /// What serves the work.
@@ -255,5 +261,8 @@ fn kernels(args: &CacheArgs, load: &LoadArgs) -> Result<Figures, Failure> {
     command.args(["--pages", &load.pages.to_string()]);
     command.args(["--warm-up", &load.warm_up.to_string(), "--seconds", &load.seconds.to_string()]);
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| failed(&error))?;
+    if !output.status.success() {
+        return Err(failed(&output.status));
+    }
     serde_json::from_slice(&output.stdout).map_err(|error| failed(&error))
 }

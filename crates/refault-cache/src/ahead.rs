@@ -49,8 +49,7 @@ fn finish(shared: &Shared, run: &Run, marked: Option<PageId>, outcome: &Result<(
         }
         engine.counts.file_reads += 1;
         engine.counts.read_ahead += 1;
-        engine.finish_fill(*page, false);
-        engine.pages.set_ahead(*page, Some(*page) == marked);
+        engine.finish_ahead(*page, Some(*page) == marked);
     }
     drop(engine);
     shared.wake(run.pages.iter().map(|(page, _)| *page));

@@ -181,7 +181,9 @@ impl Backing for DirectFile {
     }
 
     fn read_ahead(&self) -> Option<u32> {
-        let device = rustix::fs::fstat(&self.file).ok()?.st_dev;
+        let stat = rustix::fs::fstat(&self.file).ok()?;
+        let is_device = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice;
+        let device = if is_device { stat.st_rdev } else { stat.st_dev };
         let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
         // A partition has its disk's, and what is no block device a number of its own.
         let places = [

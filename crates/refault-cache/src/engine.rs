@@ -33,6 +33,7 @@ use crate::dirty::{At, Dirty};
 use crate::error::ReadError;
 use crate::opened::Opened;
 use crate::pages::Pages;
+use crate::pins::{MARKS, UNREAD};
 use crate::statistics::Lists;
 use crate::table::{GROUP, Table, place};
 
@@ -220,7 +221,7 @@ impl Engine {
         // Making room has evicted others at most, and taken no frame.
         let frame = self.frames.reactivate(page)?;
         let _ = self.pages.take_shadow(page);
-        self.admit(page, frame, overwrites);
+        self.admit(page, frame, overwrites, 0);
         Some(frame)
     }
 
@@ -247,10 +248,19 @@ impl Engine {
 
     /// A page has its contents; the policy gets it. `overwrites`: all of it was written anew.
     pub(crate) fn finish_fill(&mut self, page: PageId, overwrites: bool) {
+        self.finish_with(page, overwrites, 0);
+    }
+
+    /// The same of a page that came along with others. `marked`: who reads it is to read ahead.
+    pub(crate) fn finish_ahead(&mut self, page: PageId, marked: bool) {
+        self.finish_with(page, false, if marked { MARKS } else { UNREAD });
+    }
+
+    fn finish_with(&mut self, page: PageId, overwrites: bool, marks: u32) {
         self.filling -= 1;
         self.pages.set_busy(page, false);
         let frame = self.frame(page);
-        self.admit(page, frame, overwrites);
+        self.admit(page, frame, overwrites, marks);
     }
 
     /// A page did not get its contents.
@@ -260,11 +270,11 @@ impl Engine {
         self.frames.free(page);
     }
 
-    fn admit(&mut self, page: PageId, frame: Frame, overwrites: bool) {
+    fn admit(&mut self, page: PageId, frame: Frame, overwrites: bool, marks: u32) {
         let admission = if overwrites { Admission::overwrite(PageType::File) } else { Admission::read(PageType::File) };
         let admission = admission.with_shadow(self.pages.take_shadow(page)).at(self.pages.groups.order(page));
         self.pages.forget_packed(page);
-        self.pages.arrives(page, frame);
+        self.pages.arrives(page, frame, marks);
         let mut memory = KeepEvicted::keeping(self.keeps, &mut self.pages, &mut self.frames);
         self.policy.admit(page, &admission, &mut memory);
     }
@@ -288,6 +298,10 @@ impl Engine {
     pub(crate) fn accessed(&mut self, page: PageId, write: bool, hit: bool) {
         if !self.pages.is_resident(page) {
             return;
+        }
+        if write {
+            // Nobody reads what was there.
+            self.pages.take_mark(page);
         }
         // The first access to a page that was read ahead is the one that it was read for.
         let hit = !self.pages.wanted(page) && hit;

@@ -37,7 +37,7 @@ const MIN_FRAMES: u64 = 64;
 
 /// Pages of a window of readahead at most, where the device is given fewer by the kernel: what makes up for a system call
 /// and an interrupt.
-const MIN_READ_AHEAD: u32 = 512;
+const MIN_READ_AHEAD: u64 = 512;
 
 /// Share of memory that compressed pages may have.
 const MAX_COMPRESSED: f64 = 0.75;
@@ -95,8 +95,13 @@ impl Shared {
 
     /// Pages that a window of readahead of a file has at most.
     fn read_ahead(&self, backing: &dyn Backing) -> u64 {
-        let device = || backing.read_ahead().map_or(MIN_READ_AHEAD, |pages| pages.max(MIN_READ_AHEAD));
-        u64::from(self.read_ahead.unwrap_or_else(device)).min(self.buffers.pins.len() as u64 / 8)
+        let frames = self.buffers.pins.len() as u64;
+        let pages = match self.read_ahead {
+            Some(pages) => u64::from(pages),
+            // Two windows of each stream wait for their reader.
+            None => backing.read_ahead().map_or(0, u64::from).min(frames / 32).max(MIN_READ_AHEAD),
+        };
+        pages.min(frames / 8)
     }
 
     /// Pins the frame of a page that is resident and not busy. Only under the engine's lock.
@@ -362,7 +367,9 @@ impl CachedFile {
     pub(crate) fn read_ahead(&self) -> u64 {
         match self.advice.load(Ordering::Relaxed) {
             advice if advice == Advice::Random as u32 => 0,
-            advice if advice == Advice::Sequential as u32 => self.read_ahead * 2,
+            advice if advice == Advice::Sequential as u32 => {
+                (self.read_ahead * 2).min(self.shared.buffers.pins.len() as u64 / 8)
+            }
             _ => self.read_ahead,
         }
     }

@@ -321,15 +321,15 @@ impl CachedFile {
         engine.counts.misses += wanted as u64 - 1;
         engine.counts.read_ahead += (run.pages.len() - wanted) as u64;
         for (place, (page, _)) in run.pages.iter().enumerate() {
-            engine.finish_fill(*page, false);
-            match place {
-                0 => engine.accessed(*page, false, false),
-                _ if place < wanted => {
-                    engine.asked(*page, false);
-                    engine.accessed(*page, false, false);
-                }
-                _ => engine.pages.set_ahead(*page, place == wanted),
+            if place >= wanted {
+                engine.finish_ahead(*page, place == wanted);
+                continue;
             }
+            engine.finish_fill(*page, false);
+            if place > 0 {
+                engine.asked(*page, false);
+            }
+            engine.accessed(*page, false, false);
         }
         drop(engine);
         self.shared.wake(run.pages.iter().map(|(page, _)| *page));
@@ -381,7 +381,12 @@ impl CachedFile {
             None => Vec::new(),
             Some(window) if window.step == 1 && window.first == index + length as u64 => {
                 self.extend(engine, run, (length + window.pages as usize).min(MAX_AT_ONCE));
-                Vec::new()
+                if run.pages.len() < MAX_AT_ONCE {
+                    return Vec::new();
+                }
+                let taken = (MAX_AT_ONCE - length) as u64;
+                let rest = Window { first: window.first + taken, pages: window.pages - taken, ..window };
+                self.jobs(engine, window, rest, &mut false).0
             }
             Some(window) => self.jobs(engine, window, window, &mut true).0,
         }

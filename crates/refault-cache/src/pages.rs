@@ -118,11 +118,14 @@ impl Pages {
         }
     }
 
-    /// The page is resident in a frame, and readers find it there, unless it is busy.
-    pub(crate) fn arrives(&mut self, page: PageId, frame: Frame) {
-        let flags = self.change(page, |flags| flags | RESIDENT);
+    /// The page is resident in a frame, and readers find it there, unless it is busy. `marks`: those of [`MARKS`] that the
+    /// first of them takes off.
+    pub(crate) fn arrives(&mut self, page: PageId, frame: Frame, marks: u32) {
+        let ahead = if marks & UNREAD != 0 { AHEAD } else { 0 };
+        let flags = self.change(page, |flags| flags | RESIDENT | ahead);
         let word = if flags & BUSY != 0 { frame | HIDDEN } else { frame };
-        self.word(page).store(word, Ordering::SeqCst);
+        self.buffers.unread.fetch_add(u32::from(marks & UNREAD != 0), Ordering::Relaxed);
+        self.word(page).store(word | marks, Ordering::SeqCst);
     }
 
     /// A resident page's contents move to another frame, unless it is busy, being written, or pinned. True if they did: its frame
@@ -237,18 +240,9 @@ impl Pages {
         self.flags[page as usize] |= ACCESSED;
     }
 
-    /// The page came along with others.
-    pub(crate) fn set_ahead(&mut self, page: PageId, marked: bool) {
-        self.flags[page as usize] |= AHEAD;
-        if self.is_resident(page) {
-            let before = self.word(page).fetch_or(if marked { MARKS } else { UNREAD }, Ordering::SeqCst);
-            self.buffers.unread.fetch_add(u32::from(before & UNREAD == 0), Ordering::Relaxed);
-        }
-    }
-
     /// Takes the marks off a resident page that is read. True if its reader is to read ahead.
     pub(crate) fn take_mark(&mut self, page: PageId) -> bool {
-        let marked = |word: u32| (word & HIDDEN == 0 && word & MARKS != 0).then_some(word & !MARKS);
+        let marked = |word: u32| (word != NOWHERE && word & MARKS != 0).then_some(word & !MARKS);
         let taken = self.word(page).fetch_update(Ordering::SeqCst, Ordering::SeqCst, marked);
         taken.is_ok_and(|before| {
             self.unread_goes(before);

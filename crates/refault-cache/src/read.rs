@@ -14,9 +14,12 @@ use refault_store::{PAGE_SIZE, Page};
 
 use crate::error::ReadError;
 use crate::file::{CachedFile, Shared};
-use crate::pins::{FRAME, MARKER, MARKS, UNREAD};
+use crate::pins::{FRAME, MARKER, MARKS, NOWHERE, UNREAD};
 
 const PAGE: u64 = PAGE_SIZE as u64;
+
+/// Looks at a word that is away for a moment; if it stays away, the page is gone.
+const MAX_LOOKS: u32 = 100;
 
 /// A frame that stays as it is.
 pub(crate) struct Pin<'a> {
@@ -218,8 +221,17 @@ impl CachedFile {
 
     /// A page that was read ahead has a reader, this thread or another that was first.
     fn unmark(&self, word: &AtomicU32, now: u32, index: u64) {
-        if word.compare_exchange(now, now & !MARKS, Ordering::SeqCst, Ordering::Relaxed).is_err() {
-            return;
+        let mut looks = 0;
+        loop {
+            match word.compare_exchange(now, now & !MARKS, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => break,
+                // Who looks for pins takes the word away for a moment, and puts it back because of this reader's.
+                Err(NOWHERE) if looks < MAX_LOOKS => {
+                    looks += 1;
+                    std::hint::spin_loop();
+                }
+                Err(_) => return,
+            }
         }
         if now & UNREAD != 0 {
             self.shared.buffers.unread.fetch_sub(1, Ordering::Relaxed);

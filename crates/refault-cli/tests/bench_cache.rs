@@ -76,9 +76,15 @@ fn what_is_in_memory_is_not_read_and_what_is_written_is_there() {
 
 #[test]
 fn wrong_usage_is_refused() {
-    for arguments in
-        [["--policies", "opt"], ["--keep-evicted", "70%"], ["--compressed", "80%"], ["--patterns", "backwards"]]
-    {
+    for arguments in [
+        ["--seconds", "NaN"],
+        ["--warm-up", "inf"],
+        ["--seconds", "1e300"],
+        ["--policies", "opt"],
+        ["--keep-evicted", "70%"],
+        ["--compressed", "80%"],
+        ["--patterns", "backwards"],
+    ] {
         assert_eq!(bench(&arguments).status.code(), Some(2), "{arguments:?}");
     }
 }

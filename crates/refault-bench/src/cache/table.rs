@@ -92,7 +92,8 @@ pub fn write_table(out: &mut dyn Write, args: &CacheArgs, rows: &[Row]) -> std::
          read from the file, for 100 operations; what comes along in sequences counts. evicted: what becomes of evicted pages:\n\
          gone, or cached, with that share of memory left free for them. CPU: per operation, what the load itself takes\n\
          included. kernel: its page cache in a memory cgroup with {} MiB more, FADV_RANDOM but for scans. zipf and mixed:\n\
-         exponent 1.2; mixed: 30 % writes, a sync each 1,000; hits: a quarter of memory.",
+         exponent 1.2; mixed: 30 % writes, a sync each 1,000; hits and pinned: a quarter of memory, times are those of 64 on\n\
+         end, divided.",
         args.memory_mib,
         args.times,
         args.runs,

@@ -117,6 +117,9 @@ impl Engine {
     /// The frame that goes in place of one that was taken: the last one that is left, whose page moves, so that what is
     /// left lies together, in as few huge pages as can be. The one that was taken, if another does not come free at once.
     fn exchange(&mut self, taken: Frame) -> Frame {
+        if taken >= self.retires_below {
+            return taken;
+        }
         for _ in 0..MAX_TRIED.min(self.retires_below) {
             self.retires_below -= 1;
             let last = self.retires_below;
@@ -211,8 +214,7 @@ mod tests {
             engine.pages.groups.open(2, unread.clone());
             let page = engine.page(2, 0).expect("a number");
             engine.begin_fill(page, true).expect("a frame");
-            engine.finish_fill(page, false);
-            engine.pages.set_ahead(page, false);
+            engine.finish_ahead(page, false);
             assert_eq!(Memory::unread(&engine.pages), 1);
             if reads {
                 engine.pages.take_mark(page);

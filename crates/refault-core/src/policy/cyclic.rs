@@ -70,6 +70,10 @@ pub struct CyclicScans {
     /// Pages of cyclic ranges in the order in which they came in, with their numbers. An entry whose number is not the
     /// page's mark is void.
     recent: VecDeque<(PageId, u32)>,
+    /// Those that came in after these, and are left alone.
+    left_alone: VecDeque<(PageId, u32)>,
+    /// Something was read ahead.
+    reads_ahead: bool,
     /// The number of the last entry. Numbers begin again when they are used up; no two entries have the same.
     number: u32,
     /// Pages that may be resident.
@@ -85,6 +89,8 @@ impl CyclicScans {
             marks: Vec::new(),
             places: Vec::new(),
             recent: VecDeque::with_capacity(REMEMBERED),
+            left_alone: VecDeque::with_capacity(LEFT_ALONE + 1),
+            reads_ahead: false,
             number: ADMITTED,
             capacity: u64::MAX,
             found: 0,
@@ -116,21 +122,25 @@ impl CyclicScans {
             }
             self.places[page as usize] = place;
         }
+        self.reads_ahead |= unread > 0;
         let returns = std::mem::replace(&mut self.marks[page as usize], ADMITTED) != ABSENT;
         if returns && pattern == AccessPattern::Unknown {
-            match self.detector.returned(place, self.capacity) {
+            match self.detector.returned(place, self.capacity, self.reads_ahead) {
                 Some(Change::Found) => self.found += 1,
-                Some(Change::Lost) => self.recent.clear(),
+                Some(Change::Lost) => {
+                    self.recent.clear();
+                    self.left_alone.clear();
+                }
                 None => {}
             }
         }
         if pattern == AccessPattern::Cyclic || self.covers(place) {
-            if self.recent.len() >= REMEMBERED + 2 * unread {
-                self.recent.pop_front();
+            while self.recent.len() + self.left_alone.len() >= REMEMBERED + 2 * unread {
+                let _ = self.recent.pop_front().or_else(|| self.left_alone.pop_front());
             }
             self.number = self.number.checked_add(1).unwrap_or(ADMITTED + 1);
             self.marks[page as usize] = self.number;
-            self.recent.push_back((page, self.number));
+            self.left_alone.push_back((page, self.number));
         }
     }
 
@@ -148,13 +158,28 @@ impl CyclicScans {
         self.marks[page as usize] = ABSENT;
     }
 
+    /// So many that came in last are left alone from now on, if there are as many.
+    fn leave_alone(&mut self, pages: usize) {
+        while self.left_alone.len() > pages
+            && let Some(entry) = self.left_alone.pop_front()
+        {
+            self.recent.push_back(entry);
+        }
+        while self.left_alone.len() < pages
+            && let Some(entry) = self.recent.pop_back()
+        {
+            self.left_alone.push_front(entry);
+        }
+    }
+
     /// Evicts up to `goal` pages that the scan has just left.
     fn evict<P: Policy, M: Memory>(&mut self, goal: u32, policy: &mut P, memory: &mut M) -> u32 {
         let mut freed = 0;
-        let left_alone = LEFT_ALONE + memory.unread() as usize;
-        while freed < goal && self.recent.len() > left_alone {
-            // The one that came in last but for those that are left alone: older ones are what stays.
-            let Some((page, number)) = self.recent.remove(self.recent.len() - left_alone - 1) else { break };
+        self.leave_alone(LEFT_ALONE + memory.unread() as usize);
+        // The one that came in last but for those that are left alone: older ones are what stays.
+        while freed < goal
+            && let Some((page, number)) = self.recent.pop_back()
+        {
             if self.marks[page as usize] != number {
                 continue;
             }
@@ -268,7 +293,9 @@ impl<P: Policy> Policy for Cyclic<P> {
 
     fn metadata_bytes(&self) -> usize {
         let bytes = |scans: &CyclicScans| {
-            scans.marks.capacity() * 4 + scans.places.capacity() * 8 + scans.recent.capacity() * 8
+            scans.marks.capacity() * 4
+                + scans.places.capacity() * 8
+                + (scans.recent.capacity() + scans.left_alone.capacity()) * 8
         };
         let scans = self.scans.as_deref().map_or(0, bytes);
         self.policy.metadata_bytes() + scans

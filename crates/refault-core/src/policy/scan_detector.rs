@@ -24,6 +24,8 @@ const TRACKERS: usize = 8;
 const MAX_CYCLIC: usize = 4;
 /// Pages by which order may be violated: several threads bring pages in at once.
 const SLACK: Place = 128;
+/// The same at most, and an eighth of memory, where pages are read ahead, in runs of which many are under way at once.
+const SLACK_AHEAD: Place = 1024;
 /// Pages that may be missing in a pass at one place at least: they stayed in memory. With larger memories, an eighth of
 /// it.
 const GAP: Place = 256;
@@ -68,8 +70,8 @@ impl Tracker {
         self.cyclic && (self.low..=self.high).contains(&page)
     }
 
-    fn is_followed_by(&self, page: Place, gap: Place) -> bool {
-        page.saturating_add(SLACK) >= self.position && page - self.position.min(page) <= gap
+    fn is_followed_by(&self, page: Place, gap: Place, slack: Place) -> bool {
+        page.saturating_add(slack) >= self.position && page - self.position.min(page) <= gap
     }
 
     fn is_started_again_by(&self, page: Place, gap: Place) -> bool {
@@ -119,8 +121,8 @@ impl Tracker {
     }
 
     /// Whether a page that came back leaves a cyclic range one.
-    fn stays_cyclic(&mut self, page: Place) -> bool {
-        if page.saturating_add(SLACK) < self.position {
+    fn stays_cyclic(&mut self, page: Place, slack: Place) -> bool {
+        if page.saturating_add(slack) < self.position {
             self.backwards += 1;
             self.position = page;
         } else {
@@ -160,13 +162,14 @@ impl Default for Detector {
 }
 
 impl Detector {
-    /// A page came back after it was evicted. `budget`: pages that may be resident.
-    pub(super) fn returned(&mut self, page: Place, budget: u64) -> Option<Change> {
+    /// A page came back after it was evicted. `budget`: pages that may be resident; `ahead`: pages are read ahead.
+    pub(super) fn returned(&mut self, page: Place, budget: u64, ahead: bool) -> Option<Change> {
+        let slack = if ahead { SLACK_AHEAD.min(budget / 8).max(SLACK) } else { SLACK };
         self.clock = self.clock.wrapping_add(1).max(1);
         let clock = self.clock;
         if let Some(tracker) = self.trackers.iter_mut().find(|tracker| tracker.holds(page)) {
             tracker.used = clock;
-            if tracker.stays_cyclic(page) {
+            if tracker.stays_cyclic(page, slack) {
                 return None;
             }
             *tracker = Tracker::default();
@@ -176,7 +179,7 @@ impl Detector {
         let gap = GAP.max(budget / 8);
         let followed = |tracker: &&Tracker| tracker.used != 0 && !tracker.cyclic;
         if let Some(tracker) =
-            self.trackers.iter_mut().find(|tracker| followed(&&**tracker) && tracker.is_followed_by(page, gap))
+            self.trackers.iter_mut().find(|tracker| followed(&&**tracker) && tracker.is_followed_by(page, gap, slack))
         {
             tracker.used = clock;
             tracker.position = tracker.position.max(page);
@@ -263,7 +266,7 @@ mod tests {
     const BUDGET: u64 = 1000;
 
     fn tell(detector: &mut Detector, pages: impl IntoIterator<Item = Place>) -> Vec<Change> {
-        pages.into_iter().filter_map(|page| detector.returned(page, BUDGET)).collect()
+        pages.into_iter().filter_map(|page| detector.returned(page, BUDGET, false)).collect()
     }
 
     /// What comes back when all that comes back of `range` is this share of it, in each of some passes.
@@ -279,6 +282,18 @@ mod tests {
         assert_eq!(detector.cyclic().collect::<Vec<_>>(), [(5000, 6400)]);
         // What does not fit comes back, in order, pass by pass.
         assert_eq!(tell(&mut detector, passes(5600..6100, 200)), []);
+    }
+
+    /// Runs of 64 pages, of which four are under way at once and the last ends first.
+    #[test]
+    fn runs_that_are_read_ahead_come_back_in_any_order() {
+        for ahead in [false, true] {
+            let mut detector = Detector::default();
+            let pass = (0..160u64).flat_map(|run| (0..64).map(move |page| (run / 4 * 4 + 3 - run % 4) * 64 + page));
+            let changes: Vec<Change> =
+                (0..4).flat_map(|_| pass.clone()).filter_map(|page| detector.returned(page, 8192, ahead)).collect();
+            assert_eq!(changes, if ahead { vec![Change::Found] } else { vec![] });
+        }
     }
 
     #[test]
@@ -388,7 +403,7 @@ mod tests {
             for _ in 0..20_000 / run {
                 let start = (next().powi(1 << skew) * f64::from(pages)) as Place;
                 for page in start..start + Place::from(run) {
-                    prop_assert_eq!(detector.returned(page, BUDGET), None);
+                    prop_assert_eq!(detector.returned(page, BUDGET, false), None);
                 }
             }
         }
