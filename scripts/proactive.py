@@ -9,7 +9,8 @@ cgroup, zram, and refault in PATH or in REFAULT; what it makes it takes away.
 
     scripts/proactive.py [--seconds 100] [--counted 20] [--pressure 0.1%] [--series FILE] [PROGRAM ...]
 
-memcached runs without its crawler, memcached-crawls with it. --series appends a CSV line each quarter of a second from the load's first on: program, way, seconds, bytes, what was done so far.
+memcached runs without its crawler, memcached-crawls with it. --series appends a CSV line each quarter of a second from the
+load's first on: program, way, seconds, bytes, what was done so far.
 """
 
 import argparse

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use refault_cache::{CacheOptions, CachedFile, PageCache, WriteBack};
+use refault_cache::{CacheOptions, CachedFile, DEFAULT_POLICY, PageCache, WriteBack};
 use refault_console::{Failure, Format, Progress, Share, say, with_output};
 use refault_core::policy::registry::Fact;
 use refault_core::policy::{FrontEnd, PolicySpec};
@@ -26,7 +26,8 @@ const ALLOWANCE: u64 = 4 << 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  sudo refault bench cache                        the table of docs/cache.md
+  sudo refault bench cache                        all there is, in some twenty minutes
+  sudo refault bench cache --runs 3 --policies 'adaptive{cyclic=yes},lru' --warm-up 3    the table of docs/cache.md
   refault bench cache --patterns zipf --policies lru,s3fifo --alone
   refault bench cache --memory-mib 8 --seconds 0.3 --runs 1 --alone    shows that it works, not how fast it is
 
@@ -38,7 +39,7 @@ pub struct CacheArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Pattern::Zipf, Pattern::Uniform, Pattern::Scan, Pattern::Mixed, Pattern::Hits, Pattern::Pinned])]
     patterns: Vec<Pattern>,
     /// Policies to run in refault's cache
-    #[arg(long, value_name = "P", value_delimiter = ',', default_values_t = ["adaptive{cyclic=yes}", "mglru", "lru"].map(String::from))]
+    #[arg(long, value_name = "P", value_delimiter = ',', default_values_t = [DEFAULT_POLICY, "mglru", "lru"].map(String::from))]
     policies: Vec<String>,
     /// Shares of memory kept free for evicted pages, each beside a run without (freebsd has its own and runs once)
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]

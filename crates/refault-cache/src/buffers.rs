@@ -4,7 +4,7 @@
 //! finds a page of the cache with fewer looks, and a device gets frames that follow each other as one piece.
 
 use std::io;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
@@ -22,6 +22,8 @@ pub(crate) struct Buffers {
     pub(crate) pins: Pins,
     /// Pages that were read ahead and that nobody has read ([`crate::pins::UNREAD`]).
     pub(crate) unread: AtomicU32,
+    /// Where the huge page begins of which a frame went last, in bytes.
+    split: AtomicUsize,
 }
 
 // SAFETY: pages are reached only as `page` and `page_mut` demand, which makes accesses exclusive or shared.
@@ -51,6 +53,7 @@ impl Buffers {
             base: base.cast(),
             pins: Pins::new(frames),
             unread: AtomicU32::new(0),
+            split: AtomicUsize::new(usize::MAX),
         })
     }
 
@@ -81,16 +84,14 @@ impl Buffers {
     pub(crate) fn give_back(&self, frame: Frame) {
         let at = self.address(frame).cast();
         let chunk = frame as usize * PAGE_SIZE / HUGE * HUGE;
-        let bytes = HUGE.min(self.pins.len() * PAGE_SIZE - chunk);
-        // SAFETY: inside the mapping, whose contents stay. Otherwise the kernel might make a huge page of what is left, and of
-        // memory for what has gone.
-        let _ = unsafe {
-            rustix::mm::madvise(
-                self.base.cast::<libc::c_void>().byte_add(chunk),
-                bytes,
-                rustix::mm::Advice::LinuxNoHugepage,
-            )
-        };
+        // Frames mostly go in a row, and it need be said once.
+        if self.split.swap(chunk, Ordering::Relaxed) != chunk {
+            let bytes = HUGE.min(self.pins.len() * PAGE_SIZE - chunk);
+            let start = self.base.cast::<libc::c_void>().wrapping_byte_add(chunk);
+            // SAFETY: inside the mapping, whose contents stay. Otherwise the kernel might make a huge page of what is left, and
+            // of memory for what has gone.
+            let _ = unsafe { rustix::mm::madvise(start, bytes, rustix::mm::Advice::LinuxNoHugepage) };
+        }
         // SAFETY: inside the mapping, and nobody reads or writes the frame: it is free without a pin but for readers that
         // come too late, who do not look. If the kernel refuses, the memory stays.
         let _ = unsafe { rustix::mm::madvise(at, PAGE_SIZE, rustix::mm::Advice::LinuxDontNeed) };

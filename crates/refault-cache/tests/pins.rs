@@ -205,6 +205,21 @@ fn missing_pages_of_one_call_are_read_together() {
     assert_eq!((cache.report().hits, memory.faults.reads.load(Ordering::Relaxed)), (40, 1));
 }
 
+/// The first window of large reads is longer than one call to the device brings: the rest of it is on its way too.
+#[test]
+fn no_gap_follows_the_first_window_of_large_reads() {
+    let memory = numbered(8192);
+    let options =
+        CacheOptions { memory: page(16384), policy: "lru".into(), read_ahead: Some(2048), ..CacheOptions::default() };
+    let cache = PageCache::new(&options).expect("a cache");
+    let file = cache.attach(Box::new(memory.clone())).expect("opens");
+    let mut buffer = vec![0; 256 * PAGE];
+    for call in 0..32 {
+        file.read_at(&mut buffer, page(256 * call)).expect("reads");
+    }
+    assert_eq!(cache.report().misses, 2 * 256, "the first two calls wait: {:?}", cache.report());
+}
+
 /// The reader of a stream waits for the device at its beginning only; what follows is on its way before it is asked
 /// for.
 #[test]

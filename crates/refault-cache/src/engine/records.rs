@@ -227,6 +227,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_over_is_not_unread() {
+        let mut engine = engine("lru", 64);
+        let page = engine.page(1, 0).expect("a number");
+        engine.begin_fill(page, true).expect("a frame");
+        engine.finish_ahead(page, false);
+        engine.accessed(page, true, true);
+        assert_eq!(Memory::unread(&engine.pages), 0);
+    }
+
+    #[test]
     fn the_last_frames_give_way() {
         const FRAMES: u32 = 1 << 15;
         let mut engine = engine("lru", FRAMES);
