@@ -192,16 +192,38 @@ pub fn memory_budget() -> u64 {
 /// The results are in the order of the sources; of several failures the first source's is told.
 pub fn run_all<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress) -> Result<Vec<TraceRuns>, LabError> {
     let runs_a_trace = plan.policies.len() * plan.sizes.len();
-    let side_by_side = if runs_a_trace >= plan.jobs { 1 } else { plan.jobs.min(sources.len()).max(1) };
+    if runs_a_trace >= plan.jobs { one_by_one(sources, plan, progress) } else { side_by_side(sources, plan, progress) }
+}
+
+/// While the simulations of a trace run, the first pass over the next one does too.
+fn one_by_one<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress) -> Result<Vec<TraceRuns>, LabError> {
+    threads(plan.jobs)?.install(|| {
+        let mut done = Vec::with_capacity(sources.len());
+        let mut layout = sources.first().map(|first| layout_of(first));
+        for (index, source) in sources.iter().enumerate() {
+            let Some(this) = layout else { break };
+            let this = this?;
+            let next = sources.get(index + 1);
+            let (runs, ahead) =
+                rayon::join(|| simulate(source, this, plan, progress), || next.map(|next| layout_of(next)));
+            done.push(runs?);
+            layout = ahead;
+        }
+        Ok(done)
+    })
+}
+
+fn side_by_side<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress) -> Result<Vec<TraceRuns>, LabError> {
+    let at_once = plan.jobs.min(sources.len()).max(1);
     let share = Sweep {
-        jobs: (plan.jobs / side_by_side).max(1),
-        memory_budget: plan.memory_budget / side_by_side as u64,
+        jobs: (plan.jobs / at_once).max(1),
+        memory_budget: plan.memory_budget / at_once as u64,
         ..plan.clone()
     };
     let queue = Mutex::new(sources.iter().enumerate());
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..side_by_side {
+        for _ in 0..at_once {
             scope.spawn(|| {
                 loop {
                     let next = queue.lock().expect("invariant: no thread panics with the queue").next();
@@ -223,11 +245,21 @@ pub fn run_all<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress
 
 /// Runs a sweep over one trace.
 pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> Result<TraceRuns, LabError> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(sweep.jobs)
-        .build()
-        .map_err(|error| LabError::failed("cannot start threads", error, "lower --jobs"))?;
-    let layout = layout_of(source)?;
+    threads(sweep.jobs)?.install(|| simulate(source, layout_of(source)?, sweep, progress))
+}
+
+fn threads(jobs: usize) -> Result<rayon::ThreadPool, LabError> {
+    let built = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+    built.map_err(|error| LabError::failed("cannot start threads", error, "lower --jobs"))
+}
+
+/// All but the first pass.
+fn simulate(
+    source: &dyn Accesses,
+    layout: Layout,
+    sweep: &Sweep,
+    progress: &dyn Progress,
+) -> Result<TraceRuns, LabError> {
     let hashes_pages = sweep.policies.iter().any(|spec| spec.entry.is(Fact::HashesPages));
     let context = BuildContext {
         next_use: future(source, sweep, &layout)?,
@@ -238,19 +270,18 @@ pub fn sweep(source: &dyn Accesses, sweep: &Sweep, progress: &dyn Progress) -> R
         let what = format!("{} has {} accesses", source.name(), layout.accesses());
         return Err(LabError::request("nothing is left after the warm-up", what, "warm up with fewer"));
     }
-    let mut simulations = plan(sweep, &layout);
-    progress.add(layout.accesses() * simulations.len() as u64);
+    let mut planned = plan(sweep, &layout);
+    progress.add(layout.accesses() * planned.len() as u64);
     let bytes_each = (layout.ids() as u64 * BYTES_PER_PAGE).max(1);
-    let group = (sweep.memory_budget / bytes_each).clamp(1, simulations.len() as u64) as usize;
-    let mut runs = Vec::with_capacity(simulations.len());
-    while !simulations.is_empty() {
-        let rest = simulations.split_off(group.min(simulations.len()));
-        let mut running: Vec<Running> = std::mem::replace(&mut simulations, rest)
-            .into_iter()
-            .map(|planned| planned.start(&layout, &context))
-            .collect();
-        pool.install(|| feed(source, &layout, &mut running, progress))?;
-        runs.extend(running.into_iter().map(Running::finish));
+    let group = (sweep.memory_budget / bytes_each).clamp(1, planned.len() as u64) as usize;
+    let mut runs = Vec::with_capacity(planned.len());
+    while !planned.is_empty() {
+        let rest = planned.split_off(group.min(planned.len()));
+        let group = std::mem::replace(&mut planned, rest);
+        // Memory is zeroed when it is first touched and given back at the end: work for all threads.
+        let mut running: Vec<Running> = group.into_par_iter().map(|plan| plan.start(&layout, &context)).collect();
+        feed(source, &layout, &mut running, progress)?;
+        runs.par_extend(running.into_par_iter().map(Running::finish));
     }
     Ok(TraceRuns {
         trace: source.name(),
@@ -318,9 +349,12 @@ fn feed(
     let mut next = Block::default();
     decoder.fill(layout, &mut block)?;
     while !block.accesses.is_empty() {
+        // The longest first, one by one to whoever is free: so threads end a block at the same time.
+        let mut longest_first: Vec<&mut Running> = running.iter_mut().collect();
+        longest_first.sort_by_key(|run| std::cmp::Reverse(run.wall));
         let (decoded, ()) = rayon::join(
             || decoder.fill(layout, &mut next),
-            || running.par_iter_mut().with_max_len(1).for_each(|run| run.advance(&block)),
+            || longest_first.into_iter().par_bridge().for_each(|run| run.advance(&block)),
         );
         decoded?;
         if progress.is_cancelled() {
@@ -356,14 +390,12 @@ impl Decoder {
             let read = self.reader.read_block(&mut self.buffer)?;
             self.accesses += read as u64;
             if (read == 0 && self.accesses != layout.accesses()) || self.accesses > layout.accesses() {
-                // Pages that the first pass has not seen have no ids.
-                let remedy = "leave it alone meanwhile, or compare a copy";
-                return Err(LabError::request("a trace has changed", "while it was read", remedy));
+                return Err(changed());
             }
             if read == 0 {
                 break;
             }
-            layout.translate(&self.buffer, &mut block.accesses);
+            layout.try_translate(&self.buffer, &mut block.accesses).map_err(|_| changed())?;
             block.bytes.extend_from_slice(self.reader.block_bytes().unwrap_or_default());
         }
         if block.bytes.len() < block.accesses.len() {
@@ -371,6 +403,11 @@ impl Decoder {
         }
         Ok(())
     }
+}
+
+/// Pages that the first pass has not seen have no ids.
+fn changed() -> LabError {
+    LabError::request("a trace has changed", "while it was read", "leave it alone meanwhile, or compare a copy")
 }
 
 /// A simulation that has not been given its memory yet.

@@ -5,7 +5,7 @@
 //! If the numbers of a type are dense enough, its ids are the page numbers less a constant; otherwise they are ranks
 //! (`sparse`), and addresses are looked up.
 //!
-//! Cost of the first pass: one bit per page number near a used one, one hash look-up per access at worst.
+//! Cost: one bit per page number near a used one, one hash look-up per access and pass at worst.
 //!
 //! ```
 //! use refault_sim::LayoutBuilder;
@@ -22,18 +22,17 @@
 //! # Ok::<(), refault_sim::layout::LayoutError>(())
 //! ```
 
-use std::collections::HashMap;
+mod page_set;
+
 use std::ops::Range;
 
 use refault_core::{PageId, PageType};
 use refault_trace::{Entry, Kind};
 
+use page_set::{PageSet, Ranks};
+
 /// Pages of a 2 MiB region.
 pub const REGION_PAGES: u64 = 512;
-/// Page numbers that a chunk of the first pass's bitmap covers.
-const CHUNK_PAGES: u64 = 1 << 15;
-/// Chunks found by index rather than by hash: page numbers below 2^32.
-const DIRECT_CHUNKS: usize = 1 << 17;
 /// A type is laid out densely while its span is at most this many times its distinct pages, plus a region.
 const DENSE_FACTOR: u64 = 8;
 
@@ -79,82 +78,6 @@ impl Access {
     }
 }
 
-type Chunk = Box<[u64; (CHUNK_PAGES / 64) as usize]>;
-
-/// The set of page numbers of one type.
-#[derive(Default)]
-struct PageSet {
-    direct: Vec<Option<Chunk>>,
-    far: HashMap<u64, Chunk>,
-    distinct: u64,
-    min: u64,
-    max: u64,
-    /// What the mapping is known to cover beyond the pages accessed.
-    covers: Option<Range<u64>>,
-}
-
-impl PageSet {
-    /// Lowest page number, and the one after the last, of the mapping.
-    fn span(&self) -> Range<u64> {
-        let accessed = self.min..self.max + 1;
-        match &self.covers {
-            Some(covers) => covers.start.min(accessed.start)..covers.end.max(accessed.end),
-            None => accessed,
-        }
-    }
-
-    #[inline]
-    fn insert(&mut self, page: u64) {
-        let index = page / CHUNK_PAGES;
-        let chunk = if let Some(Some(chunk)) = self.direct.get_mut(index as usize) {
-            chunk
-        } else {
-            Self::chunk(&mut self.direct, &mut self.far, index)
-        };
-        let (word, bit) = ((page % CHUNK_PAGES / 64) as usize, 1u64 << (page % 64));
-        if chunk[word] & bit == 0 {
-            chunk[word] |= bit;
-            if self.distinct == 0 || page < self.min {
-                self.min = page;
-            }
-            self.max = self.max.max(page);
-            self.distinct += 1;
-        }
-    }
-
-    #[cold]
-    fn chunk<'a>(direct: &'a mut Vec<Option<Chunk>>, far: &'a mut HashMap<u64, Chunk>, index: u64) -> &'a mut Chunk {
-        let empty = || Box::new([0; (CHUNK_PAGES / 64) as usize]);
-        if (index as usize) < DIRECT_CHUNKS {
-            if direct.len() <= index as usize {
-                direct.resize_with(index as usize + 1, || None);
-            }
-            direct[index as usize].get_or_insert_with(empty)
-        } else {
-            far.entry(index).or_insert_with(empty)
-        }
-    }
-
-    /// All page numbers, ascending.
-    fn sorted(&self) -> Vec<u64> {
-        let mut chunks: Vec<(u64, &Chunk)> =
-            self.direct.iter().enumerate().filter_map(|(i, c)| Some((i as u64, c.as_ref()?))).collect();
-        chunks.extend(self.far.iter().map(|(i, c)| (*i, c)));
-        chunks.sort_unstable_by_key(|(i, _)| *i);
-        let mut pages = Vec::with_capacity(self.distinct as usize);
-        for (index, chunk) in chunks {
-            for (word, &bits) in chunk.iter().enumerate() {
-                let mut bits = bits;
-                while bits != 0 {
-                    pages.push(index * CHUNK_PAGES + word as u64 * 64 + u64::from(bits.trailing_zeros()));
-                    bits &= bits - 1;
-                }
-            }
-        }
-        pages
-    }
-}
-
 /// The first pass over a trace.
 #[derive(Default)]
 pub struct LayoutBuilder {
@@ -195,17 +118,18 @@ impl LayoutBuilder {
     /// from the lowest page accessed to the highest, which is all that a trace tells.
     pub fn covers(&mut self, page_type: PageType, pages: Range<u64>) {
         let set = if page_type == PageType::Anon { &mut self.anon } else { &mut self.file };
-        set.covers = (!pages.is_empty()).then_some(pages);
+        set.cover(pages);
     }
 
     /// The layout. Fails if there are more pages than ids (2^32 - 512).
     pub fn finish(self) -> Result<Layout, LayoutError> {
-        let anon = Placement::new(&self.anon, 0);
+        let pages = self.anon.distinct() + self.file.distinct();
+        let anon = Placement::new(self.anon, 0);
         let file_base = anon.end().next_multiple_of(REGION_PAGES);
-        let file = Placement::new(&self.file, file_base);
+        let file = Placement::new(self.file, file_base);
         let ids = file.end();
         if ids > u64::from(u32::MAX) - REGION_PAGES {
-            return Err(LayoutError { pages: self.anon.distinct + self.file.distinct });
+            return Err(LayoutError { pages });
         }
         Ok(Layout {
             anon,
@@ -235,6 +159,18 @@ impl std::fmt::Display for LayoutError {
 
 impl std::error::Error for LayoutError {}
 
+/// An entry has a page that the layout does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unobserved;
+
+impl std::fmt::Display for Unobserved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a page that the first pass over the trace did not see")
+    }
+}
+
+impl std::error::Error for Unobserved {}
+
 /// Where the pages of one type lie.
 #[derive(Debug, Default)]
 struct Placement {
@@ -250,49 +186,46 @@ struct Placement {
     sparse: Option<Sparse>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Sparse {
     /// Page number of each id, ascending.
     pages: Vec<u64>,
-    ids: HashMap<u64, u32>,
+    ranks: Ranks,
 }
 
 impl Placement {
-    fn new(set: &PageSet, first_id: u64) -> Placement {
-        if set.distinct == 0 {
+    fn new(set: PageSet, first_id: u64) -> Placement {
+        let distinct = set.distinct();
+        if distinct == 0 {
             return Placement { first_id, ..Placement::default() };
         }
         let mapped = set.span();
         let origin = mapped.start / REGION_PAGES * REGION_PAGES;
         let span = mapped.end - origin;
-        let dense = span <= set.distinct.saturating_mul(DENSE_FACTOR) + REGION_PAGES;
+        let dense = span <= distinct.saturating_mul(DENSE_FACTOR) + REGION_PAGES;
         let (ids, sparse) = if dense {
             (span, None)
         } else {
-            let pages = set.sorted();
-            let ids = pages.iter().enumerate().map(|(id, page)| (*page, id as u32)).collect();
-            (set.distinct, Some(Sparse { pages, ids }))
+            let (pages, ranks) = set.into_ranks();
+            (distinct, Some(Sparse { pages, ranks }))
         };
-        Placement {
-            distinct: set.distinct,
-            first_id,
-            origin,
-            page_start: mapped.start,
-            page_end: mapped.end,
-            ids,
-            sparse,
-        }
+        let (page_start, page_end) = (mapped.start, mapped.end);
+        Placement { distinct, first_id, origin, page_start, page_end, ids, sparse }
     }
 
     fn end(&self) -> u64 {
         self.first_id + self.ids
     }
 
+    /// The id of a page; `None` if it cannot have been observed.
     #[inline]
-    fn id(&self, page: u64) -> u64 {
+    fn id(&self, page: u64) -> Option<u64> {
         match &self.sparse {
-            None => page.wrapping_sub(self.origin).wrapping_add(self.first_id),
-            Some(sparse) => self.first_id + u64::from(sparse.ids[&page]),
+            None => {
+                let offset = page.wrapping_sub(self.origin);
+                (offset < self.ids).then_some(offset + self.first_id)
+            }
+            Some(sparse) => sparse.ranks.rank(page).map(|rank| self.first_id + u64::from(rank)),
         }
     }
 
@@ -408,31 +341,42 @@ impl Layout {
         placement.offset(placement.page(u64::from(id))) + self.address_shift(id)
     }
 
-    /// Whether the trace's entries are accesses as they stand: every page number is its id.
-    pub fn is_identity(&self) -> bool {
-        !self.is_sparse()
-            && (self.anon.distinct == 0 || self.anon.origin == 0)
-            && (self.file.distinct == 0 || self.file.origin == u64::from(self.file_base))
+    /// Turns entries into accesses, appended to `out`.
+    ///
+    /// # Panics
+    ///
+    /// Where an entry has a page that was not observed; [`Layout::try_translate`] says so.
+    pub fn translate(&self, entries: &[Entry], out: &mut Vec<Access>) {
+        self.try_translate(entries, out).expect("every entry was observed");
     }
 
-    /// Turns entries into accesses, appended to `out`. Every entry must have been observed.
-    pub fn translate(&self, entries: &[Entry], out: &mut Vec<Access>) {
+    /// Turns entries into accesses, appended to `out`. Fails, with `out` as it was, if an entry's page has no id: it was
+    /// not observed. (Where ids are page numbers less a constant, pages between observed ones have ids too.)
+    pub fn try_translate(&self, entries: &[Entry], out: &mut Vec<Access>) -> Result<(), Unobserved> {
         let flags = !Entry::MAX_PAGE;
-        if self.is_identity() {
-            out.extend(entries.iter().map(|e| Access(e.0)));
-        } else if self.is_sparse() {
+        let before = out.len();
+        let mut observed = true;
+        if self.is_sparse() {
             out.extend(entries.iter().map(|e| {
                 let placement = if e.0 >> Entry::KIND_SHIFT == 0 { &self.anon } else { &self.file };
-                Access((e.0 & flags) | placement.id(e.page()))
+                let id = placement.id(e.page());
+                observed &= id.is_some();
+                Access((e.0 & flags) | id.unwrap_or(0))
             }));
         } else {
-            let delta = |p: &Placement| p.first_id.wrapping_sub(p.origin);
-            let deltas = [delta(&self.anon), delta(&self.file)];
+            let dense = [&self.anon, &self.file].map(|p| (p.origin, p.first_id, p.ids));
             out.extend(entries.iter().map(|e| {
-                let delta = deltas[usize::from(e.0 >> Entry::KIND_SHIFT != 0)];
-                Access((e.0 & flags) | e.page().wrapping_add(delta))
+                let (origin, first_id, ids) = dense[usize::from(e.0 >> Entry::KIND_SHIFT != 0)];
+                let offset = e.page().wrapping_sub(origin);
+                observed &= offset < ids;
+                Access((e.0 & flags) | (offset.wrapping_add(first_id) & Entry::MAX_PAGE))
             }));
         }
+        if observed {
+            return Ok(());
+        }
+        out.truncate(before);
+        Err(Unobserved)
     }
 
     fn placement(&self, id: PageId) -> &Placement {
