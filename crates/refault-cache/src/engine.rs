@@ -10,6 +10,7 @@
 //!
 //! Cost: a hit is the policy's O(1). 23 bytes per page number and 27 to 35 per frame besides the policy's.
 
+mod placement;
 mod records;
 
 use std::sync::Arc;

@@ -392,7 +392,7 @@ impl CachedFile {
             while first < end && left > 0 {
                 let pages = (end - first).min(64).min(left);
                 let window = Window { first, step: 1, pages };
-                let (begun, end) = self.jobs(&mut self.shared.engine(), window, window, &mut true);
+                let (begun, end) = self.window_jobs(&mut self.shared.engine(), window);
                 jobs.extend(begun);
                 left = if end == End::Full { 0 } else { left - pages };
                 first += pages;

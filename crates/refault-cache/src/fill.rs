@@ -35,6 +35,9 @@ const MAX_TOGETHER: usize = 64;
 /// than an eighth of memory, or [`MAX_TOGETHER`] if that is more.
 const MAX_OF_CALL: usize = 256;
 
+/// Pages of a window that exchange frames: the more, the fewer pieces, and the later the first of them is asked for.
+const MAX_IN_ORDER: usize = 1024;
+
 /// Pages that one of the kernel's reads takes at most (`IOV_MAX`).
 const MAX_AT_ONCE: usize = 1024;
 
@@ -275,9 +278,11 @@ impl CachedFile {
         let mut jobs = Vec::new();
         if wanted < most {
             let others = run.index + wanted as u64..(run.index + most as u64).min(self.len().div_ceil(PAGE));
-            jobs = self.jobs_of(self.missing(engine, others).pages, None);
+            let missing = self.missing(engine, others).pages;
+            jobs = self.jobs_of(engine, missing, None);
         }
         jobs.extend(self.plan(engine, run));
+        engine.in_few_pieces(run.pages.iter_mut());
         (wanted, jobs)
     }
 
@@ -386,9 +391,10 @@ impl CachedFile {
                 }
                 let taken = (MAX_AT_ONCE - length) as u64;
                 let rest = Window { first: window.first + taken, pages: window.pages - taken, ..window };
-                self.jobs(engine, window, rest, &mut false).0
+                let missing = self.missing(engine, rest.pages(self.len().div_ceil(PAGE)));
+                self.jobs(engine, window, missing, &mut false)
             }
-            Some(window) => self.jobs(engine, window, window, &mut true).0,
+            Some(window) => self.window_jobs(engine, window).0,
         }
     }
 
@@ -406,28 +412,33 @@ impl CachedFile {
     #[cold]
     pub(crate) fn arrived(&self, index: u64) {
         let Some(window) = self.window(|streams, most| streams.marked(index, most)) else { return };
-        // A long window in several holds of the lock, so that others are not kept waiting.
+        let end = self.len().div_ceil(PAGE);
         let mut marks = true;
-        for part in window.parts(MAX_OF_CALL as u64) {
-            let (jobs, end) = self.jobs(&mut self.shared.engine(), window, part, &mut marks);
+        for stretch in window.parts(MAX_IN_ORDER as u64) {
+            let mut missing = Missing { pages: Vec::new(), end: End::All };
+            // In several holds of the lock, so that others are not kept waiting.
+            for part in stretch.parts(MAX_OF_CALL as u64) {
+                let Missing { pages, end } = self.missing(&mut self.shared.engine(), part.pages(end));
+                missing.pages.extend(pages);
+                missing.end = end;
+                if end != End::All {
+                    break;
+                }
+            }
+            let ended = missing.end != End::All;
+            let jobs = self.jobs(&mut self.shared.engine(), window, missing, &mut marks);
             submit(jobs);
-            if end != End::All {
+            if ended {
                 break;
             }
         }
     }
 
-    /// The missing pages of a part of a window, as jobs in the order in which they will be wanted, and why there are
-    /// no more. The first missing one carries the mark, if `marks`, which is false from then on.
-    pub(crate) fn jobs(
-        &self,
-        engine: &mut Engine,
-        window: Window,
-        part: Window,
-        marks: &mut bool,
-    ) -> (Vec<AheadRead>, End) {
-        let Missing { pages: mut missing, end } = self.missing(engine, part.pages(self.len().div_ceil(PAGE)));
-        let Some(&(first, (page, _))) = missing.first() else { return (Vec::new(), end) };
+    /// The missing pages of a window or a part of it, as jobs in the order in which they will be wanted. The first one carries
+    /// the mark, if `marks`, which is false from then on.
+    fn jobs(&self, engine: &mut Engine, window: Window, missing: Missing, marks: &mut bool) -> Vec<AheadRead> {
+        let mut missing = missing.pages;
+        let Some(&(first, (page, _))) = missing.first() else { return Vec::new() };
         let marked = std::mem::take(marks).then_some(page);
         if marked.is_some() && first != window.first {
             self.streams.lock().expect("invariant: nothing panics under this lock").begins(window, first);
@@ -436,11 +447,19 @@ impl CachedFile {
         if backward {
             missing.reverse();
         }
-        let mut jobs = self.jobs_of(missing, marked);
+        engine.make_one_place(missing.iter_mut().map(|(_, page)| page));
+        let mut jobs = self.jobs_of(engine, missing, marked);
         if backward {
             jobs.reverse();
         }
-        (jobs, end)
+        jobs
+    }
+
+    /// Jobs for the missing pages of a whole window, in one hold of the lock, and why there are no more.
+    pub(crate) fn window_jobs(&self, engine: &mut Engine, window: Window) -> (Vec<AheadRead>, End) {
+        let missing = self.missing(engine, window.pages(self.len().div_ceil(PAGE)));
+        let end = missing.end;
+        (self.jobs(engine, window, missing, &mut true), end)
     }
 
     /// Those of some pages that are missing, busy from here on, as far as there are frames.
@@ -465,7 +484,13 @@ impl CachedFile {
     }
 
     /// Jobs for pages in ascending order, one for those that follow each other.
-    fn jobs_of(&self, missing: Vec<(u64, (PageId, Frame))>, marked: Option<PageId>) -> Vec<AheadRead> {
+    fn jobs_of(
+        &self,
+        engine: &mut Engine,
+        mut missing: Vec<(u64, (PageId, Frame))>,
+        marked: Option<PageId>,
+    ) -> Vec<AheadRead> {
+        engine.in_few_pieces(missing.iter_mut().map(|(_, page)| page));
         let mut runs: Vec<Run> = Vec::new();
         for (index, page) in missing {
             match runs.last_mut() {

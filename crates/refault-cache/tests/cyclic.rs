@@ -2,8 +2,12 @@
 
 mod common;
 
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use common::{Memory, PAGE, Random};
-use refault_cache::{CacheOptions, CachedFile, PageCache};
+use refault_cache::{Backing, CacheOptions, CachedFile, PageCache};
 
 /// 1024 frames.
 const MEMORY: u64 = 4 << 20;
@@ -91,4 +95,63 @@ fn a_scan_is_found_although_it_is_read_ahead() {
     misses(&cache, &file, 12);
     let (missed, asked) = (misses(&cache, &file, 10), 10 * file.len() / PAGE as u64);
     assert!(missed < asked * 6 / 10, "{missed} of {asked}");
+}
+
+/// Zeros, and the pages and pieces of memory that were asked for.
+struct Pieces {
+    pages: u64,
+    counts: Arc<[AtomicU64; 2]>,
+}
+
+impl Backing for Pieces {
+    fn read(&self, into: &mut [IoSliceMut<'_>], _: u64) -> io::Result<usize> {
+        let follows = |pair: &[IoSliceMut<'_>]| pair[0].as_ptr_range().end == pair[1].as_ptr();
+        let pieces = into.len() - into.windows(2).filter(|pair| follows(pair)).count();
+        self.counts[0].fetch_add(into.len() as u64, Ordering::Relaxed);
+        self.counts[1].fetch_add(pieces as u64, Ordering::Relaxed);
+        into.iter_mut().for_each(|slice| slice.fill(0));
+        Ok(into.iter().map(|slice| slice.len()).sum())
+    }
+
+    fn write(&self, from: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
+        Ok(from.iter().map(|slice| slice.len()).sum())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.pages * PAGE as u64)
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Pages go one by one, in any order; those that come in together lie side by side nevertheless, in windows and in long calls.
+#[test]
+fn what_is_read_together_lies_in_few_pieces() {
+    for (read_ahead, at_once, random_before) in [(512, 1, true), (512, 1, false), (0, 64, false)] {
+        let options = CacheOptions { memory: 4 * MEMORY, ..options("lru{cyclic=yes}", read_ahead) };
+        let cache = PageCache::new(&options).expect("a cache");
+        let counts = Arc::new([const { AtomicU64::new(0) }; 2]);
+        let file = cache.attach(Box::new(Pieces { pages: 8 * FRAMES, counts: counts.clone() })).expect("opens");
+        if random_before {
+            at_random(&file, 1);
+        }
+        let mut bytes = vec![0; at_once * PAGE];
+        let mut scans = |passes: u64| {
+            for at in (0..passes).flat_map(|_| (0..8 * FRAMES).step_by(at_once)) {
+                file.read_at(&mut bytes, at * PAGE as u64).expect("reads");
+            }
+        };
+        scans(15);
+        counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        scans(10);
+        let [pages, pieces] = [0, 1].map(|at: usize| counts[at].load(Ordering::Relaxed));
+        let enough = pages > 5 * FRAMES && pages >= 4 * pieces;
+        assert!(enough, "{pages} pages in {pieces} pieces, {at_once} at once, at random before: {random_before}");
+    }
 }

@@ -1,6 +1,6 @@
 //! The agreement between readers without a lock and those who take pages away, under random schedules: this compiles
-//! `src/pins.rs` over shuttle's atomics, with readers, an evictor, a writer and a reaper of orphans over two pages that
-//! fight for two frames.
+//! `src/pins.rs` over shuttle's atomics, with readers, an evictor, a writer, one who moves pages to other frames, and a reaper of
+//! orphans over two pages that fight for three frames.
 //!
 //! Checked: a reader never sees contents that are not its page's, or that change while it reads; frames are neither
 //! lost nor given away twice.
@@ -15,7 +15,7 @@ mod pins;
 
 use std::sync::Arc;
 
-use pins::{FRAME, HIDDEN, NOWHERE, Pins};
+use pins::{FRAME, HIDDEN, MARKS, NOWHERE, Pins, UNREAD};
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use shuttle::thread;
@@ -70,8 +70,26 @@ impl Cache {
             && let Some(frame) = engine.free.pop()
         {
             self.fill(frame, page, version);
-            self.words[page].store(frame, Ordering::SeqCst);
+            self.words[page].store(frame | UNREAD, Ordering::SeqCst);
         }
+    }
+
+    /// As `Pages::relocate`: the page's contents move to a free frame, unless somebody reads them.
+    fn relocate(&self, page: usize) {
+        let mut engine = self.engine.lock().unwrap();
+        if self.words[page].load(Ordering::SeqCst) & HIDDEN != 0 {
+            return;
+        }
+        let Some(to) = engine.free.pop() else { return };
+        let Some(before) = self.pins.take(&self.words[page]) else { return engine.free.push(to) };
+        let from = &self.frames[(before & FRAME) as usize];
+        for (old, new) in from.iter().zip(&self.frames[to as usize]) {
+            new.store(old.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+        self.words[page].store(to | before & MARKS, Ordering::SeqCst);
+        // Whoever gets it next may write it at once.
+        from.iter().for_each(|half| half.store(u64::MAX, Ordering::SeqCst));
+        engine.free.push(before & FRAME);
     }
 
     fn evict(&self, page: usize) {
@@ -108,6 +126,10 @@ impl Cache {
     fn read(&self, page: usize) {
         let Some(word) = self.pins.look(&self.words[page], |frame| self.bury(frame)) else { return };
         let frame = word & FRAME;
+        // As `take_mark` does.
+        let _ = self.words[page].fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
+            (word != NOWHERE && word & MARKS != 0).then_some(word & !MARKS)
+        });
         let [first, second] = &self.frames[frame as usize];
         let seen = [first, second, first].map(|half| half.load(Ordering::SeqCst));
         assert!(seen.iter().all(|half| *half == seen[0]), "a pinned frame has changed");
@@ -141,6 +163,7 @@ fn scenario() {
             cache.evict(1);
             cache.bring_in(0, 9);
         }),
+        run(|cache| (0..4).for_each(|turn| cache.relocate(turn % 2))),
     ];
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let engine = cache.engine.lock().unwrap();

@@ -246,7 +246,7 @@ proptest! {
 
     /// Pages by name: a model of two maps.
     #[test]
-    fn cached_frames_follow_the_model(pools in pool_sets(), ops in prop::collection::vec((0..10u8, 0..40u32), 1..300)) {
+    fn cached_frames_follow_the_model(pools in pool_sets(), ops in prop::collection::vec((0..12u8, 0..40u32), 1..300)) {
         let mut frames = CachedFrames::new(24, pools);
         frames.grow(40);
         let (mut resident, mut cached) = (HashMap::new(), HashMap::new());
@@ -292,6 +292,23 @@ proptest! {
                         frames.relocate(page, to);
                         frames.free_block(resident.insert(page, to).unwrap(), 0);
                     }
+                }
+                11 => {
+                    let other = (page * 11 + 3) % 40;
+                    if page != other && resident.contains_key(&page) && resident.contains_key(&other) {
+                        frames.exchange(page, other);
+                        let (one, two) = (resident[&page], resident[&other]);
+                        resident.extend([(page, two), (other, one)]);
+                    }
+                }
+                // Some pages, in any order, have the same frames in order.
+                10 => {
+                    let mut some: Vec<u32> = resident.keys().copied().filter(|other| other % 5 != page % 5).collect();
+                    some.sort_unstable_by_key(|other| other * 7 % 41);
+                    let mut theirs: Vec<Frame> = some.iter().map(|other| resident[other]).collect();
+                    theirs.sort_unstable();
+                    frames.sort(&some);
+                    resident.extend(some.into_iter().zip(theirs));
                 }
                 9 if page < 24 => {
                     let in_use = resident.values().any(|frame| *frame == page)

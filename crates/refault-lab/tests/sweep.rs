@@ -21,8 +21,11 @@ fn figures(runs: &TraceRuns) -> Vec<String> {
 
 #[test]
 fn threads_groups_and_neighbours_change_nothing() {
-    let workloads =
-        ["zipf:theta=1.1,pages=3000,accesses=700000", "cyclic:pages=900,accesses=36000", "uniform:pages=70,accesses=9000"];
+    let workloads = [
+        "zipf:theta=1.1,pages=3000,accesses=700000",
+        "cyclic:pages=900,accesses=36000",
+        "uniform:pages=70,accesses=9000",
+    ];
     let sources = workloads.map(|workload| Source::workload(workload.parse().unwrap()));
     let alone: Vec<_> = sources.iter().map(|source| figures(&sweep(source, &plan(1), &()).unwrap())).collect();
     for jobs in [1, 2, 3, 40] {

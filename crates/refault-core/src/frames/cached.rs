@@ -193,6 +193,25 @@ impl CachedFrames {
         self.frame_of[page as usize] = to;
     }
 
+    /// Two pages that have frames exchange them. Whoever needs the contents copies them.
+    pub fn exchange(&mut self, one: PageId, other: PageId) {
+        let (of_one, of_other) = (self.frame_of[one as usize], self.frame_of[other as usize]);
+        debug_assert!((of_one | of_other) & CACHED == 0);
+        self.frame_of.swap(one as usize, other as usize);
+        self.page_of.swap(of_one as usize, of_other as usize);
+    }
+
+    /// Pages that have frames, and whose contents nobody needs, have the same frames in ascending order afterwards: the
+    /// first page has the lowest. So what is read into them together needs few pieces. Cost: a sort.
+    pub fn sort(&mut self, pages: &[PageId]) {
+        let mut frames: Vec<Frame> = pages.iter().map(|&page| self.detach(page)).collect();
+        frames.sort_unstable();
+        for (&page, frame) in pages.iter().zip(frames) {
+            self.page_of[frame as usize] = page;
+            self.frame_of[page as usize] = frame;
+        }
+    }
+
     /// The page's frame is free, but holds its contents until it is handed out. The page must have a frame and be
     /// clean.
     pub fn cache(&mut self, page: PageId) {
