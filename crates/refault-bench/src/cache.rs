@@ -4,6 +4,7 @@
 //! in alternating order: ours with direct I/O and a limit, the kernel's in a memory cgroup of that size and [`ALLOWANCE`]
 //! more for the program itself. The file is taken out of the kernel's page cache before each run.
 
+mod array;
 pub mod load;
 mod table;
 
@@ -89,6 +90,8 @@ enum Side<'a> {
     Ours(&'a PolicySpec, Option<&'a Kept>),
     /// The kernel's.
     Kernel,
+    /// No cache: an array that has the pages, for what hits cost at least.
+    Array,
 }
 
 impl Side<'_> {
@@ -96,6 +99,7 @@ impl Side<'_> {
         match self {
             Side::Ours(policy, _) => policy.label.clone(),
             Side::Kernel => table::KERNEL.into(),
+            Side::Array => table::ARRAY.into(),
         }
     }
 
@@ -103,6 +107,7 @@ impl Side<'_> {
         match self {
             Side::Ours(_, Some(kept)) => kept.text.clone(),
             Side::Ours(policy, None) if policy.entry.is(Fact::CachesEvicted) => "its own".into(),
+            Side::Array => "–".into(),
             _ => "gone".into(),
         }
     }
@@ -132,6 +137,7 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
     if with_kernel {
         sides.push(Side::Kernel);
     }
+    sides.push(Side::Array);
     let mut rows = Vec::new();
     for pattern in &args.patterns {
         let threads = if args.threads.is_empty() { pattern.threads() } else { &args.threads };
@@ -144,7 +150,9 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
                 warm_up: args.warm_up,
                 seconds: args.seconds,
             };
-            rows.extend(sides.iter().map(|side| (Row::new(&load, side.policy(), side.evicted()), load.clone(), side)));
+            let fits = |side: &&Side| pattern.hits() || !matches!(side, Side::Array);
+            let sides = sides.iter().filter(fits);
+            rows.extend(sides.map(|side| (Row::new(&load, side.policy(), side.evicted()), load.clone(), side)));
         }
     }
     let progress = Progress::part("reading");
@@ -161,6 +169,7 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
             row.runs.push(match side {
                 Side::Ours(policy, kept) => ours(args, load, policy, kept.map(|kept| kept.share), compressed)?,
                 Side::Kernel => kernels(args, load)?,
+                Side::Array => array::run(load)?,
             });
         }
     }

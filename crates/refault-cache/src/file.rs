@@ -84,6 +84,7 @@ impl Shared {
     /// Tells the policy of hits if the lock is free.
     pub(crate) fn drain(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
+            self.references.tells();
             self.references.drain(|page| engine.referenced(page));
         }
     }

@@ -5,6 +5,10 @@
 //! policy hears of every hit before it decides anything, as if there were no rings. With several, a ring that is not
 //! emptied in time forgets its oldest hits: the policy then knows of fewer than there were.
 //!
+//! Among threads that all find what they read, one empties the rings of all: whoever did so last. What the policy writes
+//! down stays in the caches of its processor, and the others are not held up. Another takes over when its ring is nearly
+//! full.
+//!
 //! Invariants: rings are emptied under the engine's lock; the count of hits is exact. Cost: one addition and one store
 //! per hit; 640 bytes per ring.
 
@@ -15,8 +19,8 @@ use refault_core::PageId;
 use refault_core::page::NO_PAGE;
 
 const RINGS: usize = 16;
-const SLOTS: u64 = 64;
-/// Hits of a ring after which it should be emptied.
+const SLOTS: u64 = 128;
+/// Hits of a ring after which its thread looks whether rings should be emptied.
 const BATCH: u64 = 32;
 
 #[repr(align(128))]
@@ -28,7 +32,11 @@ struct Ring {
     slots: [AtomicU32; SLOTS as usize],
 }
 
-pub(crate) struct References([Ring; RINGS]);
+pub(crate) struct References {
+    rings: [Ring; RINGS],
+    /// The ring of who emptied them last, to have room for its hits.
+    teller: AtomicUsize,
+}
 
 thread_local! {
     static RING: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -47,29 +55,40 @@ fn ring() -> usize {
 
 impl References {
     pub(crate) fn new() -> References {
-        References(
-            [const {
-                Ring {
-                    noted: AtomicU64::new(0),
-                    told: AtomicU64::new(0),
-                    slots: [const { AtomicU32::new(NO_PAGE) }; SLOTS as usize],
-                }
-            }; RINGS],
-        )
+        let rings = [const {
+            Ring {
+                noted: AtomicU64::new(0),
+                told: AtomicU64::new(0),
+                slots: [const { AtomicU32::new(NO_PAGE) }; SLOTS as usize],
+            }
+        }; RINGS];
+        References { rings, teller: AtomicUsize::new(0) }
     }
 
-    /// A hit. True if it is time to empty the rings.
+    /// A hit. True if it is time for this thread to empty the rings.
     #[inline]
     pub(crate) fn note(&self, page: PageId) -> bool {
-        let ring = &self.0[ring()];
+        let own = ring();
+        let ring = &self.rings[own];
         let number = ring.noted.fetch_add(1, Ordering::Relaxed);
         ring.slots[(number % SLOTS) as usize].store(page, Ordering::Release);
         number % BATCH == BATCH - 1
+            && (self.teller.load(Ordering::Relaxed) == own
+                || number.wrapping_sub(ring.told.load(Ordering::Relaxed)) >= SLOTS - BATCH)
+    }
+
+    /// This thread empties the rings because of its own hits.
+    pub(crate) fn tells(&self) {
+        let own = ring();
+        // Read more often than written.
+        if self.teller.load(Ordering::Relaxed) != own {
+            self.teller.store(own, Ordering::Relaxed);
+        }
     }
 
     /// Empties the rings. Only under the engine's lock.
     pub(crate) fn drain(&self, mut tell: impl FnMut(PageId)) {
-        for ring in &self.0 {
+        for ring in &self.rings {
             let (noted, told) = (ring.noted.load(Ordering::Acquire), ring.told.load(Ordering::Relaxed));
             if noted == told {
                 continue;
@@ -87,7 +106,7 @@ impl References {
 
     /// Hits so far.
     pub(crate) fn count(&self) -> u64 {
-        self.0.iter().map(|ring| ring.noted.load(Ordering::Relaxed)).sum()
+        self.rings.iter().map(|ring| ring.noted.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -108,6 +127,43 @@ mod tests {
         assert_eq!(told, (0..1000).collect::<Vec<_>>());
         references.drain(|_| panic!("nothing is left"));
         assert_eq!(references.count(), 1000);
+    }
+
+    #[test]
+    fn one_thread_tells_for_all_and_no_hit_is_lost() {
+        let references = References::new();
+        let mut told = Vec::new();
+        const BATCHES: u64 = 40;
+        std::thread::scope(|scope| {
+            let ((start, started), (end, ended)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+            let other = &references;
+            // Batch by batch, how often it is to empty the rings.
+            scope.spawn(move || {
+                for first in started {
+                    let asked = (first..first + BATCH as u32).filter(|page| other.note(*page)).count();
+                    end.send(asked).expect("the test goes on");
+                }
+            });
+            for batch in 0..BATCHES {
+                start.send((batch * BATCH) as u32).expect("the thread goes on");
+                let asked = ended.recv().expect("the thread goes on");
+                if batch < BATCHES / 2 {
+                    // Alone, it is asked when its ring is full.
+                    assert_eq!(asked, usize::from(batch % 4 == 3), "batch {batch}");
+                    if asked > 0 {
+                        references.drain(|page| told.push(page));
+                    }
+                    continue;
+                }
+                assert_eq!(asked, 0, "two threads tell");
+                references.tells();
+                let own = (0..BATCH as u32).filter(|page| references.note(1_000_000 + page)).count();
+                assert_eq!(own, 1, "nobody tells");
+                references.drain(|page| told.push(page));
+            }
+        });
+        told.retain(|page| *page < 1_000_000);
+        assert_eq!(told, (0..(BATCHES * BATCH) as u32).collect::<Vec<_>>());
     }
 
     #[test]

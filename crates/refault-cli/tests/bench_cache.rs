@@ -65,7 +65,9 @@ fn what_is_in_memory_is_not_read_and_what_is_written_is_there() {
     assert!(output.status.success(), "{error}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let rows = json["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 5, "{json}");
+    // Hits and pinned by one thread and two, each beside an array; mixed has none.
+    assert_eq!(rows.len(), 9, "{json}");
+    assert_eq!(rows.iter().filter(|row| row["policy"] == "array").count(), 4, "{json}");
     for row in rows {
         let read = row["runs"][0]["pages_read_percent"].as_f64().expect("a number");
         let all_hits = row["pattern"] != "mixed";

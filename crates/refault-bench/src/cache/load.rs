@@ -69,7 +69,8 @@ impl Pattern {
         }
     }
 
-    fn hits(self) -> bool {
+    /// Whether all pages that are used are in memory.
+    pub fn hits(self) -> bool {
         matches!(self, Pattern::Hits | Pattern::Pinned)
     }
 }

@@ -12,6 +12,9 @@ use crate::median;
 /// What the kernel's rows have for a policy.
 pub const KERNEL: &str = "kernel";
 
+/// What the rows of no cache at all have for a policy.
+pub const ARRAY: &str = "array";
+
 /// What did a piece of work, and what came out.
 pub struct Row {
     pattern: Pattern,
@@ -93,7 +96,7 @@ pub fn write_table(out: &mut dyn Write, args: &CacheArgs, rows: &[Row]) -> std::
          gone, or cached, with that share of memory left free for them. CPU: per operation, what the load itself takes\n\
          included. kernel: its page cache in a memory cgroup with {} MiB more, FADV_RANDOM but for scans. zipf and mixed:\n\
          exponent 1.2; mixed: 30 % writes, a sync each 1,000; hits and pinned: a quarter of memory, times are those of 64 on\n\
-         end, divided.",
+         end, divided. array: no cache, the same from an array in huge pages: what a hit costs at least.",
         args.memory_mib,
         args.times,
         args.runs,

@@ -1,0 +1,56 @@
+//! The floor of what a hit can cost: the same reads from an array.
+
+use super::load::{Figures, LoadArgs, PAGE, Pattern, Served, measure, page_number};
+use refault_console::Failure;
+
+/// Bytes of a huge page.
+const HUGE: usize = 2 << 20;
+
+/// Numbered pages in memory, in huge pages as the frames of the cache are.
+struct Array {
+    bytes: Vec<u8>,
+    begin: usize,
+    copies: bool,
+}
+
+impl Array {
+    fn new(load: &LoadArgs) -> Array {
+        let length = load.pages * PAGE;
+        let mut bytes = vec![0u8; length + HUGE];
+        let begin = bytes.as_ptr().align_offset(HUGE);
+        // SAFETY: of the vector's own memory; it only says how the kernel is to back it. One without huge pages refuses.
+        unsafe { libc::madvise(bytes.as_mut_ptr().add(begin).cast(), length, libc::MADV_HUGEPAGE) };
+        for (number, page) in bytes[begin..begin + length].chunks_exact_mut(PAGE).enumerate() {
+            page[..8].copy_from_slice(&(number as u64).to_le_bytes());
+        }
+        Array { bytes, begin, copies: load.pattern == Pattern::Hits }
+    }
+}
+
+impl Served for Array {
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<u64, Failure> {
+        let page = &self.bytes[self.begin + offset as usize..][..PAGE];
+        if !self.copies {
+            return Ok(page_number(page));
+        }
+        buffer.copy_from_slice(page);
+        Ok(page_number(buffer))
+    }
+
+    fn write(&self, _: &[u8], _: u64) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn counts(&self) -> (u64, Option<u64>) {
+        (0, None)
+    }
+}
+
+/// Does work that reads only what is in memory.
+pub fn run(load: &LoadArgs) -> Result<Figures, Failure> {
+    measure(load, &Array::new(load))
+}
