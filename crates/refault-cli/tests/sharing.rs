@@ -85,3 +85,20 @@ fn processes_of_another_namespace_are_known() {
     let peak: f64 = said.split("peak ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a peak");
     assert!((24.0..=64.0).contains(&peak), "{said}");
 }
+
+/// Who is asked for room gets a signal that ends a process which does not know it.
+#[test]
+fn a_stranger_with_the_number_of_a_process_in_a_container_is_not_asked() {
+    if skipped(&["unshare", "python3", "bash"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        refault_testing::skip_required("only root can choose the number of a process");
+        return;
+    }
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts/stranger.sh");
+    let mut command = std::process::Command::new("timeout");
+    command.args(["-k", "5", "60", "bash"]).arg(script).arg(env!("CARGO_BIN_EXE_refault"));
+    let run = command.output().expect("timeout starts");
+    assert_eq!(common::text(&run.stdout), "True\nlives\n", "{}", common::text(&run.stderr));
+}
