@@ -154,15 +154,26 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
             RECVFROM => Some(receive_from(thread, context, arguments, opened, most)),
             RECVMSG => Some(receive(thread, context, &message, opened, most)),
             WRITE | WRITEV | SENDTO | SENDMSG if !message.is_sent_in_pieces() => None,
-            SENDTO => {
-                let header = [arguments[4], arguments[5], 0, 0, 0, 0, 0];
-                Some(send(thread, context, &Message { header, ..message }, opened, most, Progress::default()))
+            SENDMSG => Some(send(thread, context, &message, opened, most, Progress::default())),
+            WRITE | WRITEV | SENDTO => {
+                if number == SENDTO {
+                    header = [arguments[4], arguments[5], 0, 0, 0, 0, 0];
+                }
+                let result = send(thread, context, &Message { header, ..message }, opened, most, Progress::default());
+                (!is_forbidden(result)).then_some(result)
             }
-            WRITE | WRITEV | SENDMSG => Some(send(thread, context, &message, opened, most, Progress::default())),
             _ => None,
         },
         _ => transfer(thread, context, number, arguments, flags, opened, most),
     }
+}
+
+/// Whether a filter that the program runs under forbids `sendmsg`, which is not what the program has called. Nothing was
+/// sent: its own call is made, whole.
+fn is_forbidden(result: isize) -> bool {
+    const EPERM: isize = -1;
+    const ENOSYS: isize = -38;
+    matches!(result, EPERM | ENOSYS)
 }
 
 /// Whether a call's buffers are larger than what is always held whole: the calls of [`serve`] but for `sendmmsg`.
@@ -503,6 +514,9 @@ fn send_many(thread: &mut Thread, context: &mut Context, arguments: [usize; 6]) 
         let (result, wanted) = if let Some((message, wanted)) = large {
             let so_far = Progress { before: sent, length_at: at(sent) + HEADER, ..Progress::default() };
             let bytes = send(thread, context, &message, opened, most, so_far);
+            if is_forbidden(bytes) && sent == 0 {
+                return None;
+            }
             if bytes >= 0 {
                 frame::write(at(sent) + HEADER, &(bytes as u32));
             }

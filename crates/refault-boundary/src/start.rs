@@ -27,7 +27,15 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     let (start, end) = own_code(&maps).ok_or("the agent's code is not found")?;
     entry::set_code(start, end);
     report::use_descriptor(descriptors::copy_of(2));
-    let uffd = Uffd::open().map_err(|_| "userfaultfd is refused: the system-call filter of this container must allow `userfaultfd`, or the kernel is older than 6.8")?;
+    let uffd = match Uffd::open() {
+        Ok(uffd) => uffd,
+        Err(_) if is_managed_from_outside(settings) => {
+            let process = sys::process_id();
+            report::say(format_args!("process {process} is emulated: it is managed with its emulator's memory"));
+            return Ok(());
+        }
+        Err(_) => return Err("userfaultfd is refused: the system-call filter of this container must allow `userfaultfd`, or the kernel is older than 6.8".to_owned()),
+    };
     let uffd = Uffd::from_descriptor(descriptors::adopt(uffd.descriptor()));
     let shared = segment(settings)?;
     // SAFETY: the segment stays mapped.
@@ -194,6 +202,8 @@ fn segment(settings: &Settings) -> Result<*const Shared, &'static str> {
     let shared = at as *const Shared;
     // SAFETY: zeros are a good start.
     unsafe { (*shared).limit.store(settings.memory / 4096, Ordering::Relaxed) };
+    // SAFETY: as above.
+    unsafe { &*shared }.is_in_this_namespace();
     Ok(shared)
 }
 
@@ -215,6 +225,14 @@ fn is_traced() -> bool {
 /// Whether valgrind runs this process: its processor is not the machine's, and it knows few of the calls that are needed.
 fn is_emulated(maps: &str) -> bool {
     maps.contains("/vgpreload_core")
+}
+
+/// Whether an agent is at work in this process already: in a program that emulates a processor, and a kernel without a
+/// userfaultfd, for this one. It hides its descriptors, the segment's among them. What this one maps the emulator maps,
+/// and so it is managed.
+fn is_managed_from_outside(settings: &Settings) -> bool {
+    const EBADF: i32 = 9;
+    settings.segment.is_some_and(|descriptor| Shared::map(descriptor).is_err_and(|error| error == EBADF))
 }
 
 /// The executable segment of this library.

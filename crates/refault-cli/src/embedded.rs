@@ -2,7 +2,7 @@
 //!
 //! A program finds a preloaded library by its path, and so do the programs that it executes, after it may have closed
 //! every descriptor. So the library becomes a file: in the user's cache directory, or in a private one for temporary
-//! files. It is compared with the packed one each time it is used, and replaced if it differs in a byte. Only where no
+//! files; root's in one that all can read, for what root starts may become another user and then execute programs. It is compared with the packed one each time it is used, and replaced if it differs in a byte. Only where no
 //! directory will do (none can be written, or nothing may be executed there) it is memory that has a name in `/proc`,
 //! and programs that are executed after all descriptors were closed run without it.
 //!
@@ -19,6 +19,9 @@ use rustix::fs::{MemfdFlags, StatVfsMountFlags};
 /// File names and contents, packed.
 static LIBRARIES: &[(&str, &[u8])] = refault_embed::libraries!(refault_boundary);
 
+/// Where root's lies.
+const FOR_ALL: &str = "/var/cache/refault";
+
 /// Whether a path is one that [`library`] made.
 pub fn made(path: &Path) -> bool {
     path.starts_with("/proc") || places().iter().any(|place| path.starts_with(place))
@@ -34,10 +37,12 @@ pub fn library(name: &str) -> Option<PathBuf> {
 /// Directories that may do, the best first.
 fn places() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let named = variable("XDG_CACHE_HOME");
     let user = rustix::process::geteuid().as_raw();
+    let for_all = (user == 0 && named.is_none()).then(|| PathBuf::from(FOR_ALL));
+    let cache = named.or_else(|| Some(variable("HOME")?.join(".cache")));
     let own = cache.map(|cache| cache.join("refault"));
-    own.into_iter().chain([std::env::temp_dir().join(format!("refault-{user}"))]).collect()
+    for_all.into_iter().chain(own).chain([std::env::temp_dir().join(format!("refault-{user}"))]).collect()
 }
 
 /// The library as a file in this directory, if that is the user's alone and programs may be executed there.
@@ -50,6 +55,9 @@ fn file(place: &Path, name: &str, bytes: &[u8]) -> Option<PathBuf> {
     // Its parent is there, or is the user's own cache directory.
     if !place.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(&place).ok()?;
+        if place == Path::new(FOR_ALL) {
+            fs::set_permissions(&place, Permissions::from_mode(0o755)).ok()?;
+        }
     }
     let metadata = fs::symlink_metadata(&place).ok()?;
     let user = rustix::process::geteuid().as_raw();

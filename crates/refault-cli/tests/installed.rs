@@ -61,11 +61,34 @@ fn the_binary_alone_runs_programs_in_less_memory() {
     assert!(doctor.contains("in this binary"), "{doctor}");
     assert!(!doctor.contains("os error"), "{doctor}");
     runs_in_less(&binary, home.path());
-    assert!(home.path().join(".cache/refault").is_dir());
+    let is_root = rustix::process::geteuid().is_root();
+    let place = if is_root { "/var/cache/refault".into() } else { home.path().join(".cache/refault") };
+    assert!(place.join("librefault_boundary.so").is_file());
     let mut command = installed(&binary, home.path());
     command.args(["record", "--interval", "50ms", "--out", "app.rft", "--", "python3", "program.py"]);
     done(command.output().expect("it starts"));
     assert!(home.path().join("app.rft").is_file());
+}
+
+/// It must be able to read the library when it executes a program, though it cannot look into root's home.
+#[test]
+fn what_becomes_another_user_is_managed_still() {
+    if skipped(&["setpriv", "grep"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        refault_testing::skip_required("only root can become another user");
+        return;
+    }
+    let home = TempDir::new().expect("a directory");
+    let binary = home.path().join("refault");
+    std::fs::copy(env!("CARGO_BIN_EXE_refault"), &binary).expect("copies");
+    let mut command = installed(&binary, home.path());
+    command.args(["run", "--memory", "16M", "--", "setpriv", "--reuid", "65534", "--clear-groups"]);
+    let output = command.args(["grep", "-c", "librefault_boundary", "/proc/self/maps"]).output().expect("it starts");
+    let said = text(&output.stderr);
+    assert!(!said.contains("cannot be preloaded"), "{said}");
+    assert_ne!(done(output), "0\n");
 }
 
 #[test]

@@ -129,6 +129,36 @@ fn a_program_in_valgrind_is_not_managed_and_runs() {
     assert!(said.contains("runs in valgrind: it is not managed"), "{said}");
 }
 
+/// The emulator is managed, and with it what it emulates; there is no userfaultfd in what it emulates.
+#[test]
+fn an_emulated_program_is_managed_with_its_emulator() {
+    if skipped(&["qemu-x86_64"]) {
+        return;
+    }
+    let count = "awk 'BEGIN { for (i = 0; i < 200000; i++) a[i] = i \"x\"; n = 0; for (i in a) n++; print n }'";
+    let run = common::refault(&["run", "--memory", "32M", "--", "qemu-x86_64", "/bin/sh", "-c", count]);
+    let said = text(&run.stderr);
+    assert!(run.status.success() && text(&run.stdout) == "200000\n", "{:?} {said}", run.status);
+    assert!(said.contains("is emulated: it is managed with its emulator's memory"), "{said}");
+}
+
+/// `write` to a socket is made of pieces by `sendmsg`, which may be forbidden to a program that never calls it.
+#[test]
+fn what_is_sent_needs_no_more_calls_than_the_program_makes() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/no_sendmsg.c"));
+    let run = std::process::Command::new("timeout")
+        .args(["-k", "5", "60"])
+        .arg(&program.path)
+        .args([env!("CARGO_BIN_EXE_refault"), "run", "--memory", "8M", "--"])
+        .arg(&program.path)
+        .output()
+        .expect("timeout starts");
+    assert!(run.status.success() && text(&run.stdout) == "done\n", "{:?} {}", run.status, text(&run.stderr));
+}
+
 /// What is locked by many calls, or by all processes together, fits into the budget, as what is locked by one does.
 #[test]
 fn what_is_locked_bit_by_bit_fits_into_the_budget() {

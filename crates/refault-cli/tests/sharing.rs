@@ -59,3 +59,46 @@ fn who_computes_gives_way() {
     let again = figure(&program, "read_back");
     assert!(again < 100_000, "{again} pages were brought back");
 }
+
+/// What a container's processes call themselves are numbers of others outside: by those they would be taken for unmanaged, and
+/// others for them.
+#[test]
+fn processes_of_another_namespace_are_known() {
+    if skipped(&["unshare", "python3"]) {
+        return;
+    }
+    let alone = ["-Urpf", "--mount-proc", "true"];
+    if !std::process::Command::new("unshare").args(alone).status().is_ok_and(|status| status.success()) {
+        refault_testing::skip_required("no namespaces of process numbers are to be had");
+        return;
+    }
+    let program =
+        "import os, time; x = bytearray(os.urandom(1)) * (24 << 20); time.sleep(0.7); print(len(x), os.getpid())";
+    let mut arguments = vec!["run", "--memory", "64M", "--", "unshare"];
+    arguments.extend(&alone[..2]);
+    arguments.extend(["python3", "-c", program]);
+    let run = common::refault(&arguments);
+    let said = common::text(&run.stderr);
+    assert!(run.status.success() && common::text(&run.stdout) == "25165824 1\n", "{:?} {said}", run.status);
+    assert!(!said.contains("not managed"), "{said}");
+    // Its memory is in the peak.
+    let peak: f64 = said.split("peak ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a peak");
+    assert!((24.0..=64.0).contains(&peak), "{said}");
+}
+
+/// Who is asked for room gets a signal that ends a process which does not know it.
+#[test]
+fn a_stranger_with_the_number_of_a_process_in_a_container_is_not_asked() {
+    if skipped(&["unshare", "python3", "bash"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        refault_testing::skip_required("only root can choose the number of a process");
+        return;
+    }
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts/stranger.sh");
+    let mut command = std::process::Command::new("timeout");
+    command.args(["-k", "5", "60", "bash"]).arg(script).arg(env!("CARGO_BIN_EXE_refault"));
+    let run = command.output().expect("timeout starts");
+    assert_eq!(common::text(&run.stdout), "True\nlives\n", "{}", common::text(&run.stderr));
+}

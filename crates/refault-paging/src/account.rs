@@ -34,7 +34,7 @@ use refault_core::policy::GenerationSize;
 use crate::figures::{Statistics, Usage};
 use crate::inherited::Inherited;
 use crate::sys;
-use crate::tree::{MIN_PAGES, Shared, Slot, TAKEN, without_slack};
+use crate::tree::{MIN_PAGES, Shared, Slot, TAKEN, is_elsewhere, without_slack};
 
 /// How long a process that has next to nothing waits for others to give it room, in naps, and how long it does not try
 /// again if that was in vain. Nanoseconds.
@@ -99,9 +99,18 @@ impl Account {
     }
 
     fn enter(&mut self) {
-        self.slot = self.take_slot(sys::process_id(), 0);
+        self.slot = self.take_slot(TAKEN, 0);
+        if let Some(slot) = self.slot {
+            self.is_known(slot);
+        }
         self.gave = 0;
         self.faulted(sys::now());
+    }
+
+    /// A slot that was taken is this process's.
+    fn is_known(&self, slot: usize) {
+        let shared = self.shared();
+        shared.slots[slot].process.store(shared.own_number(slot), Ordering::Release);
     }
 
     /// A free slot, for a process or [`TAKEN`], whose parent is `lender` ([`Slot::lender`]).
@@ -198,7 +207,11 @@ impl Account {
     pub fn has_forked(&mut self, child: i32) {
         if let Some(slot) = self.birth.take() {
             let process = &self.shared().slots[slot].process;
-            let _ = process.compare_exchange(TAKEN, child.max(0), Ordering::AcqRel, Ordering::Relaxed);
+            // What numbers this process sees its children by are no others' if it is elsewhere itself: the child will say.
+            let is_here = child <= 0 || !is_elsewhere(self.shared().own_number(slot));
+            if is_here {
+                let _ = process.compare_exchange(TAKEN, child.max(0), Ordering::AcqRel, Ordering::Relaxed);
+            }
         }
     }
 
@@ -211,7 +224,7 @@ impl Account {
         (self.charged, self.has_heirs) = (0, false);
         match self.birth.take() {
             Some(slot) => {
-                self.shared().slots[slot].process.store(sys::process_id(), Ordering::Release);
+                self.is_known(slot);
                 (self.slot, self.gave) = (Some(slot), 0);
                 self.faulted(sys::now());
             }
@@ -447,7 +460,8 @@ impl Account {
         self.inherited = Inherited::default();
         self.charge(0);
         if let Some(slot) = self.slot.take() {
-            self.shared().end(slot, sys::process_id());
+            let process = self.shared().slots[slot].process.load(Ordering::Relaxed);
+            self.shared().end(slot, process);
             self.while_asked(slot);
         }
     }
@@ -495,8 +509,11 @@ impl Account {
     }
 }
 
-/// Whether there is no such process. One that has ended and was not waited for is there.
+/// Whether there is no such process. One that has ended and was not waited for is there; of one elsewhere nobody knows.
 fn is_gone(process: i32) -> bool {
+    if is_elsewhere(process) {
+        return false;
+    }
     // SAFETY: signal 0 asks only.
     unsafe { sys::call(62, [process as usize, 0, 0, 0, 0, 0]) == -3 }
 }

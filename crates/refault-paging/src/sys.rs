@@ -163,6 +163,17 @@ pub fn process_id() -> i32 {
     unsafe { call(nr::GETPID, [0; 6]) as i32 }
 }
 
+/// The namespace of process numbers that this process is in; 0 if the kernel does not say.
+pub fn pid_namespace() -> u64 {
+    const STAT: usize = 4;
+    let mut status = [0u64; 18];
+    // SAFETY: stat reads a path and writes 144 bytes.
+    let error =
+        unsafe { call(STAT, [c"/proc/self/ns/pid".as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    // The number of its file.
+    if error == 0 { status[1] } else { 0 }
+}
+
 /// Waits until `word` is no longer `value`, is woken, or for no reason.
 pub fn wait(word: &core::sync::atomic::AtomicU32, value: u32) {
     // SAFETY: reads one word that is borrowed.

@@ -45,11 +45,16 @@ pub const MAKE_ROOM: usize = usize::from_le_bytes(*b"refault!");
 pub const OWN_THREAD: &str = "refault-watch";
 /// See [`Slot::process`].
 pub(crate) const TAKEN: i32 = i32::MIN;
+/// Numbers from here on are of no process: they stand for processes of another namespace, by slot. (No process has a number
+/// of more than 22 bits.)
+const ELSEWHERE: i32 = 1 << 24;
 
 /// One process.
 #[repr(C)]
 pub struct Slot {
-    /// 0: free; negative: of a process that has ended, whose figures are still there; [`TAKEN`]: changing hands.
+    /// 0: free; negative: of a process that has ended, whose figures are still there; [`TAKEN`]: changing hands. A process
+    /// that knows itself by the numbers of another namespace has one that nobody else has ([`is_elsewhere`]): by its own
+    /// another process would be asked for room, or found dead.
     pub process: AtomicI32,
     /// Processes that had the slot: tells one from the next.
     pub turn: AtomicU32,
@@ -108,6 +113,8 @@ pub struct Shared {
     pub lacking: AtomicU64,
     /// 1: somebody lacks memory that others have, and who asks them for it has not looked yet. Waited for, as a futex.
     pub asked: AtomicU32,
+    /// The namespace of the numbers by which processes are known here; 0: any.
+    pub(crate) namespace: AtomicU64,
     /// Slots from here on were never used.
     pub(crate) used: AtomicU32,
     /// See [`Slot`].
@@ -116,7 +123,23 @@ pub struct Shared {
     pub(crate) figures: [Published; SLOTS],
 }
 
+/// Whether a number stands for a process of another namespace.
+pub fn is_elsewhere(process: i32) -> bool {
+    process >= ELSEWHERE
+}
+
 impl Shared {
+    /// Processes are known here by their numbers in the namespace of the calling process.
+    pub fn is_in_this_namespace(&self) {
+        self.namespace.store(sys::pid_namespace(), Ordering::Relaxed);
+    }
+
+    /// By what number the calling process, which has a slot, is known here.
+    pub(crate) fn own_number(&self, slot: usize) -> i32 {
+        let here = self.namespace.load(Ordering::Relaxed);
+        if here == 0 || here == sys::pid_namespace() { sys::process_id() } else { ELSEWHERE + slot as i32 }
+    }
+
     /// The process of a slot is no more. What it counted is kept for whoever collects, or added up.
     pub(crate) fn end(&self, slot: usize, process: i32) {
         let (slot, figures) = (&self.slots[slot], &self.figures[slot]);

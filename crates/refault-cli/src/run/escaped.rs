@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use refault_lab::size::bytes_text;
+use refault_paging::tree::is_elsewhere;
 use refault_paging::{PAGE, Shared};
 use serde::{Deserialize, Serialize};
 
@@ -54,11 +55,16 @@ pub(super) struct Watcher {
     root: i32,
     due: Instant,
     pub(super) seen: Escaped,
+    /// Namespaces of process numbers that this command is in, one in the other.
+    depth: usize,
+    /// Looks in a row at which the tree had no process in another one.
+    all_here: u32,
 }
 
 impl Watcher {
     pub(super) fn new(root: i32) -> Watcher {
-        Watcher { root, due: Instant::now() + FIRST, seen: Escaped::default() }
+        let depth = std::fs::read_to_string("/proc/self/status").map_or(1, |status| namespaces(&status));
+        Watcher { root, due: Instant::now() + FIRST, seen: Escaped::default(), depth, all_here: 0 }
     }
 
     pub(super) fn look(&mut self, shared: &Shared) {
@@ -76,10 +82,18 @@ impl Watcher {
             })
             .collect();
         let mut now = Escaped::default();
+        let mut elsewhere = None;
         for process in tree(self.root) {
-            let Some((anonymous, common)) = resident(process) else { continue };
+            let Ok(status) = std::fs::read_to_string(format!("/proc/{process}/status")) else { continue };
+            let is_here = namespaces(&status) <= self.depth;
+            if !is_here {
+                elsewhere.get_or_insert(0);
+            }
+            let Some((anonymous, common)) = resident(&status) else { continue };
             now.shared_bytes = now.shared_bytes.max(common);
             match managed.get(&process) {
+                // Which of them is which is not known here.
+                None if !is_here => elsewhere = Some(elsewhere.unwrap_or(0) + anonymous),
                 None => now.unmanaged_process_bytes += anonymous,
                 Some(counted) => {
                     let beside = anonymous.saturating_sub(*counted);
@@ -89,8 +103,24 @@ impl Watcher {
                 }
             }
         }
+        let counted: Vec<u64> =
+            managed.iter().filter(|(number, _)| is_elsewhere(**number)).map(|(_, all)| *all).collect();
+        if let Some(anonymous) = elsewhere {
+            let beside = anonymous.saturating_sub(counted.iter().sum());
+            *if counted.is_empty() { &mut now.unmanaged_process_bytes } else { &mut now.beside_bytes } += beside;
+        }
+        // Those that were killed have not said so, and nobody else finds out.
+        self.all_here = if elsewhere.is_none() { self.all_here + 1 } else { 0 };
+        if self.all_here > 1 && !counted.is_empty() {
+            shared.bury(|process| is_elsewhere(process) && managed.contains_key(&process));
+        }
         self.seen.most(&now);
     }
+}
+
+/// In how many namespaces a process has a number, by its `status`.
+fn namespaces(status: &str) -> usize {
+    status.lines().find_map(|line| line.strip_prefix("NSpid:")).map_or(1, |numbers| numbers.split_whitespace().count())
 }
 
 /// A process and all below it.
@@ -118,10 +148,9 @@ fn bytes_of(text: &str, key: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// Anonymous and shared bytes that a process has resident.
-fn resident(process: i32) -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    Some((bytes_of(&text, "RssAnon")?, bytes_of(&text, "RssShmem")?))
+/// Anonymous and shared bytes that a process has resident, by its `status`.
+fn resident(status: &str) -> Option<(u64, u64)> {
+    Some((bytes_of(status, "RssAnon")?, bytes_of(status, "RssShmem")?))
 }
 
 /// Anonymous memory of this command that a program's would count for: all but its stack and its files' data.
@@ -158,10 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn namespaces_are_counted_by_the_numbers_that_a_process_has() {
+        assert_eq!(namespaces("Pid:\t7\nNSpid:\t77\t7\nNSpgid:\t77\t7\t1\n"), 2);
+        assert_eq!((namespaces("NSpid:\t77\n"), namespaces("Pid:\t7\n")), (1, 1));
+    }
+
+    #[test]
     fn a_process_that_nobody_manages_is_seen() {
         let me = std::process::id() as i32;
         let touched = std::hint::black_box(vec![7u8; 32 << 20]);
-        assert!(resident(me).is_some_and(|(anonymous, _)| anonymous > touched.len() as u64 / 2));
+        let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
+        assert!(resident(&status).is_some_and(|(anonymous, _)| anonymous > touched.len() as u64 / 2));
         assert!(tree(me).contains(&me) && !tree(me).contains(&1));
         assert!(own_bytes() > touched.len() as u64);
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use refault_console::{Contents, Failure, Outputs, say};
 use refault_paging::Shared;
+use refault_paging::tree::is_elsewhere;
 
 use super::Children;
 use super::child::{Child, End, News};
@@ -185,6 +186,7 @@ impl Tree<'_> {
             Inherited::segment("refault-budget", Shared::BYTES as u64, self.memory / PAGE).map_err(no_segment)?;
         let shared =
             Shared::map(segment.number()).map_err(|number| no_segment(std::io::Error::from_raw_os_error(number)))?;
+        shared.is_in_this_namespace();
         launch.give_number("segment", segment);
         Ok((launch, shared))
     }
@@ -257,7 +259,8 @@ impl Aside<'_> {
     }
 
     fn end(mut self) {
-        self.shared.bury(is_gone);
+        // A namespace ends with its first process, which was below the program as a rule.
+        self.shared.bury(|process| is_elsewhere(process) || is_gone(process));
         self.look();
         if let Some(watch) = self.watch {
             watch.end();
@@ -265,8 +268,11 @@ impl Aside<'_> {
     }
 }
 
-/// Whether a process has ended, waited for or not.
+/// Whether a process has ended, waited for or not. Of one elsewhere that is not known by its number.
 fn is_gone(process: i32) -> bool {
+    if is_elsewhere(process) {
+        return false;
+    }
     match std::fs::read_to_string(format!("/proc/{process}/stat")) {
         // The name may hold anything, parentheses included.
         Ok(stat) => {

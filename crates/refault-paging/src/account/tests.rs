@@ -143,6 +143,26 @@ fn nobody_is_asked_that_has_no_more_than_its_part() {
     assert!(!called, "it would not hear it");
 }
 
+/// By its number there another process would be asked, or it would be taken for dead.
+#[test]
+fn a_process_of_another_namespace_is_known_by_no_process_s_number() {
+    const MAX_NUMBER: i32 = 1 << 22;
+    let shared = segment(4000);
+    shared.is_in_this_namespace();
+    let number = || shared.living().map(|(slot, _)| slot.process.load(Ordering::Relaxed)).next();
+    let mut here = joined(shared);
+    assert_eq!(number(), Some(sys::process_id()));
+    here.leave(&Statistics::default());
+    shared.namespace.fetch_add(1, Ordering::Relaxed);
+    let mut elsewhere = joined(shared);
+    assert!(number().is_some_and(|number| number > MAX_NUMBER), "{:?}", number());
+    assert!(elsewhere.reserve(3000));
+    elsewhere.bury();
+    assert_eq!(shared.total.load(Ordering::Relaxed), 3000, "nobody knows that it is dead");
+    elsewhere.leave(&Statistics::default());
+    assert_eq!((number(), shared.total.load(Ordering::Relaxed)), (None, 0));
+}
+
 #[test]
 fn who_is_deaf_from_now_on_waits_for_those_that_ask() {
     let shared = segment(4000);
