@@ -34,6 +34,16 @@ fn mask_of(word: u64) -> u8 {
 
 /// Bytes that a page takes, or `None` if it is not of this kind.
 fn length(page: &Page, bits: &mut [u64; WORDS / 64]) -> Option<usize> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { shuffling::length(page, bits) };
+    }
+    plain_length(page, bits)
+}
+
+#[inline(always)]
+fn plain_length(page: &Page, bits: &mut [u64; WORDS / 64]) -> Option<usize> {
     let mut count = 0;
     for (bits, words) in bits.iter_mut().zip(words(page).as_chunks::<64>().0) {
         *bits = 0;
@@ -53,9 +63,9 @@ fn length(page: &Page, bits: &mut [u64; WORDS / 64]) -> Option<usize> {
     let words = words(page);
     let repeats = |apart: usize| {
         let pairs = words[apart..].iter().zip(words.iter());
-        pairs.map(|(a, b)| u16::from(word(a) == word(b) && word(a) != 0)).sum::<u16>()
+        pairs.map(|(a, b)| u64::from((word(a) == word(b)) & (word(a) != 0))).sum::<u64>()
     };
-    (1..=NEAR).all(|apart| usize::from(repeats(apart)) * 2 <= count).then_some(length)
+    (1..=NEAR).all(|apart| repeats(apart) * 2 <= count as u64).then_some(length)
 }
 
 /// Encodes a page into `output`, if it is of this kind and there is room; how long it is then.
@@ -163,7 +173,7 @@ fn decode_with(bytes: &[u8], page: &mut Page, spread: impl Fn(u64, u8) -> u64) -
     true
 }
 
-/// The same with one instruction for each word.
+/// The same with one instruction for each word, or for several.
 #[cfg(target_arch = "x86_64")]
 mod shuffling {
     use std::arch::x86_64::{__m128i, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_shuffle_epi8};
@@ -199,6 +209,11 @@ mod shuffling {
     fn shuffle(word: u64, order: [u8; 8]) -> u64 {
         let vector = |word: u64| -> __m128i { _mm_cvtsi64_si128(word as i64) };
         _mm_cvtsi128_si64(_mm_shuffle_epi8(vector(word), vector(u64::from_le_bytes(order)))) as u64
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
+    pub(super) fn length(page: &Page, bits: &mut [u64; WORDS / 64]) -> Option<usize> {
+        super::plain_length(page, bits)
     }
 
     #[target_feature(enable = "ssse3,popcnt")]
@@ -292,8 +307,11 @@ mod tests {
                 let bytes = (0..8).filter(|byte| byte % 8 < bytes).fold(0, |mask, byte| mask | 0xff << (8 * byte));
                 if there { (keep & bytes).rotate_left((next() % 8 * 8) as u32) } else { 0 }
             });
-            let mut bits = [0; WORDS / 64];
-            if let Some(length) = length(&page, &mut bits) {
+            let (mut bits, mut plain_bits) = ([0; WORDS / 64], [1; WORDS / 64]);
+            let found = length(&page, &mut bits);
+            prop_assert_eq!(plain_length(&page, &mut plain_bits), found);
+            prop_assert_eq!(bits, plain_bits);
+            if let Some(length) = found {
                 let mut output = vec![0xa5; PAGE_SIZE];
                 prop_assert_eq!(encode(&page, &mut output), Some(length));
                 let mut plain = vec![0x5a; PAGE_SIZE];
