@@ -1,13 +1,14 @@
 //! Pages of words most of whose bytes are zero, stored without those bytes.
 //!
 //! Arrays of numbers are often such: counts in eight bytes each, measured figures as doubles, sparse data. LZ4 finds a
-//! match for each of their words, which takes ten times as long and leaves more. Stored are a bit for each word that is
-//! not zero, for each of those words a bit for each byte that is not, and those bytes.
+//! match for each of their words, which takes several times as long and leaves more. Stored are a bit for each word that
+//! is not zero, for each of those words a bit for each byte that is not, and those bytes.
 //!
 //! Not for words that repeat, near each other, more often than not: there LZ4 leaves next to nothing.
 //!
 //! Invariants: what [`encode`] gives is at most [`LIMIT`] long and decodes to the page; [`decode`] refuses what is not
-//! exactly as long as it says. Nothing is allocated. Cost: some 0.15 µs for a page that is not of this kind.
+//! exactly as long as it says. Nothing is allocated. Cost: some 0.3 µs to look at a page, 0.4 to encode it, 0.3 to decode
+//! it, on a busy machine.
 
 use crate::{PAGE_SIZE, Page};
 
