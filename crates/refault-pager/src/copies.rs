@@ -39,12 +39,13 @@ const PART: u64 = 8;
 /// And no more than that.
 const MOST: usize = 8192;
 
-/// What counts for keeping copies and against it, from which sum on they are kept, and the largest sum.
+/// What counts for keeping copies and against it, from which sum on they are kept, and the largest sum: a round of
+/// eviction that comes late, so that some hundred copies grow old, does not end it.
 const CLEAN: i32 = 2;
-const WRITTEN: i32 = -6;
+const WRITTEN: i32 = -12;
 const OLD: i32 = -1;
 const WORTH_IT: i32 = 16;
-const LARGEST: i32 = 64;
+const LARGEST: i32 = 512;
 
 /// Copies that are given up in one go at most.
 const TOGETHER: usize = 32;

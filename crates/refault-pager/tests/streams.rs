@@ -80,14 +80,18 @@ fn pages_that_pass_through_unwritten_are_not_stored_again() {
     let pager = pager(24, PagerOptions { count_stored: true, ..options() });
     let mut region = half_resident(&pager);
     region.hint(Hint::Cyclic);
+    // What came along, and what went unwritten, once a scan has shown what it is.
+    let mut sums = [0; 2];
     for scan in 0..4 {
         let stored = pager.report().counters.pswpout;
         let [faults, along, _, clean] = read(&pager, &region, 0..PAGES);
         let stored = pager.report().counters.pswpout - stored;
-        let what = format!("{faults} faults, {along} came along, {clean} went unwritten, {stored} were stored");
-        println!("{what}");
-        assert!(scan == 0 || along > 500 && clean > along / 2, "{what}");
+        println!("{faults} faults, {along} came along, {clean} went unwritten, {stored} were stored");
+        if scan > 0 {
+            sums = [sums[0] + along, sums[1] + clean];
+        }
     }
+    assert!(sums[0] > 1500 && sums[1] > sums[0] / 2, "{sums:?}");
     // Writing costs few faults: it is found out soon, and the copies of long ago are given up.
     let faults = pager.report().protect_faults;
     for version in 2..4 {
