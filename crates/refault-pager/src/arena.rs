@@ -147,11 +147,13 @@ impl Arena {
         self.dump(before, first + pages);
     }
 
-    /// Calls `work` with the end of the taken pages that start at `first`, while none of them can begin to leave.
+    /// Calls `work` with the end of the taken pages that start at `first` (`first` itself, where that is free), while none
+    /// of them can begin to leave.
     pub(crate) fn with_taken<T>(&self, first: PageId, work: impl FnOnce(PageId) -> T) -> T {
         let free = self.free.lock().expect("invariant: nothing panics under this lock");
         let leaving = self.leaving.lock().expect("invariant: nothing panics under this lock");
-        let mut end = free.range(first..).next().map_or(self.pages, |(start, _)| *start);
+        let inside = free.range(..first).next_back().is_some_and(|(start, pages)| start + pages > first);
+        let mut end = if inside { first } else { free.range(first..).next().map_or(self.pages, |(start, _)| *start) };
         for (start, pages) in leaving.iter() {
             if *start >= first {
                 end = end.min(*start);

@@ -34,6 +34,8 @@ pub(crate) struct PagedMemory {
     start: Instant,
     /// The store takes no more pages.
     full: bool,
+    /// Pages that were read ahead of the program.
+    unread: u32,
 }
 
 impl Memory for PagedMemory {
@@ -68,6 +70,10 @@ impl Memory for PagedMemory {
         self.known_pages -= 1;
         self.victims.push(page);
         Eviction::Freed { pages_written: u32::from(!seen.kept()) }
+    }
+
+    fn unread(&self) -> u32 {
+        self.unread
     }
 
     fn now(&self) -> u64 {
@@ -198,6 +204,7 @@ impl Engine {
             walked: false,
             start,
             full: false,
+            unread: 0,
         };
         Engine { policy, memory }
     }
@@ -226,6 +233,11 @@ impl Engine {
         self.memory.known.grow(pages as usize);
         self.memory.bits.grow(pages);
         self.memory.pages = pages;
+    }
+
+    /// So many pages were read ahead and wait for the program.
+    pub(crate) fn set_unread(&mut self, pages: u32) {
+        self.memory.unread = pages;
     }
 
     pub(crate) fn set_capacity(&mut self, pages: usize) {

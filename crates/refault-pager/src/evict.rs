@@ -15,7 +15,7 @@
 use std::sync::atomic::Ordering;
 
 use refault_core::PageId;
-use refault_store::{PAGE_SIZE, Page, Slot, StoreError};
+use refault_store::{PAGE_SIZE, Page, Slot, StoreError, Tier};
 
 use crate::engine::for_runs;
 use crate::fault_scratch::{BATCH, FaultScratch};
@@ -75,6 +75,9 @@ impl Inner {
             }
         }
         self.budget.uncharge(left.len() as u64);
+        if stays_count > 0 {
+            self.give_up_copies();
+        }
         left.len() as u64
     }
 
@@ -86,6 +89,9 @@ impl Inner {
             if seen.kept() {
                 worker.outcomes[place] = Ok(Slot::from_bits(seen.slot()));
                 self.counts.clean_evictions.fetch_add(1, Ordering::Relaxed);
+                if worker.outcomes[place].is_ok_and(|slot| slot.tier() == Tier::Pool) {
+                    self.copies.left_clean(*page);
+                }
             } else {
                 dirty[count] = *page;
                 places[count] = place;

@@ -4,8 +4,7 @@
 //! (`UFFDIO_COPY`), so no thread ever sees a page half filled. A fault on a page that somebody else owns leaves a mark
 //! and is forgotten: the owner wakes it, and it faults again or finds the page there.
 //!
-//! Sequential faults bring their successors along: the window doubles from 2 to 64 pages while the guess holds, and is
-//! filled by one call. Successors are only brought in while the budget has room for them.
+//! Faults in sequence bring their successors along ([`crate::streams`], [`crate::read_ahead`]).
 
 use std::sync::atomic::Ordering;
 
@@ -15,48 +14,11 @@ use refault_store::{PAGE_SIZE, Slot, StoreError, Tier, same_filled};
 use crate::fault_scratch::{BATCH, FaultScratch};
 use crate::pager::Inner;
 use crate::pte_lock::PteLock;
-use crate::region::Hint;
 use crate::state::{NO_SLOT, State, Word};
 
-/// Sequences of faults that are followed at once.
-const STREAMS: usize = 8;
-
-/// What follows the faults of one handler.
-#[derive(Default)]
-pub(crate) struct Streams {
-    streams: [Stream; STREAMS],
-    clock: u32,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Stream {
-    next: PageId,
-    window: u32,
-    used: u32,
-}
-
-impl Streams {
-    /// How many successors of a faulting page to bring in.
-    fn window(&mut self, page: PageId, hint: Hint) -> u32 {
-        if hint == Hint::Random {
-            return 0;
-        }
-        self.clock += 1;
-        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.next == page && stream.used != 0) {
-            let window = stream.window;
-            *stream = Stream { next: page + window + 1, window: (window * 2).min(BATCH as u32 - 1), used: self.clock };
-            return window;
-        }
-        let window = if hint == Hint::Normal { 0 } else { BATCH as u32 - 1 };
-        let oldest = self.streams.iter_mut().min_by_key(|stream| stream.used).expect("invariant: there are streams");
-        *oldest = Stream { next: page + window + 1, window: window.max(2), used: self.clock };
-        window
-    }
-}
-
 impl Inner {
-    /// Resolves a fault.
-    pub(crate) fn fault(&self, page: PageId, write: bool, worker: &mut FaultScratch, streams: &mut Streams) {
+    /// Resolves a fault. `address`: where in the page, if what follows is to come along.
+    pub(crate) fn fault(&self, page: PageId, address: Option<usize>, write: bool, worker: &mut FaultScratch) {
         loop {
             let word = self.word(page);
             let seen = word.load();
@@ -67,11 +29,10 @@ impl Inner {
                     }
                     let _stall = (seen.state() == State::Stored).then(|| self.pressure.stall());
                     self.charge(1, Some(page), worker);
-                    if self.fill(page, seen, write, worker) {
-                        let window = streams.window(page, self.ranges.hint(page));
-                        if window > 0 && self.options.bring_successors {
-                            self.fill_following(page + 1, window, worker);
-                        }
+                    if self.fill(page, seen, write, worker)
+                        && let Some(address) = address.filter(|_| self.options.bring_successors)
+                    {
+                        self.bring_what_follows(page, address, worker);
                     }
                     return;
                 }
@@ -89,11 +50,16 @@ impl Inner {
                     }
                     if seen.kept() {
                         self.counts.protect_faults.fetch_add(1, Ordering::Relaxed);
+                        if Slot::from_bits(seen.slot()).tier() == Tier::Pool {
+                            self.copies.was_written(page);
+                        }
                     }
                     self.give_up_slot(seen);
                     let _ = self.uffd.unprotect(&PteLock::lock(), self.arena.address(page), PAGE_SIZE);
                     let _ = word.finish(State::Resident, 0, false);
                     let _ = self.uffd.wake(self.arena.address(page), PAGE_SIZE);
+                    // The policy may have looked while the page was owned.
+                    self.report(page);
                     return;
                 }
                 State::Lost => {
@@ -200,7 +166,8 @@ impl Inner {
     }
 
     /// Brings in up to `count` pages from `first` on, while they are alike and the budget has room. Returns how many.
-    pub(crate) fn fill_following(&self, first: PageId, count: u32, worker: &mut FaultScratch) -> u32 {
+    /// `copies`: those from the pool keep their copies there.
+    pub(crate) fn fill_following(&self, first: PageId, count: u32, copies: bool, worker: &mut FaultScratch) -> u32 {
         let end = (first + count.min(BATCH as u32)).min(self.arena.high());
         // Fresh pages are taken only where somebody owns the addresses; stored ones cannot be anywhere else.
         let (owned, fresh) = self.arena.with_taken(first, |taken| self.own_following(first, end.min(taken)));
@@ -208,7 +175,8 @@ impl Inner {
             return 0;
         }
         self.counts.prefetched.fetch_add(u64::from(owned), Ordering::Relaxed);
-        let filled = if fresh { self.fill_zero_run(first, owned) } else { self.fill_stored_run(first, owned, worker) };
+        let filled =
+            if fresh { self.fill_zero_run(first, owned) } else { self.fill_stored_run(first, owned, copies, worker) };
         if self.budget.tightest().1 < self.reserve() {
             crate::threads::wake_evictor(self);
         }
@@ -257,7 +225,7 @@ impl Inner {
         count
     }
 
-    fn fill_stored_run(&self, first: PageId, count: u32, worker: &mut FaultScratch) -> u32 {
+    fn fill_stored_run(&self, first: PageId, count: u32, copies: bool, worker: &mut FaultScratch) -> u32 {
         let mut read = 0;
         // Read until the first that fails: the run before it is mapped as a whole.
         let mut failed = None;
@@ -265,7 +233,7 @@ impl Inner {
         for index in 0..count {
             let slot = Slot::from_bits(self.word(first + index).load().slot());
             self.distances.returned(first + index);
-            keep &= Inner::keeps(slot, false);
+            keep &= copies || Inner::keeps(slot, false);
             match self.store.read(slot, &mut worker.pages[index as usize], &mut worker.scratch) {
                 Ok(()) => read += 1,
                 Err(error) => {

@@ -108,6 +108,7 @@ impl Pager {
         inner.pressure.forget_waits();
         inner.pin_slots.forget();
         inner.evictor_signal.store(0, Ordering::SeqCst);
+        inner.read_ahead.forget();
         // The parent's threads are not here: nothing is to be joined.
         std::mem::forget(std::mem::take(
             &mut *inner.threads.lock().expect("invariant: nothing panics under this lock"),

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 
 use refault_core::PageId;
 
-use crate::fault::Streams;
 use crate::fault_scratch::FaultScratch;
 use crate::options::FaultMode;
 use crate::pager::Inner;
@@ -75,7 +74,7 @@ fn restore_cancellation(before: i32, mask: Option<Mask>) {
 
 struct WorkerSlot {
     taken: AtomicBool,
-    worker: UnsafeCell<(FaultScratch, Streams)>,
+    worker: UnsafeCell<FaultScratch>,
 }
 
 // SAFETY: the cell is used only by the thread that has set `taken`.
@@ -83,10 +82,7 @@ unsafe impl Sync for WorkerSlot {}
 
 pub(crate) fn register(inner: &Arc<Inner>) {
     WORKER_SLOTS.get_or_init(|| {
-        let slot = || WorkerSlot {
-            taken: AtomicBool::new(false),
-            worker: UnsafeCell::new((FaultScratch::new(), Streams::default())),
-        };
+        let slot = || WorkerSlot { taken: AtomicBool::new(false), worker: UnsafeCell::new(FaultScratch::new()) };
         (0..WORKERS).map(|_| slot()).collect()
     });
     INSTALLED.call_once(|| {
@@ -172,20 +168,20 @@ fn resolve(address: usize, write: bool) -> bool {
         if inner.word(page).load().state() == State::Lost {
             return false;
         }
-        serve(inner, page, write);
+        serve(inner, page, address, write);
         return true;
     }
     false
 }
 
 /// Serves a fault of this thread, which is not inside the pager.
-pub(crate) fn serve(inner: &Inner, page: PageId, write: bool) {
+fn serve(inner: &Inner, page: PageId, address: usize, write: bool) {
     let start = std::time::Instant::now();
     let before = inner.word(page).load();
     {
         // The gate comes first: who waits there during a fork must hold no worker, or the child would miss it for ever.
         let _gate = inner.enter();
-        with_worker(|worker, streams| inner.fault(page, write, worker, streams));
+        with_worker(|worker| inner.fault(page, Some(address), write, worker));
     }
     if matches!(before.state(), State::Evicting | State::Filling | State::Moving) {
         // Nothing blocks here: the access is tried again and faults again until the owner is done.
@@ -198,19 +194,19 @@ pub(crate) fn serve(inner: &Inner, page: PageId, write: bool) {
 pub(crate) fn serve_uninterrupted(inner: &Inner, page: PageId, write: bool) {
     let signals = BlockedSignals::new(FaultMode::InThread);
     let cancellation = disable_cancellation();
-    serve(inner, page, write);
+    serve(inner, page, inner.arena.address(page), write);
     drop(signals);
     restore_cancellation(cancellation, None);
 }
 
-fn with_worker(work: impl FnOnce(&mut FaultScratch, &mut Streams)) {
+fn with_worker(work: impl FnOnce(&mut FaultScratch)) {
     let slots = WORKER_SLOTS.get().expect("invariant: workers are made before a pager is registered");
     loop {
         for slot in slots {
             if !slot.taken.swap(true, Ordering::Acquire) {
                 // SAFETY: the flag was clear and is now this thread's.
-                let (worker, streams) = unsafe { &mut *slot.worker.get() };
-                work(worker, streams);
+                let worker = unsafe { &mut *slot.worker.get() };
+                work(worker);
                 slot.taken.store(false, Ordering::Release);
                 return;
             }

@@ -13,6 +13,10 @@
 //!                                   policy ── victims ──▶ evictor ──┘
 //! ```
 //!
+//! Sequences of faults bring what follows along, and a thread of its own reads ahead of them ([`read_ahead`]).
+//!
+//! Sequences of faults bring along what follows them, and where handlers serve faults a thread of its own reads ahead.
+//!
 //! Invariants: no write is lost, whatever is evicted when; a page that cannot be brought back raises SIGBUS where it is
 //! touched, never zeros or old contents; nothing is allocated and no lock is held across compression or I/O while a
 //! fault waits; no thread of the pager touches managed memory.
@@ -30,6 +34,7 @@
 mod accessed;
 mod arena;
 mod budget;
+mod copies;
 mod demote;
 mod descriptor;
 mod distance;
@@ -54,10 +59,12 @@ mod pressure;
 pub mod probe;
 mod pte_lock;
 mod ranges;
+mod read_ahead;
 mod region;
 mod report;
 mod signals;
 mod state;
+mod streams;
 mod table;
 mod threads;
 pub mod uffd;

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use refault_core::PageId;
 use refault_store::PAGE_SIZE;
 
-use crate::fault::Streams;
 use crate::fault_scratch::FaultScratch;
 use crate::pager::{Inner, PagerError};
 use crate::state::State;
@@ -80,7 +79,6 @@ impl Inner {
 
     /// Waits until a pinned page can be read and written without a fault that somebody has to serve.
     fn bring_in_pinned(&self, page: PageId, worker: &mut FaultScratch) -> Result<(), PagerError> {
-        let mut streams = Streams::default();
         loop {
             let seen = self.word(page).load();
             match seen.state() {
@@ -89,7 +87,7 @@ impl Inner {
                     let error = refault_store::StoreError::Checksum("store");
                     return Err(PagerError::Lost { address: self.arena.address(page), error });
                 }
-                State::Resident | State::Fresh | State::Stored => self.fault(page, true, worker, &mut streams),
+                State::Resident | State::Fresh | State::Stored => self.fault(page, None, true, worker),
                 _ => std::thread::yield_now(),
             }
         }

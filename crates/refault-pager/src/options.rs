@@ -68,7 +68,7 @@ impl Default for PagerOptions {
     fn default() -> PagerOptions {
         PagerOptions {
             policy: crate::DEFAULT_POLICY.to_owned(),
-            store: TieredStoreOptions { pool_limit: 16 << 30, codec: Codec::Lz4, file: None },
+            store: TieredStoreOptions { pool_limit: 16 << 30, codec: Codec::Words, file: None },
             address_space: 64 << 30,
             fault_mode: FaultMode::Handler { threads: 1 },
             access_source: AccessSource::DropAndScan,

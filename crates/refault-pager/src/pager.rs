@@ -13,6 +13,7 @@ use refault_store::{PAGE_SIZE, Slot, Store, StoreError, TieredStore};
 use crate::accessed::AccessSource;
 use crate::arena::Arena;
 use crate::budget::Budget;
+use crate::copies::Copies;
 use crate::distance::Distances;
 use crate::engine::Engine;
 use crate::fault_kind::FaultLatencies;
@@ -23,6 +24,7 @@ use crate::options::{OnFull, PagerOptions};
 use crate::pin_slots::PinSlots;
 use crate::pressure::Pressure;
 use crate::ranges::Ranges;
+use crate::read_ahead::ReadAhead;
 use crate::state::PageWord;
 use crate::table::PageTable;
 use crate::threads;
@@ -95,6 +97,8 @@ pub(crate) struct Counts {
     pub(crate) fills: AtomicU64,
     pub(crate) zero_fills: AtomicU64,
     pub(crate) prefetched: AtomicU64,
+    pub(crate) read_ahead: AtomicU64,
+    pub(crate) copies_given_up: AtomicU64,
     pub(crate) protect_faults: AtomicU64,
     pub(crate) stored: AtomicU64,
     pub(crate) clean_evictions: AtomicU64,
@@ -113,7 +117,7 @@ const REPORTS: usize = 1 << 14;
 const RECLAIM_GOAL: u64 = 128;
 
 /// Victims that a fault asks for which has to make room itself.
-const DIRECT_GOAL: u32 = 32;
+pub(crate) const DIRECT_GOAL: u32 = 32;
 
 /// Times that a fault finds nothing to evict before it counts as being out of room: some 5 ms.
 const MAX_FRUITLESS_WAITS: u32 = 32;
@@ -144,6 +148,8 @@ pub(crate) struct Inner {
     reports: Mutex<Vec<PageId>>,
     drops: Zapper,
     pub(crate) gate: ForkGate,
+    pub(crate) read_ahead: ReadAhead,
+    pub(crate) copies: Copies,
     pub(crate) counts: Counts,
     pub(crate) fault_latency: FaultLatencies,
     pub(crate) pressure: Pressure,
@@ -220,6 +226,8 @@ impl Pager {
             reports: Mutex::new(Vec::with_capacity(REPORTS)),
             drops: Zapper::new(),
             gate: ForkGate::default(),
+            read_ahead: ReadAhead::default(),
+            copies: Copies::new(pages),
             counts: Counts::default(),
             fault_latency: FaultLatencies::default(),
             pressure: Pressure::new(),
@@ -417,6 +425,7 @@ impl Inner {
 
     /// Brings the policy up to date with all pages that changed.
     pub(crate) fn take_reports(&self, engine: &mut Engine) {
+        engine.set_unread(self.read_ahead.pages());
         // In pieces, so that the fault path waits only for a copy and nothing is allocated.
         loop {
             let mut piece = [0; 256];

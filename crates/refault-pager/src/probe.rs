@@ -90,6 +90,6 @@ pub(crate) fn open(options: &PagerOptions) -> Result<Uffd, PagerError> {
             return Err(PagerError::MissingFeature(name));
         }
     }
-    wanted |= offered & (feature::POISON | feature::THREAD_ID);
+    wanted |= offered & (feature::POISON | feature::THREAD_ID | feature::EXACT_ADDRESS);
     Uffd::new(wanted).map_err(PagerError::NotPermitted)
 }

@@ -298,7 +298,7 @@ impl Inner {
                 page += 1;
                 continue;
             }
-            let filled = self.fill_following(page, (first + pages - page).min(BATCH as u32), &mut worker);
+            let filled = self.fill_following(page, (first + pages - page).min(BATCH as u32), false, &mut worker);
             resident += filled;
             page += filled.max(1);
         }

@@ -31,12 +31,16 @@ pub struct Report {
     pub counters: Counters,
     /// First touches, filled with zeros or from the region's file.
     pub zero_fills: u64,
-    /// Pages brought in ahead of sequential faults.
+    /// Pages brought in ahead of faults in sequence.
     pub prefetched: u64,
+    /// Those of them that another thread read while the program went on.
+    pub read_ahead: u64,
     /// First writes to pages that were equal to their slot.
     pub protect_faults: u64,
     /// Pages evicted without a write, because they were equal to their slot.
     pub clean_evictions: u64,
+    /// Pages that had kept their copy in the pool and gave it up unwritten: they stayed for long, or the store was full.
+    pub copies_given_up: u64,
     /// Times a fault had to evict because the reserve was used up.
     pub direct_reclaims: u64,
     /// Times the store refused a page.
@@ -116,13 +120,16 @@ impl Pager {
             store: inner.store.usage(),
             metadata_bytes: policy_bytes as u64
                 + managed_pages * PageTable::BYTES_PER_PAGE as u64
-                + inner.distances.bytes(managed_pages),
+                + inner.distances.bytes(managed_pages)
+                + inner.copies.bytes(managed_pages),
             managed_pages,
             counters,
             zero_fills: load(&counts.zero_fills),
             prefetched: load(&counts.prefetched),
+            read_ahead: load(&counts.read_ahead),
             protect_faults: load(&counts.protect_faults),
             clean_evictions: load(&counts.clean_evictions),
+            copies_given_up: load(&counts.copies_given_up),
             direct_reclaims: load(&counts.direct_reclaims),
             store_refusals: load(&counts.refused),
             discarded: load(&counts.discarded),

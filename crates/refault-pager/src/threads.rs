@@ -1,4 +1,5 @@
-//! The pager's threads: handlers, which wait for faults, and the evictor, which keeps a reserve.
+//! The pager's threads: handlers, which wait for faults, the evictor, which keeps a reserve, and the reader
+//! ([`crate::read_ahead`]).
 //!
 //! All signals are blocked in them, because a program's signal handler could touch managed memory, and whoever serves
 //! faults must never fault (but SIGBUS where faults are served in the thread). A panic in one of them ends the program
@@ -16,7 +17,6 @@ use std::time::Instant;
 use rustix::thread::futex;
 
 use crate::demote::{Round, TICK};
-use crate::fault::Streams;
 use crate::fault_kind::FaultKind;
 use crate::fault_scratch::FaultScratch;
 use crate::options::FaultMode;
@@ -63,7 +63,18 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
         end_on_panic(|| keep_reserve(&evictor, worker));
     };
     threads.push(std::thread::Builder::new().name("refault-evictor".to_owned()).spawn(body)?);
-    serve_until(inner, || running.load(Ordering::Acquire) == handlers + 1);
+    let reads_ahead = inner.reads_ahead();
+    if reads_ahead {
+        let (reader, reader_runs) = (inner.clone(), running.clone());
+        let worker = FaultScratch::new();
+        let body = move || {
+            hello(&reader_runs);
+            drop(reader_runs);
+            end_on_panic(|| reader.keep_reading(worker));
+        };
+        threads.push(std::thread::Builder::new().name("refault-reader".to_owned()).spawn(body)?);
+    }
+    serve_until(inner, || running.load(Ordering::Acquire) == handlers + 1 + usize::from(reads_ahead));
     inner.uffd.set_blocking(true)?;
     drop(signals);
     Ok(())
@@ -73,7 +84,7 @@ pub(crate) fn start(inner: &Arc<Inner>) -> io::Result<()> {
 /// (the locale's tables, for one), and in the child of a fork that memory may be evicted while no handler runs yet.
 fn serve_until(inner: &Inner, all_run: impl Fn() -> bool) {
     let mut messages = [Message::EMPTY; MESSAGES];
-    let (mut worker, mut streams) = (FaultScratch::new(), Streams::default());
+    let mut worker = FaultScratch::new();
     while !all_run() {
         let Ok(count) = inner.uffd.read(&mut messages) else {
             std::thread::sleep(std::time::Duration::from_micros(50));
@@ -82,7 +93,7 @@ fn serve_until(inner: &Inner, all_run: impl Fn() -> bool) {
         for fault in messages[..count].iter().filter_map(Message::fault) {
             if let Some(page) = inner.arena.page_at(fault.address) {
                 let _gate = inner.enter();
-                inner.fault(page, fault.write, &mut worker, &mut streams);
+                inner.fault(page, Some(fault.address), fault.write, &mut worker);
             }
         }
     }
@@ -130,6 +141,7 @@ fn prefer() {
 pub(crate) fn stop(inner: &Arc<Inner>) {
     inner.stopping.store(true, Ordering::SeqCst);
     wake_evictor(inner);
+    inner.read_ahead.wake();
     let threads = std::mem::take(&mut *inner.threads.lock().expect("invariant: nothing panics under this lock"));
     if let FaultMode::Handler { threads: handlers } = inner.options.fault_mode {
         for index in 0..handlers.clamp(1, MAX_HANDLERS) {
@@ -148,7 +160,6 @@ pub(crate) fn stop(inner: &Arc<Inner>) {
 
 fn handle(inner: &Inner, alone: bool, mut worker: FaultScratch) {
     let mut messages = [Message::EMPTY; MESSAGES];
-    let mut streams = Streams::default();
     let mut affinity = HandlerAffinity::new(alone);
     loop {
         let count = match inner.uffd.read(&mut messages) {
@@ -182,7 +193,7 @@ fn handle(inner: &Inner, alone: bool, mut worker: FaultScratch) {
             let origin = FaultKind::from(inner.word(page).load());
             {
                 let _gate = inner.enter();
-                inner.fault(page, fault.write, &mut worker, &mut streams);
+                inner.fault(page, Some(fault.address), fault.write, &mut worker);
             }
             inner.fault_latency.record(origin, start.elapsed());
             affinity.saw(fault.thread);

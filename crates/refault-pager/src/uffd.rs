@@ -28,6 +28,8 @@ pub mod feature {
     pub const THREAD_ID: u64 = 1 << 8;
     /// Write protection of shared memory.
     pub const WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
+    /// Messages carry the address as it was accessed, not that of its page.
+    pub const EXACT_ADDRESS: u64 = 1 << 11;
     /// `UFFDIO_POISON`.
     pub const POISON: u64 = 1 << 14;
     /// Write-protect faults resolved by the kernel.
@@ -180,7 +182,7 @@ impl Message {
 /// A fault that waits to be resolved.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Address, rounded down to its page.
+    /// Address, rounded down to its page unless [`feature::EXACT_ADDRESS`] was asked for.
     pub address: usize,
     /// The access was a write.
     pub write: bool,

@@ -157,8 +157,10 @@ fn a_flipped_bit_in_the_pool_raises_sigbus_and_says_so() {
         return;
     }
     let name = "a_flipped_bit_in_the_pool_raises_sigbus_and_says_so";
-    let ways: Vec<(Codec, FaultMode)> =
-        [Codec::Lz4, Codec::Zstd].into_iter().flat_map(|codec| both_modes().map(|mode| (codec, mode))).collect();
+    let ways: Vec<(Codec, FaultMode)> = [Codec::Lz4, Codec::Zstd, Codec::Words]
+        .into_iter()
+        .flat_map(|codec| both_modes().map(|mode| (codec, mode)))
+        .collect();
     if let Some(way) = child() {
         let (codec, fault_mode) = ways[way];
         let store = Arc::new(DamagedPool::new(codec, 1));
@@ -219,7 +221,7 @@ fn each_damaged_page_of_the_pool_is_lost_alone() {
     if skipped() {
         return;
     }
-    for codec in [Codec::Lz4, Codec::Zstd] {
+    for codec in [Codec::Lz4, Codec::Zstd, Codec::Words] {
         let store = Arc::new(DamagedPool::new(codec, 50));
         let (lost, said) = lost_pages(store.clone(), 2000);
         let failed = store.failed.load(Ordering::Relaxed);

@@ -129,6 +129,20 @@ impl Machine {
         }
     }
 
+    /// A page that is equal to its slot gives the slot up without being written.
+    fn give_up(&self) {
+        let word = &self.word.0;
+        let seen = word.load();
+        if seen.state() != State::Resident || !seen.kept() || !word.begin(seen, State::Moving) {
+            return;
+        }
+        self.store.lock().unwrap()[seen.slot() as usize] = None;
+        self.kernel.lock().unwrap().protected = false;
+        if word.finish(State::Resident, 0, false) {
+            self.wake();
+        }
+    }
+
     fn evict(&self, store_fails: bool) {
         let word = &self.word.0;
         let seen = word.load();
@@ -172,6 +186,7 @@ fn scenario(keep: bool, store_fails: bool) {
             let machine = machine.clone();
             thread::spawn(move || {
                 machine.evict(store_fails);
+                machine.give_up();
                 machine.evict(false);
             })
         })

@@ -1,7 +1,8 @@
-//! Compression of one page: LZ4 for what may come back soon, zstd for what stays cold.
+//! Compression of one page: LZ4 for what may come back soon, zstd for what stays cold, and for arrays of numbers words
+//! without their zero bytes.
 //!
 //! Invariants: nothing is allocated after [`Scratch::new`]; the output of either codec is at most one page, otherwise
-//! the page is kept raw. Cost on 4 KiB: LZ4 some 3–8 µs in, 1 µs out; zstd (level 1) two to three times that for a
+//! the page is kept raw. Cost on 4 KiB: LZ4 some 3–8 µs in, 1 µs out; words some 0.7 µs in, 0.3 out; zstd (level 1) two to three times that for a
 //! quarter to a half less space.
 //!
 //! ```
@@ -20,7 +21,7 @@
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into};
 use zstd_safe::{CCtx, DCtx};
 
-use crate::{PAGE_SIZE, Page};
+use crate::{PAGE_SIZE, Page, words};
 
 /// How an object is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub enum Codec {
     Lz4 = 1,
     /// A zstd frame.
     Zstd = 2,
+    /// Words without their zero bytes. What is not of this kind is an LZ4 block.
+    Words = 3,
 }
 
 impl Codec {
@@ -40,6 +43,7 @@ impl Codec {
             0 => Some(Codec::Raw),
             1 => Some(Codec::Lz4),
             2 => Some(Codec::Zstd),
+            3 => Some(Codec::Words),
             _ => None,
         }
     }
@@ -83,8 +87,15 @@ impl Scratch {
 
     /// Compresses a page and returns the codec that was worth using and its output.
     pub fn compress<'a>(&'a mut self, page: &'a Page, wanted: Codec) -> (Codec, &'a [u8]) {
+        let wanted = match wanted {
+            Codec::Words => match words::encode(page, &mut self.output) {
+                Some(len) => return (Codec::Words, &self.output[..len]),
+                None => Codec::Lz4,
+            },
+            wanted => wanted,
+        };
         let len = match wanted {
-            Codec::Raw => None,
+            Codec::Raw | Codec::Words => None,
             Codec::Lz4 => compress_into_with_table(&page.0, &mut self.output, &mut self.table).ok(),
             Codec::Zstd => self.compress.compress(&mut self.output[..], &page.0, ZSTD_LEVEL).ok(),
         };
@@ -106,6 +117,7 @@ impl Scratch {
             }
             Codec::Lz4 => decompress_into(bytes, &mut page.0).is_ok_and(|len| len == PAGE_SIZE),
             Codec::Zstd => self.decompress.decompress(&mut page.0[..], bytes) == Ok(PAGE_SIZE),
+            Codec::Words => words::decode(bytes, page),
         }
     }
 }
@@ -135,10 +147,10 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn both_codecs_return_the_page(seed: u64, noise in 0u64..=16, zstd: bool) {
+        fn all_codecs_return_the_page(seed: u64, noise in 0u64..=16, which in 0usize..3) {
             let mut scratch = Scratch::new();
             let page = sample_page(seed, noise);
-            let wanted = if zstd { Codec::Zstd } else { Codec::Lz4 };
+            let wanted = [Codec::Lz4, Codec::Zstd, Codec::Words][which];
             let (codec, bytes) = scratch.compress(&page, wanted);
             prop_assert!(bytes.len() <= PAGE_SIZE);
             prop_assert_eq!(codec == Codec::Raw, bytes.len() == PAGE_SIZE);
@@ -149,9 +161,9 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn garbage_is_refused_or_decoded_but_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..5000), zstd: bool) {
+        fn garbage_is_refused_or_decoded_but_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..5000), which in 0usize..3) {
             let mut page = Page::ZERO;
-            Scratch::new().decompress(if zstd { Codec::Zstd } else { Codec::Lz4 }, &bytes, &mut page);
+            Scratch::new().decompress([Codec::Lz4, Codec::Zstd, Codec::Words][which], &bytes, &mut page);
         }
     }
 }

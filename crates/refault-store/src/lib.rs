@@ -38,6 +38,7 @@ pub mod pool;
 pub mod same_filled;
 mod tiered;
 mod uring;
+mod words;
 
 pub use codec::Scratch;
 pub use device::{Device, FileDevice, IoEngine, Job};

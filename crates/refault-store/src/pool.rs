@@ -562,14 +562,14 @@ impl Store for CompressedPool {
         }
     }
 
-    /// Compresses an LZ4 page again with zstd; `None` if that saves nothing.
+    /// Compresses a page again with zstd, once; `None` if that saves nothing.
     fn demote(&self, slot: Slot, buffer: &mut Page, scratch: &mut Scratch) -> Option<Slot> {
         if slot.tier() != Tier::Pool {
             return None;
         }
         let (_, codec, bytes) = self.get(slot)?;
         let old_class = (HEADER + bytes.len()).div_ceil(STEP);
-        if codec != Codec::Lz4 || self.read(slot, buffer, scratch).is_err() {
+        if !matches!(codec, Codec::Lz4 | Codec::Words) || self.read(slot, buffer, scratch).is_err() {
             return None;
         }
         let (_, bytes) = scratch.compress(buffer, Codec::Zstd);

@@ -28,7 +28,7 @@ pub fn skipped() -> bool {
 
 pub fn options() -> PagerOptions {
     PagerOptions {
-        store: TieredStoreOptions { pool_limit: 1 << 30, codec: Codec::Lz4, file: None },
+        store: TieredStoreOptions { pool_limit: 1 << 30, codec: Codec::Words, file: None },
         address_space: 4 << 30,
         ..PagerOptions::default()
     }
