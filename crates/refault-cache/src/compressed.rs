@@ -206,6 +206,12 @@ impl Compressed {
         Some(Leftover { frame, page, ticket: self.tickets })
     }
 
+    /// Whether a free frame has the bytes of an evicted page that are to be compressed.
+    pub(crate) fn has_leftover(&self, frame: Frame) -> bool {
+        let place = self.places.get(self.leftovers[frame as usize] as usize);
+        place.is_some_and(|place| *place == IN_FRAME | u64::from(frame))
+    }
+
     /// What came of compressing a page, which is kept unless it was read, written or forgotten meanwhile.
     pub(crate) fn keep(&mut self, leftover: Leftover, outcome: Outcome) {
         let place = &mut self.places[leftover.page as usize];

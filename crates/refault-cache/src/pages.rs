@@ -172,6 +172,11 @@ impl Pages {
         self.compressed.as_mut().and_then(|compressed| compressed.leftover(frame))
     }
 
+    /// Whether a free frame has an evicted page's bytes that are to be compressed.
+    pub(crate) fn has_leftover(&self, frame: Frame) -> bool {
+        self.compressed.as_ref().is_some_and(|compressed| compressed.has_leftover(frame))
+    }
+
     /// The free frame that has an evicted page's bytes still.
     pub(crate) fn free_frame(&self, page: PageId) -> Option<Frame> {
         self.compressed.as_ref().and_then(|compressed| compressed.free_frame(page))

@@ -54,9 +54,11 @@ fn file(place: &Path, name: &str, bytes: &[u8]) -> Option<PathBuf> {
     }
     // Its parent is there, or is the user's own cache directory.
     if !place.exists() {
-        DirBuilder::new().recursive(true).mode(0o700).create(&place).ok()?;
-        if place == Path::new(FOR_ALL) {
-            fs::set_permissions(&place, Permissions::from_mode(0o755)).ok()?;
+        let mode = if place == Path::new(FOR_ALL) { 0o755 } else { 0o700 };
+        DirBuilder::new().recursive(true).mode(mode).create(&place).ok()?;
+        if mode == 0o755 {
+            // Whatever the mask is.
+            fs::set_permissions(&place, Permissions::from_mode(mode)).ok()?;
         }
     }
     let metadata = fs::symlink_metadata(&place).ok()?;

@@ -102,3 +102,73 @@ fn a_stranger_with_the_number_of_a_process_in_a_container_is_not_asked() {
     let run = command.output().expect("timeout starts");
     assert_eq!(common::text(&run.stdout), "True\nlives\n", "{}", common::text(&run.stderr));
 }
+
+/// What killed processes of a container had is given back; and no process that lives is taken for dead, wherever it is.
+#[test]
+fn the_dead_and_the_living_of_a_container_are_told_apart() {
+    if skipped(&["unshare", "python3"]) {
+        return;
+    }
+    let contained = ["-Urpf", "--mount-proc"];
+    if !std::process::Command::new("unshare").args(contained).arg("true").status().is_ok_and(|status| status.success())
+    {
+        refault_testing::skip_required("no namespaces of process numbers are to be had");
+        return;
+    }
+    let held = "import os, subprocess, sys, time; held = lambda mib: bytearray(os.urandom(1)) * (mib << 20)\n";
+    let run = |memory: &str, unshare: &[&str], program: &str| {
+        let program = format!("{held}{program}");
+        let mut arguments = vec!["run", "--memory", memory, "--", "unshare"];
+        arguments.extend(unshare);
+        arguments.extend(["python3", "-c", &program]);
+        let run = common::refault(&arguments);
+        let said = common::text(&run.stderr).to_owned();
+        assert!(run.status.success(), "{:?} {said}", run.status);
+        (common::text(&run.stdout).to_owned(), said)
+    };
+    let figure = |said: &str, before: &str| -> u64 {
+        let digits: String =
+            said.split(before).next().and_then(|text| text.rsplit(' ').next()).unwrap_or("").replace(',', "");
+        digits.parse().unwrap_or_else(|_| panic!("no figure before '{before}': {said}"))
+    };
+    // Three that are killed, and one that has room once they are known to be dead.
+    let killed = "
+for _ in range(3):
+    subprocess.run([sys.executable, '-c', 'import os; x = bytearray(os.urandom(1)) * (16 << 20); os.kill(os.getpid(), 9)'])
+    time.sleep(1.5)
+x = held(20)
+for turn in range(30):
+    for at in range(0, len(x), 4096): x[at] = turn
+print('done')";
+    let (out, said) = run("48M", &contained, killed);
+    assert_eq!(out, "done\n");
+    assert!(figure(&said, " pages stored") < 1000, "{said}");
+    // A child of one that has no /proc any more, and one that has lost its parent.
+    let living = "
+os.mkdir('empty') if not os.path.exists('empty') else None
+os.chroot('empty')
+child = os.fork()
+if child == 0:
+    x = held(24)
+    for turn in range(30):
+        x[::4096] = bytes([turn]) * len(x[::4096])
+        time.sleep(0.1)
+    os._exit(0)
+print(os.waitpid(child, 0)[1])";
+    let directory = tempfile::tempdir().expect("a directory");
+    let living = living.replace("'empty'", &format!("{:?}", directory.path().join("empty")));
+    let (out, said) = run("64M", &["-Ur"], &living);
+    assert!(out == "0\n" && !said.contains("not managed"), "{out} {said}");
+    let orphan = "
+if os.fork() == 0:
+    x = held(24)
+    time.sleep(3.5)
+    os._exit(0)
+os._exit(0)";
+    let waits = format!("{}; sleep 4", "( unshare -Urpf python3 -c \"$ORPHAN\" & )");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_refault"));
+    command.args(["run", "--memory", "64M", "--", "sh", "-c", &waits]).env("ORPHAN", format!("{held}{orphan}"));
+    let run = command.output().expect("refault starts");
+    let said = common::text(&run.stderr);
+    assert!(run.status.success() && !said.contains("not managed"), "{said}");
+}

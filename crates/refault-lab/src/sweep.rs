@@ -20,6 +20,7 @@
 //! # Ok::<(), refault_lab::LabError>(())
 //! ```
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -204,8 +205,11 @@ fn one_by_one<A: Accesses>(sources: &[A], plan: &Sweep, progress: &dyn Progress)
             let Some(this) = layout else { break };
             let this = this?;
             let next = sources.get(index + 1);
-            let (runs, ahead) =
-                rayon::join(|| simulate(source, this, plan, progress), || next.map(|next| layout_of(next)));
+            let failed = AtomicBool::new(false);
+            let (runs, ahead) = rayon::join(
+                || simulate(source, this, plan, progress).inspect_err(|_| failed.store(true, Ordering::Relaxed)),
+                || next.map(|next| layout_unless(next, &|| failed.load(Ordering::Relaxed) || progress.is_cancelled())),
+            );
             done.push(runs?);
             layout = ahead;
         }
@@ -294,6 +298,11 @@ fn simulate(
 
 /// The first pass.
 pub fn layout_of(source: &dyn Accesses) -> Result<Layout, LabError> {
+    layout_unless(source, &|| false)
+}
+
+/// The first pass, unless it is found while it runs that nobody wants it.
+fn layout_unless(source: &dyn Accesses, ends: &dyn Fn() -> bool) -> Result<Layout, LabError> {
     let mut reader = source.open()?;
     let mut buffer = Vec::new();
     let mut builder = LayoutBuilder::new();
@@ -303,6 +312,9 @@ pub fn layout_of(source: &dyn Accesses) -> Result<Layout, LabError> {
             break;
         }
         builder.observe(block);
+        if ends() {
+            return Err(LabError::Cancelled);
+        }
     }
     let layout = builder.finish().map_err(|error| {
         LabError::request("trace too large", source.name(), format!("{error}; sample it with --sample"))

@@ -162,7 +162,7 @@ impl Inner {
     }
 
     fn copies_limit(&self) -> u32 {
-        (self.budget.maximum_pages() / PART).min(MOST as u64) as u32
+        (self.budget.tightest().0.maximum_pages() / PART).min(MOST as u64) as u32
     }
 
     /// Pages came in by a sequence of faults.

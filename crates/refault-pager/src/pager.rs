@@ -273,6 +273,8 @@ impl Pager {
         inner.budget.set_maximum_pages(bytes / PAGE_SIZE as u64);
         inner.count_stored();
         let gate = inner.enter();
+        // As many as the new budget allows are kept from now on.
+        inner.give_up_copies();
         inner.engine().set_capacity((bytes / PAGE_SIZE as u64).min(u64::from(u32::MAX)) as usize);
         drop(gate);
         let start = Instant::now();

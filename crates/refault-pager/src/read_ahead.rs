@@ -160,7 +160,10 @@ impl Inner {
                 None => {
                     self.read_ahead.signal.store(0, Ordering::SeqCst);
                     // Whoever asked between the look and the store is seen here; later ones find the signal down.
-                    if self.read_ahead.asked().count == 0 && !self.stopping.load(Ordering::SeqCst) {
+                    let gate = self.enter();
+                    let nothing = self.read_ahead.asked().count == 0;
+                    drop(gate);
+                    if nothing && !self.stopping.load(Ordering::SeqCst) {
                         let _ = futex::wait(&self.read_ahead.signal, futex::Flags::PRIVATE, 0, None);
                     }
                 }
@@ -187,7 +190,13 @@ impl Inner {
             return true;
         };
         while page <= last {
-            if !matches!(self.word(page).load().state(), State::Fresh | State::Stored) {
+            // Fresh pages need no reading, so nothing is evicted for them.
+            let comes = match self.word(page).load().state() {
+                State::Stored => true,
+                State::Fresh => no_room == NoRoom::Stop,
+                _ => false,
+            };
+            if !comes {
                 page += 1;
                 continue;
             }

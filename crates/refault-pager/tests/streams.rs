@@ -121,6 +121,15 @@ fn pages_that_pass_through_unwritten_are_not_stored_again() {
     assert_eq!((report.resident_bytes, stored, report.lost), (0, 0, 0));
 }
 
+/// Ends the other threads.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Readers in several orders, writers, evictions and a store that is full now and then: no write is lost, and no reader
 /// sees what was there before.
 #[test]
@@ -144,6 +153,8 @@ fn sequences_beside_writers_evictions_and_a_full_store_lose_nothing() {
         let writing = AtomicBool::new(true);
         let mut counts = vec![0u64; PAGES];
         std::thread::scope(|scope| {
+            // Also where an assertion fails.
+            let _ends = Ends(&writing);
             for reader in 0..2 {
                 let writing = &writing;
                 scope.spawn(move || {
@@ -174,7 +185,6 @@ fn sequences_beside_writers_evictions_and_a_full_store_lose_nothing() {
                 assert_eq!(before, counts[page], "a write to page {page} was lost");
                 counts[page] += 1;
             }
-            writing.store(false, Ordering::Relaxed);
         });
         (0..PAGES).for_each(|page| assert_eq!(words[page * WORDS].load(Ordering::Relaxed), counts[page]));
         let report = pager.report();

@@ -51,6 +51,8 @@ pub const MIN_PROGRAM_BYTES: u64 = 2 << 20;
 pub struct Account {
     shared: *const Shared,
     slot: Option<usize>,
+    /// [`Slot::turn`] when it got it.
+    turn: u32,
     charged: i64,
     /// Pages of its own budget, if it has one.
     own_limit: Option<u64>,
@@ -79,6 +81,7 @@ impl Account {
         let mut account = Account {
             shared,
             slot: None,
+            turn: 0,
             charged: 0,
             own_limit,
             inherited: Inherited::default(),
@@ -99,18 +102,16 @@ impl Account {
     }
 
     fn enter(&mut self) {
-        self.slot = self.take_slot(TAKEN, 0);
-        if let Some(slot) = self.slot {
-            self.is_known(slot);
-        }
+        let number = self.shared().known_as(sys::process_id());
+        self.slot = self.take_slot(number, 0);
+        self.entered();
         self.gave = 0;
         self.faulted(sys::now());
     }
 
-    /// A slot that was taken is this process's.
-    fn is_known(&self, slot: usize) {
-        let shared = self.shared();
-        shared.slots[slot].process.store(shared.own_number(slot), Ordering::Release);
+    /// Remembers which turn of its slot is this process's: who was taken for dead has it no more.
+    fn entered(&mut self) {
+        self.turn = self.slot.map_or(0, |slot| self.shared().slots[slot].turn.load(Ordering::Relaxed));
     }
 
     /// A free slot, for a process or [`TAKEN`], whose parent is `lender` ([`Slot::lender`]).
@@ -207,11 +208,8 @@ impl Account {
     pub fn has_forked(&mut self, child: i32) {
         if let Some(slot) = self.birth.take() {
             let process = &self.shared().slots[slot].process;
-            // What numbers this process sees its children by are no others' if it is elsewhere itself: the child will say.
-            let is_here = child <= 0 || !is_elsewhere(self.shared().own_number(slot));
-            if is_here {
-                let _ = process.compare_exchange(TAKEN, child.max(0), Ordering::AcqRel, Ordering::Relaxed);
-            }
+            let number = if child > 0 { self.shared().known_as(child) } else { 0 };
+            let _ = process.compare_exchange(TAKEN, number, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -224,8 +222,13 @@ impl Account {
         (self.charged, self.has_heirs) = (0, false);
         match self.birth.take() {
             Some(slot) => {
-                self.is_known(slot);
+                // The parent may have said so already, by a number that is as good or better: of a child that is the first of
+                // its namespace it knows the one outside.
+                let number = self.shared().known_as(sys::process_id());
+                let process = &self.shared().slots[slot].process;
+                let _ = process.compare_exchange(TAKEN, number, Ordering::AcqRel, Ordering::Relaxed);
                 (self.slot, self.gave) = (Some(slot), 0);
+                self.entered();
                 self.faulted(sys::now());
             }
             None => self.enter(),
@@ -405,7 +408,10 @@ impl Account {
         let mut fits = shared.unmovable(own) <= self.to_give_out();
         if !fits {
             // Some of it may be of processes that have been killed.
-            shared.bury(is_gone);
+            // From another namespace those here look dead.
+            if !is_elsewhere(shared.known_as(sys::process_id())) {
+                shared.bury(is_gone);
+            }
             fits = shared.unmovable(own) <= self.to_give_out();
         }
         if !fits {
@@ -460,8 +466,12 @@ impl Account {
         self.inherited = Inherited::default();
         self.charge(0);
         if let Some(slot) = self.slot.take() {
-            let process = self.shared().slots[slot].process.load(Ordering::Relaxed);
-            self.shared().end(slot, process);
+            let place = &self.shared().slots[slot];
+            let process = place.process.load(Ordering::Acquire);
+            // Whoever was taken for dead by mistake has lost its slot, perhaps to another.
+            if process > 0 && place.turn.load(Ordering::Relaxed) == self.turn {
+                self.shared().end(slot, process);
+            }
             self.while_asked(slot);
         }
     }

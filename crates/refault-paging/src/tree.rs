@@ -45,15 +45,15 @@ pub const MAKE_ROOM: usize = usize::from_le_bytes(*b"refault!");
 pub const OWN_THREAD: &str = "refault-watch";
 /// See [`Slot::process`].
 pub(crate) const TAKEN: i32 = i32::MIN;
-/// Numbers from here on are of no process: they stand for processes of another namespace, by slot. (No process has a number
-/// of more than 22 bits.)
+/// Numbers from here on are of no process: they stand for processes of another namespace, and what is added is the number there.
+/// (No process has a number of more than 22 bits.)
 const ELSEWHERE: i32 = 1 << 24;
 
 /// One process.
 #[repr(C)]
 pub struct Slot {
     /// 0: free; negative: of a process that has ended, whose figures are still there; [`TAKEN`]: changing hands. A process
-    /// that knows itself by the numbers of another namespace has one that nobody else has ([`is_elsewhere`]): by its own
+    /// that knows itself by the numbers of another namespace has one that no process has ([`is_elsewhere`]): by its own
     /// another process would be asked for room, or found dead.
     pub process: AtomicI32,
     /// Processes that had the slot: tells one from the next.
@@ -128,16 +128,22 @@ pub fn is_elsewhere(process: i32) -> bool {
     process >= ELSEWHERE
 }
 
+/// The number that such a process has in its own namespace, or in the one that it was forked in.
+pub fn number_elsewhere(process: i32) -> Option<i32> {
+    is_elsewhere(process).then_some(process - ELSEWHERE)
+}
+
 impl Shared {
     /// Processes are known here by their numbers in the namespace of the calling process.
     pub fn is_in_this_namespace(&self) {
         self.namespace.store(sys::pid_namespace(), Ordering::Relaxed);
     }
 
-    /// By what number the calling process, which has a slot, is known here.
-    pub(crate) fn own_number(&self, slot: usize) -> i32 {
-        let here = self.namespace.load(Ordering::Relaxed);
-        if here == 0 || here == sys::pid_namespace() { sys::process_id() } else { ELSEWHERE + slot as i32 }
+    /// By what number a process is known here that has this one in the calling process's namespace. Where `/proc` does not say
+    /// which one that is, it is taken to be this one.
+    pub(crate) fn known_as(&self, process: i32) -> i32 {
+        let (known, here) = (self.namespace.load(Ordering::Relaxed), sys::pid_namespace());
+        if known == 0 || here == 0 || known == here { process } else { ELSEWHERE + process }
     }
 
     /// The process of a slot is no more. What it counted is kept for whoever collects, or added up.

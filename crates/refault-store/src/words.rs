@@ -19,6 +19,9 @@ const BITS: usize = WORDS / 8;
 pub(crate) const LIMIT: usize = PAGE_SIZE * 3 / 8;
 /// How far apart words are compared.
 const NEAR: usize = 4;
+/// Words in a row that must come again to be taken for the beginning of a record, and how long records may be, in words.
+const ALIKE: usize = 4;
+const MAX_PERIOD: usize = 256;
 
 fn words(page: &Page) -> &[[u8; 8]; WORDS] {
     let (words, _) = page.0.as_chunks::<8>();
@@ -66,7 +69,17 @@ fn plain_length(page: &Page, bits: &mut [u64; WORDS / 64]) -> Option<usize> {
         let pairs = words[apart..].iter().zip(words.iter());
         pairs.map(|(a, b)| u64::from((word(a) == word(b)) & (word(a) != 0))).sum::<u64>()
     };
-    (1..=NEAR).all(|apart| repeats(apart) * 2 <= count as u64).then_some(length)
+    let often = |apart: usize| repeats(apart) * 2 > count as u64;
+    (!(1..=NEAR).any(often) && !period(words).is_some_and(often)).then_some(length)
+}
+
+/// How far apart some words stand that come again later in the page, at the nearest: of records one after the other, how long
+/// one is.
+#[inline(always)]
+fn period(words: &[[u8; 8]; WORDS]) -> Option<usize> {
+    let from = (WORDS / 8..WORDS).find(|at| words[*at] != [0; 8])?;
+    let most = MAX_PERIOD.min(WORDS.checked_sub(from + ALIKE)?);
+    (NEAR + 1..=most).find(|apart| words[from..][..ALIKE] == words[from + apart..][..ALIKE])
 }
 
 /// Encodes a page into `output`, if it is of this kind and there is room; how long it is then.
@@ -276,8 +289,11 @@ mod tests {
         let text: Vec<u8> = (0..PAGE_SIZE).map(|_| b'a' + (next() % 20) as u8).collect();
         let dense = Page(text.try_into().expect("a page"));
         // Records of several words that are the same again and again.
-        for period in 1..=NEAR {
-            let repeated = page_of(|index| [7, 300, 0, 90_000][index % period]);
+        let values: Vec<u64> =
+            (0..256).map(|_| if next().is_multiple_of(3) { next() % 90_000 + 1 } else { 0 }).collect();
+        for period in [1, 2, 3, 4, 5, 6, 8, 11, 16, 64, 100, 200] {
+            let repeated =
+                page_of(|index| [7, 300, 0, 90_000].get(index % period).copied().unwrap_or(values[index % period]));
             assert_eq!(scratch.compress(&repeated, Codec::Words).0, Codec::Lz4, "{period}");
         }
         assert_ne!(scratch.compress(&dense, Codec::Words).0, Codec::Words);

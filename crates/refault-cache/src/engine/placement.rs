@@ -65,14 +65,16 @@ impl Engine {
 
     /// What is in a frame moves to that of a page that is to be filled, which gets the frame.
     fn make_way(&mut self, frame: Frame, page: PageId, theirs: Frame) -> bool {
-        if self.frames.take(frame) {
-            let _ = self.pages.leftover(frame);
-            self.frames.relocate(page, frame);
-            self.frames.free_block(theirs, 0);
-            return true;
+        match self.frames.page(frame) {
+            // An evicted page that is cached there is not resident, and stays.
+            Some(there) if self.pages.relocate(there, theirs) => self.frames.exchange(there, page),
+            None if !self.pages.has_leftover(frame) && self.frames.take(frame) => {
+                self.frames.relocate(page, frame);
+                self.frames.free_block(theirs, 0);
+            }
+            _ => return false,
         }
-        let moves = self.frames.page(frame).filter(|there| self.pages.relocate(*there, theirs));
-        moves.inspect(|there| self.frames.exchange(*there, page)).is_some()
+        true
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use refault_lab::size::bytes_text;
-use refault_paging::tree::is_elsewhere;
+use refault_paging::tree::{is_elsewhere, number_elsewhere};
 use refault_paging::{PAGE, Shared};
 use serde::{Deserialize, Serialize};
 
@@ -57,14 +57,11 @@ pub(super) struct Watcher {
     pub(super) seen: Escaped,
     /// Namespaces of process numbers that this command is in, one in the other.
     depth: usize,
-    /// Looks in a row at which the tree had no process in another one.
-    all_here: u32,
 }
 
 impl Watcher {
     pub(super) fn new(root: i32) -> Watcher {
-        let depth = std::fs::read_to_string("/proc/self/status").map_or(1, |status| namespaces(&status));
-        Watcher { root, due: Instant::now() + FIRST, seen: Escaped::default(), depth, all_here: 0 }
+        Watcher { root, due: Instant::now() + FIRST, seen: Escaped::default(), depth: depth() }
     }
 
     pub(super) fn look(&mut self, shared: &Shared) {
@@ -110,24 +107,58 @@ impl Watcher {
             *if counted.is_empty() { &mut now.unmanaged_process_bytes } else { &mut now.beside_bytes } += beside;
         }
         // Those that were killed have not said so, and nobody else finds out.
-        self.all_here = if elsewhere.is_none() { self.all_here + 1 } else { 0 };
-        if self.all_here > 1 && !counted.is_empty() {
-            shared.bury(|process| is_elsewhere(process) && managed.contains_key(&process));
+        if !counted.is_empty() {
+            bury_elsewhere(shared);
         }
         self.seen.most(&now);
     }
 }
 
+/// Namespaces of process numbers that this command is in.
+fn depth() -> usize {
+    std::fs::read_to_string("/proc/self/status").map_or(1, |status| namespaces(&status))
+}
+
+/// Gives back what processes of other namespaces had that have ended. They are told by the numbers that they had there: one that
+/// has the number of a living process of another such namespace is taken for living.
+pub(super) fn bury_elsewhere(shared: &Shared) {
+    let known = || shared.living().map(|(slot, _)| slot.process.load(Ordering::Relaxed));
+    let managed: BTreeSet<i32> = known().filter(|process| is_elsewhere(*process)).collect();
+    if managed.is_empty() {
+        return;
+    }
+    let (mut there, depth) = (BTreeSet::new(), depth());
+    for process in processes() {
+        let Ok(status) = std::fs::read_to_string(format!("/proc/{process}/status")) else { continue };
+        if !status.contains("\nState:\tZ") {
+            there.extend(numbers(&status).skip(depth));
+        }
+    }
+    // Whoever came since is not among those that were known before.
+    let is_gone = |process| number_elsewhere(process).is_some_and(|number| !there.contains(&number));
+    shared.bury(|process| managed.contains(&process) && is_gone(process));
+}
+
+/// The numbers of a process, in the outermost namespace first, by its `status`.
+fn numbers(status: &str) -> impl Iterator<Item = i32> {
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    numbers.split_whitespace().filter_map(|number| number.parse().ok())
+}
+
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+}
+
 /// In how many namespaces a process has a number, by its `status`.
 fn namespaces(status: &str) -> usize {
-    status.lines().find_map(|line| line.strip_prefix("NSpid:")).map_or(1, |numbers| numbers.split_whitespace().count())
+    numbers(status).count().max(1)
 }
 
 /// A process and all below it.
 fn tree(root: i32) -> BTreeSet<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    for process in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+    for process in processes() {
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { continue };
         // The name may hold anything, parentheses included.
         let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());

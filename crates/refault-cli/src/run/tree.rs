@@ -17,7 +17,7 @@ use refault_paging::tree::is_elsewhere;
 use super::Children;
 use super::child::{Child, End, News};
 use super::control::{self, Control};
-use super::escaped::{Escaped, Watcher};
+use super::escaped::{Escaped, Watcher, bury_elsewhere};
 use super::seat::{self, Seat};
 use super::statistics::Statistics;
 use super::summary::Summary;
@@ -259,8 +259,8 @@ impl Aside<'_> {
     }
 
     fn end(mut self) {
-        // A namespace ends with its first process, which was below the program as a rule.
-        self.shared.bury(|process| is_elsewhere(process) || is_gone(process));
+        self.shared.bury(is_gone);
+        bury_elsewhere(self.shared);
         self.look();
         if let Some(watch) = self.watch {
             watch.end();

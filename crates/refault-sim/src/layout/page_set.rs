@@ -1,7 +1,7 @@
 //! Sets of page numbers, and the rank of a number in its set.
 //!
 //! Invariant: a chunk covers [`CHUNK_PAGES`] numbers from a multiple of that on; it is there if one of them is in the
-//! set. Cost: half a KiB per chunk while the set is made, one more once ranks are asked for; a number below 2^29 is found
+//! set. Cost: 64 bytes per chunk while the set is made, 128 more once ranks are asked for; a number below 2^29 is found
 //! by index, one above by a hash of its chunk.
 
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use std::ops::Range;
 use foldhash::fast::FixedState;
 
 /// Page numbers that a chunk covers.
-const CHUNK_PAGES: u64 = 1 << 12;
+const CHUNK_PAGES: u64 = 1 << 9;
 const CHUNK_WORDS: usize = (CHUNK_PAGES / 64) as usize;
 /// Chunks found by index rather than by hash: page numbers below 2^29, 2 TiB of addresses.
-const MAX_DIRECT_CHUNKS: usize = 1 << 17;
+const MAX_DIRECT_CHUNKS: usize = 1 << 20;
 
 /// Where the chunks are: numbers of chunks to places in a vector, which are given out in order.
 #[derive(Debug, Default)]
