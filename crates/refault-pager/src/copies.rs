@@ -37,7 +37,7 @@ const RANGE: u32 = 512;
 /// One page in so many may have a copy.
 const PART: u64 = 8;
 /// And no more than that.
-const MOST: usize = 8192;
+const MAX_KEPT: usize = 8192;
 
 /// What counts for keeping copies and against it, from which sum on they are kept, and the largest sum: a round of
 /// eviction that comes late, so that some hundred copies grow old, does not end it.
@@ -45,7 +45,7 @@ const CLEAN: i32 = 2;
 const WRITTEN: i32 = -12;
 const OLD: i32 = -1;
 const WORTH_IT: i32 = 16;
-const LARGEST: i32 = 512;
+const MAX_WORTH: i32 = 512;
 
 /// Copies that are given up in one go at most.
 const TOGETHER: usize = 32;
@@ -69,7 +69,7 @@ impl Copies {
     pub(crate) fn new(pages: u32) -> Copies {
         let mut written = Vec::new();
         written.resize_with(pages.div_ceil(RANGE * u64::BITS) as usize, || AtomicU64::new(0));
-        let kept = Kept { pages: VecDeque::with_capacity(MOST + TOGETHER), clock: 0 };
+        let kept = Kept { pages: VecDeque::with_capacity(MAX_KEPT + TOGETHER), clock: 0 };
         Copies { worth: AtomicI32::new(0), since_probe: AtomicU32::new(0), written, kept: Mutex::new(kept) }
     }
 
@@ -79,7 +79,7 @@ impl Copies {
     }
 
     fn count(&self, score: i32) {
-        let counted = |worth: i32| Some((worth + score).clamp(0, LARGEST));
+        let counted = |worth: i32| Some((worth + score).clamp(0, MAX_WORTH));
         let _ = self.worth.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted);
     }
 
@@ -125,7 +125,7 @@ impl Copies {
         let mut taken = 0;
         while taken < TOGETHER
             && let Some((page, since)) = kept.pages.front().copied()
-            && (clock.wrapping_sub(since) > limit || kept.pages.len() > MOST)
+            && (clock.wrapping_sub(since) > limit || kept.pages.len() > MAX_KEPT)
         {
             kept.pages.pop_front();
             old[taken] = page;
@@ -146,7 +146,7 @@ impl Copies {
 
     /// Bytes, for an arena of which so many pages are in use.
     pub(crate) fn bytes(&self, pages: u64) -> u64 {
-        pages.div_ceil(u64::from(RANGE) * 8) + (MOST + TOGETHER) as u64 * 8
+        pages.div_ceil(u64::from(RANGE) * 8) + (MAX_KEPT + TOGETHER) as u64 * 8
     }
 }
 
@@ -162,7 +162,7 @@ impl Inner {
     }
 
     fn copies_limit(&self) -> u32 {
-        (self.budget.tightest().0.maximum_pages() / PART).min(MOST as u64) as u32
+        (self.budget.tightest().0.maximum_pages() / PART).min(MAX_KEPT as u64) as u32
     }
 
     /// Pages came in by a sequence of faults.

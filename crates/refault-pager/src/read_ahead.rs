@@ -25,7 +25,7 @@ use crate::fault_scratch::FaultScratch;
 use crate::options::FaultMode;
 use crate::pager::{DIRECT_GOAL, Inner};
 use crate::state::State;
-use crate::streams::{MOST, Run, Streams};
+use crate::streams::{MAX_WINDOW, Run, Streams};
 
 /// Runs that wait to be read at most. A program that asks for more outruns the reader, and is served by its faults.
 const WAITING: usize = 16;
@@ -124,7 +124,7 @@ impl Inner {
     /// Whether another window may be read ahead, where so many pages are under way: not in a small budget.
     fn may_read_ahead(&self, pages: u32) -> bool {
         let most = self.budget.tightest().0.maximum_pages() / PART;
-        self.reads_ahead() && u64::from(pages.max(2 * MOST)) <= most
+        self.reads_ahead() && u64::from(pages.max(2 * MAX_WINDOW)) <= most
     }
 
     /// Brings in what follows a fault at an address inside a page, if that goes on with a sequence.

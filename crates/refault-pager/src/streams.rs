@@ -2,7 +2,7 @@
 //!
 //! Two faults on neighbouring pages begin a sequence, or three that are equally far apart to the byte (columns of a
 //! matrix, fields of large records). What follows is then brought in ahead of the program, in a window that doubles
-//! from 2 pages to [`MOST`] as long as the guess holds. Between two windows one page is left out: the fault on it says
+//! from 2 pages to [`MAX_WINDOW`] as long as the guess holds. Between two windows one page is left out: the fault on it says
 //! that the program has come so far. Once a window is as large as it gets, the one after the next is asked for too, for
 //! another thread to read ([`crate::read_ahead`]).
 //!
@@ -17,7 +17,7 @@ use crate::fault_scratch::BATCH;
 use crate::region::Hint;
 
 /// Pages of a window at most.
-pub(crate) const MOST: u32 = BATCH as u32 - 1;
+pub(crate) const MAX_WINDOW: u32 = BATCH as u32 - 1;
 
 /// Pages that are read and mapped together at most: who waits for the first waits for the last.
 const PIECE: u32 = 16;
@@ -148,8 +148,8 @@ impl Streams {
         let mut begun = Stream { last: address, step, used: clock, ..Stream::default() };
         let mut plan = Plan::default();
         if hint != Hint::Normal {
-            (begun.step, begun.window, begun.asked) = (PAGE_SIZE as isize, MOST, MOST);
-            plan.now = Run::behind(address, begun.step, 1, MOST);
+            (begun.step, begun.window, begun.asked) = (PAGE_SIZE as isize, MAX_WINDOW, MAX_WINDOW);
+            plan.now = Run::behind(address, begun.step, 1, MAX_WINDOW);
         }
         let oldest = self.streams.iter_mut().min_by_key(|stream| stream.used).expect("invariant: there are streams");
         *oldest = begun;
@@ -159,20 +159,20 @@ impl Streams {
     /// Pages that may have been read ahead and wait for the program.
     pub(crate) fn pages_ahead(&self) -> u32 {
         let recent = |stream: &&Stream| stream.ahead && self.clock.wrapping_sub(stream.used) < RECENT;
-        self.streams.iter().filter(recent).count() as u32 * 2 * MOST
+        self.streams.iter().filter(recent).count() as u32 * 2 * MAX_WINDOW
     }
 }
 
 /// The program has come to the page behind the window.
 fn go_on(stream: &mut Stream, address: usize, ahead: bool) -> Plan {
-    let window = (stream.window * 2).clamp(2, MOST);
+    let window = (stream.window * 2).clamp(2, MAX_WINDOW);
     let mut plan = Plan::default();
     if !stream.ahead {
         plan.now = Run::behind(address, stream.step, 1, window);
     }
-    stream.ahead = ahead && window == MOST;
+    stream.ahead = ahead && window == MAX_WINDOW;
     if stream.ahead {
-        plan.later = Run::behind(address, stream.step, MOST + 2, MOST);
+        plan.later = Run::behind(address, stream.step, MAX_WINDOW + 2, MAX_WINDOW);
     }
     (stream.last, stream.asked, stream.window) = (address, window, window);
     plan
@@ -225,7 +225,7 @@ mod tests {
                 // What was brought in and not used: two windows at most.
                 let used: HashSet<usize> = line(start, step, 64 * 100).map(|address| address / PAGE_SIZE).collect();
                 let wasted = brought.difference(&used).count();
-                assert!(wasted <= 2 * MOST as usize + 1, "{step} {ahead}: {wasted}");
+                assert!(wasted <= 2 * MAX_WINDOW as usize + 1, "{step} {ahead}: {wasted}");
             }
         }
         // Byte by byte it is the pages that count.
@@ -262,14 +262,14 @@ mod tests {
             assert!(index < 1 || plan.now.count > 0 || plan.later.count > 0 || streams.streams[0].asked == 0);
         }
         assert_eq!(streams.streams.iter().filter(|stream| stream.used != 0).count(), 1);
-        assert_eq!(streams.pages_ahead(), 2 * MOST);
+        assert_eq!(streams.pages_ahead(), 2 * MAX_WINDOW);
     }
 
     #[test]
     fn a_hint_brings_in_successors_at_once() {
         for hint in [Hint::Sequential, Hint::Cyclic] {
             let plan = Streams::default().follow(1 << 40, hint, true);
-            assert_eq!(plan.now, Run { address: (1 << 40) + PAGE_SIZE, step: PAGE, count: MOST });
+            assert_eq!(plan.now, Run { address: (1 << 40) + PAGE_SIZE, step: PAGE, count: MAX_WINDOW });
         }
         assert_eq!(Streams::default().follow(1 << 40, Hint::Normal, true), Plan::default());
     }
@@ -283,7 +283,7 @@ mod tests {
                 let address = if near { usize::MAX - address % (20 * PAGE_SIZE) } else { address };
                 let plan = streams.follow(address, Hint::Normal, true);
                 for run in [plan.now, plan.later] {
-                    prop_assert!(run.count <= MOST);
+                    prop_assert!(run.count <= MAX_WINDOW);
                     if run.count > 0 {
                         prop_assert_eq!(run.at(run.count - 1).abs_diff(run.address), run.step.unsigned_abs() * (run.count as usize - 1));
                     }
