@@ -14,6 +14,8 @@ use crate::pins::Pins;
 
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
+/// Frames of one.
+pub(crate) const FRAMES_PER_HUGE_PAGE: usize = HUGE / PAGE_SIZE;
 
 pub(crate) struct Buffers {
     /// The mapping, in which the first frame begins where a huge page can.

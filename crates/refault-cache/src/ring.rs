@@ -23,7 +23,7 @@ use refault_store::PAGE_SIZE;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::background::Done;
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, FRAMES_PER_HUGE_PAGE};
 use crate::fill::{Fault, Run, read_run};
 use crate::opened::Opened;
 use crate::workers::{Job, Workers};
@@ -35,8 +35,8 @@ const ENTRIES: usize = 256;
 const FLIGHTS: usize = ENTRIES - 1;
 /// Files that are registered at most.
 const FILES: u32 = 1024;
-/// Frames that are registered together: 2 MiB.
-const CHUNK: usize = 512;
+/// Frames that are registered together.
+const CHUNK: usize = FRAMES_PER_HUGE_PAGE;
 /// The completion that says that something is in the queue.
 const WOKEN: u64 = u64::MAX;
 /// How long the thread waits before it asks a kernel again that could not take its requests.

@@ -2,12 +2,12 @@
 
 mod common;
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Memory, PAGE, Random};
-use refault_cache::{Backing, CacheOptions, CachedFile, PageCache};
+use common::{MadeUp, Memory, PAGE, Random};
+use refault_cache::{CacheOptions, CachedFile, PageCache};
 
 /// 1024 frames.
 const MEMORY: u64 = 4 << 20;
@@ -97,40 +97,17 @@ fn a_scan_is_found_although_it_is_read_ahead() {
     assert!(missed < asked * 6 / 10, "{missed} of {asked}");
 }
 
-/// Zeros; counts pages that were asked for, pieces of memory that they were to go to, and pages that were to lie before the one
-/// before them.
-struct Pieces {
-    pages: u64,
-    counts: Arc<[AtomicU64; 3]>,
-}
-
-impl Backing for Pieces {
-    fn read(&self, into: &mut [IoSliceMut<'_>], _: u64) -> io::Result<usize> {
-        let follows = |pair: &[IoSliceMut<'_>]| pair[0].as_ptr_range().end == pair[1].as_ptr();
-        let pieces = into.len() - into.windows(2).filter(|pair| follows(pair)).count();
-        self.counts[0].fetch_add(into.len() as u64, Ordering::Relaxed);
-        self.counts[1].fetch_add(pieces as u64, Ordering::Relaxed);
-        let descends = |pair: &&[IoSliceMut<'_>]| pair[0].as_ptr() > pair[1].as_ptr();
-        self.counts[2].fetch_add(into.windows(2).filter(descends).count() as u64, Ordering::Relaxed);
-        into.iter_mut().for_each(|slice| slice.fill(0));
-        Ok(into.iter().map(|slice| slice.len()).sum())
+/// Reads zeros, and counts pages that were asked for, pieces of memory that they were to go to, and pages that were to lie before
+/// the one before them.
+fn count(counts: &[AtomicU64; 3], into: &mut [IoSliceMut<'_>]) {
+    let pairs = |holds: fn(&[IoSliceMut<'_>]) -> bool| into.windows(2).filter(|pair| holds(pair)).count() as u64;
+    let follows = pairs(|pair| pair[0].as_ptr_range().end == pair[1].as_ptr());
+    let descends = pairs(|pair| pair[0].as_ptr() > pair[1].as_ptr());
+    let pages = into.len() as u64;
+    for (count, more) in counts.iter().zip([pages, pages - follows, descends]) {
+        count.fetch_add(more, Ordering::Relaxed);
     }
-
-    fn write(&self, from: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
-        Ok(from.iter().map(|slice| slice.len()).sum())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.pages * PAGE as u64)
-    }
-
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        Ok(())
-    }
+    into.iter_mut().for_each(|slice| slice.fill(0));
 }
 
 /// Pages go one by one, in any order; those that come in together lie in order nevertheless, in windows and in long calls.
@@ -141,7 +118,9 @@ fn what_is_read_together_lies_in_few_pieces() {
         let options = CacheOptions { memory: 4 * MEMORY, ..options("lru{cyclic=yes}", read_ahead) };
         let cache = PageCache::new(&options).expect("a cache");
         let counts = Arc::new([const { AtomicU64::new(0) }; 3]);
-        let file = cache.attach(Box::new(Pieces { pages: 8 * FRAMES, counts: counts.clone() })).expect("opens");
+        let counted = counts.clone();
+        let fill = move |into: &mut [IoSliceMut<'_>], _| count(&counted, into);
+        let file = cache.attach(Box::new(MadeUp { pages: 8 * FRAMES, fill })).expect("opens");
         if random_before {
             at_random(&file, 1);
         }

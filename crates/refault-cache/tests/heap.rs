@@ -3,39 +3,19 @@
 
 mod common;
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::IoSliceMut;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::PAGE;
 use common::counting::{Counting, HELD};
-use refault_cache::{Backing, CacheOptions, CachedFile, PageCache, WriteBack};
+use common::{MadeUp, PAGE};
+use refault_cache::{CacheOptions, CachedFile, PageCache, WriteBack};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 /// Pages of a file that takes no time and no memory.
 const PAGES: u64 = 1 << 18;
-
-struct Zeros;
-
-impl Backing for Zeros {
-    fn read(&self, into: &mut [IoSliceMut<'_>], _: u64) -> io::Result<usize> {
-        Ok(into.iter().map(|slice| slice.len()).sum())
-    }
-    fn write(&self, from: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
-        Ok(from.iter().map(|slice| slice.len()).sum())
-    }
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> io::Result<u64> {
-        Ok(PAGES * PAGE as u64)
-    }
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// What is held of the heap, beside what the report says of it.
 fn compare(what: &str, cache: &PageCache, before: usize) {
@@ -69,7 +49,7 @@ fn with(policy: &str, compressed: Option<f64>, write_back: bool, work: impl FnOn
         ..CacheOptions::default()
     };
     let cache = PageCache::new(&options).expect("a cache");
-    let file = cache.attach(Box::new(Zeros)).expect("opens");
+    let file = cache.attach(Box::new(MadeUp { pages: PAGES, fill: |_: &mut [IoSliceMut<'_>], _| {} })).expect("opens");
     work(&cache, &file, before);
 }
 

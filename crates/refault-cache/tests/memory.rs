@@ -3,15 +3,15 @@
 
 mod common;
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::IoSliceMut;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use common::counting::{Counting, HELD};
-use common::{PAGE, Random};
-use refault_cache::{Advice, Backing, CacheOptions, IoEngine, MakeError, OpenError, PageCache, WriteBack};
+use common::{MadeUp, PAGE, Random};
+use refault_cache::{Advice, CacheOptions, IoEngine, MakeError, OpenError, PageCache, WriteBack};
 use refault_testing::skip_required;
 
 #[global_allocator]
@@ -23,28 +23,11 @@ const BESIDES: usize = 2 << 20;
 /// The file is so many times as large.
 const PAGES: u64 = 64 * (MEMORY / PAGE) as u64;
 
-/// A file that takes no memory, and whose pages begin with their numbers.
-struct Numbers;
-
-impl Backing for Numbers {
-    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
-        for (page, slice) in (offset / PAGE as u64..).zip(into.iter_mut()) {
-            slice.fill(page as u8);
-            slice[..8].copy_from_slice(&page.to_le_bytes());
-        }
-        Ok(into.iter().map(|slice| slice.len()).sum())
-    }
-    fn write(&self, from: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
-        Ok(from.iter().map(|slice| slice.len()).sum())
-    }
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> io::Result<u64> {
-        Ok(PAGES * PAGE as u64)
-    }
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        Ok(())
+/// Pages begin with their numbers.
+fn number(into: &mut [IoSliceMut<'_>], offset: u64) {
+    for (page, slice) in (offset / PAGE as u64..).zip(into.iter_mut()) {
+        slice.fill(page as u8);
+        slice[..8].copy_from_slice(&page.to_le_bytes());
     }
 }
 
@@ -66,7 +49,7 @@ fn holds_to_its_memory(what: &str, options: CacheOptions, writes: u64) {
     let options = CacheOptions { memory: MEMORY as u64, ..options };
     let compressed = (MEMORY as f64 * options.compressed.unwrap_or(0.0)) as usize;
     let cache = PageCache::new(&options).expect("a cache");
-    let file = cache.attach(Box::new(Numbers)).expect("opens");
+    let file = cache.attach(Box::new(MadeUp { pages: PAGES, fill: number })).expect("opens");
     let (mut random, mut bytes, whole) = (Random::new(7), [0; 8], [1; PAGE]);
     let (mut most, mut most_held) = (0, 0);
     for step in 0..PAGES * 3 / 2 {

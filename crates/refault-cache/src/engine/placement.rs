@@ -13,9 +13,9 @@ use refault_core::PageId;
 use refault_core::frames::Frame;
 
 use super::Engine;
+use crate::buffers::FRAMES_PER_HUGE_PAGE;
 
-/// Frames of a huge page.
-const BLOCK: Frame = 512;
+const BLOCK: Frame = FRAMES_PER_HUGE_PAGE as Frame;
 
 /// Pages per piece from which on no others are moved: pieces of 64 KiB.
 const MIN_PER_PIECE: usize = 16;

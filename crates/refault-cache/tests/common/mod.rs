@@ -27,6 +27,36 @@ pub struct Memory {
     pub faults: Arc<Faults>,
 }
 
+/// A file that takes no memory: what reads bring is made up, and what is written is forgotten.
+pub struct MadeUp<F> {
+    pub pages: u64,
+    /// Fills the buffers of a read at an offset.
+    pub fill: F,
+}
+
+impl<F: Fn(&mut [IoSliceMut<'_>], u64) + Send + Sync> Backing for MadeUp<F> {
+    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        (self.fill)(into, offset);
+        Ok(into.iter().map(|slice| slice.len()).sum())
+    }
+
+    fn write(&self, from: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
+        Ok(from.iter().map(|slice| slice.len()).sum())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.pages * PAGE as u64)
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// What goes wrong, in one call of so many (0: never).
 #[derive(Default)]
 pub struct Faults {
