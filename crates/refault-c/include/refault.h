@@ -379,6 +379,13 @@ refault_status refault_file_reload_if_changed(refault_file file,
                                               uint32_t *changed);
 
 /*
+ From now on a sync that fails makes the cache forget what was written since the last one, as the kernel's page cache
+ does: it says so once, and reads ask the device for what it has. Otherwise such pages are written again later, which is
+ wrong for a program with a journal of its own that others may take up meanwhile.
+ */
+refault_status refault_file_forget_on_failure(refault_file file);
+
+/*
  The file's length in bytes.
 
  # Safety

@@ -6,21 +6,45 @@
  *
  * It stands before the default VFS, which keeps names, locks, journals, WAL and shared memory; only the bytes of main
  * databases go another way. All connections of the process share one cache and, per database, one cached file, so they
- * see each other's writes. What another process wrote is found out by the file's time and size when a read begins
- * (a SHARED lock, or a read lock of the WAL), which is before SQLite relies on what it reads; then everything that is
- * cached of the file is dropped. A file system without direct I/O (tmpfs) is left to the default VFS.
+ * see each other's writes. A file system without direct I/O (tmpfs) is left to the default VFS.
  *
- * The cache is made at the first open. Parameters of the URI, read then: refault_memory (bytes, default 64 MiB) and
+ * What another process has written is found out before SQLite relies on what it reads, and before it writes: when it gets a
+ * SHARED or EXCLUSIVE lock of the file, any lock of the WAL's index but the writers', and when it has read that index
+ * (xShmBarrier). Then everything that is cached of the file is dropped. Three things tell: the file's times and length; the 16 bytes
+ * of the header by which SQLite itself knows a change, read past the cache; and in the WAL's index the salts and how many
+ * frames were copied to the database, because a checkpoint writes without a lock of the file. Only who holds the WAL's
+ * checkpoint lock writes to the database then, so what changes while this process holds it is its own.
+ *
+ * What a sync that failed may have lost is forgotten, not written again: others may have taken up the journal meanwhile.
+ *
+ * The cache is made at the first open. Parameters of the URI, read then: refault_memory (bytes, or with K, M, G; default 64 MiB) and
  * refault_policy (default adaptive{cyclic=yes}). For shells that take no URI: the variables REFAULT_MEMORY and REFAULT_POLICY. */
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT1
 
 #include <refault.h>
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* What the WAL's index says of the database: see https://sqlite.org/walformat.html, 2.3.1. */
+typedef struct {
+    uint32_t salts[2]; /* of the log that there is now; the first one rises by 1 with each new one, in big-endian order */
+    uint32_t copied;   /* frames of it that are in the database ("nBackfill") */
+} Index;
+
+enum {
+    SALTS_AT = 32 / 4,
+    COPIED_AT = 96 / 4,
+    CHECKPOINT_LOCK = 1, /* of the WAL's index */
+    READ_LOCKS = 4,      /* of those who read the log, four */
+    HEADER_AT = 24,      /* what SQLite looks at in the database file itself */
+    HEADER = 16
+};
 
 /* A database file, shared by all connections to it. */
 typedef struct Shared Shared;
@@ -28,11 +52,12 @@ struct Shared {
     refault_file file;
     dev_t device;
     ino_t inode;
-    char *path;
     int users;
     pthread_mutex_t seen_lock;
-    struct timespec changed; /* the file's time of change after our last write */
-    off_t size;
+    Index seen; /* as of what is cached */
+    unsigned char header[HEADER];
+    int knows_index, knows_header;
+    int checkpoints; /* locks of this process's with which nobody else writes while there is a WAL */
     Shared *next;
 };
 
@@ -40,6 +65,10 @@ typedef struct {
     sqlite3_file base;
     Shared *shared; /* null: the default VFS has it all */
     sqlite3_file *real;
+    const volatile uint32_t *index; /* the WAL's, where it is mapped */
+    int in_doubt;                   /* the last look failed */
+    int checkpoints;                /* it holds the checkpoint lock */
+    unsigned born;                  /* in which process, see `forks` */
 } File;
 
 static sqlite3_vfs *below;
@@ -47,43 +76,67 @@ static sqlite3_vfs vfs;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list and the cache */
 static Shared *all;
 static refault_cache cache;
+static unsigned forks; /* times that this process is a child of the one that loaded the extension */
 
 /* ---- What others did to the file ---- */
 
-/* Called with `seen_lock`. */
-static void remember(Shared *shared) {
-    struct stat now;
-    if (stat(shared->path, &now) == 0) {
-        shared->changed = now.st_mtim;
-        shared->size = now.st_size;
-    }
+static Index index_now(const File *file) {
+    return (Index){{file->index[SALTS_AT], file->index[SALTS_AT + 1]}, file->index[COPIED_AT]};
+}
+
+static int is_same(Index a, Index b) { return memcmp(&a, &b, sizeof a) == 0; }
+
+static int complain(int code) {
+    sqlite3_log(code, "refault: %s", refault_error_message());
+    return code;
+}
+
+/* Whether the index says that somebody else has copied frames to the database. Called with `seen_lock`. */
+static int index_differs(const File *file) {
+    const Shared *shared = file->shared;
+    return file->index && !shared->checkpoints && !(shared->knows_index && is_same(index_now(file), shared->seen));
+}
+
+/* Whether the header of the file does. Called with `seen_lock`. */
+static int header_differs(File *file, unsigned char now[HEADER]) {
+    int result = file->real->pMethods->xRead(file->real, now, HEADER, HEADER_AT);
+    if (result != SQLITE_OK && result != SQLITE_IOERR_SHORT_READ) memset(now, 0, HEADER); /* who reads it in earnest is told */
+    return !(file->shared->knows_header && memcmp(now, file->shared->header, HEADER) == 0);
 }
 
 /* Drops what is cached if somebody else has written. */
-static int look(Shared *shared) {
-    struct stat now;
-    int result = SQLITE_OK;
+static int look(File *file, int at_file) {
+    Shared *shared = file->shared;
+    unsigned char header[HEADER];
+    Index index = {{0, 0}, 0};
+    uint32_t reloaded = 0;
+    refault_status status = REFAULT_OK;
     pthread_mutex_lock(&shared->seen_lock);
-    if (stat(shared->path, &now) != 0 || now.st_ino != shared->inode || now.st_dev != shared->device) {
-        /* Unlinked or replaced: SQLite goes on with the file it has open, and so do we. */
-    } else if (now.st_size != shared->size || now.st_mtim.tv_sec != shared->changed.tv_sec ||
-               now.st_mtim.tv_nsec != shared->changed.tv_nsec) {
-        if (refault_file_reload(shared->file) == REFAULT_OK) {
-            shared->changed = now.st_mtim;
-            shared->size = now.st_size;
-        } else {
-            result = SQLITE_IOERR_READ;
-        }
+    /* First, so that what changes after it is found the next time. */
+    int differs = index_differs(file);
+    if (differs) index = index_now(file);
+    int header_is_other = at_file && header_differs(file, header);
+    if (at_file) status = refault_file_reload_if_changed(shared->file, &reloaded);
+    if (status == REFAULT_OK && (differs || header_is_other) && !reloaded) status = refault_file_reload(shared->file);
+    if (status == REFAULT_OK && differs) {
+        shared->seen = index;
+        shared->knows_index = 1;
+    }
+    if (status == REFAULT_OK && header_is_other) {
+        memcpy(shared->header, header, HEADER);
+        shared->knows_header = 1;
     }
     pthread_mutex_unlock(&shared->seen_lock);
-    return result;
+    file->in_doubt = status != REFAULT_OK;
+    return status == REFAULT_OK ? SQLITE_OK : complain(SQLITE_IOERR_READ);
 }
 
 /* ---- The bytes of a main database ---- */
 
 static int file_close(sqlite3_file *base) {
     File *file = (File *)base;
-    if (file->shared) {
+    /* A child has no part in its parent's cache, whose threads are not there. */
+    if (file->shared && file->born == forks) {
         pthread_mutex_lock(&lock);
         if (--file->shared->users == 0) {
             Shared **at = &all;
@@ -91,7 +144,6 @@ static int file_close(sqlite3_file *base) {
             *at = file->shared->next;
             refault_file_close(file->shared->file);
             pthread_mutex_destroy(&file->shared->seen_lock);
-            free(file->shared->path);
             free(file->shared);
         }
         pthread_mutex_unlock(&lock);
@@ -99,11 +151,15 @@ static int file_close(sqlite3_file *base) {
     return file->real->pMethods ? file->real->pMethods->xClose(file->real) : SQLITE_OK;
 }
 
+/* Whether the file can be used: not by a child of the process that opened it, and not while it is unknown what others did. */
+static int is_usable(File *file) { return file->born == forks && (!file->in_doubt || look(file, 1) == SQLITE_OK); }
+
 static int file_read(sqlite3_file *base, void *buffer, int length, sqlite3_int64 offset) {
     File *file = (File *)base;
     size_t read = 0;
+    if (!is_usable(file)) return SQLITE_IOERR_READ;
     if (refault_file_read(file->shared->file, buffer, (size_t)length, (uint64_t)offset, &read) != REFAULT_OK)
-        return SQLITE_IOERR_READ;
+        return complain(SQLITE_IOERR_READ);
     if (read == (size_t)length) return SQLITE_OK;
     memset((char *)buffer + read, 0, (size_t)length - read); /* SQLite demands it */
     return SQLITE_IOERR_SHORT_READ;
@@ -111,35 +167,42 @@ static int file_read(sqlite3_file *base, void *buffer, int length, sqlite3_int64
 
 static int failed(int otherwise) {
     int number = refault_error_number();
-    return number == 28 /* ENOSPC */ || number == 122 /* EDQUOT */ ? SQLITE_FULL : otherwise;
+    return complain(number == ENOSPC || number == EDQUOT ? SQLITE_FULL : otherwise);
 }
 
 static int file_write(sqlite3_file *base, const void *buffer, int length, sqlite3_int64 offset) {
     Shared *shared = ((File *)base)->shared;
+    if (!is_usable((File *)base)) return SQLITE_IOERR_WRITE;
     pthread_mutex_lock(&shared->seen_lock);
     refault_status status = refault_file_write(shared->file, buffer, (size_t)length, (uint64_t)offset);
-    remember(shared);
+    if (offset < HEADER_AT + HEADER && offset + length > HEADER_AT) {
+        shared->knows_header = status == REFAULT_OK && offset <= HEADER_AT && offset + length >= HEADER_AT + HEADER;
+        if (shared->knows_header) memcpy(shared->header, (const char *)buffer + (HEADER_AT - offset), HEADER);
+    }
     pthread_mutex_unlock(&shared->seen_lock);
     return status == REFAULT_OK ? SQLITE_OK : failed(SQLITE_IOERR_WRITE);
 }
 
 static int file_truncate(sqlite3_file *base, sqlite3_int64 size) {
     Shared *shared = ((File *)base)->shared;
+    if (!is_usable((File *)base)) return SQLITE_IOERR_TRUNCATE;
     pthread_mutex_lock(&shared->seen_lock);
     refault_status status = refault_file_truncate(shared->file, (uint64_t)size);
-    remember(shared);
+    if (size < HEADER_AT + HEADER) shared->knows_header = 0;
     pthread_mutex_unlock(&shared->seen_lock);
     return status == REFAULT_OK ? SQLITE_OK : failed(SQLITE_IOERR_TRUNCATE);
 }
 
 static int file_sync(sqlite3_file *base, int flags) {
     (void)flags;
+    if (!is_usable((File *)base)) return SQLITE_IOERR_FSYNC;
     return refault_file_sync(((File *)base)->shared->file) == REFAULT_OK ? SQLITE_OK : failed(SQLITE_IOERR_FSYNC);
 }
 
 static int file_size(sqlite3_file *base, sqlite3_int64 *size) {
     uint64_t bytes = 0;
-    if (refault_file_size(((File *)base)->shared->file, &bytes) != REFAULT_OK) return SQLITE_IOERR_FSTAT;
+    if (!is_usable((File *)base) || refault_file_size(((File *)base)->shared->file, &bytes) != REFAULT_OK)
+        return SQLITE_IOERR_FSTAT;
     *size = (sqlite3_int64)bytes;
     return SQLITE_OK;
 }
@@ -147,7 +210,11 @@ static int file_size(sqlite3_file *base, sqlite3_int64 *size) {
 static int file_lock(sqlite3_file *base, int level) {
     File *file = (File *)base;
     int result = file->real->pMethods->xLock(file->real, level);
-    return result == SQLITE_OK && level == SQLITE_LOCK_SHARED ? look(file->shared) : result;
+    if (result != SQLITE_OK || (level != SQLITE_LOCK_SHARED && level != SQLITE_LOCK_EXCLUSIVE)) return result;
+    result = look(file, 1);
+    /* SQLite goes on without the lock that it was not told of. A greater one it gives up with what it has. */
+    if (result != SQLITE_OK && level == SQLITE_LOCK_SHARED) file->real->pMethods->xUnlock(file->real, SQLITE_LOCK_NONE);
+    return result;
 }
 
 static int file_unlock(sqlite3_file *base, int level) {
@@ -169,6 +236,10 @@ static int file_control(sqlite3_file *base, int operation, void *argument) {
     case SQLITE_FCNTL_MMAP_SIZE:
         *(sqlite3_int64 *)argument = 0;
         return SQLITE_OK;
+    case SQLITE_FCNTL_BEGIN_ATOMIC_WRITE:
+    case SQLITE_FCNTL_COMMIT_ATOMIC_WRITE:
+    case SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE:
+        return SQLITE_NOTFOUND; /* other descriptors than ours */
     case SQLITE_FCNTL_VFSNAME:
         *(char **)argument = sqlite3_mprintf("refault");
         return SQLITE_OK;
@@ -184,79 +255,134 @@ static int file_sector(sqlite3_file *base) {
 
 static int file_device(sqlite3_file *base) {
     sqlite3_file *real = ((File *)base)->real;
-    /* Whole pages of 4 KiB are rewritten below, so a write that fails may tear its neighbours within them. */
-    return real->pMethods->xDeviceCharacteristics(real) & ~(SQLITE_IOCAP_POWERSAFE_OVERWRITE | SQLITE_IOCAP_ATOMIC);
+    /* Nothing is claimed of writes: whole pages of 4 KiB are rewritten below, so one that fails may tear its neighbours. */
+    return real->pMethods->xDeviceCharacteristics(real) & SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN;
 }
 
 static int file_shm_map(sqlite3_file *base, int page, int size, int extend, void volatile **out) {
-    sqlite3_file *real = ((File *)base)->real;
-    return real->pMethods->xShmMap(real, page, size, extend, out);
+    File *file = (File *)base;
+    int result = file->real->pMethods->xShmMap(file->real, page, size, extend, out);
+    if (result == SQLITE_OK && page == 0) file->index = (const volatile uint32_t *)*out;
+    return result;
+}
+
+/* Locks that this process is about to give up: what has changed under them is its own doing. */
+static void remember(File *file, int offset, int count) {
+    Shared *shared = file->shared;
+    int is_checkpoint = file->checkpoints && offset <= CHECKPOINT_LOCK;
+    pthread_mutex_lock(&shared->seen_lock);
+    if (is_checkpoint) {
+        file->checkpoints = 0;
+        shared->checkpoints--;
+    }
+    if (file->index && shared->knows_index) {
+        Index now = index_now(file);
+        /* A new log begins when all of the old one is copied, and copies nothing. */
+        int is_new_log = offset == READ_LOCKS && count > 1 && now.copied == 0 &&
+                         __builtin_bswap32(now.salts[0]) == __builtin_bswap32(shared->seen.salts[0]) + 1;
+        if (is_checkpoint || is_new_log) shared->seen = now;
+    }
+    pthread_mutex_unlock(&shared->seen_lock);
 }
 
 static int file_shm_lock(sqlite3_file *base, int offset, int count, int flags) {
     File *file = (File *)base;
+    int is_ours = offset + count > CHECKPOINT_LOCK; /* not the writers' alone */
+    int is_exclusive = flags & SQLITE_SHM_EXCLUSIVE;
+    if (is_ours && is_exclusive && flags & SQLITE_SHM_UNLOCK) remember(file, offset, count);
     int result = file->real->pMethods->xShmLock(file->real, offset, count, flags);
-    /* A read of the WAL begins: somebody else's checkpoint may have written to the database. */
-    return result == SQLITE_OK && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_SHARED) ? look(file->shared) : result;
+    if (result != SQLITE_OK || !is_ours || !(flags & SQLITE_SHM_LOCK)) return result;
+    result = look(file, 1);
+    if (result != SQLITE_OK) {
+        int unlock = SQLITE_SHM_UNLOCK | (flags & (SQLITE_SHM_SHARED | SQLITE_SHM_EXCLUSIVE));
+        file->real->pMethods->xShmLock(file->real, offset, count, unlock);
+    } else if (is_exclusive && offset <= CHECKPOINT_LOCK) {
+        pthread_mutex_lock(&file->shared->seen_lock);
+        file->checkpoints = 1;
+        file->shared->checkpoints++;
+        pthread_mutex_unlock(&file->shared->seen_lock);
+    }
+    return result;
 }
 
 static void file_shm_barrier(sqlite3_file *base) {
-    sqlite3_file *real = ((File *)base)->real;
-    real->pMethods->xShmBarrier(real);
+    File *file = (File *)base;
+    file->real->pMethods->xShmBarrier(file->real);
+    /* It may have read how far the log is copied since it got its lock. */
+    if (file->born == forks) look(file, 0);
 }
 
 static int file_shm_unmap(sqlite3_file *base, int delete_it) {
-    sqlite3_file *real = ((File *)base)->real;
-    return real->pMethods->xShmUnmap(real, delete_it);
+    File *file = (File *)base;
+    if (file->checkpoints) remember(file, 0, 2);
+    file->index = 0;
+    return file->real->pMethods->xShmUnmap(file->real, delete_it);
 }
 
+/* For a VFS below that has shared memory, and for one that has none. */
 static const sqlite3_io_methods methods = {
     2, file_close, file_read, file_write, file_truncate, file_sync, file_size, file_lock, file_unlock, file_check,
     file_control, file_sector, file_device, file_shm_map, file_shm_lock, file_shm_barrier, file_shm_unmap, 0, 0,
 };
+static const sqlite3_io_methods plain_methods = {
+    1, file_close, file_read, file_write, file_truncate, file_sync, file_size, file_lock, file_unlock, file_check,
+    file_control, file_sector, file_device, 0, 0, 0, 0, 0, 0,
+};
 
 /* ---- Opening ---- */
 
+/* Bytes, by the URI or the environment; 0 if that says something else. */
 static uint64_t memory_of(const char *name) {
-    sqlite3_int64 asked = sqlite3_uri_int64(name, "refault_memory", 0);
-    if (asked <= 0 && getenv("REFAULT_MEMORY")) asked = strtoll(getenv("REFAULT_MEMORY"), 0, 10);
-    return asked > 0 ? (uint64_t)asked : (uint64_t)64 << 20;
+    const char *asked = sqlite3_uri_parameter(name, "refault_memory");
+    if (!asked) asked = getenv("REFAULT_MEMORY");
+    if (!asked || !*asked) return (uint64_t)64 << 20;
+    char *end;
+    errno = 0;
+    unsigned long long bytes = strtoull(asked, &end, 10);
+    const char *units = "KMG", *unit = *end ? strchr(units, *end) : 0;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    if (errno || *asked == '-' || (*end && (!unit || end[1])) || bytes > UINT64_MAX >> shift) return 0;
+    return (uint64_t)bytes << shift;
 }
 
-/* The shared file of a path; null if it cannot be cached. Called with `lock`. */
-static Shared *shared_of(const char *name, const struct stat *status) {
+/* The shared file of a path; none where the file system has no direct I/O. Called with `lock`. */
+static int shared_of(const char *name, const struct stat *status, Shared **out) {
+    *out = 0;
     for (Shared *known = all; known; known = known->next) {
         if (known->device == status->st_dev && known->inode == status->st_ino) {
             known->users++;
-            return known;
+            *out = known;
+            return SQLITE_OK;
         }
     }
     if (!cache) {
         const char *policy = sqlite3_uri_parameter(name, "refault_policy");
+        uint64_t memory = memory_of(name);
         if (!policy) policy = getenv("REFAULT_POLICY");
-        if (refault_cache_new(memory_of(name), policy, &cache) != REFAULT_OK) {
-            sqlite3_log(SQLITE_CANTOPEN, "refault: %s", refault_error_message());
-            return 0;
+        if (memory == 0) {
+            sqlite3_log(SQLITE_CANTOPEN, "refault: refault_memory is not a number of bytes, or one with K, M or G");
+            return SQLITE_CANTOPEN;
         }
+        if (refault_cache_new(memory, policy, &cache) != REFAULT_OK) return complain(SQLITE_CANTOPEN);
     }
     Shared *shared = calloc(1, sizeof *shared);
-    if (!shared) return 0;
-    shared->path = strdup(name);
-    if (!shared->path || refault_file_open(cache, name, &shared->file) != REFAULT_OK) {
-        sqlite3_log(SQLITE_NOTICE, "refault: not cached: %s", refault_error_message());
-        free(shared->path);
+    if (!shared) return SQLITE_NOMEM;
+    if (refault_file_open(cache, name, &shared->file) != REFAULT_OK) {
+        int number = refault_error_number();
         free(shared);
-        return 0;
+        if (number != EINVAL && number != EOPNOTSUPP) return complain(SQLITE_CANTOPEN);
+        sqlite3_log(SQLITE_NOTICE, "refault: not cached: %s", refault_error_message());
+        return SQLITE_OK;
     }
+    refault_file_forget_on_failure(shared->file);
     pthread_mutex_init(&shared->seen_lock, 0);
     shared->device = status->st_dev;
     shared->inode = status->st_ino;
-    shared->changed = status->st_mtim;
-    shared->size = status->st_size;
     shared->users = 1;
     shared->next = all;
     all = shared;
-    return shared;
+    *out = shared;
+    return SQLITE_OK;
 }
 
 static int vfs_open(sqlite3_vfs *self, const char *name, sqlite3_file *base, int flags, int *out_flags) {
@@ -275,14 +401,16 @@ static int vfs_open(sqlite3_vfs *self, const char *name, sqlite3_file *base, int
         return result;
     }
     pthread_mutex_lock(&lock);
-    file->shared = stat(name, &status) == 0 ? shared_of(name, &status) : 0;
+    result = stat(name, &status) == 0 ? shared_of(name, &status, &file->shared) : SQLITE_CANTOPEN;
     pthread_mutex_unlock(&lock);
     if (!file->shared) {
-        /* Opened again in our place, so that its own methods work. */
         file->real->pMethods->xClose(file->real);
-        return below->xOpen(below, name, base, flags, out_flags);
+        memset(file, 0, sizeof *file);
+        /* Without direct I/O opened again in our place, so that its own methods work. */
+        return result == SQLITE_OK ? below->xOpen(below, name, base, flags, out_flags) : result;
     }
-    base->pMethods = &methods;
+    file->born = forks;
+    base->pMethods = file->real->pMethods->iVersion >= 2 && file->real->pMethods->xShmMap ? &methods : &plain_methods;
     return SQLITE_OK;
 }
 
@@ -332,7 +460,11 @@ static int vfs_error(sqlite3_vfs *self, int bytes, char *out) {
 }
 static int vfs_time64(sqlite3_vfs *self, sqlite3_int64 *out) {
     (void)self;
-    return below->xCurrentTimeInt64(below, out);
+    if (below->iVersion >= 2 && below->xCurrentTimeInt64) return below->xCurrentTimeInt64(below, out);
+    double days = 0;
+    int result = below->xCurrentTime(below, &days);
+    *out = (sqlite3_int64)(days * 86400000.0);
+    return result;
 }
 
 /* ---- The table refault_stats(name, value) ---- */
@@ -429,12 +561,25 @@ static int add_stats(sqlite3 *db, char **error, const sqlite3_api_routines *api)
     return sqlite3_create_module(db, "refault_stats", &stats_module, 0);
 }
 
+/* A fork waits for the list. The child begins without a cache: that of its parent has threads which it has not. */
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void in_parent(void) { pthread_mutex_unlock(&lock); }
+static void in_child(void) {
+    forks++;
+    all = 0;
+    cache = 0;
+    pthread_mutex_init(&lock, 0);
+}
+
 __attribute__((visibility("default"))) int sqlite3_refaultvfs_init(sqlite3 *db, char **error,
                                                                    const sqlite3_api_routines *api) {
     SQLITE_EXTENSION_INIT2(api);
     pthread_mutex_lock(&lock);
     if (!below) {
+        /* One that is not the system's own may change what is written, and would be passed by. */
         below = sqlite3_vfs_find(0);
+        if (strncmp(below->zName, "unix", 4) != 0 && sqlite3_vfs_find("unix")) below = sqlite3_vfs_find("unix");
+        pthread_atfork(before_fork, in_parent, in_child);
         vfs = (sqlite3_vfs){
             .iVersion = 2,
             .szOsFile = (int)sizeof(File) + below->szOsFile,

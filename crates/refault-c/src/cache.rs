@@ -347,6 +347,17 @@ pub unsafe extern "C" fn refault_file_reload_if_changed(file: refault_file, chan
     })
 }
 
+/// From now on a sync that fails makes the cache forget what was written since the last one, as the kernel's page cache
+/// does: it says so once, and reads ask the device for what it has. Otherwise such pages are written again later, which is
+/// wrong for a program with a journal of its own that others may take up meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn refault_file_forget_on_failure(file: refault_file) -> refault_status {
+    guarded(|| {
+        FILES.find(file)?.forget_on_failure();
+        Ok(())
+    })
+}
+
 /// The file's length in bytes.
 ///
 /// # Safety

@@ -61,8 +61,9 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Failure>) -> refault_sta
         Ok(Err(failure)) => failure,
         Err(_) => Failure::new(REFAULT_INTERNAL, "refault failed inside: a panic, whose text is on standard error"),
     };
-    LAST.with_borrow_mut(|last| {
-        *last = (failure.number, CString::new(failure.message.replace('\0', "?")).unwrap_or_default());
+    // Gone where a thread is ending: then the status has to do.
+    let _ = LAST.try_with(|last| {
+        *last.borrow_mut() = (failure.number, CString::new(failure.message.replace('\0', "?")).unwrap_or_default());
     });
     failure.status
 }
@@ -71,13 +72,13 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Failure>) -> refault_sta
 /// until the next failure of this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_error_message() -> *const c_char {
-    LAST.with_borrow(|last| last.1.as_ptr())
+    LAST.try_with(|last| last.borrow().1.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// The `errno` of this thread's last failure, or 0 if the system had no part in it.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_error_number() -> c_int {
-    LAST.with_borrow(|last| last.0)
+    LAST.try_with(|last| last.borrow().0).unwrap_or(0)
 }
 
 /// The version of the library, such as `0.1.0`.

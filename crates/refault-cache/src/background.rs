@@ -83,6 +83,7 @@ impl Background {
                 let threads = if file.backing.reads_together() { &self.waiting } else { &self.threads };
                 threads.submit(Box::new(move || {
                     let outcome = read_run(&file, &buffers, &run);
+                    drop(file);
                     done(run, outcome);
                 }));
             }

@@ -395,6 +395,9 @@ impl Engine {
             let new = Listed { at, first: earlier.unwrap_or(number), last: number };
             let pages = &self.pages;
             self.through.written(new, |at| pages.through(at).is_some());
+        } else if self.dirty.file(at.0).is_some_and(|file| file.forgets()) {
+            // Busy on the caller's account.
+            self.forget(page);
         } else if self.pages.is_resident(page) {
             self.make_dirty(at, page, true);
             if let Some(number) = earlier {
@@ -405,13 +408,24 @@ impl Engine {
         }
     }
 
+    /// Forgets a page, unless somebody is writing to it.
+    fn forget_idle(&mut self, page: PageId) {
+        if !self.pages.is_busy(page) && !self.pages.is_writing(page) {
+            self.forget(page);
+        }
+    }
+
     /// The device has made durable what it had of a file, whose writes had ended with a number up to `until`, or it has
-    /// failed. What it may have lost is dirty again, as far as it is in memory.
-    pub(crate) fn settle(&mut self, file: u32, until: u64, durable: bool) {
+    /// failed. What it may have lost is dirty again, as far as it is in memory, or is forgotten.
+    pub(crate) fn settle(&mut self, opened: &Opened, until: u64, durable: bool) {
+        let file = opened.number;
         for page in self.dirty.settle(file, until, durable) {
             self.pages.set_unstable(page, false);
             if !durable {
                 self.pages.set_dirty(page, true);
+                if opened.forgets() {
+                    self.forget_idle(page);
+                }
             }
         }
         if durable {
@@ -425,12 +439,18 @@ impl Engine {
         for Listed { at, first, .. } in self.through.fail(file) {
             if let Some(page) = self.pages.through(at) {
                 self.pages.set_through(page, false);
+                if opened.forgets() {
+                    self.forget_idle(page);
+                    continue;
+                }
                 if self.dirty.again(at, page, first) {
                     self.pages.set_dirty(page, true);
                 }
                 continue;
             }
-            self.through.lose(at);
+            if !opened.forgets() {
+                self.through.lose(at);
+            }
             // What readers see from now on is what the device has.
             if let Some(page) = self.pages.groups.find(at.0, at.1)
                 && !self.pages.is_busy(page)
@@ -438,6 +458,9 @@ impl Engine {
             {
                 self.forget(page);
             }
+        }
+        if opened.forgets() {
+            self.through.forgive(file);
         }
     }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use refault_core::PageId;
 use refault_core::frames::Frame;
@@ -44,6 +45,9 @@ const MAX_COMPRESSED: f64 = 0.75;
 
 /// What a page's word can name.
 const MAX_FRAMES: u64 = crate::pins::FRAME as u64;
+
+/// How long it is waited for others to let go of a file that is closed: they do not wait for anything.
+const MAX_LETTING_GO: Duration = Duration::from_secs(1);
 
 const UNBROKEN: &str = "invariant: a panic under this lock ends the program";
 
@@ -429,6 +433,14 @@ impl CachedFile {
         self.shared.sync(&self.opened, range.start / PAGE..range.end.div_ceil(PAGE))
     }
 
+    /// From now on a sync that fails makes the cache forget what was written since the last one, as the kernel's page cache does:
+    /// it says so once, and reads ask the device for what it has. Otherwise such pages are kept and written again later,
+    /// which is wrong for a program with a journal of its own that others may take up meanwhile. Writes that are in
+    /// memory only ([`CacheOptions::write_back`]) are forgotten, too, if the device had taken them.
+    pub fn forget_on_failure(&self) {
+        self.opened.forgets.store(true, Ordering::Relaxed);
+    }
+
     /// Whether [`CachedFile::write_at`] waits for the device from now on, as it does without
     /// [`CacheOptions::write_back`].
     pub fn set_write_through(&self, through: bool) {
@@ -550,6 +562,12 @@ impl Drop for CachedFile {
         self.forget_from(0);
         while self.shared.engine().close_some(self.opened.number) {}
         self.shared.background.forget(self.opened.number);
+        // Whoever read last may not have let go of the descriptor yet. Closed later, it would take locks with it that this
+        // process has on the file by then (fcntl(2)).
+        let until = Instant::now() + MAX_LETTING_GO;
+        while Arc::strong_count(&self.opened) > 1 && Instant::now() < until {
+            std::thread::yield_now();
+        }
     }
 }
 

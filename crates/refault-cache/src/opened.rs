@@ -1,6 +1,6 @@
 //! An open file, as the cache's threads see it: what is below, how long it is, and what was refused.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 
 use crate::backing::Backing;
@@ -19,6 +19,8 @@ pub(crate) struct Opened {
     pub(crate) settling: Mutex<()>,
     /// What its device has refused when nobody who writes it was there to be told.
     pub(crate) refusal: Refusal,
+    /// See [`crate::CachedFile::forget_on_failure`].
+    pub(crate) forgets: AtomicBool,
     /// Somebody else has changed it, and it was not reloaded since.
     pub(crate) changed: Mutex<bool>,
 }
@@ -34,8 +36,14 @@ impl Opened {
             resizing: RwLock::default(),
             settling: Mutex::default(),
             refusal: Refusal::default(),
+            forgets: AtomicBool::new(false),
             changed: Mutex::new(false),
         }
+    }
+
+    /// Whether what the device may have lost is forgotten.
+    pub(crate) fn forgets(&self) -> bool {
+        self.forgets.load(Ordering::Relaxed)
     }
 
     pub(crate) fn len(&self) -> u64 {

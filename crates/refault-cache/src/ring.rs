@@ -180,6 +180,8 @@ impl Common {
         match message {
             Message::Read(file, run, done) => {
                 let outcome = read_run(&file, &self.buffers, &run);
+                // Before who waits for the run may close the file.
+                drop(file);
                 done(run, outcome);
             }
             Message::Run(job) => job(),
@@ -464,6 +466,8 @@ impl Thread {
                     // SAFETY: the kernel has done its part, and the page is busy on the run's account.
                     unsafe { self.common.buffers.page_mut(*frame) }.0[valid..].fill(0);
                 }
+                // Before who waits for the run may close the file.
+                drop(file);
                 done(run, Ok(()));
             }
             // The rest is read page by page, and what cannot be read is said by who tries.
@@ -472,7 +476,10 @@ impl Thread {
             Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN | libc::EFAULT) => {
                 self.common.read_slowly(file, run, done);
             }
-            Err(_) => done(run, Err(Fault::Io(io::Error::from_raw_os_error(-result)))),
+            Err(_) => {
+                drop(file);
+                done(run, Err(Fault::Io(io::Error::from_raw_os_error(-result))));
+            }
         }
     }
 }

@@ -179,11 +179,16 @@ impl Through {
         if self.files.get(&file).is_some_and(|fate| fate.untold) {
             self.check(file, 0..u64::MAX)?;
         }
+        self.forgive(file);
+        Ok(())
+    }
+
+    /// Nobody misses what was lost of a file.
+    pub(crate) fn forgive(&mut self, file: u32) {
         if let Some(fate) = self.files.get_mut(&file) {
             fate.lost = Spans::default();
             fate.untold = false;
         }
-        Ok(())
     }
 
     /// What was lost in a range of a file, in words, which the caller passes on.

@@ -203,7 +203,7 @@ impl Shared {
         let until = self.engine().dirty.number();
         let outcome = account.of(file, file.backing.sync());
         let mut engine = self.engine();
-        engine.settle(file.number, until, outcome.is_ok());
+        engine.settle(file, until, outcome.is_ok());
         // A region of it may be well while another goes on refusing.
         let is_well = outcome.is_ok() && !engine.dirty.may_be_given_up(file.number);
         drop(engine);

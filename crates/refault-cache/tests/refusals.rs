@@ -300,3 +300,46 @@ fn no_sync_comes_between_a_loss_that_is_made_good_and_what_makes_it_good() {
         });
     }
 }
+
+/// What a sync that failed may have lost is as the device has it, and nobody writes it later: others may have been at work.
+#[test]
+fn a_file_that_forgets_is_not_written_after_a_sync_that_failed() {
+    for (seed, through) in [(21, true), (22, false)] {
+        let device = device(seed, 96);
+        let cache = cache(!through);
+        let file = open(&cache, &device);
+        file.forget_on_failure();
+        file.write_at(&[1; 8 * PAGE], 0).expect("goes through, or stays in memory");
+        // One that has left memory by the time.
+        file.evict(0..PAGE as u64);
+        device.0.lock().unwrap().fail_sync = true;
+        file.sync().expect_err("the device fails");
+        // Others begin where the device is, as a journal does.
+        let others = vec![9; 8 * PAGE];
+        device.0.lock().unwrap().current[..8 * PAGE].copy_from_slice(&others);
+        let mut seen = vec![0; 8 * PAGE];
+        file.read_at(&mut seen, 0).expect("reads");
+        assert!(seen == others, "through: {through}");
+        assert_eq!(cache.report().dirty_bytes, 0);
+        file.reload().expect("nothing is told twice");
+        file.sync().expect("nothing is missing");
+        drop(file);
+        assert!(device.0.lock().unwrap().current[..8 * PAGE] == others, "through: {through}");
+    }
+}
+
+/// The descriptor is closed when the file is: later, it would take other locks of the process with it.
+#[test]
+fn nobody_has_the_backing_when_a_file_is_closed() {
+    let device = device(23, 96);
+    let cache = cache(false);
+    for turn in 0..300 {
+        let file = open(&cache, &device);
+        file.prefetch(0..96 * PAGE as u64);
+        if turn % 2 == 0 {
+            file.read_at(&mut [0; 8 * PAGE], 0).expect("reads");
+        }
+        drop(file);
+        assert_eq!(std::sync::Arc::strong_count(&device.0), 1, "turn {turn}");
+    }
+}
