@@ -50,9 +50,14 @@ const CLEAR: u64 = 7;
 const CLEAR_BEHIND: u32 = 4;
 /// The last part of a range that is believed early: one page in so many.
 const TOP: Place = 16;
-/// Of so many of its pages that come back no more than half may come behind one that lies more than twice [`SLACK`] further
+/// Of so many of its pages that come back no more than five eighths may come behind one that lies more than twice [`SLACK`] further
 /// on: a block is read over and over that is too small to be seen as going backwards.
-const WINDOW_EARLY: u32 = 1024;
+const WINDOW_EARLY: u32 = 8192;
+/// Pages elsewhere say where a scan has come to when so many came of which each lies so near the one before. Fewer are read
+/// ahead by a wrong guess; and no more than so many of [`WINDOW`] may lie elsewhere and not near each other.
+const CHAIN: u32 = 256;
+const NEAR: Place = 64;
+const ELSEWHERE: u32 = WINDOW / 2;
 /// Ranges that are believed early and turn out to be none, or to be none any more.
 const MAX_MISTAKES: u32 = 3;
 /// Sequences of first touches that are followed at once.
@@ -85,6 +90,16 @@ struct Tracker {
     early: bool,
     /// … and another has followed.
     confirmed: bool,
+    /// Something of its last part has come back in this pass.
+    at_top: bool,
+    /// The last page that lay elsewhere, and how many did near each other.
+    elsewhere: Place,
+    chain: u32,
+    /// Pages that came back in this pass.
+    passed: u64,
+    /// Pages that came late, of those that [`WINDOW_EARLY`] counts.
+    late: u32,
+    late_of: u32,
     /// Pages that were touched for the first time, in the only pass so far.
     first: bool,
     window: u32,
@@ -175,23 +190,45 @@ impl Tracker {
 
     /// What a page that came back says about a range that is believed early.
     fn stays_early(&mut self, page: Place, budget: u64, slack: Place) -> Option<Change> {
+        self.at_top |= page >= self.top();
+        self.passed += 1;
+        let goes_on = page <= self.position.saturating_add(2 * SLACK) && page.saturating_add(slack) >= self.position;
+        let near = goes_on || std::mem::replace(&mut self.elsewhere, page).abs_diff(page) <= NEAR;
+        self.late += u32::from(goes_on && page.saturating_add(2 * SLACK) < self.position);
+        self.late_of += 1;
+        self.backwards += u32::from(!near);
         self.window += 1;
-        self.backwards += u32::from(page.saturating_add(2 * SLACK) < self.position);
-        if self.window == WINDOW_EARLY {
-            if self.backwards > WINDOW_EARLY / 2 {
+        if self.late_of == WINDOW_EARLY {
+            if self.late > WINDOW_EARLY / 8 * 5 {
+                return Some(Change::Lost);
+            }
+            (self.late, self.late_of) = (0, 0);
+        }
+        if self.window == WINDOW {
+            if self.backwards > ELSEWHERE {
                 return Some(Change::Lost);
             }
             (self.window, self.backwards) = (0, 0);
         }
-        if page.saturating_add(slack) >= self.position {
+        if goes_on {
             self.position = self.position.max(page);
             return None;
         }
-        // What fits and stays may lie at the beginning.
-        if page > self.low.saturating_add(budget) || self.position < self.top() {
+        self.chain = if near { self.chain + 1 } else { 1 };
+        if self.chain < CHAIN {
+            return None;
+        }
+        self.chain = 0;
+        let position = std::mem::replace(&mut self.position, page);
+        if page > position {
+            return None;
+        }
+        // What fits and stays may lie at the beginning; what does not comes back in each pass.
+        let beyond = (self.high - self.low + 1).saturating_sub(budget);
+        if page > self.low.saturating_add(budget) || !self.at_top || self.passed < beyond / 2 {
             return Some(Change::Lost);
         }
-        self.position = page;
+        (self.at_top, self.passed) = (false, 0);
         (!std::mem::replace(&mut self.confirmed, true)).then_some(Change::Found)
     }
 
@@ -310,6 +347,7 @@ impl Detector {
             }
             let tracker = &mut self.trackers[started];
             (tracker.cyclic, tracker.early) = (true, early);
+            (tracker.elsewhere, tracker.at_top) = (Place::MAX, false);
             return Some(if early { Change::Early(tracker.top(), tracker.high) } else { Change::Found });
         }
         let oldest = self.trackers.iter_mut().filter(|tracker| !tracker.cyclic).min_by_key(|tracker| tracker.used);
@@ -458,7 +496,10 @@ mod tests {
             // What fits stays, but for a few pages of the last part; windows come in one before the other.
             let pass = || (1..2000).map(|page| page ^ 64).chain([2850, 2999]);
             assert_eq!(tell_early(&mut detector, pass()), []);
-            assert_eq!(tell_early(&mut detector, [0]), [Change::Found]);
+            assert_eq!(tell_early(&mut detector, 0..300), [Change::Found]);
+            // What is read ahead by a wrong guess says nothing.
+            let guessed = (300..2000).flat_map(|page| [Some(page), (page % 64 == 5).then_some((page + 640) / 64 * 64)]);
+            assert_eq!(tell_early(&mut detector, guessed.flatten().chain([2999])), []);
             // What stays may lie anywhere.
             let others = (0..2000).chain([2900]).chain(700..3000).chain(0..1200).chain(2000..3000);
             assert_eq!(tell_early(&mut detector, others), []);
@@ -477,30 +518,32 @@ mod tests {
     #[test]
     fn who_goes_on_with_parts_is_found_out_at_once_and_early_belief_ends_with_some_mistakes() {
         let beginning = passes(1..900, 2).collect::<Vec<_>>();
+        let in_no_order = |n: u32| Place::from(n.wrapping_mul(2_654_435_761) % 3000);
         let blocks = |pages: Place, times| {
             (0..8).flat_map(move |block| passes(block * pages..(block + 1) * pages, times)).collect()
         };
-        let ends = (1..500).flat_map(|page| [page, 2999 - page]).collect();
-        let random = (1..200).map(|n: u32| Place::from(n.wrapping_mul(2_654_435_761) % 3000)).collect();
-        for parts in [beginning, blocks(300, 2), ends, random] {
+        for parts in [beginning, blocks(700, 2), (1..200).map(in_no_order).collect()] {
             for mut detector in believed_early() {
                 let changes = tell_early(&mut detector, parts.iter().copied());
                 assert!(changes.contains(&Change::Lost) && detector.cyclic().count() == 0, "{changes:?}");
                 assert!(changes.iter().filter(|change| **change == Change::Found).count() < 2, "{changes:?}");
             }
         }
-        // Blocks that are smaller than order may be violated by.
-        let (mut detector, budget) = (Detector::default(), 20_000);
-        (0..60_000).for_each(|page| detector.touched_first(page));
-        let mut tell = |page| detector.returned(page, budget, true, true);
-        assert!(matches!(tell(0), Some(Change::Early(..))));
-        let changes: Vec<Change> = passes(1..1000, 4).filter_map(tell).collect();
-        assert_eq!(changes, [Change::Lost]);
+        // Blocks that are smaller than order may be violated by, and who comes from both ends.
+        let ends: Vec<Place> = (1..5000).flat_map(|page| [page, 59_999 - page]).collect();
+        for parts in [passes(1..1000, 10).collect(), ends] {
+            let (mut detector, budget) = (Detector::default(), 20_000);
+            (0..60_000).for_each(|page| detector.touched_first(page));
+            let mut tell = |page| detector.returned(page, budget, true, true);
+            assert!(matches!(tell(0), Some(Change::Early(..))));
+            assert_eq!(parts.into_iter().filter_map(tell).next(), Some(Change::Lost));
+        }
         let mut detector = Detector::default();
         for number in 0..MAX_MISTAKES {
             let first = Place::from(number) << 20;
             (first..first + 3000).for_each(|page| detector.touched_first(page));
-            let changes = tell_early(&mut detector, [first, first + 2000, first + 1000]);
+            let parts = [0].into_iter().chain((1..200).map(in_no_order));
+            let changes: Vec<Change> = tell_early(&mut detector, parts.map(|page| first + page)).drain(..2).collect();
             assert!(matches!(changes[..], [Change::Early(..), Change::Lost]), "{changes:?}");
         }
         let first = 1 << 40;
