@@ -31,6 +31,18 @@ const MIN_SPENT: u32 = 512;
 /// 1.4 µs if the page is touched again.
 const WORTH_LENDING: u32 = 2;
 
+/// Pages that are looked at with one call where the policy asks for one after the other.
+const TOGETHER: u32 = 64;
+
+/// What a look at [`TOGETHER`] pages has found, for those that the policy asks for next.
+#[derive(Default)]
+struct Look {
+    /// Which of these groups of pages, and which of them have an entry. `None`: no group was looked at.
+    found: Option<(u32, u64)>,
+    /// The page that was asked for last.
+    last: PageId,
+}
+
 /// How the pager learns which pages were accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessSource {
@@ -98,6 +110,7 @@ pub(crate) struct AccessedBits {
     spent_pages: u32,
     /// Pages whose entry was dropped although nobody had taken their access.
     lent: PageSet,
+    look: Look,
     /// A walk has looked at everything since the entries were last dropped.
     walked_since: bool,
     exact: Option<Box<ExactAccesses>>,
@@ -113,6 +126,7 @@ impl AccessedBits {
             spent: PageSet::default(),
             spent_pages: 0,
             lent: PageSet::default(),
+            look: Look::default(),
             walked_since: false,
             exact: (wanted == AccessSource::Exact).then(Box::default),
             pages: 0,
@@ -196,12 +210,33 @@ impl AccessedBits {
         present
     }
 
+    /// Forgets what was found of pages that nobody has asked for: it is old.
+    pub(crate) fn forget_look(&mut self) {
+        self.look.found = None;
+    }
+
+    /// Whether a page has an entry, and those around it if one of them was asked for just before.
+    fn look_at(&mut self, page: PageId) -> bool {
+        let (group, before) = (page / TOGETHER, std::mem::replace(&mut self.look.last, page) / TOGETHER);
+        if self.look.found.is_none_or(|(known, _)| known != group) {
+            if group.abs_diff(before) > 1 {
+                return self.is_present(page);
+            }
+            let first = group * TOGETHER;
+            let mut present = 0;
+            self.present(first, (first + TOGETHER).min(self.pages), |page| present |= 1 << (page % TOGETHER));
+            self.look.found = Some((group, present));
+        }
+        // It may be about to be dropped since.
+        self.look.found.is_some_and(|(_, present)| present >> (page % TOGETHER) & 1 != 0) && !self.spent.has(page)
+    }
+
     /// Takes the bit of a page.
     pub(crate) fn take(&mut self, page: PageId) -> bool {
         if let Some(exact) = &mut self.exact {
             return exact.take(page);
         }
-        let present = self.is_present(page);
+        let present = self.look_at(page);
         let accessed = present || self.lent.has(page);
         if accessed {
             self.taken(page, present);
@@ -302,6 +337,58 @@ impl AccessedBits {
 
     /// These entries are gone: one that is found from now on was accessed since.
     pub(crate) fn finish_drops(&mut self, runs: &[Run]) {
+        self.forget_look();
         runs.iter().for_each(|run| self.spent.remove_run(*run));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_one_after_the_other_are_looked_at_together() {
+        const PAGES: u32 = 300;
+        // SAFETY: a fresh private mapping, unmapped below.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                PAGES as usize * PAGE_SIZE,
+                rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
+                rustix::mm::MapFlags::PRIVATE,
+            )
+        }
+        .expect("maps") as usize;
+        let touch = |page: PageId| {
+            // SAFETY: inside the mapping.
+            unsafe { ((base + page as usize * PAGE_SIZE) as *mut u8).write_volatile(1) };
+        };
+        // SAFETY: advice on that mapping: a page is one entry.
+        unsafe { rustix::mm::madvise(base as *mut _, PAGES as usize * PAGE_SIZE, rustix::mm::Advice::LinuxNoHugepage) }
+            .expect("advises");
+        let mut bits = AccessedBits::new(base, AccessSource::DropAndScan);
+        bits.grow(PAGES);
+        (0..PAGES).filter(|page| page % 3 == 0).for_each(touch);
+        let scans = |bits: &AccessedBits| bits.pagemap.as_ref().expect("opens").scans();
+        let before = scans(&bits);
+        for page in 0..PAGES {
+            assert_eq!(bits.take(page), page % 3 == 0, "{page}");
+            assert!(!bits.take(page), "{page}: it was taken");
+        }
+        assert!(scans(&bits) - before <= u64::from(PAGES.div_ceil(TOGETHER)), "{}", scans(&bits) - before);
+        // What is touched after the look is seen by the next one.
+        touch(298);
+        assert!(!bits.take(298));
+        bits.forget_look();
+        assert!(bits.take(298));
+        // Far from each other each is looked at by itself.
+        let before = scans(&bits);
+        for page in [1, 200, 4, 202] {
+            touch(page);
+            assert!(bits.take(page), "{page}");
+        }
+        assert_eq!(scans(&bits) - before, 4);
+        // SAFETY: made above, not used any more.
+        unsafe { rustix::mm::munmap(base as *mut _, PAGES as usize * PAGE_SIZE) }.expect("unmaps");
     }
 }

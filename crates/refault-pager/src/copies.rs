@@ -10,11 +10,12 @@
 //! all pages that sequences bring in keep their copies, but not in ranges of [`RANGE`] pages in which one was written.
 //!
 //! Invariants: at most a [`PART`]th of the budget's pages have a copy, because a copy is given up when so many pages have
-//! come in after its own; nothing is allocated after construction. Cost: a lock per piece that comes in; a bit per range.
+//! come in after its own; nothing is allocated after construction. Cost: a lock per piece that comes in, and per page
+//! as long as any has a copy; a bit per range.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use refault_core::PageId;
 use refault_store::{PAGE_SIZE, Slot, Tier};
@@ -53,6 +54,10 @@ const TOGETHER: usize = 32;
 pub(crate) struct Copies {
     worth: AtomicI32,
     since_probe: AtomicU32,
+    /// Pages that came in, by sequences or by themselves.
+    clock: AtomicU32,
+    /// A page may have a copy that grows old.
+    some_kept: AtomicBool,
     /// A bit per range: a page of it that had kept its copy was written.
     written: Vec<AtomicU64>,
     kept: Mutex<Kept>,
@@ -61,16 +66,20 @@ pub(crate) struct Copies {
 struct Kept {
     /// Pages that came in with their copy, and when.
     pages: VecDeque<(PageId, u32)>,
-    /// Pages that came in.
-    clock: u32,
 }
 
 impl Copies {
     pub(crate) fn new(pages: u32) -> Copies {
         let mut written = Vec::new();
         written.resize_with(pages.div_ceil(RANGE * u64::BITS) as usize, || AtomicU64::new(0));
-        let kept = Kept { pages: VecDeque::with_capacity(MAX_KEPT + TOGETHER), clock: 0 };
-        Copies { worth: AtomicI32::new(0), since_probe: AtomicU32::new(0), written, kept: Mutex::new(kept) }
+        Copies {
+            worth: AtomicI32::new(0),
+            since_probe: AtomicU32::new(0),
+            clock: AtomicU32::new(0),
+            some_kept: AtomicBool::new(false),
+            written,
+            kept: Mutex::new(Kept { pages: VecDeque::with_capacity(MAX_KEPT + TOGETHER) }),
+        }
     }
 
     fn mark(&self, page: PageId) -> (&AtomicU64, u64) {
@@ -116,21 +125,25 @@ impl Copies {
 
     /// Notes pages that came in, and takes pages off the list whose copies are old, that is, older than `limit` pages.
     fn came_in(&self, first: PageId, count: u32, keep: bool, limit: u32, old: &mut [PageId; TOGETHER]) -> usize {
+        let clock = self.clock.fetch_add(count, Ordering::Relaxed).wrapping_add(count);
+        if !keep && !self.some_kept.load(Ordering::Relaxed) {
+            return 0;
+        }
         let mut kept = self.kept.lock().expect("invariant: nothing panics under this lock");
-        kept.clock = kept.clock.wrapping_add(count);
-        let clock = kept.clock;
         if keep {
             kept.pages.extend((first..first + count).map(|page| (page, clock)));
         }
         let mut taken = 0;
         while taken < TOGETHER
             && let Some((page, since)) = kept.pages.front().copied()
-            && (clock.wrapping_sub(since) > limit || kept.pages.len() > MAX_KEPT)
+            // Another thread may have listed pages since the clock was read.
+            && (clock.wrapping_sub(since).cast_signed() > limit.cast_signed() || kept.pages.len() > MAX_KEPT)
         {
             kept.pages.pop_front();
             old[taken] = page;
             taken += 1;
         }
+        self.some_kept.store(!kept.pages.is_empty(), Ordering::Relaxed);
         taken
     }
 
@@ -144,9 +157,10 @@ impl Copies {
         taken
     }
 
-    /// Bytes, for an arena of which so many pages are in use.
-    pub(crate) fn bytes(&self, pages: u64) -> u64 {
-        pages.div_ceil(u64::from(RANGE) * 8) + (MAX_KEPT + TOGETHER) as u64 * 8
+    /// Bytes; the same from the beginning on.
+    pub(crate) fn bytes(&self) -> u64 {
+        let kept = self.kept.lock().expect("invariant: nothing panics under this lock");
+        (self.written.capacity() * size_of::<AtomicU64>() + kept.pages.capacity() * size_of::<(PageId, u32)>()) as u64
     }
 }
 
@@ -165,7 +179,7 @@ impl Inner {
         (self.budget.tightest().0.maximum_pages() / PART).min(MAX_KEPT as u64) as u32
     }
 
-    /// Pages came in by a sequence of faults.
+    /// Pages came in, by a sequence of faults or by a fault alone: copies of others are older by so many.
     pub(crate) fn note_copies(&self, first: PageId, count: u32, keep: bool) {
         let mut old = [0; TOGETHER];
         let taken = self.copies.came_in(first, count, keep, self.copies_limit(), &mut old);

@@ -275,6 +275,7 @@ impl Engine {
     /// needs the room.
     pub(crate) fn choose(&mut self, goal: u32, incoming: Option<PageId>, full: bool, victims: &mut Vec<PageId>) {
         self.memory.full = full;
+        self.memory.bits.forget_look();
         let goal = match self.memory.bits.exact() {
             None => goal,
             Some(exact) => {

@@ -56,6 +56,8 @@ impl Inner {
             lock.bump();
         });
         drop(lock);
+        // Before anybody sees them as stored: who discards all that is resident then finds nothing resident.
+        self.budget.uncharge(left.len() as u64);
         for (page, outcome) in batch.iter().zip(&worker.outcomes) {
             let word = self.word(*page);
             if outcome.is_ok() {
@@ -74,7 +76,6 @@ impl Inner {
                 self.report(*page);
             }
         }
-        self.budget.uncharge(left.len() as u64);
         if stays_count > 0 {
             self.give_up_copies();
         }

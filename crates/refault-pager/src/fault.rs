@@ -130,6 +130,9 @@ impl Inner {
                     let _ = self.uffd.wake(address, PAGE_SIZE);
                 }
                 self.report(page);
+                if seen.state() == State::Stored {
+                    self.note_copies(page, 1, false);
+                }
                 true
             }
             Err(error) => {

@@ -59,12 +59,19 @@ pub enum ScanMethod {
 pub struct PageMap {
     file: File,
     method: ScanMethod,
+    #[cfg(test)]
+    scans: std::sync::atomic::AtomicU64,
 }
 
 impl PageMap {
     /// Opens the page map and finds out which method works. After a fork it must be opened again.
     pub fn open() -> io::Result<PageMap> {
-        let mut map = PageMap { file: File::open("/proc/self/pagemap")?, method: ScanMethod::Ioctl };
+        let mut map = PageMap {
+            file: File::open("/proc/self/pagemap")?,
+            method: ScanMethod::Ioctl,
+            #[cfg(test)]
+            scans: std::sync::atomic::AtomicU64::new(0),
+        };
         let probe = 0u64;
         let page = (&raw const probe) as usize & !(PAGE - 1);
         if map.scan(page, page + PAGE, &mut |_, _| {}).is_err() {
@@ -91,6 +98,8 @@ impl PageMap {
 
     /// Calls `run` with the start and end address of each run of present pages in a range.
     pub fn scan(&self, start: usize, end: usize, run: &mut dyn FnMut(usize, usize)) -> io::Result<()> {
+        #[cfg(test)]
+        self.scans.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         match self.method {
             ScanMethod::Ioctl => self.scan_ioctl(start, end, run),
             ScanMethod::Entries => self.scan_entries(start, end, run),
@@ -156,6 +165,12 @@ impl PageMap {
             at += pages * PAGE;
         }
         Ok(())
+    }
+
+    /// How often a range was looked at.
+    #[cfg(test)]
+    pub(crate) fn scans(&self) -> u64 {
+        self.scans.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Uses the slow method, for comparison.

@@ -58,10 +58,16 @@ impl ReadAhead {
         self.asked.lock().expect("invariant: nothing panics under this lock")
     }
 
-    /// Has a run read, unless too much waits already.
+    /// Has a run read, unless too much waits already. One of the same sequence that still waits is not read any more: the
+    /// program has passed it, and its pages may be gone again.
     fn ask(&self, run: Run) {
         {
             let mut asked = self.asked();
+            let (first, count) = (asked.first, asked.count);
+            if let Some(at) = (0..count).map(|at| (first + at) % WAITING).find(|at| run.supersedes(asked.runs[*at])) {
+                asked.runs[at] = run;
+                return;
+            }
             if asked.count == WAITING {
                 return;
             }
@@ -218,5 +224,23 @@ impl Inner {
         self.count_stored();
         let budget = self.budget.tightest().0;
         budget.victim().map_or(0, |victim| victim.reclaim(DIRECT_GOAL, worker))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_the_program_has_passed_is_not_read_any_more() {
+        let read_ahead = ReadAhead::default();
+        let run = |page: usize| Run { address: page * PAGE_SIZE, step: PAGE_SIZE as isize, count: MAX_WINDOW };
+        for page in [64, 1 << 20, 128, 192, (1 << 20) + 64] {
+            read_ahead.ask(run(page));
+        }
+        let taken: Vec<Run> = std::iter::from_fn(|| read_ahead.take()).collect();
+        assert_eq!(taken, [run(192), run((1 << 20) + 64)]);
+        (0..2 * WAITING).for_each(|number| read_ahead.ask(run(number << 20)));
+        assert_eq!(std::iter::from_fn(|| read_ahead.take()).count(), WAITING);
     }
 }

@@ -121,7 +121,7 @@ impl Pager {
             metadata_bytes: policy_bytes as u64
                 + managed_pages * PageTable::BYTES_PER_PAGE as u64
                 + inner.distances.bytes(managed_pages)
-                + inner.copies.bytes(managed_pages),
+                + inner.copies.bytes(),
             managed_pages,
             counters,
             zero_fills: load(&counts.zero_fills),

@@ -25,8 +25,12 @@ const PIECE: u32 = 16;
 /// Sequences that are followed at once.
 const STREAMS: usize = 16;
 
-/// Faults that are farther apart than this have nothing to do with each other.
+/// Faults that are as far apart as this have nothing to do with each other, or are those that a sequence leaves out between
+/// its windows.
 const FAR: usize = 64 * PAGE_SIZE;
+
+/// Steps from an earlier run to a later one of the same sequence at most.
+const PASSED: isize = 16 * BATCH as isize;
 
 /// A sequence counts as under way if it was continued within so many faults.
 const RECENT: u32 = 64;
@@ -49,6 +53,16 @@ impl Run {
             (Some(address), Some(_)) => Run { address, step, count },
             _ => Run::NONE,
         }
+    }
+
+    /// Whether this run goes on where an earlier one of the same sequence was: who asks for this one has passed that.
+    pub(crate) fn supersedes(self, earlier: Run) -> bool {
+        let distance = self.address.wrapping_sub(earlier.address) as isize;
+        let step = self.step;
+        step == earlier.step
+            && step != 0
+            && distance.checked_rem(step) == Some(0)
+            && distance.checked_div(step).is_some_and(|steps| (1..=PASSED).contains(&steps))
     }
 
     /// Pages that are next to each other, a piece at a time in the run's order: the address of the lowest and how many.
@@ -141,7 +155,7 @@ impl Streams {
         }
         let near = |stream: &&Stream| {
             let distance = address.abs_diff(stream.last);
-            stream.used != 0 && stream.window == 0 && (2 * PAGE_SIZE..=FAR).contains(&distance)
+            stream.used != 0 && stream.window == 0 && (2 * PAGE_SIZE..FAR).contains(&distance)
         };
         let before = self.streams.iter().filter(near).max_by_key(|stream| stream.used);
         let step = before.map_or(0, |before| address.wrapping_sub(before.last) as isize);
@@ -231,6 +245,28 @@ mod tests {
         // Byte by byte it is the pages that count.
         let (faults, _) = touch(line(start + 100, 1000, 64 * 400), Hint::Normal, true);
         assert!(faults <= 110, "{faults}");
+    }
+
+    #[test]
+    fn a_later_run_of_a_sequence_supersedes_an_earlier_one_and_no_other() {
+        let run = |address: usize, step| Run { address, step, count: MAX_WINDOW };
+        let here = 1usize << 40;
+        for step in [PAGE, -PAGE, 26_624] {
+            let later = here.wrapping_add_signed(step * 64);
+            assert!(run(later, step).supersedes(run(here, step)));
+            assert!(!run(here, step).supersedes(run(later, step)) && !run(here, step).supersedes(run(here, step)));
+            assert!(!run(later, -step).supersedes(run(here, step)));
+            assert!(!run(later.wrapping_add_signed(8), step).supersedes(run(here, step)));
+            assert!(!run(here.wrapping_add_signed(step * 5000), step).supersedes(run(here, step)));
+        }
+        assert!(!run(usize::MAX, -1).supersedes(run(0, 0)) && !run(0, -1).supersedes(run(1 << 63, -1)));
+    }
+
+    #[test]
+    fn what_a_sequence_leaves_out_between_its_windows_is_no_sequence() {
+        let left_out = line(1 << 40, (i64::from(MAX_WINDOW) + 1) as isize * PAGE, 20);
+        let (faults, brought) = touch(left_out, Hint::Normal, true);
+        assert_eq!((faults, brought.len()), (20, 0));
     }
 
     #[test]

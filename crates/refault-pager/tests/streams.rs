@@ -85,6 +85,34 @@ fn nothing_is_read_ahead_without_order_or_in_a_small_budget() {
 }
 
 #[test]
+fn copies_grow_old_when_no_sequence_goes_on_any_more() {
+    if skipped() {
+        return;
+    }
+    // Some thousand pages have copies after this. A large region of its own is what is read in no order then.
+    let pager = pager(24, options());
+    let region = half_resident(&pager);
+    region.hint(Hint::Cyclic);
+    for _ in 0..4 {
+        read(&pager, &region, 0..PAGES);
+    }
+    region.hint(Hint::Random);
+    settle(&pager);
+    let before = pager.report();
+    let mut random = Random::new(5);
+    // As often as pages may come in before a copy is old, and again: most of these accesses bring one in.
+    let limit = 24 * MIB / PAGE / 8;
+    for _ in 0..6 * limit {
+        let number = random.index(PAGES);
+        check_page(&region[number * PAGE..][..PAGE], number, 1);
+    }
+    let after = pager.report();
+    let came_in = after.counters.pgmajfault - before.counters.pgmajfault;
+    assert!(came_in > limit as u64, "{came_in}");
+    assert!(after.copies_given_up > before.copies_given_up + 16, "{after:?}");
+}
+
+#[test]
 fn pages_that_pass_through_unwritten_are_not_stored_again() {
     if skipped() {
         return;

@@ -5,6 +5,15 @@
 //! counts as cyclic until what comes back of it is out of order; then it must show itself twice as often before it is
 //! believed again.
 //!
+//! Where pages are told by their places alone, a single pass is enough at first if it is clear ([`CLEAR`]) and the next one
+//! begins, be it the pass in which the pages were touched for the first time: a program that has filled its data in order
+//! and begins to read them, or has read them once and begins again. To believe a pass later brings in once more all
+//! that would have stayed. Such a range is believed only as long as what comes back of it goes on to its last part
+//! ([`TOP`]) before it goes backwards, and then only to its beginning. So that something of the last part comes back if it is
+//! read, a few pages of it are evicted when the range is believed ([`Change::Early`]). Programs that go on with
+//! a part of their data, with blocks of them or in no order are found out by that at once; after [`MAX_MISTAKES`] of
+//! them no range is believed early any more.
+//!
 //! Policies that sort by generations keep large parts of such a range now and then, whatever they keep it for. So up to
 //! [`MAX_THIN`] passes in between may bring back less, and what stayed may lie in one piece: the sequences before and
 //! behind it count as one pass.
@@ -36,6 +45,23 @@ const DENSE: u64 = 5;
 const MAX_THIN: u32 = 4;
 /// Passes at first, and at most, before a range is believed.
 const PASSES: (u32, u32) = (2, 64);
+/// Share of a clear pass that comes back, in eighths, and one page in so many may come behind one that lies further on.
+const CLEAR: u64 = 7;
+const CLEAR_BEHIND: u32 = 4;
+/// The last part of a range that is believed early: one page in so many.
+const TOP: Place = 16;
+/// Of so many of its pages that come back no more than five eighths may come behind one that lies more than twice [`SLACK`] further
+/// on: a block is read over and over that is too small to be seen as going backwards.
+const WINDOW_EARLY: u32 = 8192;
+/// Pages elsewhere say where a scan has come to when so many came of which each lies so near the one before. Fewer are read
+/// ahead by a wrong guess; and no more than so many of [`WINDOW`] may lie elsewhere and not near each other.
+const CHAIN: u32 = 256;
+const NEAR: Place = 64;
+const ELSEWHERE: u32 = WINDOW / 2;
+/// Ranges that are believed early and turn out to be none, or to be none any more.
+const MAX_MISTAKES: u32 = 3;
+/// Sequences of first touches that are followed at once.
+const MAX_FIRST: usize = 3;
 /// A cyclic range is judged whenever so many of its pages have come back …
 const WINDOW: u32 = 64;
 /// … and goes on to be one if no more of them went backwards: it is 1 in a pass, and half of all in random order.
@@ -51,6 +77,8 @@ struct Tracker {
     position: Place,
     /// Pages that came back in this pass.
     returned: u32,
+    /// Those of them that came behind one that lies further on.
+    behind: u32,
     /// Where the pass before ended.
     high: Place,
     passes: u32,
@@ -58,6 +86,22 @@ struct Tracker {
     thin: u32,
     /// The range from `low` to `high` counts as cyclic.
     cyclic: bool,
+    /// It does by a single pass …
+    early: bool,
+    /// … and another has followed.
+    confirmed: bool,
+    /// Something of its last part has come back in this pass.
+    at_top: bool,
+    /// The last page that lay elsewhere, and how many did near each other.
+    elsewhere: Place,
+    chain: u32,
+    /// Pages that came back in this pass.
+    passed: u64,
+    /// Pages that came late, of those that [`WINDOW_EARLY`] counts.
+    late: u32,
+    late_of: u32,
+    /// Pages that were touched for the first time, in the only pass so far.
+    first: bool,
     window: u32,
     backwards: u32,
 }
@@ -90,12 +134,35 @@ impl Tracker {
         span > budget && u64::from(self.returned) * 8 >= span.saturating_mul(DENSE)
     }
 
+    /// Whether this pass brought back nearly all of more than memory has, in order. What is read ahead may come late; runs at
+    /// random places that are taken for a pass leave gaps, or fill them afterwards.
+    fn is_clear(&self, budget: u64) -> bool {
+        self.is_whole(budget)
+            && u64::from(self.returned) * 8 >= self.span().saturating_mul(CLEAR)
+            && self.behind <= self.returned / CLEAR_BEHIND
+    }
+
     /// Whether `self` began where the pass of `before` had come to, behind pages that stayed in memory.
     fn continues(&self, before: &Tracker) -> bool {
         !self.cyclic
+            && !self.first
             && self.used != 0
             && self.low > before.position
             && (self.returned..1 << 31).contains(&self.used.wrapping_sub(before.used))
+    }
+
+    /// The last part of a range.
+    fn top(&self) -> Place {
+        self.high - (self.high - self.low) / TOP
+    }
+
+    /// Counts a page that goes on with this sequence.
+    fn goes_on_with(&mut self, page: Place, clock: u32) {
+        self.used = clock;
+        self.behind += u32::from(page < self.position);
+        self.position = self.position.max(page);
+        // No more than there are: the same pages may come back over and over.
+        self.returned = (self.returned + 1).min(u32::try_from(self.span()).unwrap_or(u32::MAX));
     }
 
     /// A pass is over. `budget`: pages that may be resident.
@@ -118,7 +185,51 @@ impl Tracker {
             self.thin = 0;
         }
         self.low = if self.passes > 0 { self.low.min(page) } else { page };
-        (self.position, self.returned) = (page, 1);
+        (self.position, self.returned, self.behind, self.first) = (page, 1, 0, false);
+    }
+
+    /// What a page that came back says about a range that is believed early.
+    fn stays_early(&mut self, page: Place, budget: u64, slack: Place) -> Option<Change> {
+        self.at_top |= page >= self.top();
+        self.passed += 1;
+        let goes_on = page <= self.position.saturating_add(2 * SLACK) && page.saturating_add(slack) >= self.position;
+        let near = goes_on || std::mem::replace(&mut self.elsewhere, page).abs_diff(page) <= NEAR;
+        self.late += u32::from(goes_on && page.saturating_add(2 * SLACK) < self.position);
+        self.late_of += 1;
+        self.backwards += u32::from(!near);
+        self.window += 1;
+        if self.late_of == WINDOW_EARLY {
+            if self.late > WINDOW_EARLY / 8 * 5 {
+                return Some(Change::Lost);
+            }
+            (self.late, self.late_of) = (0, 0);
+        }
+        if self.window == WINDOW {
+            if self.backwards > ELSEWHERE {
+                return Some(Change::Lost);
+            }
+            (self.window, self.backwards) = (0, 0);
+        }
+        if goes_on {
+            self.position = self.position.max(page);
+            return None;
+        }
+        self.chain = if near { self.chain + 1 } else { 1 };
+        if self.chain < CHAIN {
+            return None;
+        }
+        self.chain = 0;
+        let position = std::mem::replace(&mut self.position, page);
+        if page > position {
+            return None;
+        }
+        // What fits and stays may lie at the beginning; what does not comes back in each pass.
+        let beyond = (self.high - self.low + 1).saturating_sub(budget);
+        if page > self.low.saturating_add(budget) || !self.at_top || self.passed < beyond / 2 {
+            return Some(Change::Lost);
+        }
+        (self.at_top, self.passed) = (false, 0);
+        (!std::mem::replace(&mut self.confirmed, true)).then_some(Change::Found)
     }
 
     /// Whether a page that came back leaves a cyclic range one.
@@ -144,6 +255,8 @@ impl Tracker {
 pub(super) enum Change {
     /// A range counts as cyclic now.
     Found,
+    /// One is believed early: some pages between these two are to be evicted, so that it can be seen whether they are read.
+    Early(Place, Place),
     /// One does not any more.
     Lost,
 }
@@ -154,22 +267,53 @@ pub(super) struct Detector {
     trackers: [Tracker; TRACKERS],
     clock: u32,
     needed: u32,
+    /// Ranges that were believed early and are none.
+    mistakes: u32,
 }
 
 impl Default for Detector {
     fn default() -> Detector {
-        Detector { trackers: [Tracker::default(); TRACKERS], clock: 0, needed: PASSES.0 }
+        Detector { trackers: [Tracker::default(); TRACKERS], clock: 0, needed: PASSES.0, mistakes: 0 }
     }
 }
 
 impl Detector {
-    /// A page came back after it was evicted. `budget`: pages that may be resident; `ahead`: pages are read ahead.
-    pub(super) fn returned(&mut self, page: Place, budget: u64, ahead: bool) -> Option<Change> {
+    /// A page was touched for the first time, in a range whose pages are told by their places.
+    pub(super) fn touched_first(&mut self, page: Place) {
+        if self.mistakes >= MAX_MISTAKES || self.trackers.iter().any(|tracker| tracker.holds(page)) {
+            return;
+        }
+        self.clock = self.clock.wrapping_add(1).max(1);
+        let clock = self.clock;
+        let mut first = self.trackers.iter_mut().filter(|tracker| tracker.first);
+        if let Some(tracker) = first.find(|tracker| tracker.is_followed_by(page, SLACK, SLACK)) {
+            tracker.goes_on_with(page, clock);
+            return;
+        }
+        let many = self.trackers.iter().filter(|tracker| tracker.first).count() >= MAX_FIRST;
+        let gives_way = |tracker: &&mut Tracker| !tracker.cyclic && (tracker.first || !many);
+        let oldest = self.trackers.iter_mut().filter(gives_way).min_by_key(|tracker| tracker.used);
+        let begun = Tracker { first: true, ..Tracker::starting(page, clock) };
+        *oldest.expect("invariant: fewer are cyclic than there are") = begun;
+    }
+
+    /// A page came back after it was evicted. `budget`: pages that may be resident; `ahead`: pages are read ahead; `early`:
+    /// a single pass may be enough.
+    pub(super) fn returned(&mut self, page: Place, budget: u64, ahead: bool, early: bool) -> Option<Change> {
         let slack = if ahead { SLACK_AHEAD.min(budget / 4).max(SLACK) } else { SLACK };
+        let early = early && self.mistakes < MAX_MISTAKES;
         self.clock = self.clock.wrapping_add(1).max(1);
         let clock = self.clock;
         if let Some(tracker) = self.trackers.iter_mut().find(|tracker| tracker.holds(page)) {
             tracker.used = clock;
+            if tracker.early {
+                let change = tracker.stays_early(page, budget, slack);
+                if change == Some(Change::Lost) {
+                    *tracker = Tracker::default();
+                    self.mistakes += 1;
+                }
+                return change;
+            }
             if tracker.stays_cyclic(page, slack) {
                 return None;
             }
@@ -178,30 +322,33 @@ impl Detector {
             return Some(Change::Lost);
         }
         let gap = GAP.max(budget / 8);
-        let followed = |tracker: &&Tracker| tracker.used != 0 && !tracker.cyclic;
-        if let Some(tracker) =
-            self.trackers.iter_mut().find(|tracker| followed(&&**tracker) && tracker.is_followed_by(page, gap, slack))
-        {
-            tracker.used = clock;
-            tracker.position = tracker.position.max(page);
-            // No more than there are: the same pages may come back over and over.
-            tracker.returned = (tracker.returned + 1).min(u32::try_from(tracker.span()).unwrap_or(u32::MAX));
+        let followed = |tracker: &Tracker| tracker.used != 0 && !tracker.cyclic;
+        let mut returning = self.trackers.iter_mut().filter(|tracker| followed(tracker) && !tracker.first);
+        if let Some(tracker) = returning.find(|tracker| tracker.is_followed_by(page, gap, slack)) {
+            tracker.goes_on_with(page, clock);
             return None;
         }
         let cyclic = self.trackers.iter().filter(|tracker| tracker.cyclic).count();
-        let again = |tracker: &Tracker| followed(&tracker) && tracker.is_started_again_by(page, gap);
+        let again = |tracker: &Tracker| {
+            let counts = !tracker.first || early && tracker.is_clear(budget);
+            followed(tracker) && counts && tracker.is_started_again_by(page, gap)
+        };
         if let Some(started) = self.trackers.iter().position(again) {
             if !self.trackers[started].is_whole(budget) {
                 self.join_what_continues(started, budget);
             }
             let tracker = &mut self.trackers[started];
             tracker.used = clock;
+            let clear = early && tracker.is_clear(budget);
             tracker.end_pass(page, budget);
-            if tracker.passes < self.needed || cyclic == MAX_CYCLIC && !self.drop_idle(started) {
+            let early = tracker.passes < self.needed;
+            if early && !clear || cyclic == MAX_CYCLIC && !self.drop_idle(started) {
                 return None;
             }
-            self.trackers[started].cyclic = true;
-            return Some(Change::Found);
+            let tracker = &mut self.trackers[started];
+            (tracker.cyclic, tracker.early) = (true, early);
+            (tracker.elsewhere, tracker.at_top) = (Place::MAX, false);
+            return Some(if early { Change::Early(tracker.top(), tracker.high) } else { Change::Found });
         }
         let oldest = self.trackers.iter_mut().filter(|tracker| !tracker.cyclic).min_by_key(|tracker| tracker.used);
         *oldest.expect("invariant: fewer are cyclic than there are") = Tracker::starting(page, clock);
@@ -229,7 +376,8 @@ impl Detector {
             (0..TRACKERS).filter(|&at| self.trackers[at].continues(&pass)).min_by_key(|&at| self.trackers[at].low)
         {
             let part = &self.trackers[next];
-            (pass.used, pass.position, pass.returned) = (part.used, part.position, pass.returned + part.returned);
+            (pass.used, pass.position) = (part.used, part.position);
+            (pass.returned, pass.behind) = (pass.returned + part.returned, pass.behind + part.behind);
             joined[next] = true;
         }
         if pass.is_whole(budget) {
@@ -245,6 +393,12 @@ impl Detector {
         for tracker in &mut self.trackers {
             let end = if tracker.cyclic { tracker.high } else { tracker.position };
             if tracker.used != 0 && tracker.low < first.saturating_add(pages) && first <= end {
+                // Memory that is taken and given back while a large range is filled lies next to it more often than not.
+                if tracker.first && tracker.low < first {
+                    tracker.position = first - 1;
+                    tracker.returned = tracker.returned.min(u32::try_from(tracker.span()).unwrap_or(u32::MAX));
+                    continue;
+                }
                 changed |= tracker.cyclic;
                 *tracker = Tracker::default();
             }
@@ -267,7 +421,7 @@ mod tests {
     const BUDGET: u64 = 1000;
 
     fn tell(detector: &mut Detector, pages: impl IntoIterator<Item = Place>) -> Vec<Change> {
-        pages.into_iter().filter_map(|page| detector.returned(page, BUDGET, false)).collect()
+        pages.into_iter().filter_map(|page| detector.returned(page, BUDGET, false, false)).collect()
     }
 
     /// What comes back when all that comes back of `range` is this share of it, in each of some passes.
@@ -291,8 +445,10 @@ mod tests {
         for ahead in [false, true] {
             let mut detector = Detector::default();
             let pass = (0..160u64).flat_map(|run| (0..64).map(move |page| (run / 4 * 4 + 3 - run % 4) * 64 + page));
-            let changes: Vec<Change> =
-                (0..4).flat_map(|_| pass.clone()).filter_map(|page| detector.returned(page, 8192, ahead)).collect();
+            let changes: Vec<Change> = (0..4)
+                .flat_map(|_| pass.clone())
+                .filter_map(|page| detector.returned(page, 8192, ahead, false))
+                .collect();
             assert_eq!(changes, if ahead { vec![Change::Found] } else { vec![] });
         }
     }
@@ -315,6 +471,100 @@ mod tests {
         assert_eq!(tell(&mut detector, random.take(10_000)), []);
         assert_eq!(tell(&mut detector, passes(0..2000, 4)), []);
         assert_eq!(tell(&mut detector, passes(0..2000, 2)), [Change::Found]);
+    }
+
+    /// The same where a single pass is enough.
+    fn tell_early(detector: &mut Detector, pages: impl IntoIterator<Item = Place>) -> Vec<Change> {
+        pages.into_iter().filter_map(|page| detector.returned(page, BUDGET, true, true)).collect()
+    }
+
+    /// A range of 3000 pages that were read, or only touched for the first time, when the next pass begins.
+    fn believed_early() -> [Detector; 2] {
+        let (mut read, mut touched) = (Detector::default(), Detector::default());
+        assert_eq!(tell_early(&mut read, 0..3000), []);
+        (0..3000).for_each(|page| touched.touched_first(page));
+        [read, touched].map(|mut detector| {
+            assert_eq!(tell_early(&mut detector, [0]), [Change::Early(2812, 2999)]);
+            assert_eq!(detector.cyclic().collect::<Vec<_>>(), [(0, 3000)]);
+            detector
+        })
+    }
+
+    #[test]
+    fn one_clear_pass_is_enough_and_the_next_confirms_it() {
+        for mut detector in believed_early() {
+            // What fits stays, but for a few pages of the last part; windows come in one before the other.
+            let pass = || (1..2000).map(|page| page ^ 64).chain([2850, 2999]);
+            assert_eq!(tell_early(&mut detector, pass()), []);
+            assert_eq!(tell_early(&mut detector, 0..300), [Change::Found]);
+            // What is read ahead by a wrong guess says nothing.
+            let guessed = (300..2000).flat_map(|page| [Some(page), (page % 64 == 5).then_some((page + 640) / 64 * 64)]);
+            assert_eq!(tell_early(&mut detector, guessed.flatten().chain([2999])), []);
+            // What stays may lie anywhere.
+            let others = (0..2000).chain([2900]).chain(700..3000).chain(0..1200).chain(2000..3000);
+            assert_eq!(tell_early(&mut detector, others), []);
+        }
+        // A pass with gaps, or in no order, is not clear.
+        let holes = (5000..6400).filter(|page| page % 5 > 0).collect::<Vec<_>>();
+        let disorder = (5000..6400).map(|page| page / 64 * 64 + 63 - page % 64).collect();
+        for pass in [holes, disorder] {
+            let mut detector = Detector::default();
+            pass.iter().for_each(|page| detector.touched_first(*page));
+            assert_eq!(tell_early(&mut detector, pass.iter().chain(&pass).copied()), []);
+            assert_eq!(tell_early(&mut detector, [5000]), [Change::Found]);
+        }
+    }
+
+    #[test]
+    fn who_goes_on_with_parts_is_found_out_at_once_and_early_belief_ends_with_some_mistakes() {
+        let beginning = passes(1..900, 2).collect::<Vec<_>>();
+        let in_no_order = |n: u32| Place::from(n.wrapping_mul(2_654_435_761) % 3000);
+        let blocks = |pages: Place, times| {
+            (0..8).flat_map(move |block| passes(block * pages..(block + 1) * pages, times)).collect()
+        };
+        for parts in [beginning, blocks(700, 2), (1..200).map(in_no_order).collect()] {
+            for mut detector in believed_early() {
+                let changes = tell_early(&mut detector, parts.iter().copied());
+                assert!(changes.contains(&Change::Lost) && detector.cyclic().count() == 0, "{changes:?}");
+                assert!(changes.iter().filter(|change| **change == Change::Found).count() < 2, "{changes:?}");
+            }
+        }
+        // Blocks that are smaller than order may be violated by, and who comes from both ends.
+        let ends: Vec<Place> = (1..5000).flat_map(|page| [page, 59_999 - page]).collect();
+        for parts in [passes(1..1000, 10).collect(), ends] {
+            let (mut detector, budget) = (Detector::default(), 20_000);
+            (0..60_000).for_each(|page| detector.touched_first(page));
+            let mut tell = |page| detector.returned(page, budget, true, true);
+            assert!(matches!(tell(0), Some(Change::Early(..))));
+            assert_eq!(parts.into_iter().filter_map(tell).next(), Some(Change::Lost));
+        }
+        let mut detector = Detector::default();
+        for number in 0..MAX_MISTAKES {
+            let first = Place::from(number) << 20;
+            (first..first + 3000).for_each(|page| detector.touched_first(page));
+            let parts = [0].into_iter().chain((1..200).map(in_no_order));
+            let changes: Vec<Change> = tell_early(&mut detector, parts.map(|page| first + page)).drain(..2).collect();
+            assert!(matches!(changes[..], [Change::Early(..), Change::Lost]), "{changes:?}");
+        }
+        let first = 1 << 40;
+        (first..first + 3000).for_each(|page| detector.touched_first(page));
+        // As without.
+        assert_eq!(tell_early(&mut detector, passes(first..first + 3000, 2)), []);
+        assert_eq!(tell_early(&mut detector, [first]), [Change::Found]);
+    }
+
+    #[test]
+    fn what_is_taken_and_given_back_beside_a_range_that_is_filled_hides_nothing() {
+        let mut detector = Detector::default();
+        for page in 0..3000 {
+            detector.touched_first(page);
+            if page % 10 == 9 {
+                (3000..3100).for_each(|other| detector.touched_first(other));
+                (3000..3100).for_each(|other| assert!(!detector.forget(other, 1)));
+            }
+        }
+        let changes = tell_early(&mut detector, [0]);
+        assert!(matches!(changes[..], [Change::Early(_, 2999)]), "{changes:?}");
     }
 
     #[test]
@@ -404,7 +654,7 @@ mod tests {
             for _ in 0..20_000 / run {
                 let start = (next().powi(1 << skew) * f64::from(pages)) as Place;
                 for page in start..start + Place::from(run) {
-                    prop_assert_eq!(detector.returned(page, BUDGET, ahead), None);
+                    prop_assert_eq!(detector.returned(page, BUDGET, ahead, true), None);
                 }
             }
         }
