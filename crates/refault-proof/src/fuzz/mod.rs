@@ -5,7 +5,9 @@
 //! it out alone and under `refault run`, and prints results, errno, faults and contents; both must print the same. A
 //! sequence that does not is made as small as it will go ([`shrink`]).
 //!
-//! A sequence that differs from itself without the tool says nothing about the tool; it is counted and left out.
+//! A sequence that differs from itself without the tool says nothing about the tool; it is counted and left out. One that
+//! does not end is looked at before it is ended ([`crate::look`]): one that stands still is a fault of the tool, one
+//! that only wants a processor is let go on.
 
 pub mod sequence;
 pub mod shrink;
@@ -19,14 +21,15 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::ProofError;
+use crate::look::Look;
 use crate::probe::compile;
-use crate::trial::{self, Trial};
+use crate::trial::{self, Limit, Trial};
 use sequence::{Random, Sequence};
 
 /// The budget that is small enough to evict most of the window, in MiB.
 pub const MEMORY_MIB: u64 = 6;
-/// A sequence may take so long.
-const LIMIT: Duration = Duration::from_secs(20);
+/// A sequence may take so long, of the clock if it stands still and of processor time if it does not.
+pub const LIMIT: Duration = Duration::from_secs(20);
 /// Operations of a sequence, at most.
 const MAX_OPERATIONS: usize = 160;
 /// How long one failing sequence is made smaller.
@@ -56,12 +59,15 @@ pub struct Tool {
     pub options: Vec<String>,
     /// Operations that the sequences do without, by name.
     pub without: BTreeSet<String>,
+    /// A sequence may take so long, as [`Limit::Processor`] has it.
+    pub limit: Duration,
 }
 
 impl Tool {
     /// A binary with the usual budget and all operations.
     pub fn new(refault: &Path) -> Tool {
-        Tool { refault: refault.to_owned(), memory_mib: MEMORY_MIB, options: Vec::new(), without: BTreeSet::new() }
+        let (options, without) = (Vec::new(), BTreeSet::new());
+        Tool { refault: refault.to_owned(), memory_mib: MEMORY_MIB, options, without, limit: LIMIT }
     }
 }
 
@@ -74,6 +80,8 @@ pub struct Difference {
     managed: String,
     /// What the tool or the walker said.
     message: String,
+    /// What its threads did, where it did not end.
+    look: Option<Look>,
 }
 
 impl Difference {
@@ -93,6 +101,7 @@ impl Difference {
             alone: line(&ours),
             managed: line(&theirs),
             message: managed.last_message(),
+            look: managed.look.clone(),
         })
     }
 
@@ -118,6 +127,9 @@ impl fmt::Display for Difference {
         write!(to, "    managed: {}", self.managed)?;
         if !self.message.is_empty() {
             write!(to, "\n    said:    {}", self.message)?;
+        }
+        if let Some(look) = &self.look {
+            write!(to, "\n{look}")?;
         }
         Ok(())
     }
@@ -155,14 +167,19 @@ pub struct Report {
     pub operations: u64,
     /// Sequences that differ from themselves without the tool.
     pub unsteady: u64,
-    /// Those that differ under the tool, one per operation whose line differs.
+    /// Sequences that differ under the tool.
+    pub differ: u64,
+    /// Those of them that were made small: one per operation whose line differs, and all that did not end.
     pub failures: Vec<Failure>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sequences, operations) = (self.sequences, self.operations);
-        write!(to, "{sequences} sequences, {operations} operations: {} differ", self.failures.len())?;
+        write!(to, "{sequences} sequences, {operations} operations: {} differ", self.differ)?;
+        if self.differ > 0 {
+            write!(to, " in {} ways", self.failures.len())?;
+        }
         if self.unsteady > 0 {
             write!(to, "; {} were not the same twice without the tool", self.unsteady)?;
         }
@@ -213,11 +230,14 @@ impl Fuzzer {
             let Some(difference) = self.compare(&sequence.to_string())? else { continue };
             if self.is_unsteady(&sequence)? {
                 report.unsteady += 1;
-            } else if seen.insert(difference.operation()) {
+                continue;
+            }
+            report.differ += 1;
+            if difference.look.is_some() || seen.insert(difference.operation()) {
                 let shrinking = Instant::now();
                 let failure = self.shrink(seed, sequence, difference)?;
                 // Two sequences that end in the same lines when they are small have one cause, as a rule.
-                if seen.insert(failure.difference.lines()) {
+                if failure.difference.look.is_some() || seen.insert(failure.difference.lines()) {
                     found(&failure);
                     report.failures.push(failure);
                 }
@@ -247,7 +267,7 @@ impl Fuzzer {
         } else {
             Command::new(&self.walker)
         };
-        trial::run(command.arg(&file).current_dir(self.directory.path()), LIMIT, false)
+        trial::run(command.arg(&file).current_dir(self.directory.path()), Limit::Processor(self.tool.limit), false)
     }
 
     fn is_unsteady(&self, sequence: &Sequence) -> Result<bool, ProofError> {
