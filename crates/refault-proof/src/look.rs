@@ -220,11 +220,17 @@ mod tests {
 
     use super::*;
 
-    fn look_at_shell(text: &str) -> Look {
+    /// A look at a shell once it runs the program that is named, or itself.
+    fn look_at_shell(text: &str, runs: &str) -> Look {
         let mut shell = Command::new("sh").args(["-c", text]).process_group(0).spawn().expect("a shell");
         let mut tree = Tree::new(shell.id());
-        // So that the shell has started what it waits for.
-        std::thread::sleep(Duration::from_millis(300));
+        let is_it = |thread: &Thread| thread.name == runs;
+        let start = Instant::now();
+        while !threads(&mut tree).values().any(is_it) && start.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // It has begun, and is about to wait.
+        std::thread::sleep(Duration::from_secs(1));
         let look = Look::take(&mut tree);
         for process in tree.processes() {
             let pid = rustix::process::Pid::from_raw(process as i32).expect("a process");
@@ -236,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_nothing_stands_still() {
-        let look = look_at_shell("sleep 100; :");
+        let look = look_at_shell("sleep 100; :", "sleep");
         assert!(look.stands_still(), "{look}");
         assert_eq!(look.after.len(), 2, "the shell and what it waits for: {look}");
         let said = look.to_string();
@@ -245,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_runs_or_starves_moves() {
-        let mut look = look_at_shell("while :; do :; done");
+        let mut look = look_at_shell("while :; do :; done", "sh");
         assert!(!look.stands_still(), "{look}");
         // One that gets no processor at all has neither run nor been noted to wait.
         look.after.clone_from(&look.before);
@@ -258,18 +264,19 @@ mod tests {
     #[test]
     fn processor_time_counts_what_was_waited_for() {
         let mut shell = Command::new("sh")
-            .args(["-c", "timeout 0.5 sh -c 'while :; do :; done'; exec sleep 100"])
+            .args(["-c", "sh -c 'ulimit -t 1; while :; do :; done'; exec sleep 1000"])
             .process_group(0)
             .spawn()
             .expect("a shell");
         let mut tree = Tree::new(shell.id());
         let start = Instant::now();
-        let mut most = Duration::ZERO;
-        while most < Duration::from_millis(100) && start.elapsed() < Duration::from_secs(60) {
+        // What the shell waits for is ended after a second of processor time, however long it takes to get that.
+        let only_sleeps = |tree: &mut Tree| threads(tree).values().all(|thread| thread.name == "sleep");
+        while !only_sleeps(&mut tree) && start.elapsed() < Duration::from_secs(300) {
             std::thread::sleep(Duration::from_millis(100));
-            most = processor_time(&mut tree);
         }
+        let used = processor_time(&mut tree);
         shell.kill().and_then(|()| shell.wait()).expect("it ends");
-        assert!(most >= Duration::from_millis(100), "{most:?}");
+        assert!(used >= Duration::from_millis(900), "{used:?}");
     }
 }

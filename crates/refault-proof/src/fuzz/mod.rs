@@ -12,7 +12,7 @@
 pub mod sequence;
 pub mod shrink;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,7 +38,7 @@ const SHRINKING_TIME: Duration = Duration::from_secs(40);
 const REPEATS: u32 = 3;
 
 /// Sequences that differed once, or that reach what random ones seldom do, by what goes wrong there.
-pub const FOUND: [(&str, &str); 7] = [
+pub const FOUND: [(&str, &str); 9] = [
     ("a guard stayed behind when its page moved", include_str!("../../sequences/moved_guard.txt")),
     ("a range in several mappings did not move", include_str!("../../sequences/moved_with_gaps.txt")),
     ("a mapping that was populated was not joined with the one before", include_str!("../../sequences/populated.txt")),
@@ -46,6 +46,8 @@ pub const FOUND: [(&str, &str); 7] = [
     ("what was beside a mapping that moved was lost", include_str!("../../sequences/moved_beside.txt")),
     ("what had moved was lost when a fork ceased to share it", include_str!("../../sequences/moved_then_shared.txt")),
     ("children that share memory evict", include_str!("../../sequences/borrowed_memory.txt")),
+    ("a range was brought in by a question about it", include_str!("../../sequences/asked_about.txt")),
+    ("what was beside a locked range that moved stayed locked", include_str!("../../sequences/unlocked_beside.txt")),
 ];
 
 /// What is tried.
@@ -106,9 +108,8 @@ impl Difference {
     }
 
     /// Both lines without their numbers in the sequence.
-    fn lines(&self) -> String {
-        let bare = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned();
-        format!("{}{}", bare(&self.alone), bare(&self.managed))
+    fn lines(&self) -> [String; 2] {
+        [&self.alone, &self.managed].map(|line| line.trim_start_matches(|c: char| c.is_ascii_digit()).trim().to_owned())
     }
 
     /// The operation whose line differs; failures with the same one are likely to have one cause.
@@ -167,8 +168,8 @@ pub struct Report {
     pub operations: u64,
     /// Sequences that differ from themselves without the tool.
     pub unsteady: u64,
-    /// Sequences that differ under the tool.
-    pub differ: u64,
+    /// Sequences that differ under the tool, by the lines in which they do: alone, and managed.
+    pub differ: BTreeMap<[String; 2], u64>,
     /// Those of them that were made small: one per operation whose line differs, and all that did not end.
     pub failures: Vec<Failure>,
 }
@@ -176,12 +177,12 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sequences, operations) = (self.sequences, self.operations);
-        write!(to, "{sequences} sequences, {operations} operations: {} differ", self.differ)?;
-        if self.differ > 0 {
-            write!(to, " in {} ways", self.failures.len())?;
-        }
+        write!(to, "{sequences} sequences, {operations} operations: {} differ", self.differ.values().sum::<u64>())?;
         if self.unsteady > 0 {
             write!(to, "; {} were not the same twice without the tool", self.unsteady)?;
+        }
+        for ([alone, managed], times) in &self.differ {
+            write!(to, "\n{times} times: alone {alone}, managed {managed}")?;
         }
         Ok(())
     }
@@ -219,7 +220,7 @@ impl Fuzzer {
     ) -> Result<Report, ProofError> {
         let mut deadline = Instant::now() + time;
         let mut report = Report::default();
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut seen_lines) = (BTreeSet::new(), BTreeSet::new());
         for seed in seed.. {
             if Instant::now() >= deadline || report.failures.len() >= max_failures {
                 break;
@@ -232,12 +233,12 @@ impl Fuzzer {
                 report.unsteady += 1;
                 continue;
             }
-            report.differ += 1;
+            *report.differ.entry(difference.lines()).or_default() += 1;
             if difference.look.is_some() || seen.insert(difference.operation()) {
                 let shrinking = Instant::now();
                 let failure = self.shrink(seed, sequence, difference)?;
                 // Two sequences that end in the same lines when they are small have one cause, as a rule.
-                if failure.difference.look.is_some() || seen.insert(failure.difference.lines()) {
+                if failure.difference.look.is_some() || seen_lines.insert(failure.difference.lines()) {
                     found(&failure);
                     report.failures.push(failure);
                 }
