@@ -1,11 +1,12 @@
 """Arrays that page themselves beside numpy.memmap, plain NumPy in a cgroup with zram, and refault run: equal total memory.
 
-    sudo python python/bench/arrays.py [--mebibytes 256] [--runs 3] [--refault target/release/refault] [ROW …]
+    sudo python python/bench/arrays.py [--mebibytes 256] [--runs 3] [--patience 120] [--refault target/release/refault]
+                                       [ROW …]
 
 For each row the kernel's side runs first, with a limit of half the data resident; what it takes together with what zram
 takes is the total that every other side gets. Arrays get it as a Budget that counts compressed pages, refault run as
 --memory, memmap as the limit of its cgroup, so that the page cache counts. What a bare interpreter with its imports takes
-comes on top, for every side. Data are whole numbers to 1000 in 8 bytes each, as measured figures often are: they compress to
+comes on top, for every side. Processor time, all threads of the process in it, is told beside. Data are whole numbers to 1000 in 8 bytes each, as measured figures often are: they compress to
 a half or less. Every side must find the same. A side that is killed, or that does not end in time, has no figure.
 """
 
@@ -118,9 +119,10 @@ def child(row, side, size, budget, directory):
         make = np.zeros
     work = globals()[row](make, size)
     next(work)
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     found = next(work)
-    print(json.dumps({"seconds": time.perf_counter() - began, "found": found}))
+    seconds, processor = time.perf_counter() - began, time.process_time() - used
+    print(json.dumps({"seconds": seconds, "processor": processor, "found": found}))
     sys.stdout.flush()
     os._exit(0)  # arrays that are given back one by one are not what is measured
 
@@ -129,21 +131,21 @@ class Killed(Exception):
     """The run has no figure, and why."""
 
 
-def run_child(command, script, *words):
-    """Runs a script's child; what it printed."""
+def run_child(command, script, *words, patience=PATIENCE):
+    """Runs a script's child for so many seconds at most; what it printed."""
     try:
         whole = [*command, sys.executable, script, "--child", *words]
-        ran = subprocess.run(whole, capture_output=True, text=True, timeout=PATIENCE)
+        ran = subprocess.run(whole, capture_output=True, text=True, timeout=patience)
     except subprocess.TimeoutExpired:
-        raise Killed(f"more than {PATIENCE} s") from None
+        raise Killed(f"more than {patience} s") from None
     if ran.returncode != 0:
         last = (ran.stderr.strip().splitlines() or [""])[-1]
         raise Killed("killed" if ran.returncode in (-9, 137) else f"exit code {ran.returncode}: {last}")
     return json.loads(ran.stdout)
 
 
-def execute(command, row, side, size, budget, directory):
-    return run_child(command, __file__, row, side, str(size), str(budget), directory)
+def execute(command, row, side, size, budget, directory, patience=PATIENCE):
+    return run_child(command, __file__, row, side, str(size), str(budget), directory, patience=patience)
 
 
 @contextmanager
@@ -187,22 +189,22 @@ def cgroup(limit, swap):
             Path("/sys/class/zram-control/hot_remove").write_text(str(device))
 
 
-def measure(row, size, runs, refault):
-    """Seconds per side or why there are none, the total memory, and what was found."""
-    seconds = {side: [] for side in SIDES}
+def measure(row, size, runs, refault, patience):
+    """Runs per side, in seconds and of these on a processor, or why there are none, and the total memory."""
+    times = {side: [] for side in SIDES}
     why, found = {}, set()
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as scratch:
 
         def run(side, command, budget=0):
             directory = tempfile.mkdtemp(dir=scratch)
             try:
-                ran = execute(command, row, side, size, budget, directory)
+                ran = execute(command, row, side, size, budget, directory, patience)
             except Killed as reason:
                 why[side] = str(reason)
                 return
             finally:
                 shutil.rmtree(directory)
-            seconds[side].append(ran["seconds"])
+            times[side].append((ran["seconds"], ran["processor"]))
             found.add(ran["found"])
 
         # What an interpreter takes that has imported everything and has next to no data.
@@ -222,7 +224,7 @@ def measure(row, size, runs, refault):
             run("run", [refault, "run", "--quiet", "--memory", str(total), "--"])
     if len(found) > 1:
         raise SystemExit(f"{row}: the sides found different results: {sorted(found)}")
-    return seconds, why, (total - base) / size
+    return times, why, (total - base) / size
 
 
 def main():
@@ -233,29 +235,31 @@ def main():
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []])
     parser.add_argument("--mebibytes", type=int, default=256)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--patience", type=int, default=PATIENCE, help="seconds that a run may take")
     parser.add_argument("--refault", default=str(Path(__file__).parents[2] / "target/release/refault"))
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    print(f"{asked.mebibytes} MiB of data, medians of {asked.runs} interleaved runs, seconds (least–most)")
-    print("| row | memory / data | arrays | memmap | zram | refault run | best rival / arrays |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"{asked.mebibytes} MiB of data, medians of {asked.runs} interleaved runs, seconds (least–most; processor)")
+    print("| row | memory / data | arrays | memmap | zram | refault run | best rival / arrays | the same in processor time |")
+    print("|---|---|---|---|---|---|---|---|")
     ratios = []
     for row in asked.rows or ROWS:
-        seconds, why, share = measure(row, asked.mebibytes << 20, asked.runs, asked.refault)
+        times, why, share = measure(row, asked.mebibytes << 20, asked.runs, asked.refault, asked.patience)
         cells, medians = [], {}
         for side in SIDES:
-            times = seconds[side]
-            if not times or side in why:
+            if not times[side] or side in why:
                 cells.append(why[side])
                 continue
-            medians[side] = statistics.median(times)
-            cells.append(f"{medians[side]:.2f} ({min(times):.2f}–{max(times):.2f})")
+            seconds, processor = zip(*times[side], strict=True)
+            medians[side] = (statistics.median(seconds), statistics.median(processor))
+            cells.append(f"{medians[side][0]:.2f} ({min(seconds):.2f}–{max(seconds):.2f}; {medians[side][1]:.2f})")
         rivals = [medians[side] for side in ("memmap", "zram") if side in medians]
         if "arrays" in medians and rivals:
-            ratios.append(min(rivals) / medians["arrays"])
-            cells.append(f"{ratios[-1]:.2f}")
+            by_clock, by_processor = (min(rival[kind] for rival in rivals) / medians["arrays"][kind] for kind in (0, 1))
+            ratios.append(by_clock)
+            cells += [f"{by_clock:.2f}", f"{by_processor:.2f}"]
         else:
-            cells.append("–")
+            cells += ["–", "–"]
         print(f"| {row} | {share:.2f} | {' | '.join(cells)} |", flush=True)
     if ratios:
         mean = math.exp(statistics.fmean(map(math.log, ratios)))

@@ -16,6 +16,7 @@ use crate::{clone, descriptors, fast, locks, pieces, pointed, signals, sites};
 const EFAULT: isize = -14;
 const ENOSYS: isize = -38;
 const EBADF: isize = -9;
+const ENOMEM: isize = -12;
 const EINVAL: isize = -22;
 /// Bytes held at an argument of which nothing is known.
 const UNKNOWN: usize = 4096;
@@ -57,7 +58,13 @@ pub(crate) fn enter(thread: &mut Thread, context: &mut Context) {
             }
         } else {
             entry::follow_the_budget();
-            let result = serve(thread, context, number, arguments);
+            let sets_filter = number == 157 && arguments[0] == 22 || number == 317 && arguments[0] < 2;
+            if sets_filter && give_up(thread, context) {
+                // The program makes it by itself: the filter may forbid the return from here (`rt_sigreturn`).
+                context.registers[RIP] -= 2;
+                return signals::deliver_kept(thread, context);
+            }
+            let result = if sets_filter { ENOMEM } else { serve(thread, context, number, arguments) };
             context.registers[RAX] = result as u64;
             sites::caught(thread, context.registers[RIP] as usize);
         }
@@ -141,9 +148,6 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
                 EFAULT
             }
         }
-        // The filter may forbid what the agent needs: from here on the program has its memory as the kernel gives it.
-        157 if a == 22 => give_up(thread, context, number, arguments),
-        317 if a < 2 => give_up(thread, context, number, arguments),
         // Neither waits nor touches memory.
         3 | 8 | 24 | 39 | 102 | 104 | 107 | 108 | 110 | 111 | 112 | 186 => plain(number, arguments),
         _ => waiting(thread, context, number, arguments),
@@ -194,8 +198,9 @@ fn brought_in() -> u64 {
     paging.statistics.first_touches + paging.statistics.rescued + paging.statistics.read_back
 }
 
-/// Makes a call after which nothing is managed.
-fn give_up(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
+/// A filter is about to be set, which may forbid what the agent needs: from here on the program has its memory, its calls
+/// and, if it has one thread, its signals as the kernel gives them. False if its memory cannot be had.
+fn give_up(thread: &mut Thread, context: &mut Context) -> bool {
     let mut paging = entry::paging();
     // Before: what is asked from here on would be asked of the program's own action.
     paging.account().is_deaf();
@@ -203,14 +208,14 @@ fn give_up(thread: &mut Thread, context: &mut Context, number: usize, arguments:
         paging.account().is_not_deaf();
         drop(paging);
         crate::report::say(format_args!("a system-call filter is refused: {why}"));
-        return -12;
+        return false;
     }
     drop(paging);
     entry::dispatch_off(thread);
     if thread.is_last() {
         signals::give_back(thread, context);
     }
-    plain(number, arguments)
+    true
 }
 
 /// Words that the kernel writes to by itself, later: they stay where they are for good.
@@ -319,13 +324,16 @@ fn hold_unknown(thread: &mut Thread, arguments: [usize; 6], bytes: usize) {
     }
 }
 
-/// Whether [`hold_arguments`] names all memory of a call, or there is none: the frequent ones.
+/// Whether [`hold_arguments`] names all memory of a call, or there is none: the frequent ones, and those that have an address
+/// at which nothing is read.
 fn is_all_known(number: usize, arguments: &[usize; 6]) -> bool {
     match number {
         // read, write, pread64, pwrite64, readv, writev, sendmsg, recvmsg, poll, epoll_wait
         0 | 1 | 17..=20 | 46 | 47 | 7 | 232 => true,
         // close, lseek, sched_yield, getpid, shutdown, getppid, gettid
         3 | 8 | 24 | 39 | 48 | 110 | 186 => true,
+        // msync, mincore: of a range the kernel is told or asked where it is, not what is in it
+        26 | 27 => true,
         // sendto, recvfrom; epoll_pwait: without an address or a mask
         44 | 45 | 281 => arguments[4] == 0,
         _ => false,

@@ -22,6 +22,7 @@ const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
 const MADVISE: usize = sys::nr::MADVISE;
+const MUNLOCK: usize = 150;
 const DONTNEED_LOCKED: usize = 24;
 const NORMAL: usize = 0;
 const RANDOM: usize = 1;
@@ -76,6 +77,9 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     if fills && !paging.may_lock_more(new_bytes - kept) {
         return EAGAIN;
     }
+    // The kernel unlocks all of the mapping that the old range lies in and stays a part of.
+    let leaves_locked = flags & DONTUNMAP != 0 && before.iter().any(|(.., attributes)| attributes.locked);
+    let unlocked = if leaves_locked { Mappings::open().and_then(|mappings| mappings.around(old)) } else { None };
     let set_apart = !before.is_empty() && flags & MAYMOVE != 0 && is_one() && advise(old, kept, RANDOM) == 0;
     let mut at = make(MREMAP, arguments);
     if at == ENOMEM && give_addresses_back(paging) {
@@ -122,6 +126,10 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
             // It is locked: nothing more keeps it.
             paging.release(start, bytes);
         }
+    }
+    if let Some((start, end)) = unlocked {
+        make(MUNLOCK, [start, end - start, 0, 0, 0, 0]);
+        paging.lock(start, end - start, false);
     }
     paging.note_locks();
     if set_apart {
@@ -203,9 +211,14 @@ impl Mappings {
         (error == 0).then_some((query[3] as usize, query[4] as usize))
     }
 
-    /// Where the mapping ends that an address lies in.
+    /// The mapping that an address lies in.
+    fn around(&self, address: usize) -> Option<(usize, usize)> {
+        self.next(address).filter(|(start, _)| *start <= address)
+    }
+
+    /// Where it ends.
     fn end_of(&self, address: usize) -> Option<usize> {
-        self.next(address).filter(|(start, _)| *start <= address).map(|(_, end)| end)
+        self.around(address).map(|(_, end)| end)
     }
 }
 

@@ -2,25 +2,31 @@
 //!
 //! A program finds a preloaded library by its path, and so do the programs that it executes, after it may have closed
 //! every descriptor. So the library becomes a file: in the user's cache directory, or in a private one for temporary
-//! files; root's in one that all can read, for what root starts may become another user and then execute programs. It is compared with the packed one each time it is used, and replaced if it differs in a byte. Only where no
-//! directory will do (none can be written, or nothing may be executed there) it is memory that has a name in `/proc`,
+//! files; root's in one that all can read, for what root starts may become another user and then execute programs. It is
+//! compared with the packed one each time it is used, and replaced if it differs in a byte. Each build's has a directory of
+//! its own, named by what is in it: programs that another build has started go on executing others with the library of
+//! that. One that nobody has used for a month goes when a new one comes. Only where no directory will do (none can be written, or nothing may be executed there) it is memory that has a name in `/proc`,
 //! and programs that are executed after all descriptors were closed run without it.
 //!
 //! Cost: unpacking takes some milliseconds per run.
 
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use rustix::fs::{MemfdFlags, StatVfsMountFlags};
+use rustix::fs::{FlockOperation, MemfdFlags, StatVfsMountFlags};
 
 /// File names and contents, packed.
 static LIBRARIES: &[(&str, &[u8])] = refault_embed::libraries!(refault_boundary);
 
 /// Where root's lies.
 const FOR_ALL: &str = "/var/cache/refault";
+/// Libraries of other builds go when nobody has used them for so long.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Whether a path is one that [`library`] made.
 pub fn made(path: &Path) -> bool {
@@ -52,15 +58,7 @@ fn file(place: &Path, name: &str, bytes: &[u8]) -> Option<PathBuf> {
     if place.to_string_lossy().contains([':', ' ']) {
         return None;
     }
-    // Its parent is there, or is the user's own cache directory.
-    if !place.exists() {
-        let mode = if place == Path::new(FOR_ALL) { 0o755 } else { 0o700 };
-        DirBuilder::new().recursive(true).mode(mode).create(&place).ok()?;
-        if mode == 0o755 {
-            // Whatever the mask is.
-            fs::set_permissions(&place, Permissions::from_mode(mode)).ok()?;
-        }
-    }
+    make_directory(&place, &place)?;
     let metadata = fs::symlink_metadata(&place).ok()?;
     let user = rustix::process::geteuid().as_raw();
     if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o022 != 0 {
@@ -69,16 +67,70 @@ fn file(place: &Path, name: &str, bytes: &[u8]) -> Option<PathBuf> {
     if rustix::fs::statvfs(&place).ok()?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return None;
     }
-    let path = place.join(name);
-    if fs::read(&path).is_ok_and(|there| there == bytes) {
-        return Some(path);
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    let inner = place.join(format!("{:016x}", hasher.finish()));
+    make_directory(&inner, &place)?;
+    let path = inner.join(name);
+    if !is_there(&path, bytes) {
+        // Beside and renamed: another run may be using the old one.
+        let mut new = tempfile::NamedTempFile::new_in(&inner).ok()?;
+        new.write_all(bytes).ok()?;
+        new.as_file().set_permissions(Permissions::from_mode(0o755)).ok()?;
+        keep(new.persist(&path).ok()?);
+        remove_old(&place, &inner, name);
     }
-    // Beside and renamed: another run may be using the old one.
-    let mut new = tempfile::NamedTempFile::new_in(&place).ok()?;
-    new.write_all(bytes).ok()?;
-    new.as_file().set_permissions(Permissions::from_mode(0o755)).ok()?;
-    new.persist(&path).ok()?;
     Some(path)
+}
+
+/// Makes a directory in the place or the place itself. Its parent is there, or is the user's own cache directory.
+fn make_directory(directory: &Path, place: &Path) -> Option<()> {
+    if !directory.exists() {
+        let mode = if place == Path::new(FOR_ALL) { 0o755 } else { 0o700 };
+        DirBuilder::new().recursive(true).mode(mode).create(directory).ok()?;
+        if mode == 0o755 {
+            // Whatever the mask is.
+            fs::set_permissions(directory, Permissions::from_mode(mode)).ok()?;
+        }
+    }
+    Some(())
+}
+
+/// Whether a file holds these bytes. If so it is in use from now on, as long as this process lives.
+fn is_there(path: &Path, bytes: &[u8]) -> bool {
+    let Ok(mut file) = File::open(path) else { return false };
+    let mut there = Vec::new();
+    if file.read_to_end(&mut there).is_err() || there != bytes {
+        return false;
+    }
+    _ = file.set_modified(SystemTime::now());
+    let number = file.metadata().map(|metadata| metadata.ino()).ok();
+    keep(file);
+    // It may have been removed, as an old one, before it was kept.
+    number.is_some() && fs::metadata(path).map(|metadata| metadata.ino()).ok() == number
+}
+
+/// Nobody takes the file for an old one until this process ends.
+fn keep(file: File) {
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        let _ = file.into_raw_fd();
+    }
+}
+
+/// Removes the libraries of other builds that nobody has used for long and that no running `refault` keeps.
+fn remove_old(place: &Path, own: &Path, name: &str) {
+    for directory in fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let path = directory.join(name);
+        let Some(file) = (directory != own).then(|| File::open(&path).ok()).flatten() else { continue };
+        let is_old = || {
+            let used = file.metadata().and_then(|metadata| metadata.modified()).ok();
+            used.is_some_and(|used| used.elapsed().is_ok_and(|age| age > KEPT))
+        };
+        if is_old() && rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_old() {
+            _ = fs::remove_file(&path);
+            _ = fs::remove_dir(&directory);
+        }
+    }
 }
 
 /// The library as memory; its descriptor stays open and is inherited.
@@ -105,6 +157,34 @@ mod tests {
         fs::write(&path, b"other").expect("writes");
         assert_eq!(file(&place, "a.so", b"bytes"), Some(path.clone()));
         assert_eq!(fs::read(&path).expect("reads"), b"bytes");
+    }
+
+    #[test]
+    fn each_build_has_a_file_of_its_own() {
+        let home = tempfile::tempdir().expect("a directory");
+        let ours = file(home.path(), "a.so", b"ours").expect("a file");
+        let theirs = file(home.path(), "a.so", b"theirs").expect("a file");
+        assert_eq!(fs::read(&ours).expect("reads"), b"ours");
+        assert_eq!(fs::read(&theirs).expect("reads"), b"theirs");
+        assert_eq!((ours.file_name(), theirs.file_name()), (Some("a.so".as_ref()), Some("a.so".as_ref())));
+    }
+
+    #[test]
+    fn a_file_that_nobody_has_used_for_long_goes_when_another_comes() {
+        let home = tempfile::tempdir().expect("a directory");
+        let old = |name: &str, seconds: u64| {
+            let directory = home.path().join(name);
+            fs::create_dir(&directory).expect("a directory");
+            let file = File::create(directory.join("a.so")).expect("a file");
+            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).expect("its time");
+            (directory, file)
+        };
+        let month = KEPT.as_secs();
+        let ((unused, _), (used, held), (young, _)) =
+            (old("1", month + 60), old("2", month + 60), old("3", month - 60));
+        keep(held);
+        file(home.path(), "a.so", b"bytes").expect("a file");
+        assert_eq!((unused.exists(), used.exists(), young.exists()), (false, true, true));
     }
 
     #[test]

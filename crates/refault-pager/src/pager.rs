@@ -31,14 +31,23 @@ use crate::threads;
 use crate::uffd::Uffd;
 use crate::zap::Zapper;
 
+/// What to do where there is no userfaultfd to be had.
+fn refusal(error: &io::Error) -> String {
+    if error.raw_os_error() == Some(libc::ENOSYS) {
+        format!("there is no userfaultfd here ({error}): the kernel was built without it, or an emulator hides it")
+    } else {
+        format!(
+            "userfaultfd is not permitted here ({error}): run as root or with CAP_SYS_PTRACE, or set vm.unprivileged_userfaultfd=1, or give this user access to /dev/userfaultfd"
+        )
+    }
+}
+
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PagerError {
-    /// The kernel refuses userfaultfd to this process.
-    #[error(
-        "userfaultfd is not permitted here ({0}): run as root or with CAP_SYS_PTRACE, or set vm.unprivileged_userfaultfd=1, or give this user access to /dev/userfaultfd"
-    )]
+    /// The kernel refuses userfaultfd to this process, or has none.
+    #[error("{}", refusal(.0))]
     NotPermitted(io::Error),
     /// The kernel is too old or was built without something.
     #[error("this kernel's userfaultfd lacks {0}; Linux 5.19 or later is needed")]
@@ -532,5 +541,17 @@ impl Inner {
         if self.is_full() && self.full_releases.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.full.store(false, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_userfaultfd_is_not_told_to_become_root() {
+        let said = |number| PagerError::NotPermitted(io::Error::from_raw_os_error(number)).to_string();
+        assert!(said(libc::ENOSYS).contains("built without it") && !said(libc::ENOSYS).contains("root"));
+        assert!(said(libc::EPERM).contains("as root or with CAP_SYS_PTRACE"));
     }
 }

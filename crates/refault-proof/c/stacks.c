@@ -44,6 +44,13 @@ int main(int n, char **v) {
         sigaction(SIGUSR1, 0, &seen); printf("handler %d, flags %d\n", seen.sa_handler == on_stack, !!(seen.sa_flags & SA_ONSTACK)); act.sa_handler = handler; sigaction(SIGUSR1, &act, 0); raise(SIGUSR1); printf("done %d\n", done);
         printf("fault %d\n", fault_of((unsigned char *)8192, 1));
     }
+    MODE("sandboxed") {
+        /* A filter that kills for what only a signal handler does, as OpenSSH's has it. */
+        unsigned char *p = map(4 * MIB); fill(p, 4 * MIB); push_out(p, 4 * MIB);
+        struct sock_filter lines[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+        struct sock_fprog program = {4, lines}; prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); printf("filter %d\n", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0));
+        printf("changed %ld, another filter %ld\n", changed(p, 4 * MIB), syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
+    }
     MODE("asked") {
         /* A filter, for which all memory is brought in, while another process lacks memory. */
         struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}; struct sock_fprog program = {1, &allow}; prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

@@ -13,6 +13,7 @@
 pub mod fuzz;
 pub mod gauntlet;
 pub mod known;
+pub mod look;
 pub mod memory;
 pub mod probe;
 pub mod schedule;

@@ -58,6 +58,9 @@ enum What {
         /// Stop after so many different failures
         #[arg(long, default_value_t = 1)]
         failures: usize,
+        /// A sequence that stands still may take so long, and one that does not so much processor time
+        #[arg(long, default_value_t = fuzz::LIMIT.as_secs())]
+        limit: u64,
         /// Leave out these operations
         #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
         without: Vec<String>,
@@ -73,10 +76,11 @@ fn main() -> ExitCode {
         What::Gauntlet { names, long } => gauntlet(&arguments, names, *long),
         What::Try { percent, command } => attempt(&arguments, command, percent),
         What::Probes { names } => probes(&arguments, names),
-        What::Fuzz { seed, seconds, memory, failures, without, replay } => {
+        What::Fuzz { seed, seconds, memory, failures, limit, without, replay } => {
             let without = without.iter().cloned().collect();
             let (refault, options) = (arguments.refault.clone(), arguments.with.clone());
-            let tool = fuzz::Tool { refault, memory_mib: *memory, options, without };
+            let limit = Duration::from_secs(*limit);
+            let tool = fuzz::Tool { refault, memory_mib: *memory, options, without, limit };
             match replay {
                 Some(file) => replay_sequence(&tool, file),
                 None => random_sequences(&tool, *seed, Duration::from_secs(*seconds), *failures),

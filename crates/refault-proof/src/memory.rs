@@ -90,13 +90,13 @@ impl Tree {
         Tree { root, seen: BTreeSet::new() }
     }
 
-    /// The processes of the last sample.
+    /// The processes that were found last.
     pub fn processes(&self) -> impl Iterator<Item = u32> {
         self.seen.iter().map(|&(pid, _)| pid)
     }
 
-    /// Looks at all processes of the tree now. Those that end meanwhile count as nothing.
-    pub fn sample(&mut self) -> Sample {
+    /// Finds all processes of the tree, without a look at their memory.
+    pub fn find(&mut self) {
         let mut children: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
         let mut alive = BTreeSet::new();
         let mut todo = Vec::new();
@@ -117,6 +117,11 @@ impl Tree {
                 todo.extend(children.get(&process.0).into_iter().flatten());
             }
         }
+    }
+
+    /// Looks at all processes of the tree now. Those that end meanwhile count as nothing.
+    pub fn sample(&mut self) -> Sample {
+        self.find();
         let read = |pid: u32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
         let walk = |&(pid, _): &(u32, u64)| Some((pid, walk(&read(pid, "smaps")?)));
         let walks: Vec<(u32, Walk)> = self.seen.iter().filter_map(walk).collect();

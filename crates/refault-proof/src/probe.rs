@@ -59,7 +59,7 @@ const fn usual(name: &'static str, source: &'static str, arguments: &'static [&'
 }
 
 /// All of them.
-pub const PROBES: [Probe; 67] = [
+pub const PROBES: [Probe; 68] = [
     usual("unmapped_memory_faults", "memory.c", &["unmapped"]),
     usual("wild_accesses_fault", "memory.c", &["wild"]),
     usual("fresh_mappings_are_zero", "memory.c", &["zero"]),
@@ -83,6 +83,7 @@ pub const PROBES: [Probe; 67] = [
     usual("alternate_stacks_of_8_kib_suffice", "stacks.c", &["alternate", "8192"]),
     usual("alternate_stacks_of_16_kib_suffice", "stacks.c", &["alternate", "16384"]),
     usual("signals_are_the_programs_after_a_filter", "stacks.c", &["filtered"]),
+    usual("filters_may_forbid_the_return_of_handlers", "stacks.c", &["sandboxed"]),
     usual("filters_while_others_lack_memory_end_nobody", "stacks.c", &["asked"]),
     usual("signals_that_wait_survive_a_filter", "stacks.c", &["kept"]),
     usual("thread_stacks_of_16_kib_suffice", "stacks.c", &["thread", "16384"]),

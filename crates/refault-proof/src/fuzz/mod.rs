@@ -5,12 +5,14 @@
 //! it out alone and under `refault run`, and prints results, errno, faults and contents; both must print the same. A
 //! sequence that does not is made as small as it will go ([`shrink`]).
 //!
-//! A sequence that differs from itself without the tool says nothing about the tool; it is counted and left out.
+//! A sequence that differs from itself without the tool says nothing about the tool; it is counted and left out. One that
+//! does not end is looked at before it is ended ([`crate::look`]): one that stands still is a fault of the tool, one
+//! that only wants a processor is let go on.
 
 pub mod sequence;
 pub mod shrink;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,14 +21,15 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::ProofError;
+use crate::look::Look;
 use crate::probe::compile;
-use crate::trial::{self, Trial};
+use crate::trial::{self, Limit, Trial};
 use sequence::{Random, Sequence};
 
 /// The budget that is small enough to evict most of the window, in MiB.
 pub const MEMORY_MIB: u64 = 6;
-/// A sequence may take so long.
-const LIMIT: Duration = Duration::from_secs(20);
+/// A sequence may take so long, of the clock if it stands still and of processor time if it does not.
+pub const LIMIT: Duration = Duration::from_secs(20);
 /// Operations of a sequence, at most.
 const MAX_OPERATIONS: usize = 160;
 /// How long one failing sequence is made smaller.
@@ -35,7 +38,7 @@ const SHRINKING_TIME: Duration = Duration::from_secs(40);
 const REPEATS: u32 = 3;
 
 /// Sequences that differed once, or that reach what random ones seldom do, by what goes wrong there.
-pub const FOUND: [(&str, &str); 7] = [
+pub const FOUND: [(&str, &str); 9] = [
     ("a guard stayed behind when its page moved", include_str!("../../sequences/moved_guard.txt")),
     ("a range in several mappings did not move", include_str!("../../sequences/moved_with_gaps.txt")),
     ("a mapping that was populated was not joined with the one before", include_str!("../../sequences/populated.txt")),
@@ -43,6 +46,8 @@ pub const FOUND: [(&str, &str); 7] = [
     ("what was beside a mapping that moved was lost", include_str!("../../sequences/moved_beside.txt")),
     ("what had moved was lost when a fork ceased to share it", include_str!("../../sequences/moved_then_shared.txt")),
     ("children that share memory evict", include_str!("../../sequences/borrowed_memory.txt")),
+    ("a range was brought in by a question about it", include_str!("../../sequences/asked_about.txt")),
+    ("what was beside a locked range that moved stayed locked", include_str!("../../sequences/unlocked_beside.txt")),
 ];
 
 /// What is tried.
@@ -56,12 +61,15 @@ pub struct Tool {
     pub options: Vec<String>,
     /// Operations that the sequences do without, by name.
     pub without: BTreeSet<String>,
+    /// A sequence may take so long, as [`Limit::Processor`] has it.
+    pub limit: Duration,
 }
 
 impl Tool {
     /// A binary with the usual budget and all operations.
     pub fn new(refault: &Path) -> Tool {
-        Tool { refault: refault.to_owned(), memory_mib: MEMORY_MIB, options: Vec::new(), without: BTreeSet::new() }
+        let (options, without) = (Vec::new(), BTreeSet::new());
+        Tool { refault: refault.to_owned(), memory_mib: MEMORY_MIB, options, without, limit: LIMIT }
     }
 }
 
@@ -74,6 +82,8 @@ pub struct Difference {
     managed: String,
     /// What the tool or the walker said.
     message: String,
+    /// What its threads did, where it did not end.
+    look: Option<Look>,
 }
 
 impl Difference {
@@ -93,13 +103,13 @@ impl Difference {
             alone: line(&ours),
             managed: line(&theirs),
             message: managed.last_message(),
+            look: managed.look.clone(),
         })
     }
 
     /// Both lines without their numbers in the sequence.
-    fn lines(&self) -> String {
-        let bare = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned();
-        format!("{}{}", bare(&self.alone), bare(&self.managed))
+    fn lines(&self) -> [String; 2] {
+        [&self.alone, &self.managed].map(|line| line.trim_start_matches(|c: char| c.is_ascii_digit()).trim().to_owned())
     }
 
     /// The operation whose line differs; failures with the same one are likely to have one cause.
@@ -118,6 +128,9 @@ impl fmt::Display for Difference {
         write!(to, "    managed: {}", self.managed)?;
         if !self.message.is_empty() {
             write!(to, "\n    said:    {}", self.message)?;
+        }
+        if let Some(look) = &self.look {
+            write!(to, "\n{look}")?;
         }
         Ok(())
     }
@@ -155,16 +168,21 @@ pub struct Report {
     pub operations: u64,
     /// Sequences that differ from themselves without the tool.
     pub unsteady: u64,
-    /// Those that differ under the tool, one per operation whose line differs.
+    /// Sequences that differ under the tool, by the lines in which they do: alone, and managed.
+    pub differ: BTreeMap<[String; 2], u64>,
+    /// Those of them that were made small: one per operation whose line differs, and all that did not end.
     pub failures: Vec<Failure>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sequences, operations) = (self.sequences, self.operations);
-        write!(to, "{sequences} sequences, {operations} operations: {} differ", self.failures.len())?;
+        write!(to, "{sequences} sequences, {operations} operations: {} differ", self.differ.values().sum::<u64>())?;
         if self.unsteady > 0 {
             write!(to, "; {} were not the same twice without the tool", self.unsteady)?;
+        }
+        for ([alone, managed], times) in &self.differ {
+            write!(to, "\n{times} times: alone {alone}, managed {managed}")?;
         }
         Ok(())
     }
@@ -202,7 +220,7 @@ impl Fuzzer {
     ) -> Result<Report, ProofError> {
         let mut deadline = Instant::now() + time;
         let mut report = Report::default();
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut seen_lines) = (BTreeSet::new(), BTreeSet::new());
         for seed in seed.. {
             if Instant::now() >= deadline || report.failures.len() >= max_failures {
                 break;
@@ -213,11 +231,14 @@ impl Fuzzer {
             let Some(difference) = self.compare(&sequence.to_string())? else { continue };
             if self.is_unsteady(&sequence)? {
                 report.unsteady += 1;
-            } else if seen.insert(difference.operation()) {
+                continue;
+            }
+            *report.differ.entry(difference.lines()).or_default() += 1;
+            if difference.look.is_some() || seen.insert(difference.operation()) {
                 let shrinking = Instant::now();
                 let failure = self.shrink(seed, sequence, difference)?;
                 // Two sequences that end in the same lines when they are small have one cause, as a rule.
-                if seen.insert(failure.difference.lines()) {
+                if failure.difference.look.is_some() || seen_lines.insert(failure.difference.lines()) {
                     found(&failure);
                     report.failures.push(failure);
                 }
@@ -247,7 +268,7 @@ impl Fuzzer {
         } else {
             Command::new(&self.walker)
         };
-        trial::run(command.arg(&file).current_dir(self.directory.path()), LIMIT, false)
+        trial::run(command.arg(&file).current_dir(self.directory.path()), Limit::Processor(self.tool.limit), false)
     }
 
     fn is_unsteady(&self, sequence: &Sequence) -> Result<bool, ProofError> {
