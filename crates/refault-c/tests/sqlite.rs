@@ -56,7 +56,7 @@ type Left = (Vec<u8>, u64, u64);
 #[test]
 fn every_journal_mode_prints_and_leaves_the_same() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let modes = ["delete", "truncate", "persist", "memory", "wal"].map(|mode| (mode, 4096));
     let sizes = [("delete", 512), ("persist", 1024), ("delete", 65536), ("wal", 512), ("wal", 2048), ("wal", 65536)];
     let directory = directory.path();
@@ -67,7 +67,7 @@ fn every_journal_mode_prints_and_leaves_the_same() {
         // Small pages share a page of ours, so that SQLite may not rely on the neighbours of what it writes.
         let small = page_size < 4096;
         let (our_print, (our_file, our_journal, our_wal)) =
-            printed_and_left(Some(&extension), &ours, "vfs=refault", &script);
+            printed_and_left(Some(extension), &ours, "vfs=refault", &script);
         let (print, (file, journal, wal)) = printed_and_left(None, &theirs, if small { "psow=0" } else { "" }, &script);
         assert_eq!(our_print, print, "{mode} {page_size}");
         assert!(our_file == file, "the files of {mode} with pages of {page_size} bytes differ");
@@ -85,12 +85,12 @@ fn every_journal_mode_prints_and_leaves_the_same() {
 #[test]
 fn the_cache_is_used_and_tells_its_figures() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let database = directory.path().join("data.db");
     run(None, &database, LOAD);
     let script = "PRAGMA cache_size = 10;\nSELECT sum(length(body)) FROM item;\nSELECT sum(length(name)) FROM item;\n\
                   SELECT name || '=' || value FROM refault_stats;\n";
-    let printed = run(Some(&extension), &database, script);
+    let printed = run(Some(extension), &database, script);
     let value = |name: &str| -> u64 {
         let line = printed.lines().find_map(|line| line.strip_prefix(&format!("{name}="))).expect("a row");
         line.parse().expect("a number")
@@ -102,17 +102,17 @@ fn the_cache_is_used_and_tells_its_figures() {
 #[test]
 fn other_processes_are_noticed() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     for mode in ["delete", "wal"] {
         let database = directory.path().join(format!("{mode}.db"));
         run(None, &database, &format!("PRAGMA journal_mode = {mode};\n{LOAD}"));
         // A connection of ours reads, somebody else's writes and checkpoints, ours reads again; and the other way
         // round.
-        let mut reader = Shell::open_with(Some(&extension), &database, &[("REFAULT_MEMORY", "16777216")]);
+        let mut reader = Shell::open_with(Some(extension), &database, &[("REFAULT_MEMORY", "16777216")]);
         for turn in 1..20 {
             let change =
                 format!("UPDATE item SET price = {turn}, body = zeroblob({turn});\nPRAGMA wal_checkpoint(TRUNCATE);");
-            run(if turn % 4 == 3 { Some(&extension) } else { None }, &database, &change);
+            run(if turn % 4 == 3 { Some(extension) } else { None }, &database, &change);
             let line = reader.ask("SELECT min(price), max(price), min(length(body)), max(length(body)) FROM item;");
             assert_eq!(line, format!("{turn}.0|{turn}.0|{turn}|{turn}"), "{mode}");
         }
@@ -124,15 +124,15 @@ fn other_processes_are_noticed() {
 #[test]
 fn a_crash_in_the_middle_loses_nothing_that_was_committed() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     for (turn, mode) in ["delete", "truncate", "wal", "persist"].into_iter().cycle().take(12).enumerate() {
         let database = directory.path().join(format!("crash-{turn}.db"));
         run(
-            Some(&extension),
+            Some(extension),
             &database,
             &format!("PRAGMA journal_mode = {mode};\nCREATE TABLE t(id INTEGER PRIMARY KEY, x);"),
         );
-        let mut writer = Shell::open(Some(&extension), &database);
+        let mut writer = Shell::open(Some(extension), &database);
         let mut committed = 0;
         for batch in 0..4 + turn * 2 {
             let rows = format!(
@@ -150,6 +150,6 @@ fn a_crash_in_the_middle_loses_nothing_that_was_committed() {
         assert!(printed.starts_with("ok\n"), "{mode}: {printed}");
         // The transaction that was under way is there as a whole or not at all.
         assert!(rows == committed * 500 || rows == committed * 250, "{mode}: {rows} rows of {}", committed * 500);
-        assert_eq!(run(Some(&extension), &database, check), printed);
+        assert_eq!(run(Some(extension), &database, check), printed);
     }
 }

@@ -61,9 +61,9 @@ fn wait_for(path: &Path) {
 #[test]
 fn a_checkpoint_keeps_what_others_have_checkpointed() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let database = directory.path().join("data.db");
-    let (mut ours, mut other) = two(&extension, &database, &format!("PRAGMA journal_mode = wal;{ROWS}"));
+    let (mut ours, mut other) = two(extension, &database, &format!("PRAGMA journal_mode = wal;{ROWS}"));
     ours.expect(COUNT, "2000|0");
     ours.expect("UPDATE t SET x = 'A' || substr(x, 2) WHERE id = 3;", "");
     other.expect("UPDATE t SET x = 'new' || substr(x, 4) WHERE id = 1000;", "");
@@ -84,10 +84,10 @@ fn a_checkpoint_keeps_what_others_have_checkpointed() {
 #[test]
 fn a_checkpoint_of_small_pages_keeps_the_rows_that_others_have_added() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let database = directory.path().join("data.db");
     let script = format!("PRAGMA page_size = 1024;\nPRAGMA journal_mode = wal;{ROWS}");
-    let (mut ours, mut other) = two(&extension, &database, &script);
+    let (mut ours, mut other) = two(extension, &database, &script);
     ours.expect(COUNT, "2000|0");
     ours.expect("UPDATE t SET x = 'A' || substr(x, 2) WHERE id = 3;", "");
     other.expect(
@@ -110,13 +110,13 @@ fn a_checkpoint_of_small_pages_keeps_the_rows_that_others_have_added() {
 #[test]
 fn a_checkpoint_in_the_middle_of_a_read_s_beginning_is_noticed() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let (database, hold) = (directory.path().join("data.db"), directory.path().join("hold"));
     run(None, &database, &format!("PRAGMA journal_mode = wal;{ROWS}"));
     let held = compiled(directory.path(), "hold_read.c", &["-shared", "-fPIC"]);
     let hold_text = hold.to_str().expect("text");
     let mut ours = Shell::start(&[("REFAULT_MEMORY", "1048576"), ("HOLD", hold_text)]);
-    ours.load(&extension);
+    ours.load(extension);
     ours.expect(&format!(".load {} sqlite3_heldvfs_init", held.display()), "");
     ours.expect(&open(&database, "vfs=held"), "");
     let mut other = Shell::open(None, &database);
@@ -138,7 +138,7 @@ fn a_checkpoint_in_the_middle_of_a_read_s_beginning_is_noticed() {
 #[test]
 fn a_commit_that_the_disk_refused_is_gone_when_others_have_rolled_it_back() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let (database, fail) = (directory.path().join("data.db"), directory.path().join("fail"));
     let failing = compiled(directory.path(), "sync_fails.c", &["-shared", "-fPIC"]);
     run(None, &database, ROWS);
@@ -147,7 +147,7 @@ fn a_commit_that_the_disk_refused_is_gone_when_others_have_rolled_it_back() {
         ("LD_PRELOAD", failing.to_str().expect("text")),
         ("FAIL", fail.to_str().expect("text")),
     ];
-    let mut ours = Shell::open_with(Some(&extension), &database, &environment);
+    let mut ours = Shell::open_with(Some(extension), &database, &environment);
     ours.expect(COUNT, "2000|0");
     std::fs::write(&fail, "").expect("writes");
     let refused = ours.ask("UPDATE t SET x = 'AAA' || substr(x, 4);");
@@ -164,7 +164,9 @@ fn a_commit_that_the_disk_refused_is_gone_when_others_have_rolled_it_back() {
     ours.ask(COUNT);
     ours.expect(COUNT, "999|999");
     assert_eq!(ours.ask(ALL), other.ask(ALL));
-    ours.close();
+    // Nor does it bring anything back when it closes the file.
+    ours.send(".quit");
+    assert_eq!(ours.line(), None);
     other.expect(COUNT, "999|999");
     other.expect("PRAGMA integrity_check;", "ok");
 }
@@ -172,10 +174,10 @@ fn a_commit_that_the_disk_refused_is_gone_when_others_have_rolled_it_back() {
 #[test]
 fn a_file_that_was_renamed_while_open_is_still_seen_to_change() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let (old, new) = (directory.path().join("old.db"), directory.path().join("new.db"));
     run(None, &old, ROWS);
-    let mut ours = Shell::open(Some(&extension), &old);
+    let mut ours = Shell::open(Some(extension), &old);
     ours.expect("PRAGMA cache_size = 5;", "");
     ours.expect(COUNT, "2000|0");
     std::fs::rename(&old, &new).expect("renames");
@@ -196,9 +198,9 @@ fn a_file_that_was_renamed_while_open_is_still_seen_to_change() {
 #[test]
 fn a_change_that_leaves_size_and_time_as_they_were_is_noticed() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let database = directory.path().join("data.db");
-    let (mut ours, mut other) = two(&extension, &database, ROWS);
+    let (mut ours, mut other) = two(extension, &database, ROWS);
     ours.expect(COUNT, "2000|0");
     let before = std::fs::metadata(&database).expect("is there");
     other.expect("UPDATE t SET x = 'new' || substr(x, 4);", "");
@@ -215,11 +217,11 @@ fn a_change_that_leaves_size_and_time_as_they_were_is_noticed() {
 #[test]
 fn a_child_after_fork_opens_and_reads() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let database = directory.path().join("data.db");
     run(None, &database, ROWS);
     let program = compiled(directory.path(), "sqlite_fork.c", &["-lsqlite3"]);
-    let output = Command::new(program).arg(&extension).arg(&database).output().expect("starts");
+    let output = Command::new(program).arg(extension).arg(&database).output().expect("starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let total = run(None, &database, "SELECT count(*) || ' ' || sum(length(x)) FROM t;");
     assert_eq!((&*out, &*err), (&*format!("parent: {total}\nchild: {total}\n"), ""));
@@ -229,12 +231,12 @@ fn a_child_after_fork_opens_and_reads() {
 #[test]
 fn a_configuration_that_cannot_be_had_fails_the_open() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let database = directory.path().join("data.db");
     run(None, &database, "CREATE TABLE t(x);");
     let start = |environment: &[(&str, &str)], parameters: &str| {
         let mut shell = Shell::start(environment);
-        shell.load(&extension);
+        shell.load(extension);
         let printed = shell.ask(open(&database, &format!("vfs=refault{parameters}")));
         (shell, printed)
     };
@@ -266,19 +268,21 @@ fn a_configuration_that_cannot_be_had_fails_the_open() {
         assert_eq!(printed, "", "{environment:?} {parameters}");
         assert_eq!(shell.ask(".vfsname").trim(), "refault", "{environment:?} {parameters}");
         let memory = shell.ask("SELECT value FROM refault_stats WHERE name = 'memory_bytes';");
-        assert_eq!(memory, bytes.to_string(), "{environment:?} {parameters}");
+        let memory: u64 = memory.parse().unwrap_or_else(|_| panic!("{memory}"));
+        // What the cache's records take is taken off.
+        assert!(memory <= bytes && memory > bytes / 10 * 9, "{environment:?} {parameters}: {memory} bytes");
     }
 }
 
 #[test]
 fn a_file_system_without_direct_io_is_left_to_the_default_vfs() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let no_direct_io = compiled(directory.path(), "no_direct_io.c", &["-shared", "-fPIC"]);
     let environment = [("REFAULT_MEMORY", "1048576"), ("LD_PRELOAD", no_direct_io.to_str().expect("text"))];
     let database = directory.path().join("data.db");
     for mode in ["delete", "wal"] {
-        let mut ours = Shell::open_with(Some(&extension), &database, &environment);
+        let mut ours = Shell::open_with(Some(extension), &database, &environment);
         ours.expect(&format!("PRAGMA journal_mode = {mode};"), mode);
         ours.expect(&format!("DROP TABLE IF EXISTS t;{ROWS}{COUNT}"), "2000|0");
         // There is a cache, and nothing goes through it.
@@ -291,10 +295,10 @@ fn a_file_system_without_direct_io_is_left_to_the_default_vfs() {
     // A file system in memory, whatever it can do here.
     if let Ok(memory) = tempfile::tempdir_in("/dev/shm") {
         let database = memory.path().join("data.db");
-        run(Some(&extension), &database, ROWS);
+        run(Some(extension), &database, ROWS);
         let mut other = Shell::open(None, &database);
         other.expect("UPDATE t SET x = 'new' || substr(x, 4) WHERE id <= 10;", "");
-        assert_eq!(run(Some(&extension), &database, &format!("{COUNT}\nPRAGMA integrity_check;")), "2000|10\nok");
+        assert_eq!(run(Some(extension), &database, &format!("{COUNT}\nPRAGMA integrity_check;")), "2000|10\nok");
     }
 }
 
@@ -302,14 +306,14 @@ fn a_file_system_without_direct_io_is_left_to_the_default_vfs() {
 #[test]
 fn a_default_vfs_without_shared_memory_does_as_without_us() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let dotfile = compiled(directory.path(), "dotfile_default.c", &["-shared", "-fPIC"]);
     let script = "CREATE TABLE t(x);\nPRAGMA journal_mode = wal;\nINSERT INTO t VALUES(1);\nSELECT x FROM t;\n\
                   PRAGMA integrity_check;";
     let answer = |name: &str, parameters: &str| {
         let mut shell = Shell::start(&[]);
         shell.expect(&format!(".load {} sqlite3_dotfile_init", dotfile.display()), "");
-        shell.load(&extension);
+        shell.load(extension);
         shell.expect(&open(&directory.path().join(name), parameters), "");
         shell.ask(script)
     };
@@ -324,48 +328,71 @@ fn read(file: &Path, script: &str) -> String {
     format!(".read {}", file.display())
 }
 
-/// `count` increments by a shell, in transactions of up to five rows of `rows`.
-fn increments(random: &mut Random, count: usize, rows: u64) -> (String, Vec<u64>) {
-    let (mut script, mut sums) = (String::new(), vec![0; rows as usize]);
-    for _ in 0..count {
-        script.push_str("BEGIN IMMEDIATE;\n");
-        for _ in 0..=random.below(5) {
-            let row = random.below(rows);
-            sums[row as usize] += 1;
-            script.push_str(&format!("UPDATE t SET n = n + 1 WHERE id = {row};\n"));
-        }
-        script.push_str("COMMIT;\n");
+const COUNTERS: usize = 2000;
+
+/// A transaction, but for its end, that increments up to five counters, which it adds to the sums.
+fn increment(random: &mut Random, sums: &mut [u64]) -> String {
+    let mut script = String::from("BEGIN IMMEDIATE;");
+    for _ in 0..=random.below(5) {
+        let row = random.index(COUNTERS);
+        sums[row] += 1;
+        script.push_str(&format!("\nUPDATE t SET n = n + 1 WHERE id = {row};"));
     }
-    (script, sums)
+    script
 }
 
+/// In turns at first, which is the same each time, with checkpoints by the one in transactions of the other; then at once.
 #[test]
 fn two_writers_in_a_wal_of_small_pages_lose_no_update() {
-    const ROWS: u64 = 2000;
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let database = directory.path().join("data.db");
     let script = format!(
         "PRAGMA page_size = 512;\nPRAGMA journal_mode = wal;\nCREATE TABLE t(id INTEGER PRIMARY KEY, n, pad);\n\
-         WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS} - 1) \
+         WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {COUNTERS} - 1) \
          INSERT INTO t SELECT i, 0, zeroblob(200) FROM n;"
     );
     run(None, &database, &script);
-    let mut wanted = vec![0; ROWS as usize];
-    let mut writers = [Some(&*extension), None].map(|vfs| Shell::open(vfs, &database));
-    for (seed, writer) in writers.iter_mut().enumerate() {
-        writer.ask("PRAGMA wal_autocheckpoint = 10;\nPRAGMA synchronous = off;\nPRAGMA cache_size = 20;");
-        let (script, sums) = increments(&mut Random::new(seed as u64 + 1), 1500, ROWS);
-        wanted.iter_mut().zip(sums).for_each(|(wanted, sum)| *wanted += sum);
-        writer.send(read(&directory.path().join(format!("{seed}.sql")), &script));
-        writer.send(".print done");
-    }
-    writers.iter_mut().for_each(|writer| assert_eq!(writer.answer(), ""));
-    let wanted: Vec<String> = wanted.iter().enumerate().map(|(row, sum)| format!("{row}|{sum}")).collect();
+    let mut writers = [Some(extension), None].map(|vfs| Shell::open(vfs, &database));
     for writer in &mut writers {
-        assert!(writer.ask("SELECT id, n FROM t ORDER BY id;") == wanted.join("\n"), "updates are lost");
-        writer.expect("PRAGMA integrity_check;", "ok");
+        writer.ask("PRAGMA wal_autocheckpoint = 10;\nPRAGMA synchronous = off;\nPRAGMA cache_size = 20;");
     }
+    let mut sums = vec![0; COUNTERS];
+    let are_right = |writers: &mut [Shell], sums: &[u64], when| {
+        let wanted: Vec<String> = sums.iter().enumerate().map(|(row, sum)| format!("{row}|{sum}")).collect();
+        for writer in writers {
+            assert!(writer.ask("SELECT id, n FROM t ORDER BY id;") == wanted.join("\n"), "updates are lost {when}");
+            writer.expect("PRAGMA integrity_check;", "ok");
+        }
+    };
+    let mut random = Random::new(1);
+    for _ in 0..600 {
+        let (one, other) = writers.split_at_mut(1);
+        let two = if random.below(2) == 0 { (&mut one[0], &mut other[0]) } else { (&mut other[0], &mut one[0]) };
+        two.0.expect(&increment(&mut random, &mut sums), "");
+        if random.below(2) == 0 {
+            assert!(two.1.ask("PRAGMA wal_checkpoint(passive);").starts_with("0|"));
+        }
+        two.0.expect("COMMIT;", "");
+    }
+    are_right(&mut writers, &sums, "in turns");
+    std::thread::scope(|scope| {
+        let threads = writers.each_mut().map(|writer| {
+            let mut random = Random::new(random.next());
+            scope.spawn(move || {
+                let mut sums = vec![0; COUNTERS];
+                for _ in 0..600 {
+                    writer.expect(&(increment(&mut random, &mut sums) + "\nCOMMIT;"), "");
+                }
+                sums
+            })
+        });
+        for thread in threads {
+            let more = thread.join().expect("no panic");
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+    });
+    are_right(&mut writers, &sums, "at once");
 }
 
 /// Transfers between rows with a log of them, whose last row is printed after each.
@@ -386,7 +413,7 @@ fn transfers(random: &mut Random, count: usize) -> String {
 #[test]
 fn writers_that_are_killed_beside_each_other_lose_nothing_that_was_committed() {
     let directory = scratch();
-    let Some(extension) = extension(directory.path()) else { return };
+    let Some(extension) = extension() else { return };
     let mut random = Random::new(7);
     for page_size in [512, 4096] {
         let database = directory.path().join(format!("{page_size}.db"));
@@ -399,7 +426,7 @@ fn writers_that_are_killed_beside_each_other_lose_nothing_that_was_committed() {
         );
         run(None, &database, &script);
         for round in 0..6 {
-            let vfs: &[_] = if round % 3 == 0 { &[Some(&*extension)] } else { &[Some(&*extension), None] };
+            let vfs: &[_] = if round % 3 == 0 { &[Some(extension)] } else { &[Some(extension), None] };
             let mut writers: Vec<_> = vfs.iter().map(|vfs| Shell::open(*vfs, &database)).collect();
             for (number, writer) in writers.iter_mut().enumerate() {
                 writer.ask("PRAGMA wal_autocheckpoint = 20;\nPRAGMA synchronous = normal;\nPRAGMA cache_size = 5;");
@@ -417,7 +444,7 @@ fn writers_that_are_killed_beside_each_other_lose_nothing_that_was_committed() {
             }
             std::thread::sleep(Duration::from_micros(random.below(3000)));
             writers.into_iter().for_each(Shell::kill);
-            let checker = if random.below(2) == 0 { Some(&*extension) } else { None };
+            let checker = if random.below(2) == 0 { Some(extension) } else { None };
             let check = "PRAGMA integrity_check;\nSELECT max(id) FROM l;\n\
                          SELECT count(*) FROM t WHERE n <> (SELECT coalesce(sum(k), 0) FROM l WHERE b = t.id) \
                                                          - (SELECT coalesce(sum(k), 0) FROM l WHERE a = t.id);";

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::{BufRead, BufReader, PipeReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -18,19 +19,23 @@ pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
-/// The extension, built for this test; `None` where SQLite is not installed.
-pub fn extension(directory: &Path) -> Option<PathBuf> {
+/// The extension, built once for all tests of the program; `None` where SQLite is not installed.
+pub fn extension() -> Option<&'static Path> {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let there =
         Path::new("/usr/include/sqlite3ext.h").exists() && Command::new("sqlite3").arg("-version").output().is_ok();
     if !there {
         refault_testing::skip_required("sqlite3 and libsqlite3-dev are not installed");
         return None;
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/sqlite-extension");
-    let built =
-        Command::new(script).arg("--out").arg(directory).arg("--archive").arg(archive()).output().expect("runs");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    Some(directory.join("refault_vfs.so"))
+    let build = || {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(concat!(env!("CARGO_CRATE_NAME"), "-extension"));
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/sqlite-extension");
+        let built = Command::new(script).arg("--out").arg(&out).arg("--archive").arg(archive()).output().expect("runs");
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        out.join("refault_vfs.so")
+    };
+    Some(BUILT.get_or_init(build))
 }
 
 /// SQLite's shell, a process of its own. Dropped, it is killed.
