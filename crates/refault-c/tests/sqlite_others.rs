@@ -366,7 +366,7 @@ fn two_writers_in_a_wal_of_small_pages_lose_no_update() {
         }
     };
     let mut random = Random::new(1);
-    for _ in 0..600 {
+    for _ in 0..300 {
         let (one, other) = writers.split_at_mut(1);
         let two = if random.below(2) == 0 { (&mut one[0], &mut other[0]) } else { (&mut other[0], &mut one[0]) };
         two.0.expect(&increment(&mut random, &mut sums), "");
@@ -381,7 +381,7 @@ fn two_writers_in_a_wal_of_small_pages_lose_no_update() {
             let mut random = Random::new(random.next());
             scope.spawn(move || {
                 let mut sums = vec![0; COUNTERS];
-                for _ in 0..600 {
+                for _ in 0..300 {
                     writer.expect(&(increment(&mut random, &mut sums) + "\nCOMMIT;"), "");
                 }
                 sums
@@ -425,17 +425,17 @@ fn writers_that_are_killed_beside_each_other_lose_nothing_that_was_committed() {
              INSERT INTO t SELECT i, 0, zeroblob(200) FROM n;"
         );
         run(None, &database, &script);
-        for round in 0..6 {
+        for round in 0..5 {
             let vfs: &[_] = if round % 3 == 0 { &[Some(extension)] } else { &[Some(extension), None] };
             let mut writers: Vec<_> = vfs.iter().map(|vfs| Shell::open(*vfs, &database)).collect();
             for (number, writer) in writers.iter_mut().enumerate() {
-                writer.ask("PRAGMA wal_autocheckpoint = 20;\nPRAGMA synchronous = normal;\nPRAGMA cache_size = 5;");
+                writer.ask("PRAGMA wal_autocheckpoint = 20;\nPRAGMA synchronous = off;\nPRAGMA cache_size = 5;");
                 // More than it comes to before it is killed.
                 let script = transfers(&mut random, 5000);
                 writer.send(read(&directory.path().join(format!("{number}.sql")), &script));
             }
-            // Killed in the middle of something, after so many commits that others could check.
-            let commits = 100 + random.below(100);
+            // Killed in the middle of something. What is acknowledged is in the kernel's hands: no power fails here.
+            let commits = 20 + random.below(40);
             let mut acknowledged = 0;
             for commit in 0..commits {
                 let writer = &mut writers[commit as usize % vfs.len()];
@@ -446,8 +446,9 @@ fn writers_that_are_killed_beside_each_other_lose_nothing_that_was_committed() {
             writers.into_iter().for_each(Shell::kill);
             let checker = if random.below(2) == 0 { Some(extension) } else { None };
             let check = "PRAGMA integrity_check;\nSELECT max(id) FROM l;\n\
-                         SELECT count(*) FROM t WHERE n <> (SELECT coalesce(sum(k), 0) FROM l WHERE b = t.id) \
-                                                         - (SELECT coalesce(sum(k), 0) FROM l WHERE a = t.id);";
+                         SELECT count(*) FROM t LEFT JOIN (SELECT id, sum(k) AS total FROM \
+                         (SELECT b AS id, k FROM l UNION ALL SELECT a, -k FROM l) GROUP BY id) USING(id) \
+                         WHERE n <> coalesce(total, 0);";
             let printed = Shell::open(checker, &database).ask(check);
             let [integrity, last, wrong] = printed.lines().collect::<Vec<_>>()[..] else { panic!("{printed}") };
             let what = format!("pages of {page_size} bytes, round {round}");
