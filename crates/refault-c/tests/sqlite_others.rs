@@ -227,6 +227,9 @@ fn a_child_after_fork_opens_and_reads() {
     assert_eq!((&*out, &*err), (&*format!("parent: {total}\nchild: {total}\n"), ""));
 }
 
+/// Names and values.
+type Environment = &'static [(&'static str, &'static str)];
+
 /// Nobody is to believe that a cache is there which is not, or that it has a size which it has not.
 #[test]
 fn a_configuration_that_cannot_be_had_fails_the_open() {
@@ -234,13 +237,13 @@ fn a_configuration_that_cannot_be_had_fails_the_open() {
     let Some(extension) = extension() else { return };
     let database = directory.path().join("data.db");
     run(None, &database, "CREATE TABLE t(x);");
-    let start = |environment: &[(&str, &str)], parameters: &str| {
+    let start = |environment: Environment, parameters: &str| {
         let mut shell = Shell::start(environment);
         shell.load(extension);
         let printed = shell.ask(open(&database, &format!("vfs=refault{parameters}")));
         (shell, printed)
     };
-    let wrong: [(&[(&str, &str)], &str); 9] = [
+    let wrong: [(Environment, &str); 9] = [
         (&[], "&refault_policy=nosuch"),
         (&[], "&refault_memory=1000"),
         (&[], "&refault_memory=much"),
@@ -256,7 +259,7 @@ fn a_configuration_that_cannot_be_had_fails_the_open() {
         assert!(printed.contains("unable to open database file"), "{environment:?} {parameters}: {printed}");
     }
     // What can be had is had, and the URI counts first.
-    let right: [(&[(&str, &str)], &str, u64); 5] = [
+    let right: [(Environment, &str, u64); 5] = [
         (&[("REFAULT_POLICY", "s3fifo")], "", 64 << 20),
         (&[("REFAULT_MEMORY", "256M")], "", 256 << 20),
         (&[("REFAULT_MEMORY", "1048576")], "", 1 << 20),
