@@ -469,7 +469,7 @@ refault_status refault_policy_free(refault_policy policy);
 const char *refault_error_message(void);
 
 /*
- The `errno` of this thread's last failure, or 0 if the system had no part in it.
+ The `errno` of this thread's last failure, or 0 if the system had no part in it. A file without direct I/O has `EINVAL`.
  */
 int refault_error_number(void);
 

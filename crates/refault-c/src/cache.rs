@@ -14,6 +14,9 @@ pub type refault_cache = u64;
 /// A file behind a page cache.
 pub type refault_file = u64;
 
+/// What open(2) says of `O_DIRECT` where there is none.
+const EINVAL: std::ffi::c_int = 22;
+
 static CACHES: Table<PageCache> = Table::new(1, "page cache");
 pub(crate) static FILES: Table<CachedFile> = Table::new(2, "file");
 
@@ -49,6 +52,8 @@ fn make_failure(error: MakeError) -> Failure {
 fn open_failure(error: OpenError) -> Failure {
     match &error {
         OpenError::Io { error: source, .. } => Failure::system(source, error.to_string()),
+        // As the system says it.
+        OpenError::NoDirect(_) => Failure::argument(error.to_string()).numbered(EINVAL),
         _ => Failure::argument(error.to_string()),
     }
 }

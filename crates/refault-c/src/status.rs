@@ -44,6 +44,11 @@ impl Failure {
         Failure::new(REFAULT_BAD_ARGUMENT, message)
     }
 
+    /// With the number that `refault_error_number()` answers.
+    pub(crate) fn numbered(self, number: c_int) -> Failure {
+        Failure { number, ..self }
+    }
+
     /// What the system said, in a sentence.
     pub(crate) fn system(source: &io::Error, message: impl Into<String>) -> Failure {
         Failure { number: source.raw_os_error().unwrap_or(0), ..Failure::new(REFAULT_SYSTEM, message) }
@@ -75,7 +80,7 @@ pub extern "C" fn refault_error_message() -> *const c_char {
     LAST.try_with(|last| last.borrow().1.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// The `errno` of this thread's last failure, or 0 if the system had no part in it.
+/// The `errno` of this thread's last failure, or 0 if the system had no part in it. A file without direct I/O has `EINVAL`.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_error_number() -> c_int {
     LAST.try_with(|last| last.borrow().0).unwrap_or(0)

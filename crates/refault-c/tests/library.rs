@@ -105,6 +105,18 @@ fn a_program_in_c_and_in_cpp_finds_everything() {
     ran(Command::new(&out).arg(here).arg("without regions"));
 }
 
+#[test]
+fn a_failure_while_a_thread_ends_is_a_status() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("thread_exit");
+    let mut command = Command::new("cc");
+    command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]).arg(Path::new(HERE).join("include"));
+    command.arg(Path::new(HERE).join("tests/c/thread_exit.c")).arg(archive());
+    ran(command.args(["-lgcc_s", "-lm", "-ldl", "-lrt", "-lutil", "-o"]).arg(&out));
+    let printed = String::from_utf8(ran(&mut Command::new(&out)).stdout).expect("text");
+    assert_eq!(printed, "thread: bad handle\nthread's end: bad handle\njoined\n");
+}
+
 /// Whether memory under a budget can be had here.
 fn refault_proves_regions() -> bool {
     let region = refault::region::Region::anonymous(4096, 1 << 20);
