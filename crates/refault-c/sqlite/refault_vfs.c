@@ -22,7 +22,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT1
 
-#include <refault.h>
+#include "refault_stats.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -57,7 +57,8 @@ struct Shared {
     Index seen; /* as of what is cached */
     unsigned char header[HEADER];
     int knows_index, knows_header;
-    int checkpoints; /* locks of this process's with which nobody else writes while there is a WAL */
+    int indices; /* connections that have the index mapped: each life of it begins with zeros */
+    int alone;   /* connections that hold a lock with which nobody else writes to the database */
     Shared *next;
 };
 
@@ -67,7 +68,8 @@ typedef struct {
     sqlite3_file *real;
     const volatile uint32_t *index; /* the WAL's, where it is mapped */
     int in_doubt;                   /* the last look failed */
-    int checkpoints;                /* it holds the checkpoint lock */
+    int checkpoints, exclusive;     /* it holds the checkpoint lock; the file's EXCLUSIVE lock */
+    int has_no_index;               /* there is one that cannot be read */
     unsigned born;                  /* in which process, see `forks` */
 } File;
 
@@ -94,7 +96,7 @@ static int complain(int code) {
 /* Whether the index says that somebody else has copied frames to the database. Called with `seen_lock`. */
 static int index_differs(const File *file) {
     const Shared *shared = file->shared;
-    return file->index && !shared->checkpoints && !(shared->knows_index && is_same(index_now(file), shared->seen));
+    return file->index && !shared->alone && !(shared->knows_index && is_same(index_now(file), shared->seen));
 }
 
 /* Whether the header of the file does. Called with `seen_lock`. */
@@ -111,13 +113,15 @@ static int look(File *file, int at_file) {
     Index index = {{0, 0}, 0};
     uint32_t reloaded = 0;
     refault_status status = REFAULT_OK;
+    if (file->born != forks) return SQLITE_IOERR_READ; /* its parent's threads may have had the lock */
     pthread_mutex_lock(&shared->seen_lock);
     /* First, so that what changes after it is found the next time. */
     int differs = index_differs(file);
     if (differs) index = index_now(file);
     int header_is_other = at_file && header_differs(file, header);
     if (at_file) status = refault_file_reload_if_changed(shared->file, &reloaded);
-    if (status == REFAULT_OK && (differs || header_is_other) && !reloaded) status = refault_file_reload(shared->file);
+    int is_other = differs || header_is_other || (at_file && file->has_no_index);
+    if (status == REFAULT_OK && is_other && !reloaded) status = refault_file_reload(shared->file);
     if (status == REFAULT_OK && differs) {
         shared->seen = index;
         shared->knows_index = 1;
@@ -127,8 +131,39 @@ static int look(File *file, int at_file) {
         shared->knows_header = 1;
     }
     pthread_mutex_unlock(&shared->seen_lock);
-    file->in_doubt = status != REFAULT_OK;
+    file->in_doubt = status != REFAULT_OK || (file->in_doubt && !at_file);
     return status == REFAULT_OK ? SQLITE_OK : complain(SQLITE_IOERR_READ);
+}
+
+/* A connection holds a lock now with which nobody else writes. */
+static void is_alone(File *file, int *holds) {
+    pthread_mutex_lock(&file->shared->seen_lock);
+    if (!*holds) file->shared->alone++;
+    *holds = 1;
+    pthread_mutex_unlock(&file->shared->seen_lock);
+}
+
+/* It is about to give it up: what the index says now is this process's own doing. */
+static void is_not_alone(File *file, int *holds) {
+    Shared *shared = file->shared;
+    if (!*holds || file->born != forks) return;
+    pthread_mutex_lock(&shared->seen_lock);
+    if (file->index && shared->knows_index) shared->seen = index_now(file);
+    *holds = 0;
+    shared->alone--;
+    pthread_mutex_unlock(&shared->seen_lock);
+}
+
+/* The connection sees the WAL's index from now on, or no longer. */
+static void maps_index(File *file, const volatile uint32_t *index) {
+    Shared *shared = file->shared;
+    if (file->born != forks || !index == !file->index) return;
+    pthread_mutex_lock(&shared->seen_lock);
+    shared->indices += index ? 1 : -1;
+    /* Of another life nothing is known. */
+    if (shared->indices == (index ? 1 : 0)) shared->knows_index = 0;
+    file->index = index;
+    pthread_mutex_unlock(&shared->seen_lock);
 }
 
 /* ---- The bytes of a main database ---- */
@@ -137,6 +172,9 @@ static int file_close(sqlite3_file *base) {
     File *file = (File *)base;
     /* A child has no part in its parent's cache, whose threads are not there. */
     if (file->shared && file->born == forks) {
+        is_not_alone(file, &file->checkpoints);
+        is_not_alone(file, &file->exclusive);
+        maps_index(file, 0);
         pthread_mutex_lock(&lock);
         if (--file->shared->users == 0) {
             Shared **at = &all;
@@ -173,13 +211,15 @@ static int failed(int otherwise) {
 static int file_write(sqlite3_file *base, const void *buffer, int length, sqlite3_int64 offset) {
     Shared *shared = ((File *)base)->shared;
     if (!is_usable((File *)base)) return SQLITE_IOERR_WRITE;
-    pthread_mutex_lock(&shared->seen_lock);
+    int has_header = offset < HEADER_AT + HEADER && offset + length > HEADER_AT;
+    /* Only then, so that those who look need not wait for the device at each page of a checkpoint. */
+    if (has_header) pthread_mutex_lock(&shared->seen_lock);
     refault_status status = refault_file_write(shared->file, buffer, (size_t)length, (uint64_t)offset);
-    if (offset < HEADER_AT + HEADER && offset + length > HEADER_AT) {
+    if (has_header) {
         shared->knows_header = status == REFAULT_OK && offset <= HEADER_AT && offset + length >= HEADER_AT + HEADER;
         if (shared->knows_header) memcpy(shared->header, (const char *)buffer + (HEADER_AT - offset), HEADER);
+        pthread_mutex_unlock(&shared->seen_lock);
     }
-    pthread_mutex_unlock(&shared->seen_lock);
     return status == REFAULT_OK ? SQLITE_OK : failed(SQLITE_IOERR_WRITE);
 }
 
@@ -214,11 +254,13 @@ static int file_lock(sqlite3_file *base, int level) {
     result = look(file, 1);
     /* SQLite goes on without the lock that it was not told of. A greater one it gives up with what it has. */
     if (result != SQLITE_OK && level == SQLITE_LOCK_SHARED) file->real->pMethods->xUnlock(file->real, SQLITE_LOCK_NONE);
+    if (result == SQLITE_OK && level == SQLITE_LOCK_EXCLUSIVE) is_alone(file, &file->exclusive);
     return result;
 }
 
 static int file_unlock(sqlite3_file *base, int level) {
     sqlite3_file *real = ((File *)base)->real;
+    if (level < SQLITE_LOCK_EXCLUSIVE) is_not_alone((File *)base, &((File *)base)->exclusive);
     return real->pMethods->xUnlock(real, level);
 }
 
@@ -262,25 +304,23 @@ static int file_device(sqlite3_file *base) {
 static int file_shm_map(sqlite3_file *base, int page, int size, int extend, void volatile **out) {
     File *file = (File *)base;
     int result = file->real->pMethods->xShmMap(file->real, page, size, extend, out);
-    if (result == SQLITE_OK && page == 0) file->index = (const volatile uint32_t *)*out;
+    if (page == 0) {
+        file->has_no_index = result == SQLITE_READONLY_CANTINIT;
+        if ((result == SQLITE_OK || result == SQLITE_READONLY) && *out) maps_index(file, (const volatile uint32_t *)*out);
+    }
     return result;
 }
 
-/* Locks that this process is about to give up: what has changed under them is its own doing. */
-static void remember(File *file, int offset, int count) {
+/* Locks of readers are about to be given up that were this connection's alone: a new log may have begun under them. That
+ * is when all of the old one is copied, and it copies nothing. */
+static void remember_new_log(File *file) {
     Shared *shared = file->shared;
-    int is_checkpoint = file->checkpoints && offset <= CHECKPOINT_LOCK;
+    if (file->born != forks) return;
     pthread_mutex_lock(&shared->seen_lock);
-    if (is_checkpoint) {
-        file->checkpoints = 0;
-        shared->checkpoints--;
-    }
     if (file->index && shared->knows_index) {
         Index now = index_now(file);
-        /* A new log begins when all of the old one is copied, and copies nothing. */
-        int is_new_log = offset == READ_LOCKS && count > 1 && now.copied == 0 &&
-                         __builtin_bswap32(now.salts[0]) == __builtin_bswap32(shared->seen.salts[0]) + 1;
-        if (is_checkpoint || is_new_log) shared->seen = now;
+        if (now.copied == 0 && __builtin_bswap32(now.salts[0]) == __builtin_bswap32(shared->seen.salts[0]) + 1)
+            shared->seen = now;
     }
     pthread_mutex_unlock(&shared->seen_lock);
 }
@@ -289,7 +329,10 @@ static int file_shm_lock(sqlite3_file *base, int offset, int count, int flags) {
     File *file = (File *)base;
     int is_ours = offset + count > CHECKPOINT_LOCK; /* not the writers' alone */
     int is_exclusive = flags & SQLITE_SHM_EXCLUSIVE;
-    if (is_ours && is_exclusive && flags & SQLITE_SHM_UNLOCK) remember(file, offset, count);
+    if (is_exclusive && flags & SQLITE_SHM_UNLOCK) {
+        if (is_ours && offset <= CHECKPOINT_LOCK) is_not_alone(file, &file->checkpoints);
+        if (offset == READ_LOCKS && count > 1) remember_new_log(file);
+    }
     int result = file->real->pMethods->xShmLock(file->real, offset, count, flags);
     if (result != SQLITE_OK || !is_ours || !(flags & SQLITE_SHM_LOCK)) return result;
     result = look(file, 1);
@@ -297,10 +340,7 @@ static int file_shm_lock(sqlite3_file *base, int offset, int count, int flags) {
         int unlock = SQLITE_SHM_UNLOCK | (flags & (SQLITE_SHM_SHARED | SQLITE_SHM_EXCLUSIVE));
         file->real->pMethods->xShmLock(file->real, offset, count, unlock);
     } else if (is_exclusive && offset <= CHECKPOINT_LOCK) {
-        pthread_mutex_lock(&file->shared->seen_lock);
-        file->checkpoints = 1;
-        file->shared->checkpoints++;
-        pthread_mutex_unlock(&file->shared->seen_lock);
+        is_alone(file, &file->checkpoints);
     }
     return result;
 }
@@ -309,13 +349,14 @@ static void file_shm_barrier(sqlite3_file *base) {
     File *file = (File *)base;
     file->real->pMethods->xShmBarrier(file->real);
     /* It may have read how far the log is copied since it got its lock. */
-    if (file->born == forks) look(file, 0);
+    look(file, 0);
 }
 
 static int file_shm_unmap(sqlite3_file *base, int delete_it) {
     File *file = (File *)base;
-    if (file->checkpoints) remember(file, 0, 2);
-    file->index = 0;
+    is_not_alone(file, &file->checkpoints);
+    maps_index(file, 0);
+    file->has_no_index = 0;
     return file->real->pMethods->xShmUnmap(file->real, delete_it);
 }
 
@@ -341,7 +382,7 @@ static uint64_t memory_of(const char *name) {
     unsigned long long bytes = strtoull(asked, &end, 10);
     const char *units = "KMG", *unit = *end ? strchr(units, *end) : 0;
     int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-    if (errno || *asked == '-' || (*end && (!unit || end[1])) || bytes > UINT64_MAX >> shift) return 0;
+    if (errno || *asked < '0' || *asked > '9' || (*end && (!unit || end[1])) || bytes > UINT64_MAX >> shift) return 0;
     return (uint64_t)bytes << shift;
 }
 
@@ -467,98 +508,17 @@ static int vfs_time64(sqlite3_vfs *self, sqlite3_int64 *out) {
     return result;
 }
 
-/* ---- The table refault_stats(name, value) ---- */
-
-enum { STATS = 7 };
-static const char *const names[STATS] = {"memory_bytes", "resident_bytes", "metadata_bytes", "hits",
-                                         "misses",       "read_ahead",     "written"};
-
-typedef struct {
-    sqlite3_vtab_cursor base;
-    int row;
-    uint64_t values[STATS];
-} Cursor;
-
-static int stats_connect(sqlite3 *db, void *context, int count, const char *const *arguments, sqlite3_vtab **out,
-                         char **error) {
-    (void)context, (void)count, (void)arguments, (void)error;
-    int result = sqlite3_declare_vtab(db, "CREATE TABLE refault_stats(name TEXT, value INTEGER)");
-    if (result != SQLITE_OK) return result;
-    *out = sqlite3_malloc(sizeof **out);
-    if (!*out) return SQLITE_NOMEM;
-    memset(*out, 0, sizeof **out);
-    return SQLITE_OK;
-}
-static int stats_disconnect(sqlite3_vtab *table) {
-    sqlite3_free(table);
-    return SQLITE_OK;
-}
-static int stats_best(sqlite3_vtab *table, sqlite3_index_info *info) {
-    (void)table;
-    info->estimatedCost = STATS;
-    return SQLITE_OK;
-}
-static int stats_open(sqlite3_vtab *table, sqlite3_vtab_cursor **out) {
-    (void)table;
-    *out = sqlite3_malloc(sizeof(Cursor));
-    if (!*out) return SQLITE_NOMEM;
-    memset(*out, 0, sizeof(Cursor));
-    return SQLITE_OK;
-}
-static int stats_close(sqlite3_vtab_cursor *cursor) {
-    sqlite3_free(cursor);
-    return SQLITE_OK;
-}
-static int stats_filter(sqlite3_vtab_cursor *base, int index, const char *text, int count, sqlite3_value **values) {
-    (void)index, (void)text, (void)count, (void)values;
-    Cursor *cursor = (Cursor *)base;
-    refault_cache_stats stats;
-    memset(&stats, 0, sizeof stats);
-    cursor->row = 0;
+/* For the table of figures: zeros where there is no cache yet. */
+void refault_vfs_figures(refault_cache_stats *out) {
+    memset(out, 0, sizeof *out);
     pthread_mutex_lock(&lock);
-    if (cache) refault_cache_stats_now(cache, &stats);
+    if (cache) refault_cache_stats_now(cache, out);
     pthread_mutex_unlock(&lock);
-    uint64_t found[STATS] = {stats.memory_bytes, stats.resident_bytes, stats.metadata_bytes, stats.hits,
-                             stats.misses,       stats.read_ahead,     stats.written};
-    memcpy(cursor->values, found, sizeof found);
-    return SQLITE_OK;
 }
-static int stats_next(sqlite3_vtab_cursor *cursor) {
-    ((Cursor *)cursor)->row++;
-    return SQLITE_OK;
-}
-static int stats_eof(sqlite3_vtab_cursor *cursor) { return ((Cursor *)cursor)->row >= STATS; }
-static int stats_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int column) {
-    Cursor *cursor = (Cursor *)base;
-    if (column == 0) {
-        sqlite3_result_text(context, names[cursor->row], -1, SQLITE_STATIC);
-    } else {
-        sqlite3_result_int64(context, (sqlite3_int64)cursor->values[cursor->row]);
-    }
-    return SQLITE_OK;
-}
-static int stats_rowid(sqlite3_vtab_cursor *cursor, sqlite3_int64 *out) {
-    *out = ((Cursor *)cursor)->row;
-    return SQLITE_OK;
-}
-
-/* Without xCreate it is there without being made. */
-static sqlite3_module stats_module = {
-    .xConnect = stats_connect,
-    .xBestIndex = stats_best,
-    .xDisconnect = stats_disconnect,
-    .xOpen = stats_open,
-    .xClose = stats_close,
-    .xFilter = stats_filter,
-    .xNext = stats_next,
-    .xEof = stats_eof,
-    .xColumn = stats_column,
-    .xRowid = stats_rowid,
-};
 
 static int add_stats(sqlite3 *db, char **error, const sqlite3_api_routines *api) {
     (void)error, (void)api;
-    return sqlite3_create_module(db, "refault_stats", &stats_module, 0);
+    return refault_stats_add(db);
 }
 
 /* A fork waits for the list. The child begins without a cache: that of its parent has threads which it has not. */

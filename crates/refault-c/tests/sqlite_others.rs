@@ -460,3 +460,69 @@ fn writers_that_are_killed_beside_each_other_lose_nothing_that_was_committed() {
         }
     }
 }
+
+/// The same for files whose times tell nothing.
+fn without_times(extension: &Path, directory: &Path, database: &Path) -> Shell {
+    let still = compiled(directory, "times_stand_still.c", &["-shared", "-fPIC"]);
+    let environment = [("REFAULT_MEMORY", "1048576"), ("LD_PRELOAD", still.to_str().expect("text"))];
+    Shell::open_with(Some(extension), database, &environment)
+}
+
+const ONE_MORE: &str = "UPDATE t SET x = 'new' || substr(x, 4) WHERE id = (SELECT min(id) FROM t WHERE x LIKE 'old%');";
+
+/// Each life of a WAL's index begins with zeros. One connection lives through it without having looked.
+#[test]
+fn what_others_do_between_two_lives_of_the_index_is_noticed() {
+    let directory = scratch();
+    let Some(extension) = extension() else { return };
+    let database = directory.path().join("data.db");
+    run(None, &database, &format!("PRAGMA journal_mode = wal;{ROWS}"));
+    let mut ours = without_times(extension, directory.path(), &database);
+    for turn in 0..5 {
+        ours.expect(&format!(".connection 1\n{}", open(&database, "vfs=refault")), "");
+        ours.expect(COUNT, &format!("2000|{turn}"));
+        ours.expect(".connection 0\n.connection close 1", "");
+        run(None, &database, ONE_MORE);
+    }
+}
+
+#[test]
+fn who_may_only_read_the_index_notices_what_others_do() {
+    let directory = scratch();
+    let Some(extension) = extension() else { return };
+    let database = directory.path().join("data.db");
+    run(None, &database, &format!("PRAGMA journal_mode = wal;{ROWS}"));
+    let mut other = Shell::open(None, &database);
+    other.expect(COUNT, "2000|0");
+    let mut ours = without_times(extension, directory.path(), &database);
+    ours.expect(&open(&database, "vfs=refault&readonly_shm=1"), "");
+    for turn in 1..6 {
+        other.expect(&format!("{ONE_MORE}\nPRAGMA wal_checkpoint(truncate);"), "0|0|0");
+        ours.expect(COUNT, &format!("2000|{turn}"));
+    }
+}
+
+/// What this process writes itself, with whatever locks, drops nothing of its cache.
+#[test]
+fn own_checkpoints_leave_the_cache_alone() {
+    let directory = scratch();
+    let Some(extension) = extension() else { return };
+    for locking in ["normal", "exclusive"] {
+        let database = directory.path().join(format!("{locking}.db"));
+        run(None, &database, &format!("PRAGMA journal_mode = wal;{ROWS}"));
+        let mut ours = Shell::open(Some(extension), &database);
+        ours.ask(format_args!("PRAGMA cache_size = 5;\nPRAGMA locking_mode = {locking};\n{COUNT}"));
+        ours.ask("PRAGMA wal_autocheckpoint = 10;");
+        let misses = |shell: &mut Shell| -> u64 {
+            let answer = shell.ask("SELECT value FROM refault_stats WHERE name = 'misses';");
+            answer.parse().expect("a number")
+        };
+        ours.expect(COUNT, "2000|0");
+        let before = misses(&mut ours);
+        for turn in 1..61 {
+            ours.expect(&format!("{ONE_MORE}\n{COUNT}"), &format!("2000|{turn}"));
+        }
+        let missed = misses(&mut ours) - before;
+        assert!(missed < 20, "{locking}: {missed} misses");
+    }
+}
