@@ -197,7 +197,11 @@ impl CyclicScans {
         while freed < goal
             && let Some((first, end)) = self.probed
         {
-            freed += u32::from(self.evict_page(end - 1, policy, memory));
+            // It may be among those that the scan has just left, too: it goes once.
+            if let Some(mark) = self.marks.get_mut(end as usize - 1).filter(|mark| **mark != ABSENT) {
+                *mark = ADMITTED;
+                freed += u32::from(self.evict_page(end - 1, policy, memory));
+            }
             self.probed = (end > first + self.probe_every).then(|| (first, end - self.probe_every));
         }
         self.leave_alone(LEFT_ALONE + memory.unread() as usize);
@@ -430,6 +434,58 @@ mod tests {
             resident += 1;
         }
         (misses, policy.cyclic_scans().map_or(0, CyclicScans::found))
+    }
+
+    /// Pages that are chosen stay where they are until the call is over, as where several go together.
+    struct Together {
+        resident: Vec<bool>,
+        chosen: Vec<PageId>,
+    }
+
+    impl Memory for Together {
+        fn take_references(&mut self, _page: PageId) -> References {
+            References::default()
+        }
+        fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
+            assert!(self.resident[page as usize] && !self.chosen.contains(&page), "page {page} is chosen twice");
+            self.chosen.push(page);
+            Eviction::Freed { pages_written: 0 }
+        }
+        fn is_resident(&self, page: PageId) -> bool {
+            self.resident[page as usize]
+        }
+    }
+
+    /// Pages that were on their way out come back without making room: those of the last part that do are among those that
+    /// came in last, too.
+    #[test]
+    fn pages_that_go_together_are_chosen_once() {
+        let mut policy = Cyclic::new(Fifo::default(), true);
+        policy.grow(5000);
+        policy.set_capacity(1000);
+        let mut memory = Together { resident: vec![false; 5000], chosen: Vec::new() };
+        let admit = |policy: &mut Cyclic<Fifo>, memory: &mut Together, page: PageId| {
+            policy.admit(page, &Admission::fault(PageType::Anon), memory);
+            memory.resident[page as usize] = true;
+        };
+        let reclaim = |policy: &mut Cyclic<Fifo>, memory: &mut Together, goal| {
+            policy.reclaim(&ReclaimRequest { target: 0, goal, incoming: None }, memory);
+            std::mem::take(&mut memory.chosen)
+        };
+        for page in 0..1500 {
+            admit(&mut policy, &mut memory, page);
+            if page >= 1000 {
+                let goes = reclaim(&mut policy, &mut memory, 1);
+                goes.into_iter().for_each(|page| memory.resident[page as usize] = false);
+            }
+        }
+        admit(&mut policy, &mut memory, 0);
+        assert_eq!(policy.cyclic_scans().expect("detects").ranges().count(), 1, "it is believed");
+        for page in (1400..1500).chain(1250..1400) {
+            policy.policy.freed(page);
+            admit(&mut policy, &mut memory, page);
+        }
+        assert!(reclaim(&mut policy, &mut memory, 256).len() > 16);
     }
 
     fn scans(pages: PageId, passes: usize) -> impl Iterator<Item = PageId> {
