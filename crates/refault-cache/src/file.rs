@@ -435,8 +435,8 @@ impl CachedFile {
 
     /// From now on a sync that fails makes the cache forget what was written since the last one, as the kernel's page cache does:
     /// it says so once, and reads ask the device for what it has. Otherwise such pages are kept and written again later,
-    /// which is wrong for a program with a journal of its own that others may take up meanwhile. Writes that are in
-    /// memory only ([`CacheOptions::write_back`]) are forgotten, too, if the device had taken them.
+    /// which is wrong for a program with a journal of its own that others may take up meanwhile. With
+    /// [`CacheOptions::write_back`] what the device has not been given yet stays dirty, and is written later all the same.
     pub fn forget_on_failure(&self) {
         self.opened.forgets.store(true, Ordering::Relaxed);
     }

@@ -436,26 +436,6 @@ mod tests {
         (misses, policy.cyclic_scans().map_or(0, CyclicScans::found))
     }
 
-    /// Pages that are chosen stay where they are until the call is over, as where several go together.
-    struct Together {
-        resident: Vec<bool>,
-        chosen: Vec<PageId>,
-    }
-
-    impl Memory for Together {
-        fn take_references(&mut self, _page: PageId) -> References {
-            References::default()
-        }
-        fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
-            assert!(self.resident[page as usize] && !self.chosen.contains(&page), "page {page} is chosen twice");
-            self.chosen.push(page);
-            Eviction::Freed { pages_written: 0 }
-        }
-        fn is_resident(&self, page: PageId) -> bool {
-            self.resident[page as usize]
-        }
-    }
-
     /// Pages that were on their way out come back without making room: those of the last part that do are among those that
     /// came in last, too.
     #[test]
@@ -463,12 +443,12 @@ mod tests {
         let mut policy = Cyclic::new(Fifo::default(), true);
         policy.grow(5000);
         policy.set_capacity(1000);
-        let mut memory = Together { resident: vec![false; 5000], chosen: Vec::new() };
-        let admit = |policy: &mut Cyclic<Fifo>, memory: &mut Together, page: PageId| {
+        let mut memory = Pager { resident: vec![false; 5000], chosen: Vec::new() };
+        let admit = |policy: &mut Cyclic<Fifo>, memory: &mut Pager, page: PageId| {
             policy.admit(page, &Admission::fault(PageType::Anon), memory);
             memory.resident[page as usize] = true;
         };
-        let reclaim = |policy: &mut Cyclic<Fifo>, memory: &mut Together, goal| {
+        let reclaim = |policy: &mut Cyclic<Fifo>, memory: &mut Pager, goal| {
             policy.reclaim(&ReclaimRequest { target: 0, goal, incoming: None }, memory);
             std::mem::take(&mut memory.chosen)
         };
@@ -529,7 +509,7 @@ mod tests {
             References::default()
         }
         fn evict(&mut self, page: PageId, _shadow: Shadow) -> Eviction {
-            assert!(!self.chosen.contains(&page), "page {page} goes twice");
+            assert!(self.resident[page as usize] && !self.chosen.contains(&page), "page {page} goes twice");
             self.chosen.push(page);
             Eviction::Freed { pages_written: 0 }
         }
