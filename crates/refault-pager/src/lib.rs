@@ -32,6 +32,7 @@
 //! ```
 
 mod accessed;
+mod affinity;
 mod arena;
 mod budget;
 mod copies;

@@ -5,8 +5,7 @@
 //! faults must never fault (but SIGBUS where faults are served in the thread). A panic in one of them ends the program
 //! with a message: a hang would be worse.
 //!
-//! A handler blocks in `read` rather than polling. The wake-up is cheap only where it happens on the processor of the
-//! faulting thread (10 µs instead of 75), so a single handler follows the thread that faults ([`HandlerAffinity`]).
+//! A handler blocks in `read` rather than polling. A lone one stays with the thread that faults ([`crate::affinity`]).
 
 use std::io;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use std::time::Instant;
 
 use rustix::thread::futex;
 
+use crate::affinity::HandlerAffinity;
 use crate::demote::{Round, TICK};
 use crate::fault_kind::FaultKind;
 use crate::fault_scratch::FaultScratch;
@@ -196,7 +196,7 @@ fn handle(inner: &Inner, alone: bool, mut worker: FaultScratch) {
                 inner.fault(page, Some(fault.address), fault.write, &mut worker);
             }
             inner.fault_latency.record(origin, start.elapsed());
-            affinity.saw(fault.thread);
+            affinity.saw(fault.thread, start);
         }
     }
 }
@@ -261,46 +261,8 @@ pub(crate) fn wake_evictor(inner: &Inner) {
     }
 }
 
-/// Keeps a lone handler on the processor of the thread that faults most.
-struct HandlerAffinity {
-    enabled: bool,
-    last: u32,
-    same: u32,
-    processor: usize,
-}
-
-/// Faults after which the processor is looked up again.
-const FOLLOW_EVERY: u32 = 256;
-
-impl HandlerAffinity {
-    fn new(enabled: bool) -> HandlerAffinity {
-        HandlerAffinity { enabled, last: 0, same: 0, processor: usize::MAX }
-    }
-
-    fn saw(&mut self, thread: u32) {
-        if !self.enabled || thread == 0 {
-            return;
-        }
-        if thread != self.last {
-            self.last = thread;
-            self.same = 0;
-        }
-        if self.same % FOLLOW_EVERY == 8
-            && let Some(processor) = processor_of(thread)
-            && processor != self.processor
-        {
-            let mut set = rustix::thread::CpuSet::new();
-            set.set(processor);
-            if rustix::thread::sched_setaffinity(None, &set).is_ok() {
-                self.processor = processor;
-            }
-        }
-        self.same = self.same.wrapping_add(1);
-    }
-}
-
 /// The processor that a thread of this process last ran on: field 39 of its `stat`. Allocates nothing.
-fn processor_of(thread: u32) -> Option<usize> {
+pub(crate) fn processor_of(thread: u32) -> Option<usize> {
     stat_field(format_args!("/proc/self/task/{thread}/stat\0"), 39)
 }
 
