@@ -37,6 +37,7 @@ pub mod node;
 pub mod registry;
 pub mod room;
 mod scan_detector;
+mod scan_tracker;
 mod sorting;
 
 pub use access::{AccessReport, DescriptorReads};

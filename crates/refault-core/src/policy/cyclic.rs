@@ -29,7 +29,8 @@
 
 use std::collections::VecDeque;
 
-use super::scan_detector::{Change, Detector};
+use super::scan_detector::Detector;
+use super::scan_tracker::Change;
 use super::{
     AccessPattern, Admission, Bypass, CachedPages, GenerationCommands, GenerationDetails, GenerationSize, HitReport,
     Lists, NodeReclaim, Policy, ReclaimRequest, Sorting, generations,
