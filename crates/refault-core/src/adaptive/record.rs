@@ -9,7 +9,7 @@ use crate::page::PageId;
 pub(super) const RESIDENT: u32 = 1;
 /// The page is in the directory of [`super::Way`] 0, 1 or 2.
 pub(super) const HELD: [u32; 3] = [1 << 1, 1 << 2, 1 << 3];
-/// The page is queued as an outsider of directory 0, 1 or 2: see [`super::outsiders`].
+/// The page is queued as an outsider of directory 0, 1 or 2: it is resident and not in the directory.
 pub(super) const QUEUED: [u32; 3] = [1 << 4, 1 << 5, 1 << 6];
 /// Low inter-reference recency: see [`super::reuse`].
 pub(super) const LOW: u32 = 1 << 7;
