@@ -322,6 +322,19 @@ refault_status refault_file_open(refault_cache cache,
                                  refault_file *out);
 
 /*
+ `refault_file_open`, but what is written goes through the kernel's page cache: `refault_file_write` returns when the
+ kernel has it, which writes it to the device when it sees fit, at the latest at `refault_file_sync`. So many small
+ writes between two syncs cost about what they cost without direct I/O. Until they are on the device the kernel holds a
+ copy, which does not count in the cache's memory.
+
+ # Safety
+ `file_path` is a string; `out` can be written to.
+ */
+refault_status refault_file_open_with_buffered_writes(refault_cache cache,
+                                                      const char *file_path,
+                                                      refault_file *out);
+
+/*
  Closes a file; what is cached of it goes. What waits to be written is written, but nothing is made durable, and a
  failure is not told: see `refault_file_sync`.
  */

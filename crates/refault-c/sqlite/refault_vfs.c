@@ -8,6 +8,9 @@
  * databases go another way. All connections of the process share one cache and, per database, one cached file, so they
  * see each other's writes. A file system without direct I/O (tmpfs) is left to the default VFS.
  *
+ * Read past the kernel's page cache, they are written through it: when a write returns, everybody else sees it and it outlives
+ * this process, as with the default VFS, and the kernel takes many pages to the device together by the time of a sync.
+ *
  * What another process has written is found out before SQLite relies on what it reads, and before it writes: when it gets a
  * SHARED or EXCLUSIVE lock of the file, any lock of the WAL's index but the writers', and when it has read that index
  * (xShmBarrier). Then everything that is cached of the file is dropped. Three things tell: the file's times and length; the 16 bytes
@@ -408,7 +411,7 @@ static int shared_of(const char *name, const struct stat *status, Shared **out) 
     }
     Shared *shared = calloc(1, sizeof *shared);
     if (!shared) return SQLITE_NOMEM;
-    if (refault_file_open(cache, name, &shared->file) != REFAULT_OK) {
+    if (refault_file_open_with_buffered_writes(cache, name, &shared->file) != REFAULT_OK) {
         int number = refault_error_number();
         free(shared);
         if (number != EINVAL && number != EOPNOTSUPP) return complain(SQLITE_CANTOPEN);

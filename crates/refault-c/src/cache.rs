@@ -1,7 +1,7 @@
 //! Page caches and their files.
 
 use std::ffi::{c_char, c_void};
-
+use std::path::Path;
 use std::time::Duration;
 
 use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, ReadError, WriteBack, WriteError};
@@ -231,13 +231,42 @@ pub unsafe extern "C" fn refault_file_open(
     file_path: *const c_char,
     out: *mut refault_file,
 ) -> refault_status {
+    // SAFETY: the caller's.
+    unsafe { opened(cache, file_path, out, PageCache::open) }
+}
+
+/// `refault_file_open`, but what is written goes through the kernel's page cache: `refault_file_write` returns when the
+/// kernel has it, which writes it to the device when it sees fit, at the latest at `refault_file_sync`. So many small
+/// writes between two syncs cost about what they cost without direct I/O. Until they are on the device the kernel holds a
+/// copy, which does not count in the cache's memory.
+///
+/// # Safety
+/// `file_path` is a string; `out` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn refault_file_open_with_buffered_writes(
+    cache: refault_cache,
+    file_path: *const c_char,
+    out: *mut refault_file,
+) -> refault_status {
+    // SAFETY: the caller's.
+    unsafe { opened(cache, file_path, out, PageCache::open_with_buffered_writes) }
+}
+
+/// # Safety
+/// `file_path` is a string; `out` can be written to.
+unsafe fn opened(
+    cache: refault_cache,
+    file_path: *const c_char,
+    out: *mut refault_file,
+    open: impl FnOnce(&PageCache, &Path) -> Result<CachedFile, OpenError>,
+) -> refault_status {
     guarded(|| {
         // SAFETY: the caller's.
         let path = unsafe { path(file_path) }?;
         let cache = CACHES.find(cache)?;
         // SAFETY: the caller's.
         unsafe { give(out, 0, "the file")? };
-        let file = cache.open(&path).map_err(open_failure)?;
+        let file = open(&cache, &path).map_err(open_failure)?;
         // SAFETY: as above, and it is not null.
         unsafe { give(out, FILES.put(file), "the file") }
     })

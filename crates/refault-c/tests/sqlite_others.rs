@@ -6,12 +6,14 @@ mod common;
 mod shell;
 
 use std::fs::FileTimes;
+use std::io::IoSliceMut;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use refault_testing::Random;
+use rustix::io::{ReadWriteFlags, preadv2};
 use shell::{Shell, extension, open, run, scratch};
 
 /// Two thousand rows that begin with `old`, on many pages.
@@ -169,6 +171,72 @@ fn a_commit_that_the_disk_refused_is_gone_when_others_have_rolled_it_back() {
     assert_eq!(ours.line(), None);
     other.expect(COUNT, "999|999");
     other.expect("PRAGMA integrity_check;", "ok");
+}
+
+/// Page by page to the device it would take many times as long as with the default VFS.
+#[test]
+fn the_kernel_gathers_the_pages_of_a_checkpoint_and_of_a_commit() {
+    let directory = scratch();
+    let Some(extension) = extension() else { return };
+    for mode in ["wal", "delete"] {
+        let database = directory.path().join(format!("{mode}.db"));
+        let (mut ours, mut other) = two(extension, &database, &format!("PRAGMA journal_mode = {mode};{ROWS}"));
+        // SQLite asks for no sync, after which the kernel would drop its copies.
+        ours.expect("PRAGMA synchronous = off;\nUPDATE t SET x = 'new' || substr(x, 4);", "");
+        if mode == "wal" {
+            assert!(ours.ask("PRAGMA wal_checkpoint(passive);").starts_with("0|"));
+        }
+        let file = std::fs::File::open(&database).expect("opens");
+        // Its last page: nobody has read it since, and nothing is read ahead so far from what is.
+        let (mut byte, at) = ([0], file.metadata().expect("is there").len() - 4096);
+        let read = preadv2(&file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
+        assert_eq!(read, Ok(1), "{mode}: the kernel's page cache is passed by");
+        // Nothing more is needed for others to see it, not even that it ends in peace.
+        ours.kill();
+        other.expect(COUNT, "2000|2000");
+        other.expect("PRAGMA integrity_check;", "ok");
+    }
+}
+
+/// It is told, and the WAL stays what counts, whoever comes next.
+#[test]
+fn a_checkpoint_that_the_disk_refused_leaves_everything_in_the_wal() {
+    let directory = scratch();
+    let Some(extension) = extension() else { return };
+    let failing = compiled(directory.path(), "sync_fails.c", &["-shared", "-fPIC"]);
+    for is_killed in [false, true] {
+        let database = directory.path().join(format!("{is_killed}.db"));
+        let fail = directory.path().join("fail");
+        run(None, &database, &format!("PRAGMA journal_mode = wal;{ROWS}"));
+        let environment = [
+            ("REFAULT_MEMORY", "1048576"),
+            ("LD_PRELOAD", failing.to_str().expect("text")),
+            ("FAIL", fail.to_str().expect("text")),
+        ];
+        let mut ours = Shell::open_with(Some(extension), &database, &environment);
+        ours.expect("PRAGMA wal_autocheckpoint = 0;\nPRAGMA cache_size = 5;", "0");
+        ours.expect("UPDATE t SET x = 'new' || substr(x, 4);", "");
+        let log = database.with_extension("db-wal");
+        let before = std::fs::metadata(&log).expect("is there").len();
+        std::fs::write(&fail, "").expect("writes");
+        let refused = ours.ask("PRAGMA wal_checkpoint(truncate);");
+        assert!(refused.contains("disk I/O error"), "the fault was not met: {refused}");
+        assert_eq!(std::fs::metadata(&log).expect("is there").len(), before, "the log is needed");
+        std::fs::remove_file(&fail).expect("removes");
+        let mut other = Shell::open(None, &database);
+        if is_killed {
+            ours.kill();
+        } else {
+            ours.expect(COUNT, "2000|2000");
+            other.expect("DELETE FROM t WHERE id > 1000;\nPRAGMA wal_checkpoint(truncate);", "0|0|0");
+            ours.expect(COUNT, "1000|1000");
+            ours.expect("PRAGMA wal_checkpoint(truncate);\nPRAGMA integrity_check;", "0|0|0\nok");
+            ours.send(".quit");
+            assert_eq!(ours.line(), None);
+        }
+        other.expect(COUNT, if is_killed { "2000|2000" } else { "1000|1000" });
+        other.expect("PRAGMA wal_checkpoint(truncate);\nPRAGMA integrity_check;", "0|0|0\nok");
+    }
 }
 
 #[test]
@@ -418,10 +486,10 @@ fn writers_that_are_killed_beside_each_other_lose_nothing_that_was_committed() {
     let directory = scratch();
     let Some(extension) = extension() else { return };
     let mut random = Random::new(7);
-    for page_size in [512, 4096] {
-        let database = directory.path().join(format!("{page_size}.db"));
+    for (mode, page_size) in [("wal", 512), ("wal", 4096), ("delete", 1024), ("truncate", 4096)] {
+        let database = directory.path().join(format!("{mode}-{page_size}.db"));
         let script = format!(
-            "PRAGMA page_size = {page_size};\nPRAGMA journal_mode = wal;\n\
+            "PRAGMA page_size = {page_size};\nPRAGMA journal_mode = {mode};\n\
              CREATE TABLE t(id INTEGER PRIMARY KEY, n, pad);\n\
              CREATE TABLE l(id INTEGER PRIMARY KEY AUTOINCREMENT, a, b, k);\n\
              WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 499) \
@@ -454,7 +522,7 @@ fn writers_that_are_killed_beside_each_other_lose_nothing_that_was_committed() {
                          WHERE n <> coalesce(total, 0);";
             let printed = Shell::open(checker, &database).ask(check);
             let [integrity, last, wrong] = printed.lines().collect::<Vec<_>>()[..] else { panic!("{printed}") };
-            let what = format!("pages of {page_size} bytes, round {round}");
+            let what = format!("{mode}, pages of {page_size} bytes, round {round}");
             assert_eq!((integrity, wrong), ("ok", "0"), "{what}");
             assert!(last.parse::<u64>().expect("a number") >= acknowledged, "{what}: {last} of {acknowledged}");
         }

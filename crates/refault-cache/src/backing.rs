@@ -47,6 +47,12 @@ pub trait Backing: Send + Sync {
     /// The device's.
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
 
+    /// Whether [`Backing::write`] takes what is no whole page, at the end of what it is given: then the end of the file is
+    /// written as it is to be, and not in a whole page that is cut off afterwards. False by default.
+    fn takes_any_length(&self) -> bool {
+        false
+    }
+
     /// Writes several pieces, in any order and at the same time if that can be. Returns what [`Backing::write`] says of
     /// each. By default they are written one after the other.
     fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {
@@ -151,6 +157,22 @@ impl DirectFile {
     }
 }
 
+impl DirectFile {
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether writing was allowed.
+    pub(crate) fn is_writable(&self) -> io::Result<bool> {
+        Ok(rustix::fs::fcntl_getfl(&self.file)?.contains(OFlags::RDWR))
+    }
+
+    /// Writes through another descriptor of the same file: an own change, too.
+    pub(crate) fn write_by(&self, other: &File, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        Ok(self.changes.during(&self.file, || rustix::io::pwritev(other, from, offset))?)
+    }
+}
+
 /// Whether it has bytes at places.
 fn is_file(kind: std::fs::FileType) -> bool {
     kind.is_file() || kind.is_block_device()
@@ -162,7 +184,7 @@ impl Backing for DirectFile {
     }
 
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        Ok(self.changes.during(&self.file, || rustix::io::pwritev(&self.file, from, offset))?)
+        self.write_by(&self.file, from, offset)
     }
 
     fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {

@@ -55,6 +55,7 @@
 mod ahead;
 mod background;
 mod backing;
+mod buffered;
 mod buffers;
 mod changes;
 mod compressed;

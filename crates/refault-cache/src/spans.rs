@@ -18,6 +18,10 @@ impl Spans {
         self.0.len()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> {
+        self.0.iter().map(|(start, end)| *start..*end)
+    }
+
     pub(crate) fn insert(&mut self, mut span: Range<u64>) {
         if span.is_empty() {
             return;

@@ -209,10 +209,13 @@ impl CachedFile {
 
     /// Writes whole pages to a file that is to have a length afterwards, or its old one if that fails.
     fn write_through(&self, contents: &[Page], first: u64, length: u64) -> io::Result<()> {
-        let outcome = write_pages(&*self.opened.backing, &contents.iter().collect::<Vec<_>>(), first * PAGE);
-        let (padded, after) =
-            ((first + contents.len() as u64) * PAGE, if outcome.is_ok() { length } else { self.len() });
-        let cut = if padded > after { self.opened.backing.set_len(after) } else { Ok(()) };
+        let backing = &*self.opened.backing;
+        let end = (first + contents.len() as u64) * PAGE;
+        let end = if backing.takes_any_length() { end.min(length) } else { end };
+        let bytes = (end - first * PAGE) as usize;
+        let outcome = write_bytes(backing, &contents.iter().collect::<Vec<_>>(), bytes, first * PAGE);
+        let after = if outcome.is_ok() { length } else { self.len() };
+        let cut = if end > after { backing.set_len(after) } else { Ok(()) };
         outcome.and(cut)
     }
 
@@ -311,13 +314,18 @@ impl CachedFile {
 }
 
 pub(crate) fn write_pages(backing: &dyn Backing, pages: &[&Page], offset: u64) -> io::Result<()> {
-    let slices: Vec<IoSlice<'_>> = pages.iter().map(|page| IoSlice::new(&page.0)).collect();
-    let wanted = pages.len() * PAGE_SIZE;
+    write_bytes(backing, pages, pages.len() * PAGE_SIZE, offset)
+}
+
+/// Writes pages, of the last one as much as `wanted` bytes in all leave for it.
+fn write_bytes(backing: &dyn Backing, pages: &[&Page], wanted: usize, offset: u64) -> io::Result<()> {
+    let part = |place: usize| &pages[place].0[..PAGE_SIZE.min(wanted - place * PAGE_SIZE)];
+    let slices: Vec<IoSlice<'_>> = (0..pages.len()).map(|place| IoSlice::new(part(place))).collect();
     let mut done = retried(|| backing.write(&slices, offset))?;
     let mut fruitless = 0;
     while done < wanted {
         let from = done / 512 * 512;
-        let page = &pages[from / PAGE_SIZE].0[from % PAGE_SIZE..];
+        let page = &part(from / PAGE_SIZE)[from % PAGE_SIZE..];
         let written = retried(|| backing.write(&[IoSlice::new(page)], offset + from as u64))?;
         fruitless = if from + written > done { 0 } else { fruitless + 1 };
         if written == 0 || fruitless > 8 {

@@ -35,6 +35,17 @@ static void files(void) {
     CHECK(refault_file_open(cache, "/no/such/file", &file) == REFAULT_SYSTEM && refault_error_number() == ENOENT);
     CHECK(refault_file_open(cache, NULL, &file) == REFAULT_BAD_ARGUMENT);
     CHECK(refault_file_open(12345, path, &file) == REFAULT_BAD_HANDLE);
+    CHECK(refault_file_open_with_buffered_writes(12345, path, &file) == REFAULT_BAD_HANDLE);
+    CHECK(refault_file_open_with_buffered_writes(cache, path, &file) == REFAULT_OK);
+    CHECK(refault_file_read(file, buffer, 7, 999990, &read) == REFAULT_OK && read == 7);
+    CHECK(refault_file_write(file, "through", 7, 999990) == REFAULT_OK);
+    FILE *kernels = fopen(path, "r"); /* which has it at once */
+    char through[8] = "";
+    CHECK(kernels && fseek(kernels, 999990, SEEK_SET) == 0 && fread(through, 1, 7, kernels) == 7);
+    CHECK(strcmp(through, "through") == 0);
+    CHECK(fclose(kernels) == 0);
+    CHECK(refault_file_write(file, buffer, 7, 999990) == REFAULT_OK);
+    CHECK(refault_file_sync(file) == REFAULT_OK && refault_file_close(file) == REFAULT_OK);
     CHECK(refault_file_open(cache, path, &file) == REFAULT_OK);
 
     CHECK(refault_file_size(file, &size) == REFAULT_OK && size == 1000000);
