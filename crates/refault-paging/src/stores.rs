@@ -1,6 +1,6 @@
 //! Where evicted pages are kept: as a value they are filled with, compressed in memory, or encrypted in a file on disk.
 //!
-//! What does not compress goes to the file at once. Under pressure pages are compressed with zstd instead of LZ4, what
+//! What does not compress goes to the file at once. Under pressure pages are compressed with zstd instead of a fast codec, what
 //! was compressed longest is compressed again so, and goes to the file when all that is not enough. At a fork the file
 //! is closed for writing on both sides: nobody uses a slot of it again, so parent and child go on reading their common
 //! past, each with new files of its own and a key of its own for what it writes.
@@ -30,6 +30,7 @@
 
 mod cold;
 mod descriptor;
+mod fast_codec;
 
 use std::collections::VecDeque;
 use std::io;
@@ -41,6 +42,7 @@ use crate::PAGE;
 
 use cold::Owner;
 use descriptor::Descriptor;
+use fast_codec::FastCodec;
 
 /// Bits of a slot that say which file: above the place.
 const FILE_SHIFT: u32 = 44;
@@ -100,12 +102,14 @@ pub struct Stores {
     /// Bytes of contents that a file may have.
     file_limit: u64,
     same_filled: u64,
-    /// Compressed pages, oldest first, those of LZ4 and those of zstd: whose they are, and the slot they had then.
+    /// Compressed pages, oldest first, those that zstd is still to try and the others: whose they are, and the slot they had
+    /// then.
     loose: VecDeque<(Owner, Slot)>,
     dense: VecDeque<(Owner, Slot)>,
     buffer: Vec<Page>,
     /// What the pool has moved to empty a block.
     moved: Vec<(Owner, Slot)>,
+    fast: FastCodec,
     /// Bytes of compressed pages from which on they are compressed harder.
     dense_from: u64,
     /// Entries of the queues beyond which they are looked through.
@@ -161,6 +165,7 @@ impl Stores {
             dense: VecDeque::new(),
             buffer: Vec::new(),
             moved: Vec::new(),
+            fast: FastCodec::default(),
             dense_from: u64::MAX,
             tidy_from: MIN_QUEUED,
             entered: 0,
@@ -210,15 +215,23 @@ impl Stores {
         self.pool.bytes()
     }
 
-    /// From so many bytes of compressed pages on, pages are compressed with zstd instead of LZ4: a page that zstd keeps
+    /// From so many bytes of compressed pages on, pages are compressed with zstd instead of a fast codec: a page that zstd keeps
     /// in memory costs 10 µs more to bring back, one that is in the file 100.
     pub fn compress_hard_from(&mut self, bytes: u64) {
         self.dense_from = bytes;
     }
 
-    /// How pages are compressed now.
-    fn codec(&self) -> Codec {
-        if self.pool.bytes() < self.dense_from { Codec::Lz4 } else { Codec::Zstd }
+    /// How a page is compressed now.
+    fn codec(&mut self, page: &Page, scratch: &mut Scratch) -> Codec {
+        if self.pool.bytes() < self.dense_from { self.fast.choose(page, scratch) } else { Codec::Zstd }
+    }
+
+    /// Where a page waits that is compressed so: for zstd, or for the file.
+    fn queue_of(&mut self, codec: Option<Codec>) -> &mut VecDeque<(Owner, Slot)> {
+        match codec {
+            Some(Codec::Lz4 | Codec::Words) => &mut self.loose,
+            _ => &mut self.dense,
+        }
     }
 
     /// Opens the file that will be written to, if there is to be one.
@@ -260,7 +273,7 @@ impl Stores {
                 self.same_filled += 1;
                 slot
             } else {
-                let wanted = self.codec();
+                let wanted = self.codec(page, scratch);
                 let put = match squeeze(page, wanted, scratch) {
                     (Codec::Raw, _) => None,
                     (codec, bytes) => Some(self.pool.put_owned(codec, bytes, owner.word())),
@@ -278,8 +291,7 @@ impl Stores {
                 };
                 match put {
                     Ok(slot) => {
-                        let queue = if wanted == Codec::Lz4 { &mut self.loose } else { &mut self.dense };
-                        queue.push_back((owner, slot));
+                        self.queue_of(Some(wanted)).push_back((owner, slot));
                         self.entered += 1;
                         slot
                     }
@@ -299,7 +311,7 @@ impl Stores {
 
     /// Writes the leading pages that do not compress to the file in one go. Returns how many.
     fn write_raw(&mut self, pages: &[&Page], scratch: &mut Scratch, slots: &mut [Slot]) -> usize {
-        let (mut run, codec) = (1, self.codec());
+        let (mut run, codec) = (1, self.codec(pages[0], scratch));
         while run < pages.len()
             && refault_store::same_filled::detect(pages[run]).is_none()
             && squeeze(pages[run], codec, scratch).0 == Codec::Raw
@@ -356,11 +368,9 @@ impl Stores {
         });
         // What lies in a block that has emptied is old as a rule.
         for entry in all.drain(..) {
-            let queue = match self.pool.codec(entry.1) {
-                Some(Codec::Lz4) => &mut self.loose,
-                _ => &mut self.dense,
-            };
-            let age = |(owner, _): &(Owner, Slot)| owner.age(self.entered);
+            let entered = self.entered;
+            let queue = self.queue_of(self.pool.codec(entry.1));
+            let age = |(owner, _): &(Owner, Slot)| owner.age(entered);
             if queue.front().is_none_or(|front| age(front) <= age(&entry)) {
                 queue.push_front(entry);
             } else {
@@ -385,8 +395,11 @@ impl Stores {
                     self.pool.release(slot);
                 }
                 Holder::Page if self.pool.read(slot, &mut buffer[0], scratch).is_ok() => {
+                    let len = self.pool.object_len(slot).unwrap_or(usize::MAX);
                     let denser = match squeeze(&buffer[0], Codec::Zstd, scratch) {
-                        (Codec::Zstd, bytes) => self.pool.put_owned(Codec::Zstd, bytes, owner.word()).ok(),
+                        (Codec::Zstd, bytes) if bytes.len() < len => {
+                            self.pool.put_owned(Codec::Zstd, bytes, owner.word()).ok()
+                        }
                         _ => None,
                     };
                     if let Some(denser) = denser {
@@ -461,8 +474,7 @@ impl Stores {
         self.pool.mark(slot);
         let owner = Owner::new(address, self.entered);
         if self.pool.reown(slot, owner.word()) {
-            let queue = if self.pool.codec(slot) == Some(Codec::Lz4) { &mut self.loose } else { &mut self.dense };
-            queue.push_back((owner, slot));
+            self.queue_of(self.pool.codec(slot)).push_back((owner, slot));
         }
     }
 
@@ -473,8 +485,7 @@ impl Stores {
         }
         let owner = Owner::from_word(self.pool.owner(slot)).at(address);
         if self.pool.reown(slot, owner.word()) {
-            let queue = if self.pool.codec(slot) == Some(Codec::Lz4) { &mut self.loose } else { &mut self.dense };
-            queue.push_back((owner, slot));
+            self.queue_of(self.pool.codec(slot)).push_back((owner, slot));
         }
     }
 

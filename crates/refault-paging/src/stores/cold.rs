@@ -169,6 +169,7 @@ mod tests {
     use std::os::fd::IntoRawFd;
 
     use refault_store::Tier;
+    use refault_store::codec::Codec;
 
     use super::*;
     use crate::stores::{Files, MIN_QUEUED};
@@ -318,6 +319,44 @@ mod tests {
             }
         }
         assert_eq!((bench.in_file(1000..1001), bench.in_file(1..200)), (1, 199));
+    }
+
+    /// Zstd leaves less of one of these pages and more of the other than is taken by their words without zero bytes.
+    #[test]
+    fn numbers_are_stored_without_their_zero_bytes_and_pressure_makes_no_page_larger() {
+        let mut random = 1u64;
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 32) % bound
+        };
+        let (mut small, mut sparse) = (Page::ZERO, Page::ZERO);
+        small.0.iter_mut().step_by(8).for_each(|byte| *byte = below(200) as u8);
+        let places = sparse.0.as_chunks_mut::<8>().0.iter_mut();
+        for word in places {
+            if below(7) < 2 {
+                word.fill_with(|| 1 + below(255) as u8);
+            }
+        }
+        let mut bench = Bench::new();
+        let pages = [small, sparse];
+        let mut slots = [Slot::from_bits(0); 2];
+        let addresses = [address(0), address(1)];
+        assert_eq!(bench.stores.write(&[&pages[0], &pages[1]], &addresses, &mut bench.scratch, &mut slots), 2);
+        let codecs = |bench: &Bench| addresses.map(|address| bench.stores.pool.codec(bench.known.0[&address]).unwrap());
+        let lengths =
+            |bench: &Bench| addresses.map(|address| bench.stores.pool.object_len(bench.known.0[&address]).unwrap());
+        bench.known.0.extend(addresses.into_iter().zip(slots));
+        assert_eq!(codecs(&bench), [Codec::Words; 2]);
+        let before = lengths(&bench);
+        while bench.stores.demote((0, u64::MAX), &mut bench.scratch, &mut bench.known) {}
+        assert_eq!(codecs(&bench), [Codec::Zstd, Codec::Words]);
+        let after = lengths(&bench);
+        assert!(after[0] < before[0] && after[1] == before[1], "{before:?} {after:?}");
+        for (page, address) in pages.iter().zip(addresses) {
+            let mut back = Page::ZERO;
+            bench.stores.read(bench.known.0[&address], &mut back, &mut bench.scratch).expect("it is there");
+            assert!(back.0 == page.0);
+        }
     }
 
     #[test]
