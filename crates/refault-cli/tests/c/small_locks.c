@@ -190,8 +190,27 @@ static void give_rights_up_to_a_hole(void) {
     printf("hole: %d %ld\n", answer, resident());
 }
 
+/* In a line of four processes, each the child of the one before, all of which have more than fits. */
+static void lock_a_little(void) {
+    memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fill(0, BYTES);
+    printf("little:");
+    for (int process = 0; process < 4; process++) {
+        if (process > 0 && fork()) {
+            wait(0);
+            return;
+        }
+        printf(" %d", mlock(memory, 256 << 10));
+    }
+    printf(", changed %ld\n", changed(BYTES));
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, 0, _IONBF, 0);
+    if (count > 1 && !strcmp(arguments[1], "little")) {
+        lock_a_little();
+        return 0;
+    }
     if (count > 1 && !strcmp(arguments[1], "heirs")) return lock_beside_others();
     if (count > 1 && !strcmp(arguments[1], "moves")) {
         move_what_is_locked();
