@@ -5,7 +5,8 @@
  * loses and gets its rights: "moves: ..." and "rights: ...", each an answer per call and the words that are wrong. With "reads" memory that was locked in three ways is unlocked while a thread
  * waits for a pipe to fill it: "reads: ...", bytes that came per way. With "hole" rights are given to 60 MiB by calls that end at what is not
  * mapped, and all is touched: "hole: ...", what the last call said and the mebibytes in memory. With "beside" most is locked and
- * much is touched beside it: "beside: ...", mebibytes that are locked and in memory. */
+ * much is touched beside it: "beside: ...", mebibytes that are locked and in memory. With "little" each of four processes locks a
+ * quarter of a mebibyte: "little: ...", each answer, and the words that are wrong. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
