@@ -3,7 +3,7 @@
 //! `mlock` under `refault run` says ENOMEM where the budget has no room for what would be locked, as it does alone beyond
 //! RLIMIT_MEMLOCK. That is right only where there is none: what the processes have locked is followed here by what they
 //! printed alone, and set against what the tool promises. A process can always lock [`ALWAYS`]; the processes
-//! that are there take at most [`OF_A_PROCESS`] each beside what they have locked. What is refused within that is a
+//! that are there take at most [`PAGES_OF_A_PROCESS`] each beside what they have locked. What is refused within that is a
 //! fault of the tool, such as locks that it counts still. Cost: a look at each line of the output.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const ALWAYS: usize = 64;
 /// Pages of a process that are neither locked nor to be had: half a mebibyte that come and go, and the most that the tool
 /// takes of a process like the walker. That was 2.3 MiB when it was measured.
-const OF_A_PROCESS: usize = 128 + 640;
+const PAGES_OF_A_PROCESS: usize = 128 + 640;
 /// Pages that the command takes and those that are not given out.
 const OF_THE_COMMAND: usize = 192;
 const PAGES_PER_MIB: usize = 256;
@@ -113,7 +113,7 @@ impl Processes {
         let locked: usize = there.iter().filter(|one| *one != process).map(|one| self.locked[*one].len()).sum();
         let processes = there.len() + waiting;
         let room = (memory_mib * PAGES_PER_MIB).saturating_sub(OF_THE_COMMAND);
-        of_it.len() + locked + processes * OF_A_PROCESS > room
+        of_it.len() + locked + processes * PAGES_OF_A_PROCESS > room
     }
 
     /// Blocks of forks that are open in a line and whose parent carries it out: their children are there too.
