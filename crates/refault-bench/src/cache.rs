@@ -13,13 +13,14 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use refault_cache::{CacheOptions, CachedFile, DEFAULT_POLICY, PageCache, WriteBack};
-use refault_console::{Failure, Format, Progress, Share, say, with_output};
+use refault_console::{Failure, Format, Progress, Share, say};
 use refault_core::policy::registry::Fact;
 use refault_core::policy::{FrontEnd, PolicySpec};
 
 use self::load::{Figures, LoadArgs, PAGE, Pattern, Served, page_number};
-use self::table::Row;
+use self::table::{Row, Tables};
 use crate::pager::kernel::{Kernel, cgroup_obstacle};
+use crate::piecemeal::Piecemeal;
 
 /// Bytes that the cgroup gets beyond that, for the reading program itself.
 const ALLOWANCE: u64 = 4 << 20;
@@ -138,51 +139,60 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
         sides.push(Side::Kernel);
     }
     sides.push(Side::Array);
-    let mut rows = Vec::new();
+    let mut loads = Vec::new();
     for pattern in &args.patterns {
         let threads = if args.threads.is_empty() { pattern.threads() } else { &args.threads };
-        for threads in threads {
-            let load = LoadArgs {
-                file: path.clone(),
-                pattern: *pattern,
-                pages: pattern.pages(pages, memory).max(1),
-                threads: *threads,
-                warm_up: args.warm_up,
-                seconds: args.seconds,
-            };
-            let fits = |side: &&Side| pattern.hits() || !matches!(side, Side::Array);
-            let sides = sides.iter().filter(fits);
-            rows.extend(sides.map(|side| (Row::new(&load, side.policy(), side.evicted()), load.clone(), side)));
-        }
+        loads.extend(threads.iter().map(|threads| LoadArgs {
+            file: path.clone(),
+            pattern: *pattern,
+            pages: pattern.pages(pages, memory).max(1),
+            threads: *threads,
+            warm_up: args.warm_up,
+            seconds: args.seconds,
+        }));
     }
-    let progress = Progress::part("reading");
-    let (all, mut done) = (rows.len() * args.runs as usize, 0);
+    let sides_of = |load: &LoadArgs| {
+        let hits = load.pattern.hits();
+        sides.iter().filter(move |side| hits || !matches!(side, Side::Array)).collect::<Vec<_>>()
+    };
+    let progress = Progress::parts("reading");
+    progress.add(u64::from(args.runs) * loads.iter().map(|load| sides_of(load).len() as u64).sum::<u64>());
+    let results = Piecemeal::open(Tables::new(args), progress, directory.path().to_owned())?;
+    if let Some(obstacle) = obstacle {
+        results.progress().aside(|| say(format_args!("skipped: the kernel's side {obstacle}")));
+    }
+    let outcome = loads
+        .iter()
+        .try_for_each(|load| results.add(measure(args, load, &sides_of(load), compressed, results.progress())?));
+    results.close(outcome)
+}
+
+/// All runs of one load, by each side in turn, in the other order every second time.
+fn measure(
+    args: &CacheArgs,
+    load: &LoadArgs,
+    sides: &[&Side],
+    compressed: Option<f64>,
+    progress: &Progress,
+) -> Result<Vec<Row>, Failure> {
+    let mut rows: Vec<_> = sides.iter().map(|side| (Row::new(load, side.policy(), side.evicted()), *side)).collect();
     for run in 0..args.runs {
+        progress.says(format!("{}, {}, run {} of {}", load.pattern, table::threads(load.threads), run + 1, args.runs));
         let mut order: Vec<_> = rows.iter_mut().collect();
         if run % 2 == 1 {
             order.reverse();
         }
-        for (row, load, side) in order {
-            progress.set(f64::from(done) / all as f64);
-            done += 1;
-            load::forget(&path).map_err(|error| Failure::write(path.display(), &error))?;
+        for (row, side) in order {
+            load::forget(&load.file).map_err(|error| Failure::write(load.file.display(), &error))?;
             row.runs.push(match side {
                 Side::Ours(policy, kept) => ours(args, load, policy, kept.map(|kept| kept.share), compressed)?,
                 Side::Kernel => kernels(args, load)?,
                 Side::Array => array::run(load)?,
             });
+            progress.advance(1);
         }
     }
-    drop(progress);
-    if let Some(obstacle) = obstacle {
-        say(format_args!("skipped: the kernel's side {obstacle}"));
-    }
-    let rows: Vec<Row> = rows.into_iter().map(|(row, ..)| row).collect();
-    with_output(None, |out| match args.format {
-        Format::Table => table::write_table(out, args, &rows),
-        Format::Csv => table::write_csv(out, &rows),
-        Format::Json => table::write_json(out, args, &rows),
-    })
+    Ok(rows.into_iter().map(|(row, _)| row).collect())
 }
 
 /// A share as it was written, and what it is.

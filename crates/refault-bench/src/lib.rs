@@ -30,6 +30,7 @@ mod machine;
 mod memcached;
 mod monitor;
 mod pager;
+mod piecemeal;
 mod pool;
 mod random;
 mod sim;

@@ -24,9 +24,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use self::rows::{Kind, Row};
+use crate::piecemeal::Piecemeal;
 use refault_console::Failure;
+use refault_console::Format;
 use refault_console::Progress;
-use refault_console::{Format, with_output};
 
 /// Bytes that the cgroup gets on top of the budget.
 const ALLOWANCE: u64 = 8 << 20;
@@ -156,7 +157,7 @@ enum Other {
 }
 
 /// A row with both sides. `theirs` is empty where nothing is compared, or where the kernel killed every run.
-struct RowResult {
+pub struct RowResult {
     row: Row,
     ours: Vec<Measured>,
     theirs: Vec<Measured>,
@@ -176,6 +177,7 @@ impl RowResult {
 }
 
 /// What the runs share.
+#[derive(Clone)]
 struct Plan {
     seconds: Option<f64>,
     warm_up: Option<f64>,
@@ -215,24 +217,21 @@ pub fn run(args: &PagerArgs) -> Result<(), Failure> {
         with: args.with.split_whitespace().map(OsString::from).collect(),
     };
     let runs = if args.quick { 1 } else { args.runs };
-    let progress = Progress::new("measuring");
+    let progress = Progress::parts("measuring");
     progress.add(u64::from(runs) * args.rows.len() as u64);
-    let mut results = Vec::new();
-    for row in &args.rows {
-        results.push(measure(*row, args.against, runs, &plan, &progress)?);
-    }
-    drop(progress);
-    with_output(None, |out| match args.format {
-        Format::Table => table::write_table(out, &results, &plan),
-        Format::Csv => table::write_csv(out, &results),
-        Format::Json => table::write_json(out, &results, &plan),
-    })
+    let results = table::Table::new(args.format, &plan, runs);
+    let results = Piecemeal::open(results, progress, side::place())?;
+    let rows = args.rows.iter();
+    let outcome =
+        rows.copied().try_for_each(|row| results.add(measure(row, args.against, runs, &plan, results.progress())?));
+    results.close(outcome)
 }
 
 /// All runs of a row.
 fn measure(row: Row, against: Against, runs: u32, plan: &Plan, progress: &Progress) -> Result<RowResult, Failure> {
     let (ours, theirs) = (Vec::new(), Vec::new());
     let mut result = RowResult { row, ours, theirs, killed: 0, budget: 0, resident: 0, left_out: None };
+    progress.says(format!("{row}, to begin with"));
     let subject = match side::Subject::new(row, plan) {
         Ok(subject) => subject,
         Err(Ok(reason)) => {
@@ -257,6 +256,7 @@ fn measure(row: Row, against: Against, runs: u32, plan: &Plan, progress: &Progre
         }
     }
     for number in 0..runs {
+        progress.says(format!("{row}, run {} of {runs}", number + 1));
         for turn in 0..2 {
             if (turn + number) % 2 == 0 {
                 result.ours.push(subject.ours(row, result.budget, plan)?);

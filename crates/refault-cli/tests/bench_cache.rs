@@ -1,8 +1,12 @@
 //! `refault bench cache` in small: every row is there in every format, and wrong usage is refused.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
 
-fn bench(arguments: &[&str]) -> Output {
+use rustix::process::{Pid, Signal};
+
+fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
     command.args([
         "bench",
@@ -17,7 +21,34 @@ fn bench(arguments: &[&str]) -> Output {
         "2",
         "--alone",
     ]);
-    command.args(["--directory", env!("CARGO_TARGET_TMPDIR")]).args(arguments).output().expect("refault starts")
+    command.args(["--directory", env!("CARGO_TARGET_TMPDIR")]).args(arguments);
+    command
+}
+
+fn bench(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("refault starts")
+}
+
+#[test]
+fn each_load_can_be_read_as_soon_as_it_is_measured() {
+    for (format, head, first) in [("table", "zipf, 2 threads", " lru"), ("csv", "pattern,threads", "zipf,2,lru")] {
+        let mut run = command(&["--patterns", "zipf,scan", "--policies", "lru", "--format", format]);
+        let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("refault starts");
+        let mut lines = BufReader::new(run.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+        let before: Vec<String> = lines.by_ref().take_while(|line| !line.starts_with(first)).collect();
+        // Ended by a signal, it removes its file.
+        rustix::process::kill_process(Pid::from_child(&run), Signal::TERM).expect("is there");
+        let output = run.wait_with_output().expect("ends");
+        let error = String::from_utf8_lossy(&output.stderr);
+        if error.contains("direct I/O") {
+            refault_testing::skip_required(error);
+            return;
+        }
+        assert!(before.first().is_some_and(|line| line.starts_with(head)), "{before:?} {error}");
+        let rest: Vec<String> = lines.collect();
+        assert!(!rest.iter().any(|line| line.contains("scan,")), "{rest:?}");
+        assert_eq!(output.status.signal(), Some(15));
+    }
 }
 
 #[test]

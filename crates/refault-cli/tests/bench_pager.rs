@@ -3,9 +3,13 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
 
 /// Both tests look at the machine's swap, so one at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -149,4 +153,54 @@ fn without_a_comparison_no_root_is_needed() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(result["rows"][0]["other"].is_null() && result["rows"][0]["ratio"].is_null(), "{result}");
+}
+
+/// Two rows of our side only, the first of which is printed while the second is measured.
+fn two_rows(format: &str) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+    command.args(["bench", "pager", "--quick", "--against", "nothing", "--rows", "uniform,zipf", "--format", format]);
+    command.stdout(Stdio::piped()).spawn().expect("refault starts")
+}
+
+#[test]
+fn each_row_can_be_read_as_soon_as_it_is_measured() {
+    if common::skipped(&[]) {
+        return;
+    }
+    for format in ["table", "csv"] {
+        let mut run = two_rows(format);
+        let mut lines = BufReader::new(run.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+        let is_first = |line: &String| line.trim_start().starts_with("uniform");
+        let head: Vec<String> = lines.by_ref().take_while(|line| !is_first(line)).collect();
+        run.kill().expect("kills");
+        run.wait().expect("is gone");
+        assert!(head.last().is_some_and(|line| line.trim_start().starts_with("row")), "{head:?}");
+        assert_eq!(lines.collect::<Vec<_>>(), [""; 0], "what was measured later was printed with the first row");
+    }
+}
+
+#[test]
+fn what_was_measured_is_printed_when_a_signal_ends_it() {
+    if common::skipped(&[]) {
+        return;
+    }
+    let mut run = two_rows("json");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !starts_a_load(run.id(), "zipf") {
+        assert!(Instant::now() < deadline && run.try_wait().expect("is there").is_none(), "the second row never ran");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    rustix::process::kill_process(Pid::from_child(&run), Signal::TERM).expect("is there");
+    let output = run.wait_with_output().expect("ends");
+    assert_eq!(output.status.signal(), Some(15));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows: Vec<_> = result["rows"].as_array().expect("rows").iter().map(|row| row["row"].clone()).collect();
+    assert_eq!(rows, ["uniform"], "{result}");
+}
+
+/// Whether a process has a child whose command line has this word.
+fn starts_a_load(process: u32, word: &str) -> bool {
+    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+    let children = read(format!("/proc/{process}/task/{process}/children"));
+    children.split_whitespace().any(|child| read(format!("/proc/{child}/cmdline")).split('\0').any(|part| part == word))
 }

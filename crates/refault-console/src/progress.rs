@@ -50,6 +50,21 @@ impl Progress {
         self.bar.set_position((part * PARTS as f64) as u64);
     }
 
+    /// What is being done now.
+    pub fn says(&self, doing: String) {
+        self.bar.set_message(doing);
+    }
+
+    /// Does something that writes to the same terminal: the bar is gone meanwhile.
+    pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
+    }
+
+    /// Takes the bar away for good.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
     /// More to do.
     pub fn add(&self, accesses: u64) {
         // A bar without a length keeps none when it is increased.
@@ -75,7 +90,7 @@ impl refault_lab::Progress for Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.clear();
     }
 }
 

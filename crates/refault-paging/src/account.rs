@@ -34,7 +34,7 @@ use refault_core::policy::GenerationSize;
 use crate::figures::{Statistics, Usage};
 use crate::inherited::Inherited;
 use crate::sys;
-use crate::tree::{MIN_PAGES, Shared, Slot, TAKEN, is_elsewhere, without_slack};
+use crate::tree::{MIN_LOCKED, MIN_PAGES, Shared, Slot, TAKEN, is_elsewhere, without_slack};
 
 /// How long a process that has next to nothing waits for others to give it room, in naps, and how long it does not try
 /// again if that was in vain. Nanoseconds.
@@ -129,6 +129,7 @@ impl Account {
         slots[slot].lender.store(lender, Ordering::Relaxed);
         slots[slot].lent.store(0, Ordering::Relaxed);
         slots[slot].locked.store(0, Ordering::Relaxed);
+        slots[slot].own.store(0, Ordering::Relaxed);
         slots[slot].deaf.store(0, Ordering::Relaxed);
         slots[slot].asking.store(0, Ordering::Relaxed);
         self.shared().used.fetch_max(slot as u32 + 1, Ordering::Relaxed);
@@ -390,32 +391,35 @@ impl Account {
         true
     }
 
-    /// The program has so many pages locked.
-    pub fn locks(&self, pages: u64) {
+    /// The program has so many pages locked, and the agent takes `own` of this process.
+    pub fn locks(&self, pages: u64, own: u64) {
         if let Some(slot) = self.slot {
+            self.shared().slots[slot].own.store(own, Ordering::Relaxed);
             self.shared().slots[slot].locked.store(pages, Ordering::Relaxed);
         }
     }
 
-    /// Whether so many pages of this process can be locked beside what others have locked, where each process has `own`
-    /// pages of the agent's. They count as locked from then on, so that two that lock at once do not both take the same room.
+    /// Whether so many pages of this process, of which the agent takes `own`, can be locked beside what others have locked
+    /// and cannot do without. They count as locked from then on, so that two that lock at once do not both take the same
+    /// room. [`MIN_LOCKED`] always can.
     pub fn may_lock(&self, pages: u64, own: u64) -> bool {
         let Some(slot) = self.slot.filter(|_| self.own_limit.is_none()) else {
-            return pages + MIN_PAGES + own <= self.to_give_out();
+            return pages <= MIN_LOCKED || pages + MIN_PAGES + own <= self.to_give_out();
         };
         let shared = self.shared();
+        shared.slots[slot].own.store(own, Ordering::Relaxed);
         let before = shared.slots[slot].locked.swap(pages, Ordering::SeqCst);
-        let mut fits = shared.unmovable(own) <= self.to_give_out();
+        let mut fits = pages <= MIN_LOCKED || shared.unmovable() <= self.to_give_out();
         if !fits {
             // Some of it may be of processes that have been killed.
             // From another namespace those here look dead.
             if !is_elsewhere(shared.known_as(sys::process_id())) {
                 shared.bury(is_gone);
             }
-            fits = shared.unmovable(own) <= self.to_give_out();
+            fits = shared.unmovable() <= self.to_give_out();
         }
         if !fits {
-            self.locks(before);
+            self.locks(before, own);
         }
         fits
     }

@@ -317,7 +317,8 @@ impl Engine {
 
     /// Makes known how much is locked, or about to be.
     pub fn note_locks(&self) {
-        self.account.locks(((self.ranges.locked_bytes() + self.about_to_lock) / PAGE) as u64);
+        let pages = (self.ranges.locked_bytes() + self.about_to_lock) / PAGE;
+        self.account.locks(pages as u64, (self.own_bytes() / PAGE) as u64);
     }
 
     /// What [`Engine::may_lock`] or [`Engine::may_lock_more`] has allowed is locked from now on, or will not be.

@@ -32,6 +32,9 @@ use crate::sys;
 pub const SLOTS: usize = 2048;
 /// Pages that a process may use whatever the others do: with less it does not get on. It waits for them first.
 pub const MIN_PAGES: u64 = 128;
+/// Pages of those that a process may have locked whatever the others do: as many are left to it that come and go. It
+/// takes nothing that it has not.
+pub const MIN_LOCKED: u64 = MIN_PAGES / 2;
 /// This part of the budget is not given out, within these bounds in pages: it is for what grows before it is known by
 /// how much, as compressed pages do while those that they were made of are there still.
 const SLACK: (u64, u64, u64) = (64, 4, 64);
@@ -73,6 +76,8 @@ pub struct Slot {
     pub(crate) lent: AtomicI64,
     /// Pages that the program has locked, or is about to.
     pub(crate) locked: AtomicU64,
+    /// Pages of the agent's in it, as of when either was last said.
+    pub(crate) own: AtomicU64,
     /// 1: it cannot be asked for room.
     pub(crate) deaf: AtomicU32,
     /// 1: somebody is about to ask it; it does not become another program meanwhile, which would die of being asked.
@@ -268,10 +273,14 @@ impl Shared {
         sum
     }
 
-    /// Pages that all processes have locked, and those that none of them can do without, of which `own` are its agent's.
-    pub(crate) fn unmovable(&self, own: u64) -> u64 {
+    /// Pages that all processes have locked, and those that none of them can do without, its agent's among them.
+    pub(crate) fn unmovable(&self) -> u64 {
         let is_there = |slot: &&Slot| slot.process.load(Ordering::Acquire) > 0;
-        self.in_use().filter(is_there).map(|slot| MIN_PAGES + own + slot.locked.load(Ordering::SeqCst)).sum()
+        let of = |slot: &Slot| {
+            let locked = slot.locked.load(Ordering::SeqCst);
+            MIN_PAGES + slot.own.load(Ordering::Relaxed) + if locked > MIN_LOCKED { locked } else { 0 }
+        };
+        self.in_use().filter(is_there).map(of).sum()
     }
 
     /// Whether the tree uses more than it may.

@@ -329,6 +329,11 @@ impl Drop for Ended {
     }
 }
 
+/// Where the directory for a run's socket and statistics is.
+pub fn place() -> PathBuf {
+    std::env::temp_dir().join(format!("refault-bench-pager-{}", std::process::id()))
+}
+
 /// A directory for a run's socket and statistics.
 struct Place {
     path: PathBuf,
@@ -336,7 +341,7 @@ struct Place {
 
 impl Place {
     fn new() -> Result<Place, Failure> {
-        let path = std::env::temp_dir().join(format!("refault-bench-pager-{}", std::process::id()));
+        let path = place();
         std::fs::create_dir_all(&path).map_err(|error| Failure::write(path.display(), &error))?;
         Ok(Place { path })
     }

@@ -1,4 +1,6 @@
 //! The results of `refault bench pager`: a table with what was aimed at and what was lost, CSV, or JSON.
+//!
+//! Lines of the table and of CSV are written as soon as a row is measured, so the columns' widths do not depend on it.
 
 use std::io::Write;
 
@@ -6,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::rows::{Kind, Row};
 use super::{ALLOWANCE, Measured, Plan, RowResult, peers};
-use refault_console::text::{align_numbers, grouped, plain_table};
+use crate::piecemeal::Results;
+use refault_console::Format;
+use refault_console::text::grouped;
 
 impl RowResult {
     fn medians(&self) -> (Measured, Option<Measured>) {
@@ -25,64 +29,133 @@ impl RowResult {
     }
 }
 
-/// Writes both sides of each row, ratio and aim, and then everything in which we lose.
-pub fn write_table(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> std::io::Result<()> {
-    let measured: Vec<_> = results.iter().filter(|result| result.left_out.is_none()).collect();
-    let runs = measured.first().map_or(0, |result| result.ours.len());
-    writeln!(out, "{}", peers::describe())?;
-    writeln!(out, "medians of {runs} interleaved runs; least and most in brackets")?;
-    let options: Vec<_> = plan.with.iter().map(|one| one.to_string_lossy().into_owned()).collect();
-    let own = format!("refault {}", options.join(" "));
-    let mut table = plain_table();
-    table.set_header([
-        "row",
-        "side",
-        "operations/s",
-        "spread",
-        "p50 µs",
-        "p99 µs",
-        "max µs",
-        "fault p99 µs",
-        "CPU s",
-        "resident MiB",
-        "compressed MiB",
-        "total MiB",
-        "ratio",
-        "at least",
-        "",
-    ]);
-    for result in measured.iter().filter(|result| result.row != Row::Idle) {
-        let (ours, theirs) = result.medians();
-        let ratio = result.ratio();
-        let mut lines = vec![(own.trim_end(), &ours, &result.ours)];
-        lines.extend(theirs.as_ref().map(|theirs| (result.other(), theirs, &result.theirs)));
-        for (index, (side, median, runs)) in lines.into_iter().enumerate() {
-            let first = |text: String| if index == 0 { text } else { String::new() };
-            let met = ratio.map_or("", |ratio| if ratio >= result.row.aim() { "yes" } else { "no" });
-            table.add_row([
-                first(result.row.to_string()),
-                side.to_owned(),
-                rate(median.operations_per_second),
-                spread(runs),
-                or_dash(median.p50_ns / 1e3, 1),
-                or_dash(median.p99_ns / 1e3, 1),
-                or_dash(median.max_ns / 1e3, 0),
-                or_dash(median.fault_p99_ns / 1e3, 1),
-                or_dash(median.cpu_seconds, 2),
-                or_dash(median.resident_bytes / f64::from(1 << 20), 0),
-                or_dash(median.compressed_bytes / f64::from(1 << 20), 0),
-                or_dash(median.total_bytes / f64::from(1 << 20), 0),
-                first(ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"))),
-                first(result.row.aim().to_string()),
-                first(met.to_owned()),
-            ]);
+/// The table's columns, and how wide they are where what they hold is no wider. The second, which names the options, is at
+/// least so wide.
+const COLUMNS: [(&str, usize); 15] = [
+    ("row", 9),
+    ("side", 7),
+    ("operations/s", 12),
+    ("spread", 21),
+    ("p50 µs", 7),
+    ("p99 µs", 8),
+    ("max µs", 8),
+    ("fault p99 µs", 12),
+    ("CPU s", 6),
+    ("resident MiB", 12),
+    ("compressed MiB", 14),
+    ("total MiB", 9),
+    ("ratio", 5),
+    ("at least", 8),
+    ("", 3),
+];
+
+/// The results so far.
+pub struct Table {
+    format: Format,
+    plan: Plan,
+    runs: u32,
+    rows: Vec<RowResult>,
+}
+
+impl Table {
+    /// Of no row yet.
+    pub fn new(format: Format, plan: &Plan, runs: u32) -> Table {
+        Table { format, plan: plan.clone(), runs, rows: Vec::new() }
+    }
+
+    /// Our side as it is called: with its options.
+    fn own(&self) -> String {
+        let options: Vec<_> = self.plan.with.iter().map(|one| one.to_string_lossy().into_owned()).collect();
+        format!("refault {}", options.join(" ")).trim_end().to_owned()
+    }
+
+    fn line(&self, out: &mut dyn Write, cells: &[String; COLUMNS.len()]) -> std::io::Result<()> {
+        let mut line = format!(" {:1$}", cells[0], COLUMNS[0].1);
+        let own = self.own().chars().count();
+        for (index, (cell, (_, width))) in cells.iter().zip(COLUMNS).enumerate().skip(1) {
+            let width = if index == 1 { width.max(own) } else { width };
+            line += &format!("  {cell:>width$}");
+        }
+        writeln!(out, "{}", line.trim_end())
+    }
+}
+
+impl Results for Table {
+    type Piece = RowResult;
+
+    fn open(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
+        match self.format {
+            Format::Table => {
+                writeln!(out, "{}", peers::describe())?;
+                writeln!(out, "medians of {} interleaved runs; spread: the least and the most", self.runs)?;
+                self.line(out, &COLUMNS.map(|(name, _)| name.to_owned()))
+            }
+            Format::Csv => {
+                let mut csv = csv::Writer::from_writer(out);
+                csv.write_record(["row", "side", "run"].iter().chain(&Measured::FIELDS))?;
+                csv.flush()
+            }
+            Format::Json => Ok(()),
         }
     }
-    align_numbers(&mut table);
-    for line in table.lines() {
-        writeln!(out, "{}", line.trim_end())?;
+
+    fn add(&mut self, out: &mut dyn Write, row: RowResult) -> std::io::Result<()> {
+        match self.format {
+            Format::Table => lines(self, out, &row)?,
+            Format::Csv => write_csv(out, &row)?,
+            Format::Json => {}
+        }
+        self.rows.push(row);
+        Ok(())
     }
-    for result in results {
+
+    fn close(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
+        match self.format {
+            Format::Table => conclusions(out, &self.rows),
+            Format::Csv => Ok(()),
+            Format::Json => write_json(out, &self.rows, &self.plan),
+        }
+    }
+}
+
+/// Both sides of a row, ratio and aim.
+fn lines(table: &Table, out: &mut dyn Write, result: &RowResult) -> std::io::Result<()> {
+    if result.left_out.is_some() || result.row == Row::Idle {
+        return remarks(out, result);
+    }
+    let own = table.own();
+    let (ours, theirs) = result.medians();
+    let ratio = result.ratio();
+    let mut sides = vec![(own.as_str(), &ours, &result.ours)];
+    sides.extend(theirs.as_ref().map(|theirs| (result.other(), theirs, &result.theirs)));
+    for (index, (side, median, runs)) in sides.into_iter().enumerate() {
+        let first = |text: String| if index == 0 { text } else { String::new() };
+        let met = ratio.map_or("", |ratio| if ratio >= result.row.aim() { "yes" } else { "no" });
+        let cells = [
+            first(result.row.to_string()),
+            side.to_owned(),
+            rate(median.operations_per_second),
+            spread(runs),
+            or_dash(median.p50_ns / 1e3, 1),
+            or_dash(median.p99_ns / 1e3, 1),
+            or_dash(median.max_ns / 1e3, 0),
+            or_dash(median.fault_p99_ns / 1e3, 1),
+            or_dash(median.cpu_seconds, 2),
+            or_dash(median.resident_bytes / f64::from(1 << 20), 0),
+            or_dash(median.compressed_bytes / f64::from(1 << 20), 0),
+            or_dash(median.total_bytes / f64::from(1 << 20), 0),
+            first(ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"))),
+            first(result.row.aim().to_string()),
+            first(met.to_owned()),
+        ];
+        table.line(out, &cells)?;
+    }
+    Ok(())
+}
+
+/// Everything in which we lose, and what the figures mean.
+fn conclusions(out: &mut dyn Write, results: &[RowResult]) -> std::io::Result<()> {
+    for result in results.iter().filter(|result| result.left_out.is_none() && result.row != Row::Idle) {
         remarks(out, result)?;
     }
     if let Some((mean, worst)) = mean_of_programs(results) {
@@ -182,18 +255,15 @@ fn losses(result: &RowResult) -> Vec<String> {
     losses
 }
 
-/// One row per run, with all fields.
-pub fn write_csv(out: &mut dyn Write, results: &[RowResult]) -> std::io::Result<()> {
+/// One line per run of a row, with all fields.
+fn write_csv(out: &mut dyn Write, result: &RowResult) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(["row", "side", "run"].iter().chain(&Measured::FIELDS))?;
-    for result in results {
-        for (side, runs) in [("refault", &result.ours), (result.other(), &result.theirs)] {
-            for (number, run) in runs.iter().enumerate() {
-                let mut record = vec![result.row.to_string(), side.to_owned(), number.to_string()];
-                let text = |value: &f64| if value.is_nan() { String::new() } else { value.to_string() };
-                record.extend(run.values().iter().map(text));
-                csv.write_record(&record)?;
-            }
+    for (side, runs) in [("refault", &result.ours), (result.other(), &result.theirs)] {
+        for (number, run) in runs.iter().enumerate() {
+            let mut record = vec![result.row.to_string(), side.to_owned(), number.to_string()];
+            let text = |value: &f64| if value.is_nan() { String::new() } else { value.to_string() };
+            record.extend(run.values().iter().map(text));
+            csv.write_record(&record)?;
         }
     }
     csv.flush()
@@ -205,7 +275,7 @@ fn counted(row: Row) -> bool {
 }
 
 /// Everything: all runs, medians, ratios, aims.
-pub fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> std::io::Result<()> {
+fn write_json(out: &mut dyn Write, results: &[RowResult], plan: &Plan) -> std::io::Result<()> {
     let object = |run: &Measured| -> Value {
         Measured::FIELDS.iter().zip(run.values()).map(|(name, value)| ((*name).to_owned(), json!(value))).collect()
     };

@@ -5,7 +5,8 @@
  * loses and gets its rights: "moves: ..." and "rights: ...", each an answer per call and the words that are wrong. With "reads" memory that was locked in three ways is unlocked while a thread
  * waits for a pipe to fill it: "reads: ...", bytes that came per way. With "hole" rights are given to 60 MiB by calls that end at what is not
  * mapped, and all is touched: "hole: ...", what the last call said and the mebibytes in memory. With "beside" most is locked and
- * much is touched beside it: "beside: ...", mebibytes that are locked and in memory. */
+ * much is touched beside it: "beside: ...", mebibytes that are locked and in memory. With "little" each of four processes locks a
+ * quarter of a mebibyte: "little: ...", each answer, and the words that are wrong. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -190,8 +191,27 @@ static void give_rights_up_to_a_hole(void) {
     printf("hole: %d %ld\n", answer, resident());
 }
 
+/* In a line of four processes, each the child of the one before, all of which have more than fits. */
+static void lock_a_little(void) {
+    memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fill(0, BYTES);
+    printf("little:");
+    for (int process = 0; process < 4; process++) {
+        if (process > 0 && fork()) {
+            wait(0);
+            return;
+        }
+        printf(" %d", mlock(memory, 256 << 10));
+    }
+    printf(", changed %ld\n", changed(BYTES));
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, 0, _IONBF, 0);
+    if (count > 1 && !strcmp(arguments[1], "little")) {
+        lock_a_little();
+        return 0;
+    }
     if (count > 1 && !strcmp(arguments[1], "heirs")) return lock_beside_others();
     if (count > 1 && !strcmp(arguments[1], "moves")) {
         move_what_is_locked();

@@ -185,3 +185,30 @@ fn who_is_deaf_from_now_on_waits_for_those_that_ask() {
     shared.while_it_stays(sys::process_id(), || called = true);
     assert!(called, "it hears it again");
 }
+
+/// Another process's agent may take more or less than this one's.
+#[test]
+fn locks_leave_to_each_process_what_its_own_agent_takes() {
+    let shared = segment(2000);
+    let (large, small) = (joined(shared), joined(shared));
+    large.locks(0, 500);
+    let free = shared.to_give_out() - 2 * MIN_PAGES - 500 - 100;
+    assert!(!small.may_lock(free + 1, 100));
+    assert!(small.may_lock(free, 100), "the agent of the other takes 500, not 100, and this one's 100, not 500");
+    small.locks(0, 100);
+    assert!(!large.may_lock(free + 1, 500) && large.may_lock(free, 500));
+}
+
+/// As a limit of the system's leaves something to everybody.
+#[test]
+fn a_little_can_be_locked_by_each_process_whatever_the_others_do() {
+    let shared = segment(1000);
+    let all: Vec<Account> = (0..4).map(|_| joined(shared)).collect();
+    all.iter().for_each(|process| process.locks(0, 400));
+    assert!(shared.unmovable() > shared.to_give_out());
+    for process in &all {
+        let before = shared.unmovable();
+        assert!(process.may_lock(MIN_LOCKED, 400) && shared.unmovable() == before, "it takes nothing of the others");
+        assert!(!process.may_lock(MIN_LOCKED + 1, 400));
+    }
+}

@@ -5,10 +5,15 @@
 //! it out alone and under `refault run`, and prints results, errno, faults and contents; both must print the same. A
 //! sequence that does not is made as small as it will go ([`shrink`]).
 //!
+//! Where the budget has no room for what is to be locked the tool says ENOMEM. That is right only where a model of what is
+//! locked ([`locked`]) says so, and where the whole sequence is the same with [`ROOM`] times the budget; such
+//! sequences are counted.
+//!
 //! A sequence that differs from itself without the tool says nothing about the tool; it is counted and left out. One that
 //! does not end is looked at before it is ended ([`crate::look`]): one that stands still is a fault of the tool, one
 //! that only wants a processor is let go on.
 
+mod locked;
 pub mod sequence;
 pub mod shrink;
 
@@ -30,6 +35,8 @@ use sequence::{Random, Sequence};
 pub const MEMORY_MIB: u64 = 6;
 /// A sequence may take so long, of the clock if it stands still and of processor time if it does not.
 pub const LIMIT: Duration = Duration::from_secs(20);
+/// In so many times the budget there is room for all that a sequence locks.
+const ROOM: u64 = 8;
 /// Operations of a sequence, at most.
 const MAX_OPERATIONS: usize = 160;
 /// How long one failing sequence is made smaller.
@@ -38,7 +45,7 @@ const SHRINKING_TIME: Duration = Duration::from_secs(40);
 const REPEATS: u32 = 3;
 
 /// Sequences that differed once, or that reach what random ones seldom do, by what goes wrong there.
-pub const FOUND: [(&str, &str); 9] = [
+pub const FOUND: [(&str, &str); 10] = [
     ("a guard stayed behind when its page moved", include_str!("../../sequences/moved_guard.txt")),
     ("a range in several mappings did not move", include_str!("../../sequences/moved_with_gaps.txt")),
     ("a mapping that was populated was not joined with the one before", include_str!("../../sequences/populated.txt")),
@@ -48,6 +55,7 @@ pub const FOUND: [(&str, &str); 9] = [
     ("children that share memory evict", include_str!("../../sequences/borrowed_memory.txt")),
     ("a range was brought in by a question about it", include_str!("../../sequences/asked_about.txt")),
     ("what was beside a locked range that moved stayed locked", include_str!("../../sequences/unlocked_beside.txt")),
+    ("a page could not be locked beside a parent", include_str!("../../sequences/lock_in_a_child.txt")),
 ];
 
 /// What is tried.
@@ -77,7 +85,7 @@ impl Tool {
 #[derive(Debug, Clone)]
 pub struct Difference {
     /// The output before, the same on both sides.
-    before: Vec<String>,
+    same: Vec<String>,
     alone: String,
     managed: String,
     /// What the tool or the walker said.
@@ -99,7 +107,7 @@ impl Difference {
         let same = ours.iter().zip(&theirs).take_while(|(a, b)| a == b).count();
         let line = |lines: &[String]| lines.get(same).cloned().unwrap_or_default();
         Some(Difference {
-            before: ours[same.saturating_sub(2)..same.min(ours.len())].to_vec(),
+            same: ours[..same].to_vec(),
             alone: line(&ours),
             managed: line(&theirs),
             message: managed.last_message(),
@@ -112,6 +120,12 @@ impl Difference {
         [&self.alone, &self.managed].map(|line| line.trim_start_matches(|c: char| c.is_ascii_digit()).trim().to_owned())
     }
 
+    /// Whether all that differs is that there was no room to lock so much.
+    fn is_refused_lock(&self, sequence: &str, memory_mib: u64) -> bool {
+        self.lines() == ["lock = 0", "lock = -1 errno 12"]
+            && locked::may_be_refused(sequence, &self.same, &self.alone, memory_mib)
+    }
+
     /// The operation whose line differs; failures with the same one are likely to have one cause.
     pub fn operation(&self) -> String {
         let word = |line: &str| line.split_whitespace().nth(1).unwrap_or("end").to_owned();
@@ -121,7 +135,7 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for line in &self.before {
+        for line in &self.same[self.same.len().saturating_sub(2)..] {
             writeln!(to, "    both:    {line}")?;
         }
         writeln!(to, "    alone:   {}", self.alone)?;
@@ -168,6 +182,8 @@ pub struct Report {
     pub operations: u64,
     /// Sequences that differ from themselves without the tool.
     pub unsteady: u64,
+    /// Sequences in which the budget had no room for what was to be locked, the same in a larger one.
+    pub refused: u64,
     /// Sequences that differ under the tool, by the lines in which they do: alone, and managed.
     pub differ: BTreeMap<[String; 2], u64>,
     /// Those of them that were made small: one per operation whose line differs, and all that did not end.
@@ -180,6 +196,9 @@ impl fmt::Display for Report {
         write!(to, "{sequences} sequences, {operations} operations: {} differ", self.differ.values().sum::<u64>())?;
         if self.unsteady > 0 {
             write!(to, "; {} were not the same twice without the tool", self.unsteady)?;
+        }
+        if self.refused > 0 {
+            write!(to, "; in {} there was no room for what was to be locked", self.refused)?;
         }
         for ([alone, managed], times) in &self.differ {
             write!(to, "\n{times} times: alone {alone}, managed {managed}")?;
@@ -228,7 +247,9 @@ impl Fuzzer {
             let sequence = Sequence::random(&mut Random::new(seed), MAX_OPERATIONS, &self.tool.without);
             report.sequences += 1;
             report.operations += sequence.len() as u64;
-            let Some(difference) = self.compare(&sequence.to_string())? else { continue };
+            let (difference, refused) = self.try_once(&sequence.to_string())?;
+            report.refused += u64::from(refused && difference.is_none());
+            let Some(difference) = difference else { continue };
             if self.is_unsteady(&sequence)? {
                 report.unsteady += 1;
                 continue;
@@ -253,16 +274,27 @@ impl Fuzzer {
     /// # Errors
     /// The walker cannot be started.
     pub fn compare(&self, sequence: &str) -> Result<Option<Difference>, ProofError> {
-        let (alone, managed) = (self.walk(sequence, false)?, self.walk(sequence, true)?);
-        Ok(Difference::between(&alone, &managed))
+        self.try_once(sequence).map(|(difference, _)| difference)
     }
 
-    fn walk(&self, sequence: &str, managed: bool) -> Result<Trial, ProofError> {
+    /// The same, and whether a lock was refused that may be: then what differs does so in a budget with room for it.
+    fn try_once(&self, sequence: &str) -> Result<(Option<Difference>, bool), ProofError> {
+        let memory = self.tool.memory_mib;
+        let (alone, managed) = (self.walk(sequence, None)?, self.walk(sequence, Some(memory))?);
+        let difference = Difference::between(&alone, &managed);
+        if !difference.as_ref().is_some_and(|it| it.is_refused_lock(sequence, memory)) {
+            return Ok((difference, false));
+        }
+        Ok((Difference::between(&alone, &self.walk(sequence, Some(ROOM * memory))?), true))
+    }
+
+    /// Under the tool with so many MiB, or alone.
+    fn walk(&self, sequence: &str, memory_mib: Option<u64>) -> Result<Trial, ProofError> {
         let file = self.directory.path().join("sequence");
         std::fs::write(&file, sequence).map_err(ProofError::io(file.display().to_string()))?;
-        let mut command = if managed {
+        let mut command = if let Some(memory) = memory_mib {
             let mut command = Command::new(&self.tool.refault);
-            command.args(["run", "--memory", &format!("{}M", self.tool.memory_mib)]).args(&self.tool.options);
+            command.args(["run", "--memory", &format!("{memory}M")]).args(&self.tool.options);
             command.arg("--").arg(&self.walker);
             command
         } else {
@@ -273,9 +305,9 @@ impl Fuzzer {
 
     fn is_unsteady(&self, sequence: &Sequence) -> Result<bool, ProofError> {
         let text = sequence.to_string();
-        let first = self.walk(&text, false)?;
+        let first = self.walk(&text, None)?;
         for _ in 0..2 {
-            if !self.walk(&text, false)?.agrees(&first) {
+            if !self.walk(&text, None)?.agrees(&first) {
                 return Ok(true);
             }
         }
