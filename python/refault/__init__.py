@@ -20,7 +20,7 @@ or whole numbers of bytes. Figures are those of the command ``refault``, made by
 """
 
 from ._refault import VERSION as __version__
-from .arrays import Budget, array_like, budget, empty, from_file, full, prefetch, zeros
+from .arrays import Budget, array_like, budget, empty, from_file, full, pinned, prefetch, zeros
 from .files import Cache, CachedFile, open
 from .lab import Policy, PythonPolicy, compare, mrc, policies
 from .results import Comparison, Curves
@@ -51,6 +51,7 @@ __all__ = [
     "mrc",
     "open",
     "policies",
+    "pinned",
     "prefetch",
     "reproduce",
     "scenario",

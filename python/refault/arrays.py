@@ -69,7 +69,10 @@ class Budget:
         count_stored: bool = False,
         address_space: Size = ADDRESS_SPACE,
     ) -> None:
-        self._native = _refault.Budget(_bytes(size), policy, _bytes(address_space), count_stored)
+        addresses = _bytes(address_space)
+        if addresses > 1 << 44:
+            raise ValueError(f"address_space is {addresses} bytes, and 16 TiB at most")
+        self._native = _refault.Budget(_bytes(size), policy, addresses, count_stored)
         _budgets.add(self._native)
 
     @property
@@ -84,7 +87,8 @@ class Budget:
     def stats(self) -> dict[str, int]:
         """``budget_bytes``, ``resident_bytes``, ``stored_bytes`` (compressed, or in a file), ``metadata_bytes``;
         since the start ``first_touches`` (faults on pages that nobody had touched; others may come along), ``faults``
-        (accesses to evicted pages), ``pages_in``, ``pages_out``."""
+        (accesses to evicted pages), ``pages_in`` (pages that came back, and fresh ones that came along with first touches),
+        ``pages_out``."""
         return self._native.stats()
 
     def __repr__(self) -> str:
@@ -162,8 +166,8 @@ def from_file(
         raise ValueError(f"{os.fspath(path)}: {array.size} elements do not make the shape {extent}") from None
 
 
-def prefetch(array: NDArray[Any]) -> int:
-    """Brings an array of this module in as far as its budget has room. Returns the bytes that are resident then."""
+def _place(array: NDArray[Any]) -> tuple[_refault.Memory, int, int]:
+    """The memory that an array of this module lies in, and from where to where in it, in bytes."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -173,7 +177,35 @@ def prefetch(array: NDArray[Any]) -> int:
     byte_bounds: Any = np.lib.array_utils.byte_bounds if hasattr(np.lib, "array_utils") else getattr(np, "byte_bounds")
     lowest, beyond = byte_bounds(array)
     address = base.__array_interface__["data"][0]
-    return base.prefetch(lowest - address, beyond - address)
+    return base, lowest - address, beyond - address
+
+
+def prefetch(array: NDArray[Any]) -> int:
+    """Brings an array of this module in as far as its budget has room. Returns the bytes that are resident then."""
+    memory, start, end = _place(array)
+    return memory.prefetch(start, end)
+
+
+@contextmanager
+def pinned(array: NDArray[Any]) -> Iterator[None]:
+    """While it lasts, an array of this module is resident and stays so: for what writes into memory past the program.
+
+    Needed for reads of a file that was opened with ``O_DIRECT``, for buffers that are registered with io_uring, and for
+    another process's ``process_vm_writev``: the kernel holds on to the pages while such a call is under way, nobody is told that they are written to, and
+    what it writes to a page that is evicted meanwhile is lost. Every other call may be given any array. Slices may be pinned, and
+    pins may overlap. Seven eighths of a budget can be pinned at most.
+
+    Raises RuntimeError, with nothing pinned, if the array does not fit; ValueError if it is not one of this module's.
+
+    >>> with pinned(array[:1000]):  # doctest: +SKIP
+    ...     os.preadv(direct, [array[:1000]], 0)
+    """
+    memory, start, end = _place(array)
+    memory.pin(start, end)
+    try:
+        yield
+    finally:
+        memory.unpin(start, end)
 
 
 @contextmanager

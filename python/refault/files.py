@@ -40,7 +40,7 @@ class CachedFile(io.RawIOBase):
     """A binary file whose pages lie in a :class:`Cache`. Threads may read and write it at once.
 
     While it is open only this cache should write to the file. It needs a file system that does direct I/O (ext4, xfs,
-    btrfs; not tmpfs).
+    btrfs; tmpfs since Linux 6.6).
     """
 
     def __init__(

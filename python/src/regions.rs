@@ -1,13 +1,14 @@
 //! Memory under a budget, for arrays.
 
+use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use refault::region::{Budget as Pages, ForkTicket, Pager, PagerError, PagerOptions, Region};
+use refault::region::{Budget as Pages, ForkTicket, PAGE_SIZE, Pager, PagerError, PagerOptions, Region};
 
 use crate::buffers::array_interface;
 use crate::errors::os_error;
@@ -25,7 +26,7 @@ pub struct Budget {
 /// What the pager says, as Python says it.
 pub fn pager_error(error: PagerError) -> PyErr {
     match &error {
-        PagerError::NotPermitted(source) | PagerError::File { error: source, .. } => {
+        PagerError::NotPermitted(source) | PagerError::File { error: source, .. } | PagerError::System(_, source) => {
             os_error(source, error.to_string())
         }
         PagerError::NoAddresses(_) => PyMemoryError::new_err(error.to_string()),
@@ -114,14 +115,41 @@ pub struct Memory {
     address: usize,
     bytes: usize,
     region: Region,
+    /// What is pinned, as often as it is: pages that two of these share stay pinned until both are gone.
+    pinned: Mutex<Vec<Range<usize>>>,
     /// Found at a fork as long as it has memory.
     _budget: Py<Budget>,
 }
 
 impl Memory {
     fn new(mut region: Region, budget: Py<Budget>) -> Memory {
-        Memory { address: region.as_mut_ptr() as usize, bytes: region.len(), region, _budget: budget }
+        Memory {
+            address: region.as_mut_ptr() as usize,
+            bytes: region.len(),
+            region,
+            pinned: Mutex::default(),
+            _budget: budget,
+        }
     }
+
+    fn pins(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+        self.pinned.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Under the lock: a pin that begins meanwhile finds its pages unpinned and pins them.
+    fn end_pin(&self, pages: Range<usize>) {
+        let mut pins = self.pins();
+        let Some(at) = pins.iter().position(|range| *range == pages) else { return };
+        pins.swap_remove(at);
+        for page in pages.filter(|page| !pins.iter().any(|range| range.contains(page))) {
+            self.region.unpin(page * PAGE_SIZE..(page + 1) * PAGE_SIZE);
+        }
+    }
+}
+
+/// The pages that bytes lie in.
+fn pages_of(start: usize, end: usize) -> Range<usize> {
+    start / PAGE_SIZE..end.div_ceil(PAGE_SIZE)
 }
 
 #[pymethods]
@@ -135,6 +163,20 @@ impl Memory {
     /// Brings bytes in as far as there is room; the bytes that are resident then.
     fn prefetch(&self, py: Python<'_>, start: usize, end: usize) -> usize {
         py.detach(|| self.region.prefetch(start..end))
+    }
+
+    /// Brings bytes in and keeps them resident until [`Memory::unpin`] is told the same.
+    fn pin(&self, py: Python<'_>, start: usize, end: usize) -> PyResult<()> {
+        let pages = pages_of(start, end);
+        py.detach(|| {
+            self.pins().push(pages.clone());
+            self.region.pin(start..end).inspect_err(|_| self.end_pin(pages))
+        })
+        .map_err(pager_error)
+    }
+
+    fn unpin(&self, py: Python<'_>, start: usize, end: usize) {
+        py.detach(|| self.end_pin(pages_of(start, end)));
     }
 
     /// Writes all bytes to a file and waits for the disk.

@@ -4,6 +4,9 @@ import gc
 import multiprocessing
 import os
 import pickle
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -128,6 +131,62 @@ def test_a_forked_child_has_arrays_whose_budgets_nobody_else_has(budget):
             os._exit(0 if right and (first == 1).all() else 3)
         assert os.waitpid(child, 0)[1] == 0
     assert (first == 7).all() and (second == 8).all()
+
+
+def test_direct_reads_into_pinned_parts_are_whole(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(np.random.default_rng(1).bytes(8 << 20))
+    wanted = np.fromfile(path, np.uint8)
+    budget = refault.Budget("4M")
+    array = refault.full(wanted.size, 1, np.uint8, budget=budget)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    except OSError as error:
+        pytest.skip(f"no direct I/O in {tmp_path}: {error}")
+    piece = 1 << 20
+    for at in range(0, wanted.size, piece):
+        part = array[at : at + piece]
+        # Pins overlap: the page in the middle stays until both are gone.
+        with refault.pinned(part), refault.pinned(part[: piece // 2 + 1]):
+            assert os.preadv(file, [part], at) == piece
+    os.close(file)
+    assert (array == wanted).all()
+    # Nothing is pinned any more, so that as much can be again.
+    for _ in range(3):
+        with refault.pinned(array[: 3 << 20]):
+            pass
+
+
+def test_more_addresses_than_there_can_be_are_refused():
+    with pytest.raises(ValueError, match="16 TiB at most"):
+        refault.Budget("4M", address_space="64T")
+
+
+def test_what_cannot_be_pinned_is_refused(budget):
+    small = refault.Budget("1M")
+    array = refault.zeros(4 << 20, np.uint8, budget=small)
+    with pytest.raises(RuntimeError, match="pinned than the budget"), refault.pinned(array):
+        pass
+    with refault.pinned(array[: 1 << 19]):
+        pass
+    with pytest.raises(ValueError, match="not one of refault's"), refault.pinned(np.zeros(10)):
+        pass
+
+
+def test_a_file_that_gets_shorter_ends_who_reads_what_is_gone(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"A" * (1 << 20))
+    code = f"""
+import os, numpy as np, refault
+array = refault.from_file({str(path)!r}, budget="1M")
+os.truncate({str(path)!r}, 4196)
+assert (array[:4196] == 65).all() and not array[4196:8192].any()
+print("the rest", flush=True)
+print(array[1 << 19])
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (-signal.SIGBUS, "the rest\n"), ran
+    assert "made shorter" in ran.stderr
 
 
 def test_prefetch(budget):

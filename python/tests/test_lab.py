@@ -124,6 +124,14 @@ def test_step_by_step():
         refault.Policy("opt", 3)
 
 
+@pytest.mark.parametrize("memory", [[], ()])
+def test_no_size_is_refused_in_words(memory):
+    with pytest.raises(ValueError, match="no size of memory"):
+        refault.compare(np.arange(10, dtype=np.uint64), "lru", memory)
+    with pytest.raises(ValueError, match="no size of memory"):
+        refault.sweep([refault.Trace(np.arange(10, dtype=np.uint64))], "lru", memory)
+
+
 def test_a_step_by_step_policy_counts_as_a_comparison_does():
     pages = refault.Trace.workload(SPEC).pages()
     for name in ("mglru", "arc", "s3fifo", "classic"):

@@ -261,7 +261,9 @@ refault_status refault_region_prefetch(refault_region region, size_t offset, siz
 
 /*
  Brings a range of bytes in and keeps it until `refault_region_unpin`. Fails, with nothing pinned, if it does not
- fit.
+ fit. Pages that are pinned twice are unpinned at once. Needed for what writes into a region past the program: direct
+ reads (O_DIRECT), io_uring's registered buffers, another process's process_vm_writev. What they write to a page that
+ is evicted meanwhile is lost, without an error.
  */
 refault_status refault_region_pin(refault_region region,
                                   size_t offset,

@@ -200,7 +200,9 @@ pub extern "C" fn refault_region_prefetch(region: refault_region, offset: usize,
 }
 
 /// Brings a range of bytes in and keeps it until `refault_region_unpin`. Fails, with nothing pinned, if it does not
-/// fit.
+/// fit. Pages that are pinned twice are unpinned at once. Needed for what writes into a region past the program: direct
+/// reads (O_DIRECT), io_uring's registered buffers, another process's process_vm_writev. What they write to a page that
+/// is evicted meanwhile is lost, without an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn refault_region_pin(region: refault_region, offset: usize, length: usize) -> refault_status {
     with(region, offset, length, |region, range| region.pin(range).map_err(failure))

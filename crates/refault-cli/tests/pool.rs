@@ -234,6 +234,13 @@ fn who_does_not_fit_or_finds_no_pool_is_told() {
     assert!(out.starts_with("pool t: 0 B in use of 64 MiB") || out.contains("echo"), "{out}");
     let (code, _, said) = run(&["run", "--pool", "t", "--needs", "65M", "--", "true"]);
     assert!(code == Some(1) && said.contains("what it needs"), "{said}");
+    // 4M is what it never takes if nothing else is said.
+    for (bounds, named) in
+        [(["--max", "2M"].as_slice(), "--min and --max"), (&["--low", "8M", "--max", "6M"], "--low and --max")]
+    {
+        let (code, _, said) = run(&[&["run", "--pool", "t"], bounds, &["--", "true"]].concat());
+        assert!(code == Some(2) && said.contains(named), "{said}");
+    }
     let (code, out, said) = run(&["top", "--pool", "t"]);
     assert!(code == Some(0) && out.starts_with("pool t") && out.contains("would stop at"), "{out}{said}");
     // The whole memory is spoken for: others wait, and are told.

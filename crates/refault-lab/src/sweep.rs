@@ -275,6 +275,9 @@ fn simulate(
         return Err(LabError::request("nothing is left after the warm-up", what, "warm up with fewer"));
     }
     let mut planned = plan(sweep, &layout);
+    if planned.is_empty() {
+        return Err(LabError::request("nothing to simulate", "no policy or no size of memory", "name one of each"));
+    }
     progress.add(layout.accesses() * planned.len() as u64);
     let bytes_each = (layout.ids() as u64 * BYTES_PER_PAGE).max(1);
     let group = (sweep.memory_budget / bytes_each).clamp(1, planned.len() as u64) as usize;

@@ -85,6 +85,7 @@ pub use latency::{Counts as HistogramCounts, Latencies};
 pub use options::{FaultMode, OnFull, PagerOptions};
 pub use pager::{Pager, PagerError};
 pub use policies::{DEFAULT_POLICY, check_policy};
+pub use refault_store::PAGE_SIZE;
 pub use region::{Hint, Region};
 pub use report::{FaultTimes, Report};
 pub use signals::BlockedSignals;

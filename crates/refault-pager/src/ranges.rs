@@ -83,7 +83,8 @@ impl Ranges {
         self.with(page, |note| note.file.as_ref().map(|_| ())).is_some()
     }
 
-    /// Reads a page from its file; `None` if it has none. What lies after the end of the file is zeros.
+    /// Reads a page from its file; `None` if it has none. What lies after the end of the file in its last page is zeros; a page
+    /// that lies wholly after it was there once, for a region is as long as its file was.
     pub(crate) fn read(&self, page: PageId, into: &mut Page) -> Option<Result<(), StoreError>> {
         self.with(page, |note| {
             let file = note.file.as_ref()?;
@@ -91,12 +92,13 @@ impl Ranges {
             let mut done = 0;
             while done < PAGE_SIZE {
                 match file.read_at(&mut into.0[done..], offset + done as u64) {
+                    Ok(0) if done == 0 => return Some(Err(StoreError::Shortened(offset))),
                     Ok(0) => break,
                     Ok(read) => done += read,
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                     Err(error) => {
                         let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                        return Some(Err(StoreError::Io { operation: "read", offset, errno }));
+                        return Some(Err(StoreError::Source { offset, errno }));
                     }
                 }
             }

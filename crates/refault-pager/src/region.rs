@@ -130,7 +130,10 @@ impl Region {
     }
 
     /// Brings a range in and keeps it until [`Region::unpin`]. Pinned pages count against the budget. Fails, with
-    /// nothing pinned, if they would not fit.
+    /// nothing pinned, if they would not fit. Pages that are pinned twice are unpinned at once.
+    ///
+    /// Needed for what writes into the region past the page tables, where nobody is told of it: direct reads (O_DIRECT), io_uring's
+    /// registered buffers, another process's `process_vm_writev`. What they write to a page that is evicted meanwhile is lost.
     pub fn pin(&self, range: Range<usize>) -> Result<(), PagerError> {
         let (first, pages) = self.pages_of(&range);
         let _gate = self.inner().enter();

@@ -140,6 +140,17 @@ pub enum StoreError {
         /// The error number of the system call.
         errno: i32,
     },
+    /// The file that a page comes from could not be read.
+    #[error("reading its file at byte {offset} failed: {}", ErrorNumber(*.errno))]
+    Source {
+        /// Byte offset in the file.
+        offset: u64,
+        /// The error number of the system call.
+        errno: i32,
+    },
+    /// The file that a page comes from was made shorter: the page's first byte, which is beyond its end.
+    #[error("its file was made shorter and ends before byte {0} now")]
+    Shortened(u64),
     /// What came back is not what was written.
     #[error("a page in the {0} does not match its checksum: its contents are lost")]
     Checksum(&'static str),

@@ -11,7 +11,7 @@ use clap::Args;
 use refault_console::Failure;
 use refault_lab::size::{Bytes, bytes_text};
 use refault_paging::{PAGE, Shared};
-use refault_pool::shared::ledger::Figures;
+use refault_pool::shared::ledger::{Figures, MIN_GRANT};
 use refault_pool::shared::member::{JoinError, Member};
 use refault_pool::shared::place::Place;
 use refault_pool::shared::protocol::Wishes;
@@ -83,6 +83,18 @@ impl SeatArgs {
         {
             let remedy = format!("it needs {} to begin, and is never to have more than --max", bytes_text(needs));
             return Err(Failure::usage("not possible together", "--needs and --max", remedy));
+        }
+        let least = min.unwrap_or(MIN_GRANT).max(MIN_GRANT);
+        if let Some(max) = max
+            && max < least.max(low.unwrap_or(0))
+        {
+            let (option, bytes) = if max < least { ("--min", least) } else { ("--low", low.unwrap_or(0)) };
+            let remedy = format!(
+                "{} are to be left to it, but no more than {}: raise --max",
+                bytes_text(bytes),
+                bytes_text(max)
+            );
+            return Err(Failure::usage("not possible together", format!("{option} and --max"), remedy));
         }
         let wishes = Wishes { min, low, max, weight: self.weight, needs };
         let wait = self.wait.unwrap_or(if needs.is_some() { FOR_EVER } else { WAIT });
