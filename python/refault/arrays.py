@@ -3,7 +3,9 @@
 What does not fit is compressed; a page that is touched comes back. Nothing in the code that uses the arrays changes: they
 are ``numpy.ndarray``, their memory is given back with the last view. Needs userfaultfd, which ``refault doctor`` explains.
 
-After ``fork`` (and so in ``multiprocessing``) a child has the arrays as they were, in a budget of its own of the same size.
+After ``fork`` (and so in ``multiprocessing``) a child has the arrays as they were, in a budget of its own of the same size,
+whatever other threads do with them meanwhile; but OpenBLAS with several threads must not be at work on them (it waits for
+its threads within ``fork``, and they would wait for pages).
 Pickling copies: an unpickled array is an ordinary one.
 """
 
@@ -12,8 +14,6 @@ from __future__ import annotations
 import math
 import operator
 import os
-import warnings
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -32,10 +32,6 @@ MAX_ARRAY = (1 << 44) - (1 << 21)
 OWN_ADDRESSES = 1 << 20
 #: The length that follows from the others, as in `reshape`.
 MAY_BE_ANY = -1
-
-#: Budgets that have memory, whether anybody still has the Budget itself or not.
-_budgets: weakref.WeakSet[_refault.Budget] = weakref.WeakSet()
-_forking: list[_refault.Budget] = []
 
 Shape = int | Sequence[int]
 Size = str | int
@@ -70,7 +66,6 @@ class Budget:
         address_space: Size = ADDRESS_SPACE,
     ) -> None:
         self._native = _refault.Budget(_bytes(size), policy, _bytes(address_space), count_stored)
-        _budgets.add(self._native)
 
     @property
     def size(self) -> int:
@@ -231,28 +226,3 @@ def _bytes(size: Size) -> int:
     if not 4096 <= int(size) < 1 << 63:
         raise ValueError(f"{size} bytes: a size is at least a page of 4096 bytes, and less than 2^63")
     return int(size)
-
-
-def _before_fork() -> None:
-    for known in list(_budgets):
-        try:
-            known.before_fork()
-        except OSError as error:
-            warnings.warn(f"refault's arrays will not be there in a forked child: {error}", stacklevel=2)
-        else:
-            _forking.append(known)
-
-
-def _after_fork_in_parent() -> None:
-    while _forking:
-        _forking.pop().after_fork(False)
-
-
-def _after_fork_in_child() -> None:
-    while _forking:
-        _forking.pop().after_fork(True)
-
-
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)

@@ -44,8 +44,6 @@ struct Context {
     pager: Arc<Pager>,
     threshold: usize,
     regions: Mutex<HashMap<usize, Region>>,
-    /// Found at a fork as long as somebody may have memory of it.
-    _budget: Py<Budget>,
 }
 
 impl Context {
@@ -152,12 +150,8 @@ unsafe extern "C" fn drop_handler(capsule: *mut ffi::PyObject) {
 #[pyfunction]
 pub fn route_numpy<'py>(budget: &Bound<'py, Budget>, threshold: usize) -> PyResult<Bound<'py, PyAny>> {
     let py = budget.py();
-    let context = Context {
-        pager: budget.get().pager.clone(),
-        threshold: threshold.max(PAGE),
-        regions: Mutex::default(),
-        _budget: budget.clone().unbind(),
-    };
+    let context =
+        Context { pager: budget.get().pager.clone(), threshold: threshold.max(PAGE), regions: Mutex::default() };
     let mut name = [0; 127];
     for (to, from) in name.iter_mut().zip(c"refault".to_bytes()) {
         *to = *from as c_char;
