@@ -16,6 +16,7 @@ import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from os import PathLike
 from typing import Any
 
@@ -32,6 +33,9 @@ MAX_ARRAY = (1 << 44) - (1 << 21)
 OWN_ADDRESSES = 1 << 20
 #: The length that follows from the others, as in `reshape`.
 MAY_BE_ANY = -1
+
+#: In this thread or task: NumPy's own handler of allocations, and those of the calls of `budget` that are not over.
+_routed: ContextVar[tuple[object, ...]] = ContextVar("_routed", default=())
 
 Shape = int | Sequence[int]
 Size = str | int
@@ -174,7 +178,8 @@ def prefetch(array: NDArray[Any]) -> int:
 @contextmanager
 def budget(size: Size | Budget, *, allocate_all: bool = True, threshold: Size = "1M") -> Iterator[Budget]:
     """While it lasts, NumPy's own allocations of at least `threshold` bytes lie within the budget (NEP 49), in this thread
-    or task. Arrays made meanwhile stay there when it is over. ``allocate_all=False`` only makes the budget.
+    or task. Arrays made meanwhile stay there when it is over. Of several, the one that was entered last and is not over yet
+    has them, in whatever order they end. ``allocate_all=False`` only makes the budget.
 
     >>> with budget("64M") as shared:  # doctest: +SKIP
     ...     squares = np.arange(100_000_000) ** 2
@@ -183,11 +188,17 @@ def budget(size: Size | Budget, *, allocate_all: bool = True, threshold: Size = 
     if not allocate_all:
         yield shared
         return
-    before = _refault.route_numpy(shared._native, _bytes(threshold))
+    own = _refault.numpy_handler(shared._native, _bytes(threshold))
+    before = _refault.route_numpy(own)
+    _routed.set((*(_routed.get() or (before,)), own))
     try:
         yield shared
     finally:
-        _refault.unroute_numpy(before)
+        # In another thread or task than it was entered in there is nothing to undo.
+        left = tuple(handler for handler in _routed.get() if handler is not own)
+        if left != _routed.get():
+            _refault.route_numpy(left[-1])
+            _routed.set(left if len(left) > 1 else ())
 
 
 def _kind(dtype: DTypeLike) -> np.dtype[Any]:

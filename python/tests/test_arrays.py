@@ -308,3 +308,31 @@ def test_forks_while_other_threads_use_arrays(budget, what):
     words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", WATCHED + FORKS[what]]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_budgets_that_are_left_out_of_order_leave_no_routing_behind(budget):
+    other = refault.Budget(BUDGET)
+
+    def who():
+        before = budget.stats()["first_touches"], other.stats()["first_touches"]
+        kept = np.ones(1 << 18)
+        after = budget.stats()["first_touches"], other.stats()["first_touches"]
+        del kept
+        return after[0] > before[0], after[1] > before[1]
+
+    first, second, third = refault.budget(budget), refault.budget(other), refault.budget(budget)
+    assert who() == (False, False)
+    first.__enter__()
+    second.__enter__()
+    assert who() == (False, True)
+    first.__exit__(None, None, None)
+    assert who() == (False, True), "the one that is not over has them"
+    third.__enter__()
+    assert who() == (True, False)
+    third.__exit__(None, None, None)
+    assert who() == (False, True)
+    second.__exit__(None, None, None)
+    assert who() == (False, False)
+    with refault.budget(budget), refault.budget(other):
+        assert who() == (False, True)
+    assert who() == (False, False)
