@@ -18,13 +18,9 @@ pub struct Foreign {
     pub length: u64,
 }
 
-unsafe extern "C-unwind" {
-    fn PyObject_Call(
-        callable: *mut ffi::PyObject,
-        arguments: *mut ffi::PyObject,
-        names: *mut ffi::PyObject,
-    ) -> *mut ffi::PyObject;
-}
+/// `PyObject_Call` that may unwind.
+type Call =
+    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
 
 /// Stops the thread for good when it is unwound through: nothing above may be given back then, as it is Python's.
 struct StopUnwinding;
@@ -43,10 +39,18 @@ impl Drop for StopUnwinding {
 fn call<'py>(callable: &Bound<'py, PyAny>, arguments: (u64, usize)) -> PyResult<Bound<'py, PyAny>> {
     let py = callable.py();
     let arguments = arguments.into_pyobject(py)?;
+    // SAFETY: the two types differ in that this one may unwind, which the function does.
+    let may_unwind = unsafe {
+        let function: unsafe extern "C" fn(_, _, _) -> _ = ffi::PyObject_Call;
+        std::mem::transmute::<*const (), Call>(function as *const ())
+    };
+    // The compiler must not see which function it is: declared elsewhere as one that never unwinds, it would be called
+    // without anything to be done when it does.
+    let may_unwind = std::hint::black_box(may_unwind);
     let guard = StopUnwinding;
-    // SAFETY: both objects live through the call, names may be none, and the lock is held. The declaration lets the
-    // call unwind, and the guard lets nobody above see it.
-    let answer = unsafe { PyObject_Call(callable.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) };
+    // SAFETY: both objects live through the call, names may be none, and the lock is held. The guard lets nobody above
+    // see that it unwinds.
+    let answer = unsafe { may_unwind(callable.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) };
     std::mem::forget(guard);
     // SAFETY: a new reference, or null with an exception.
     unsafe { Bound::from_owned_ptr_or_err(py, answer) }
