@@ -3,7 +3,9 @@
 What does not fit is compressed; a page that is touched comes back. Nothing in the code that uses the arrays changes: they
 are ``numpy.ndarray``, their memory is given back with the last view. Needs userfaultfd, which ``refault doctor`` explains.
 
-After ``fork`` (and so in ``multiprocessing``) a child has the arrays as they were, in a budget of its own of the same size.
+After ``fork`` (and so in ``multiprocessing``) a child has the arrays as they were, in a budget of its own of the same size,
+whatever other threads do with them meanwhile; but OpenBLAS with several threads must not be at work on them (it waits for
+its threads within ``fork``, and they would wait for pages).
 Pickling copies: an unpickled array is an ordinary one.
 """
 
@@ -12,10 +14,9 @@ from __future__ import annotations
 import math
 import operator
 import os
-import warnings
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from os import PathLike
 from typing import Any
 
@@ -33,9 +34,8 @@ OWN_ADDRESSES = 1 << 20
 #: The length that follows from the others, as in `reshape`.
 MAY_BE_ANY = -1
 
-#: Budgets that have memory, whether anybody still has the Budget itself or not.
-_budgets: weakref.WeakSet[_refault.Budget] = weakref.WeakSet()
-_forking: list[_refault.Budget] = []
+#: In this thread or task: NumPy's own handler of allocations, and those of the calls of `budget` that are not over.
+_routed: ContextVar[tuple[object, ...]] = ContextVar("_routed", default=())
 
 Shape = int | Sequence[int]
 Size = str | int
@@ -69,11 +69,15 @@ class Budget:
         count_stored: bool = False,
         address_space: Size = ADDRESS_SPACE,
     ) -> None:
+<<<<<<< HEAD
         addresses = _bytes(address_space)
         if addresses > 1 << 44:
             raise ValueError(f"address_space is {addresses} bytes, and 16 TiB at most")
         self._native = _refault.Budget(_bytes(size), policy, addresses, count_stored)
         _budgets.add(self._native)
+=======
+        self._native = _refault.Budget(_bytes(size), policy, _bytes(address_space), count_stored)
+>>>>>>> h20
 
     @property
     def size(self) -> int:
@@ -211,7 +215,8 @@ def pinned(array: NDArray[Any]) -> Iterator[None]:
 @contextmanager
 def budget(size: Size | Budget, *, allocate_all: bool = True, threshold: Size = "1M") -> Iterator[Budget]:
     """While it lasts, NumPy's own allocations of at least `threshold` bytes lie within the budget (NEP 49), in this thread
-    or task. Arrays made meanwhile stay there when it is over. ``allocate_all=False`` only makes the budget.
+    or task. Arrays made meanwhile stay there when it is over. Of several, the one that was entered last and is not over yet
+    has them, in whatever order they end. ``allocate_all=False`` only makes the budget.
 
     >>> with budget("64M") as shared:  # doctest: +SKIP
     ...     squares = np.arange(100_000_000) ** 2
@@ -220,11 +225,17 @@ def budget(size: Size | Budget, *, allocate_all: bool = True, threshold: Size = 
     if not allocate_all:
         yield shared
         return
-    before = _refault.route_numpy(shared._native, _bytes(threshold))
+    own = _refault.numpy_handler(shared._native, _bytes(threshold))
+    before = _refault.route_numpy(own)
+    _routed.set((*(_routed.get() or (before,)), own))
     try:
         yield shared
     finally:
-        _refault.unroute_numpy(before)
+        # In another thread or task than it was entered in there is nothing to undo.
+        left = tuple(handler for handler in _routed.get() if handler is not own)
+        if left != _routed.get():
+            _refault.route_numpy(left[-1])
+            _routed.set(left if len(left) > 1 else ())
 
 
 def _kind(dtype: DTypeLike) -> np.dtype[Any]:
@@ -263,28 +274,3 @@ def _bytes(size: Size) -> int:
     if not 4096 <= int(size) < 1 << 63:
         raise ValueError(f"{size} bytes: a size is at least a page of 4096 bytes, and less than 2^63")
     return int(size)
-
-
-def _before_fork() -> None:
-    for known in list(_budgets):
-        try:
-            known.before_fork()
-        except OSError as error:
-            warnings.warn(f"refault's arrays will not be there in a forked child: {error}", stacklevel=2)
-        else:
-            _forking.append(known)
-
-
-def _after_fork_in_parent() -> None:
-    while _forking:
-        _forking.pop().after_fork(False)
-
-
-def _after_fork_in_child() -> None:
-    while _forking:
-        _forking.pop().after_fork(True)
-
-
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)

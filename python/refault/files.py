@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 from os import PathLike
@@ -11,6 +12,9 @@ import numpy as np
 
 from . import _refault
 from .arrays import Size, _bytes
+
+# Requests to a store that are under way then are left where they are: Python cannot end them.
+atexit.register(_refault.end)
 
 
 class Cache:
@@ -40,7 +44,15 @@ class CachedFile(io.RawIOBase):
     """A binary file whose pages lie in a :class:`Cache`. Threads may read and write it at once.
 
     While it is open only this cache should write to the file. It needs a file system that does direct I/O (ext4, xfs,
+<<<<<<< HEAD
     btrfs; tmpfs since Linux 6.6).
+=======
+    btrfs; not tmpfs).
+
+    In a child of a fork, a file that was opened for reading is opened again on first use, in a cache of the child's own with
+    the same options, at the same position; one that was opened for writing, or is a store's, raises OSError: open it in the
+    child.
+>>>>>>> h20
     """
 
     def __init__(
@@ -51,7 +63,7 @@ class CachedFile(io.RawIOBase):
         self._cache = cache
         self._path = os.fspath(path)
         self._mode = "rb" if mode == "rb" else "r+b"
-        self._native = cache._native.open(path) if native is None else native
+        self._native = cache._native.open(path, mode != "rb") if native is None else native
 
     @property
     def name(self) -> str:
@@ -124,15 +136,16 @@ class CachedFile(io.RawIOBase):
         return [np.asarray(view).data for view in self._native.views(offset, length)]
 
     def write_at(self, offset: int, data: Any) -> int:
-        """Writes bytes at `offset` to the file, which may grow. Does not move the position."""
+        """Writes what is bytes-like (and contiguous; not copied) at `offset` to the file, which may grow; the bytes
+        written. Does not move the position."""
         if not self.writable():
             raise io.UnsupportedOperation("the file was opened for reading only: open it with mode 'r+b'")
         if offset < 0:
             raise ValueError(f"offset is not negative: {offset}")
-        return self._native.write_at(offset, bytes(data))
+        return self._native.write_at(offset, data)
 
     def write(self, data: Any, /) -> int:
-        """Writes bytes at the position."""
+        """Writes what is bytes-like at the position; the bytes written."""
         count = self.write_at(self.tell(), data)
         self.seek(count, os.SEEK_CUR)
         return count

@@ -45,6 +45,16 @@ _shared: dict[tuple[Any, ...], _Open] = {}
 _sharing = threading.Lock()
 
 
+def _after_fork_in_child() -> None:
+    """Whoever held the lock is not here, and the caches are the parent's."""
+    global _sharing
+    _sharing = threading.Lock()
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
     """Another file system, read through one :class:`refault.Cache`.
 
@@ -73,15 +83,22 @@ class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
         super().__init__(**rest)
         self.fs = fs if fs is not None else fsspec.filesystem(target_protocol or "file", **(target_options or {}))
         self._block_bytes = _bytes(block_size)
-        options = (str(memory), policy, self._block_bytes, os.getpid(), target_protocol, repr(target_options))
-        with _sharing:
-            # An object says nothing about whether another is the same file system.
-            self._open_files = (_shared.get(options) if fs is None else None) or _Open(memory, policy)
-            if fs is None:
-                _shared[options] = self._open_files
-        self.cache = self._open_files.cache
+        # An object says nothing about whether another is the same file system.
+        protocol = (target_protocol or "file") if fs is None else None
+        self._options = (memory, policy, self._block_bytes, protocol, repr(target_options))
+        self._share()
         #: The path that a URL with ``refault::`` and nothing of its own means.
         self._fo = fo
+
+    def _share(self) -> None:
+        """Finds the files that are open, or begins with none."""
+        memory, policy, _, protocol, _ = self._options
+        with _sharing:
+            self._open_files = (_shared.get(self._options) if protocol else None) or _Open(memory, policy)
+            if protocol:
+                _shared[self._options] = self._open_files
+        self._process = os.getpid()
+        self.cache = self._open_files.cache
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -98,6 +115,8 @@ class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
         behind = self._behind(path)
         if mode != "rb":
             return self.fs._open(behind, mode, block_size=block_size, **rest)
+        if self._process != os.getpid():
+            self._share()
         key = str(self.fs.ukey(behind))
         files = self._open_files.files
         with self._open_files.lock:
@@ -110,7 +129,7 @@ class CachedFileSystem(ChainedFileSystem):  # type: ignore[misc, unused-ignore]
 
     def _attach(self, behind: str) -> _refault.File:
         if isinstance(self.fs, LocalFileSystem):
-            return self.cache._native.open(behind)
+            return self.cache._native.open(behind, False)
         length = self.fs.size(behind)
         if length is None:
             raise ValueError(f"{behind}: its file system does not say how long it is, so that it cannot be cached")

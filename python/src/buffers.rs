@@ -42,6 +42,23 @@ struct Buffer {
     internal: *mut c_void,
 }
 
+impl Buffer {
+    /// To be filled in.
+    const EMPTY: Buffer = Buffer {
+        bytes: std::ptr::null_mut(),
+        object: std::ptr::null_mut(),
+        length: 0,
+        item_size: 0,
+        is_read_only: 0,
+        dimensions: 0,
+        format: std::ptr::null_mut(),
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        suboffsets: std::ptr::null_mut(),
+        internal: std::ptr::null_mut(),
+    };
+}
+
 unsafe extern "C" {
     fn PyObject_GetBuffer(object: *mut ffi::PyObject, view: *mut Buffer, flags: c_int) -> c_int;
     fn PyBuffer_Release(view: *mut Buffer);
@@ -57,19 +74,7 @@ pub struct Writable<'py> {
 impl<'py> Writable<'py> {
     /// TypeError if the object lends no contiguous bytes that may be written to.
     pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Writable<'py>> {
-        let mut view = Buffer {
-            bytes: std::ptr::null_mut(),
-            object: std::ptr::null_mut(),
-            length: 0,
-            item_size: 0,
-            is_read_only: 0,
-            dimensions: 0,
-            format: std::ptr::null_mut(),
-            shape: std::ptr::null_mut(),
-            strides: std::ptr::null_mut(),
-            suboffsets: std::ptr::null_mut(),
-            internal: std::ptr::null_mut(),
-        };
+        let mut view = Buffer::EMPTY;
         let refused = |why: Option<PyErr>| {
             let name = object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
             let error = PyTypeError::new_err(format!(
@@ -84,9 +89,11 @@ impl<'py> Writable<'py> {
         }
         let lent = Writable { view, _py: object.py() };
         // Bytes that are pointers to objects of Python must not become others.
-        // SAFETY: a format is a text of C that lives as long as the buffer, or none, which means bytes.
-        let format =
-            if lent.view.format.is_null() { &[][..] } else { unsafe { CStr::from_ptr(lent.view.format) }.to_bytes() };
+        let format = match lent.view.format.is_null() {
+            true => &[][..],
+            // SAFETY: a format is a text of C that lives as long as the buffer, or none, which means bytes.
+            false => unsafe { CStr::from_ptr(lent.view.format) }.to_bytes(),
+        };
         // Names of fields stand between colons.
         let is_objects = format.split(|byte| *byte == b':').step_by(2).any(|codes| codes.contains(&b'O'));
         if is_objects { Err(refused(None)) } else { Ok(lent) }
@@ -100,6 +107,45 @@ impl<'py> Writable<'py> {
         }
         // SAFETY: CPython lends so many bytes, writable, until they are released, which is when `self` ends.
         unsafe { std::slice::from_raw_parts_mut(self.view.bytes.cast::<u8>(), length) }
+    }
+}
+
+/// Contiguous bytes that are only read: `PyBUF_SIMPLE`.
+const READABLE: c_int = 0;
+
+/// A buffer that is lent to be read for as long as this lives.
+pub struct Readable<'py> {
+    view: Buffer,
+    /// Holds the interpreter's lock until the buffer is given back.
+    _py: Python<'py>,
+}
+
+impl<'py> Readable<'py> {
+    /// TypeError, by CPython, if the object is not bytes-like; BufferError if its bytes do not lie together.
+    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Readable<'py>> {
+        let mut view = Buffer::EMPTY;
+        // SAFETY: the object lives, and the structure has CPython's layout; on success it holds the object.
+        if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut view, READABLE) } != 0 {
+            return Err(PyErr::fetch(object.py()));
+        }
+        Ok(Readable { view, _py: object.py() })
+    }
+
+    /// The bytes. Who writes to them at the same time decides which are read, as with any file.
+    pub fn bytes(&self) -> &[u8] {
+        let length = usize::try_from(self.view.length).unwrap_or(0);
+        if length == 0 {
+            return &[];
+        }
+        // SAFETY: CPython lends so many bytes until they are released, which is when `self` ends.
+        unsafe { std::slice::from_raw_parts(self.view.bytes.cast::<u8>(), length) }
+    }
+}
+
+impl Drop for Readable<'_> {
+    fn drop(&mut self) {
+        // SAFETY: taken in `of`, released once, with the interpreter's lock, which `_py` proves.
+        unsafe { PyBuffer_Release(&raw mut self.view) };
     }
 }
 

@@ -1,15 +1,17 @@
 //! Files behind a page cache.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, Pinned, ReadError, WriteError};
 
-use crate::buffers::{Writable, array_interface};
+use crate::buffers::{Readable, Writable, array_interface};
+use crate::ends::{generation, is_ending};
 use crate::errors::{os_error, os_error_from};
 use crate::foreign::{Foreign, raised};
 use crate::work::wait;
@@ -21,9 +23,59 @@ const MAX_ATTACHED: usize = 16 << 10;
 /// Bytes that are asked for together of a file that Python reads.
 const PART: usize = 8 << 20;
 
-/// A page cache, shared by any number of files.
+/// A page cache, shared by any number of files. In a child of a fork it is made again on first use: nobody there
+/// finishes what threads of the parent had begun with it.
 #[pyclass(frozen, module = "refault._refault")]
-pub struct Cache(PageCache);
+pub struct Cache(Arc<Home>);
+
+/// Where files are cached, and how to make that again.
+struct Home {
+    options: CacheOptions,
+    /// Only locked with the interpreter's lock held, so that no fork of Python finds it locked.
+    made: Mutex<Option<Made>>,
+}
+
+struct Made {
+    cache: PageCache,
+    generation: u32,
+    /// Python reads a file of it.
+    reads_foreign: bool,
+}
+
+impl Home {
+    fn made(&self) -> MutexGuard<'_, Option<Made>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cache of this process.
+    fn cache(&self, reads_foreign: bool) -> PyResult<PageCache> {
+        let mut made = self.made();
+        if let Some(known) = made.as_mut().filter(|known| known.generation == generation()) {
+            known.reads_foreign |= reads_foreign;
+            return Ok(known.cache.clone());
+        }
+        let cache = PageCache::new(&self.options).map_err(|error| match &error {
+            MakeError::Memory(source) | MakeError::Statistics { error: source, .. } => {
+                os_error(source, error.to_string())
+            }
+            _ => PyValueError::new_err(error.to_string()),
+        })?;
+        let new = Made { cache: cache.clone(), generation: generation(), reads_foreign };
+        // The parent's is left where it is: its threads are not here to be ended.
+        std::mem::forget(made.replace(new));
+        Ok(cache)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let made = self.made.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(made) = made {
+            let is_left = is_left(made.generation, made.reads_foreign);
+            let_go(made, is_left);
+        }
+    }
+}
 
 #[pymethods]
 impl Cache {
@@ -31,32 +83,35 @@ impl Cache {
     fn new(memory: u64, policy: Option<String>) -> PyResult<Cache> {
         let defaults = CacheOptions::default();
         let options = CacheOptions { memory, policy: policy.unwrap_or(defaults.policy), ..CacheOptions::default() };
-        PageCache::new(&options).map(Cache).map_err(|error| match &error {
-            MakeError::Memory(source) | MakeError::Statistics { error: source, .. } => {
-                os_error(source, error.to_string())
-            }
-            _ => PyValueError::new_err(error.to_string()),
-        })
+        let home = Home { options, made: Mutex::default() };
+        home.cache(false)?;
+        Ok(Cache(Arc::new(home)))
     }
 
-    /// Opens a file, which must exist.
-    fn open(&self, py: Python<'_>, path: PathBuf) -> PyResult<File> {
-        let file = py.detach(|| self.0.open(&path)).map_err(|error| match &error {
-            OpenError::Io { error: source, .. } => os_error(source, error.to_string()),
-            _ => PyOSError::new_err(error.to_string()),
-        })?;
-        Ok(File::of(file, false))
+    /// Opens a file, which must exist. `may_write`: whether somebody will write to it.
+    fn open(&self, py: Python<'_>, path: PathBuf, may_write: bool) -> PyResult<File> {
+        // A child may have another directory by then.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let file = open(py, &self.0, &path)?;
+        let identity = identity(&path);
+        let origin = Origin { home: self.0.clone(), path: Some(path), identity, may_write };
+        Ok(File::sharing(Source::of(file, false), Arc::new(origin)))
     }
 
     /// Puts the cache above bytes that a call of Python reads: `read(offset, length)`.
     fn attach(&self, py: Python<'_>, read: Py<PyAny>, length: u64) -> PyResult<File> {
-        let file = py.detach(|| self.0.attach(Box::new(Foreign { read, length })));
-        file.map(|file| File::of(file, true)).map_err(|error| os_error(&error, error.to_string()))
+        let cache = self.0.cache(true)?;
+        let file = py
+            .detach(|| cache.attach(Box::new(Foreign { read, length })))
+            .map_err(|error| os_error(&error, error.to_string()))?;
+        let origin = Origin { home: self.0.clone(), path: None, identity: None, may_write: false };
+        Ok(File::sharing(Source::of(file, true), Arc::new(origin)))
     }
 
     /// Counts since the start, and bytes now.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let report = py.detach(|| self.0.report());
+        let cache = self.0.cache(false)?;
+        let report = py.detach(|| cache.report());
         let stats = PyDict::new(py);
         stats.set_item("memory_bytes", report.memory_bytes)?;
         stats.set_item("resident_bytes", report.resident_bytes)?;
@@ -71,24 +126,88 @@ impl Cache {
     }
 }
 
+fn open(py: Python<'_>, home: &Home, path: &Path) -> PyResult<CachedFile> {
+    let cache = home.cache(false)?;
+    py.detach(|| cache.open(path)).map_err(|error| match &error {
+        OpenError::Io { error: source, .. } => os_error(source, error.to_string()),
+        _ => PyOSError::new_err(error.to_string()),
+    })
+}
+
+/// Device and number of the file at a path.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
 /// What is read.
 #[derive(Clone)]
 struct Source {
     file: Arc<CachedFile>,
     /// Python reads it, from what may be slow to answer: Ctrl-C must be heard meanwhile.
     is_foreign: bool,
+    generation: u32,
+}
+
+impl Source {
+    fn of(file: CachedFile, is_foreign: bool) -> Source {
+        Source { file: Arc::new(file), is_foreign, generation: generation() }
+    }
+}
+
+/// How a child of a fork gets at the same file.
+struct Origin {
+    home: Arc<Home>,
+    /// None if Python reads it.
+    path: Option<PathBuf>,
+    identity: Option<(u64, u64)>,
+    may_write: bool,
+}
+
+impl Origin {
+    /// The file in a cache of this process, or why there is none.
+    fn reopen(&self, py: Python<'_>) -> PyResult<Source> {
+        let Some(path) = &self.path else {
+            return Err(PyOSError::new_err(
+                "this file of a store was opened before the fork, and what reads it may not work in a child: open it there",
+            ));
+        };
+        let name = path.display();
+        if self.may_write {
+            return Err(PyOSError::new_err(format!(
+                "{name} was opened for writing before the fork, and what is written is in the parent's cache: open it in the child"
+            )));
+        }
+        let file = open(py, &self.home, path)?;
+        if identity(path) != self.identity {
+            return Err(PyOSError::new_err(format!(
+                "{name} is another file than before the fork: open it in the child"
+            )));
+        }
+        Ok(Source::of(file, false))
+    }
 }
 
 /// An open file and a position in it.
 #[pyclass(frozen, module = "refault._refault")]
 pub struct File {
+    /// Only locked with the interpreter's lock held, so that no fork of Python finds it locked.
     file: RwLock<Option<Source>>,
+    origin: Arc<Origin>,
     at: AtomicU64,
 }
 
+/// Whether what a cache has in hand may never be finished: in a child of a fork, or by Python when that is ending.
+fn is_left(made_in: u32, is_foreign: bool) -> bool {
+    made_in != generation() || is_foreign && is_ending()
+}
+
 /// Lets go of something without the interpreter's lock: a file that ends waits for reads that are under way, and they
-/// may be Python's.
-fn drop_detached<T: Send>(last: T) {
+/// may be Python's. Leaves it where it is if nobody would end them.
+fn let_go<T: Send>(last: T, is_left: bool) {
+    if is_left {
+        std::mem::forget(last);
+        return;
+    }
     let mut last = Some(last);
     Python::try_attach(|py| {
         let last = last.take();
@@ -98,7 +217,10 @@ fn drop_detached<T: Send>(last: T) {
 
 impl Drop for File {
     fn drop(&mut self) {
-        drop_detached(self.file.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+        if let Some(source) = self.file.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            let is_left = is_left(source.generation, source.is_foreign);
+            let_go(source, is_left);
+        }
     }
 }
 
@@ -121,6 +243,8 @@ pub struct View {
     address: usize,
     bytes: usize,
     held: Mutex<Option<Arc<Held>>>,
+    generation: u32,
+    is_foreign: bool,
 }
 
 #[pymethods]
@@ -134,17 +258,23 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        drop_detached(self.held.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let_go(held, is_left(self.generation, self.is_foreign));
     }
 }
 
 impl File {
-    fn of(file: CachedFile, is_foreign: bool) -> File {
-        File::sharing(Source { file: Arc::new(file), is_foreign })
+    fn sharing(source: Source, origin: Arc<Origin>) -> File {
+        File { file: RwLock::new(Some(source)), origin, at: AtomicU64::new(0) }
     }
 
-    fn sharing(source: Source) -> File {
-        File { file: RwLock::new(Some(source)), at: AtomicU64::new(0) }
+    fn known(&self) -> Option<Source> {
+        self.file.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes the source out, or puts another in.
+    fn replace(&self, source: Option<Source>) -> Option<Source> {
+        std::mem::replace(&mut *self.file.write().unwrap_or_else(PoisonError::into_inner), source)
     }
 
     fn with<T>(&self, work: impl FnOnce(&Arc<CachedFile>) -> PyResult<T>) -> PyResult<T> {
@@ -153,11 +283,18 @@ impl File {
 
     fn with_source<T>(&self, work: impl FnOnce(&Source) -> PyResult<T>) -> PyResult<T> {
         // The lock is not held during the work: who closes the file would wait for it, and others for who closes.
-        let source = self.file.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let Some(source) = source else { return Err(PyValueError::new_err("I/O operation on closed file")) };
+        let Some(mut source) = self.known() else {
+            return Err(PyValueError::new_err("I/O operation on closed file"));
+        };
+        if source.generation != generation() {
+            std::mem::forget(source);
+            source = Python::attach(|py| self.origin.reopen(py))?;
+            std::mem::forget(self.replace(Some(source.clone())));
+        }
         let outcome = work(&source);
+        let is_left = is_left(source.generation, source.is_foreign);
         if let Some(last) = Arc::into_inner(source.file) {
-            drop_detached(last);
+            let_go(last, is_left);
         }
         outcome
     }
@@ -228,7 +365,7 @@ impl File {
 
     /// The same file at a position of its own; what is cached stays until both are closed.
     fn again(&self) -> PyResult<File> {
-        self.with_source(|source| Ok(File::sharing(source.clone())))
+        self.with_source(|source| Ok(File::sharing(source.clone(), self.origin.clone())))
     }
 
     /// Moves to so many bytes from the beginning (0), the position (1) or the end (2); the position.
@@ -310,28 +447,40 @@ impl File {
                 address: bytes.as_ptr() as usize,
                 bytes: bytes.len(),
                 held: Mutex::new(Some(held.clone())),
+                generation: source.generation,
+                is_foreign: source.is_foreign,
             };
             Ok(held.pinned.iter().flat_map(Pinned::slices).map(view).collect())
         })
     }
 
-    /// Writes bytes at an offset.
-    fn write_at(&self, py: Python<'_>, offset: u64, bytes: &[u8]) -> PyResult<usize> {
+    /// Writes what lends its bytes at an offset.
+    fn write_at(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let lent = Readable::of(data)?;
+        let bytes = lent.bytes();
         self.with(|file| py.detach(|| file.write_at(bytes, offset)).map(|()| bytes.len()).map_err(write_error))
     }
 
     /// Makes what was written durable.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(source) = self.known() {
+            let is_left = source.generation != generation();
+            let_go(source, is_left);
+            // Nothing was written by this process.
+            if is_left {
+                return Ok(());
+            }
+        }
         self.with(|file| {
             py.detach(|| file.sync()).map_err(|error| os_error(&error, format!("cannot make it durable: {error}")))
         })
     }
 
     /// Ends its use; what is cached of it goes.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| {
-            let file = self.file.write().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-            drop(file);
-        });
+    fn close(&self) {
+        if let Some(source) = self.replace(None) {
+            let is_left = is_left(source.generation, source.is_foreign);
+            let_go(source, is_left);
+        }
     }
 }

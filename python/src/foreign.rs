@@ -6,13 +6,54 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 use refault::cache::Backing;
+
+use crate::ends::is_ending;
 
 /// Reads by a call of Python, `read(offset, length)`, which answers bytes; fewer only at the end. Cannot be written.
 pub struct Foreign {
     pub read: Py<PyAny>,
     pub length: u64,
+}
+
+/// `PyObject_Call` that may unwind.
+type Call =
+    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+/// Stops the thread for good when it is unwound through: nothing above may be given back then, as it is Python's.
+struct StopUnwinding;
+
+impl Drop for StopUnwinding {
+    fn drop(&mut self) {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Calls what may still be under way when the interpreter ends. Before 3.14 CPython ends a thread then by `pthread_exit`,
+/// which unwinds it, as soon as it asks for the interpreter's lock again (after a sleep, or from a socket): what Rust
+/// holds would be given back without the lock, which ends the process by a signal.
+fn call<'py>(callable: &Bound<'py, PyAny>, arguments: (u64, usize)) -> PyResult<Bound<'py, PyAny>> {
+    let py = callable.py();
+    let arguments = arguments.into_pyobject(py)?;
+    // SAFETY: the two types differ in that this one may unwind, which the function does.
+    let may_unwind = unsafe {
+        let function: unsafe extern "C" fn(_, _, _) -> _ = ffi::PyObject_Call;
+        std::mem::transmute::<*const (), Call>(function as *const ())
+    };
+    // The compiler must not see which function it is: declared elsewhere as one that never unwinds, it would be called
+    // without anything to be done when it does.
+    let may_unwind = std::hint::black_box(may_unwind);
+    let guard = StopUnwinding;
+    // SAFETY: both objects live through the call, names may be none, and the lock is held. The guard lets nobody above
+    // see that it unwinds.
+    let answer = unsafe { may_unwind(callable.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) };
+    std::mem::forget(guard);
+    // SAFETY: a new reference, or null with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(py, answer) }
 }
 
 fn cannot_be_written() -> io::Error {
@@ -22,10 +63,13 @@ fn cannot_be_written() -> io::Error {
 impl Foreign {
     fn bytes(&self, offset: u64, length: usize, take: impl FnOnce(&[u8])) -> io::Result<()> {
         let read = |py: Python<'_>| -> PyResult<()> {
-            let answer = self.read.bind(py).call1((offset, length))?;
+            let answer = call(self.read.bind(py), (offset, length))?;
             take(answer.extract::<&[u8]>()?);
             Ok(())
         };
+        if is_ending() {
+            return Err(io::Error::other("Python is ending"));
+        }
         match Python::try_attach(read) {
             None => Err(io::Error::other("Python is ending")),
             Some(outcome) => outcome.map_err(io::Error::other),

@@ -10,6 +10,7 @@
 
 mod buffers;
 mod decoded;
+mod ends;
 mod errors;
 mod files;
 mod foreign;
@@ -28,6 +29,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _refault(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    ends::watch_forks().map_err(|error| errors::os_error(&error, format!("cannot watch forks: {error}")))?;
     module.add_class::<traces::Trace>()?;
     module.add_class::<stepper::Policy>()?;
     module.add_class::<regions::Budget>()?;
@@ -47,6 +49,7 @@ fn _refault(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simulated::reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(lab::parse_size, module)?)?;
     module.add_function(wrap_pyfunction!(numpy_memory::route_numpy, module)?)?;
-    module.add_function(wrap_pyfunction!(numpy_memory::unroute_numpy, module)?)?;
+    module.add_function(wrap_pyfunction!(numpy_memory::numpy_handler, module)?)?;
+    module.add_function(wrap_pyfunction!(ends::end, module)?)?;
     Ok(())
 }

@@ -44,8 +44,6 @@ struct Context {
     pager: Arc<Pager>,
     threshold: usize,
     regions: Mutex<HashMap<usize, Region>>,
-    /// Found at a fork as long as somebody may have memory of it.
-    _budget: Py<Budget>,
 }
 
 impl Context {
@@ -54,7 +52,7 @@ impl Context {
     /// # Safety
     /// `context` is that of a handler whose capsule lives.
     unsafe fn of<'a>(context: *mut c_void) -> &'a Context {
-        // SAFETY: the caller's; it was made from a box in `route_numpy`.
+        // SAFETY: the caller's; it was made from a box in `numpy_handler`.
         unsafe { &*context.cast::<Context>() }
     }
 
@@ -137,7 +135,7 @@ unsafe extern "C" {
 
 /// Gives back a handler when nobody holds its capsule any more.
 unsafe extern "C" fn drop_handler(capsule: *mut ffi::PyObject) {
-    // SAFETY: called by Python with a capsule that `route_numpy` made.
+    // SAFETY: called by Python with a capsule that `numpy_handler` made.
     unsafe {
         let handler = ffi::PyCapsule_GetPointer(capsule, CAPSULE.as_ptr()).cast::<Handler>();
         if !handler.is_null() {
@@ -147,17 +145,12 @@ unsafe extern "C" fn drop_handler(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// From now on, in this context (see `contextvars`), NumPy's allocations of at least `threshold` bytes lie in the
-/// budget. Answers the handler that did it before, for [`unroute_numpy`].
+/// A handler that has NumPy's allocations of at least `threshold` bytes lie in the budget, for [`route_numpy`].
 #[pyfunction]
-pub fn route_numpy<'py>(budget: &Bound<'py, Budget>, threshold: usize) -> PyResult<Bound<'py, PyAny>> {
+pub fn numpy_handler<'py>(budget: &Bound<'py, Budget>, threshold: usize) -> PyResult<Bound<'py, PyAny>> {
     let py = budget.py();
-    let context = Context {
-        pager: budget.get().pager.clone(),
-        threshold: threshold.max(PAGE),
-        regions: Mutex::default(),
-        _budget: budget.clone().unbind(),
-    };
+    let context =
+        Context { pager: budget.get().pager.clone(), threshold: threshold.max(PAGE), regions: Mutex::default() };
     let mut name = [0; 127];
     for (to, from) in name.iter_mut().zip(c"refault".to_bytes()) {
         *to = *from as c_char;
@@ -170,16 +163,12 @@ pub fn route_numpy<'py>(budget: &Bound<'py, Budget>, threshold: usize) -> PyResu
         let handler = Box::into_raw(handler).cast::<c_void>();
         Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(handler, CAPSULE.as_ptr(), Some(drop_handler)))?
     };
-    set_handler(py, &capsule)
+    Ok(capsule)
 }
 
-/// The handler of before again.
+/// From now on, in this context (see `contextvars`), a handler does NumPy's allocations. Answers the one of before.
 #[pyfunction]
-pub fn unroute_numpy(py: Python<'_>, before: &Bound<'_, PyAny>) -> PyResult<()> {
-    set_handler(py, before).map(|_| ())
-}
-
-fn set_handler<'py>(py: Python<'py>, handler: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub fn route_numpy<'py>(py: Python<'py>, handler: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let module = py.import("numpy._core.multiarray").or_else(|_| py.import("numpy.core.multiarray"))?;
     let table = module.getattr("_ARRAY_API")?;
     // SAFETY: NumPy's capsule without a name holds its table of functions; this one exists since 1.22 and returns a new

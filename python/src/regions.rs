@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use refault::region::{Budget as Pages, ForkTicket, PAGE_SIZE, Pager, PagerError, PagerOptions, Region};
+use refault::region::{Budget as Pages, PAGE_SIZE, Pager, PagerError, PagerOptions, Region};
 
 use crate::buffers::array_interface;
 use crate::errors::os_error;
@@ -17,10 +17,9 @@ use crate::errors::os_error;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A pager with its budget, shared by any number of arrays.
-#[pyclass(frozen, weakref, module = "refault._refault")]
+#[pyclass(frozen, module = "refault._refault")]
 pub struct Budget {
     pub pager: Arc<Pager>,
-    ticket: Mutex<Option<ForkTicket>>,
 }
 
 /// What the pager says, as Python says it.
@@ -44,21 +43,22 @@ impl Budget {
         let policy = policy.unwrap_or(defaults.policy);
         let options = PagerOptions { policy, address_space, count_stored, ..PagerOptions::default() };
         let pager = Pager::new(Pages::new(bytes), options).map_err(pager_error)?;
-        Ok(Budget { pager: Arc::new(pager), ticket: Mutex::default() })
+        pager
+            .take_along_in_forks()
+            .map_err(|error| os_error(&error, format!("cannot take memory along in forks: {error}")))?;
+        Ok(Budget { pager: Arc::new(pager) })
     }
 
     /// Zeros.
-    fn allocate(slf: &Bound<'_, Self>, bytes: usize) -> PyResult<Memory> {
-        let pager = &slf.get().pager;
-        let region = slf.py().detach(|| pager.region(bytes.max(1))).map_err(pager_error)?;
-        Ok(Memory::new(region, slf.clone().unbind()))
+    fn allocate(&self, py: Python<'_>, bytes: usize) -> PyResult<Memory> {
+        let region = py.detach(|| self.pager.region(bytes.max(1))).map_err(pager_error)?;
+        Ok(Memory::new(region))
     }
 
     /// A file's contents; writes stay in memory.
-    fn file(slf: &Bound<'_, Self>, path: PathBuf) -> PyResult<Memory> {
-        let pager = &slf.get().pager;
-        let region = slf.py().detach(|| pager.file_region(&path)).map_err(pager_error)?;
-        Ok(Memory::new(region, slf.clone().unbind()))
+    fn file(&self, py: Python<'_>, path: PathBuf) -> PyResult<Memory> {
+        let region = py.detach(|| self.pager.file_region(&path)).map_err(pager_error)?;
+        Ok(Memory::new(region))
     }
 
     /// Bytes that may be resident.
@@ -86,27 +86,6 @@ impl Budget {
         stats.set_item("pages_out", report.counters.pswpout)?;
         Ok(stats)
     }
-
-    fn before_fork(&self) -> PyResult<()> {
-        let ticket = self.pager.before_fork(0).map_err(|error| os_error(&error, format!("cannot fork: {error}")))?;
-        *self.ticket.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(ticket);
-        Ok(())
-    }
-
-    fn after_fork(&self, in_child: bool) -> PyResult<()> {
-        let ticket = self.ticket.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        match ticket {
-            None => Ok(()),
-            Some(ticket) if in_child => self
-                .pager
-                .after_fork_in_child(ticket)
-                .map_err(|error| os_error(&error, format!("arrays are lost in a forked child: {error}"))),
-            Some(ticket) => {
-                self.pager.after_fork_in_parent(ticket);
-                Ok(())
-            }
-        }
-    }
 }
 
 /// A run of bytes that an array lies in; given back with the last array over it.
@@ -117,21 +96,15 @@ pub struct Memory {
     region: Region,
     /// What is pinned, as often as it is: pages that two of these share stay pinned until both are gone.
     pinned: Mutex<Vec<Range<usize>>>,
-    /// Found at a fork as long as it has memory.
-    _budget: Py<Budget>,
 }
 
 impl Memory {
-    fn new(mut region: Region, budget: Py<Budget>) -> Memory {
-        Memory {
-            address: region.as_mut_ptr() as usize,
-            bytes: region.len(),
-            region,
-            pinned: Mutex::default(),
-            _budget: budget,
-        }
+    fn new(mut region: Region) -> Memory {
+        let address = region.as_mut_ptr() as usize;
+        Memory { address, bytes: region.len(), region, pinned: Mutex::default() }
     }
 
+    /// With the interpreter's lock, so that nobody has this one while Python forks.
     fn pins(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
         self.pinned.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -168,15 +141,15 @@ impl Memory {
     /// Brings bytes in and keeps them resident until [`Memory::unpin`] is told the same.
     fn pin(&self, py: Python<'_>, start: usize, end: usize) -> PyResult<()> {
         let pages = pages_of(start, end);
-        py.detach(|| {
-            self.pins().push(pages.clone());
-            self.region.pin(start..end).inspect_err(|_| self.end_pin(pages))
+        self.pins().push(pages.clone());
+        py.detach(|| self.region.pin(start..end)).map_err(|error| {
+            self.end_pin(pages);
+            pager_error(error)
         })
-        .map_err(pager_error)
     }
 
-    fn unpin(&self, py: Python<'_>, start: usize, end: usize) {
-        py.detach(|| self.end_pin(pages_of(start, end)));
+    fn unpin(&self, start: usize, end: usize) {
+        self.end_pin(pages_of(start, end));
     }
 
     /// Writes all bytes to a file and waits for the disk.

@@ -264,3 +264,132 @@ def test_a_budget_can_count_what_is_compressed(budget):
     assert stats["budget_bytes"] == total.size == BUDGET and stats["stored_bytes"] > BUDGET // 8
     assert stats["resident_bytes"] + stats["stored_bytes"] <= BUDGET + BUDGET // 16
     assert int(array.max()) == 999
+
+
+#: Ends the program with a traceback if it hangs, and begins with what all of the programs below need.
+WATCHED = """
+import faulthandler, os, threading
+faulthandler.dump_traceback_later(60, exit=True)
+import numpy as np, refault
+"""
+
+#: Programs in which a thread uses arrays while another forks; each ends with status 0 if all children were right.
+FORKS = {
+    "a thread touches an array": """
+array = refault.full(1_000_000, 1.0, budget="1M")
+def work():
+    at = 0
+    while True:
+        at = (at + 4096 * 7 + 13) % len(array)
+        array[at] += 1
+threading.Thread(target=work, daemon=True).start()
+for _ in range(100):
+    if (child := os.fork()) == 0:
+        os._exit(0 if (array >= 1).all() else 3)
+    assert os.waitpid(child, 0)[1] == 0
+os._exit(0)
+""",
+    "a thread makes arrays with budgets of their own": """
+kept = refault.full(100_000, 1.0, budget="1M")
+def work():
+    while True:
+        refault.full(100_000, 1.0, budget="1M")
+threading.Thread(target=work, daemon=True).start()
+for _ in range(50):
+    if (child := os.fork()) == 0:
+        os._exit(0 if (kept == 1).all() else 3)
+    assert os.waitpid(child, 0)[1] == 0
+os._exit(0)
+""",
+    "a pool is made while a thread works": """
+import multiprocessing
+budget = refault.Budget("4M")
+array = refault.full(1_000_000, 1.0, budget=budget)
+def work():
+    while True:
+        copy = refault.array_like(array, budget=budget)
+        copy += 1
+threading.Thread(target=work, daemon=True).start()
+def total(part):
+    return float(array[part * 1000 : part * 1000 + 1000].sum())
+for _ in range(5):
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        assert pool.map(total, range(4)) == [1000.0] * 4
+os._exit(0)
+""",
+    "threads allocate in a routed budget": """
+stop = False
+def work():
+    with refault.budget("2M"):
+        while not stop:
+            doubled = np.ones(400_000) * 2
+            np.sort(doubled)
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads: thread.start()
+budget = refault.Budget("1M")
+array = refault.full(300_000, 2.0, budget=budget)
+for _ in range(20):
+    if (child := os.fork()) == 0:
+        copy = refault.zeros(300_000, budget=budget)
+        copy[:] = array
+        with refault.budget("1M"):
+            ones = np.ones(300_000)
+        os._exit(0 if copy.sum() == 600_000 and ones.sum() == 300_000 else 3)
+    assert os.waitpid(child, 0)[1] == 0
+stop = True
+for thread in threads: thread.join()
+""",
+    "a command is run with something to do before it, and a child forks": """
+import subprocess
+array = refault.full(1_000_000, 1.0, budget="1M")
+def work():
+    at = 0
+    while True:
+        at = (at + 28685) % len(array)
+        array[at] += 1
+threading.Thread(target=work, daemon=True).start()
+for _ in range(20):
+    subprocess.run(["true"], check=True, preexec_fn=lambda: None)
+    if (child := os.fork()) == 0:
+        if (grandchild := os.fork()) == 0:
+            os._exit(0 if (array >= 1).all() else 3)
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]))
+    assert os.waitpid(child, 0)[1] == 0
+os._exit(0)
+""",
+}
+
+
+@pytest.mark.parametrize("what", FORKS)
+def test_forks_while_other_threads_use_arrays(budget, what):
+    words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", WATCHED + FORKS[what]]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_budgets_that_are_left_out_of_order_leave_no_routing_behind(budget):
+    other = refault.Budget(BUDGET)
+
+    def who():
+        before = budget.stats()["first_touches"], other.stats()["first_touches"]
+        kept = np.ones(1 << 18)
+        after = budget.stats()["first_touches"], other.stats()["first_touches"]
+        del kept
+        return after[0] > before[0], after[1] > before[1]
+
+    first, second, third = refault.budget(budget), refault.budget(other), refault.budget(budget)
+    assert who() == (False, False)
+    first.__enter__()
+    second.__enter__()
+    assert who() == (False, True)
+    first.__exit__(None, None, None)
+    assert who() == (False, True), "the one that is not over has them"
+    third.__enter__()
+    assert who() == (True, False)
+    third.__exit__(None, None, None)
+    assert who() == (False, True)
+    second.__exit__(None, None, None)
+    assert who() == (False, False)
+    with refault.budget(budget), refault.budget(other):
+        assert who() == (False, True)
+    assert who() == (False, False)

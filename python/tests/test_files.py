@@ -316,3 +316,177 @@ def test_an_object_that_is_read_whole_is_held_once():
     assert output[1] == "True"
     # The object, a part of 8 MiB, and what lies about (imports took a little more once): not the object again.
     assert -20 < int(output[0]) < 40, output
+
+
+def test_only_bytes_are_written(path):
+    with refault.open(path, "r+b", memory="1M") as file:
+        before = file.read()
+        for wrong in (1000, 1.5, None, "text", [1, 2], {1}):
+            with pytest.raises(TypeError):
+                file.write(wrong)
+            with pytest.raises(TypeError):
+                file.write_at(10, wrong)
+        with pytest.raises(BufferError):
+            file.write_at(0, memoryview(b"abcd")[::2])
+        assert file.read_at(0, 4_000_000) == before and file.tell() == len(before)
+        numbers = np.arange(5000)
+        for offset, right in enumerate([b"a", bytearray(b"bc"), memoryview(b"def")[1:], numbers, memoryview(numbers)]):
+            count = memoryview(right).nbytes
+            assert file.write_at(offset, right) == count and file.read_at(offset, count) == memoryview(right).tobytes()
+        file.seek(7)
+        assert file.write(memoryview(b"xyz")) == 3 and file.tell() == 10 and file.read_at(7, 3) == b"xyz"
+
+
+def test_what_is_written_is_not_copied_first(tmp_path, path):
+    code = """
+import sys, numpy as np, refault
+def most():
+    return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM:'))
+open(sys.argv[1], 'wb').close()
+with refault.open(sys.argv[1], 'r+b', memory='1M') as file:
+    file.write(np.ones(1 << 20, np.uint8))
+    data = np.ones(64 << 20, np.uint8)
+    before = most()
+    file.write_at(0, memoryview(data))
+    print((most() - before) // 1024)
+"""
+    words = [sys.executable, "-c", code, tmp_path / "written"]
+    more = int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    assert more < 32, "MiB more than the array of 64"
+
+
+#: A program ends with status 0 if all children were right; with a traceback if it hangs.
+FORKS = """
+import faulthandler, os, sys, threading
+faulthandler.dump_traceback_later(60, exit=True)
+import refault
+path = sys.argv[1]
+contents = open(path, 'rb').read()
+def reads(file):
+    while True:
+        file.read_at(int.from_bytes(os.urandom(2), 'big') * 40, 50_000)
+def refuses(work):
+    try:
+        work()
+    except OSError as error:
+        return 'open it' in str(error)
+    return False
+cache = refault.Cache('1M', 's3fifo')
+first, second = cache.open(path), refault.open(path, memory='1M')
+written = refault.open(path, 'r+b', memory='1M')
+first.seek(17)
+view, = first.views(100, 50)
+for file in (first, second, written):
+    for _ in range(2):
+        threading.Thread(target=reads, args=(file,), daemon=True).start()
+for number in range(40):
+    child = os.fork()
+    if child == 0:
+        os.chdir('/')
+        right = first.read(100) == contents[17:117] and second.read_at(1_000_000, 10) == contents[1_000_000:1_000_010]
+        right = right and first.tell() == 117 and bytes(view) == contents[100:150]
+        right = right and cache.stats()['misses'] > 0 and cache.stats()['memory_bytes'] <= 1 << 20
+        right = right and refuses(lambda: written.read(1)) and refuses(lambda: written.write(b'x'))
+        written.close()
+        first.close()
+        del second, view
+        grandchild = os.fork() if number % 4 == 0 else -1
+        if grandchild == 0:
+            third = cache.open(path)
+            os._exit(0 if third.read() == contents else 4)
+        if grandchild > 0:
+            right = right and os.waitpid(grandchild, 0)[1] == 0
+        os._exit(0 if right else 3)
+    assert os.waitpid(child, 0)[1] == 0, number
+os._exit(0)
+"""
+
+
+def test_a_child_of_a_fork_reads_or_is_refused_while_threads_of_the_parent_read(path):
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS, path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_child_of_a_fork_does_not_take_another_file_for_the_same(path, tmp_path):
+    file = refault.open(path, memory="1M")
+    other = tmp_path / "other"
+    other.write_bytes(b"other")
+    other.rename(path)
+    child = os.fork()
+    if child == 0:
+        try:
+            file.read(10)
+        except OSError as error:
+            os._exit(0 if "another file than before the fork" in str(error) else 4)
+        os._exit(3)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+#: The beginning of programs that read from a store which takes its time.
+SLOW = """
+import faulthandler, gc, os, sys, threading, time
+faulthandler.dump_traceback_later(60, exit=True)
+import fsspec, refault
+from fsspec.implementations.memory import MemoryFileSystem
+class Slow(MemoryFileSystem):
+    protocol = 'slow'
+    cachable = False
+    @classmethod
+    def _strip_protocol(cls, path):
+        return MemoryFileSystem._strip_protocol(path.replace('slow://', 'memory://'))
+    def cat_file(self, *words, **names):
+        time.sleep(0.2)
+        return super().cat_file(*words, **names)
+fsspec.register_implementation('slow', Slow)
+fsspec.filesystem('memory').pipe('/x', bytes(8 << 20))
+open_slow = lambda: fsspec.open('refault::slow://x', refault={'memory': '8M', 'block_size': '64K'}).open()
+file = open_slow()
+"""
+
+#: Last lines of programs that end with status 0 and nothing on standard error.
+ENDS = {
+    "a daemon thread reads": """
+threading.Thread(target=lambda: [file.read(65536) for _ in range(999)], daemon=True).start()
+time.sleep(0.5)
+""",
+    "daemon threads read, and the file is in a cycle": """
+class Node: pass
+node = Node()
+node.self, node.file = node, file
+for _ in range(4):
+    threading.Thread(target=lambda: [open_slow().read(65536) for _ in range(999)], daemon=True).start()
+    threading.Thread(target=lambda: [file.read_at(n << 16, 65536) for n in range(99)], daemon=True).start()
+time.sleep(0.5)
+del file
+""",
+    "a read was given up": """
+import signal
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+try:
+    file.read()
+except KeyboardInterrupt:
+    pass
+""",
+    "a child of a fork is refused": """
+threading.Thread(target=lambda: file.read(2 << 20), daemon=True).start()
+time.sleep(0.3)
+child = os.fork()
+if child == 0:
+    try:
+        file.read_at(0, 10)
+    except OSError as error:
+        again = open_slow()
+        os._exit(0 if 'open it there' in str(error) and again.read_at(0, 10) == bytes(10) else 4)
+    os._exit(3)
+assert os.waitpid(child, 0)[1] == 0
+""",
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_a_program_ends_while_a_store_is_slow(what):
+    pytest.importorskip("fsspec")
+    words = [sys.executable, "-W", "ignore", "-c", SLOW + ENDS[what] + "\nprint('end')"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")

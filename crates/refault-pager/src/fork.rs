@@ -10,6 +10,8 @@
 //!   threads;
 //! - [`Pager::after_fork_in_parent`] waits for that and lets the parent go on.
 //!
+//! [`Pager::take_along_in_forks`] has libc's `fork` call them.
+//!
 //! Cost: the parent stands still while the resident pages, and the slots of a file store, are copied (some 0.5 ms a
 //! MiB). The child has a budget of its own, as large as the parent's. `vfork` and `posix_spawn` need none of this: they
 //! borrow the parent's memory until the `exec`.

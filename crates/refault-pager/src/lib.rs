@@ -34,6 +34,7 @@
 mod accessed;
 mod affinity;
 mod arena;
+mod at_fork;
 mod budget;
 mod copies;
 mod demote;

@@ -79,7 +79,10 @@ impl Pager {
         }
         let bytes = metadata.len();
         let region = self.region(usize::try_from(bytes).map_err(|_| PagerError::NoAddresses(bytes))?)?;
+        // Inside, or a child of a fork might find the table's lock taken.
+        let gate = self.inner().enter();
         self.inner().ranges.set_file(region.first, region.pages, file);
+        drop(gate);
         Ok(region)
     }
 }
@@ -149,6 +152,7 @@ impl Region {
 
     /// Says how the region will be accessed.
     pub fn hint(&self, hint: Hint) {
+        let _gate = self.inner().enter();
         self.inner().ranges.set_hint(self.first, self.pages, hint);
     }
 

@@ -1,0 +1,55 @@
+//! Forks that nobody prepares: libc's own `fork` takes pagers along, whatever other threads do.
+
+mod common;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::*;
+use refault_pager::{Budget, Pager, PagerOptions};
+
+/// Four times what is resident.
+const PAGES: usize = 512;
+
+#[test]
+fn a_fork_takes_pagers_along_while_a_thread_faults_with_a_lock_that_the_forking_thread_takes() {
+    let make = || Pager::new(Budget::new((PAGES / 4 * PAGE) as u64), PagerOptions::default());
+    let (Ok(first), Ok(second)) = (make(), make()) else {
+        refault_testing::skip_required("userfaultfd is not available here");
+        return;
+    };
+    let mut regions = [&first, &second].map(|pager| pager.region(PAGES * PAGE).expect("a region"));
+    for (pager, region) in [&first, &second].iter().zip(&mut regions) {
+        pager.take_along_in_forks().expect("libc has room for the handlers");
+        region.fill(7);
+    }
+    // As an interpreter's lock: held by whoever runs, through faults and forks.
+    let interpreter = Mutex::new(());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut page = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let _lock = interpreter.lock().expect("nobody panics");
+                page = (page + 131) % PAGES;
+                assert!(regions.iter().all(|region| region[page * PAGE] == 7));
+            }
+        });
+        for _ in 0..20 {
+            let lock = interpreter.lock().expect("nobody panics");
+            // SAFETY: the child only reads regions, and ends without returning.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let whole = regions.iter().all(|region| region.iter().all(|byte| *byte == 7));
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(i32::from(!whole)) };
+            }
+            drop(lock);
+            let mut status = 0;
+            // SAFETY: waits for the child that was just made.
+            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+            assert_eq!((waited, status), (child, 0), "the child is whole");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}

@@ -1,0 +1,41 @@
+//! What a fork and the end of the interpreter take away: a child has none of the threads of the parent's caches, and
+//! whoever held their locks is gone; when the interpreter ends, nobody reads for a cache by Python any more.
+//!
+//! What such a thread would have to finish is not waited for: it is left where it is.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use pyo3::prelude::*;
+
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// How many forks lie between the process that loaded this module and this one. Costs a load.
+pub fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+unsafe extern "C" fn count() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts forks from now on.
+pub fn watch_forks() -> std::io::Result<()> {
+    static ONCE: Once = Once::new();
+    let mut outcome = 0;
+    // SAFETY: the handler only adds to an atomic number, and Python never unloads a module's code.
+    ONCE.call_once(|| outcome = unsafe { libc::pthread_atfork(None, None, Some(count)) });
+    if outcome == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(outcome)) }
+}
+
+/// To be called at exit, before the interpreter is taken down.
+#[pyfunction]
+pub fn end() {
+    ENDING.store(true, Ordering::SeqCst);
+}
+
+/// Whether the interpreter is ending.
+pub fn is_ending() -> bool {
+    ENDING.load(Ordering::SeqCst)
+}
