@@ -69,15 +69,10 @@ class Budget:
         count_stored: bool = False,
         address_space: Size = ADDRESS_SPACE,
     ) -> None:
-<<<<<<< HEAD
         addresses = _bytes(address_space)
         if addresses > 1 << 44:
             raise ValueError(f"address_space is {addresses} bytes, and 16 TiB at most")
         self._native = _refault.Budget(_bytes(size), policy, addresses, count_stored)
-        _budgets.add(self._native)
-=======
-        self._native = _refault.Budget(_bytes(size), policy, _bytes(address_space), count_stored)
->>>>>>> h20
 
     @property
     def size(self) -> int:

@@ -44,15 +44,11 @@ class CachedFile(io.RawIOBase):
     """A binary file whose pages lie in a :class:`Cache`. Threads may read and write it at once.
 
     While it is open only this cache should write to the file. It needs a file system that does direct I/O (ext4, xfs,
-<<<<<<< HEAD
     btrfs; tmpfs since Linux 6.6).
-=======
-    btrfs; not tmpfs).
 
     In a child of a fork, a file that was opened for reading is opened again on first use, in a cache of the child's own with
     the same options, at the same position; one that was opened for writing, or is a store's, raises OSError: open it in the
     child.
->>>>>>> h20
     """
 
     def __init__(
