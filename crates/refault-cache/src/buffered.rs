@@ -4,18 +4,19 @@
 //! For a program that writes many single pages between two syncs, as a database does. When a write returns, the kernel has
 //! it: every other program sees it, and it outlives this one, as with a file without direct I/O. A read past the kernel's
 //! page cache has the kernel write what it has of the range first, so the cache above finds what was written. What the
-//! device refuses is told by the next sync of any descriptor that was open then (fsync(2)).
+//! device refuses is told by the next sync of any descriptor that was open then (fsync(2)); until that sync a page that
+//! was evicted here is read as the device has it, where a read through the kernel's page cache still finds what was written.
 //!
-//! The kernel holds a second copy of what is written. It has to, until that is on the device; then it is told to drop it,
-//! by and by ([`KEPT`]). Cost: a copy of each page, and one system call per [`KEPT`] pages and run of them.
+//! The kernel holds a second copy of what is written. It has to, until that is on the device; at the next sync it is told
+//! to drop it, by and by ([`KEPT`]). Cost: a copy of each page, and one system call per [`KEPT`] pages and run of them.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZero;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use refault_store::PAGE_SIZE;
 
@@ -49,8 +50,8 @@ struct Written {
 impl PageCache {
     /// As [`PageCache::open`], but what is written goes through the kernel's page cache: [`CachedFile::write_at`] returns
     /// when the kernel has it, which writes it to the device when it sees fit, at the latest at [`CachedFile::sync`]. So
-    /// many small writes between two syncs cost about what they cost without direct I/O; until they are on the device the
-    /// kernel holds a copy, which does not count in this cache's memory.
+    /// many small writes between two syncs cost about what they cost without direct I/O. Until a sync the kernel holds a copy,
+    /// which does not count in this cache's memory; without a sync it holds it until it wants the memory.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -64,28 +65,17 @@ impl BufferedWrites {
     fn open(path: &Path) -> Result<BufferedWrites, OpenError> {
         let direct = DirectFile::open(path)?;
         let failed = |error| OpenError::Io { path: path.to_owned(), error };
-        let writes = if direct.is_writable().map_err(failed)? {
-            let writes = File::options().write(true).open(path).map_err(failed)?;
-            let [one, other] =
-                [&writes, direct.file()].map(|file| file.metadata().map(|meta| (meta.dev(), meta.ino())));
-            if one.map_err(failed)? != other.map_err(failed)? {
-                return Err(failed(io::Error::other("another file got the name while it was opened")));
-            }
-            Some(writes)
-        } else {
-            None
-        };
+        let writes = direct.is_writable().and_then(|is| is.then(|| for_writing(&direct, path)).transpose());
+        let writes = writes.map_err(failed)?;
         Ok(BufferedWrites { direct, writes, written: Mutex::default() })
     }
 
-    /// Has the kernel drop what it has of pages that were written, unless they are few or not on the device yet.
-    fn drop_copies(&self) {
-        let mut written = self.written.lock().expect("invariant: nothing panics under this lock");
-        if written.pages < KEPT {
-            return;
-        }
-        let mut runs = std::mem::take(&mut *written).runs;
-        drop(written);
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().expect("invariant: nothing panics under this lock")
+    }
+
+    /// Has the kernel drop what it has of pages; what is not on the device yet stays.
+    fn drop_copies(&self, mut runs: Spans) {
         runs.coarsen(MAX_RUNS);
         for run in runs.iter() {
             let bytes = NonZero::new((run.end - run.start).saturating_mul(PAGE));
@@ -93,6 +83,22 @@ impl BufferedWrites {
             let _ = rustix::fs::fadvise(self.direct.file(), run.start * PAGE, bytes, rustix::fs::Advice::DontNeed);
         }
     }
+}
+
+/// The same file once more, for buffered writes: by the descriptor, so that it is the same whatever has its name by now.
+fn for_writing(direct: &DirectFile, path: &Path) -> io::Result<File> {
+    let by_descriptor = format!("/proc/self/fd/{}", direct.file().as_raw_fd());
+    match File::options().write(true).open(by_descriptor) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        outcome => return outcome,
+    }
+    // No /proc.
+    let writes = File::options().write(true).open(path)?;
+    let (one, other) = (writes.metadata()?, direct.file().metadata()?);
+    if (one.dev(), one.ino()) != (other.dev(), other.ino()) {
+        return Err(io::Error::other("another file got the name while it was opened"));
+    }
+    Ok(writes)
 }
 
 impl Backing for BufferedWrites {
@@ -107,7 +113,7 @@ impl Backing for BufferedWrites {
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let Some(writes) = &self.writes else { return self.direct.write(from, offset) };
         let bytes = self.direct.write_by(writes, from, offset)?;
-        let mut written = self.written.lock().expect("invariant: nothing panics under this lock");
+        let mut written = self.written();
         written.runs.insert(offset / PAGE..(offset + bytes as u64).div_ceil(PAGE));
         written.pages += (bytes as u64).div_ceil(PAGE);
         // Far more than there are in a file that is synced now and then.
@@ -130,10 +136,16 @@ impl Backing for BufferedWrites {
     }
 
     fn sync(&self) -> io::Result<()> {
+        // What is written meanwhile belongs to the next one.
+        let durable = {
+            let mut written = self.written();
+            if written.pages < KEPT { None } else { Some(std::mem::take(&mut *written).runs) }
+        };
         // By any descriptor: what is durable is the file.
         let outcome = self.direct.sync();
-        // After a failure, too: what the kernel has may not be what the device has.
-        self.drop_copies();
+        let failed = outcome.is_err().then(|| std::mem::take(&mut *self.written()).runs);
+        // After a failure all of it: the kernel takes what it could not write for written, and the device has something else.
+        durable.into_iter().chain(failed).for_each(|runs| self.drop_copies(runs));
         outcome
     }
 
