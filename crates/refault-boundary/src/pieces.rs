@@ -141,10 +141,17 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
     };
     let most = most_held();
     let total = thread.vectors.iter().map(|[_, bytes]| bytes).sum::<usize>();
-    if total <= most || !thread.vectors.iter().any(|[start, bytes]| is_managed(*start, *bytes)) {
+    // A call that waits until all is through ends in its middle when this thread is asked for memory: what fits in one
+    // piece is made as one too, and goes on.
+    let waits_for_all = matches!(number, WRITE | WRITEV | SENDTO | SENDMSG)
+        || matches!(number, RECVFROM | RECVMSG) && flags & MSG_WAITALL != 0;
+    if total <= most && !waits_for_all || !thread.vectors.iter().any(|[start, bytes]| is_managed(*start, *bytes)) {
         return None;
     }
     let opened = opened(descriptor);
+    if total <= most && matches!(opened.kind, Kind::File | Kind::Memory) {
+        return None;
+    }
     let message = Message { descriptor, flags, header, from: a };
     match opened.kind {
         Kind::Whole => None,
