@@ -128,7 +128,11 @@ fn fork(thread: &mut Thread, context: &mut Context, kind: Kind) -> isize {
     crate::locks::forked(&mut paging);
     crate::entry::is_child();
     let old = paging.uffd().descriptor();
-    let ready = open_in_child(old).map_err(|_| "userfaultfd is refused").and_then(|uffd| paging.after_fork(uffd));
+    let refusal = |error| match crate::descriptors::are_lacking(error) {
+        true => "no descriptor is left for userfaultfd (ulimit -n)",
+        false => "userfaultfd is refused",
+    };
+    let ready = open_in_child(old).map_err(refusal).and_then(|uffd| paging.after_fork(uffd));
     if let Err(why) = ready {
         report::end(format_args!("a forked child cannot be managed: {why}"));
     }

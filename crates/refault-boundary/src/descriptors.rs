@@ -14,6 +14,11 @@ static OWN: [AtomicI32; MAX_OWN] = [const { AtomicI32::new(-1) }; MAX_OWN];
 /// The lowest of them: most numbers are not looked for further.
 static LOWEST: AtomicI32 = AtomicI32::new(i32::MAX);
 
+/// Whether a call failed because this process, or the machine, may have no more descriptors: EMFILE, ENFILE.
+pub(crate) fn are_lacking(error: isize) -> bool {
+    matches!(error, -24 | -23)
+}
+
 /// Moves a descriptor of the agent's to a high number and keeps it from the program. Returns the new number, or the
 /// old one if there is none. The old one is free again, also if it is one of the lowest three: a program may begin
 /// without them.

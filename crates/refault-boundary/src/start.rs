@@ -34,8 +34,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
             report::say(format_args!("process {process} is emulated: it is managed with its emulator's memory"));
             return Ok(());
         }
-        // EMFILE, ENFILE.
-        Err(-24 | -23) => {
+        Err(error) if descriptors::are_lacking(error) => {
             return Err("no descriptor is left for userfaultfd: a program needs four more when it is managed (ulimit -n)".to_owned());
         }
         Err(_) => return Err("userfaultfd is refused: the system-call filter of this container must allow `userfaultfd`, or the kernel is older than 6.8".to_owned()),
