@@ -141,6 +141,7 @@ def reproduce(
 ) -> str: ...
 def numpy_handler(budget: Budget, threshold: int) -> object: ...
 def route_numpy(handler: object) -> object: ...
+def end() -> None: ...
 
 __all__ = [
     "VERSION",
@@ -153,11 +154,13 @@ __all__ = [
     "View",
     "compare",
     "draw_part",
+    "end",
     "example_scenario",
     "experiments",
     "join_parts",
     "judge_runs",
     "mrc",
+    "numpy_handler",
     "parse_size",
     "policies",
     "reproduce",
@@ -165,4 +168,3 @@ __all__ = [
     "scenario",
     "unroute_numpy",
 ]
-def end() -> None: ...
