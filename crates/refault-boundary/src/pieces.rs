@@ -1,5 +1,7 @@
 //! Calls whose buffers are larger than what may be held at once: they are made in pieces, of a quarter of the budget
 //! each.
+//! So are those that wait until all is through (what is sent, or received with MSG_WAITALL) and exceed 64 KiB, in one piece or
+//! in several: the tree's request for memory ends a call in its middle, and the next piece goes on there.
 //!
 //! A call that is held whole needs memory beside the budget, and never ends where signals come faster than its memory can
 //! be brought in: each sends the thread back before the call. What goes through in pieces has made progress by then,

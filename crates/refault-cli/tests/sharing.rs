@@ -48,6 +48,19 @@ fn who_sleeps_gives_way_and_sleeps_on() {
     }
 }
 
+/// It waits in the middle of what it writes, which fits into a quarter of the budget: being asked does not cut that short.
+#[test]
+fn who_is_asked_while_it_writes_writes_on() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/asked_while_writing.c"));
+    let value = refault_paging::tree::MAKE_ROOM.to_string();
+    for by in ["sends", "pipes"] {
+        program.comes_through_with("24M", &FLAGS, &[by, &value]);
+    }
+}
+
 /// It computes, and neither faults nor calls the kernel: it is asked where it runs.
 #[test]
 fn who_computes_gives_way() {
