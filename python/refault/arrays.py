@@ -28,7 +28,9 @@ from . import _refault
 #: Addresses that the arrays of a budget may take together, in bytes.
 ADDRESS_SPACE = 1 << 36
 #: Pages have numbers of 32 bits.
-MAX_ARRAY = (1 << 44) - (1 << 21)
+MAX_ADDRESS_SPACE = 1 << 44
+#: The pager takes some for itself.
+MAX_ARRAY = MAX_ADDRESS_SPACE - (1 << 21)
 #: More than what the pager itself takes of a budget's addresses.
 OWN_ADDRESSES = 1 << 20
 #: The length that follows from the others, as in `reshape`.
@@ -56,7 +58,7 @@ class Budget:
     Raises
     ------
     OSError
-        The kernel does not give a userfaultfd; the sentence says what permits it.
+        The kernel does not give a userfaultfd, and the sentence says what permits it; or no memory or threads.
     ValueError
         The size or the policy is none.
     """
@@ -70,7 +72,7 @@ class Budget:
         address_space: Size = ADDRESS_SPACE,
     ) -> None:
         addresses = _bytes(address_space)
-        if addresses > 1 << 44:
+        if addresses > MAX_ADDRESS_SPACE:
             raise ValueError(f"address_space is {addresses} bytes, and 16 TiB at most")
         self._native = _refault.Budget(_bytes(size), policy, addresses, count_stored)
 
@@ -190,9 +192,9 @@ def pinned(array: NDArray[Any]) -> Iterator[None]:
     """While it lasts, an array of this module is resident and stays so: for what writes into memory past the program.
 
     Needed for reads of a file that was opened with ``O_DIRECT``, for buffers that are registered with io_uring, and for
-    another process's ``process_vm_writev``: the kernel holds on to the pages while such a call is under way, nobody is told that they are written to, and
-    what it writes to a page that is evicted meanwhile is lost. Every other call may be given any array. Slices may be pinned, and
-    pins may overlap. Seven eighths of a budget can be pinned at most.
+    another process's ``process_vm_writev``. The kernel holds on to the pages while such a call is under way, nobody is told
+    that they are written to, and what it writes to a page that is evicted meanwhile is lost. Every other call may be given
+    any array. Slices may be pinned, and pins may overlap. Seven eighths of a budget can be pinned at most.
 
     Raises RuntimeError, with nothing pinned, if the array does not fit; ValueError if it is not one of this module's.
 

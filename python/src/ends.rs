@@ -3,7 +3,7 @@
 //!
 //! What such a thread would have to finish is not waited for: it is left where it is.
 
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pyo3::prelude::*;
@@ -22,10 +22,9 @@ unsafe extern "C" fn count() {
 
 /// Counts forks from now on.
 pub fn watch_forks() -> std::io::Result<()> {
-    static ONCE: Once = Once::new();
-    let mut outcome = 0;
+    static WATCHED: OnceLock<libc::c_int> = OnceLock::new();
     // SAFETY: the handler only adds to an atomic number, and Python never unloads a module's code.
-    ONCE.call_once(|| outcome = unsafe { libc::pthread_atfork(None, None, Some(count)) });
+    let outcome = *WATCHED.get_or_init(|| unsafe { libc::pthread_atfork(None, None, Some(count)) });
     if outcome == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(outcome)) }
 }
 

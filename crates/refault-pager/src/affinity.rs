@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::threads::processor_of;
+use crate::proc_stat::processor_of;
 
 /// From one fault served to the next: with both on one processor it takes some 5 µs.
 const LATE: Duration = Duration::from_micros(20);

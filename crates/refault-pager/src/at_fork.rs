@@ -13,7 +13,7 @@
 //! region would wait for ever.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use crate::fork::ForkTicket;
 use crate::pager::{Pager, Shared};
@@ -37,10 +37,10 @@ impl Pager {
     /// (`vfork` and `posix_spawn` do not). [`Pager::before_fork`] and its kin are not to be called then. What fails is
     /// said on standard error: the child goes on, and is ended by a signal if it touches a region.
     pub fn take_along_in_forks(&self) -> std::io::Result<()> {
-        static REGISTERED: Once = Once::new();
-        let mut outcome = 0;
+        static REGISTERED: OnceLock<libc::c_int> = OnceLock::new();
         // SAFETY: the three functions take nothing, stay as long as this code, and let no panic out.
-        REGISTERED.call_once(|| outcome = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) });
+        let register = || unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+        let outcome = *REGISTERED.get_or_init(register);
         if outcome != 0 {
             return Err(std::io::Error::from_raw_os_error(outcome));
         }

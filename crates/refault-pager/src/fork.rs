@@ -51,7 +51,7 @@ impl Pager {
         inner.gate.close();
         let own = inner.threads.lock().expect("invariant: nothing panics under this lock").len() + other_threads;
         // A program with one thread stands in `fork` and needs no protection.
-        let protected = crate::threads::count().is_none_or(|all| all > own + 1);
+        let protected = crate::proc_stat::threads().is_none_or(|all| all > own + 1);
         if protected {
             inner.for_resident_runs(|first, pages| {
                 if let Err(error) =

@@ -59,6 +59,7 @@ mod pin_slots;
 mod policies;
 mod pressure;
 pub mod probe;
+mod proc_stat;
 mod pte_lock;
 mod ranges;
 mod read_ahead;

@@ -15,7 +15,7 @@ const TRIED: u32 = 16;
 /// What words leave may be so many eighths of what LZ4 leaves, for they are faster.
 const WORTH: u64 = 9;
 
-/// Pages of which words leave so much, on average, are remembered: older ones count half.
+/// When what words have left comes to so many bytes, both counts are halved, so that what is old counts less.
 const REMEMBERED: u64 = 256 * 1024;
 
 /// What both have left.
