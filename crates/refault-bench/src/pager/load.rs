@@ -109,11 +109,18 @@ fn report(args: &LoadArgs, all: impl FnOnce(Clock) -> Vec<Done>) -> Result<(), F
         "latencies_ns": latencies.counts().buckets().collect::<Vec<_>>(),
         "max_ns": latencies.maximum(),
     });
-    println!("{line}");
-    let _ = std::io::stdout().flush();
+    say(&line);
     let mut rest = String::new();
     let _ = std::io::stdin().read_line(&mut rest);
     Ok(())
+}
+
+/// Says one thing to whoever started this. If they are gone, nobody wants the rest.
+fn say(line: &dyn std::fmt::Display) {
+    let mut output = std::io::stdout().lock();
+    if writeln!(output, "{line}").and_then(|()| output.flush()).is_err() {
+        std::process::exit(1);
+    }
 }
 
 /// When to count.
@@ -149,7 +156,7 @@ impl Clock<'_> {
                 measured = true;
                 let mut before = self.cpu_before.lock().expect("invariant: nothing panics under this lock");
                 if before.is_none() {
-                    println!("{READY}");
+                    say(&READY);
                     *before = Some(cpu_seconds());
                 }
             }

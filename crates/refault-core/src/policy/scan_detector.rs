@@ -10,7 +10,7 @@
 //! and begins to read them, or has read them once and begins again. To believe a pass later brings in once more all
 //! that would have stayed. Such a range is believed only as long as what comes back of it goes on to its last part
 //! ([`TOP`](super::scan_tracker)) before it goes backwards, and then only to its beginning. So that something of the last part comes back if it is
-//! read, a few pages of it are evicted when the range is believed ([`Change::Early`]). Programs that go on with
+//! read, a few pages of it are evicted when each pass begins ([`Change::Early`], [`Change::Passed`]). Programs that go on with
 //! a part of their data, with blocks of them or in no order are found out by that at once; after [`MAX_MISTAKES`] of
 //! them no range is believed early any more.
 //!
@@ -279,13 +279,14 @@ mod tests {
             // What fits stays, but for a few pages of the last part; windows come in one before the other.
             let pass = || (1..2000).map(|page| page ^ 64).chain([2850, 2999]);
             assert_eq!(tell_early(&mut detector, pass()), []);
-            assert_eq!(tell_early(&mut detector, 0..300), [Change::Found]);
+            let passed = |confirmed| Change::Passed { confirmed, first: 2812, last: 2999 };
+            assert_eq!(tell_early(&mut detector, 0..300), [passed(true)]);
             // What is read ahead by a wrong guess says nothing.
             let guessed = (300..2000).flat_map(|page| [Some(page), (page % 64 == 5).then_some((page + 640) / 64 * 64)]);
             assert_eq!(tell_early(&mut detector, guessed.flatten().chain([2999])), []);
             // What stays may lie anywhere.
             let others = (0..2000).chain([2900]).chain(700..3000).chain(0..1200).chain(2000..3000);
-            assert_eq!(tell_early(&mut detector, others), []);
+            assert_eq!(tell_early(&mut detector, others), [passed(false); 3]);
         }
         // A pass with gaps, or in no order, is not clear.
         let holes = (5000..6400).filter(|page| page % 5 > 0).collect::<Vec<_>>();
@@ -309,7 +310,10 @@ mod tests {
             for mut detector in believed_early() {
                 let changes = tell_early(&mut detector, parts.iter().copied());
                 assert!(changes.contains(&Change::Lost) && detector.cyclic().count() == 0, "{changes:?}");
-                assert!(changes.iter().filter(|change| **change == Change::Found).count() < 2, "{changes:?}");
+                assert!(
+                    changes.iter().filter(|change| matches!(change, Change::Passed { .. })).count() < 2,
+                    "{changes:?}"
+                );
             }
         }
         // Blocks that are smaller than order may be violated by, and who comes from both ends.

@@ -36,6 +36,9 @@ pub(super) enum Change {
     Found,
     /// One is believed early: some pages between these two are to be evicted, so that it can be seen whether they are read.
     Early(Place, Place),
+    /// A pass over such a range is over, and the same is to be done for the next. `confirmed`: it was the first, and the
+    /// range counts as found.
+    Passed { confirmed: bool, first: Place, last: Place },
     /// One does not any more.
     Lost,
 }
@@ -202,7 +205,8 @@ impl Tracker {
             return Some(Change::Lost);
         }
         (self.at_top, self.passed) = (false, 0);
-        (!std::mem::replace(&mut self.confirmed, true)).then_some(Change::Found)
+        let confirmed = !std::mem::replace(&mut self.confirmed, true);
+        Some(Change::Passed { confirmed, first: self.top(), last: self.high })
     }
 
     /// Whether a page that came back leaves a cyclic range one.
