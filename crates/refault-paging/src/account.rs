@@ -267,9 +267,9 @@ impl Account {
             let less = |lent: i64| Some(lent - part.min(lent));
             let lent = heir.lent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0);
             heir.charged.fetch_add(part.min(lent), Ordering::Relaxed);
-            let total = shared.total.fetch_add(part.min(lent), Ordering::Relaxed) + part.min(lent);
+            shared.total.fetch_add(part.min(lent), Ordering::Relaxed);
             if heir.lender.load(Ordering::Relaxed) == word && heir.process.load(Ordering::Acquire) != 0 {
-                shared.peak.fetch_max(total, Ordering::Relaxed);
+                shared.raise_peak();
             } else {
                 // It has ended at this moment, and given back what it knew of.
                 heir.charged.fetch_sub(part.min(lent), Ordering::Relaxed);
@@ -451,7 +451,7 @@ impl Account {
         self.charged = pages;
         let shared = self.shared();
         if change > 0 {
-            shared.peak.fetch_max(shared.total.load(Ordering::Relaxed), Ordering::Relaxed);
+            shared.raise_peak();
         }
         if let Some(slot) = self.slot {
             let slot = &shared.slots[slot];

@@ -106,7 +106,7 @@ pub struct Shared {
     pub total: AtomicI64,
     /// Pages that the command takes that made the segment.
     pub command: AtomicI64,
-    /// The most that `total` was.
+    /// The most that `total` and `command` were together.
     pub peak: AtomicI64,
     /// What processes counted that have ended.
     pub ended: Ended,
@@ -285,8 +285,23 @@ impl Shared {
 
     /// Whether the tree uses more than it may.
     pub fn is_over(&self) -> bool {
-        let total = self.total.load(Ordering::Relaxed) + self.command.load(Ordering::Relaxed);
-        total > self.limit.load(Ordering::Relaxed) as i64
+        self.used() > self.limit.load(Ordering::Relaxed) as i64
+    }
+
+    /// Pages that all use, the command's own among them.
+    fn used(&self) -> i64 {
+        self.total.load(Ordering::Relaxed) + self.command.load(Ordering::Relaxed)
+    }
+
+    /// Somebody uses more than before.
+    pub(crate) fn raise_peak(&self) {
+        self.peak.fetch_max(self.used(), Ordering::Relaxed);
+    }
+
+    /// What the command that made the segment takes, in pages.
+    pub fn set_command(&self, pages: u64) {
+        self.command.store(i64::try_from(pages).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.raise_peak();
     }
 
     /// Pages that the processes may have together.

@@ -203,20 +203,27 @@ impl<P: Pools> Window<P> {
         }
     }
 
-    /// Whether a request was meant for this window: by its address, or as localhost.
     fn is_our_host(&self, host: Option<&str>) -> bool {
-        let Some(host) = host else { return false };
-        let port = self.address.port();
-        let with_port = |name: &str| host == format!("{name}:{port}") || (port == 80 && host == name);
-        let literal = host.parse::<SocketAddr>().is_ok_and(|address| self.is_our_address(address));
-        literal || with_port("localhost")
+        host.is_some_and(|host| is_of(self.address, host))
     }
+}
 
-    fn is_our_address(&self, address: SocketAddr) -> bool {
-        let is_any = self.address.ip().is_unspecified();
-        address.port() == self.address.port()
-            && (is_any || address.ip() == self.address.ip() || both_loopback(address.ip(), self.address.ip()))
+/// Whether a request to `host` was meant for who listens at this address: by its address, or as localhost. Clients leave
+/// out port 80.
+fn is_of(ours: SocketAddr, host: &str) -> bool {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
+        _ => (host, Some(80)),
+    };
+    if port != Some(ours.port()) {
+        return false;
     }
+    let (is_any, ours) = (ours.ip().is_unspecified(), ours.ip());
+    let address = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(name) => name.parse().ok().map(IpAddr::V6),
+        None => name.parse().ok().map(IpAddr::V4),
+    };
+    name == "localhost" || address.is_some_and(|address| is_any || address == ours || both_loopback(address, ours))
 }
 
 fn both_loopback(one: IpAddr, other: IpAddr) -> bool {
@@ -227,4 +234,23 @@ fn both_loopback(one: IpAddr, other: IpAddr) -> bool {
 enum Body {
     Text(&'static str, Arc<str>),
     Events,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of;
+
+    #[test]
+    fn a_host_is_ours_by_address_and_port_and_80_may_be_left_out() {
+        let ours = |address: &str, host: &str| is_of(address.parse().expect("an address"), host);
+        for host in ["127.0.0.1", "127.0.0.1:80", "localhost", "localhost:80", "[::1]", "[::1]:80"] {
+            assert!(ours("127.0.0.1:80", host), "{host}");
+            assert!(!ours("127.0.0.1:8080", host), "{host}");
+        }
+        assert!(ours("[::1]:80", "[::1]") && ours("[::1]:8080", "[::1]:8080") && ours("0.0.0.0:8080", "10.0.0.1:8080"));
+        for host in ["evil.example", "evil.example:80", "10.0.0.1", "", ":", "::1", "[::1", "127.0.0.1:", "localhost:x"]
+        {
+            assert!(!ours("127.0.0.1:80", host), "{host}");
+        }
+    }
 }

@@ -87,7 +87,7 @@ impl Summary {
             user_seconds: end.user.as_secs_f64(),
             system_seconds: end.system.as_secs_f64(),
             budget_bytes: shared.limit_bytes(),
-            peak_bytes: load(&shared.peak) + load(&shared.command),
+            peak_bytes: load(&shared.peak),
             faults: statistics.faults,
             first_touches: statistics.first_touches,
             rescued: statistics.rescued,

@@ -219,8 +219,7 @@ impl Aside<'_> {
 
     /// This command's own memory is part of the budget.
     fn count_itself(&self) {
-        let bytes = super::escaped::own_bytes();
-        self.shared.command.store((bytes / PAGE) as i64, Ordering::Relaxed);
+        self.shared.set_command(super::escaped::own_bytes() / PAGE);
     }
 
     fn look(&mut self) {

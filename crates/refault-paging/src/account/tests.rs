@@ -212,3 +212,22 @@ fn a_little_can_be_locked_by_each_process_whatever_the_others_do() {
         assert!(!process.may_lock(MIN_LOCKED + 1, 400));
     }
 }
+
+/// The most of the processes and the most of the command are not added where they were at different times.
+#[test]
+fn the_peak_is_what_all_used_at_one_moment() {
+    let shared = segment(1000);
+    let peak = || shared.peak.load(Ordering::Relaxed);
+    let mut account = joined(shared);
+    shared.set_command(10);
+    let mut charge = |pages| {
+        assert!(account.reserve(pages));
+        account.charge(pages);
+    };
+    charge(800);
+    let most = peak();
+    assert!(most >= 810, "{most}");
+    account.charge(0);
+    shared.set_command(500);
+    assert_eq!(peak(), most);
+}
