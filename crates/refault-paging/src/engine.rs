@@ -360,7 +360,7 @@ impl Engine {
         }
     }
 
-    fn drop_page(&mut self, page: PageId, state: State) {
+    pub(crate) fn drop_page(&mut self, page: PageId, state: State) {
         match state {
             State::Untouched => return,
             State::Resident | State::SetAside => {
@@ -381,13 +381,13 @@ impl Engine {
         self.table.set(page, State::Untouched, Shadow::NONE);
     }
 
-    fn drop_copy(&mut self, page: PageId) {
+    pub(crate) fn drop_copy(&mut self, page: PageId) {
         if let Some(slot) = self.copies.drop(page) {
             self.store.release(slot);
         }
     }
 
-    fn unpark_for_good(&mut self, place: u32) {
+    pub(crate) fn unpark_for_good(&mut self, place: u32) {
         // SAFETY: the place is in the staging area and its page is nobody's any more.
         unsafe { sys::discard(self.staging.address(place), PAGE) };
         let shared = self.staging.leave(place);
@@ -620,7 +620,9 @@ impl Engine {
             if attributes.zeros_in_children {
                 self.drop_contents(start, end);
                 // The kernel keeps guards in the page tables, which the child begins without.
-                self.ranges.change(start, end, |attributes| attributes.guard = false);
+                self.ranges.change(start, end, |attributes| (attributes.guard, attributes.written) = (false, false));
+            } else if !attributes.written {
+                self.drop_what_was_not_copied(start, end);
             }
             self.register_what_is_there(start, end)?;
         }
