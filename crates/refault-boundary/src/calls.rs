@@ -10,7 +10,7 @@ use refault_paging::sys;
 use crate::entry;
 use crate::frame::{self, ARGUMENTS, Context, Frame, register};
 use crate::memory_calls as memory;
-use crate::thread::Thread;
+use crate::thread::{Remade, Thread};
 use crate::{clone, descriptors, fast, locks, pieces, pointed, signals, sites};
 
 const EFAULT: isize = -14;
@@ -164,13 +164,17 @@ fn waiting(thread: &mut Thread, context: &mut Context, number: usize, mut argume
     if let Some(result) = pieces::serve(thread, context, number, arguments) {
         return result;
     }
-    let mut own = OwnMemory::default();
+    let (mut own, as_passed) = (OwnMemory::default(), arguments);
     hold_arguments(thread, number, &mut arguments, &mut own);
+    thread.was_asked = false;
     let mut result = make(thread, context, number, &arguments);
     if result == EFAULT && lacked_memory(thread, number, arguments) {
         result = make(thread, context, number, &arguments);
     }
     entry::release(thread);
+    if result > 0 && std::mem::take(&mut thread.was_asked) {
+        result = pieces::go_on(thread, context, number, as_passed, result as usize) as isize;
+    }
     result
 }
 
@@ -223,7 +227,7 @@ fn hold_for_good(start: usize, bytes: usize) {
     if start != 0 {
         let mut paging = entry::paging();
         if paging.manages(start, bytes) {
-            paging.hold(start, bytes, true);
+            paging.hold_for_call(start, bytes, true);
         }
     }
 }
@@ -247,6 +251,7 @@ pub(crate) fn make(thread: &mut Thread, context: &mut Context, number: usize, ar
     if matches!(number, 7 | 232 | 281) {
         thread.began = sys::now();
     }
+    thread.remade = Remade::No;
     let thread = std::ptr::from_mut(thread);
     // SAFETY: the program's own call. A signal that comes meanwhile reads what is written here and leaves through it,
     // which the compiler cannot know: the pointer is handed to the call, so that nothing may be moved across it.
@@ -315,10 +320,10 @@ fn hold_unknown(thread: &mut Thread, arguments: [usize; 6], bytes: usize) {
         if (4096..1 << 47).contains(&address) && paging.manages(address, 1) {
             let end = paging.range(address).map_or(address, |(_, end, _)| end);
             let held = bytes.min(end - address);
-            paging.hold(address, held, true);
+            paging.hold_for_call(address, held, true);
             thread.holds.push((address, held));
         } else if (4096..1 << 47).contains(&address) && paging.manages(address, UNKNOWN) {
-            paging.hold(address, UNKNOWN, true);
+            paging.hold_for_call(address, UNKNOWN, true);
             thread.holds.push((address, UNKNOWN));
         }
     }
@@ -390,11 +395,18 @@ fn hold_arguments(thread: &mut Thread, number: usize, arguments: &mut [usize; 6]
         // epoll_pwait, epoll_pwait2
         281 | 441 => {
             entry::hold(thread, b, c.min(1 << 20) * 12, true);
+            if number == 441 {
+                replace_end(thread, &mut arguments[3], own);
+            }
             replace_mask(thread, &mut arguments[4], &mut own.mask);
         }
         // nanosleep, clock_nanosleep for a while: what is left is needed if the call is made again
         35 => replace_time(arguments, [0, 1], own),
         230 if b & 1 == 0 => replace_time(arguments, [2, 3], own),
+        // rt_sigtimedwait, semtimedop; futex: FUTEX_WAIT, which waits for a while
+        128 => replace_end(thread, &mut arguments[2], own),
+        220 => replace_end(thread, &mut arguments[3], own),
+        202 if b & 127 == 0 => replace_end(thread, &mut arguments[3], own),
         // rt_sigsuspend
         130 => replace_mask(thread, &mut arguments[0], &mut own.mask),
         // pselect6
@@ -437,6 +449,15 @@ fn replace_time(arguments: &mut [usize; 6], [time, rest]: [usize; 2], own: &mut 
     }
 }
 
+/// A call that waits for a while is told a time of the agent's, which may be changed: the kernel does not say what is left.
+fn replace_end(thread: &mut Thread, time: &mut usize, own: &mut OwnMemory) {
+    if let Some(wanted) = frame::read::<[u64; 2]>(*time) {
+        own.time = wanted;
+        *time = own.time.as_ptr() as usize;
+        thread.began = sys::now();
+    }
+}
+
 /// Prepares a call that was ended to let this thread make room for being made again: it waits for what is left of its
 /// time.
 pub(crate) fn again(thread: &mut Thread, context: &mut Context, number: usize) {
@@ -446,6 +467,9 @@ pub(crate) fn again(thread: &mut Thread, context: &mut Context, number: usize) {
     match number {
         35 => _ = frame::copy(registers[RDI] as usize, registers[RSI] as usize, 16),
         230 if relative => _ = frame::copy(registers[RDX] as usize, registers[R10] as usize, 16),
+        128 => shorten(thread, registers[RDX] as usize),
+        220 | 441 => shorten(thread, registers[R10] as usize),
+        202 if registers[RSI] & 127 == 0 => shorten(thread, registers[R10] as usize),
         7 | 232 | 281 => {
             let timeout = &mut registers[if number == 7 { RDX } else { R10 }];
             let milliseconds = *timeout as i32;
@@ -458,6 +482,17 @@ pub(crate) fn again(thread: &mut Thread, context: &mut Context, number: usize) {
             }
         }
         _ => {}
+    }
+}
+
+/// Takes off a time of [`replace_end`] what has passed of it.
+fn shorten(thread: &mut Thread, time: usize) {
+    const SECOND: u64 = 1_000_000_000;
+    if let Some([seconds, nanoseconds]) = frame::read::<[u64; 2]>(time) {
+        let passed = sys::now() - thread.began;
+        let left = seconds.saturating_mul(SECOND).saturating_add(nanoseconds).saturating_sub(passed);
+        thread.began += passed;
+        frame::write(time, &[left / SECOND, left % SECOND]);
     }
 }
 

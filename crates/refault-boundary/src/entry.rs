@@ -122,7 +122,7 @@ pub(crate) fn hold(thread: &mut Thread, start: usize, bytes: usize, write: bool)
     }
     let mut paging = paging();
     if paging.manages(start, bytes) {
-        paging.hold(start, bytes, write);
+        paging.hold_for_call(start, bytes, write);
         thread.holds.push((start, bytes));
     }
 }
@@ -178,13 +178,15 @@ fn make_room(thread: &mut Thread, context: &mut Context) {
     if !crate::fast::make_room(thread, context) {
         return;
     }
-    let after = frame::refault_window_after as *const () as u64;
+    let (call, after) =
+        (frame::refault_window_call as *const () as u64, frame::refault_window_after as *const () as u64);
+    thread.remade = thread.remade.after_a_request(context, call, after);
     let is_over = context.registers[register::RIP] == after;
     thread.was_asked |= is_over && context.registers[register::RAX] as i64 > 0;
     if is_over && context.registers[register::RAX] as i64 == EINTR {
         let number = context.registers[register::RBX] as usize;
         crate::calls::again(thread, context, number);
-        context.registers[register::RIP] = frame::refault_window_call as *const () as u64;
+        context.registers[register::RIP] = call;
         context.registers[register::RAX] = context.registers[register::RBX];
     }
 }

@@ -29,7 +29,7 @@ use crate::entry;
 use crate::frame::{ARGUMENTS, Context, Info, register};
 use crate::signals::{self, ALWAYS_OPEN, bit};
 use crate::sites;
-use crate::thread::{BLOCK, TOP, Thread};
+use crate::thread::{BLOCK, Remade, TOP, Thread};
 
 /// The agent works, before or after the call.
 const BEFORE: u32 = 1;
@@ -306,6 +306,7 @@ extern "C" fn before(thread: &mut Thread) -> i32 {
         return BY_STUB;
     }
     entry::follow_the_budget();
+    (thread.was_asked, thread.remade) = (false, Remade::No);
     if !crate::calls::hold_for(thread, number, arguments) {
         return BY_STUB;
     }
@@ -354,7 +355,12 @@ pub(crate) fn arrived(thread: &mut Thread, context: &mut Context) -> bool {
         return false;
     }
     thread.fast.is_finished = 0;
-    context.registers[register::RAX] = thread.fast.result as u64;
+    let (number, arguments, mut result) = (thread.fast.number, thread.fast.arguments, thread.fast.result);
+    if result > 0 && std::mem::take(&mut thread.was_asked) {
+        context.registers[register::RAX] = number as u64;
+        result = crate::pieces::go_on(thread, context, number, arguments, result as usize) as i64;
+    }
+    context.registers[register::RAX] = result as u64;
     true
 }
 
@@ -378,10 +384,19 @@ pub(crate) fn make_room(thread: &mut Thread, context: &mut Context) -> bool {
         return false;
     }
     entry::paging().give_room();
-    if thread.fast.phase == CALL
-        && context.registers[register::RIP] == refault_fast_after as *const () as u64
-        && context.registers[register::RAX] as i64 == EINTR
-    {
+    if thread.fast.phase == CALL {
+        let (call, after) = (refault_fast_call as *const () as u64, refault_fast_after as *const () as u64);
+        thread.remade = thread.remade.after_a_request(context, call, after);
+    }
+    let is_over =
+        thread.fast.phase == CALL && context.registers[register::RIP] == refault_fast_after as *const () as u64;
+    let result = context.registers[register::RAX] as i64;
+    if is_over && result > 0 {
+        // It may have been ended in its middle: it goes on by a caught call.
+        thread.was_asked = true;
+        thread.fast.detour = 1;
+    }
+    if is_over && result == EINTR {
         crate::calls::again(thread, context, thread.fast.number);
         context.registers[register::RIP] = refault_fast_call as *const () as u64;
         context.registers[register::RAX] = thread.fast.number as u64;
@@ -414,7 +429,11 @@ pub(crate) fn settle(thread: &mut Thread, info: &Info, context: &mut Context) ->
         CALL => {
             let slow = thread.fast.slow;
             thread.fast.phase = 0;
-            let result = within(refault_fast_after, refault_fast_made, rip).then_some(context.registers[RAX]);
+            let result = if rip == refault_fast_call as *const () as u64 {
+                thread.remade.said(signals::restarts(thread, info.signal))
+            } else {
+                within(refault_fast_after, refault_fast_made, rip).then_some(context.registers[RAX])
+            };
             let again = result.is_some_and(|result| lacked_memory(thread, result as i64));
             entry::release(thread);
             // A timeout may have been shortened for a call that was made again.

@@ -11,6 +11,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use refault_paging::vmas::Mappings;
 use refault_paging::{Attributes, PAGE, sys};
 
 use crate::entry::{Paging, paging};
@@ -104,12 +105,12 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
         paging.relocate(old, at, kept);
         paging.forget(old, old_bytes);
         if flags & DONTUNMAP != 0 {
-            // The old range is there still, empty: its guards have moved, and it is not locked.
+            // The old range is there still, empty: its guards have moved, it is not locked, and nothing was written to it.
             for (start, end, attributes) in &before {
                 paging.manage(
                     *start,
                     end - start,
-                    Attributes { guard: false, locked: false, filled: false, ..*attributes },
+                    Attributes { guard: false, locked: false, filled: false, written: false, ..*attributes },
                 );
             }
         }
@@ -185,45 +186,4 @@ fn moves_several() -> bool {
         ANSWER.store(if moved { YES } else { NO }, Ordering::Relaxed);
     }
     ANSWER.load(Ordering::Relaxed) == YES
-}
-
-/// The kernel's list of this process's mappings (`PROCMAP_QUERY`, Linux 6.11).
-struct Mappings(isize);
-
-impl Mappings {
-    /// `None` where it is not to be had.
-    fn open() -> Option<Mappings> {
-        const OPENAT: usize = 257;
-        const AT_FDCWD: usize = -100isize as usize;
-        const CLOEXEC: usize = 0o2_000_000;
-        let descriptor = make(OPENAT, [AT_FDCWD, c"/proc/self/maps".as_ptr() as usize, CLOEXEC, 0, 0, 0]);
-        (descriptor >= 0).then_some(Mappings(descriptor))
-    }
-
-    /// The mapping that an address lies in, or the next one: start and end.
-    fn next(&self, address: usize) -> Option<(usize, usize)> {
-        const QUERY: usize = 0xc068_6611;
-        const COVERING_OR_NEXT: u64 = 0x10;
-        let mut query = [0u64; 13];
-        let bytes = size_of_val(&query) as u64;
-        query[..3].copy_from_slice(&[bytes, COVERING_OR_NEXT, address as u64]);
-        let error = make(sys::nr::IOCTL, [self.0 as usize, QUERY, query.as_mut_ptr() as usize, 0, 0, 0]);
-        (error == 0).then_some((query[3] as usize, query[4] as usize))
-    }
-
-    /// The mapping that an address lies in.
-    fn around(&self, address: usize) -> Option<(usize, usize)> {
-        self.next(address).filter(|(start, _)| *start <= address)
-    }
-
-    /// Where it ends.
-    fn end_of(&self, address: usize) -> Option<usize> {
-        self.around(address).map(|(_, end)| end)
-    }
-}
-
-impl Drop for Mappings {
-    fn drop(&mut self) {
-        make(sys::nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]);
-    }
 }

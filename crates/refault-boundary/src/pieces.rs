@@ -1,7 +1,7 @@
 //! Calls whose buffers are larger than what may be held at once: they are made in pieces, of a quarter of the budget
 //! each.
-//! So are those that wait until all is through (what is sent, or received with MSG_WAITALL) and exceed 64 KiB, in one piece or
-//! in several: the tree's request for memory ends a call in its middle, and the next piece goes on there.
+//! So is the rest of a call that the tree's request for memory has ended in its middle ([`go_on`]): one that waits until all
+//! is through (what is written, sent, or received with MSG_WAITALL), or that fills whatever it is given.
 //!
 //! A call that is held whole needs memory beside the budget, and never ends where signals come faster than its memory can
 //! be brought in: each sends the thread back before the call. What goes through in pieces has made progress by then,
@@ -18,12 +18,17 @@
 //! of a broken connection comes only if nothing was sent. A number that means another file meanwhile ends the call. Cost: `fstat` and a look at the socket, where a buffer is
 //! managed and larger than 64 KiB.
 
+mod many;
+mod rest;
+
 use crate::calls::{make, plain};
 use crate::entry;
 use crate::frame::{self, Context};
 use crate::memory_calls::{is_managed, most_held};
 use crate::opened::{Kind, Opened, RECEIVES, SENDS, file_size_is_limited, goes_on, has_timeout, opened, status_flags};
 use crate::thread::Thread;
+
+pub(crate) use rest::go_on;
 
 const READ: usize = 0;
 const WRITE: usize = 1;
@@ -48,12 +53,6 @@ const MAX_BY_ONE_CALL: usize = 0x7fff_f000;
 /// Vectors of a call, as the kernel limits them, and of one piece.
 const MAX_VECTORS: usize = 1024;
 const MAX_IN_PIECE: usize = 64;
-/// Messages of one `sendmmsg`.
-const MAX_MESSAGES: usize = 1024;
-/// Bytes of a message's header, and of that of `sendmmsg`, in which the bytes that were sent follow.
-const HEADER: usize = 56;
-const HEADER_OF_MANY: usize = 64;
-
 /// Bytes of an address at most.
 const MAX_NAME: usize = 128;
 
@@ -71,6 +70,15 @@ const APPENDS: usize = 0x10;
 
 /// A `struct msghdr`: name, its bytes, vectors, their number, control, its bytes, flags.
 type Header = [usize; 7];
+
+/// What the pieces of a call have in common: what its descriptor means, bytes of a piece at most, and those that were moved
+/// before the first of them.
+#[derive(Clone, Copy)]
+struct Way {
+    opened: Opened,
+    most: usize,
+    done: usize,
+}
 
 /// What a call that is made in pieces has done so far.
 #[derive(Clone, Copy, Default)]
@@ -120,12 +128,23 @@ impl Progress {
 /// Makes a call in pieces. `None`: it is to be made whole.
 pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> Option<isize> {
     if number == SENDMMSG {
-        return send_many(thread, context, arguments);
+        return many::send(thread, context, arguments);
     }
     if !exceeds(number, arguments) {
         return None;
     }
-    let [descriptor, a, b, c, _, flags] = arguments;
+    let message = take(thread, number, arguments)?;
+    let most = most_held();
+    if bytes_taken(thread) <= most || !thread.vectors.iter().any(|[start, bytes]| is_managed(*start, *bytes)) {
+        return None;
+    }
+    let way = Way { opened: opened(message.descriptor), most, done: 0 };
+    make_all(thread, context, number, arguments, &message, way)
+}
+
+/// Takes a call's vectors, and what else it says of what it moves. `None`: the kernel refuses it.
+fn take(thread: &mut Thread, number: usize, arguments: [usize; 6]) -> Option<Message> {
+    let [descriptor, a, b, c, name, last] = arguments;
     let mut header = Header::default();
     match number {
         READ | WRITE | PREAD | PWRITE | SENDTO | RECVFROM => set_vectors(thread, &[[a, b]])?,
@@ -135,45 +154,47 @@ pub(crate) fn serve(thread: &mut Thread, context: &mut Context, number: usize, a
         }
         _ => read_vectors(thread, a, b)?,
     }
+    if number == SENDTO {
+        [header[0], header[1]] = [name, last];
+    }
     let flags = match number {
         SENDMSG | RECVMSG => b,
         SENDTO | RECVFROM => c,
-        PREADV2 | PWRITEV2 => flags,
+        PREADV2 | PWRITEV2 => last,
         _ => 0,
     };
-    let most = most_held();
-    let total = thread.vectors.iter().map(|[_, bytes]| bytes).sum::<usize>();
-    // A call that waits until all is through ends in its middle when this thread is asked for memory: what fits in one
-    // piece is made as one too, and goes on.
-    let waits_for_all = matches!(number, WRITE | WRITEV | SENDTO | SENDMSG)
-        || matches!(number, RECVFROM | RECVMSG) && flags & MSG_WAITALL != 0;
-    if total <= most && !waits_for_all || !thread.vectors.iter().any(|[start, bytes]| is_managed(*start, *bytes)) {
-        return None;
-    }
-    let opened = opened(descriptor);
-    if total <= most && matches!(opened.kind, Kind::File | Kind::Memory) {
-        return None;
-    }
-    let message = Message { descriptor, flags, header, from: a };
-    match opened.kind {
+    Some(Message { descriptor, flags, header, from: a })
+}
+
+fn bytes_taken(thread: &Thread) -> usize {
+    thread.vectors.iter().map(|[_, bytes]| bytes).sum()
+}
+
+/// Makes what is left of a call whose vectors are the thread's, in pieces. `None`: it is to be made whole.
+fn make_all(
+    thread: &mut Thread,
+    context: &mut Context,
+    number: usize,
+    arguments: [usize; 6],
+    message: &Message,
+    way: Way,
+) -> Option<isize> {
+    match way.opened.kind {
         Kind::Whole => None,
         Kind::Stream => match number {
-            READ | READV => Some(receive_some(thread, context, number, arguments, most)),
+            READ | READV => Some(receive_some(thread, context, number, arguments, way.most)),
             RECVFROM | RECVMSG if !message.is_received_in_pieces() => None,
-            RECVFROM => Some(receive_from(thread, context, arguments, opened, most)),
-            RECVMSG => Some(receive(thread, context, &message, opened, most)),
+            RECVFROM => Some(receive_from(thread, context, arguments, way)),
+            RECVMSG => Some(receive(thread, context, message, way)),
             WRITE | WRITEV | SENDTO | SENDMSG if !message.is_sent_in_pieces() => None,
-            SENDMSG => Some(send(thread, context, &message, opened, most, Progress::default())),
+            SENDMSG => Some(send(thread, context, message, way, Progress::default())),
             WRITE | WRITEV | SENDTO => {
-                if number == SENDTO {
-                    header = [arguments[4], arguments[5], 0, 0, 0, 0, 0];
-                }
-                let result = send(thread, context, &Message { header, ..message }, opened, most, Progress::default());
+                let result = send(thread, context, message, way, Progress::default());
                 (!is_forbidden(result)).then_some(result)
             }
             _ => None,
         },
-        _ => transfer(thread, context, number, arguments, flags, opened, most),
+        _ => transfer(thread, context, number, arguments, message.flags, way),
     }
 }
 
@@ -280,12 +301,11 @@ fn transfer(
     number: usize,
     arguments: [usize; 6],
     flags: usize,
-    opened: Opened,
-    most: usize,
+    Way { opened, most, mut done }: Way,
 ) -> Option<isize> {
     let kind = opened.kind;
     let [descriptor, _, _, position, ..] = arguments;
-    let total = thread.vectors.iter().map(|[_, bytes]| bytes).sum::<usize>();
+    let total = bytes_taken(thread);
     let reads = matches!(number, READ | READV | PREAD | PREADV | PREADV2);
     let places = matches!(number, PREAD | PWRITE | PREADV | PWRITEV)
         || matches!(number, PREADV2 | PWRITEV2) && position != usize::MAX;
@@ -295,7 +315,6 @@ fn transfer(
     if kind == Kind::File && !file_goes_in_pieces(thread, descriptor, reads, flags, total <= 2 * most) {
         return None;
     }
-    let mut done = 0;
     while done < total && (done == 0 || opened.is_still(descriptor)) {
         let (vectors, count, bytes) = piece(thread, done, most);
         hold_piece(thread, &vectors[..count], reads);
@@ -308,6 +327,7 @@ fn transfer(
         if places {
             part[3] = position.wrapping_add(done);
         }
+        thread.was_asked = false;
         let result = if kind == Kind::File {
             let result = plain(number, part);
             entry::release(thread);
@@ -323,7 +343,7 @@ fn transfer(
         // which the next piece says; part of a piece is written when this thread is asked for memory meanwhile.
         let ends = match kind {
             Kind::File => (result as usize) < bytes,
-            Kind::Memory => reads && (result as usize) < bytes,
+            Kind::Memory => reads && (result as usize) < bytes && !thread.was_asked,
             _ => reads,
         };
         if ends {
@@ -380,13 +400,11 @@ fn send(
     thread: &mut Thread,
     context: &mut Context,
     message: &Message,
-    opened: Opened,
-    most: usize,
+    Way { opened, most, mut done }: Way,
     so_far: Progress,
 ) -> isize {
-    let total = thread.vectors.iter().map(|[_, bytes]| bytes).sum::<usize>();
+    let total = bytes_taken(thread);
     let [name, name_bytes, _, _, control, control_bytes, _] = message.header;
-    let mut done = 0;
     while done < total && (done == 0 || opened.is_still(message.descriptor) && goes_on(message.descriptor, SENDS)) {
         let (mut vectors, count, bytes) = piece(thread, done, most);
         let mut header = [0, 0, vectors.as_mut_ptr() as usize, count, 0, 0, 0];
@@ -440,12 +458,10 @@ fn receive_from(
     thread: &mut Thread,
     context: &mut Context,
     arguments: [usize; 6],
-    opened: Opened,
-    most: usize,
+    Way { opened, most, mut done }: Way,
 ) -> isize {
     let [descriptor, start, total, flags, name, name_bytes] = arguments;
     let total = total.min(MAX_BY_ONE_CALL);
-    let mut done = 0;
     while done < total && (done == 0 || opened.is_still(descriptor) && goes_on(descriptor, RECEIVES)) {
         let bytes = (total - done).min(most);
         entry::hold(thread, start + done, bytes, true);
@@ -470,10 +486,10 @@ fn receive_from(
 }
 
 /// `recvmsg` on a stream.
-fn receive(thread: &mut Thread, context: &mut Context, message: &Message, opened: Opened, most: usize) -> isize {
-    let total = thread.vectors.iter().map(|[_, bytes]| bytes).sum::<usize>();
+fn receive(thread: &mut Thread, context: &mut Context, message: &Message, way: Way) -> isize {
+    let Way { opened, most, mut done } = way;
+    let total = bytes_taken(thread);
     let [name, name_bytes, _, _, control, control_bytes, _] = message.header;
-    let mut done = 0;
     while done < total && (done == 0 || opened.is_still(message.descriptor) && goes_on(message.descriptor, RECEIVES)) {
         let (mut vectors, count, bytes) = piece(thread, done, most);
         entry::hold(thread, name, (name_bytes & 0xffff_ffff).min(MAX_NAME), true);
@@ -498,79 +514,4 @@ fn receive(thread: &mut Thread, context: &mut Context, message: &Message, opened
         }
     }
     done as isize
-}
-
-/// `sendmmsg`: as many messages at a time as may be held, and in pieces what is larger.
-fn send_many(thread: &mut Thread, context: &mut Context, arguments: [usize; 6]) -> Option<isize> {
-    let [descriptor, messages, count, flags, ..] = arguments;
-    let count = count.min(MAX_MESSAGES);
-    let most = most_held();
-    let at = |index: usize| messages.wrapping_add(index * HEADER_OF_MANY);
-    let bytes_at = |index| bytes_of_message(at(index));
-    let all = (0..count).map(bytes_at).fold(0, usize::saturating_add);
-    if all <= ALWAYS_WHOLE || all <= most {
-        return None;
-    }
-    let opened = opened(descriptor);
-    let kind = opened.kind;
-    if kind == Kind::Stream && has_timeout(descriptor, SENDS) {
-        return None;
-    }
-    let mut sent = 0;
-    while sent < count && (sent == 0 || opened.is_still(descriptor) && goes_on(descriptor, SENDS)) {
-        let flags = if sent == 0 || kind != Kind::Stream { flags } else { flags | MSG_NOSIGNAL };
-        let large = large_message(thread, descriptor, at(sent), flags, most).filter(|_| kind == Kind::Stream);
-        let (result, wanted) = if let Some((message, wanted)) = large {
-            let so_far = Progress { before: sent, length_at: at(sent) + HEADER, ..Progress::default() };
-            let bytes = send(thread, context, &message, opened, most, so_far);
-            if is_forbidden(bytes) && sent == 0 {
-                return None;
-            }
-            if bytes >= 0 {
-                frame::write(at(sent) + HEADER, &(bytes as u32));
-            }
-            (bytes.min(1), wanted)
-        } else {
-            let (mut together, mut held) = (0, 0usize);
-            while sent + together < count && (together == 0 || held.saturating_add(bytes_at(sent + together)) <= most) {
-                held = held.saturating_add(bytes_at(sent + together));
-                together += 1;
-            }
-            entry::hold(thread, at(sent), together * HEADER_OF_MANY, true);
-            for index in sent..sent + together {
-                crate::calls::hold_message(thread, at(index), false);
-            }
-            let part = [descriptor, at(sent), together, flags, 0, 0];
-            let progress = Progress { done: sent, ..Progress::default() };
-            let result = make_piece(thread, context, SENDMMSG, &part, progress);
-            if result >= 0 && (result as usize) < together {
-                return Some(sent as isize + result);
-            }
-            (result, bytes_at(sent + together - 1))
-        };
-        if result <= 0 {
-            return Some(if sent > 0 { sent as isize } else { result });
-        }
-        sent += result as usize;
-        // Part of a message is the end.
-        if frame::read::<u32>(at(sent - 1) + HEADER) != Some(wanted as u32) {
-            break;
-        }
-    }
-    Some(sent as isize)
-}
-
-/// A message of a `sendmmsg` that is to go in pieces, its vectors being the thread's then, and its bytes.
-fn large_message(
-    thread: &mut Thread,
-    descriptor: usize,
-    at: usize,
-    flags: usize,
-    most: usize,
-) -> Option<(Message, usize)> {
-    let header = frame::read::<Header>(at)?;
-    read_vectors(thread, header[2], header[3])?;
-    let bytes = thread.vectors.iter().map(|[_, bytes]| bytes).sum::<usize>();
-    let message = Message { descriptor, flags, header, from: at };
-    (bytes > most && message.is_sent_in_pieces()).then_some((message, bytes))
 }

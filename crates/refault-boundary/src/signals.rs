@@ -318,6 +318,7 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     let outer = unsafe { &mut *waiting };
     thread.waiting = std::ptr::null_mut();
     let result = match rip {
+        _ if rip == frame::refault_window_call as *const () as usize => thread.remade.said(restarts(thread, signal)),
         _ if rip < after => None,
         _ if rip == after => Some(context.registers[register::RAX]),
         _ => Some(context.registers[register::R12]),
@@ -341,6 +342,11 @@ pub(crate) fn arrive(thread: &mut Thread, info: &Info, context: &mut Context) {
     deliver(thread, info, &mut outer.context);
     // SAFETY: the frame is whole; nothing below it is needed.
     unsafe { frame::refault_resume(&outer.context) }
+}
+
+/// Whether the program's action for a signal says that calls are made again behind it.
+pub(crate) fn restarts(thread: &mut Thread, signal: i32) -> bool {
+    thread.actions().0[signal as usize].flags & RESTART != 0
 }
 
 /// The signals of [`ALWAYS_OPEN`], in the order in which what is kept of them lies.

@@ -24,6 +24,45 @@ pub(crate) const TOP: usize = BLOCK - size_of::<Thread>();
 /// Blocks that are mapped at once.
 const GROUP: usize = 16;
 
+const EINTR: u64 = -4i64 as u64;
+
+/// Whether a call that waits was ended to let its thread make room, and is about to be made again or was. A signal of the
+/// program's that comes before it is would have found it waiting.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remade {
+    No,
+    /// Signals end it: it is never made again behind them.
+    Ends,
+    /// It is made again behind signals whose actions say so.
+    Restarts,
+}
+
+impl Remade {
+    /// After a request that has interrupted a call at these two instructions.
+    pub(crate) fn after_a_request(self, context: &Context, call: u64, after: u64) -> Remade {
+        let registers = &context.registers;
+        if registers[register::RIP] == after && registers[register::RAX] == EINTR {
+            Remade::Ends
+        } else if registers[register::RIP] == call && registers[register::RCX] == after && self == Remade::No {
+            // It was made, and the kernel has put it back before its instruction.
+            Remade::Restarts
+        } else {
+            self
+        }
+    }
+
+    /// What the call says, when a signal with these flags of its action comes right before it is made again. `None`: it is made
+    /// again behind the signal.
+    pub(crate) fn said(self, restarts: bool) -> Option<u64> {
+        let ends = match self {
+            Remade::No => false,
+            Remade::Ends => true,
+            Remade::Restarts => !restarts,
+        };
+        ends.then_some(EINTR)
+    }
+}
+
 /// See the module.
 #[repr(C)]
 pub(crate) struct Thread {
@@ -39,6 +78,8 @@ pub(crate) struct Thread {
     pub(crate) progress: Progress,
     /// It was asked for memory in a call that had done something, which is over for that reason.
     pub(crate) was_asked: bool,
+    /// It was asked while its call waited, which is made again for that reason.
+    pub(crate) remade: Remade,
     /// The buffers of such a call.
     pub(crate) vectors: Vec<[usize; 2]>,
     /// When a call that waits for a number of milliseconds began to, in nanoseconds.

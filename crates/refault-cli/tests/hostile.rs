@@ -29,6 +29,22 @@ fn mremap_moves_to_a_given_place_and_may_leave_the_old_one() {
     program.comes_through("3M", &[]);
 }
 
+/// The kernel joins mappings by whether anything was written to them.
+#[test]
+fn memory_that_was_only_read_is_joined_with_what_is_beside_it() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/only_read.c"));
+    let alone = Command::new(&program.path).output().expect("it starts");
+    if text(&alone.stdout) != "done\n" {
+        refault_testing::skip_required(format_args!("this kernel joins otherwise: {}", text(&alone.stdout)));
+        return;
+    }
+    program.comes_through("4M", &[]);
+    program.comes_through("16M", &[]);
+}
+
 #[test]
 fn a_forked_child_keeps_the_rights_of_its_parents_memory() {
     if skipped(&["gcc"]) {

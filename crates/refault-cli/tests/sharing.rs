@@ -39,7 +39,9 @@ fn who_sleeps_gives_way_and_sleeps_on() {
         return;
     }
     let program = Program::new(SHARED_BUDGET);
-    for name in ["waitpid", "read", "poll", "nanosleep", "usleep", "select", "cond_timedwait"] {
+    let for_a_while =
+        ["poll", "nanosleep", "usleep", "select", "cond_timedwait", "futex", "sigtimedwait", "semtimedop"];
+    for name in ["waitpid", "read", "write", "epoll_pwait2"].into_iter().chain(for_a_while) {
         program.comes_through_with("24M", &FLAGS, &[name]);
         // Sixty passes over 16 MiB, of which nothing comes to fit if the sleeper keeps its 24: 245 thousand pages would
         // come back. It gives half at once, and half of what is left each tenth of a second.
@@ -59,6 +61,32 @@ fn who_is_asked_while_it_writes_writes_on() {
     for by in ["sends", "pipes"] {
         program.comes_through_with("24M", &FLAGS, &[by, &value]);
     }
+}
+
+/// Calls that a signal ends in their middle go on where their thread was asked, whatever their memory is and wherever they are
+/// made; those that a signal of the program's ends do not.
+#[test]
+fn who_is_asked_in_the_middle_of_a_call_goes_on() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/asked_in_calls.c"));
+    let value = refault_paging::tree::MAKE_ROOM.to_string();
+    let fill = ["getrandom", "read zeros", "sendfile"];
+    let wait = ["write", "writev", "unmanaged write", "send", "sendmsg", "recv", "recvmsg"];
+    for how in fill.iter().chain(&wait).chain(&["handled write"]) {
+        program.comes_through_with("24M", &FLAGS, &[how, &value]);
+    }
+}
+
+/// A signal of the program's that comes while its thread is asked, or right behind that, finds the call waiting.
+#[test]
+fn who_is_asked_while_it_waits_for_signals_hears_them() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/asked_and_interrupted.c"));
+    program.comes_through_with("24M", &FLAGS, &[&refault_paging::tree::MAKE_ROOM.to_string()]);
 }
 
 /// It computes, and neither faults nor calls the kernel: it is asked where it runs.

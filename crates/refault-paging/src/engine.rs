@@ -348,7 +348,7 @@ impl Engine {
         }
     }
 
-    fn drop_page(&mut self, page: PageId, state: State) {
+    pub(crate) fn drop_page(&mut self, page: PageId, state: State) {
         match state {
             State::Untouched => return,
             State::Resident | State::SetAside => {
@@ -369,13 +369,13 @@ impl Engine {
         self.table.set(page, State::Untouched, Shadow::NONE);
     }
 
-    fn drop_copy(&mut self, page: PageId) {
+    pub(crate) fn drop_copy(&mut self, page: PageId) {
         if let Some(slot) = self.copies.drop(page) {
             self.store.release(slot);
         }
     }
 
-    fn unpark_for_good(&mut self, place: u32) {
+    pub(crate) fn unpark_for_good(&mut self, place: u32) {
         // SAFETY: the place is in the staging area and its page is nobody's any more.
         unsafe { sys::discard(self.staging.address(place), PAGE) };
         let shared = self.staging.leave(place);

@@ -68,14 +68,27 @@ impl Engine {
     /// Brings the pages of a range in and keeps them where they are until [`Engine::release`]. Unmanaged parts are left
     /// alone. False if a page is lost.
     pub fn hold(&mut self, start: usize, bytes: usize, write: bool) -> bool {
+        self.hold_whole(start, bytes, write, write)
+    }
+
+    /// [`Engine::hold`] for a call that may write there, or reads: what nobody has touched is zeros of the kernel's, which
+    /// it copies if it does write.
+    pub fn hold_for_call(&mut self, start: usize, bytes: usize, write: bool) -> bool {
+        self.hold_whole(start, bytes, write, false)
+    }
+
+    /// `may_write`: what is there may be written to. `writes`: what is not there is.
+    fn hold_whole(&mut self, start: usize, bytes: usize, may_write: bool, writes: bool) -> bool {
         let (start, end) = (start & !(PAGE - 1), start.saturating_add(bytes));
         let mut held = Held { whole: true, brought_in: false };
         match self.ranges.find(start) {
             // Nearly always one range: nothing is allocated.
-            Some((_, last, attributes)) if end <= last => self.hold_part(start, end, attributes, write, &mut held),
+            Some((_, last, attributes)) if end <= last => {
+                self.hold_part((start, end, attributes), may_write, writes, &mut held)
+            }
             _ => {
                 for (from, to, attributes) in self.ranges.within(start, end) {
-                    self.hold_part(from, to, attributes, write, &mut held);
+                    self.hold_part((from, to, attributes), may_write, writes, &mut held);
                 }
             }
         }
@@ -86,19 +99,24 @@ impl Engine {
         held.whole
     }
 
-    fn hold_part(&mut self, from: usize, to: usize, attributes: Attributes, write: bool, held: &mut Held) {
+    fn hold_part(&mut self, part: (usize, usize, Attributes), may_write: bool, writes: bool, held: &mut Held) {
+        let (from, to, attributes) = part;
         if attributes.guard {
             return;
         }
+        // Where nothing was written to yet, that is the kernel's to note; elsewhere it makes no difference but in time.
+        let writes = if attributes.written { may_write } else { writes && attributes.can_be_written() };
         for address in (from..to).step_by(PAGE) {
-            let resident = self.table.state(address) == State::Resident && !(write && self.is_guarded(address));
+            let state = self.table.state(address);
+            let resident = state == State::Resident && !(may_write && self.is_guarded(address));
             held.brought_in |= !resident;
             if !resident {
+                let write = if state == State::Untouched { writes } else { may_write };
                 if self.bring_in(address, write) != Outcome::Served {
                     held.whole = false;
                     continue;
                 }
-                self.note_touch(address, write);
+                self.note_touch(address, may_write);
             }
             let (page, _) = self.table.find(address).expect("invariant: it was just brought in");
             self.table.hold(page, 1);
@@ -167,6 +185,12 @@ impl Engine {
         let (mut first, mut pages) = self.window(address, |_, state| state == State::Untouched);
         self.make_room(pages);
         // Making room changes only what has contents.
+        if !write && self.was_never_written(address) {
+            if self.map_zeros(address, first, pages) {
+                return Outcome::Served;
+            }
+            (first, pages) = (address, 1);
+        }
         let mut patience = 0;
         loop {
             let bytes = pages * PAGE;
@@ -195,11 +219,12 @@ impl Engine {
         }
         self.fresh(first, pages);
         self.went_to(first, pages);
+        self.is_written(address);
         Outcome::Served
     }
 
     /// Pages that were untouched are resident now.
-    fn fresh(&mut self, first: usize, pages: usize) {
+    pub(crate) fn fresh(&mut self, first: usize, pages: usize) {
         for index in 0..pages {
             let page = self.page_id(first + index * PAGE);
             self.admit(page, None);

@@ -90,7 +90,9 @@ impl Engine {
             if attributes.zeros_in_children {
                 self.drop_contents(start, end);
                 // The kernel keeps guards in the page tables, which the child begins without.
-                self.ranges.change(start, end, |attributes| attributes.guard = false);
+                self.ranges.change(start, end, |attributes| (attributes.guard, attributes.written) = (false, false));
+            } else if !attributes.written {
+                self.drop_what_was_not_copied(start, end);
             }
             self.register_what_is_there(start, end)?;
         }

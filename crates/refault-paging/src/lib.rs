@@ -43,6 +43,8 @@ pub mod sys;
 mod table;
 pub mod tree;
 pub mod uffd;
+mod unwritten;
+pub mod vmas;
 
 pub use account::{Account, MIN_PROGRAM_BYTES};
 pub use engine::{Engine, EngineOptions, Outcome};

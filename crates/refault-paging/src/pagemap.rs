@@ -5,8 +5,9 @@
 use crate::PAGE;
 use crate::sys::{self, nr};
 
-/// The page is in memory; nobody else has it.
+/// The page is in memory; the kernel has written it to its swap; nobody else has it.
 const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
 const EXCLUSIVE: u64 = 1 << 56;
 /// Pages that are asked for at once at most.
 const MAX_PAGES: usize = 64;
@@ -15,7 +16,7 @@ const MAX_PAGES: usize = 64;
 pub(crate) struct Pagemap(isize);
 
 impl Pagemap {
-    /// Where there is no `/proc`, all pages are taken for shared.
+    /// Where there is no `/proc`, all pages are taken for there and shared.
     pub(crate) fn open() -> Pagemap {
         // SAFETY: opens a file: O_CLOEXEC.
         Pagemap(unsafe { sys::call(2, [c"/proc/self/pagemap".as_ptr() as usize, 0o2_000_000, 0, 0, 0, 0]) })
@@ -23,6 +24,15 @@ impl Pagemap {
 
     /// A bit for each of the pages (64 at most) from an address on: in memory, and of others too.
     pub(crate) fn shared(&self, first: usize, pages: usize) -> u64 {
+        self.bits(first, pages, |entry| entry & PRESENT != 0 && entry & EXCLUSIVE == 0)
+    }
+
+    /// A bit for each of the pages (64 at most) from an address on: there is an entry for it in the page tables.
+    pub(crate) fn there(&self, first: usize, pages: usize) -> u64 {
+        self.bits(first, pages, |entry| entry & (PRESENT | SWAPPED) != 0)
+    }
+
+    fn bits(&self, first: usize, pages: usize, has: impl Fn(u64) -> bool) -> u64 {
         const PREAD: usize = 17;
         let mut entries = [PRESENT; MAX_PAGES];
         let pages = pages.min(MAX_PAGES);
@@ -32,8 +42,7 @@ impl Pagemap {
                 sys::call(PREAD, [self.0 as usize, entries.as_mut_ptr() as usize, pages * 8, first / PAGE * 8, 0, 0])
             };
         }
-        let is_shared = |entry: &u64| entry & PRESENT != 0 && entry & EXCLUSIVE == 0;
-        entries[..pages].iter().enumerate().fold(0, |bits, (index, entry)| bits | u64::from(is_shared(entry)) << index)
+        entries[..pages].iter().enumerate().fold(0, |bits, (index, entry)| bits | u64::from(has(*entry)) << index)
     }
 }
 

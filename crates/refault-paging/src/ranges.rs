@@ -21,12 +21,19 @@ pub struct Attributes {
     /// All of it is in memory to stay: it is locked, and could be touched then or at some time since. Without rights it
     /// stays where it is.
     pub filled: bool,
+    /// It is known to be of mappings to which something was written: see `unwritten`.
+    pub written: bool,
 }
 
 impl Attributes {
     /// Whether `UFFDIO_MOVE` takes pages from it.
     pub fn can_be_evicted(self) -> bool {
         self.protection == 3 && !self.locked
+    }
+
+    /// Whether its rights allow to write to it.
+    pub fn can_be_written(self) -> bool {
+        self.protection & 2 != 0
     }
 
     /// Whether its rights allow to touch it.

@@ -167,7 +167,7 @@ impl Engine {
         // What is shared is copied to be parked: as little as can be.
         let part = if self.guards { 0 } else { PARKED_SHARE };
         let target = (self.resident + self.staging.live()).checked_div(part).unwrap_or(0).max(BATCH);
-        let mut parked = 0;
+        let (mut parked, before) = (0, self.resident + self.staging.occupied());
         for _ in 0..MAX_PARKS {
             if self.staging.live() >= target {
                 break;
@@ -175,7 +175,9 @@ impl Engine {
             parked += self.park();
         }
         let stored = self.store_oldest();
-        if stored == 0 && parked == 0 { self.park() } else { stored }
+        // Zeros that nobody has written to are not kept.
+        let left = before.saturating_sub(self.resident + self.staging.occupied());
+        if stored == 0 && parked == 0 { self.park() } else { stored.max(left) }
     }
 
     /// Moves pages that the policy gives up into the staging area. Returns how many.
@@ -315,8 +317,13 @@ impl Engine {
         let address = self.table.address(page);
         self.unguard(address);
         let place = self.staging.fill(address);
-        self.table.set(page, State::Parked(place), shadow);
         self.resident -= 1;
+        if self.was_never_written(address) && self.is_zeros_still(address, place) {
+            self.drop_copy(page);
+            self.table.set(page, State::Untouched, Shadow::NONE);
+            return;
+        }
+        self.table.set(page, State::Parked(place), shadow);
     }
 
     /// A chosen page stays: the policy thinks it gone.

@@ -91,6 +91,13 @@ pub unsafe fn discard(start: usize, bytes: usize) -> isize {
     unsafe { call(nr::MADVISE, [start, bytes, 4, 0, 0, 0]) }
 }
 
+/// Brings a range in as reads of it would.
+pub fn populate(start: usize, bytes: usize) -> isize {
+    const POPULATE_READ: usize = 22;
+    // SAFETY: changes no contents.
+    unsafe { call(nr::MADVISE, [start, bytes, POPULATE_READ, 0, 0, 0]) }
+}
+
 /// A range of memory as the kernel takes it in lists (`struct iovec`).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

@@ -101,9 +101,13 @@ fn thread_to_ask(process: i32) -> Option<i32> {
 }
 
 /// Whether a call that a thread waits in, as `/proc/PID/task/TID/syscall` has it, is the same when it is ended and made
-/// again: nothing is consumed before it returns, and it knows how long it still has to wait.
+/// again, or goes on where it was: the agent knows what it has done, and how long it still has to wait.
 fn can_be_made_again(line: &str) -> bool {
+    const MSG_DONTWAIT: u64 = 0x40;
     const MSG_WAITALL: u64 = 0x100;
+    const MSG_NOSIGNAL: u64 = 0x4000;
+    const MSG_MORE: u64 = 0x8000;
+    const SENT: u64 = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE;
     const FUTEX_WAIT: u64 = 0;
     const FUTEX_WAIT_BITSET: u64 = 9;
     let mut words = line.split_whitespace();
@@ -116,20 +120,19 @@ fn can_be_made_again(line: &str) -> bool {
     }
     let [_, b, c, d, ..] = arguments;
     match number {
-        // read, readv, accept, accept4, wait4, waitid, pause, rt_sigsuspend
-        0 | 19 | 43 | 288 | 61 | 247 | 34 | 130 => true,
+        // read, readv, accept, accept4, wait4, waitid, pause, rt_sigsuspend, rt_sigtimedwait, msgsnd, msgrcv, semop, semtimedop
+        0 | 19 | 43 | 288 | 61 | 247 | 34 | 130 | 128 | 69 | 70 | 65 | 220 => true,
+        // write, writev; sendto: without more than that asks for
+        1 | 20 => true,
+        44 => d & !SENT == 0,
         // recvfrom, recvmsg: without MSG_WAITALL
         45 => d & MSG_WAITALL == 0,
         47 => c & MSG_WAITALL == 0,
-        // select, pselect6, ppoll: the kernel says what is left of the time. poll, epoll_wait, epoll_pwait, nanosleep,
-        // clock_nanosleep: the agent does.
-        23 | 270 | 271 | 7 | 232 | 281 | 35 | 230 => true,
-        // futex: without end, or until a moment
-        202 => match b & 127 {
-            FUTEX_WAIT => d == 0,
-            FUTEX_WAIT_BITSET => true,
-            _ => false,
-        },
+        // select, pselect6, ppoll: the kernel says what is left of the time. poll, epoll_wait, epoll_pwait, epoll_pwait2,
+        // nanosleep, clock_nanosleep: the agent does.
+        23 | 270 | 271 | 7 | 232 | 281 | 441 | 35 | 230 => true,
+        // futex: as long as nobody wakes it, for a while, or until a moment
+        202 => matches!(b & 127, FUTEX_WAIT | FUTEX_WAIT_BITSET),
         _ => false,
     }
 }
@@ -145,11 +148,14 @@ mod tests {
             can_be_made_again(&format!("{number} {} 0x7ffd0 0x7f12\n", words.join(" ")))
         };
         assert!(call(61, [7, 0, 0, 0, 0, 0]) && call(45, [3, 0, 0, 0, 0, 0]) && !call(45, [3, 0, 0, 0x100, 0, 0]));
+        // FUTEX_LOCK_PI: may have it by then.
         assert!(
-            call(202, [1, 128, 0, 0, 0, 0]) && !call(202, [1, 128, 0, 99, 0, 0]) && call(202, [1, 137, 0, 99, 0, 0])
+            call(202, [1, 128, 0, 99, 0, 0]) && call(202, [1, 137, 0, 99, 0, 0]) && !call(202, [1, 134, 0, 0, 0, 0])
         );
-        // write: may have written a part; connect: has begun; running, and ended.
-        assert!(!call(1, [0; 6]) && !call(42, [0; 6]) && !can_be_made_again("running\n") && !can_be_made_again(""));
+        // Urgent data are the end of what is sent.
+        assert!(call(1, [0; 6]) && call(44, [3, 0, 9, 0x4000, 0, 0]) && !call(44, [3, 0, 9, 1, 0, 0]));
+        // connect: has begun; running, and ended.
+        assert!(!call(42, [0; 6]) && !can_be_made_again("running\n") && !can_be_made_again(""));
         assert!(!can_be_made_again("-1 0x7ffd0 0x7f12\n"));
     }
 

@@ -1,10 +1,12 @@
 /* Processes that share one budget. Argument `one`: a process that goes eight times over 24 MiB; `two`: two such at a
  * time. Otherwise the first process fills 24 MiB and then `computes`, or sleeps in the call that is named (waitpid,
- * read, poll, nanosleep, usleep, select, cond_timedwait), while its child goes sixty times over 16 MiB. Everybody
+ * read, write, poll, nanosleep, usleep, select, cond_timedwait, futex, sigtimedwait, semtimedop, epoll_pwait2), while its child goes sixty times over 16 MiB. Everybody
  * looks at what they wrote. Prints "done". */
 #include "program.h"
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/sem.h>
 
 /* Writes to so many bytes again and again; false if anything is not as it was written before. */
 static int work(unsigned long bytes, int passes) {
@@ -66,6 +68,25 @@ static int sleeps_in(const char *call, int never) {
         CHECK(select(never + 1, &set, 0, 0, &for_select) == 0);
     } else if (!strcmp(call, "cond_timedwait")) {
         wait_for_condition();
+    } else if (!strcmp(call, "futex")) {
+        int word = 0, wait = 128;
+        CHECK(syscall(SYS_futex, &word, wait, 0, &for_nanosleep, 0, 0) < 0 && errno == ETIMEDOUT);
+    } else if (!strcmp(call, "sigtimedwait")) {
+        sigset_t signals;
+        sigemptyset(&signals);
+        sigaddset(&signals, SIGUSR1);
+        CHECK(!sigprocmask(SIG_BLOCK, &signals, 0));
+        CHECK(sigtimedwait(&signals, 0, &for_nanosleep) < 0 && errno == EAGAIN);
+    } else if (!strcmp(call, "semtimedop")) {
+        int semaphore = semget(IPC_PRIVATE, 1, 0600);
+        struct sembuf down = {0, -1, 0};
+        CHECK(semtimedop(semaphore, &down, 1, &for_nanosleep) < 0 && errno == EAGAIN);
+        CHECK(!semctl(semaphore, 0, IPC_RMID));
+    } else if (!strcmp(call, "epoll_pwait2")) {
+        struct epoll_event event = {.events = EPOLLIN};
+        int events = epoll_create1(0);
+        CHECK(!epoll_ctl(events, EPOLL_CTL_ADD, never, &event));
+        CHECK(syscall(SYS_epoll_pwait2, events, &event, 1, &for_nanosleep, 0, 8) == 0);
     } else {
         return 0;
     }
@@ -83,6 +104,14 @@ static void give_way(const char *how) {
     if (child == 0) {
         munmap(memory, 24 * MIB);
         int good = work(16 * MIB, 60);
+        if (!strcmp(how, "write")) {
+            static char part[200 << 10];
+            for (long left = sizeof part; left > 0;) {
+                long there = read(ends[0], part, left);
+                CHECK(there > 0);
+                left -= there;
+            }
+        }
         CHECK(write(ends[1], "x", 1) == 1);
         *ended = 1;
         _exit(!good);
@@ -91,6 +120,8 @@ static void give_way(const char *how) {
     if (!strcmp(how, "read")) {
         char byte;
         CHECK(read(ends[0], &byte, 1) == 1 && byte == 'x');
+    } else if (!strcmp(how, "write")) {
+        CHECK(write(ends[1], memory, 200 << 10) == 200 << 10);
     } else if (!strcmp(how, "computes")) {
         volatile unsigned long sum = 0;
         while (!*ended) sum += *ended + 1;

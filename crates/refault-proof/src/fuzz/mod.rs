@@ -45,7 +45,7 @@ const SHRINKING_TIME: Duration = Duration::from_secs(40);
 const REPEATS: u32 = 3;
 
 /// Sequences that differed once, or that reach what random ones seldom do, by what goes wrong there.
-pub const FOUND: [(&str, &str); 10] = [
+pub const FOUND: [(&str, &str); 11] = [
     ("a guard stayed behind when its page moved", include_str!("../../sequences/moved_guard.txt")),
     ("a range in several mappings did not move", include_str!("../../sequences/moved_with_gaps.txt")),
     ("a mapping that was populated was not joined with the one before", include_str!("../../sequences/populated.txt")),
@@ -55,6 +55,7 @@ pub const FOUND: [(&str, &str); 10] = [
     ("children that share memory evict", include_str!("../../sequences/borrowed_memory.txt")),
     ("a range was brought in by a question about it", include_str!("../../sequences/asked_about.txt")),
     ("what was beside a locked range that moved stayed locked", include_str!("../../sequences/unlocked_beside.txt")),
+    ("what was only read was taken for written to", include_str!("../../sequences/only_read.txt")),
     ("a page could not be locked beside a parent", include_str!("../../sequences/lock_in_a_child.txt")),
 ];
 

@@ -1,0 +1,101 @@
+//! Memory that nobody has written to: what is read of it is left to the kernel.
+//!
+//! The kernel joins neighbouring mappings by their `anon_vma`, which a mapping gets by the first write to it: one without
+//! is joined with whatever fits beside it, and forgets where it came from when it moves. The program sees that:
+//! `mremap` of a range that is not one mapping says EFAULT. A userfaultfd gives a mapping its `anon_vma` with whatever it
+//! fills, zeros for a read too. So where nothing was written to yet, the pages that are read are unregistered for a
+//! moment, and the kernel maps its own zeros there.
+//!
+//! Invariants: only pages without contents are unregistered, under the engine's lock; a thread that touches one meanwhile
+//! finds what it would have found alone, and what it writes stays. A range that is not called written may have been
+//! written to all the same, which nobody tells of a page that was read before: that costs time. One that is called so
+//! is of mappings that were: a forked child has what its parent has in memory of these, and of others only what the page
+//! tables say. A page that is zeros still when it leaves memory is forgotten, because to bring it back would be to fill
+//! it. Cost: three calls for the first write to a mapping, three for a window of what was not written to instead of one,
+//! and a look at each page of it that leaves. Without `PROCMAP_QUERY` (before Linux 6.11) nothing is called written.
+//! Source: what the kernel's `mm/vma.c`, `mm/memory.c` and `mm/userfaultfd.c` do.
+
+use crate::PAGE;
+use crate::engine::Engine;
+use crate::pagemap::Pagemap;
+use crate::table::State;
+use crate::uffd::EEXIST;
+use crate::vmas::Mappings;
+
+/// Pages that are asked about at once.
+const AT_ONCE: usize = 64;
+
+impl Engine {
+    /// Whether nothing was written to the range that an address lies in, as far as is known.
+    pub(crate) fn was_never_written(&self, address: usize) -> bool {
+        self.ranges.find(address).is_some_and(|(.., attributes)| !attributes.written)
+    }
+
+    /// The mapping that an address lies in was written to. What else the range is made of is other mappings, or will be
+    /// found out.
+    pub(crate) fn is_written(&mut self, address: usize) {
+        if self.was_never_written(address)
+            && let Some((start, end, _)) = self.ranges.find(address)
+            && let Some((first, last)) = Mappings::open().and_then(|mappings| mappings.around(address))
+        {
+            self.ranges.change(start.max(first), end.min(last), |attributes| attributes.written = true);
+        }
+    }
+
+    /// Has the kernel map zeros where pages without contents are read: the one at `address` and those around it, for which
+    /// there is room. False if that page is not there then.
+    pub(crate) fn map_zeros(&mut self, address: usize, first: usize, pages: usize) -> bool {
+        let (bytes, end) = (pages * PAGE, first + pages * PAGE);
+        let is_open = self.uffd.unregister(first, bytes) == 0;
+        let are_there = is_open && crate::sys::populate(first, bytes) == 0;
+        if self.uffd.register(first, bytes) != 0 {
+            // The kernel lacks memory for it. What it does not tell of cannot be managed.
+            for page in (first..end).step_by(PAGE).filter(|page| self.uffd.register(*page, PAGE) != 0) {
+                self.ranges.remove(page, page + PAGE);
+            }
+        }
+        let mut is_there = true;
+        for page in (first..end).step_by(PAGE) {
+            let error = if are_there { 0 } else { self.uffd.zero(page, PAGE) };
+            if (error >= 0 || error == EEXIST) && self.manages(page, PAGE) {
+                self.fresh(page, 1);
+            } else if page == address && self.manages(page, PAGE) {
+                is_there = false;
+            }
+        }
+        self.went_to(first, pages);
+        is_there
+    }
+
+    /// Whether a page that was moved to a place is zeros still: then the place holds nothing any more. If it is not, its
+    /// range was written to.
+    pub(crate) fn is_zeros_still(&mut self, address: usize, place: u32) -> bool {
+        // SAFETY: the place holds a page, which nobody but the engine can reach.
+        let words = unsafe { &*(self.staging.address(place) as *const [u64; PAGE / 8]) };
+        if words.iter().any(|word| *word != 0) {
+            self.is_written(address);
+            return false;
+        }
+        self.unpark_for_good(place);
+        true
+    }
+
+    /// In a forked child: the kernel does not copy the page tables of what was only read.
+    pub(crate) fn drop_what_was_not_copied(&mut self, start: usize, end: usize) {
+        let pagemap = Pagemap::open();
+        let mut at = start;
+        while let Some(known) = self.table.next_known(at, end) {
+            let last = (known + AT_ONCE * PAGE).min(end);
+            let there = pagemap.there(known, (last - known) / PAGE);
+            for (index, address) in (known..last).step_by(PAGE).enumerate() {
+                if there >> index & 1 == 0
+                    && let Some((page, entry)) = self.table.find(address)
+                    && entry.state() == State::Resident
+                {
+                    self.drop_page(page, State::Resident);
+                }
+            }
+            at = last;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The kernel's list of this process's mappings, asked for one at a time (`PROCMAP_QUERY`, Linux 6.11).
+//!
+//! ```
+//! use refault_paging::{PAGE, sys, vmas::Mappings};
+//!
+//! let at = sys::map(4 * PAGE);
+//! if let Some(mappings) = Mappings::open() {
+//!     let (start, end) = mappings.around(at + PAGE).expect("it was mapped");
+//!     assert!(start <= at && at + 4 * PAGE <= end);
+//! }
+//! ```
+
+use crate::sys::{self, nr};
+
+/// See the module. Cost: three system calls for one that is opened, asked and dropped.
+pub struct Mappings(isize);
+
+impl Mappings {
+    /// `None` where it is not to be had.
+    pub fn open() -> Option<Mappings> {
+        const OPENAT: usize = 257;
+        const AT_FDCWD: usize = -100isize as usize;
+        const CLOEXEC: usize = 0o2_000_000;
+        let path = c"/proc/self/maps".as_ptr() as usize;
+        // SAFETY: opens a file, whose name is a constant.
+        let descriptor = unsafe { sys::call(OPENAT, [AT_FDCWD, path, CLOEXEC, 0, 0, 0]) };
+        (descriptor >= 0).then_some(Mappings(descriptor))
+    }
+
+    /// The mapping that an address lies in, or the next one: start and end.
+    pub fn next(&self, address: usize) -> Option<(usize, usize)> {
+        const QUERY: usize = 0xc068_6611;
+        const COVERING_OR_NEXT: u64 = 0x10;
+        let mut query = [0u64; 13];
+        let bytes = size_of_val(&query) as u64;
+        query[..3].copy_from_slice(&[bytes, COVERING_OR_NEXT, address as u64]);
+        // SAFETY: reads and writes the structure that is passed, whose size it says, and no name.
+        let error = unsafe { sys::call(nr::IOCTL, [self.0 as usize, QUERY, query.as_mut_ptr() as usize, 0, 0, 0]) };
+        (error == 0).then_some((query[3] as usize, query[4] as usize))
+    }
+
+    /// The mapping that an address lies in.
+    pub fn around(&self, address: usize) -> Option<(usize, usize)> {
+        self.next(address).filter(|(start, _)| *start <= address)
+    }
+
+    /// Where it ends.
+    pub fn end_of(&self, address: usize) -> Option<usize> {
+        self.around(address).map(|(_, end)| end)
+    }
+}
+
+impl Drop for Mappings {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this value's.
+        unsafe { sys::call(nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]) };
+    }
+}
