@@ -26,7 +26,9 @@ from pathlib import Path
 
 import numpy as np
 
-ROWS = ("sort", "columns", "matmul", "gather", "groupby", "kdtree")
+ROWS = ("sort", "columns", "matmul", "gather", "groupby", "queries")
+#: Rows whose data are made with all memory there is; the limit holds from then on. refault run has no such limit.
+LIMITED_LATER = ("queries",)
 SIDES = ("arrays", "memmap", "zram", "run")
 PATIENCE = 120
 #: More than any machine has: a cgroup that only counts.
@@ -86,14 +88,24 @@ def groupby(make, size):
     yield float((frame.groupby("key")["value"].sum() * np.arange(1000)).sum())
 
 
-def kdtree(make, size):
-    from sklearn.neighbors import KDTree
+def points(make, size):
+    """Points of whole numbers below 1000 that make, with a tree's index of them, so many bytes."""
+    array, random = make((size // 32, 3), np.float64), np.random.default_rng(9)
+    for at in range(0, len(array), 1 << 16):
+        piece = array[at : at + (1 << 16)]
+        piece[:] = random.integers(0, 1000, piece.shape)
+    return array
 
-    # The tree has a copy of the points.
-    points = numbers(make, (size // 2 // 8 // 3, 3), 9)
+
+def queries(make, size):
+    from scipy.spatial import KDTree
+
+    # It has no copy of the points, but goes over them through its index. With such leaves its nodes, which are no array, are
+    # a fortieth of both.
+    built, random = KDTree(points(make, size), leafsize=200), np.random.default_rng(10)
+    asked = random.integers(0, 1000, (1000, 3)).astype(np.float64)
     yield
-    tree = KDTree(points, leaf_size=200)
-    yield float(tree.query(points[:: max(len(points) // 1000, 1)][:1000], k=4)[0].sum())
+    yield float(built.query(asked, k=4)[0].sum())
 
 
 def child(row, side, size, budget, directory):
@@ -102,7 +114,7 @@ def child(row, side, size, budget, directory):
     if side == "arrays":
         import refault
 
-        shared = refault.Budget(budget, count_stored=True)
+        shared = refault.Budget(4 * size if row in LIMITED_LATER else budget, count_stored=True)
         before = refault.budget(shared)
         before.__enter__()
 
@@ -119,12 +131,32 @@ def child(row, side, size, budget, directory):
         make = np.zeros
     work = globals()[row](make, size)
     next(work)
+    if row in LIMITED_LATER and side == "arrays":
+        shared.resize(budget)
+    elif row in LIMITED_LATER:
+        limit_this(budget)
     began, used = time.perf_counter(), time.process_time()
     found = next(work)
     seconds, processor = time.perf_counter() - began, time.process_time() - used
     print(json.dumps({"seconds": seconds, "processor": processor, "found": found}))
     sys.stdout.flush()
     os._exit(0)  # arrays that are given back one by one are not what is measured
+
+
+def limit_this(limit):
+    """Lowers the limit of the cgroup that this process is in, which may take the kernel some goes."""
+    of_memory = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    at = {controllers: path.lstrip("/") for _, controllers, path in of_memory}
+    old = Path("/sys/fs/cgroup/memory")
+    file = old / at["memory"] / "memory.limit_in_bytes" if old.exists() else old.parent / at[""] / "memory.max"
+    for _ in range(100):
+        try:
+            file.write_text(str(limit))
+            return
+        except OSError as busy:
+            why = busy
+            time.sleep(0.05)
+    raise why
 
 
 class Killed(Exception):
@@ -209,19 +241,23 @@ def measure(row, size, runs, refault, patience):
 
         # What an interpreter takes that has imported everything and has next to no data.
         with cgroup(UNLIMITED, 0) as (command, peak, _):
-            execute(command, row, "run", 1 << 20, 0, scratch)
+            execute(command, row, "run", 1 << 20, UNLIMITED, scratch)
             base = peak()
-        total = 0
+        later, total = row in LIMITED_LATER, 0
         for turn in range(runs):
-            with cgroup(base + size // 2, 2 * size) as (command, _, compressed):
-                run("zram", command)
+            limit = base + size // 2
+            with cgroup(UNLIMITED if later else limit, 2 * size) as (command, _, compressed):
+                run("zram", command, limit)
                 if "zram" not in why and compressed() < size // 100:
                     raise SystemExit(f"{row}: all fits into half the memory, which says nothing: raise --mebibytes")
-                total = total or base + size // 2 + compressed()
+                total = total or limit + compressed()
             run("arrays", [], total - base)
-            with cgroup(total, 0) as (command, _, _):
-                run("memmap", command)
-            run("run", [refault, "run", "--quiet", "--memory", str(total), "--"])
+            with cgroup(UNLIMITED if later else total, 0) as (command, _, _):
+                run("memmap", command, total)
+            if later:
+                why["run"] = "–"
+            else:
+                run("run", [refault, "run", "--quiet", "--memory", str(total), "--"])
     if len(found) > 1:
         raise SystemExit(f"{row}: the sides found different results: {sorted(found)}")
     return times, why, (total - base) / size

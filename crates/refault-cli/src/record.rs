@@ -234,6 +234,11 @@ impl Recording {
         (self.last_ns - self.first_ns.unwrap_or(self.last_ns)) as f64 / 1e9
     }
 
+    /// Intervals of so many milliseconds that the recording goes over, whatever number of processes was looked at in each.
+    fn intervals(&self, milliseconds: u64) -> u64 {
+        (self.last_ns - self.first_ns.unwrap_or(self.last_ns)).div_ceil(milliseconds * 1_000_000)
+    }
+
     /// Shares of one processor that the looks took, and that the program spent on faults because of them.
     fn overhead(&self) -> [f64; 2] {
         let elapsed = (self.seconds() * 1e9).max(1.0);
@@ -246,7 +251,7 @@ impl Recording {
         [
             ("recorded", command.to_owned()),
             ("granularity", format!("pages accessed in each {interval} ms, in the order of first accesses")),
-            ("intervals", self.pieces.to_string()),
+            ("intervals", self.intervals(interval).to_string()),
             ("processes", self.processes.len().to_string()),
             ("overhead", format!("looks {:.2} %, faults {:.2} % of one processor", looks * 100.0, faults * 100.0)),
         ]
@@ -257,7 +262,7 @@ impl Recording {
         say(format_args!(
             "{} accesses in {} intervals of {interval} ms (the longest {:.0} ms) and {} process{} written to {}",
             grouped(accesses),
-            grouped(self.pieces),
+            grouped(self.intervals(interval)),
             self.longest_ns as f64 / 1e6,
             self.processes.len(),
             if self.processes.len() == 1 { "" } else { "es" },
@@ -299,6 +304,9 @@ mod tests {
         bytes.extend(&tail[70..]);
         recording.take(&mut bytes, &mut writer, unread).expect("takes");
         assert_eq!((recording.pieces, recording.pages, bytes.len(), recording.processes.len()), (3, 5, 0, 2));
+        assert_eq!(recording.intervals(1), 1, "from 1 to 3 µs");
+        recording.last_ns = 5_001_000;
+        assert_eq!(recording.intervals(1), 5, "of two processes together");
         assert_eq!(writer.finish().expect("finishes"), 5);
         let mut reader = refault_trace::open(&path, &refault_trace::Options::default()).expect("opens");
         let mut pages = Vec::new();
