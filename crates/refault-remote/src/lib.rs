@@ -10,8 +10,9 @@
 //!
 //! What it promises:
 //!
-//! - **The object is the one that was opened**: each request carries the object's ETag, and each answer's is compared.
-//!   An object that was changed meanwhile is an error in words, never a mixture of both.
+//! - **The object is the one that was opened**: each request carries the object's ETag if it is strong, and each
+//!   answer's ETag, time of the last change and length are compared. An object that was changed meanwhile is an error in
+//!   words, never a mixture of both, as far as these tell it.
 //! - **Requests are few and bounded**: ranges that are wanted together ([`refault_cache::CachedFile::prefetch_ranges`],
 //!   windows of readahead) and lie near each other are fetched by one request; no more than
 //!   [`RemoteOptions::in_flight`] are under way at a time, for all objects of a [`RemoteStore`].
@@ -41,6 +42,7 @@
 mod error;
 mod object;
 mod ranges;
+mod request;
 mod store;
 mod tier;
 

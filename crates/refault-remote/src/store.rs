@@ -14,13 +14,14 @@ use object_store::aws::AmazonS3Builder;
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
+use object_store::{ClientOptions, GetOptions, ObjectMeta, ObjectStore, RetryConfig};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::error::{MakeError, OpenError};
 use crate::object::RemoteObject;
+use crate::request::{Fault, fault, get, gone, passes};
 use crate::tier::Tier;
 
 /// How objects are fetched and kept.
@@ -79,26 +80,13 @@ pub struct RemoteCounts {
 
 #[derive(Default)]
 pub(crate) struct Counts {
-    requests: AtomicU64,
+    pub(crate) requests: AtomicU64,
     retries: AtomicU64,
-    fetched: AtomicU64,
+    pub(crate) fetched: AtomicU64,
     held: AtomicU64,
     most_held: AtomicU64,
     pub(crate) local: AtomicU64,
     pub(crate) damaged: AtomicU64,
-}
-
-/// Why a range was not fetched.
-#[derive(Clone, Debug)]
-pub(crate) struct Fault {
-    pub(crate) kind: std::io::ErrorKind,
-    pub(crate) message: String,
-}
-
-impl From<&Fault> for std::io::Error {
-    fn from(fault: &Fault) -> std::io::Error {
-        std::io::Error::new(fault.kind, fault.message.clone())
-    }
 }
 
 /// A store of objects. Clones are the same.
@@ -320,61 +308,4 @@ impl Inner {
             runtime.spawn(task);
         }
     }
-}
-
-/// One request. With an error: whether it may pass.
-async fn get(
-    store: &dyn ObjectStore,
-    meta: &ObjectMeta,
-    range: Range<u64>,
-    counts: &Counts,
-) -> Result<Bytes, (Fault, bool)> {
-    counts.requests.fetch_add(1, Ordering::Relaxed);
-    let mut options = GetOptions::new().with_range(Some(GetRange::Bounded(range.clone())));
-    // A weak tag never matches: it is compared with the answer's instead.
-    options.if_match = meta.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
-    let failed = |error: object_store::Error| (fault(&error), passes(&error));
-    let result = store.get_opts(&meta.location, options).await.map_err(failed)?;
-    let same = result.meta.e_tag == meta.e_tag && result.meta.size == meta.size;
-    if !same || (meta.e_tag.is_none() && result.meta.last_modified != meta.last_modified) {
-        return Err((changed(meta), false));
-    }
-    let wanted = range.end - range.start;
-    let got = result.range.clone();
-    let bytes = result.bytes().await.map_err(failed)?;
-    counts.fetched.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-    if got != range || bytes.len() as u64 != wanted {
-        let message = format!("the store answered with bytes {got:?}, {} of them, instead of {range:?}", bytes.len());
-        return Err((Fault { kind: std::io::ErrorKind::UnexpectedEof, message }, true));
-    }
-    Ok(bytes)
-}
-
-/// Whether the same request may succeed later.
-fn passes(error: &object_store::Error) -> bool {
-    matches!(error, object_store::Error::Generic { .. })
-}
-
-fn fault(error: &object_store::Error) -> Fault {
-    use object_store::Error;
-    let kind = match error {
-        Error::NotFound { .. } => std::io::ErrorKind::NotFound,
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => std::io::ErrorKind::PermissionDenied,
-        Error::Precondition { path, .. } => return changed_at(path),
-        _ => std::io::ErrorKind::Other,
-    };
-    Fault { kind, message: error.to_string() }
-}
-
-fn changed(meta: &ObjectMeta) -> Fault {
-    changed_at(meta.location.as_ref())
-}
-
-fn changed_at(path: &str) -> Fault {
-    let message = format!("the object {path} was changed after it was opened: open it again");
-    Fault { kind: std::io::ErrorKind::StaleNetworkFileHandle, message }
-}
-
-fn gone() -> Fault {
-    Fault { kind: std::io::ErrorKind::Other, message: "the request was given up".to_owned() }
 }
