@@ -103,6 +103,14 @@ impl HttpService for Client {
         let status = answer.status();
         let text = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
         let date = text("date").and_then(date);
+        // object_store adds one to the end of a range.
+        let last =
+            text("content-range").and_then(|range| range.split_once('-')?.1.split('/').next()?.trim().parse().ok());
+        if last == Some(u64::MAX) {
+            let reason = " and a range that ends where no file does".to_owned();
+            let refused = Refused { status: status.as_u16(), reason, body: String::new(), wait: Duration::ZERO };
+            return Err(HttpError::new(HttpErrorKind::Unknown, refused));
+        }
         // object_store has words of its own for these: permissions, absence, another version.
         if !(status.is_server_error() || matches!(status.as_u16(), 408 | 416 | 429)) {
             if let Some(date) = date {

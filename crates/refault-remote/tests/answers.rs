@@ -73,6 +73,7 @@ fn answers_that_will_not_become_right_are_not_asked_for_again() {
     });
     fails_once("400", |server| instead(server, "400 Bad Request"));
     fails_once("8192", |server| server.served.shifted.store(4096, Ordering::Relaxed));
+    fails_once("where no file does", |server| server.served.shifted.store(u64::MAX - 12_287, Ordering::Relaxed));
     fails_once("Content-Length", |server| server.served.endless.store(1, Ordering::Relaxed));
 }
 
