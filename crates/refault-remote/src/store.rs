@@ -226,7 +226,7 @@ impl RemoteStore {
         let relative = Path::parse(path).map_err(|error| failed(error.to_string()))?;
         let path_there = self.0.prefix.parts().chain(relative.parts()).collect::<Path>();
         let (mut meta, mut answered) = self.0.head(&path_there).map_err(|fault| failed(fault.message))?;
-        // Not for ever: what changes each second is told from itself when it is read.
+        // Not for ever: an answer that a proxy keeps may have such a time, and no other, for long.
         for _ in 0..3 {
             if !may_change_unseen(&meta, answered) {
                 break;
