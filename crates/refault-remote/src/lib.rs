@@ -10,13 +10,17 @@
 //!
 //! What it promises:
 //!
-//! - **The object is the one that was opened**: each request carries the object's ETag, and each answer's is compared.
-//!   An object that was changed meanwhile is an error in words, never a mixture of both.
+//! - **The object is the one that was opened**: each request carries the object's ETag if it is strong, and each
+//!   answer's ETag, time of the last change and length are compared. An object that was changed meanwhile is an error in
+//!   words, never a mixture of both, as far as these tell it. Without a strong ETag it is the time, in whole seconds: an
+//!   object that was changed in the second in which it is opened is opened in the next, and what was changed less than
+//!   a minute before is not kept in a local file. A change that leaves tag, time and length alike is not noticed.
 //! - **Requests are few and bounded**: ranges that are wanted together ([`refault_cache::CachedFile::prefetch_ranges`],
 //!   windows of readahead) and lie near each other are fetched by one request; no more than
 //!   [`RemoteOptions::in_flight`] are under way at a time, for all objects of a [`RemoteStore`].
 //! - **Failures that pass are tried again**, [`RemoteOptions::retries`] times, a little later each time. Then the read
-//!   fails with the store's words, and a later one tries again.
+//!   fails with the store's words, and a later one tries again. Answers that will not become right are not asked for
+//!   again; slow ones are waited for as long as bytes come.
 //! - **The local file is never trusted**: each block carries a checksum that knows object, version and place. A block
 //!   that is torn, flipped or another object's is fetched again. It needs no recovery after a crash.
 //!
@@ -39,8 +43,10 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod http;
 mod object;
 mod ranges;
+mod request;
 mod store;
 mod tier;
 

@@ -14,7 +14,8 @@ use object_store::ObjectMeta;
 use refault_cache::{Backing, ReadPiece};
 
 use crate::ranges::coalesce;
-use crate::store::{Fault, Inner};
+use crate::request::Fault;
+use crate::store::Inner;
 use crate::tier::{Found, Tier};
 
 const UNBROKEN: &str = "invariant: nothing panics under this lock";

@@ -10,18 +10,20 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
-use object_store::aws::AmazonS3Builder;
+use chrono::{DateTime, Utc};
 use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
+use object_store::{GetOptions, GetResult, ObjectMeta, ObjectStore, RetryConfig};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::error::{MakeError, OpenError};
+use crate::http::{Answered, Connector, client_options, s3};
 use crate::object::RemoteObject;
-use crate::tier::Tier;
+use crate::request::{Fault, again, fault, get, gone, may_change_unseen, stands_for_bytes};
+use crate::tier::{Tier, is_full};
 
 /// How objects are fetched and kept.
 #[derive(Clone, Debug)]
@@ -34,8 +36,12 @@ pub struct RemoteOptions {
     pub request: u64,
     /// How often a request that failed is tried again; 4 by default.
     pub retries: u32,
-    /// How long is waited before the first of these, doubled for each further one; 50 ms by default.
+    /// How long is waited before the first of these, doubled for each further one; 50 ms by default. A server that asks
+    /// for more by `Retry-After` gets it, up to a minute, if the store was opened by a URL.
     pub retry_after: Duration,
+    /// How long a server may send nothing before its answer counts as failed, of stores that are opened by a URL; 30 s
+    /// by default. An answer that keeps coming may take as long as it wants.
+    pub silence: Duration,
     /// A directory for one local file per object that keeps what was fetched, and outlives the process. None by
     /// default.
     pub directory: Option<PathBuf>,
@@ -53,6 +59,7 @@ impl Default for RemoteOptions {
             request: 8 << 20,
             retries: 4,
             retry_after: Duration::from_millis(50),
+            silence: Duration::from_secs(30),
             directory: None,
             local_bytes: 1 << 30,
             block: 64 << 10,
@@ -73,32 +80,23 @@ pub struct RemoteCounts {
     pub local_bytes: u64,
     /// Blocks of local files that were damaged, and fetched again.
     pub damaged_blocks: u64,
+    /// Objects that were opened without a local file in spite of [`RemoteOptions::directory`]: the disk was full, or
+    /// the object had no strong ETag and was changed less than a minute before, or at a time that is not known.
+    pub not_kept: u64,
     /// Bytes of answers that were held at a time at most, before they were in the cache.
     pub most_held_bytes: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct Counts {
-    requests: AtomicU64,
+    pub(crate) requests: AtomicU64,
     retries: AtomicU64,
-    fetched: AtomicU64,
+    pub(crate) fetched: AtomicU64,
     held: AtomicU64,
     most_held: AtomicU64,
     pub(crate) local: AtomicU64,
     pub(crate) damaged: AtomicU64,
-}
-
-/// Why a range was not fetched.
-#[derive(Clone, Debug)]
-pub(crate) struct Fault {
-    pub(crate) kind: std::io::ErrorKind,
-    pub(crate) message: String,
-}
-
-impl From<&Fault> for std::io::Error {
-    fn from(fault: &Fault) -> std::io::Error {
-        std::io::Error::new(fault.kind, fault.message.clone())
-    }
+    not_kept: AtomicU64,
 }
 
 /// A store of objects. Clones are the same.
@@ -107,6 +105,8 @@ pub struct RemoteStore(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     store: Arc<dyn ObjectStore>,
+    /// Whether its answers come through [`Connector`].
+    ours: bool,
     /// What tells it from other stores in the local files: the URL, or what the store says of itself.
     identity: String,
     /// Below which objects are found.
@@ -135,11 +135,12 @@ impl RemoteStore {
     /// See [`MakeError`].
     pub fn new(store: Arc<dyn ObjectStore>, options: &RemoteOptions) -> Result<RemoteStore, MakeError> {
         let identity = store.to_string();
-        RemoteStore::below(store, identity, Path::default(), options)
+        RemoteStore::below(store, false, identity, Path::default(), options)
     }
 
     /// Objects below a URL: `file:///DIRECTORY`, `http://HOST/DIRECTORY/`, `s3://BUCKET/DIRECTORY`; the latter takes
-    /// endpoint, region and keys from the environment, as `AWS_ENDPOINT_URL` and the like.
+    /// endpoint, region and keys from the environment, as `AWS_ENDPOINT_URL` and the like. An endpoint `http:` needs no
+    /// `AWS_ALLOW_HTTP`, unless that says no.
     ///
     /// # Errors
     /// See [`MakeError`].
@@ -148,7 +149,7 @@ impl RemoteStore {
         let unknown = |why: String| MakeError::Unknown { url: url.to_owned(), why };
         let parsed = Url::parse(url).map_err(|error| unknown(error.to_string()))?;
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let client = ClientOptions::new().with_allow_http(parsed.scheme() == "http");
+        let client = client_options(options.silence);
         // Whatever the process has chosen before holds.
         let _ = rustls::crypto::ring::default_provider().install_default();
         match parsed.scheme() {
@@ -158,22 +159,20 @@ impl RemoteStore {
                 RemoteStore::new(Arc::new(store), options)
             }
             "http" | "https" => {
-                let http = HttpBuilder::new().with_url(url).with_retry(retry).with_client_options(client);
-                RemoteStore::below(
-                    Arc::new(http.build().map_err(failed)?),
-                    parsed.to_string(),
-                    Path::default(),
-                    options,
-                )
+                let client = client.with_allow_http(parsed.scheme() == "http");
+                let http = HttpBuilder::new().with_url(url).with_http_connector(Connector);
+                let http = http.with_retry(retry).with_client_options(client).build().map_err(failed)?;
+                RemoteStore::below(Arc::new(http), true, parsed.to_string(), Path::default(), options)
             }
             "s3" => {
                 let bucket = parsed.host_str().unwrap_or("");
-                let s3 = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
-                let endpoint = std::env::var("AWS_ENDPOINT_URL").unwrap_or_default();
-                let plain = endpoint.starts_with("http:");
-                let store = s3.with_allow_http(plain).build().map_err(failed)?;
+                let variables = std::env::vars_os()
+                    .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+                let (s3, endpoint) = s3(variables, client);
+                let s3 = s3.with_bucket_name(bucket).with_retry(retry).with_http_connector(Connector);
+                let store = s3.build().map_err(failed)?;
                 let prefix = Path::from_url_path(parsed.path()).map_err(|error| unknown(error.to_string()))?;
-                RemoteStore::below(Arc::new(store), format!("{endpoint} s3://{bucket}"), prefix, options)
+                RemoteStore::below(Arc::new(store), true, format!("{endpoint} s3://{bucket}"), prefix, options)
             }
             other => Err(unknown(format!("no store is called {other}"))),
         }
@@ -181,12 +180,16 @@ impl RemoteStore {
 
     fn below(
         store: Arc<dyn ObjectStore>,
+        ours: bool,
         identity: String,
         prefix: Path,
         options: &RemoteOptions,
     ) -> Result<RemoteStore, MakeError> {
         if options.in_flight == 0 || options.in_flight > Semaphore::MAX_PERMITS {
             return Err(MakeError::BadOption("at least one request must be allowed at a time"));
+        }
+        if options.silence.is_zero() {
+            return Err(MakeError::BadOption("a server must be allowed to be silent for some time"));
         }
         if options.block == 0 || !options.block.is_multiple_of(4096) {
             return Err(MakeError::BadOption("blocks of the local file must be multiples of 4096 bytes"));
@@ -202,7 +205,16 @@ impl RemoteStore {
             .map_err(MakeError::Runtime)?;
         let permits = Arc::new(Semaphore::new(options.in_flight));
         let (options, counts) = (options.clone(), Arc::default());
-        Ok(RemoteStore(Arc::new(Inner { store, identity, prefix, options, permits, counts, runtime: Some(runtime) })))
+        Ok(RemoteStore(Arc::new(Inner {
+            store,
+            ours,
+            identity,
+            prefix,
+            options,
+            permits,
+            counts,
+            runtime: Some(runtime),
+        })))
     }
 
     /// An object, as it is now: asks for its length and version. For [`refault_cache::PageCache::attach`].
@@ -213,7 +225,15 @@ impl RemoteStore {
         let failed = |message| OpenError::Store { path: path.to_owned(), message };
         let relative = Path::parse(path).map_err(|error| failed(error.to_string()))?;
         let path_there = self.0.prefix.parts().chain(relative.parts()).collect::<Path>();
-        let meta = self.0.head(&path_there).map_err(|fault| failed(fault.message))?;
+        let (mut meta, mut answered) = self.0.head(&path_there).map_err(|fault| failed(fault.message))?;
+        // Not for ever: an answer that a proxy keeps may have such a time, and no other, for long.
+        for _ in 0..3 {
+            if !may_change_unseen(&meta, answered) {
+                break;
+            }
+            std::thread::sleep(Duration::from_secs(1));
+            (meta, answered) = self.0.head(&path_there).map_err(|fault| failed(fault.message))?;
+        }
         if meta.e_tag.is_none() && meta.last_modified.timestamp() == 0 {
             let why =
                 "the store names no version of it, neither ETag nor Last-Modified: what is read could be of several";
@@ -226,11 +246,20 @@ impl RemoteStore {
                 i64::MAX
             )));
         }
-        let tier = self.0.options.directory.as_ref().map(|directory| {
-            let options = &self.0.options;
-            Tier::open(directory, &self.0.identity, &meta, options.block, options.local_bytes)
-        });
-        let tier = tier.transpose().map_err(|(path, error)| OpenError::Tier { path, error })?;
+        let tier = match &self.0.options.directory {
+            Some(directory) if stands_for_bytes(&meta, answered) => {
+                let options = &self.0.options;
+                match Tier::open(directory, &self.0.identity, &meta, options.block, options.local_bytes) {
+                    Ok(tier) => Some(tier),
+                    Err((_, error)) if is_full(&error) => None,
+                    Err((path, error)) => return Err(OpenError::Tier { path, error }),
+                }
+            }
+            _ => None,
+        };
+        if tier.is_none() && self.0.options.directory.is_some() {
+            self.0.counts.not_kept.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(RemoteObject::new(self.0.clone(), meta, tier))
     }
 
@@ -244,27 +273,29 @@ impl RemoteStore {
             fetched_bytes: read(&counts.fetched),
             local_bytes: read(&counts.local),
             damaged_blocks: read(&counts.damaged),
+            not_kept: read(&counts.not_kept),
             most_held_bytes: read(&counts.most_held),
         }
     }
 }
 
 impl Inner {
-    fn head(&self, path: &Path) -> Result<ObjectMeta, Fault> {
+    /// What an object is now, and when that was said: by the server's clock, or by ours where it does not say.
+    fn head(&self, path: &Path) -> Result<(ObjectMeta, DateTime<Utc>), Fault> {
         let (send, receive) = mpsc::channel();
-        let (store, path) = (self.store.clone(), path.clone());
+        let (store, ours, path) = (self.store.clone(), self.ours, path.clone());
         let (retries, after) = (self.options.retries, self.options.retry_after);
         self.spawn(async move {
             let options = GetOptions::new().with_head(true);
             let mut outcome = store.get_opts(&path, options.clone()).await;
             for attempt in 0..retries {
-                if !outcome.as_ref().is_err_and(passes) {
-                    break;
-                }
-                tokio::time::sleep(after * (1 << attempt.min(10))).await;
+                let Some(wait) = outcome.as_ref().err().and_then(|error| again(error, ours)) else { break };
+                tokio::time::sleep(after.saturating_mul(1 << attempt.min(10)).max(wait)).await;
                 outcome = store.get_opts(&path, options.clone()).await;
             }
-            let _ = send.send(outcome.map(|result| result.meta).map_err(|error| fault(&error)));
+            let time = |result: &GetResult| result.extensions.get().map_or_else(Utc::now, |Answered(time)| *time);
+            let outcome = outcome.map(|result| (result.meta.clone(), time(&result)));
+            let _ = send.send(outcome.map_err(|error| fault(&error, &path)));
         });
         receive.recv().unwrap_or_else(|_| Err(gone()))
     }
@@ -280,21 +311,20 @@ impl Inner {
     ) {
         let (send, receive) = mpsc::channel();
         for (place, range) in ranges.iter().cloned().enumerate() {
-            let (send, store, meta) = (send.clone(), self.store.clone(), meta.clone());
+            let (send, store, ours, meta) = (send.clone(), self.store.clone(), self.ours, meta.clone());
             let (permits, counts) = (self.permits.clone(), self.counts.clone());
             let (retries, after) = (self.options.retries, self.options.retry_after);
             self.spawn(async move {
                 let mut permit = permits.clone().acquire_owned().await;
-                let mut outcome = get(&*store, &meta, range.clone(), &counts).await;
+                let mut outcome = get(&*store, ours, &meta, range.clone(), &counts).await;
                 for attempt in 0..retries {
-                    if !outcome.as_ref().is_err_and(|(_, again)| *again) {
-                        break;
-                    }
+                    let Err((_, Some(wait))) = &outcome else { break };
+                    let wait = after.saturating_mul(1 << attempt.min(10)).max(*wait);
                     counts.retries.fetch_add(1, Ordering::Relaxed);
                     drop(permit);
-                    tokio::time::sleep(after * (1 << attempt.min(10))).await;
+                    tokio::time::sleep(wait).await;
                     permit = permits.clone().acquire_owned().await;
-                    outcome = get(&*store, &meta, range.clone(), &counts).await;
+                    outcome = get(&*store, ours, &meta, range.clone(), &counts).await;
                 }
                 if let Ok(bytes) = &outcome {
                     let held = bytes.len() as u64 + counts.held.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -320,61 +350,4 @@ impl Inner {
             runtime.spawn(task);
         }
     }
-}
-
-/// One request. With an error: whether it may pass.
-async fn get(
-    store: &dyn ObjectStore,
-    meta: &ObjectMeta,
-    range: Range<u64>,
-    counts: &Counts,
-) -> Result<Bytes, (Fault, bool)> {
-    counts.requests.fetch_add(1, Ordering::Relaxed);
-    let mut options = GetOptions::new().with_range(Some(GetRange::Bounded(range.clone())));
-    // A weak tag never matches: it is compared with the answer's instead.
-    options.if_match = meta.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
-    let failed = |error: object_store::Error| (fault(&error), passes(&error));
-    let result = store.get_opts(&meta.location, options).await.map_err(failed)?;
-    let same = result.meta.e_tag == meta.e_tag && result.meta.size == meta.size;
-    if !same || (meta.e_tag.is_none() && result.meta.last_modified != meta.last_modified) {
-        return Err((changed(meta), false));
-    }
-    let wanted = range.end - range.start;
-    let got = result.range.clone();
-    let bytes = result.bytes().await.map_err(failed)?;
-    counts.fetched.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-    if got != range || bytes.len() as u64 != wanted {
-        let message = format!("the store answered with bytes {got:?}, {} of them, instead of {range:?}", bytes.len());
-        return Err((Fault { kind: std::io::ErrorKind::UnexpectedEof, message }, true));
-    }
-    Ok(bytes)
-}
-
-/// Whether the same request may succeed later.
-fn passes(error: &object_store::Error) -> bool {
-    matches!(error, object_store::Error::Generic { .. })
-}
-
-fn fault(error: &object_store::Error) -> Fault {
-    use object_store::Error;
-    let kind = match error {
-        Error::NotFound { .. } => std::io::ErrorKind::NotFound,
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => std::io::ErrorKind::PermissionDenied,
-        Error::Precondition { path, .. } => return changed_at(path),
-        _ => std::io::ErrorKind::Other,
-    };
-    Fault { kind, message: error.to_string() }
-}
-
-fn changed(meta: &ObjectMeta) -> Fault {
-    changed_at(meta.location.as_ref())
-}
-
-fn changed_at(path: &str) -> Fault {
-    let message = format!("the object {path} was changed after it was opened: open it again");
-    Fault { kind: std::io::ErrorKind::StaleNetworkFileHandle, message }
-}
-
-fn gone() -> Fault {
-    Fault { kind: std::io::ErrorKind::Other, message: "the request was given up".to_owned() }
 }

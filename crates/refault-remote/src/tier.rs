@@ -87,8 +87,8 @@ impl Tier {
         let mut there = vec![0; head.len()];
         let same = file.read_exact_at(&mut there, 0).is_ok() && there == head;
         if !same {
-            file.set_len(0)?;
             file.write_all_at(&head, 0)?;
+            file.set_len(HEAD)?;
         }
         let stride = SLOT_HEAD as u64 + block;
         let most =
@@ -104,7 +104,7 @@ impl Tier {
             }),
         };
         if same {
-            tier.find_blocks(meta.size.div_ceil(block))?;
+            tier.find_blocks(meta.size.div_ceil(block));
             // A smaller limit than before.
             let end = HEAD + most as u64 * stride;
             if tier.file.metadata()?.len() > end {
@@ -114,14 +114,13 @@ impl Tier {
         Ok(tier)
     }
 
-    fn find_blocks(&mut self, blocks: u64) -> io::Result<()> {
-        let length = self.file.metadata()?.len();
+    fn find_blocks(&mut self, blocks: u64) {
         let mut head = [0; SLOT_HEAD];
         let slots = self.slots.get_mut().expect(UNBROKEN);
         let stride = SLOT_HEAD as u64 + self.block;
         for slot in 0..slots.blocks.len() {
-            let at = HEAD + slot as u64 * stride;
-            if at + stride > length.next_multiple_of(stride) || self.file.read_exact_at(&mut head, at).is_err() {
+            // The last slot may be short, as the last block is. One that is torn is found out when it is read.
+            if self.file.read_exact_at(&mut head, HEAD + slot as u64 * stride).is_err() {
                 break;
             }
             if let Some((number, _, _)) = parse(&head, self.seed).filter(|(number, ..)| *number < blocks) {
@@ -135,7 +134,6 @@ impl Tier {
                 slots.blocks[slot].0 = None;
             }
         }
-        Ok(())
     }
 
     fn at(&self, slot: u32) -> u64 {
@@ -189,6 +187,11 @@ impl Tier {
             slots.by_block.insert(number, slot);
         }
     }
+}
+
+/// Whether there is no room for a file.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
 impl Slots {
@@ -258,6 +261,21 @@ mod tests {
         drop(tier);
         let tier = open("2").expect("opens");
         assert!(!(0..10).any(|number| has(&tier, number)));
+    }
+
+    #[test]
+    fn a_short_last_block_survives_wherever_it_stands() {
+        for before in 0..8 {
+            let directory = tempfile::tempdir().expect("a directory");
+            let open = || Tier::open(directory.path(), "store", &meta("1"), 8192, 1 << 20).map_err(|(_, error)| error);
+            let tier = open().expect("opens");
+            (0..before).for_each(|number| tier.write(number, &[1; 8192]));
+            tier.write(20, &[7; 100]);
+            drop(tier);
+            let mut seen = Vec::new();
+            assert!(matches!(open().expect("opens").read(20, &mut seen, 100), Found::Whole), "after {before}");
+            assert_eq!(seen, [7; 100]);
+        }
     }
 
     #[test]

@@ -279,8 +279,8 @@ fn files_are_a_store_too_and_objects_are_read_only() {
     for url in ["", "ftp://host/x", "s3", "http://"] {
         assert!(RemoteStore::from_url(url, &options()).is_err(), "{url}");
     }
-    let wrong = RemoteOptions { in_flight: 0, ..options() };
-    assert!(RemoteStore::from_url(&url, &wrong).is_err());
+    let wrong = [RemoteOptions { in_flight: 0, ..options() }, RemoteOptions { silence: Duration::ZERO, ..options() }];
+    assert!(wrong.iter().all(|wrong| RemoteStore::from_url(&url, wrong).is_err()));
 }
 
 /// `scripts/remote-s3` starts an emulation of S3, and runs this.

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use refault_testing::Random;
 
+/// Header lines that name a version: whether HEAD asks, and its number.
+pub type Naming = fn(bool, u64) -> String;
+
 /// One object, `/object`, and what goes wrong with it.
 #[derive(Default)]
 pub struct Served {
@@ -24,6 +27,18 @@ pub struct Served {
     pub claimed: AtomicU64,
     /// Answers name no version.
     pub nameless: AtomicU64,
+    /// What names a version, instead of the usual lines.
+    pub named: Mutex<Option<Naming>>,
+    /// The status line, and headers, of every answer with bytes, which then has none.
+    pub instead: Mutex<Option<&'static str>>,
+    /// How far the range that answers name lies behind the one that was asked for.
+    pub shifted: AtomicU64,
+    /// Answers do not say how long they are.
+    pub endless: AtomicU64,
+    /// Bytes that an answer has after those that were asked for.
+    pub too_many: AtomicU64,
+    /// Milliseconds before each tenth of an answer's bytes.
+    pub drip: AtomicU64,
     pub requests: AtomicU64,
     /// Bytes of objects that were sent.
     pub sent: AtomicU64,
@@ -102,8 +117,12 @@ fn serve(served: &Served, stream: TcpStream) -> std::io::Result<()> {
         served.under_way.fetch_sub(1, Ordering::SeqCst);
         let (head, body, whole) = answer;
         stream.write_all(head.as_bytes())?;
-        stream.write_all(&body)?;
-        served.sent.fetch_add(body.len() as u64, Ordering::Relaxed);
+        let drip = served.drip.load(Ordering::Relaxed);
+        for part in body.chunks(if drip == 0 { 256 << 10 } else { body.len().div_ceil(10).max(1) }) {
+            std::thread::sleep(Duration::from_millis(drip));
+            stream.write_all(part)?;
+            served.sent.fetch_add(part.len() as u64, Ordering::Relaxed);
+        }
         if !whole {
             return Ok(());
         }
@@ -127,6 +146,9 @@ fn answer(
     if strikes(&served.refused, number) {
         return empty("503 Service Unavailable");
     }
+    if let Some(instead) = served.instead.lock().expect("no test panics under it").filter(|_| !head) {
+        return empty(instead);
+    }
     if served.careless.load(Ordering::Relaxed) == 0 && tag.is_some_and(|tag| tag != own) {
         return empty("412 Precondition Failed");
     }
@@ -137,22 +159,29 @@ fn answer(
     });
     let status = if range.is_some() { "206 Partial Content" } else { "200 OK" };
     let claimed = Some(served.claimed.load(Ordering::Relaxed)).filter(|claimed| head && *claimed != 0);
-    let length = claimed.unwrap_or((to - from) as u64);
-    let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n");
-    if served.nameless.load(Ordering::Relaxed) == 0 {
+    let too_many = if head { 0 } else { served.too_many.load(Ordering::Relaxed) as usize };
+    let length = claimed.unwrap_or((to - from + too_many) as u64);
+    let endless = !head && served.endless.load(Ordering::Relaxed) != 0;
+    let mut text = format!("HTTP/1.1 {status}\r\n");
+    text += &if endless { "Connection: close\r\n".to_owned() } else { format!("Content-Length: {length}\r\n") };
+    if let Some(named) = *served.named.lock().expect("no test panics under it") {
+        text += &named(head, version);
+    } else if served.nameless.load(Ordering::Relaxed) == 0 {
         text += &format!("ETag: {own}\r\nLast-Modified: Tue, 01 Jan 2030 00:00:00 GMT\r\n");
     }
     if range.is_some() {
-        text += &format!("Content-Range: bytes {from}-{}/{}\r\n", to.max(1) - 1, bytes.len());
+        let shifted = served.shifted.load(Ordering::Relaxed) as usize;
+        text += &format!("Content-Range: bytes {}-{}/{}\r\n", from + shifted, to.max(1) - 1 + shifted, bytes.len());
     }
     text += "\r\n";
     if head {
         return (text, Vec::new(), true);
     }
     let mut body = bytes[from.min(bytes.len())..to].to_vec();
+    body.resize(body.len() + too_many, b'x');
     let whole = !strikes(&served.broken, number);
     if !whole {
         body.truncate(body.len() / 2);
     }
-    (text, body, whole)
+    (text, body, whole && !endless)
 }
