@@ -9,6 +9,7 @@ Times and speeds are left out; all else is printed to the last digit. scripts/py
 import hashlib
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import refault
@@ -19,24 +20,7 @@ WORKLOADS = (
     "zipf:theta=0.7,pages=3000,accesses=30000,kind=fd,writes=0.25",
     "mixed:apages=1000,fpages=500,accesses=20000,writes=0.25",
 )
-MACHINE = """
-[machine]
-memory = "4M"
-duration = "300ms"
-sample = "50ms"
-policy = "classic"
-
-[[file]]
-name = "data"
-size = "16M"
-
-[[task]]
-name = "reader"
-accesses_per_operation = 100
-[[task.workload]]
-spec = "zipf:theta=0.8,pages=4000,accesses=2000000,kind=fd"
-file = "data"
-"""
+MACHINE = Path(__file__).parents[1].joinpath("python", "tests", "small_machine.toml").read_text(encoding="utf-8")
 
 
 def say(name, what):

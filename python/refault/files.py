@@ -167,19 +167,21 @@ def open(
     path: str | PathLike[str],
     mode: str = "rb",
     *,
-    memory: Size = "64M",
+    memory: Size | None = None,
     policy: str | None = None,
     cache: Cache | None = None,
 ) -> CachedFile:
-    """Opens a file behind a page cache: one of its own of `memory` bytes with `policy`, or a `cache` that others share.
+    """Opens a file behind a page cache: one of its own of `memory` bytes (``"64M"`` by default) with `policy`, or
+    a `cache` that others share, which has both already.
 
     Raises
     ------
     OSError
         There is no such file, or its file system does not do direct I/O.
     ValueError
-        The mode, the size or the policy is none.
+        The mode, the size or the policy is none, or belongs to a cache that is given.
     """
-    if cache is not None and policy is not None:
-        raise ValueError("a cache that is shared has its policy already")
-    return CachedFile(cache or Cache(memory, policy), path, mode)
+    for name, asked in (("memory", memory), ("policy", policy)):
+        if cache is not None and asked is not None:
+            raise ValueError(f"a cache that is shared has its {name} already: give {name} to refault.Cache, or leave cache out")
+    return CachedFile(cache or Cache("64M" if memory is None else memory, policy), path, mode)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
+import numpy as np
+
 from . import _refault
 from .results import Comparison, Curves
 from .traces import native_traces
@@ -58,6 +60,9 @@ def compare(
         A trace cannot be read.
     """
     named, own = _split(policies)
+    for policy in own:
+        if type(policy).evict is PythonPolicy.evict:
+            raise TypeError(f"policy {type(policy).__name__!r} has no method evict(self), which says what page goes")
     _check_jobs(jobs)
     sizes = _sizes(memory)
     natives = native_traces(traces)
@@ -248,12 +253,11 @@ def _split(policies: Any) -> tuple[list[str], list[PythonPolicy]]:
     for policy in policies:
         if isinstance(policy, str):
             named.append(policy)
-        elif isinstance(policy, PythonPolicy):
-            own.append(policy)
-        elif isinstance(policy, type) and issubclass(policy, PythonPolicy):
-            own.append(policy())
-        else:
-            raise TypeError(f"a policy is a name or a refault.PythonPolicy, not {type(policy).__name__}")
+            continue
+        kind = policy if isinstance(policy, type) else type(policy)
+        if not issubclass(kind, PythonPolicy):
+            raise TypeError(f"a policy is a name or a refault.PythonPolicy, not {kind.__name__}")
+        own.append(policy() if policy is kind else policy)
     if not named and not own:
         raise ValueError("no policy named: refault.policies() lists them")
     return named, own
@@ -265,9 +269,19 @@ def _check_jobs(jobs: int | None) -> None:
 
 
 def _sizes(memory: Any) -> list[str]:
-    if isinstance(memory, (str, int)):
+    if isinstance(memory, (str, int, np.integer)):
         memory = [memory]
-    return [part for size in memory for part in (str(size).split(",") if isinstance(size, str) else [str(int(size))])]
+    if isinstance(memory, (bytes, bytearray)) or not isinstance(memory, Iterable):
+        raise TypeError(f"memory is a size, such as '25%', '64M' or a number of bytes, or several; not {memory!r}")
+    sizes: list[str] = []
+    for size in memory.reshape(-1) if isinstance(memory, np.ndarray) else memory:
+        if isinstance(size, str):
+            sizes.extend(size.split(","))
+        elif isinstance(size, (int, np.integer)) or (isinstance(size, float) and size.is_integer()):
+            sizes.append(str(int(size)))
+        else:
+            raise TypeError(f"a size is a text such as '25%' or '64M', or a whole number of bytes; not {size!r}")
+    return sizes
 
 
 @contextmanager

@@ -140,6 +140,8 @@ class Curves(Table):
 
     def at(self, memory_pages: int, policy: str = "lru", trace: str | None = None) -> float:
         """The miss ratio with so many pages: that of the largest known size that is not larger; 1 below the smallest."""
+        if not memory_pages >= 0:
+            raise ValueError(f"memory is 0 pages or more; not {memory_pages}")
         ratio = 1.0
         curve = self._curve(policy, trace)
         for pages, known in zip(curve["memory_pages"], curve["miss_ratio"], strict=True):
@@ -151,6 +153,8 @@ class Curves(Table):
     def memory_for(self, miss_ratio: float, policy: str = "lru", trace: str | None = None) -> int | None:
         """The smallest known size in pages from which on no more than this share of the accesses misses; None: there is
         none."""
+        if not 0 <= miss_ratio <= 1:
+            raise ValueError(f"a miss ratio is from 0 to 1; not {miss_ratio}")
         found = None
         curve = self._curve(policy, trace)
         for pages, known in zip(reversed(curve["memory_pages"]), reversed(curve["miss_ratio"]), strict=True):

@@ -18,12 +18,19 @@ from .traces import Trace
 
 Source = tuple[str, Any]
 
+#: What can be swept.
+WHAT = "traces are paths, URLs, workloads or refault.Trace objects"
+
 
 def sources_of(traces: Iterable[Any]) -> list[Source]:
     """The sources of traces, workloads, paths, URLs, and directories of either, in order, under names of their own."""
     if isinstance(traces, (str, os.PathLike, Trace)):
         traces = [traces]
-    traces = list(traces)
+    try:
+        several = iter(traces)
+    except TypeError:
+        raise TypeError(f"{WHAT}; not {traces!r}") from None
+    traces = list(several)
     if traces and all(isinstance(trace, tuple) for trace in traces):
         return traces  # They are sources, with the names that they are to have.
     sources = [source for trace in traces for source in _expanded(trace)]
@@ -74,6 +81,8 @@ def _expanded(trace: Any) -> Iterator[Source]:
     if isinstance(trace, Trace):
         yield "trace", trace
         return
+    if not isinstance(trace, (str, os.PathLike)):
+        raise TypeError(f"{WHAT}; not {trace!r}")
     text = os.fspath(trace)
     if "://" in text:
         yield from (("url", {"path": url}) for url in _urls(text))

@@ -84,6 +84,7 @@ def sweep(
     Comparison
         The same rows in the same order whatever the cluster, without times.
     """
+    _check_client(client)
     sources = sources_of(traces)
     keep_decoded = not declare_memory if keep_decoded is None else keep_decoded
     named, own = _split(policies)
@@ -146,6 +147,7 @@ def sweep_mrc(
         are two at least. Figures depend on it as on `seed`, but not on the cluster.
     client, retries, resources : as of :func:`sweep`
     """
+    _check_client(client)
     if parts < 2:
         raise ValueError(f"parts are two at least, since their spread says how good the estimate is; not {parts}")
     sources = sources_of([trace])
@@ -179,6 +181,12 @@ def sweep_mrc(
     name = drawn[0][0]
     found = _refault.join_parts(name, sample, seed, [histogram for _, histogram in drawn], _sizes(memory))
     return Curves(json.loads(found))
+
+
+def _check_client(client: Any) -> None:
+    if client is not None and not callable(getattr(client, "submit", None)):
+        made = f": distributed.Client({client!r}) makes one" if isinstance(client, str) else ""
+        raise TypeError(f"client is a distributed.Client, not {type(client).__name__}{made}")
 
 
 def _draw(source: Any, sample: float, seed: int, part: int, parts: int) -> tuple[str, tuple[int, int, Any]]:

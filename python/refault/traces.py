@@ -120,6 +120,8 @@ def _from_bytes(name: str, data: bytes) -> Trace:
 
 def _page_numbers(source: ArrayLike) -> NDArray[np.uint64]:
     array = np.asarray(source)
+    if array.ndim == 0:
+        raise TypeError(f"a trace is an array of page numbers, one per access, or a path; not {source!r}")
     if array.ndim != 1:
         raise ValueError(f"an array of accesses has one dimension, not {array.ndim}: shape {array.shape}")
     if array.size and array.dtype.kind not in "iu":
@@ -134,8 +136,10 @@ def native_traces(traces: Any) -> list[_refault.Trace]:
     if isinstance(traces, (Trace, str, PathLike, np.ndarray)):
         traces = [traces]
     if not isinstance(traces, (Sequence, Iterable)):
-        raise TypeError(f"traces are a Trace, a path, an array, or several of them; not {type(traces).__name__}")
+        raise TypeError(f"traces are a Trace, a path, an array, or several of them; not {traces!r}")
     many = list(traces)
+    if many and all(isinstance(trace, (int, np.integer)) for trace in many):
+        raise TypeError("traces are a Trace, a path, an array, or several of them; of numbers alone make an array first")
     known = []
     for number, trace in enumerate(many, 1):
         if isinstance(trace, Trace):

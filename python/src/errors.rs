@@ -1,6 +1,7 @@
 //! Errors of the crates as Python's.
 
-use std::io;
+use std::io::{self, ErrorKind};
+use std::path::Path;
 
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -20,30 +21,61 @@ pub fn lab_error(error: LabError) -> PyErr {
 /// The same for traces.
 pub fn trace_error(error: TraceError) -> PyErr {
     match &error {
-        TraceError::Open { source, .. } | TraceError::Io { source, .. } => os_error(source, error.to_string()),
+        TraceError::Open { file, source } => os_error(source, words(source), Some(file)),
+        TraceError::Io { file, place, source } => os_error(source, format!("{place}: {}", words(source)), Some(file)),
         _ => PyValueError::new_err(error.to_string()),
     }
 }
 
-/// `OSError(errno, sentence)`, which Python makes `FileNotFoundError` and its kin; without a number
-/// `OSError(sentence)`.
-pub fn os_error(source: &io::Error, sentence: String) -> PyErr {
-    match source.raw_os_error() {
-        Some(number) => PyOSError::new_err((number, sentence)),
-        None => PyOSError::new_err(sentence),
+/// The system's words for an error, as strerror has them.
+pub fn words(error: &io::Error) -> String {
+    without_number(error, error.to_string())
+}
+
+/// A sentence that an error stands in, without Rust's ` (os error 2)`: Python says the number itself.
+fn without_number(error: &io::Error, sentence: String) -> String {
+    match error.raw_os_error() {
+        Some(number) => sentence.replace(&format!(" (os error {number})"), ""),
+        None => sentence,
     }
 }
 
-/// `OSError` with the number and as the consequence of what Python raised; that itself if it is no error but the wish to
-/// end (`KeyboardInterrupt`, `SystemExit`).
-pub fn os_error_from(py: Python<'_>, cause: &PyErr, sentence: String) -> PyErr {
+/// `OSError(errno, sentence, path)`, which Python makes `FileNotFoundError` and its kin; without a number
+/// `OSError(sentence)`. A path that the sentence begins with is not said twice.
+pub fn os_error(source: &io::Error, sentence: String, path: Option<&Path>) -> PyErr {
+    let number = source.raw_os_error().or(match source.kind() {
+        ErrorKind::InvalidInput | ErrorKind::Unsupported if path.is_some() => Some(libc::EINVAL),
+        _ => None,
+    });
+    let Some(number) = number else { return PyOSError::new_err(sentence) };
+    refused(number, without_number(source, sentence), path)
+}
+
+/// The same where a number is known that the system did not say.
+pub fn refused(number: i32, sentence: String, path: Option<&Path>) -> PyErr {
+    let Some(path) = path else { return PyOSError::new_err((number, sentence)) };
+    let sentence = sentence.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&sentence).to_owned();
+    PyOSError::new_err((number, sentence, path.as_os_str().to_owned()))
+}
+
+/// What Python raised while something was done, as `OSError` with the number and the file that it has, and with it as the
+/// cause; that itself if it is no error but the wish to end (`KeyboardInterrupt`, `SystemExit`).
+pub fn os_error_from(py: Python<'_>, cause: &PyErr, what: &str) -> PyErr {
     if !cause.is_instance_of::<PyException>(py) {
         return cause.clone_ref(py);
     }
-    let number = cause.value(py).getattr("errno").and_then(|number| number.extract::<i32>()).ok();
+    let value = cause.value(py);
+    let number = value.getattr("errno").and_then(|number| number.extract::<i32>()).ok();
     let error = match number {
-        Some(number) => PyOSError::new_err((number, sentence)),
-        None => PyOSError::new_err(sentence),
+        Some(number) => {
+            let said = value.getattr("strerror").and_then(|said| said.extract::<String>());
+            let sentence = format!("{what}: {}", said.unwrap_or_else(|_| words(&io::Error::from_raw_os_error(number))));
+            match value.getattr("filename").ok().filter(|name| !name.is_none()) {
+                Some(name) => PyOSError::new_err((number, sentence, name.unbind())),
+                None => PyOSError::new_err((number, sentence)),
+            }
+        }
+        None => PyOSError::new_err(format!("{what}: {cause}")),
     };
     error.set_cause(py, Some(cause.clone_ref(py)));
     error

@@ -12,7 +12,7 @@ use refault::cache::{CacheOptions, CachedFile, MakeError, OpenError, PageCache, 
 
 use crate::buffers::{Readable, Writable, array_interface};
 use crate::ends::{generation, is_ending};
-use crate::errors::{os_error, os_error_from};
+use crate::errors::{os_error, os_error_from, refused};
 use crate::foreign::{Foreign, raised};
 use crate::work::wait;
 
@@ -55,9 +55,8 @@ impl Home {
             return Ok(known.cache.clone());
         }
         let cache = PageCache::new(&self.options).map_err(|error| match &error {
-            MakeError::Memory(source) | MakeError::Statistics { error: source, .. } => {
-                os_error(source, error.to_string())
-            }
+            MakeError::Memory(source) => os_error(source, error.to_string(), None),
+            MakeError::Statistics { path, error: source } => os_error(source, error.to_string(), Some(path)),
             _ => PyValueError::new_err(error.to_string()),
         })?;
         let new = Made { cache: cache.clone(), generation: generation(), reads_foreign };
@@ -103,7 +102,7 @@ impl Cache {
         let cache = self.0.cache(true)?;
         let file = py
             .detach(|| cache.attach(Box::new(Foreign { read, length })))
-            .map_err(|error| os_error(&error, error.to_string()))?;
+            .map_err(|error| os_error(&error, error.to_string(), None))?;
         let origin = Origin { home: self.0.clone(), path: None, identity: None, may_write: false };
         Ok(File::sharing(Source::of(file, true), Arc::new(origin)))
     }
@@ -129,8 +128,9 @@ impl Cache {
 fn open(py: Python<'_>, home: &Home, path: &Path) -> PyResult<CachedFile> {
     let cache = home.cache(false)?;
     py.detach(|| cache.open(path)).map_err(|error| match &error {
-        OpenError::Io { error: source, .. } => os_error(source, error.to_string()),
-        _ => PyOSError::new_err(error.to_string()),
+        OpenError::Io { path, error: source } => os_error(source, error.to_string(), Some(path)),
+        OpenError::NoFile(path) if path.is_dir() => refused(libc::EISDIR, error.to_string(), Some(path)),
+        _ => refused(libc::EINVAL, error.to_string(), Some(path)),
     })
 }
 
@@ -268,6 +268,11 @@ impl File {
         File { file: RwLock::new(Some(source)), origin, at: AtomicU64::new(0) }
     }
 
+    /// Of the file, unless Python reads it.
+    fn path(&self) -> Option<&Path> {
+        self.origin.path.as_deref()
+    }
+
     fn known(&self) -> Option<Source> {
         self.file.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -301,7 +306,7 @@ impl File {
 }
 
 /// Reads from an offset on; the bytes read. The interpreter's lock is let go of unless the bytes are few and in memory.
-fn fill(py: Python<'_>, source: &Source, buffer: &mut [u8], offset: u64) -> PyResult<usize> {
+fn fill(py: Python<'_>, source: &Source, path: Option<&Path>, buffer: &mut [u8], offset: u64) -> PyResult<usize> {
     let file = &source.file;
     let few = buffer.len().min(MAX_ATTACHED);
     let found = file.read_found_at(&mut buffer[..few], offset);
@@ -313,7 +318,7 @@ fn fill(py: Python<'_>, source: &Source, buffer: &mut [u8], offset: u64) -> PyRe
         return fill_in_parts(py, file, rest, from).map(|read| found + read);
     }
     let read = py.detach(|| file.read_at(rest, from));
-    read.map(|read| found + read).map_err(|error| read_error(py, error))
+    read.map(|read| found + read).map_err(|error| read_error(py, error, path))
 }
 
 /// Reads what Python reads for the cache, in parts that end at multiples of [`PART`]. Each is read into bytes of its own,
@@ -330,7 +335,8 @@ fn fill_in_parts(py: Python<'_>, file: &Arc<CachedFile>, buffer: &mut [u8], offs
             part.resize(length, 0);
             (file.read_at(&mut part, at), part)
         })?;
-        let read = read.map_err(|error| read_error(py, error))?;
+        // What Python reads has no path here.
+        let read = read.map_err(|error| read_error(py, error, None))?;
         buffer[done..done + read].copy_from_slice(&part[..read]);
         done += read;
         bytes = part;
@@ -341,19 +347,23 @@ fn fill_in_parts(py: Python<'_>, file: &Arc<CachedFile>, buffer: &mut [u8], offs
     Ok(done)
 }
 
-fn read_error(py: Python<'_>, error: ReadError) -> PyErr {
+fn read_error(py: Python<'_>, error: ReadError, path: Option<&Path>) -> PyErr {
     match &error {
-        ReadError::Io { error: source, .. } => match raised(source) {
-            Some(cause) => os_error_from(py, cause, error.to_string()),
-            None => os_error(source, error.to_string()),
+        ReadError::Io { offset, error: source } => match raised(source) {
+            Some(cause) => os_error_from(py, cause, &format!("reading the page at byte {offset}")),
+            None => os_error(source, error.to_string(), path),
         },
-        #[allow(unreachable_patterns)]
         _ => PyOSError::new_err(error.to_string()),
     }
 }
 
-fn write_error(error: WriteError) -> PyErr {
-    PyOSError::new_err(error.to_string())
+fn write_error(error: WriteError, path: Option<&Path>) -> PyErr {
+    match &error {
+        WriteError::Io { error: source, .. } | WriteError::Read(ReadError::Io { error: source, .. }) => {
+            os_error(source, error.to_string(), path)
+        }
+        _ => PyOSError::new_err(error.to_string()),
+    }
 }
 
 #[pymethods]
@@ -410,7 +420,7 @@ impl File {
         let at = self.at.load(Ordering::Relaxed);
         self.with_source(|source| {
             let mut buffer = Writable::of(buffer)?;
-            let read = fill(py, source, buffer.bytes(), at)?;
+            let read = fill(py, source, self.path(), buffer.bytes(), at)?;
             self.at.store(at + read as u64, Ordering::Relaxed);
             Ok(read)
         })
@@ -422,7 +432,7 @@ impl File {
             let length = length.min(usize::try_from(source.file.len().saturating_sub(offset)).unwrap_or(usize::MAX));
             let mut found = 0;
             let bytes = PyBytes::new_with(py, length, |buffer| {
-                found = fill(py, source, buffer, offset)?;
+                found = fill(py, source, self.path(), buffer, offset)?;
                 Ok(())
             })?;
             // The file may have been cut short meanwhile.
@@ -442,7 +452,7 @@ impl File {
                 Ok(Arc::new(Held { pinned: Some(pinned), _file: file.clone() }))
             };
             let held = if source.is_foreign { wait(py, pin)? } else { py.detach(pin) };
-            let held = held.map_err(|error| read_error(py, error))?;
+            let held = held.map_err(|error| read_error(py, error, self.path()))?;
             let view = |bytes: &[u8]| View {
                 address: bytes.as_ptr() as usize,
                 bytes: bytes.len(),
@@ -458,7 +468,11 @@ impl File {
     fn write_at(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let lent = Readable::of(data)?;
         let bytes = lent.bytes();
-        self.with(|file| py.detach(|| file.write_at(bytes, offset)).map(|()| bytes.len()).map_err(write_error))
+        self.with(|file| {
+            py.detach(|| file.write_at(bytes, offset))
+                .map(|()| bytes.len())
+                .map_err(|error| write_error(error, self.path()))
+        })
     }
 
     /// Makes what was written durable.
@@ -472,7 +486,8 @@ impl File {
             }
         }
         self.with(|file| {
-            py.detach(|| file.sync()).map_err(|error| os_error(&error, format!("cannot make it durable: {error}")))
+            let synced = py.detach(|| file.sync());
+            synced.map_err(|error| os_error(&error, format!("cannot make it durable: {error}"), self.path()))
         })
     }
 

@@ -29,7 +29,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _refault(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
-    ends::watch_forks().map_err(|error| errors::os_error(&error, format!("cannot watch forks: {error}")))?;
+    ends::watch_forks().map_err(|error| errors::os_error(&error, format!("cannot watch forks: {error}"), None))?;
     module.add_class::<traces::Trace>()?;
     module.add_class::<stepper::Policy>()?;
     module.add_class::<regions::Budget>()?;

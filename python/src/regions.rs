@@ -25,9 +25,8 @@ pub struct Budget {
 /// What the pager says, as Python says it.
 pub fn pager_error(error: PagerError) -> PyErr {
     match &error {
-        PagerError::NotPermitted(source) | PagerError::File { error: source, .. } | PagerError::System(_, source) => {
-            os_error(source, error.to_string())
-        }
+        PagerError::File { path, error: source } => os_error(source, error.to_string(), Some(path)),
+        PagerError::NotPermitted(source) | PagerError::System(_, source) => os_error(source, error.to_string(), None),
         PagerError::NoAddresses(_) => PyMemoryError::new_err(error.to_string()),
         PagerError::Policy(_) => PyValueError::new_err(error.to_string()),
         PagerError::MissingFeature(_) => PyOSError::new_err(error.to_string()),
@@ -45,7 +44,7 @@ impl Budget {
         let pager = Pager::new(Pages::new(bytes), options).map_err(pager_error)?;
         pager
             .take_along_in_forks()
-            .map_err(|error| os_error(&error, format!("cannot take memory along in forks: {error}")))?;
+            .map_err(|error| os_error(&error, format!("cannot take memory along in forks: {error}"), None))?;
         Ok(Budget { pager: Arc::new(pager) })
     }
 

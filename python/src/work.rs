@@ -84,7 +84,7 @@ fn attend<T: Send + 'static>(
             // Nobody waits any more if this fails.
             let _ = sender.send(work());
         })
-        .map_err(|error| crate::errors::os_error(&error, format!("cannot start a thread: {error}")))?;
+        .map_err(|error| crate::errors::os_error(&error, format!("cannot start a thread: {error}"), None))?;
     loop {
         // Moved in and out: a receiver can be sent to another thread, but not be shared.
         let waited;

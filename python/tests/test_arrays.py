@@ -1,5 +1,6 @@
 """Arrays that page themselves."""
 
+import errno
 import gc
 import multiprocessing
 import os
@@ -247,8 +248,16 @@ def test_files_that_make_no_array_are_refused_in_words(tmp_path, budget):
     with pytest.raises(TypeError, match="a shape is"):
         refault.from_file(path, shape=2.5, budget=budget)
     assert refault.from_file(path, shape=(7, -1), budget=budget).shape == (7, 143)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as missing:
         refault.from_file(tmp_path / "none", budget=budget)
+    assert (missing.value.strerror, missing.value.filename) == (os.strerror(2), str(tmp_path / "none"))
+    assert str(missing.value).count(os.strerror(2)) == 1 and "os error" not in str(missing.value)
+    (tmp_path / "empty").touch()
+    assert refault.from_file(tmp_path / "empty", budget=budget).size == 0
+    # Its contents are made while they are read.
+    with pytest.raises(OSError, match="said to be 0, but it has contents: copy them") as made:
+        refault.from_file("/proc/cpuinfo", budget=budget)
+    assert (made.value.errno, made.value.filename) == (errno.EINVAL, "/proc/cpuinfo")
     # The first touch of a directory's pages ended the interpreter.
     with pytest.raises(IsADirectoryError):
         refault.from_file(tmp_path, budget=budget)

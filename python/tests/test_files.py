@@ -1,5 +1,6 @@
 """Cached files."""
 
+import errno
 import io
 import os
 import sqlite3
@@ -177,6 +178,24 @@ def test_file_systems_given_as_objects_do_not_share_what_is_cached(path):
     assert named[0].cache is named[1].cache
 
 
+def test_a_file_that_cannot_be_read_says_which_and_why(path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    behind = fsspec.filesystem("memory")
+    behind.pipe_file("/broken/object", b"x" * 10_000)
+    with fsspec.open("refault::memory://broken/object", refault={"memory": "1M"}) as file:
+
+        def fails(*_, **__):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), "/broken/object")
+
+        monkeypatch.setattr(type(behind), "cat_file", fails)
+        with pytest.raises(OSError) as told:
+            file.read()
+    error = told.value
+    assert (error.errno, error.filename) == (errno.EIO, "/broken/object")
+    assert error.strerror == f"reading the page at byte 0: {os.strerror(errno.EIO)}"
+    assert isinstance(error.__cause__, OSError)
+
+
 def test_errors_of_a_store_are_told(path):
     fsspec = pytest.importorskip("fsspec")
     behind = fsspec.filesystem("memory")
@@ -211,7 +230,9 @@ def test_what_a_store_raises_reaches_who_reads(raised, expected):
             with pytest.raises(expected) as caught:
                 file.read()
         if isinstance(raised, Exception):
-            assert caught.value.__cause__ is raised and str(raised) in str(caught.value)
+            said = getattr(raised, "strerror", None) or str(raised)
+            assert caught.value.__cause__ is raised and said in str(caught.value)
+            assert str(caught.value).count("Errno") <= 1
     finally:
         del behind.cat_file
         behind.rm("/raises", recursive=True)
@@ -228,8 +249,19 @@ def test_members_of_an_archive_are_cached(tmp_path, path):
 
 
 def test_wrong_use_is_refused_in_words(path, tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as missing:
         refault.open(tmp_path / "none")
+    error = missing.value
+    assert (error.errno, error.strerror, error.filename) == (2, os.strerror(2), str(tmp_path / "none"))
+    assert str(error) == f"[Errno 2] {os.strerror(2)}: '{tmp_path / 'none'}'"
+    with pytest.raises(IsADirectoryError) as directory:
+        refault.open(tmp_path)
+    assert directory.value.filename == str(tmp_path)
+    cache = refault.Cache("1M")
+    for asked in ({"memory": "2M"}, {"policy": "lru"}):
+        with pytest.raises(ValueError, match=f"a cache that is shared has its {next(iter(asked))} already"):
+            refault.open(path, cache=cache, **asked)
+    refault.open(path, cache=cache).close()
     with pytest.raises(ValueError, match="must exist"):
         refault.open(path, "w")
     with pytest.raises(ValueError, match="too little"):
@@ -275,8 +307,10 @@ def test_a_database_file_is_read_as_bytes(tmp_path, path):
 
 def test_what_the_system_says_of_the_statistics_file_is_its_error(monkeypatch, tmp_path):
     monkeypatch.setenv("REFAULT_CACHE_STATS", str(tmp_path / "no" / "cache.jsonl"))
-    with pytest.raises(FileNotFoundError, match="cannot write statistics of the page cache"):
+    with pytest.raises(FileNotFoundError, match="cannot write statistics of the page cache") as missing:
         refault.Cache("1M")
+    assert missing.value.filename == str(tmp_path / "no" / "cache.jsonl")
+    assert str(missing.value).count(os.strerror(2)) == 1 and "os error" not in str(missing.value)
     monkeypatch.setenv("REFAULT_CACHE_STATS", str(tmp_path))
     with pytest.raises(OSError, match="cannot write statistics of the page cache"):
         refault.Cache("1M")

@@ -82,7 +82,55 @@ def test_wrong_requests_are_value_errors_in_words():
     assert len(refault.compare([[1, 2, 3], np.arange(5)], "lru", "1p").rows) == 2
     with pytest.raises(FileNotFoundError) as missing:
         refault.Trace("/no/such/trace.u64")
-    assert missing.value.errno == 2
+    error = missing.value
+    assert (error.errno, error.strerror, error.filename) == (2, os.strerror(2), "/no/such/trace.u64")
+    assert str(error) == f"[Errno 2] {os.strerror(2)}: '/no/such/trace.u64'"
+
+
+@pytest.mark.parametrize("number", [5, np.int64(5), np.array(5), 2.5])
+def test_a_number_is_no_trace(number):
+    for call in (refault.Trace, lambda trace: refault.compare(trace, "lru"), lambda trace: refault.sweep(trace, "lru")):
+        with pytest.raises(TypeError, match="; not "):
+            call(number)
+    with pytest.raises(TypeError, match="of numbers alone make an array first"):
+        refault.compare([1, 2, 1], "lru", "1p")
+    with pytest.raises(TypeError, match="traces are paths, URLs, workloads or refault.Trace objects; not"):
+        refault.sweep([number], "lru")
+
+
+@pytest.mark.parametrize("memory", [None, 2.5, b"64M", object()])
+def test_sizes_that_are_no_list_are_refused_in_words(memory):
+    with pytest.raises(TypeError, match="memory is a size, such as '25%', '64M' or a number of bytes, or several; not"):
+        refault.compare(loop(), "lru", memory)
+
+
+@pytest.mark.parametrize("size", [None, 8192.5, b"64M", ["64M"]])
+def test_what_is_no_size_among_sizes_is_refused_in_words(size):
+    with pytest.raises(TypeError, match="a size is a text such as"):
+        refault.compare(loop(), "lru", ["50%", size])
+
+
+def test_sizes_may_be_numbers_of_numpy():
+    expected = misses(refault.compare(loop(), "lru", [8192, 16384]))
+    assert misses(refault.compare(loop(), "lru", np.array([8192, 16384]))) == expected
+    assert misses(refault.compare(loop(), "lru", [np.uint32(8192), 16384.0])) == expected
+    assert misses(refault.compare(loop(), "lru", np.int64(8192))).items() <= expected.items()
+
+
+def test_a_policy_without_its_methods_is_refused_in_words():
+    class Lazy(refault.PythonPolicy):
+        def admit(self, page):
+            pass
+
+    class Foreign:
+        pass
+
+    for policy in (Lazy, Lazy(), ["lru", Lazy]):
+        with pytest.raises(TypeError, match=r"policy 'Lazy' has no method evict\(self\), which says what page goes"):
+            refault.compare(loop(), policy, "1p")
+    for foreign in (Foreign, Foreign()):
+        with pytest.raises(TypeError, match="a refault.PythonPolicy, not Foreign"):
+            refault.compare(loop(), [foreign], "1p")
 
 
 def test_curves_agree_with_comparisons():
@@ -92,6 +140,12 @@ def test_curves_agree_with_comparisons():
         assert curves.at(row["memory_pages"], row["policy"]) == row["miss_ratio"]
     enough = curves.memory_for(0.3)
     assert curves.at(enough) <= 0.3 < curves.at(enough - 1)
+    assert curves.memory_for(1) >= 1 and curves.at(0) == 1
+    for ratio in (float("nan"), -0.1, 5):
+        with pytest.raises(ValueError, match="a miss ratio is from 0 to 1; not"):
+            curves.memory_for(ratio)
+    with pytest.raises(ValueError, match="0 pages or more; not nan"):
+        curves.at(float("nan"))
 
 
 def test_results_in_every_form():

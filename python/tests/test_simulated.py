@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import subprocess
+from pathlib import Path
 
 import pytest
 import refault
@@ -11,24 +12,7 @@ import refault
 COMMAND = os.environ.get("REFAULT")
 command = pytest.mark.skipif(COMMAND is None, reason="REFAULT does not name the command")
 
-SMALL = """
-[machine]
-memory = "4M"
-duration = "300ms"
-sample = "50ms"
-policy = "classic"
-
-[[file]]
-name = "data"
-size = "16M"
-
-[[task]]
-name = "reader"
-accesses_per_operation = 100
-[[task.workload]]
-spec = "zipf:theta=0.8,pages=4000,accesses=2000000,kind=fd"
-file = "data"
-"""
+SMALL = Path(__file__).with_name("small_machine.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -227,6 +227,11 @@ def test_wrong_requests_are_refused_before_anything_runs():
         refault.sweep(TRACES, "lru", policies_per_task=0)
     with pytest.raises(ValueError, match="no traces"):
         refault.sweep([], "lru")
+    for sweep in (refault.sweep, lambda traces, policies, **rest: refault.sweep_mrc(traces[0], **rest)):
+        with pytest.raises(TypeError, match=r"distributed.Client, not str: distributed.Client\('tcp://'\) makes one"):
+            sweep(TRACES, "lru", client="tcp://")
+    with pytest.raises(TypeError, match="client is a distributed.Client, not int"):
+        refault.sweep(TRACES, "lru", client=8786)
 
 
 def asked_of_the_command(*arguments, **environment):

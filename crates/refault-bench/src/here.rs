@@ -22,7 +22,7 @@ use std::process::Stdio;
 
 use clap::Args;
 use refault_cache::{CacheOptions, PageCache};
-use refault_console::Failure;
+use refault_console::{Failure, with_output};
 use refault_core::Counters;
 use refault_lab::experiment::{Here, Values};
 use refault_trace::{Source, WorkloadSpec};
@@ -404,9 +404,10 @@ pub fn run_load(load: &Load) -> Result<(), Failure> {
     let mut read = |bytes: &mut [u8], offset| file.read_exact_at(bytes, offset).map_err(|error| error.to_string());
     load.make(&mut read, &mut || before = pages_from_disk())?;
     let counts = Counts { reads: load.reads, loads: pages_from_disk() - before, held: None, moves: None };
-    serde_json::to_writer(std::io::stdout(), &counts).map_err(|error| failed(error.into()))?;
-    println!();
-    Ok(())
+    with_output(None, |out| {
+        serde_json::to_writer(&mut *out, &counts)?;
+        writeln!(out)
+    })
 }
 
 /// Mean and relative standard deviation.

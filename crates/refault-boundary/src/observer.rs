@@ -7,7 +7,8 @@
 //! The recorder writes a piece per interval: a header of nine little-endian 64-bit words (a mark, the process id, when
 //! the agent started, the interval's begin and end, the bytes of what follows, nanoseconds of processor time that the
 //! look took, pages, nanoseconds that the faults of pages set aside took), then a word per page: its number times two,
-//! plus one if its first access was a write. The monitor writes a JSON line per aggregation, and one per second with what
+//! plus one if its first access was a write. Where there is no room for a piece, zeros stand in its place and in that of the
+//! next header. The monitor writes a JSON line per aggregation, and one per second with what
 //! monitor and schemes came to so far. Times are nanoseconds of the monotonic clock.
 //!
 //! Invariants: the observer's lock is taken before the engine's. Cost: [`refault_paging::Engine::look`] and
@@ -196,7 +197,11 @@ impl Observer {
         for touch in &record.touched {
             bytes.extend(((touch / PAGE * 2 + touch % 2) as u64).to_le_bytes());
         }
-        sys::write(record.out, &bytes);
+        let written = sys::write(record.out, &bytes).max(0) as usize;
+        if written < bytes.len() {
+            // What is left of the piece becomes zeros, and so does the header of one that says that something is missing.
+            sys::lengthen(record.out, bytes.len() - written + size_of_val(&header));
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use refault_core::PageId;
 
-use crate::file::Shared;
-use crate::fill::{Fault, Run, read_runs};
+use crate::fill::Run;
 use crate::opened::Opened;
+use crate::runs::{Fault, read_runs};
+use crate::shared::Shared;
 
 /// A run of pages of a file.
 pub(crate) struct AheadRead {

@@ -11,10 +11,11 @@ use refault_core::frames::Frame;
 
 use crate::buffers::Buffers;
 use crate::error::MakeError;
-use crate::fill::{Fault, Run, read_run};
+use crate::fill::Run;
 use crate::opened::Opened;
 use crate::options::IoEngine;
 use crate::ring::Ring;
+use crate::runs::{Fault, read_run};
 use crate::workers::{Job, Workers};
 
 /// Threads that read ahead, where threads do it.

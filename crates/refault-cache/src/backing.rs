@@ -178,6 +178,21 @@ fn is_file(kind: std::fs::FileType) -> bool {
     kind.is_file() || kind.is_block_device()
 }
 
+/// Pages that the kernel reads ahead of a reader of a file, or of a block device, at most.
+fn read_ahead(stat: &rustix::fs::Stat) -> Option<u32> {
+    let is_device = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice;
+    let device = if is_device { stat.st_rdev } else { stat.st_dev };
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    // A partition has its disk's, and what is no block device a number of its own.
+    let places = [
+        format!("/sys/class/bdi/{device}/read_ahead_kb"),
+        format!("/sys/dev/block/{device}/queue/read_ahead_kb"),
+        format!("/sys/dev/block/{device}/../queue/read_ahead_kb"),
+    ];
+    let text = places.iter().find_map(|place| std::fs::read_to_string(place).ok())?;
+    Some((text.trim().parse::<u64>().ok()? * 1024 / PAGE_SIZE as u64).min(u64::from(u32::MAX)) as u32)
+}
+
 impl Backing for DirectFile {
     fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         Ok(rustix::io::preadv(&self.file, into, offset)?)
@@ -203,18 +218,7 @@ impl Backing for DirectFile {
     }
 
     fn read_ahead(&self) -> Option<u32> {
-        let stat = rustix::fs::fstat(&self.file).ok()?;
-        let is_device = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice;
-        let device = if is_device { stat.st_rdev } else { stat.st_dev };
-        let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-        // A partition has its disk's, and what is no block device a number of its own.
-        let places = [
-            format!("/sys/class/bdi/{device}/read_ahead_kb"),
-            format!("/sys/dev/block/{device}/queue/read_ahead_kb"),
-            format!("/sys/dev/block/{device}/../queue/read_ahead_kb"),
-        ];
-        let text = places.iter().find_map(|place| std::fs::read_to_string(place).ok())?;
-        Some((text.trim().parse::<u64>().ok()? * 1024 / PAGE_SIZE as u64).min(u64::from(u32::MAX)) as u32)
+        read_ahead(&rustix::fs::fstat(&self.file).ok()?)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -232,5 +236,25 @@ impl Backing for DirectFile {
 
     fn take_change(&self) -> io::Result<bool> {
         self.changes.take(&self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_device_is_read_ahead_as_it_says_and_not_as_what_its_node_lies_on() {
+        let mut seen = 0;
+        for disk in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+            let (node, queue) = (Path::new("/dev").join(disk.file_name()), disk.path().join("queue/read_ahead_kb"));
+            let (Ok(stat), Ok(kib)) = (rustix::fs::stat(&node), std::fs::read_to_string(queue)) else { continue };
+            let kib: u32 = kib.trim().parse().expect("a number");
+            assert_eq!(read_ahead(&stat), Some(kib * 1024 / PAGE_SIZE as u32), "{}", node.display());
+            seen += 1;
+        }
+        if seen == 0 {
+            refault_testing::skip("no block device is to be seen");
+        }
     }
 }

@@ -74,6 +74,19 @@ impl BufferedWrites {
         self.written.lock().expect("invariant: nothing panics under this lock")
     }
 
+    fn sync_by(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        // What is written meanwhile belongs to the next one.
+        let durable = {
+            let mut written = self.written();
+            if written.pages < KEPT { None } else { Some(std::mem::take(&mut *written).runs) }
+        };
+        let outcome = sync();
+        let failed = outcome.is_err().then(|| std::mem::take(&mut *self.written()).runs);
+        // After a failure all of it: the kernel takes what it could not write for written, and the device has something else.
+        durable.into_iter().chain(failed).for_each(|runs| self.drop_copies(runs));
+        outcome
+    }
+
     /// Has the kernel drop what it has of pages; what is not on the device yet stays.
     fn drop_copies(&self, mut runs: Spans) {
         runs.coarsen(MAX_RUNS);
@@ -136,17 +149,8 @@ impl Backing for BufferedWrites {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // What is written meanwhile belongs to the next one.
-        let durable = {
-            let mut written = self.written();
-            if written.pages < KEPT { None } else { Some(std::mem::take(&mut *written).runs) }
-        };
         // By any descriptor: what is durable is the file.
-        let outcome = self.direct.sync();
-        let failed = outcome.is_err().then(|| std::mem::take(&mut *self.written()).runs);
-        // After a failure all of it: the kernel takes what it could not write for written, and the device has something else.
-        durable.into_iter().chain(failed).for_each(|runs| self.drop_copies(runs));
-        outcome
+        self.sync_by(|| self.direct.sync())
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -159,5 +163,59 @@ impl Backing for BufferedWrites {
 
     fn take_change(&self) -> io::Result<bool> {
         self.direct.take_change()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+    use super::*;
+
+    /// Whether the kernel's page cache has a page. It may read it along when it has not.
+    fn is_cached(file: &File, page: u64) -> bool {
+        let mut byte = [0];
+        let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], page * PAGE, ReadWriteFlags::NOWAIT);
+        assert!(matches!(read, Ok(1) | Err(Errno::AGAIN)), "{read:?}");
+        read == Ok(1)
+    }
+
+    #[test]
+    fn what_a_sync_could_not_make_durable_is_dropped_however_little_it_is() {
+        let directory = tempfile::tempdir_in(std::env::current_exe().expect("it runs").parent().expect("a directory"))
+            .expect("a directory");
+        let path = directory.path().join("data");
+        std::fs::write(&path, vec![1; 300 * PAGE_SIZE]).expect("writes");
+        let file = match BufferedWrites::open(&path) {
+            Err(OpenError::NoDirect(path)) => {
+                return refault_testing::skip(format_args!("no direct I/O at {}", path.display()));
+            }
+            opened => opened.expect("opens"),
+        };
+        let other = File::open(&path).expect("opens");
+        file.sync().expect("syncs");
+        let mut all = Spans::default();
+        all.insert(0..300);
+        file.drop_copies(all);
+        assert!(!is_cached(&other, 200), "the test is to begin without");
+
+        let broken = || Err(io::Error::from_raw_os_error(5));
+        for page in [200, 202] {
+            file.write(&[IoSlice::new(&[2; PAGE_SIZE])], page * PAGE).expect("writes");
+        }
+        // They are on the device, so that the kernel may drop them; so few stay.
+        file.sync().expect("syncs");
+        assert!(is_cached(&other, 200) && is_cached(&other, 202));
+        file.sync_by(broken).expect_err("as it is told");
+        assert!(!is_cached(&other, 202), "a reader would find what the device may not have");
+
+        // What was written while the sync was under way goes too.
+        file.sync_by(|| {
+            file.write(&[IoSlice::new(&[3; PAGE_SIZE])], 204 * PAGE).expect("writes");
+            file.direct.sync().expect("syncs");
+            broken()
+        })
+        .expect_err("as it is told");
+        assert!(!is_cached(&other, 204), "a reader would find what the device may not have");
     }
 }

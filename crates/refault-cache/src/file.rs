@@ -7,38 +7,32 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use refault_core::PageId;
-use refault_core::frames::Frame;
 use refault_store::PAGE_SIZE;
 
 use crate::background::Background;
 use crate::backing::{Backing, DirectFile};
 use crate::buffers::Buffers;
 use crate::compressed::Pool;
-use crate::dirty::Limits;
 use crate::engine::Engine;
 use crate::error::{MakeError, OpenError};
 use crate::fill::{End, submit};
 use crate::opened::Opened;
 use crate::options::{CacheOptions, CacheReport, WhatIf};
 use crate::place::Place;
-use crate::read::Pin;
 use crate::read_async;
 use crate::references::References;
-use crate::statistics::{self, Lists, Statistics};
+use crate::shared::Shared;
+use crate::statistics::{self, Statistics};
 use crate::streams::{Streams, Window};
 use crate::table::{GROUP, Table};
-use crate::what_if::{answers, miniatures};
-use crate::workers::{Job, Workers};
+use crate::what_if::miniatures;
+use crate::workers::Workers;
 use crate::write_back::Flusher;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Frames a cache has at least.
 const MIN_FRAMES: u64 = 64;
-
-/// Pages of a window of readahead at most, where the device is given fewer by the kernel: what makes up for a system call
-/// and an interrupt.
-const MIN_READ_AHEAD: u64 = 512;
 
 /// Share of memory that compressed pages may have.
 const MAX_COMPRESSED: f64 = 0.75;
@@ -48,159 +42,6 @@ const MAX_FRAMES: u64 = crate::pins::FRAME as u64;
 
 /// How long it is waited for others to let go of a file that is closed: they do not wait for anything.
 const MAX_LETTING_GO: Duration = Duration::from_secs(1);
-
-const UNBROKEN: &str = "invariant: a panic under this lock ends the program";
-
-pub(crate) struct Shared {
-    engine: Mutex<Engine>,
-    /// Hits that the policy has not heard of yet.
-    pub(crate) references: References,
-    /// A busy page is waited for at its number modulo their count.
-    changed: [Place; 64],
-    /// A fill has ended, so that its frame can be evicted.
-    room: Place,
-    pub(crate) buffers: Arc<Buffers>,
-    table: Arc<Table>,
-    /// For evicted pages that stay compressed.
-    pub(crate) pool: Option<Arc<Pool>>,
-    /// Reads that no call waits for.
-    pub(crate) background: Arc<Background>,
-    /// Reads whose futures are waited for, where a thread has to wait for them; files that are closed.
-    pub(crate) readers: Workers,
-    /// Pages of a window of readahead at most, where the cache was told.
-    read_ahead: Option<u32>,
-    /// With write-back: how much may wait.
-    pub(crate) limits: Option<Limits>,
-    pub(crate) flusher: Flusher,
-    statistics: Option<Arc<Statistics>>,
-    /// Files that were opened.
-    files: AtomicU32,
-}
-
-impl Shared {
-    /// The engine, which knows of every hit.
-    pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
-        let mut engine = self.engine.lock().expect(UNBROKEN);
-        self.references.drain(|page| engine.referenced(page));
-        engine
-    }
-
-    /// Tells the policy of hits if the lock is free.
-    pub(crate) fn drain(&self) {
-        if let Ok(mut engine) = self.engine.try_lock() {
-            self.references.tells();
-            self.references.drain(|page| engine.referenced(page));
-        }
-    }
-
-    /// Bytes of memory that compressed pages may take.
-    fn pool_limit(&self) -> u64 {
-        self.pool.as_ref().map_or(0, |pool| pool.limit())
-    }
-
-    /// Pages that a window of readahead of a file has at most.
-    fn read_ahead(&self, backing: &dyn Backing) -> u64 {
-        let frames = self.buffers.pins.len() as u64;
-        let pages = match self.read_ahead {
-            Some(pages) => u64::from(pages),
-            // Two windows of each stream wait for their reader.
-            None => backing.read_ahead().map_or(0, u64::from).min(frames / 32).max(MIN_READ_AHEAD),
-        };
-        pages.min(frames / 8)
-    }
-
-    /// Pins the frame of a page that is resident and not busy. Only under the engine's lock.
-    pub(crate) fn pin(&self, frame: Frame) -> Pin<'_> {
-        self.buffers.pins.pin(frame);
-        Pin { shared: self, frame }
-    }
-
-    /// The last pin of an orphan has gone.
-    #[cold]
-    pub(crate) fn bury(&self, frame: Frame) {
-        self.engine().bury(frame);
-        self.room();
-    }
-
-    /// Gives the lock away until something about a busy page may have changed.
-    pub(crate) fn wait<'a>(&self, mut engine: MutexGuard<'a, Engine>, page: PageId) -> MutexGuard<'a, Engine> {
-        engine.counts.waits += 1;
-        self.changed[page as usize % self.changed.len()].wait(engine)
-    }
-
-    /// Gives the lock away until a fill has ended.
-    pub(crate) fn wait_for_room<'a>(&self, mut engine: MutexGuard<'a, Engine>) -> MutexGuard<'a, Engine> {
-        engine.counts.waits += 1;
-        self.room.wait(engine)
-    }
-
-    /// Has something go on in the background when a busy page has changed.
-    pub(crate) fn park(&self, mut engine: MutexGuard<'_, Engine>, page: PageId, job: Job) {
-        engine.counts.waits += 1;
-        self.changed[page as usize % self.changed.len()].park(job);
-    }
-
-    /// The same when a fill has ended.
-    pub(crate) fn park_for_room(&self, mut engine: MutexGuard<'_, Engine>, job: Job) {
-        engine.counts.waits += 1;
-        self.room.park(job);
-    }
-
-    /// Pages can be evicted that could not before.
-    pub(crate) fn room(&self) {
-        self.room.wake().into_iter().for_each(|job| self.background.run(job));
-    }
-
-    /// Pages are not busy any more.
-    pub(crate) fn wake(&self, pages: impl Iterator<Item = PageId>) {
-        for page in pages {
-            let parked = self.changed[page as usize % self.changed.len()].wake();
-            parked.into_iter().for_each(|job| self.background.run(job));
-        }
-        self.room();
-    }
-
-    pub(crate) fn report(&self) -> CacheReport {
-        let engine = self.engine();
-        let counts = engine.counts;
-        CacheReport {
-            memory_bytes: u64::from(engine.frames_for_pages()) * PAGE + self.pool_limit(),
-            resident_bytes: u64::from(engine.frames_in_use()) * PAGE,
-            cached_bytes: u64::from(engine.frames.cached()) * PAGE,
-            compressed_bytes: self.pool.as_ref().map_or(0, |pool| pool.bytes()),
-            compressed_pages: u64::from(engine.pages.packed()),
-            unpacked: counts.unpacked,
-            orphan_bytes: u64::from(engine.orphans) * PAGE,
-            metadata_bytes: engine.metadata_bytes() as u64,
-            hits: counts.hits + self.references.count(),
-            misses: counts.misses,
-            waits: counts.waits,
-            read_ahead: counts.read_ahead,
-            written: counts.written,
-            written_back: counts.written_back,
-            dirty_bytes: u64::from(engine.dirty.total()) * PAGE,
-            counters: engine.counters(),
-            io: self.background.name(),
-            registered_bytes: self.background.registered_bytes(),
-            would_miss: engine.miniatures.as_deref().map_or_else(Vec::new, answers),
-        }
-    }
-
-    pub(crate) fn lists(&self) -> Lists {
-        self.engine().lists()
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if let Some(statistics) = self.statistics.take() {
-            statistics.close(self);
-        }
-        self.background.close();
-        self.readers.close();
-        self.flusher.close();
-    }
-}
 
 /// A cache. Clones are the same.
 #[derive(Clone)]

@@ -5,7 +5,6 @@
 //! later windows are read in the background ([`crate::ahead`]). If reading them together fails, the page that was asked
 //! for is tried alone: what merely came along must not fail a read.
 
-use std::io::{self, ErrorKind, IoSliceMut};
 use std::sync::MutexGuard;
 
 use refault_core::PageId;
@@ -13,20 +12,15 @@ use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
 
 use crate::ahead::AheadRead;
-use crate::backing::{Backing, ReadPiece};
-use crate::buffers::Buffers;
 use crate::compressed::{Leftover, MAX_RUN, Outcome};
 use crate::engine::Engine;
 use crate::error::ReadError;
 use crate::file::CachedFile;
-use crate::opened::Opened;
 use crate::read::Pin;
+use crate::runs::{Fault, read_pages, read_run};
 use crate::streams::Window;
 
 const PAGE: u64 = PAGE_SIZE as u64;
-
-/// What direct I/O is aligned to at least.
-const SECTOR: usize = 512;
 
 /// Pages that are read together at most where no call waits for them.
 const MAX_TOGETHER: usize = 64;
@@ -40,21 +34,6 @@ const MAX_IN_ORDER: usize = 1024;
 
 /// Pages that one of the kernel's reads takes at most (`IOV_MAX`).
 const MAX_AT_ONCE: usize = 1024;
-
-/// Why a run of pages was not read.
-pub(crate) enum Fault {
-    Io(io::Error),
-    Short,
-}
-
-impl Fault {
-    fn at(self, offset: u64) -> ReadError {
-        match self {
-            Fault::Io(error) => ReadError::Io { offset, error },
-            Fault::Short => ReadError::Short { offset },
-        }
-    }
-}
 
 /// What came of looking for a page under the lock.
 pub(crate) enum Attempt<'a> {
@@ -538,82 +517,5 @@ pub(crate) fn submit(jobs: Vec<AheadRead>) {
         AheadRead::submit_together(jobs);
     } else {
         jobs.into_iter().for_each(AheadRead::submit);
-    }
-}
-
-/// Reads the pages of several runs of a file, by one call.
-pub(crate) fn read_runs(file: &Opened, buffers: &Buffers, runs: &[&Run]) -> Vec<Result<(), Fault>> {
-    // SAFETY: the pages are busy on the account of the thread that has the runs, each with a frame of its own.
-    let slice = |(_, frame): &(PageId, Frame)| IoSliceMut::new(&mut unsafe { buffers.page_mut(*frame) }.0);
-    let mut pieces: Vec<ReadPiece<'_>> =
-        runs.iter().map(|run| (run.pages.iter().map(slice).collect(), run.index * PAGE)).collect();
-    let read = file.backing.read_many(&mut pieces);
-    drop(pieces);
-    let whole = |(run, outcome): (&&Run, io::Result<usize>)| {
-        let length = file.len().saturating_sub(run.index * PAGE).min((run.pages.len() * PAGE_SIZE) as u64) as usize;
-        match outcome {
-            // What fell short, or failed for a moment, is read alone.
-            Ok(bytes) if bytes < length || length == 0 => read_run(file, buffers, run),
-            Err(error) if error.kind() == ErrorKind::Interrupted => read_run(file, buffers, run),
-            Ok(_) => {
-                // SAFETY: as above; the pieces are gone.
-                run.pages
-                    .iter()
-                    .enumerate()
-                    .for_each(|(place, (_, frame))| zero_beyond(unsafe { buffers.page_mut(*frame) }, place, length));
-                Ok(())
-            }
-            Err(error) => Err(Fault::Io(error)),
-        }
-    };
-    runs.iter().zip(read).map(whole).collect()
-}
-
-/// Makes zeros of what a page has beyond so many bytes of its run.
-fn zero_beyond(page: &mut Page, place: usize, bytes: usize) {
-    let valid = bytes.saturating_sub(place * PAGE_SIZE).min(PAGE_SIZE);
-    page.0[valid..].fill(0);
-}
-
-/// Reads the pages of a run into their frames.
-pub(crate) fn read_run(file: &Opened, buffers: &Buffers, run: &Run) -> Result<(), Fault> {
-    // SAFETY: the pages are busy on the account of the thread that has the run, each with a frame of its own.
-    let mut pages: Vec<&mut Page> = run.pages.iter().map(|(_, frame)| unsafe { buffers.page_mut(*frame) }).collect();
-    read_pages(&*file.backing, &mut pages, run.index * PAGE, file.len())
-}
-
-/// Reads pages from `offset` on from a file of `length` bytes; zeros follow its end.
-fn read_pages(backing: &dyn Backing, pages: &mut [&mut Page], offset: u64, length: u64) -> Result<(), Fault> {
-    let wanted = length.saturating_sub(offset).min(pages.len() as u64 * PAGE) as usize;
-    if wanted == 0 {
-        // It was cut off meanwhile.
-        return Err(Fault::Short);
-    }
-    let mut done = {
-        let mut slices: Vec<IoSliceMut<'_>> = pages.iter_mut().map(|page| IoSliceMut::new(&mut page.0)).collect();
-        retried(|| backing.read(&mut slices, offset))?
-    };
-    // What a short read left out, page by page, from the last sector that is whole.
-    let mut fruitless = 0;
-    while done < wanted {
-        let from = done / SECTOR * SECTOR;
-        let page = &mut pages[from / PAGE_SIZE].0[from % PAGE_SIZE..];
-        let read = retried(|| backing.read(&mut [IoSliceMut::new(page)], offset + from as u64))?;
-        fruitless = if from + read > done { 0 } else { fruitless + 1 };
-        if read == 0 || fruitless > 8 {
-            return Err(Fault::Short);
-        }
-        done = from + read;
-    }
-    pages.iter_mut().enumerate().for_each(|(place, page)| zero_beyond(page, place, wanted));
-    Ok(())
-}
-
-fn retried(mut call: impl FnMut() -> io::Result<usize>) -> Result<usize, Fault> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            outcome => return outcome.map_err(Fault::Io),
-        }
     }
 }

@@ -75,6 +75,8 @@ mod read_async;
 mod references;
 mod refusal;
 mod ring;
+mod runs;
+mod shared;
 mod spans;
 mod statistics;
 mod streams;

@@ -13,8 +13,9 @@ use refault_core::frames::Frame;
 use refault_store::{PAGE_SIZE, Page};
 
 use crate::error::ReadError;
-use crate::file::{CachedFile, Shared};
+use crate::file::CachedFile;
 use crate::pins::{FRAME, MARKER, MARKS, NOWHERE, UNREAD};
+use crate::shared::Shared;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 

@@ -18,7 +18,8 @@ use refault_store::PAGE_SIZE;
 
 use crate::error::ReadError;
 use crate::file::CachedFile;
-use crate::fill::{Attempt, Fault, Run, submit};
+use crate::fill::{Attempt, Run, submit};
+use crate::runs::Fault;
 
 /// Threads that wait for the device where there is no io_uring: reads of one cache that are polled for and missed, at
 /// once. More wait for a thread.

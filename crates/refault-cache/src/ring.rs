@@ -24,8 +24,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::background::Done;
 use crate::buffers::{Buffers, FRAMES_PER_HUGE_PAGE};
-use crate::fill::{Fault, Run, read_run};
+use crate::fill::Run;
 use crate::opened::Opened;
+use crate::runs::{Fault, read_run};
 use crate::workers::{Job, Workers};
 
 const PAGE: u64 = PAGE_SIZE as u64;

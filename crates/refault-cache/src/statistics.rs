@@ -20,8 +20,8 @@ use refault_core::Counters;
 use refault_core::policy::GenerationSize;
 use refault_store::PAGE_SIZE;
 
-use crate::file::Shared;
 use crate::options::CacheReport;
+use crate::shared::Shared;
 
 /// Between two lines.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -21,9 +21,9 @@ use refault_store::{PAGE_SIZE, Page};
 use crate::backing::Piece;
 use crate::dirty::Limits;
 use crate::engine::Engine;
-use crate::file::Shared;
 use crate::opened::Opened;
 use crate::refusal::PAUSE;
+use crate::shared::Shared;
 use crate::write::write_pages;
 
 const PAGE: u64 = PAGE_SIZE as u64;

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::FdFlags;
@@ -16,7 +17,7 @@ use refault_console::Failure;
 /// lives.
 pub struct Unnamed {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
 impl Unnamed {
@@ -27,12 +28,22 @@ impl Unnamed {
     pub fn new() -> Result<Unnamed, Failure> {
         let file = tempfile::tempfile().map_err(|error| Failure::write(std::env::temp_dir().display(), &error))?;
         let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
-        Ok(Unnamed { path, _file: file })
+        Ok(Unnamed { path, file })
     }
 
     /// Where it can be opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Why something is missing that others would have written to it, as far as writing says so now.
+    pub fn no_room(&self) -> Failure {
+        let place = format!("a temporary file in {}", std::env::temp_dir().display());
+        let end = self.file.metadata().map(|metadata| metadata.len());
+        match end.and_then(|end| self.file.write_all_at(&[0; 4096], end)) {
+            Err(error) => Failure::write(place, &error),
+            Ok(()) => Failure::failed("cannot write", place, "for a while there was no room; name another by TMPDIR"),
+        }
     }
 }
 

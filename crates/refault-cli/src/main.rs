@@ -38,7 +38,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use refault_console::Failure;
+use refault_console::{Failure, with_output};
 
 #[derive(Parser, Debug)]
 #[command(
@@ -148,11 +148,10 @@ fn paragraphs(text: &str) -> String {
 /// Help and version as clap prints them; everything else on one line.
 fn usage(error: &clap::Error) -> ExitCode {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that has gone away does not want the help any more.
-            let _ = error.print();
-            ExitCode::SUCCESS
-        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match print(&error.render()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.report(),
+        },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             ExitCode::from(2)
@@ -172,6 +171,12 @@ fn usage(error: &clap::Error) -> ExitCode {
             Failure::usage("wrong usage", what, format!("see 'refault {}--help'", command_named())).report()
         }
     }
+}
+
+/// Prints a text of clap's, with its styles where standard output shows them.
+fn print(text: &clap::builder::StyledStr) -> Result<(), Failure> {
+    let is_plain = anstream::AutoStream::choice(&std::io::stdout()) == anstream::ColorChoice::Never;
+    with_output(None, |out| if is_plain { write!(out, "{text}") } else { write!(out, "{}", text.ansi()) })
 }
 
 /// The commands on the command line, each with a space behind it: `trace info `.

@@ -110,7 +110,7 @@ pub struct MonitorArgs {
     #[arg(long, value_name = "PID", conflicts_with_all = ["pattern", "max_regions", "picture", "memory", "speed", "seed", "policy", "program"])]
     pid: Option<u32>,
     /// How long to monitor a process that runs already, such as 30s
-    #[arg(long = "for", value_name = "TIME", value_parser = crate::wss::time, requires = "pid")]
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::wss::time, allow_hyphen_values = true, requires = "pid")]
     duration: Option<Duration>,
     /// A program and its arguments, monitored while it runs instead of a pattern
     #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["pattern", "max_regions", "picture", "memory", "speed", "seed"])]

@@ -46,7 +46,7 @@ pub struct PoolArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Generations younger than that are not taken from anybody [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     min_ttl: Option<Duration>,
     /// Squeeze each member until it waits for memory for this share of the time
     #[arg(long, value_name = "PERCENT")]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use refault_config::Config;
 use refault_console::{Failure, Format, ResultArgs, Share, say, with_output};
 use refault_core::monitor::Attributes;
@@ -42,27 +42,29 @@ shows them to root. Else they come from its idle-page bitmap, by page, and else 
 are cleared and read. It says which.
 Needs root, or the process's user with CAP_SYS_NICE.")]
 /// Reclaim memory from a running program or control group that was not started by refault
+#[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup"])))]
+#[command(group(ArgGroup::new("goal").required(true).args(["pressure", "idle", "scheme"])))]
 pub struct ReclaimArgs {
     /// The process
-    #[arg(long, value_name = "PID", required_unless_present = "cgroup")]
+    #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// The directory of a control group, version 1 or 2
-    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
     /// Reclaim until something waits for memory for this share of the time
-    #[arg(long, value_name = "PERCENT", required_unless_present_any = ["idle", "scheme"])]
+    #[arg(long, value_name = "PERCENT")]
     pressure: Option<Share>,
     /// Reclaim what was not accessed for so long
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "pressure")]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     idle: Option<Duration>,
     /// Reclaim what the schemes of this file say: TOML, or the JSON of DAMON's user-space tool
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pressure", "idle"])]
+    #[arg(long, value_name = "FILE")]
     scheme: Option<PathBuf>,
     /// Look and decide for a minute, or as --for says, and move nothing; looks at ages clear accessed bits all the same
     #[arg(long)]
     dry_run: bool,
     /// End after so long [default: when it is interrupted or the program ends]
-    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    #[arg(long = "for", value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     length: Option<Duration>,
     /// Where ages come from [default: the first of the first two, pages and mappings that can be had]
     #[arg(long, value_enum, value_name = "SOURCE", conflicts_with = "pressure")]

@@ -17,6 +17,8 @@ use refault_trace::{Entry, Kind, TimeSpan};
 
 use crate::inherited::Unnamed;
 use crate::launch::{self, Launch};
+use crate::trace::unwritten;
+use crate::wss::interval;
 use refault_console::text::grouped;
 
 /// First word of a piece of the agent's file.
@@ -26,8 +28,6 @@ const WORDS: usize = 9;
 const HEADER: usize = WORDS * 8;
 /// Pages of a process: 47 bits of addresses.
 const PAGE_BITS: u32 = 35;
-/// An hour.
-const MAX_INTERVAL_MS: u64 = 3_600_000;
 /// What it takes to deliver a fault to the thread that takes it, in nanoseconds: what the agent does then is measured.
 const DELIVERY_NS: f64 = 2000.0;
 
@@ -47,7 +47,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE.rft", default_value = "refault.rft")]
     out: PathBuf,
     /// Time between two looks, such as 50ms or 1s; milliseconds without a unit; at least 1 ms
-    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = interval, allow_hyphen_values = true)]
     interval: u64,
     /// Record a program that runs already: not possible, and why is said
     #[arg(long, value_name = "PID", hide_short_help = true, exclusive = true)]
@@ -62,15 +62,6 @@ pub struct RecordArgs {
     program: Vec<OsString>,
     #[command(flatten)]
     force: ForceArgs,
-}
-
-/// Milliseconds.
-fn interval(text: &str) -> Result<u64, String> {
-    let milliseconds = refault_config::units::time(text, 1_000_000).map_err(|why| format!("'{text}' {why}"))?;
-    match milliseconds {
-        1..=MAX_INTERVAL_MS => Ok(milliseconds),
-        _ => Err(format!("'{text}' is not from 1ms to 1h")),
-    }
 }
 
 /// Runs the command; exits with the program's exit code.
@@ -90,7 +81,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let output = outputs.claim("--out", Some(&args.out), Contents::Trace(OutputFormat::Rft))?;
     let output = output.expect("invariant: a path was given");
     let file = output.file().try_clone().map_err(|error| Failure::write(args.out.display(), &error))?;
-    let mut writer = RftWriter::new(file, &args.out).map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut writer = RftWriter::new(file, &args.out).map_err(|error| unwritten(&error))?;
     launch.output("record", pieces.path())?;
     launch.push("record-interval-ms", args.interval.to_string());
     let command = args.program.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
@@ -100,7 +91,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let mut trouble = None;
     let mut take = |file: &mut std::fs::File, recording: &mut Recording| {
         let taken = file.read_to_end(&mut pending).map_err(|error| Failure::write("a temporary file", &error));
-        taken.and_then(|_| recording.take(&mut pending, &mut writer))
+        taken.and_then(|_| recording.take(&mut pending, &mut writer, || pieces.no_room()))
     };
     let code = launch.run(|| {
         if trouble.is_none() {
@@ -122,7 +113,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     for (key, value) in recording.metadata(&command, args.interval) {
         writer.add_metadata(key, &value);
     }
-    let accesses = writer.finish().map_err(|error| Failure::Failed(error.to_string()))?;
+    let accesses = writer.finish().map_err(|error| unwritten(&error))?;
     output.commit()?;
     recording.tell(accesses, &args.out, args.interval);
     if code == 0 { Ok(()) } else { Err(Failure::Exit(code)) }
@@ -205,12 +196,17 @@ struct Recording {
 }
 
 impl Recording {
-    /// Writes the whole pieces at the front of `pending` to the trace and takes them out.
-    fn take(&mut self, pending: &mut Vec<u8>, writer: &mut RftWriter) -> Result<(), Failure> {
+    /// Writes the whole pieces at the front of `pending` to the trace and takes them out. What is none is there because the
+    /// agent had no room for a piece; what that means, `damaged` says.
+    fn take(
+        &mut self,
+        pending: &mut Vec<u8>,
+        writer: &mut RftWriter,
+        damaged: impl Fn() -> Failure,
+    ) -> Result<(), Failure> {
         let mut at = 0;
         let mut entries = Vec::new();
-        let damaged = |Damaged| Failure::failed("the record is damaged", "its temporary file", "is the disk full?");
-        while let Some(piece) = Piece::at(pending, &mut at).map_err(damaged)? {
+        while let Some(piece) = Piece::at(pending, &mut at).map_err(|Damaged| damaged())? {
             let next = self.processes.len() as u64;
             let process = *self.processes.entry((piece.pid, piece.birth)).or_insert(next);
             entries.clear();
@@ -221,7 +217,7 @@ impl Recording {
             let time = |ns: u64| ns.saturating_sub(origin);
             if !entries.is_empty() {
                 let span = TimeSpan { first_ns: time(piece.begin), last_ns: time(piece.end) };
-                writer.write_timed(&entries, span).map_err(|error| Failure::Failed(error.to_string()))?;
+                writer.write_timed(&entries, span).map_err(|error| unwritten(&error))?;
             }
             self.pieces += 1;
             self.pages += piece.pages;
@@ -280,16 +276,6 @@ impl Recording {
 mod tests {
     use super::*;
 
-    #[test]
-    fn intervals_have_units() {
-        for (text, milliseconds) in [("50", 50), ("50ms", 50), ("2s", 2000), ("1h", 3_600_000)] {
-            assert_eq!(interval(text), Ok(milliseconds));
-        }
-        for text in ["0", "500us", "2h", "fast", "5 parsecs"] {
-            assert!(interval(text).is_err(), "{text}");
-        }
-    }
-
     fn piece(pid: u64, times: [u64; 2], touches: &[(u64, bool)]) -> Vec<u8> {
         let pages = touches.len() as u64;
         let header: [u64; WORDS] = [MARK, pid, 7, times[0], times[1], pages * 8, 10, pages, 20];
@@ -302,15 +288,16 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("a.rft");
         let mut writer = RftWriter::create(&path).expect("creates");
+        let unread = || Failure::Failed("no piece".to_owned());
         let mut recording = Recording::default();
         let mut bytes = piece(100, [1000, 2000], &[(6, false), (5, true)]);
         bytes.extend(piece(101, [1500, 2500], &[(5, false)]));
         let tail = piece(100, [2000, 3000], &[(6, false), (9, true)]);
         bytes.extend(&tail[..70]);
-        recording.take(&mut bytes, &mut writer).expect("takes");
+        recording.take(&mut bytes, &mut writer, unread).expect("takes");
         assert_eq!((recording.pieces, bytes.len()), (2, 70));
         bytes.extend(&tail[70..]);
-        recording.take(&mut bytes, &mut writer).expect("takes");
+        recording.take(&mut bytes, &mut writer, unread).expect("takes");
         assert_eq!((recording.pieces, recording.pages, bytes.len(), recording.processes.len()), (3, 5, 0, 2));
         assert_eq!(writer.finish().expect("finishes"), 5);
         let mut reader = refault_trace::open(&path, &refault_trace::Options::default()).expect("opens");
@@ -322,6 +309,6 @@ mod tests {
         assert_eq!(pages, [(6, false), (5, true), ((1 << PAGE_BITS) | 5, false), (6, false), (9, true)]);
         let mut garbage = vec![1; HEADER];
         let mut writer = RftWriter::create(directory.path().join("b.rft")).expect("creates");
-        assert!(Recording::default().take(&mut garbage, &mut writer).is_err());
+        assert!(Recording::default().take(&mut garbage, &mut writer, unread).is_err());
     }
 }

@@ -27,7 +27,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use refault_console::{Failure, Share, say};
 
 use refault_paging::MIN_PROGRAM_BYTES;
@@ -58,10 +58,11 @@ writes to that terminal is held meanwhile and shown then (it sees a file, not a 
 see it earlier. Exit status and signals are the program's, as without --watch.
 
 With --scheme a monitor in each process finds out which memory is in use and lets the schemes act on it.")]
+#[command(group(ArgGroup::new("limit").required(true).args(["memory", "resident", "pool"])))]
 pub struct RunArgs {
     /// Bytes that the program and its children may use together, such as 512M or 2G; at least 2M. Several, such as
     /// 60M,80M,100M: the program is run alone and under each of them in turn, and compared in a table
-    #[arg(long, value_name = "SIZE[,SIZE…]", required_unless_present_any = ["resident", "pool"])]
+    #[arg(long, value_name = "SIZE[,SIZE…]")]
     memory: Option<BudgetList>,
     /// Run the program so often under each budget, alone too, and compare them in a table [default with several
     /// budgets: as `refault size`]
@@ -89,8 +90,8 @@ pub struct RunArgs {
     /// Write counters as JSON lines to this file
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
-    /// Milliseconds between two lines of the statistics
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    /// Time between two lines of the statistics, such as 200ms or 1s; milliseconds without a unit; from 1ms to 1h
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::wss::interval, allow_hyphen_values = true)]
     stats_interval: u64,
     /// Say in the statistics and in `refault top` what some policies would miss with half, once and twice the budget,
     /// from looks at a sample of the pages, which make it some 10 % slower

@@ -69,10 +69,10 @@ pub struct SizeArgs {
     #[arg(long, value_name = "COMMAND", requires = "load")]
     ready: Option<String>,
     /// How long the server may take to be ready
-    #[arg(long, value_name = "TIME", requires = "load", default_value = "30s", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", requires = "load", default_value = "30s", value_parser = some_time, allow_hyphen_values = true)]
     ready_timeout: Duration,
     /// How long the load may take while the server has all memory; under a budget --give-up bounds it
-    #[arg(long, value_name = "TIME", requires = "load", default_value = "10m", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", requires = "load", default_value = "10m", value_parser = some_time, allow_hyphen_values = true)]
     load_timeout: Duration,
     /// What each run reads on standard input [default: nothing]
     #[arg(long, value_name = "FILE")]

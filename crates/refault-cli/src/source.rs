@@ -70,10 +70,10 @@ pub struct ReadArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = PART)]
     limit: Option<u64>,
     /// Take accesses from so long after the first one on, such as 90s, 5m or 1h
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = PART)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true, help_heading = PART)]
     from: Option<u64>,
     /// Take accesses until so long after the first one
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = PART)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true, help_heading = PART)]
     to: Option<u64>,
 }
 

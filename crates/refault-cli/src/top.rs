@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
 use crate::pool::{place, status::status};
@@ -45,9 +45,10 @@ Generations are the policy's: age since they were made, size, oldest first. Pres
 some (or all) threads waited for memory. The advice is the budget at which 99 of 100 of the last ten seconds' refaults
 would not have happened.")]
 /// Watch a program that runs under a budget, or the members of a pool
+#[command(group(ArgGroup::new("watched").required(true).args(["source", "pool"])))]
 pub struct TopArgs {
     /// The statistics file, or the process id of a program that writes one
-    #[arg(value_name = "FILE|PID", required_unless_present = "pool", conflicts_with = "pool")]
+    #[arg(value_name = "FILE|PID", conflicts_with = "pool")]
     source: Option<String>,
     /// Show the members of this pool instead
     #[arg(long, value_name = "NAME", conflicts_with = "pid")]

@@ -3,6 +3,7 @@
 mod convert;
 mod info;
 
+pub use convert::unwritten;
 pub use info::{bucket_range, heat_level};
 
 use clap::{Args, Subcommand};

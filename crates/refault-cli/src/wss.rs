@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use refault_console::{Failure, ResultArgs, say};
 use refault_pool::reclaim::session::is_gone;
 use refault_pool::wss::{self, Window};
@@ -45,9 +45,10 @@ A control group and those below it are measured by the kernel's generations wher
 windows follow each other, each page counts once, and files that are read by calls count as idle. The generations that there
 were at first are shown too. Else it is the accessed bits of the group's own processes.")]
 /// Measure the working set of a program, a running process or a control group by age
+#[command(group(ArgGroup::new("measured").required(true).args(["program", "pid", "cgroup"])))]
 pub struct WssArgs {
     /// A process that runs already
-    #[arg(long, value_name = "PID", required_unless_present_any = ["program", "cgroup"], conflicts_with = "program")]
+    #[arg(long, value_name = "PID", conflicts_with = "program")]
     pid: Option<u32>,
     /// The directory of a control group, version 1 or 2
     #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "program"])]
@@ -56,7 +57,7 @@ pub struct WssArgs {
     #[arg(long, value_enum, value_name = "SOURCE", requires = "cgroup")]
     source: Option<group::Source>,
     /// Lengths of the windows; of a process all begin together, so the longest is how long it takes
-    #[arg(long, value_name = "TIME,TIME…", value_delimiter = ',', default_value = "1s,10s,1m,10m", value_parser = time)]
+    #[arg(long, value_name = "TIME,TIME…", value_delimiter = ',', default_value = "1s,10s,1m,10m", value_parser = time, allow_hyphen_values = true)]
     ages: Vec<Duration>,
     #[command(flatten)]
     result: ResultArgs,
@@ -91,9 +92,33 @@ const MAX_TIME: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A time such as `10s`, above 0 and at most some 136 years.
 pub fn time(text: &str) -> Result<Duration, String> {
+    match moment(text) {
+        Ok(time) if time.is_zero() => Err(format!("'{text}' is not above 0: write 1s, 500ms or 10m")),
+        outcome => outcome,
+    }
+}
+
+/// The same, or 0.
+pub fn moment(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(time) if !time.is_zero() && time <= MAX_TIME => Ok(time),
+        Ok(time) if time <= MAX_TIME => Ok(time),
+        Err(_) if text.trim_start().starts_with('-') => {
+            Err(format!("'{text}' is negative: write 1s, 500ms or 10m, or what else is above 0"))
+        }
         _ => Err(format!("'{text}' is not a time: write 1s, 500ms or 10m")),
+    }
+}
+
+/// An hour.
+const MAX_INTERVAL_MS: u64 = 3_600_000;
+
+/// Milliseconds from one look, or line, to the next: `50ms`, `1s`; milliseconds without a unit.
+pub fn interval(text: &str) -> Result<u64, String> {
+    let milliseconds = refault_config::units::time(text, 1_000_000).map_err(|why| format!("'{text}' {why}"));
+    match milliseconds {
+        Ok(milliseconds @ 1..=MAX_INTERVAL_MS) => Ok(milliseconds),
+        Err(why) if !text.trim_start().starts_with('-') => Err(why),
+        _ => Err(format!("'{text}' is not from 1ms to 1h")),
     }
 }
 
@@ -233,6 +258,30 @@ fn attend(child: &Child, time: Option<Duration>) -> std::io::Result<Option<ExitS
             News::Stopped => child.stop_along(),
             News::Runs if left.is_some_and(|left| left.is_zero()) => return Ok(None),
             News::Runs => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_above_zero_and_moments_may_be_zero() {
+        assert_eq!((time("90s"), moment("0s")), (Ok(Duration::from_secs(90)), Ok(Duration::ZERO)));
+        for (text, word) in [("0s", "not above 0"), ("-5s", "negative"), ("soon", "not a time"), ("--for", "negative")]
+        {
+            assert!(time(text).is_err_and(|why| why.contains(word)), "{text}");
+        }
+    }
+
+    #[test]
+    fn intervals_have_units() {
+        for (text, milliseconds) in [("50", 50), ("50ms", 50), ("2s", 2000), ("1h", 3_600_000)] {
+            assert_eq!(interval(text), Ok(milliseconds));
+        }
+        for text in ["0", "500us", "2h", "fast", "5 parsecs", "-5s"] {
+            assert!(interval(text).is_err(), "{text}");
         }
     }
 }

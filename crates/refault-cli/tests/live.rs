@@ -279,6 +279,48 @@ fn what_a_record_says_is_enough_is_enough() {
 }
 
 #[test]
+fn a_record_for_which_there_is_no_room_is_none() {
+    let script = "i = 0\nwhile i < 20_000:\n    b = bytearray(4 << 20)\n    i += 1000\n";
+    let program = ["python3", "-c", script];
+    let failed = |output: std::process::Output, place: &str| {
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        let line = format!("refault: cannot write: {place}");
+        assert!(said.starts_with(&line) && said.contains("No space left on device"), "{said}");
+    };
+    if skipped(&["python3", "unshare", "mount"]) {
+        return;
+    }
+    failed(refault(&[&["record", "--interval", "20", "--out", "/dev/full", "--"], &program[..]].concat()), "/dev/full");
+    // Where the agent writes what the command makes a trace of.
+    let directory = TempDir::new().expect("a directory");
+    let trace = directory.path().join("app.rft");
+    let small = directory.path().join("small");
+    std::fs::create_dir(&small).expect("a directory");
+    let mounted = |command: &str| {
+        let mut unshare = std::process::Command::new("unshare");
+        unshare.args([
+            "--mount",
+            "sh",
+            "-c",
+            &format!("mount -t tmpfs -o size=8k tmpfs \"$TMPDIR\" && {command}"),
+            "sh",
+        ]);
+        unshare.env("TMPDIR", &small);
+        unshare
+    };
+    if !mounted("true").output().is_ok_and(|output| output.status.success()) {
+        refault_testing::skip("nothing can be mounted here");
+        return;
+    }
+    let refault = assert_cmd::cargo::cargo_bin("refault");
+    let mut command = mounted("exec \"$@\"");
+    command.arg(&refault).args(["record", "--interval", "20", "--out"]).arg(&trace).arg("--").args(program);
+    failed(command.output().expect("it starts"), &format!("a temporary file in {}", small.display()));
+    assert!(!trace.exists(), "half a record looks like a whole one");
+}
+
+#[test]
 fn the_end_of_a_run_says_what_would_have_been_enough() {
     if skipped(&["gcc"]) {
         return;

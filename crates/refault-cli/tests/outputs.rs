@@ -212,15 +212,52 @@ fn a_full_standard_output_is_an_error_and_a_broken_one_is_none() {
     let stats = directory.path().join("run.jsonl");
     let line = r#"{"pid":1,"resident_bytes":4096,"refaults_per_second":1.0,"budget_bytes":8192}"#;
     std::fs::write(&stats, format!("{line}\n")).expect("ours");
-    let top = ["top", "--once", utf8(&stats)];
-    let status = |stdout: Stdio| {
-        let status = Command::new(binary()).args(top).stdout(stdout).stderr(Stdio::null()).status();
-        status.expect("it starts").code()
-    };
-    assert_eq!(status(Stdio::from(File::options().write(true).open("/dev/full").expect("there"))), Some(1));
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    assert_eq!(status(Stdio::from(writer)), Some(0));
+    let mut cases = vec![
+        vec!["top", "--once", utf8(&stats)],
+        vec!["policies"],
+        vec!["workloads", "--format", "json"],
+        vec!["completions", "bash"],
+        vec!["man", "run"],
+        vec!["scenario", "init"],
+        vec!["--version"],
+        vec!["help", "trace"],
+        vec!["trace", "info", "--help"],
+        vec!["--help"],
+        vec!["-h"],
+    ];
+    let help = stdout(&["--help"]);
+    let commands: Vec<&str> = listed_commands(&help).collect();
+    assert!(commands.len() > 15 && commands.contains(&"run"), "{commands:?}");
+    cases.extend(commands.iter().map(|command| vec![*command, "--help"]));
+    for arguments in cases {
+        let said = |stdout: Stdio| {
+            let output = Command::new(binary()).args(&arguments).stdout(stdout).stderr(Stdio::piped()).output();
+            let output = output.expect("it starts");
+            (output.status.code(), text(&output.stderr))
+        };
+        for (place, words) in [
+            (File::options().write(true).open("/dev/full"), "No space left on device"),
+            (File::open("/dev/null"), "Bad file descriptor"),
+        ] {
+            let (code, line) = said(Stdio::from(place.expect("there")));
+            let expected = format!("refault: cannot write: standard output: {words}; ");
+            assert!(line.starts_with(&expected) && line.lines().count() == 1, "{arguments:?}: {line}");
+            assert_eq!(code, Some(1), "{arguments:?}: {words}");
+        }
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        assert_eq!(said(Stdio::from(writer)), (Some(0), String::new()), "{arguments:?}");
+    }
+}
+
+/// The commands that a help lists.
+fn listed_commands(help: &str) -> impl Iterator<Item = &str> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // What goes on from the line before stands further in.
+    listed.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' ')).filter_map(|line| {
+        let name = line.split_whitespace().next()?;
+        (name != "help").then_some(name)
+    })
 }
 
 #[test]

@@ -218,6 +218,7 @@ fn who_does_not_fit_or_finds_no_pool_is_told() {
     };
     let (code, _, said) = run(&["run", "--pool", "t", "--min", "65M", "--", "true"]);
     assert!(code == Some(1) && said.contains("cannot join the pool: t: its min"), "{said}");
+    assert!(said.contains("is 65 MiB, and with the min of the members more than the pool's 64 MiB"), "{said}");
     let (code, _, said) = run(&["run", "--pool", "none", "--", "true"]);
     assert!(code == Some(1) && said.contains("no such pool") && said.contains("refault pool --memory"), "{said}");
     let (code, _, said) = run(&["run", "--pool", "../t", "--", "true"]);

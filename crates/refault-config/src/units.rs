@@ -15,6 +15,9 @@
 /// A number and the unit behind it. `max` is 2^64 - 1, `min` is 0, both without a unit.
 fn split(text: &str) -> Result<(&str, &str), &'static str> {
     let text = text.trim();
+    if text.starts_with('-') {
+        return Err("must not be negative");
+    }
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == ',' || c == '.')).unwrap_or(text.len());
     if end == 0 {
         return Err("must start with a number");
@@ -88,6 +91,22 @@ pub fn size(text: &str) -> Result<u64, &'static str> {
         _ => return Err("has an unknown unit; use B, K, M, G, T, P or E"),
     };
     narrow(scale(number, 1 << (10 * power))?)
+}
+
+/// Bytes in the largest binary unit that keeps at least one digit before the point: `1.5 GiB`.
+pub fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match value {
+        v if unit == 0 || v >= 100.0 || v.fract() == 0.0 => format!("{v:.0} {}", UNITS[unit]),
+        v if v >= 10.0 => format!("{v:.1} {}", UNITS[unit]),
+        v => format!("{v:.2} {}", UNITS[unit]),
+    }
 }
 
 /// Time; without a unit it is taken in the key's own, of `unit_ns` nanoseconds, which is also what is returned.

@@ -20,6 +20,7 @@ mod unnamed;
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -209,7 +210,8 @@ impl Output {
     }
 }
 
-/// Writes results to an output, or to standard output if there is none.
+/// Writes results to an output, or to standard output if there is none: all that a command prints goes through here, its
+/// help too.
 ///
 /// # Errors
 /// As [`Output::write`]; a reader that has gone away is [`Failure::BrokenPipe`].
@@ -220,11 +222,18 @@ pub fn with_output(
     match output {
         Some(output) => output.write(write),
         None => {
-            let mut out = BufWriter::new(io::stdout().lock());
-            let written = write(&mut out).and_then(|()| out.flush());
+            let written = standard_output().and_then(|file| {
+                let mut out = BufWriter::new(file);
+                write(&mut out).and_then(|()| out.flush())
+            });
             written.map_err(|error| Failure::write("standard output", &error))
         }
     }
+}
+
+/// Standard output as a file: to the standard library's own, what cannot be written to counts as written.
+fn standard_output() -> io::Result<File> {
+    io::stdout().as_fd().try_clone_to_owned().map(File::from)
 }
 
 /// The format that a file's name suggests.

@@ -30,6 +30,7 @@ mod bypass;
 mod cached;
 pub mod cyclic;
 mod dynamic;
+mod error;
 pub mod generations;
 pub mod giving;
 pub mod node;
@@ -52,7 +53,8 @@ pub use generations::{
 };
 pub use node::{BackgroundPass, NodeReclaim, PassOutcome, ProactiveRequest};
 
-pub use registry::{BuildContext, FrontEnd, PolicyEntry, PolicyError, PolicySpec, Visitor};
+pub use error::PolicyError;
+pub use registry::{BuildContext, FrontEnd, PolicyEntry, PolicySpec, Visitor};
 pub use sorting::{SortRule, Sorting};
 
 use crate::counters::Counters;

@@ -13,6 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use refault_config::units;
+pub use refault_config::units::bytes_text;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -104,22 +105,6 @@ impl fmt::Display for Size {
             Size::Pages(pages) => write!(f, "{pages}p"),
             Size::Bytes(bytes) => f.write_str(&bytes_text(*bytes)),
         }
-    }
-}
-
-/// Bytes in the largest binary unit that keeps at least one digit before the point: `1.5 GiB`.
-pub fn bytes_text(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match value {
-        v if unit == 0 || v >= 100.0 || v.fract() == 0.0 => format!("{v:.0} {}", UNITS[unit]),
-        v if v >= 10.0 => format!("{v:.1} {}", UNITS[unit]),
-        v => format!("{v:.2} {}", UNITS[unit]),
     }
 }
 

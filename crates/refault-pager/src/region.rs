@@ -64,7 +64,7 @@ impl Pager {
     }
 
     /// A region with the contents of a file, read when they are touched. Writes stay in the region until
-    /// [`Region::sync`]. Regular files only: others cannot be read at an offset, or do not say how long they are.
+    /// [`Region::sync`]. Regular files that say how long they are only: not those in `/proc`.
     pub fn file_region(&self, path: &Path) -> Result<Region, PagerError> {
         let failed = |error| PagerError::File { path: path.to_owned(), error };
         let file = File::options().read(true).write(true).open(path).or_else(|_| File::open(path)).map_err(failed)?;
@@ -78,6 +78,11 @@ impl Pager {
             return Err(failed(why));
         }
         let bytes = metadata.len();
+        if bytes == 0 && file.read_at(&mut [0], 0).map_err(failed)? > 0 {
+            // As of the files in /proc, which are made while they are read.
+            let why = "its length is said to be 0, but it has contents: copy them to another file";
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
         let region = self.region(usize::try_from(bytes).map_err(|_| PagerError::NoAddresses(bytes))?)?;
         // Inside, or a child of a fork might find the table's lock taken.
         let gate = self.inner().enter();

@@ -359,7 +359,7 @@ fn what_is_no_regular_file_makes_no_region() {
         return;
     }
     let pager = pager(1, options());
-    for (path, why) in [("/", "directory"), ("/dev/zero", "not a regular file")] {
+    for (path, why) in [("/", "directory"), ("/dev/zero", "not a regular file"), ("/proc/cpuinfo", "it has contents")] {
         let error = pager.file_region(path.as_ref()).err().expect("no region");
         assert!(error.to_string().contains(path) && error.to_string().contains(why), "{error}");
     }

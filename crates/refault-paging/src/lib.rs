@@ -24,6 +24,7 @@ mod copies;
 pub mod engine;
 mod fault;
 pub mod figures;
+mod forks;
 mod guard;
 mod inherited;
 pub mod lock;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pager::load::{cpu_seconds, odd_step};
 use crate::random::Random;
-use refault_console::Failure;
+use refault_console::{Failure, with_output};
 
 /// Bytes of a read.
 pub const PAGE: usize = 4096;
@@ -266,9 +266,10 @@ pub fn run(args: &LoadArgs) -> Result<(), Failure> {
         fadvise(&file, 0, None, Advice::Random).map_err(|error| failed(error.into()))?;
     }
     let figures = measure(args, &Plain { file, path: &args.file })?;
-    serde_json::to_writer(std::io::stdout(), &figures).map_err(|error| failed(error.into()))?;
-    println!();
-    Ok(())
+    with_output(None, |out| {
+        serde_json::to_writer(&mut *out, &figures)?;
+        writeln!(out)
+    })
 }
 
 /// Pages that the kernel has read from disks for this process.

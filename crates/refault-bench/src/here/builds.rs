@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use refault_cache::{CacheOptions, PageCache};
-use refault_console::Failure;
+use refault_console::{Failure, with_output};
 use refault_core::Counters;
 use serde::{Deserialize, Serialize};
 
@@ -298,10 +298,10 @@ pub fn run_load(load: &BuildLoad) -> Result<(), Failure> {
     };
     load.make(&mut read, &mut || before = pages_from_disk())?;
     let counts = Counts { loads: pages_from_disk() - before, ..Counts::default() };
-    let failed = |error: std::io::Error| Failure::failed("writing", load.list.display(), error);
-    serde_json::to_writer(std::io::stdout(), &counts).map_err(|error| failed(error.into()))?;
-    println!();
-    Ok(())
+    with_output(None, |out| {
+        serde_json::to_writer(&mut *out, &counts)?;
+        writeln!(out)
+    })
 }
 
 #[cfg(test)]

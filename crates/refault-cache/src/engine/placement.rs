@@ -85,6 +85,7 @@ mod tests {
     use super::*;
     use crate::background::Background;
     use crate::buffers::Buffers;
+    use crate::compressed::Pool;
     use crate::engine::policy;
     use crate::options::IoEngine;
 
@@ -92,10 +93,10 @@ mod tests {
 
     /// Every page of the file is in memory, with its number in it; of the pages after these, every seventh frame's is to be
     /// filled.
-    fn scattered() -> (Engine, Vec<(PageId, Frame)>) {
+    fn scattered(pool: Option<Arc<Pool>>) -> (Engine, Vec<(PageId, Frame)>) {
         let buffers = Arc::new(Buffers::new(FRAMES as usize).expect("addresses"));
         let background = Arc::new(Background::new(IoEngine::Threads, buffers.clone()).expect("threads"));
-        let mut engine = Engine::new(policy("lru").expect("a policy"), FRAMES, None, buffers, background, None);
+        let mut engine = Engine::new(policy("lru").expect("a policy"), FRAMES, None, buffers, background, pool);
         engine.pages.groups.open(1, Arc::default());
         let mut pages = Vec::new();
         while let Ok(page) = engine.page(1, pages.len() as u64)
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn others_move_out_of_the_way_and_keep_their_contents() {
-        let (mut engine, mut to_fill) = scattered();
+        let (mut engine, mut to_fill) = scattered(None);
         let before = pieces(&to_fill);
         assert!(before * 2 > to_fill.len(), "{before} pieces of {} pages are no test", to_fill.len());
         // Some are read: they stay where they are.
@@ -159,5 +160,28 @@ mod tests {
             }
         }
         assert!(resident > FRAMES / 2 && engine.frames.available() <= 100, "{resident} resident");
+    }
+
+    #[test]
+    fn a_free_frame_with_the_bytes_of_an_evicted_page_is_nobodys_place() {
+        let pool = Arc::new(Pool::new(1 << 20).expect("memory"));
+        let (mut engine, mut to_fill) = scattered(Some(pool));
+        // Three quarters of the frames are free, and most of these have what was evicted from them.
+        engine.threshold = 0;
+        while engine.frames.available() < FRAMES / 4 * 3 {
+            assert!(engine.make_room(None));
+        }
+        let found = |engine: &Engine| -> Vec<(PageId, Frame)> {
+            (0..FRAMES).filter_map(|page| Some((page, engine.pages.free_frame(page)?))).collect()
+        };
+        let before = found(&engine);
+        assert!(before.len() > FRAMES as usize / 2, "{} evicted pages are no test", before.len());
+        for _ in 0..20 {
+            engine.make_one_place(to_fill.iter_mut());
+        }
+        for (page, frame) in &before {
+            assert_eq!(engine.frames.page(*frame), None, "the bytes of page {page} would be written over");
+        }
+        assert_eq!(found(&engine), before);
     }
 }

@@ -11,6 +11,7 @@ use refault_console::{Contents, Failure, Format, ResultArgs, read_text, say, wit
 
 use super::recording::{Process, Recording};
 use super::show;
+use crate::wss::moment;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -32,10 +33,10 @@ pub struct QueryArgs {
     #[arg(long, value_name = "PID")]
     pid: Option<u64>,
     /// Leave out what came before, such as 10s, counted from the first aggregation
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     from: Option<Duration>,
     /// Leave out what came after
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     to: Option<Duration>,
     /// Only these addresses, the last one not included
     #[arg(long, value_name = "START-END", value_parser = addresses)]

@@ -54,7 +54,7 @@ pub(super) struct SeatArgs {
     #[arg(long, value_name = "SIZE|TRACE", requires = "pool")]
     needs: Option<String>,
     /// How long to wait until the pool has room for it [default: 10s; with --needs for ever]
-    #[arg(long, value_name = "TIME", requires = "pool", value_parser = crate::wss::time)]
+    #[arg(long, value_name = "TIME", requires = "pool", value_parser = crate::wss::time, allow_hyphen_values = true)]
     wait: Option<Duration>,
     /// Look at which pages it accesses, of a sample and within 1 % of a processor: a heat map, and how often other
     /// policies would fault, for `refault serve`

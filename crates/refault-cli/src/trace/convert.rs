@@ -102,6 +102,7 @@ fn copy(source: &Source, path: &Path, outputs: &mut Outputs) -> Result<(), Failu
     Ok(())
 }
 
-fn unwritten(error: &refault_trace::TraceError) -> Failure {
+/// A trace could not be written.
+pub fn unwritten(error: &refault_trace::TraceError) -> Failure {
     Failure::failed("cannot write", error, "choose another place or make room")
 }

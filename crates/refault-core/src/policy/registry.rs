@@ -18,10 +18,10 @@
 //! # Ok::<(), refault_core::policy::PolicyError>(())
 //! ```
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+pub use super::error::PolicyError;
 use super::{Admission, Cyclic, DynPolicy, HitReport, Policy, cyclic};
 use crate::memory::{Eviction, Memory, References};
 use crate::page::{PageId, PageType, Shadow};
@@ -269,47 +269,6 @@ impl PolicySpec {
         given.or_else(default) == Some("yes")
     }
 }
-
-/// Why there is no policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PolicyError {
-    /// The text is not of the form `name{key=value,…}`; says what is wrong.
-    Unreadable(String),
-    /// There is no policy of this name.
-    Unknown(String),
-    /// The policy has no such parameter or value.
-    BadParameter(String, ParameterError),
-    /// This front-end cannot run it.
-    Refused {
-        /// The policy as asked for.
-        policy: String,
-        /// The front-end.
-        front_end: FrontEnd,
-        /// Why.
-        reason: &'static str,
-    },
-}
-
-/// What is wrong, where, what to do about it.
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PolicyError::Unreadable(what) => write!(f, "cannot read policy: {what}"),
-            PolicyError::Unknown(name) => {
-                write!(f, "unknown policy: '{name}': choose from {}", names(FrontEnd::Replay))
-            }
-            PolicyError::BadParameter(call, error) => {
-                write!(f, "bad parameter: '{call}': {error}; see 'refault policies'")
-            }
-            PolicyError::Refused { policy, front_end, reason } => {
-                let (front_end, others) = (front_end.name(), names(*front_end));
-                write!(f, "{front_end} cannot run this policy: '{policy}': {reason}; choose from {others}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for PolicyError {}
 
 /// The entry of a name or an alias.
 pub fn entry(name: &str) -> Option<&'static PolicyEntry> {

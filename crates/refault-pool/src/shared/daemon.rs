@@ -36,11 +36,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use refault_config::units::bytes_text;
 use serde::{Deserialize, Serialize};
 
 use crate::connections::{Bounds, serve_each};
 
-use super::ledger::{Figures, Ledger, Terms};
+use super::ledger::{Figures, Ledger, MIN_GRANT, Terms};
 use super::place::Place;
 use super::processes::{Process, now};
 use super::protocol::{Answer, MAX_LINE, MemberStatus, Request, Status, Wishes, receive, send};
@@ -226,8 +227,9 @@ impl Daemon {
         let before = state.ledger.members().get(&pid).map(|member| member.committed);
         if before.is_none() && has == 0 && !state.ledger.could_hold(&terms) {
             return Err(format!(
-                "its min, or what it needs, and the min of the members are more than the pool's {} bytes",
-                state.ledger.pool()
+                "its min, or what it needs, is {}, and with the min of the members more than the pool's {}",
+                bytes_text(terms.min.max(MIN_GRANT).max(terms.needs)),
+                bytes_text(state.ledger.pool())
             ));
         }
         // What it may be using counts until it confirms less.

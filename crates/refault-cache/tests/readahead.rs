@@ -1,0 +1,73 @@
+//! What is read ahead of a reader: pages that arrive carry the mark at which the next window is asked for, and windows are
+//! as large as advice and memory allow.
+
+mod common;
+
+use std::io::IoSliceMut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::{MadeUp, PAGE};
+use refault_cache::{Advice, Backing, CacheOptions, CachedFile, PageCache};
+
+const PAGES: u64 = 4000;
+
+/// A file of zeros, and the most pages that were read together.
+fn zeros() -> (Box<dyn Backing>, Arc<AtomicUsize>) {
+    let most = Arc::new(AtomicUsize::new(0));
+    let seen = most.clone();
+    let fill = move |into: &mut [IoSliceMut<'_>], _| {
+        seen.fetch_max(into.len(), Ordering::SeqCst);
+        into.iter_mut().for_each(|slice| slice.fill(0));
+    };
+    (Box::new(MadeUp { pages: PAGES, fill }), most)
+}
+
+fn cache(frames: u64, read_ahead: u32) -> PageCache {
+    let options = CacheOptions {
+        memory: frames * PAGE as u64,
+        policy: "lru".into(),
+        read_ahead: Some(read_ahead),
+        ..CacheOptions::default()
+    };
+    PageCache::new(&options).expect("a cache")
+}
+
+fn read_all(file: &CachedFile) {
+    let mut page = [1; PAGE];
+    for index in 0..PAGES {
+        assert_eq!(file.read_at(&mut page, index * PAGE as u64).expect("reads"), PAGE);
+    }
+}
+
+/// Each window is asked for when its reader arrives in the one before, so that no read misses after the second. Without
+/// the mark on what comes with a miss, or on what comes in the background, a reader misses at the end of each window.
+#[test]
+fn a_reader_that_is_read_ahead_of_misses_no_more() {
+    for read_ahead in [8, 64] {
+        let cache = cache(2048, read_ahead);
+        let file = cache.attach(zeros().0).expect("opens");
+        read_all(&file);
+        let report = cache.report();
+        assert_eq!((report.misses, report.hits), (2, PAGES - 2), "windows of {read_ahead} pages");
+        assert_eq!(report.read_ahead, PAGES - 2, "windows of {read_ahead} pages");
+    }
+}
+
+/// Twice as large windows for a file that is read from beginning to end, but no more than an eighth of memory.
+#[test]
+fn windows_double_by_advice_as_far_as_memory_allows() {
+    for (frames, advice, expected) in [
+        (2048, Advice::Normal, 24),
+        (2048, Advice::Sequential, 48),
+        (256, Advice::Normal, 24),
+        // An eighth.
+        (256, Advice::Sequential, 32),
+    ] {
+        let (backing, most) = zeros();
+        let file = cache(frames, 24).attach(backing).expect("opens");
+        file.advise(advice);
+        read_all(&file);
+        assert_eq!(most.load(Ordering::SeqCst), expected, "{advice:?} with {frames} frames");
+    }
+}

@@ -1,0 +1,117 @@
+//! The engine around a fork: room for the child before, and the same contents under a userfaultfd of the child's own after.
+//!
+//! Both sides share frames, compressed pages and staging area until one writes to them, and then that side is charged.
+//! Invariant: a range of which the child has no mapping any more is not managed there. Cost: room for what the child's
+//! agent writes to at once, and one registration for each range.
+
+use crate::engine::Engine;
+use crate::figures::Statistics;
+use crate::table::State;
+use crate::tree::MIN_PAGES;
+use crate::uffd::Uffd;
+use crate::{PAGE, sys};
+
+/// One part in so many of the budget is free for a child when it is forked, beside what its agent takes.
+const CHILD_PART: usize = 32;
+
+impl Engine {
+    /// Right before a fork.
+    pub fn before_fork(&mut self) {
+        // Nobody would be charged for what one side drops of them.
+        self.staging.drop_husks();
+        // What is shared cannot be given up by one side alone, so room for the child is made before.
+        // More than all that is there cannot change sides.
+        let changes = (self.account.tree_limit() as usize / CHILD_PART).min(self.resident);
+        let for_child = self.own_bytes() / PAGE + MIN_PAGES as usize + changes;
+        self.make_room(for_child);
+        self.settle();
+        self.account.before_fork();
+        self.store.freeze();
+        self.store.share();
+        self.staging.share();
+        self.guard_all();
+    }
+
+    /// In the parent, after it: the child, or the kernel's error.
+    pub fn has_forked(&mut self, child: isize) {
+        self.account.has_forked(child as i32);
+    }
+
+    /// Right before a child shares this memory that has other descriptors: it must have those of the files.
+    pub fn before_sharing(&mut self) {
+        self.store.open_file();
+    }
+
+    /// Registers a range whose parts may be gone: a call that changed several mappings may have stopped in the middle.
+    /// Those parts are not managed any more.
+    fn register_what_is_there(&mut self, start: usize, end: usize) -> Result<(), &'static str> {
+        if self.uffd.register(start, end - start) == 0 {
+            return Ok(());
+        }
+        if end - start > PAGE {
+            let middle = start + (end - start) / 2 / PAGE * PAGE;
+            self.register_what_is_there(start, middle)?;
+            return self.register_what_is_there(middle, end);
+        }
+        let mut there = 0u8;
+        // SAFETY: mincore writes one byte.
+        let gone = unsafe { sys::call(sys::nr::MINCORE, [start, PAGE, &raw mut there as usize, 0, 0, 0]) } < 0;
+        if gone || self.table.state(start) == State::Untouched {
+            self.ranges.remove(start, end);
+            self.drop_contents(start, end);
+            return Ok(());
+        }
+        Err("a page cannot be registered in the child")
+    }
+
+    /// In a forked child, before the program goes on: the same contents under a userfaultfd of its own.
+    ///
+    /// # Errors
+    /// Says what is not to be had.
+    pub fn after_fork(&mut self, uffd: Uffd) -> Result<(), &'static str> {
+        self.uffd = uffd;
+        self.several_threads = false;
+        let pool = self.store.pool_bytes() as usize / PAGE;
+        let shared = self.resident + self.staging.occupied() + if self.resident_only { 0 } else { pool };
+        // What the agent needs itself is written to on both sides soon.
+        self.account.after_fork(shared as u64);
+        self.store.after_fork();
+        self.statistics = Statistics::default();
+        self.followed.clear();
+        self.arm_staging()?;
+        self.arm_mirror()?;
+        let all: Vec<_> = self.ranges.all().collect();
+        for (start, end, attributes) in all {
+            if attributes.not_in_children {
+                self.ranges.remove(start, end);
+                self.drop_contents(start, end);
+                continue;
+            }
+            if attributes.zeros_in_children {
+                self.drop_contents(start, end);
+                // The kernel keeps guards in the page tables, which the child begins without.
+                self.ranges.change(start, end, |attributes| attributes.guard = false);
+            }
+            self.register_what_is_there(start, end)?;
+        }
+        // It has lost its guard with its parent's userfaultfd.
+        self.guard_all();
+        self.settle();
+        Ok(())
+    }
+
+    /// Nothing of what a parent has locked is locked in this child, whose slot is not yet its own: nobody is told.
+    pub fn unlock_in_child(&mut self) {
+        if self.ranges.any_locked() {
+            self.mark_locked(0, usize::MAX, false);
+        }
+        self.ranges.change(0, usize::MAX, |attributes| attributes.lock(false));
+    }
+
+    /// In a child of a fork: counts what it has written to of its parent's pages, now and then.
+    pub fn count_what_was_written(&mut self) {
+        if self.account.look_at_common(self.charge()) {
+            self.settle();
+        }
+    }
+}
