@@ -1,6 +1,7 @@
 //! The daemon with processes that join by hand: what they had comes back when the last of them is gone, and not before.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use refault_pool::shared::daemon::{Daemon, PoolOptions};
 use refault_pool::shared::place::Place;
+use refault_pool::shared::protocol::{Answer, MAX_LINE, Request, receive, send};
 use refault_testing::skip;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -17,11 +19,22 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 fn pool(memory: u64) -> (tempfile::TempDir, Place, Arc<Daemon>) {
     let directory = tempfile::tempdir().expect("a directory");
     let place = Place::within(&directory.path().join("pools"), "t").expect("a name");
-    let options = PoolOptions { memory, min_ttl: Duration::ZERO, proactive: None, members: Default::default() };
-    let daemon = Daemon::open(place.clone(), options).expect("a pool");
+    let daemon = open(&place, memory);
     let server = Arc::clone(&daemon);
     std::thread::spawn(move || server.run(&NEVER));
     (directory, place, daemon)
+}
+
+fn open(place: &Place, memory: u64) -> Arc<Daemon> {
+    let options = PoolOptions { memory, min_ttl: Duration::ZERO, proactive: None, members: Default::default() };
+    Daemon::open(place.clone(), options).expect("a pool")
+}
+
+/// What the pool says about a member's budget.
+fn set_budget(place: &Place, pid: u64, bytes: u64) -> Option<Answer> {
+    let stream = UnixStream::connect(place.socket()).expect("it listens");
+    send(&stream, &Request::Budget { pid, bytes }).expect("it reads");
+    receive(&mut BufReader::new(&stream), MAX_LINE).expect("an answer")
 }
 
 /// A process, and those before it by which it was started, ended with the test.
@@ -142,4 +155,27 @@ fn numbers_of_another_pid_namespace_are_not_taken_for_ours() {
     // The first process of a namespace takes the others along.
     member.end();
     wait_for("its memory to be free", || daemon.status().members.is_empty());
+}
+
+#[test]
+fn a_budget_set_by_hand_is_kept_for_the_daemon_after_this_one() {
+    if lacks("python3") {
+        return;
+    }
+    let (directory, place, daemon) = pool(64 * MIB);
+    let mut member = Script::start(&place, &[], &["stays"]);
+    assert_eq!(member.line(), "joined");
+    let id = u64::from(member.child.id());
+    let below = "below the least that the member is to have, 32 MiB";
+    assert_eq!(set_budget(&place, id, 8 * MIB), Some(Answer::Refused(below.to_owned())));
+    assert_eq!(set_budget(&place, id, 40 * MIB), Some(Answer::Done));
+    let kept = || std::fs::read_to_string(place.state()).is_ok_and(|text| text.contains("\"budget\":41943040"));
+    wait_for("it to be written", kept);
+    // The next one finds the files of this one; the lock is the first's as long as it runs.
+    let next = Place::within(&directory.path().join("next"), "t").expect("a name");
+    drop(open(&next, 64 * MIB));
+    std::fs::copy(place.state(), next.state()).expect("room");
+    let after = open(&next, 64 * MIB);
+    assert_eq!(after.status().members[&id].terms.max, Some(40 * MIB));
+    drop(daemon);
 }

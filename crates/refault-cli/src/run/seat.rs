@@ -106,6 +106,11 @@ impl SeatArgs {
                 Failure::failed("no such pool", place.socket().display(), remedy)
             }
             JoinError::Refused(why) => Failure::failed("cannot join the pool", name, why),
+            JoinError::Silent => {
+                let remedy =
+                    "it was stopped, or hangs: continue it, or end it and start it again; members keep what they have";
+                Failure::failed("the pool's daemon does not answer", name, remedy)
+            }
             JoinError::Full => Failure::failed("the pool is full", name, "give --wait more time, or end a member"),
         })?;
         let joined = refault_paging::sys::now();

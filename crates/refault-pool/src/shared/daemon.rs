@@ -112,6 +112,8 @@ struct Left {
     program: String,
     terms: Terms,
     committed: u64,
+    #[serde(default)]
+    budget: Option<u64>,
     processes: Vec<Process>,
     #[serde(default)]
     is_numbered_otherwise: bool,
@@ -150,6 +152,7 @@ impl Daemon {
         let left: BTreeMap<u64, Left> = serde_json::from_str(&left).unwrap_or_default();
         for (id, left) in left {
             state.ledger.join(id, left.terms, left.committed);
+            state.ledger.keep_budget(id, left.budget);
             state.ledger.answers(id, false);
             let heard = Instant::now();
             let Left { program, processes, is_numbered_otherwise, .. } = left;
@@ -227,8 +230,8 @@ impl Daemon {
                 Request::Status => send(&*stream, &Answer::Status(Box::new(self.status())))?,
                 Request::Budget { pid, bytes } => {
                     let set = self.state().ledger.set_budget(pid, bytes);
-                    let no = || Answer::Refused("no such member, or more than the pool, or too little".to_owned());
-                    send(&*stream, &if set { Answer::Done } else { no() })?;
+                    let answer = set.map_or_else(|why| Answer::Refused(why.to_string()), |()| Answer::Done);
+                    send(&*stream, &answer)?;
                 }
             }
         }
@@ -402,6 +405,7 @@ impl State {
                     program: known.program.clone(),
                     terms: entry.terms,
                     committed: entry.committed,
+                    budget: entry.budget,
                     processes: known.processes.clone(),
                     is_numbered_otherwise: known.is_numbered_otherwise,
                 };
