@@ -120,6 +120,26 @@ fn what_a_killed_member_had_stays_in_use_until_the_last_that_descends_from_its_p
 }
 
 #[test]
+fn a_process_of_which_its_member_has_no_number_of_ours_is_found_by_its_descent() {
+    if lacks("python3") {
+        return;
+    }
+    let (_directory, place, daemon) = pool(64 * MIB);
+    let elsewhere = (1 << 30) + 2;
+    let mut member = Script::start(&place, &[], &["forks", &elsewhere.to_string()]);
+    assert_eq!(member.line(), "joined");
+    let child = member.line();
+    // Longer than from one look to the next.
+    std::thread::sleep(Duration::from_millis(1500));
+    member.end();
+    std::thread::sleep(Duration::from_millis(600));
+    let committed = daemon.status().committed_bytes;
+    assert!(committed >= 32 * MIB, "{committed} while {child} runs");
+    kill(&child);
+    wait_for("its memory to be free", || daemon.status().committed_bytes == 0);
+}
+
+#[test]
 fn processes_that_a_member_names_and_that_were_there_before_it_do_not_hold_its_memory() {
     if lacks("python3") {
         return;

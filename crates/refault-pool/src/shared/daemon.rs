@@ -65,7 +65,9 @@ const OTHER_DESCRIPTORS: usize = 24;
 /// Who says nothing at all for so long after connecting is cut off.
 const FIRST_WORD: Duration = Duration::from_secs(5);
 
-/// Between two looks at what descends from members whose numbers are not ours, while they are connected.
+/// No process has a higher number; members say one for each process that they know by another namespace's number alone.
+const MAX_NUMBER: i32 = 1 << 22;
+/// Between two looks at what descends from members that cannot name all of their processes, while they are connected.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What a pool is to be.
@@ -88,6 +90,8 @@ struct Known {
     processes: Vec<Process>,
     /// It is in a PID namespace of its own: the numbers that it names are not ours.
     is_numbered_otherwise: bool,
+    /// It has processes that it cannot name, for that reason or because they are in such a namespace themselves.
+    has_unnamed: bool,
     /// There as long as the member has not hung up; of that alone it is known that it runs.
     connection: Option<Arc<UnixStream>>,
     /// Number of that connection: a late end of one before it is none of this one.
@@ -115,8 +119,6 @@ struct Left {
     #[serde(default)]
     budget: Option<u64>,
     processes: Vec<Process>,
-    #[serde(default)]
-    is_numbered_otherwise: bool,
 }
 
 /// A pool at work.
@@ -155,9 +157,16 @@ impl Daemon {
             state.ledger.keep_budget(id, left.budget);
             state.ledger.answers(id, false);
             let heard = Instant::now();
-            let Left { program, processes, is_numbered_otherwise, .. } = left;
-            let known =
-                Known { program, processes, is_numbered_otherwise, connection: None, number: 0, heard, told: 0 };
+            let known = Known {
+                program: left.program,
+                processes: left.processes,
+                is_numbered_otherwise: false,
+                has_unnamed: false,
+                connection: None,
+                number: 0,
+                heard,
+                told: 0,
+            };
             state.known.insert(id, known);
         }
         state.bury();
@@ -277,6 +286,7 @@ impl Daemon {
             program: program.to_owned(),
             processes,
             is_numbered_otherwise,
+            has_unnamed: is_numbered_otherwise,
             connection: Some(Arc::clone(stream)),
             number,
             heard: Instant::now(),
@@ -351,11 +361,14 @@ impl Daemon {
 impl Known {
     /// Takes note of the processes that run in a member now.
     fn see(&mut self, own: i32, running: &[i32]) {
+        self.has_unnamed = self.is_numbered_otherwise || running.iter().any(|pid| *pid > MAX_NUMBER);
         // What numbers mean there is not known here; its descendants are looked for.
         if self.is_numbered_otherwise {
             return;
         }
-        self.processes.retain(|process| process.pid == own || running.contains(&process.pid));
+        if !self.has_unnamed {
+            self.processes.retain(|process| process.pid == own || running.contains(&process.pid));
+        }
         let began = self.processes.iter().find(|process| process.pid == own).map_or(u64::MAX, |own| own.began);
         for pid in running {
             if !self.processes.iter().any(|process| process.pid == *pid) {
@@ -371,7 +384,7 @@ impl State {
     fn bury(&mut self) {
         let is_open = |known: &Known| known.connection.is_some();
         let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY);
-        let unnamed = |known: &&mut Known| !is_open(known) || known.is_numbered_otherwise && is_due;
+        let unnamed = |known: &&mut Known| !is_open(known) || known.has_unnamed && is_due;
         let mut unnamed: Vec<&mut Known> = self.known.values_mut().filter(unnamed).collect();
         if unnamed.is_empty() {
             return;
@@ -407,7 +420,6 @@ impl State {
                     committed: entry.committed,
                     budget: entry.budget,
                     processes: known.processes.clone(),
-                    is_numbered_otherwise: known.is_numbered_otherwise,
                 };
                 Some((*id, left))
             })

@@ -167,6 +167,15 @@ impl Member {
         (self.grant != before).then_some(self.grant)
     }
 
+    /// Reports a last time before it ends, so that the daemon knows which of its processes go on.
+    pub fn part(&mut self, figures: Figures) {
+        if let Some(Connection { stream, .. }) = self.connection.take() {
+            // If it does not come through, what was said last holds.
+            let _ =
+                send(&stream, &Request::Report(Box::new(Figures { turn: self.turn, limit: self.grant, ..figures })));
+        }
+    }
+
     fn hear(&mut self) -> io::Result<()> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         let mut bytes = [0; 4096];
@@ -252,7 +261,7 @@ mod tests {
         for charge in [800, 600, 500] {
             assert_eq!(member.tend(|| figures(charge)), None);
         }
-        drop(member);
+        member.part(figures(400));
         let mut reader = BufReader::new(stream);
         let mut reports = Vec::new();
         while let Ok(Some(request)) = receive::<Request>(&mut reader, MAX_LINE) {
@@ -262,5 +271,6 @@ mod tests {
         }
         assert_eq!(reports[0], (1000, 2));
         assert!(reports.contains(&(600, 2)), "{reports:?}");
+        assert_eq!(reports.last(), Some(&(400, 2)));
     }
 }

@@ -1,7 +1,7 @@
 # A member of a pool that is killed or forks as a test says: member.py SOCKET WHAT [NUMBERS]
 # It joins, says "joined" when it has a grant, reports once more and says "reported". WHAT is
 #   stays    it names NUMBERS as its processes until it is killed
-#   forks    it names itself and a child; after a line comes in, the child forks one and says its number,
+#   forks    it names itself and a child, or NUMBERS in place of both; after a line comes in, the child forks one and says its number,
 #            and that one stays when the child ends after the next line
 #   crowds   it opens NUMBERS more connections that say nothing, and says "crowded"
 import json, os, resource, socket, sys, time
@@ -41,7 +41,8 @@ elif what == "forks":
     if child == 0:
         connection.close()
         os.close(theirs)
-        os.read(ours, 1)
+        if not os.read(ours, 1):
+            time.sleep(100)  # the first has ended
         grandchild = os.fork()
         if grandchild == 0:
             time.sleep(100)
@@ -49,7 +50,7 @@ elif what == "forks":
         tell(grandchild)
         time.sleep(100)
         os._exit(0)
-    report([os.getpid(), child])
+    report(numbers or [os.getpid(), child])
     tell(child)
     sys.stdin.readline()
     os.write(theirs, b"x")
