@@ -384,18 +384,16 @@ impl State {
     fn bury(&mut self) {
         let is_open = |known: &Known| known.connection.is_some();
         let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY);
-        let unnamed = |known: &&mut Known| !is_open(known) || known.has_unnamed && is_due;
-        let mut unnamed: Vec<&mut Known> = self.known.values_mut().filter(unnamed).collect();
-        if unnamed.is_empty() {
+        let asks = |known: &Known| !is_open(known) || known.has_unnamed && is_due;
+        if !self.known.values().any(asks) {
             return;
         }
         self.looked = Some(Instant::now());
         // Who named its processes does so no more, and they may start others. In a round in which they cannot be seen
         // all stay.
         let Ok(all) = processes::all() else { return };
-        for known in &mut unnamed {
+        for known in self.known.values_mut().filter(|known| !is_open(known) || known.has_unnamed) {
             processes::add_descendants(&mut known.processes, &all);
-            // One that ended since was in `all`, and what it started last may not be: the next round sees that.
             known.processes.retain(|process| all.iter().any(|(other, _)| other == process) || !process.is_gone());
         }
         let gone = |known: &&Known| !is_open(known) && known.processes.is_empty();

@@ -41,15 +41,19 @@ impl Process {
     }
 }
 
-/// All processes that have memory, each with the number of its parent.
+/// All processes that have memory and that may be looked at (`hidepid` of proc(5) forbids others' to some), each with the
+/// number of its parent.
 ///
 /// # Errors
-/// Not all of them can be seen now.
+/// Not all of them can be looked at now.
 pub fn all() -> io::Result<Vec<(Process, i32)>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         if let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {
-            all.extend(stat(pid)?);
+            match stat(pid) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                stat => all.extend(stat?),
+            }
         }
     }
     Ok(all)
