@@ -339,3 +339,40 @@ fn only_members_of_the_user_are_heard_and_nonsense_ends_a_connection() {
     }
     assert_eq!(place.status()["members"].as_array().map(Vec::len), Some(0));
 }
+
+#[test]
+fn what_a_program_leaves_behind_keeps_its_memory_and_a_daemon_that_hangs_is_told() {
+    use std::io::{BufRead, BufReader};
+
+    if skipped(&["cc", "sh"]) {
+        return;
+    }
+    let place = Place::new("64M");
+    let script = "./program 20 1000 >/dev/null & echo $!; sleep 0.1";
+    let mut member = refault_in(&place.directory)
+        .args(["run", "--quiet", "--pool", "t", "--min", "24M", "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut left = String::new();
+    let mut said = BufReader::new(member.stdout.take().expect("a pipe"));
+    said.read_line(&mut left).expect("a line");
+    let left: i32 = left.trim().parse().expect("a number");
+    member.wait().expect("it ran");
+    for _ in 0..20 {
+        assert!(place.status()["committed_bytes"].as_u64() >= Some(24 * MIB), "{} of {left}", place.status());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let pid = |number: i32| rustix::process::Pid::from_raw(number).expect("a number");
+    rustix::process::kill_process(pid(left), rustix::process::Signal::KILL).expect("it runs");
+    wait_for("its memory to be free", || place.status()["committed_bytes"].as_u64() == Some(0));
+
+    let daemon = pid(place.daemon.id() as i32);
+    rustix::process::kill_process(daemon, rustix::process::Signal::STOP).expect("it runs");
+    let output = refault_in(&place.directory)
+        .args(["run", "--pool", "t", "--wait", "1s", "--", "true"])
+        .output()
+        .expect("it starts");
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("the pool's daemon does not answer: t"), "{said}");
+}

@@ -1,7 +1,7 @@
 //! The ledger with simulated members: who gives way, and that the sum never exceeds the pool whatever they do.
 
 use proptest::prelude::*;
-use refault_pool::shared::ledger::{Figures, Ledger, MIN_GRANT, Terms};
+use refault_pool::shared::ledger::{BudgetError, Figures, Ledger, MIN_GRANT, Terms};
 
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
@@ -200,10 +200,84 @@ fn a_budget_by_hand_holds_and_nonsense_is_refused() {
     let mut programs = vec![Program::new(1000 * MIB, SECOND)];
     ledger.join(0, Terms::default(), 0);
     run(&mut ledger, &mut programs, 50);
-    assert!(ledger.set_budget(0, 100 * MIB));
+    assert_eq!(ledger.set_budget(0, 100 * MIB), Ok(()));
     run(&mut ledger, &mut programs, 50);
     assert_eq!(grants(&ledger), [100]);
-    assert!(!ledger.set_budget(0, 500 * MIB) && !ledger.set_budget(0, 1) && !ledger.set_budget(7, 100 * MIB));
+    assert_eq!(ledger.set_budget(0, 500 * MIB), Err(BudgetError::AbovePool(400 * MIB)));
+    assert_eq!(ledger.set_budget(0, 1), Err(BudgetError::BelowLeast(MIN_GRANT)));
+    assert_eq!(ledger.set_budget(7, 100 * MIB), Err(BudgetError::NoMember));
+}
+
+#[test]
+fn a_budget_below_what_the_member_is_to_have_is_refused_in_words_and_changes_nothing() {
+    let mut ledger = Ledger::new(400 * MIB, SECOND, None);
+    let terms = Terms { min: 64 * MIB, low: 100 * MIB, ..Terms::default() };
+    ledger.join(0, terms, 200 * MIB);
+    let refused = ledger.set_budget(0, 32 * MIB).expect_err("less than its min");
+    assert_eq!(refused.to_string(), "below the least that the member is to have, 64 MiB");
+    assert_eq!((ledger.members()[&0].terms, ledger.members()[&0].grant), (terms, 200 * MIB));
+    // What is not to be taken from it is no more than what it may have.
+    ledger.set_budget(0, 80 * MIB).expect("enough");
+    let member = &ledger.members()[&0];
+    assert_eq!((member.terms.max, member.terms.low, member.grant), (Some(80 * MIB), 80 * MIB, 80 * MIB));
+}
+
+#[test]
+fn a_budget_by_hand_outlives_that_its_member_joins_again_but_is_not_for_the_next_of_that_number() {
+    let mut ledger = Ledger::new(400 * MIB, SECOND, None);
+    ledger.join(0, Terms::default(), 200 * MIB);
+    ledger.set_budget(0, 100 * MIB).expect("enough");
+    ledger.join(0, Terms::default(), 100 * MIB);
+    assert_eq!(ledger.members()[&0].terms.max, Some(100 * MIB));
+    let mut programs = vec![Program::new(1000 * MIB, SECOND)];
+    run(&mut ledger, &mut programs, 50);
+    assert_eq!(grants(&ledger), [100]);
+    ledger.join(0, Terms::default(), 0);
+    assert_eq!((ledger.members()[&0].terms.max, ledger.members()[&0].budget), (None, None));
+}
+
+#[test]
+fn members_that_have_more_than_a_smaller_pool_give_in_proportion_and_keep_their_min() {
+    let mut ledger = Ledger::new(160 * MIB, SECOND, None);
+    let terms = Terms { min: 60 * MIB, ..Terms::default() };
+    ledger.join(0, terms, 70 * MIB);
+    ledger.join(1, Terms::default(), 54 * MIB);
+    ledger.join(2, Terms::default(), 104 * MIB);
+    assert_eq!(ledger.committed(), 228 * MIB, "they may be using all of it");
+    ledger.round(1000 * SECOND, SECOND / 5);
+    // 68 MiB are missing, and they have 10, 50 and 100 beyond the least.
+    let given: Vec<f64> = [70, 54, 104]
+        .iter()
+        .zip(ledger.members().values())
+        .map(|(had, member)| f64::from(*had) - member.grant as f64 / MIB as f64)
+        .collect();
+    for (given, expected) in given.iter().zip([4.25, 21.25, 42.5]) {
+        assert!((given - expected).abs() < 0.01, "{given} of {expected}");
+    }
+    assert_eq!(ledger.committed(), 228 * MIB, "nobody has confirmed yet");
+    // What they say of a grant of the daemon before, by its number, confirms none of this one's.
+    let turn = ledger.members()[&2].turn;
+    ledger.report(2, Figures { turn, limit: 104 * MIB, charge: 10 * MIB, ..Figures::default() });
+    assert_eq!(ledger.members()[&2].committed, 104 * MIB);
+    let mut programs: Vec<Program> = (0..3).map(|_| Program::new(1000 * MIB, SECOND)).collect();
+    run(&mut ledger, &mut programs, 50);
+    assert!(grants(&ledger)[0] >= 60, "{:?}", grants(&ledger));
+}
+
+#[test]
+fn what_silent_members_have_is_given_by_those_that_answer_down_to_their_min() {
+    let mut ledger = Ledger::new(100 * MIB, SECOND, None);
+    ledger.join(0, Terms::default(), 80 * MIB);
+    ledger.join(1, Terms { min: 8 * MIB, ..Terms::default() }, 60 * MIB);
+    ledger.answers(0, false);
+    ledger.round(1000 * SECOND, SECOND / 5);
+    assert_eq!(grants(&ledger), [80, 20]);
+    ledger.join(2, Terms { min: 8 * MIB, ..Terms::default() }, 60 * MIB);
+    ledger.round(1000 * SECOND, SECOND / 5);
+    let [_, one, other] = ledger.members().values().map(|member| member.grant).collect::<Vec<_>>()[..] else {
+        panic!("three")
+    };
+    assert!(one >= 8 * MIB && other >= 8 * MIB && one + other <= 20 * MIB, "{one} and {other}");
 }
 
 #[derive(Clone, Debug)]

@@ -106,10 +106,16 @@ impl SeatArgs {
                 Failure::failed("no such pool", place.socket().display(), remedy)
             }
             JoinError::Refused(why) => Failure::failed("cannot join the pool", name, why),
+            JoinError::Silent => {
+                let remedy =
+                    "it was stopped, or hangs: continue it, or end it and start it again; members keep what they have";
+                Failure::failed("the pool's daemon does not answer", name, remedy)
+            }
             JoinError::Full => Failure::failed("the pool is full", name, "give --wait more time, or end a member"),
         })?;
         let joined = refault_paging::sys::now();
-        Ok(Some(Seat { member, recent: Recent::default(), joined, observes: self.observe, observed: None }))
+        let recent = Recent::default();
+        Ok(Some(Seat { member, recent, joined, observes: self.observe, observed: None, shared: None }))
     }
 }
 
@@ -121,6 +127,18 @@ pub struct Seat {
     joined: u64,
     observes: bool,
     observed: Option<Observed>,
+    /// What was looked at last.
+    shared: Option<&'static Shared>,
+}
+
+impl Drop for Seat {
+    /// What the program started may go on without it.
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared {
+            let figures = figures(shared, &mut self.recent, self.joined);
+            self.member.part(figures);
+        }
+    }
 }
 
 impl Seat {
@@ -141,7 +159,8 @@ impl Seat {
     }
 
     /// Hears the pool, applies its grant and reports.
-    pub(super) fn look(&mut self, shared: &Shared) {
+    pub(super) fn look(&mut self, shared: &'static Shared) {
+        self.shared = Some(shared);
         let Seat { member, recent, observed, joined, .. } = self;
         let figures = || {
             let mut figures = figures(shared, recent, *joined);

@@ -5,7 +5,11 @@
 //! member that has said nothing for [`SILENCE`] keeps its last grant. Only processes of the same user, or root, are
 //! heard.
 //!
-//! Cost: a round each [`ROUND`], some microseconds for each member.
+//! A member is gone when its connection has ended and none of its processes is left: those that it named, itself, and
+//! what descends from them. A process that cannot be looked at counts as there.
+//!
+//! Cost: a round each [`ROUND`], some microseconds for each member; while one has no connection, or is in a PID
+//! namespace of its own, also a look at all processes of the machine, some microseconds for each of these.
 //!
 //! ```
 //! use std::io::ErrorKind;
@@ -31,6 +35,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,7 +48,7 @@ use crate::connections::{Bounds, serve_each};
 
 use super::ledger::{Figures, Ledger, MIN_GRANT, Terms};
 use super::place::Place;
-use super::processes::{Process, now};
+use super::processes::{self, Process, now};
 use super::protocol::{Answer, MAX_LINE, MemberStatus, Request, Status, Wishes, receive, send};
 
 /// Between two rounds.
@@ -52,10 +57,18 @@ pub const ROUND: Duration = Duration::from_millis(200);
 pub const SILENCE: Duration = Duration::from_secs(1);
 /// Who does not read for so long is cut off.
 const SEND_WITHIN: Duration = Duration::from_millis(50);
-/// Connections at once.
+/// Connections at once, if there are descriptors for so many.
 const MAX_CONNECTIONS: usize = 1024;
+/// Descriptors that connections leave for looks at processes, the pool's files, the terminal's, and a connection that
+/// is one too many.
+const OTHER_DESCRIPTORS: usize = 24;
 /// Who says nothing at all for so long after connecting is cut off.
 const FIRST_WORD: Duration = Duration::from_secs(5);
+
+/// No process has a higher number; members say one for each process that they know by another namespace's number alone.
+const MAX_NUMBER: i32 = 1 << 22;
+/// Between two looks at what descends from members that cannot name all of their processes, while they are connected.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What a pool is to be.
 #[derive(Clone, Debug)]
@@ -75,7 +88,12 @@ struct Known {
     program: String,
     /// Its own process and those of its programs: as long as one is there, its memory is taken to be in use.
     processes: Vec<Process>,
-    connection: Option<UnixStream>,
+    /// It is in a PID namespace of its own: the numbers that it names are not ours.
+    is_numbered_otherwise: bool,
+    /// It has processes that it cannot name, for that reason or because they are in such a namespace themselves.
+    has_unnamed: bool,
+    /// There as long as the member has not hung up; of that alone it is known that it runs.
+    connection: Option<Arc<UnixStream>>,
     /// Number of that connection: a late end of one before it is none of this one.
     number: u64,
     heard: Instant,
@@ -88,6 +106,8 @@ struct State {
     known: BTreeMap<u64, Known>,
     /// What the file says.
     written: String,
+    /// When all processes were looked at last.
+    looked: Option<Instant>,
 }
 
 /// What is written for the daemon after this one.
@@ -96,6 +116,8 @@ struct Left {
     program: String,
     terms: Terms,
     committed: u64,
+    #[serde(default)]
+    budget: Option<u64>,
     processes: Vec<Process>,
 }
 
@@ -126,15 +148,26 @@ impl Daemon {
             ledger: Ledger::new(options.memory, options.min_ttl.as_nanos() as u64, options.proactive),
             known: BTreeMap::new(),
             written: String::new(),
+            looked: None,
         };
         let left = fs::read_to_string(place.state()).unwrap_or_default();
         let left: BTreeMap<u64, Left> = serde_json::from_str(&left).unwrap_or_default();
         for (id, left) in left {
             state.ledger.join(id, left.terms, left.committed);
+            state.ledger.keep_budget(id, left.budget);
             state.ledger.answers(id, false);
             let heard = Instant::now();
-            let (program, processes) = (left.program, left.processes);
-            state.known.insert(id, Known { program, processes, connection: None, number: 0, heard, told: 0 });
+            let known = Known {
+                program: left.program,
+                processes: left.processes,
+                is_numbered_otherwise: false,
+                has_unnamed: false,
+                connection: None,
+                number: 0,
+                heard,
+                told: 0,
+            };
+            state.known.insert(id, known);
         }
         state.bury();
         let (state, numbers) = (Mutex::new(state), AtomicU64::new(1));
@@ -148,7 +181,7 @@ impl Daemon {
     pub fn run(self: &Arc<Daemon>, asked: &AtomicBool) -> io::Result<()> {
         let daemon = Arc::clone(self);
         std::thread::Builder::new().name("listener".into()).spawn(move || {
-            let bounds = Bounds { most: MAX_CONNECTIONS, thread: "connection", stack_bytes: 256 << 10 };
+            let bounds = Bounds { most: most_connections(), thread: "connection", stack_bytes: 256 << 10 };
             let listener = Arc::clone(&daemon);
             serve_each(listener.listener.incoming(), &bounds, move |stream| daemon.hear(stream));
         })?;
@@ -171,45 +204,47 @@ impl Daemon {
 
     /// Serves a connection until its end.
     fn hear(&self, stream: UnixStream) -> io::Result<()> {
-        let peer = rustix::net::sockopt::socket_peercred(&stream)?;
-        let me = rustix::process::geteuid();
+        let (user, pid) = peer(&stream)?;
+        let me = rustix::process::geteuid().as_raw();
         stream.set_write_timeout(Some(SEND_WITHIN))?;
         stream.set_read_timeout(Some(FIRST_WORD))?;
-        if peer.uid != me && !peer.uid.is_root() {
+        if user != me && user != 0 {
             return send(&stream, &Answer::Refused("the pool is another user's".to_owned()));
         }
-        let pid = peer.pid.as_raw_nonzero().get() as u64;
-        let mut reader = BufReader::new(stream.try_clone()?);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let ended = self.converse(Arc::new(stream), pid, number);
+        // However it ended; if it never joined, there is nothing to lose.
+        self.lost(pid, number);
+        ended
+    }
+
+    fn converse(&self, stream: Arc<UnixStream>, pid: u64, number: u64) -> io::Result<()> {
+        let mut reader = BufReader::new(&*stream);
         let mut joined = false;
-        loop {
-            let request = match receive::<Request>(&mut reader, MAX_LINE) {
-                Ok(Some(request)) => request,
-                end => {
-                    if joined {
-                        self.lost(pid, number);
-                    }
-                    return end.map(|_| ());
-                }
-            };
+        while let Some(request) = receive::<Request>(&mut reader, MAX_LINE)? {
             match request {
                 Request::Join { program, wishes, has } => {
-                    if let Err(why) = self.join(pid, &program, wishes, has, stream.try_clone()?, number) {
-                        return send(&stream, &Answer::Refused(why));
+                    if let Err(why) = self.join(pid, &program, wishes, has, &stream, number) {
+                        return send(&*stream, &Answer::Refused(why));
                     }
                     joined = true;
                     stream.set_read_timeout(None)?;
                 }
-                Request::Report(figures) if joined => self.report(pid, *figures),
-                Request::Report(_) => return Ok(()),
-                Request::Status => send(&stream, &Answer::Status(Box::new(self.status())))?,
+                Request::Report(figures) => {
+                    // One that the ledger does not have is to join again.
+                    if !joined || !self.report(pid, number, *figures) {
+                        return Ok(());
+                    }
+                }
+                Request::Status => send(&*stream, &Answer::Status(Box::new(self.status())))?,
                 Request::Budget { pid, bytes } => {
                     let set = self.state().ledger.set_budget(pid, bytes);
-                    let no = || Answer::Refused("no such member, or more than the pool, or too little".to_owned());
-                    send(&stream, &if set { Answer::Done } else { no() })?;
+                    let answer = set.map_or_else(|why| Answer::Refused(why.to_string()), |()| Answer::Done);
+                    send(&*stream, &answer)?;
                 }
             }
         }
+        Ok(())
     }
 
     fn join(
@@ -218,9 +253,17 @@ impl Daemon {
         program: &str,
         wishes: Wishes,
         has: u64,
-        stream: UnixStream,
+        stream: &Arc<UnixStream>,
         number: u64,
     ) -> Result<(), String> {
+        if pid == 0 {
+            let why = "its process cannot be seen from the daemon, which runs in a PID namespace of its own";
+            return Err(why.to_owned());
+        }
+        let look = |pid| Ok((Process::look(pid)?, processes::is_numbered_otherwise(pid)?));
+        // Without them it could not be told later whether it is gone.
+        let (own, is_numbered_otherwise) =
+            look(pid as i32).map_err(|error: io::Error| format!("its process cannot be looked at: {error}"))?;
         let configured = self.options.members.get(program).copied().unwrap_or_default();
         let terms = wishes.terms(configured);
         let mut state = self.state();
@@ -234,11 +277,17 @@ impl Daemon {
         }
         // What it may be using counts until it confirms less.
         state.ledger.join(pid, terms, has.max(if has > 0 { before.unwrap_or(0) } else { 0 }));
-        let processes = Process::of(pid as i32).into_iter().collect();
+        let mut processes: Vec<Process> = own.into_iter().collect();
+        // One that comes back may have others than itself that it has not named again yet.
+        if let Some(before) = state.known.get(&pid).filter(|_| has > 0) {
+            processes.extend(before.processes.iter().filter(|process| Some(**process) != own));
+        }
         let known = Known {
             program: program.to_owned(),
             processes,
-            connection: Some(stream),
+            is_numbered_otherwise,
+            has_unnamed: is_numbered_otherwise,
+            connection: Some(Arc::clone(stream)),
             number,
             heard: Instant::now(),
             told: 0,
@@ -247,14 +296,15 @@ impl Daemon {
         Ok(())
     }
 
-    fn report(&self, pid: u64, figures: Figures) {
+    /// Takes down what a member says; `false` if this connection is no member's.
+    fn report(&self, pid: u64, number: u64, figures: Figures) -> bool {
         let mut state = self.state();
-        if let Some(known) = state.known.get_mut(&pid) {
-            known.heard = Instant::now();
-            known.see(pid as i32, &figures.processes);
-        }
+        let Some(known) = state.known.get_mut(&pid).filter(|known| known.number == number) else { return false };
+        known.heard = Instant::now();
+        known.see(pid as i32, &figures.processes);
         state.ledger.answers(pid, true);
         state.ledger.report(pid, figures);
+        true
     }
 
     /// A connection has ended: the member keeps its grant until it is gone.
@@ -311,19 +361,42 @@ impl Daemon {
 impl Known {
     /// Takes note of the processes that run in a member now.
     fn see(&mut self, own: i32, running: &[i32]) {
-        self.processes.retain(|process| process.pid == own || running.contains(&process.pid));
+        self.has_unnamed = self.is_numbered_otherwise || running.iter().any(|pid| *pid > MAX_NUMBER);
+        // What numbers mean there is not known here; its descendants are looked for.
+        if self.is_numbered_otherwise {
+            return;
+        }
+        if !self.has_unnamed {
+            self.processes.retain(|process| process.pid == own || running.contains(&process.pid));
+        }
+        let began = self.processes.iter().find(|process| process.pid == own).map_or(u64::MAX, |own| own.began);
         for pid in running {
             if !self.processes.iter().any(|process| process.pid == *pid) {
-                self.processes.extend(Process::of(*pid));
+                // What was there before the member is none of its processes, whatever it says.
+                self.processes.extend(Process::of(*pid).filter(|process| process.began >= began));
             }
         }
     }
 }
 
 impl State {
-    /// Takes the memory of members back of which no process is left.
+    /// Takes the memory of members back that have hung up and of which no process is left.
     fn bury(&mut self) {
-        let gone = |known: &&Known| !known.processes.iter().any(Process::is_there);
+        let is_open = |known: &Known| known.connection.is_some();
+        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY);
+        let asks = |known: &Known| !is_open(known) || known.has_unnamed && is_due;
+        if !self.known.values().any(asks) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        // Who named its processes does so no more, and they may start others. In a round in which they cannot be seen
+        // all stay.
+        let Ok(all) = processes::all() else { return };
+        for known in self.known.values_mut().filter(|known| !is_open(known) || known.has_unnamed) {
+            processes::add_descendants(&mut known.processes, &all);
+            known.processes.retain(|process| all.iter().any(|(other, _)| other == process) || !process.is_gone());
+        }
+        let gone = |known: &&Known| !is_open(known) && known.processes.is_empty();
         let gone: Vec<u64> = self.known.iter().filter(|(_, known)| gone(known)).map(|(id, _)| *id).collect();
         for id in gone {
             self.known.remove(&id);
@@ -339,8 +412,14 @@ impl State {
             .iter()
             .filter_map(|(id, entry)| {
                 let known = self.known.get(id)?;
-                let (program, processes) = (known.program.clone(), known.processes.clone());
-                Some((*id, Left { program, terms: entry.terms, committed: entry.committed, processes }))
+                let left = Left {
+                    program: known.program.clone(),
+                    terms: entry.terms,
+                    committed: entry.committed,
+                    budget: entry.budget,
+                    processes: known.processes.clone(),
+                };
+                Some((*id, left))
             })
             .collect();
         let text = serde_json::to_string(&left).unwrap_or_default();
@@ -361,11 +440,36 @@ impl State {
                 continue;
             }
             let Some(connection) = &known.connection else { continue };
-            match send(connection, &Answer::Grant { bytes: entry.grant, turn: entry.turn }) {
+            match send(&**connection, &Answer::Grant { bytes: entry.grant, turn: entry.turn }) {
                 Ok(()) => known.told = entry.turn,
                 // Half a line may be there: it is to join again.
                 Err(_) => drop(connection.shutdown(std::net::Shutdown::Both)),
             }
         }
     }
+}
+
+/// How many connections there are descriptors for, after as many as may be had were asked for.
+fn most_connections() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let limit = getrlimit(Resource::Nofile);
+    let is_raised = limit.current != limit.maximum
+        && setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).is_ok();
+    let descriptors = if is_raised { limit.maximum } else { limit.current }.map_or(usize::MAX, |most| most as usize);
+    descriptors.saturating_sub(OTHER_DESCRIPTORS).clamp(1, MAX_CONNECTIONS)
+}
+
+/// The user of the process that connected, and the number that it has here: 0 if it cannot be seen from here.
+#[allow(unsafe_code)] // One system call, with its reason.
+fn peer(stream: &UnixStream) -> io::Result<(u32, u64)> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `length` bytes, which is the size of `peer`, of which any bytes are a value;
+    // the descriptor is open as long as `stream` is borrowed. (rustix has a number there that must not be 0.)
+    let failed = unsafe {
+        let to = (&raw mut peer).cast();
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut length)
+    };
+    if failed != 0 { Err(io::Error::last_os_error()) } else { Ok((peer.uid, peer.pid.max(0) as u64)) }
 }

@@ -6,7 +6,7 @@
 //! small part, so that births, which change as memory moves, steer it.
 //!
 //! Invariant: the sum of [`Entry::committed`] never exceeds the pool, but for what members claim that kept a grant
-//! while the daemon was away. Cost: a look at each member for each round.
+//! while the daemon was away: then all that answer give, in proportion to what they have beyond their `min`. Cost: a look at each member for each round.
 //!
 //! ```
 //! use refault_pool::shared::ledger::{Ledger, Terms};
@@ -21,6 +21,7 @@
 
 use std::collections::BTreeMap;
 
+use refault_config::units::bytes_text;
 use refault_core::memory::Protection;
 use refault_core::policy::giving::{DEFAULT_WEIGHT, Group, gives_first, has_outlived};
 
@@ -81,6 +82,20 @@ impl Default for Terms {
     fn default() -> Terms {
         Terms { min: MIN_GRANT, low: 0, max: None, weight: DEFAULT_WEIGHT, needs: 0 }
     }
+}
+
+/// Why a budget cannot be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    /// Nobody has that number.
+    #[error("no such member")]
+    NoMember,
+    /// The member is never to have less than so many bytes.
+    #[error("below the least that the member is to have, {}", bytes_text(*.0))]
+    BelowLeast(u64),
+    /// The pool has so many bytes.
+    #[error("more than the pool's {}", bytes_text(*.0))]
+    AbovePool(u64),
 }
 
 /// What a member says of itself.
@@ -149,6 +164,8 @@ impl Figures {
 pub struct Entry {
     /// What it asked for.
     pub terms: Terms,
+    /// The budget that was set by hand, if one was: `terms` holds it too, and it outlives that the member joins again.
+    pub budget: Option<u64>,
     /// Bytes that it is to keep to.
     pub grant: u64,
     /// Grants that it has had: tells a confirmation of this one from that of an earlier one of the same size.
@@ -244,6 +261,11 @@ impl Entry {
         self.terms.min.max(MIN_GRANT)
     }
 
+    /// Bytes that it was granted beyond the least that it is to have.
+    fn spare(&self) -> u64 {
+        self.grant.saturating_sub(self.floor())
+    }
+
     /// Bytes that it was granted and does not use; taking them costs it nothing.
     fn unused(&self, now: u64) -> u64 {
         let used = self.figures.charge;
@@ -307,10 +329,13 @@ impl Ledger {
 
     /// A member joins, and has this already: 0 unless it kept a grant while the daemon was away.
     pub fn join(&mut self, id: u64, terms: Terms, has: u64) {
-        let has = has.min(self.pool);
+        // It may be using all of it, also if the pool has become smaller.
+        let has = has.min(MAX_BYTES);
+        let budget = self.members.get(&id).filter(|_| has > 0).and_then(|before| before.budget);
         let terms = Terms { min: terms.min.min(self.pool), needs: terms.needs.min(self.pool), ..terms };
         let entry = Entry {
             terms,
+            budget: None,
             grant: has,
             turn: 1,
             committed: has,
@@ -331,6 +356,17 @@ impl Ledger {
             }),
         };
         self.members.insert(id, entry);
+        self.keep_budget(id, budget);
+    }
+
+    /// A member has this budget from the time before the daemon was started, set by hand.
+    pub fn keep_budget(&mut self, id: u64, budget: Option<u64>) {
+        if let (Some(member), Some(bytes)) = (self.members.get_mut(&id), budget) {
+            let bytes = bytes.max(member.floor());
+            member.budget = Some(bytes);
+            member.terms.max = Some(bytes);
+            member.terms.low = member.terms.low.min(bytes);
+        }
     }
 
     /// A member and all of its processes are gone.
@@ -345,22 +381,31 @@ impl Ledger {
         }
     }
 
-    /// A member's budget is set by hand: its `max`, and `low` so that it is not taken from.
-    pub fn set_budget(&mut self, id: u64, bytes: u64) -> bool {
+    /// A member's budget is set by hand: its `max`, and its `low` as far as that is more. It is the most that it may have;
+    /// who needs it more is given of it as before.
+    ///
+    /// # Errors
+    /// There is no such member, or it cannot have so little or so much. Nothing has changed then.
+    pub fn set_budget(&mut self, id: u64, bytes: u64) -> Result<(), BudgetError> {
         let pool = self.pool;
-        let Some(member) = self.members.get_mut(&id).filter(|_| (MIN_GRANT..=pool).contains(&bytes)) else {
-            return false;
-        };
-        member.terms.max = Some(bytes.max(member.terms.min));
-        member.set_grant(member.grant.min(bytes).max(member.floor()));
-        true
+        let member = self.members.get_mut(&id).ok_or(BudgetError::NoMember)?;
+        if bytes < member.floor() {
+            return Err(BudgetError::BelowLeast(member.floor()));
+        }
+        if bytes > pool {
+            return Err(BudgetError::AbovePool(pool));
+        }
+        member.set_grant(member.grant.min(bytes));
+        self.keep_budget(id, Some(bytes));
+        Ok(())
     }
 
     /// Takes down what a member says.
     pub fn report(&mut self, id: u64, figures: Figures) {
         let Some(member) = self.members.get_mut(&id) else { return };
         let figures = figures.bounded();
-        if figures.turn == member.turn && figures.charge <= member.grant {
+        // The turn alone may be that of a grant by the daemon before this one.
+        if figures.turn == member.turn && figures.limit <= member.grant && figures.charge <= member.grant {
             member.committed = member.grant;
         }
         member.figures = figures;
@@ -384,6 +429,7 @@ impl Ledger {
                 freshly_joined.push(*id);
             }
         }
+        self.fit();
         // Who waits to begin goes first, then whose generations are youngest: who has older ones would have to give.
         let pool = self.pool;
         let wants = |(_, member): &(&u64, &Entry)| member.grant > 0 && member.wants(pool);
@@ -398,6 +444,24 @@ impl Ledger {
             self.give_more(id, now);
         }
         self.squeeze();
+    }
+
+    /// Lowers grants if members may be using more than there is: a daemon was started again with less memory. Members
+    /// that do not answer keep what they have, so the others give for them too.
+    fn fit(&mut self) {
+        let silent: u64 = self.members.values().filter(|member| !member.answers).map(|member| member.committed).sum();
+        let answer = |member: &&mut Entry| member.answers;
+        let granted: u64 = self.members.values_mut().filter(answer).map(|member| member.grant).sum();
+        // What was lowered already and is not confirmed yet is on its way.
+        let missing = silent.saturating_add(granted).saturating_sub(self.pool);
+        let spare: u64 = self.members.values_mut().filter(answer).map(|member| member.spare()).sum();
+        if missing == 0 || spare == 0 {
+            return;
+        }
+        for member in self.members.values_mut().filter(answer) {
+            let part = u128::from(missing.min(spare)) * u128::from(member.spare());
+            member.set_grant(member.grant - part.div_ceil(u128::from(spare)) as u64);
+        }
     }
 
     /// A member that has nothing yet is granted its first memory, or room is made for it.

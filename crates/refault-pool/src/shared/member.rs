@@ -30,6 +30,9 @@ const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// A daemon that does not read for so long is away.
 const SEND_WITHIN: Duration = Duration::from_millis(100);
 
+/// A daemon that does not say for so long how the pool is hangs.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+
 /// A program's place in a pool.
 #[derive(Debug)]
 pub struct Member {
@@ -65,6 +68,9 @@ pub enum JoinError {
     /// Nothing was free in time.
     #[error("the pool is full")]
     Full,
+    /// The daemon is there and says nothing, whatever it is asked.
+    #[error("the pool's daemon does not answer")]
+    Silent,
 }
 
 impl Member {
@@ -96,6 +102,7 @@ impl Member {
                 Ok(Some(Answer::Refused(why))) => return Err(JoinError::Refused(why)),
                 Ok(Some(_)) => {}
                 Ok(None) => return Err(JoinError::Away(io::ErrorKind::UnexpectedEof.into())),
+                Err(error) if is_timeout(&error) && member.is_silent() => return Err(JoinError::Silent),
                 Err(error) if is_timeout(&error) => return Err(JoinError::Full),
                 Err(error) => return Err(JoinError::Away(error)),
             }
@@ -117,6 +124,17 @@ impl Member {
         let (program, wishes) = (self.program.clone(), self.wishes);
         send(&stream, &Request::Join { program, wishes, has: self.grant })?;
         Ok(stream)
+    }
+
+    /// Whether the daemon does not say in time how the pool is either, which it does at once.
+    fn is_silent(&self) -> bool {
+        let asked = UnixStream::connect(&self.socket).and_then(|stream| {
+            stream.set_write_timeout(Some(SEND_WITHIN))?;
+            stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
+            send(&stream, &Request::Status)?;
+            (&stream).read(&mut [0])
+        });
+        asked.is_err_and(|error| is_timeout(&error))
     }
 
     /// Hears the daemon and reports when it is time, or when it is below a grant that was lowered. Returns the bytes to keep to from now on, if that has changed.
@@ -147,6 +165,15 @@ impl Member {
             }
         }
         (self.grant != before).then_some(self.grant)
+    }
+
+    /// Reports a last time before it ends, so that the daemon knows which of its processes go on.
+    pub fn part(&mut self, figures: Figures) {
+        if let Some(Connection { stream, .. }) = self.connection.take() {
+            // If it does not come through, what was said last holds.
+            let _ =
+                send(&stream, &Request::Report(Box::new(Figures { turn: self.turn, limit: self.grant, ..figures })));
+        }
     }
 
     fn hear(&mut self) -> io::Result<()> {
@@ -188,6 +215,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_daemon_that_hangs_is_not_taken_for_a_full_pool() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = Place::within(directory.path(), "example").expect("a name");
+        let daemon = UnixListener::bind(place.socket()).expect("a socket");
+        let join = || Member::join(&place, "analysis", Wishes::default(), Duration::from_millis(50));
+        assert!(matches!(join(), Err(JoinError::Silent)));
+        // One that is full answers, and has nothing to grant.
+        let answers = std::thread::spawn(move || {
+            let mut open = Vec::new();
+            for stream in daemon.incoming().take(4) {
+                let stream = stream.expect("it comes");
+                let request = receive::<Request>(&mut BufReader::new(&stream), MAX_LINE).expect("a line");
+                if request == Some(Request::Status) {
+                    send(&stream, &Answer::Status(Box::default()))
+                        .or_else(|error| {
+                            // The first two that asked are gone by now.
+                            if open.len() < 2 { Ok(()) } else { Err(error) }
+                        })
+                        .expect("it listens");
+                }
+                open.push(stream);
+            }
+        });
+        assert!(matches!(join(), Err(JoinError::Full)));
+        answers.join().expect("no panic");
+    }
+
+    #[test]
     fn that_it_is_below_a_lowered_grant_is_said_at_once() {
         let directory = tempfile::tempdir().expect("a directory");
         let place = Place::within(directory.path(), "example").expect("a name");
@@ -206,7 +261,7 @@ mod tests {
         for charge in [800, 600, 500] {
             assert_eq!(member.tend(|| figures(charge)), None);
         }
-        drop(member);
+        member.part(figures(400));
         let mut reader = BufReader::new(stream);
         let mut reports = Vec::new();
         while let Ok(Some(request)) = receive::<Request>(&mut reader, MAX_LINE) {
@@ -216,5 +271,6 @@ mod tests {
         }
         assert_eq!(reports[0], (1000, 2));
         assert!(reports.contains(&(600, 2)), "{reports:?}");
+        assert_eq!(reports.last(), Some(&(400, 2)));
     }
 }
