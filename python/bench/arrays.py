@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-ROWS = ("sort", "columns", "matmul", "gather", "groupby", "queries")
+ROWS = ("sort", "columns", "matmul", "gather", "groupby", "kdtree", "queries")
 #: Rows whose data are made with all memory there is; the limit holds from then on. refault run has no such limit.
 LIMITED_LATER = ("queries",)
 SIDES = ("arrays", "memmap", "zram", "run")
@@ -86,6 +86,17 @@ def groupby(make, size):
     yield
     frame = pandas.DataFrame({"key": keys, "value": values}, copy=False)
     yield float((frame.groupby("key")["value"].sum() * np.arange(1000)).sum())
+
+
+def kdtree(make, size):
+    from sklearn.neighbors import KDTree
+
+    # The tree has no copy of the points, but goes over them through an index, a third as large. Three in ten points are the
+    # same.
+    array = numbers(make, (size // 2 // 8 // 3, 3), 9)
+    yield
+    tree = KDTree(array, leaf_size=200)
+    yield float(tree.query(array[:: max(len(array) // 1000, 1)][:1000], k=4)[0].sum())
 
 
 def points(make, size):
