@@ -18,7 +18,7 @@ use object_store::client::{
 };
 
 /// How long a server may want one to wait, at most, before it is asked again; who wants more is asked after this.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Bytes of what a server says with a failure that are kept.
 const WORDS: usize = 4096;
@@ -145,7 +145,7 @@ fn date(value: &str) -> Option<DateTime<Utc>> {
 /// What `Retry-After` says: seconds, or a date.
 fn wait(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     let seconds = value.trim().parse().ok().map(Duration::from_secs);
-    seconds.or_else(|| (date(value)? - now).to_std().ok()).map(|wait| wait.min(LONGEST_WAIT))
+    seconds.or_else(|| (date(value)? - now).to_std().ok()).map(|wait| wait.min(MAX_WAIT))
 }
 
 #[cfg(test)]
