@@ -5,23 +5,8 @@ mod common;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{Server, contents};
-use refault_cache::{CacheOptions, CachedFile, PageCache};
-use refault_remote::{RemoteOptions, RemoteStore};
-
-const MIB: usize = 1 << 20;
-
-fn options() -> RemoteOptions {
-    RemoteOptions { retry_after: Duration::from_millis(1), ..RemoteOptions::default() }
-}
-
-fn open(server: &Server, options: &RemoteOptions) -> (RemoteStore, CachedFile) {
-    let remote = RemoteStore::from_url(&server.url(), options).expect("a store");
-    let cache = PageCache::new(&CacheOptions { memory: MIB as u64, policy: "lru".into(), ..CacheOptions::default() })
-        .expect("a cache");
-    let file = cache.attach(Box::new(remote.open("object").expect("is there"))).expect("opens");
-    (remote, file)
-}
+use common::{MIB, Server, contents, open, options};
+use refault_remote::RemoteOptions;
 
 #[test]
 fn a_server_that_is_slow_is_waited_for_and_one_that_is_silent_is_not() {

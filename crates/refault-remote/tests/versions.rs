@@ -5,15 +5,8 @@ mod common;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Naming, Server, contents};
-use refault_cache::{CacheOptions, CachedFile, PageCache};
+use common::{MIB, Naming, Server, contents, open, options};
 use refault_remote::{RemoteCounts, RemoteOptions, RemoteStore};
-
-const MIB: usize = 1 << 20;
-
-fn options() -> RemoteOptions {
-    RemoteOptions { retry_after: Duration::from_millis(1), ..RemoteOptions::default() }
-}
 
 /// A server whose answers name versions in such lines.
 fn server(bytes: Vec<u8>, named: Naming) -> Server {
@@ -21,14 +14,6 @@ fn server(bytes: Vec<u8>, named: Naming) -> Server {
     *server.served.named.lock().expect("no test panics under it") = Some(named);
     server.served.careless.store(1, Ordering::Relaxed);
     server
-}
-
-fn open(server: &Server, options: &RemoteOptions) -> (RemoteStore, CachedFile) {
-    let remote = RemoteStore::from_url(&server.url(), options).expect("a store");
-    let cache = PageCache::new(&CacheOptions { memory: MIB as u64, policy: "lru".into(), ..CacheOptions::default() })
-        .expect("a cache");
-    let file = cache.attach(Box::new(remote.open("object").expect("is there"))).expect("opens");
-    (remote, file)
 }
 
 /// Reads a part at each end of an object that changes between the two, as long as before.

@@ -1,4 +1,5 @@
 //! A small HTTP server with ranges, on loopback, that can be slow, fail, and change what it serves.
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,7 +7,25 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use refault_cache::{CacheOptions, CachedFile, PageCache};
+use refault_remote::{RemoteOptions, RemoteStore};
 use refault_testing::Random;
+
+pub const MIB: usize = 1 << 20;
+
+/// What fails is asked for again at once.
+pub fn options() -> RemoteOptions {
+    RemoteOptions { retry_after: Duration::from_millis(1), ..RemoteOptions::default() }
+}
+
+/// The object of a server through a cache of its own.
+pub fn open(server: &Server, options: &RemoteOptions) -> (RemoteStore, CachedFile) {
+    let remote = RemoteStore::from_url(&server.url(), options).expect("a store");
+    let cache = PageCache::new(&CacheOptions { memory: MIB as u64, policy: "lru".into(), ..CacheOptions::default() })
+        .expect("a cache");
+    let file = cache.attach(Box::new(remote.open("object").expect("is there"))).expect("opens");
+    (remote, file)
+}
 
 /// Header lines that name a version: whether HEAD asks, and its number.
 pub type Naming = fn(bool, u64) -> String;
