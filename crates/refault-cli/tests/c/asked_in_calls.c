@@ -29,16 +29,6 @@ static void write_slowly(const int *ends) {
     while (write(ends[1], part, sizeof part) > 0) usleep(300);
 }
 
-static pid_t asker(unsigned long value) {
-    pid_t parent = getpid(), pid = fork();
-    CHECK(pid >= 0);
-    if (pid) return pid;
-    siginfo_t info = {.si_signo = SIGSYS, .si_code = SI_QUEUE};
-    info.si_value.sival_ptr = (void *)value;
-    while (!syscall(SYS_rt_tgsigqueueinfo, parent, parent, SIGSYS, &info)) usleep(300);
-    _exit(0);
-}
-
 static void handle(int number) {}
 
 static int is(const char *a, const char *b) { return !strcmp(a, b); }

@@ -15,16 +15,6 @@ static pid_t reader(const int *ends) {
     _exit(0);
 }
 
-static pid_t asker(unsigned long value) {
-    pid_t parent = getpid(), pid = fork();
-    CHECK(pid >= 0);
-    if (pid) return pid;
-    siginfo_t info = {.si_signo = SIGSYS, .si_code = SI_QUEUE};
-    info.si_value.sival_ptr = (void *)value;
-    while (!syscall(SYS_rt_tgsigqueueinfo, parent, parent, SIGSYS, &info)) usleep(300);
-    _exit(0);
-}
-
 int main(int count, char **arguments) {
     CHECK(count == 3);
     int ends[2], status;

@@ -56,6 +56,17 @@ static inline int zero(unsigned char *memory, unsigned long bytes) {
     return 1;
 }
 
+/* A child that queues the tree's request for memory, whose value this is, to the thread that makes it, again and again. */
+static inline pid_t asker(unsigned long value) {
+    pid_t parent = getpid(), pid = fork();
+    CHECK(pid >= 0);
+    if (pid) return pid;
+    siginfo_t info = {.si_signo = SIGSYS, .si_code = SI_QUEUE};
+    info.si_value.sival_ptr = (void *)value;
+    while (!syscall(SYS_rt_tgsigqueueinfo, parent, parent, SIGSYS, &info)) usleep(300);
+    _exit(0);
+}
+
 /* Waits for a child; whether it ended with exit code 0. */
 static inline int ended_well(pid_t child) {
     int status = 1;
