@@ -229,7 +229,7 @@ impl Stores {
     /// Where a page waits that is compressed so: for zstd, or for the file.
     fn queue_of(&mut self, codec: Option<Codec>) -> &mut VecDeque<(Owner, Slot)> {
         match codec {
-            Some(Codec::Lz4 | Codec::Words) => &mut self.loose,
+            Some(Codec::Lz4 | Codec::Words | Codec::Columns) => &mut self.loose,
             _ => &mut self.dense,
         }
     }

@@ -28,6 +28,7 @@
 //! ```
 
 pub mod codec;
+mod columns;
 mod device;
 mod error_number;
 pub mod faulty;

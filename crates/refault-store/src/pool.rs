@@ -569,7 +569,7 @@ impl Store for CompressedPool {
         }
         let (_, codec, bytes) = self.get(slot)?;
         let old_class = (HEADER + bytes.len()).div_ceil(STEP);
-        if !matches!(codec, Codec::Lz4 | Codec::Words) || self.read(slot, buffer, scratch).is_err() {
+        if !matches!(codec, Codec::Lz4 | Codec::Words | Codec::Columns) || self.read(slot, buffer, scratch).is_err() {
             return None;
         }
         let (_, bytes) = scratch.compress(buffer, Codec::Zstd);

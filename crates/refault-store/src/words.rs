@@ -12,7 +12,7 @@
 
 use crate::{PAGE_SIZE, Page};
 
-const WORDS: usize = PAGE_SIZE / 8;
+pub(crate) const WORDS: usize = PAGE_SIZE / 8;
 /// Bytes of the bits that say which words are not zero.
 const BITS: usize = WORDS / 8;
 /// Longer ones are left to LZ4.
@@ -23,7 +23,7 @@ const NEAR: usize = 4;
 const ALIKE: usize = 4;
 const MAX_PERIOD: usize = 256;
 
-fn words(page: &Page) -> &[[u8; 8]; WORDS] {
+pub(crate) fn words(page: &Page) -> &[[u8; 8]; WORDS] {
     let (words, _) = page.0.as_chunks::<8>();
     words.try_into().expect("invariant: a page is whole words")
 }
@@ -63,6 +63,24 @@ fn plain_length(page: &Page, bits: &mut [u64; WORDS / 64]) -> Option<usize> {
     if length > LIMIT {
         return None;
     }
+    (!plain_repeat_often(page, count)).then_some(length)
+}
+
+/// Whether words repeat near each other, or in records one after the other, more often than not: then LZ4 leaves next to
+/// nothing.
+pub(crate) fn repeat_often(page: &Page) -> bool {
+    let count = words(page).iter().filter(|word| **word != [0; 8]).count();
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { shuffling::repeat_often(page, count) };
+    }
+    plain_repeat_often(page, count)
+}
+
+/// The same, with the number of words that are not zero.
+#[inline(always)]
+fn plain_repeat_often(page: &Page, count: usize) -> bool {
     let word = |word: &[u8; 8]| u64::from_le_bytes(*word);
     let words = words(page);
     let repeats = |apart: usize| {
@@ -70,7 +88,7 @@ fn plain_length(page: &Page, bits: &mut [u64; WORDS / 64]) -> Option<usize> {
         pairs.map(|(a, b)| u64::from((word(a) == word(b)) & (word(a) != 0))).sum::<u64>()
     };
     let often = |apart: usize| repeats(apart) * 2 > count as u64;
-    (!(1..=NEAR).any(often) && !period(words).is_some_and(often)).then_some(length)
+    (1..=NEAR).any(often) || period(words).is_some_and(often)
 }
 
 /// How far apart some words stand that come again later in the page, at the nearest: of records one after the other, how long
@@ -82,12 +100,12 @@ fn period(words: &[[u8; 8]; WORDS]) -> Option<usize> {
     (NEAR + 1..=most).find(|apart| words[from..][..ALIKE] == words[from + apart..][..ALIKE])
 }
 
-/// Encodes a page into `output`, if it is of this kind and there is room; how long it is then.
-pub(crate) fn encode(page: &Page, output: &mut [u8]) -> Option<usize> {
+/// Encodes a page into `output`, if it is of this kind, takes less than `below`, and there is room; how long it is then.
+pub(crate) fn encode(page: &Page, below: usize, output: &mut [u8]) -> Option<usize> {
     let mut bits = [0; WORDS / 64];
     let length = length(page, &mut bits)?;
     // Words are written whole, so that some bytes behind the last are.
-    if output.len() < length + 8 {
+    if length >= below || output.len() < length + 8 {
         return None;
     }
     #[cfg(target_arch = "x86_64")]
@@ -230,6 +248,11 @@ mod shuffling {
         super::plain_length(page, bits)
     }
 
+    #[target_feature(enable = "avx2,popcnt")]
+    pub(super) fn repeat_often(page: &Page, count: usize) -> bool {
+        super::plain_repeat_often(page, count)
+    }
+
     #[target_feature(enable = "ssse3,popcnt")]
     pub(super) fn encode(page: &Page, bits: &[u64; WORDS / 64], output: &mut [u8]) {
         super::encode_with(page, bits, output, |word, mask| shuffle(word, SQUEEZE[usize::from(mask)]));
@@ -242,19 +265,19 @@ mod shuffling {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::Scratch;
     use crate::codec::Codec;
     use proptest::prelude::*;
 
-    fn page_of(word: impl FnMut(usize) -> u64) -> Page {
+    pub(crate) fn page_of(word: impl FnMut(usize) -> u64) -> Page {
         let mut page = Page::ZERO;
         page.0.as_chunks_mut::<8>().0.iter_mut().zip((0..).map(word)).for_each(|(to, word)| *to = word.to_le_bytes());
         page
     }
 
-    fn random(seed: u64) -> impl FnMut() -> u64 {
+    pub(crate) fn random(seed: u64) -> impl FnMut() -> u64 {
         let mut state = seed | 1;
         move || {
             state ^= state << 13;
@@ -291,7 +314,7 @@ mod tests {
         // Records of several words that are the same again and again.
         let values: Vec<u64> =
             (0..256).map(|_| if next().is_multiple_of(3) { next() % 90_000 + 1 } else { 0 }).collect();
-        for period in [1, 2, 3, 4, 5, 6, 8, 11, 16, 64, 100, 200] {
+        for period in [2, 3, 4, 5, 6, 8, 11, 16, 64, 100, 200] {
             let repeated =
                 page_of(|index| [7, 300, 0, 90_000].get(index % period).copied().unwrap_or(values[index % period]));
             assert_eq!(scratch.compress(&repeated, Codec::Words).0, Codec::Lz4, "{period}");
@@ -303,13 +326,14 @@ mod tests {
     fn what_is_not_as_long_as_it_says_is_refused() {
         let mut output = vec![0; PAGE_SIZE];
         let page = page_of(|index| if index % 3 == 0 { index as u64 * 77 } else { 0 });
-        let len = encode(&page, &mut output).expect("numbers");
+        let len = encode(&page, PAGE_SIZE, &mut output).expect("numbers");
         let mut back = Page::ZERO;
         assert!(decode(&output[..len], &mut back) && back.0 == page.0);
         for wrong in (0..len).chain([len + 1, len + 8]) {
             assert!(!decode(&output[..wrong], &mut back), "{wrong} of {len} bytes");
         }
-        assert!(encode(&page, &mut output[..len + 7]).is_none());
+        assert!(encode(&page, PAGE_SIZE, &mut output[..len + 7]).is_none());
+        assert!(encode(&page, len, &mut output).is_none());
     }
 
     proptest! {
@@ -330,7 +354,7 @@ mod tests {
             prop_assert_eq!(bits, plain_bits);
             if let Some(length) = found {
                 let mut output = vec![0xa5; PAGE_SIZE];
-                prop_assert_eq!(encode(&page, &mut output), Some(length));
+                prop_assert_eq!(encode(&page, PAGE_SIZE, &mut output), Some(length));
                 let mut plain = vec![0x5a; PAGE_SIZE];
                 encode_with(&page, &bits, &mut plain, squeeze);
                 prop_assert_eq!(&output[..length], &plain[..length]);

@@ -1,4 +1,5 @@
-//! Which of the two fast codecs suits a process: words without their zero bytes ([`Codec::Words`]), or LZ4.
+//! Which of the two fast codecs suits a process: words without the bytes that say nothing ([`Codec::Words`],
+//! [`Codec::Columns`]), or LZ4.
 //!
 //! Words are several times as fast, and leave less of arrays of numbers. Of heaps whose objects are alike and mostly zero LZ4
 //! leaves half as much, and one cannot tell from a page alone which it is. So one page in [`TRIED`] of those that are stored
@@ -30,7 +31,7 @@ impl FastCodec {
     /// The codec for a page, to be compressed next.
     pub(super) fn choose(&mut self, page: &Page, scratch: &mut Scratch) -> Codec {
         if self.pages.is_multiple_of(TRIED)
-            && let (Codec::Words, words) = scratch.compress(page, Codec::Words)
+            && let (Codec::Words | Codec::Columns, words) = scratch.compress(page, Codec::Words)
         {
             self.words += words.len() as u64;
             self.lz4 += scratch.compress(page, Codec::Lz4).1.len() as u64;
