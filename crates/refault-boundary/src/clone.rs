@@ -13,7 +13,7 @@ use crate::entry::{dispatch_on, paging};
 use crate::frame::{self, Context, Frame, register};
 use crate::start::give_addresses_back;
 use crate::thread::Thread;
-use crate::{fast, heap, report, signals, sites};
+use crate::{area, fast, heap, report, signals, sites};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -249,7 +249,7 @@ const OWN_STACK: usize = 256 << 10;
 /// # Errors
 /// The kernel's number.
 pub(crate) fn start_own_thread() -> Result<(), isize> {
-    let stack = sys::map(OWN_STACK);
+    let stack = area::take(OWN_STACK);
     if stack == 0 {
         return Err(-12);
     }
@@ -260,7 +260,7 @@ pub(crate) fn start_own_thread() -> Result<(), isize> {
     let thread = crate::observer::without_signals(|| unsafe { frame::refault_clone(56, flags, top, 0, 0, 0, 0) });
     if thread < 0 {
         // SAFETY: nobody runs on it.
-        unsafe { sys::unmap(stack, OWN_STACK) };
+        unsafe { area::give_back(stack, OWN_STACK) };
         return Err(thread);
     }
     Ok(())

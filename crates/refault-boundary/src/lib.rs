@@ -10,6 +10,7 @@
 
 #![allow(unsafe_code)]
 
+mod area;
 mod calls;
 mod clone;
 mod descriptors;

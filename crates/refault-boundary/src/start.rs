@@ -9,7 +9,7 @@ use refault_paging::{Account, Engine, EngineOptions, Shared, sys};
 use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
-use crate::{descriptors, entry, fast, heap, mappings, memory_calls, observer, report, signals, sites};
+use crate::{area, descriptors, entry, fast, heap, mappings, memory_calls, observer, report, signals, sites};
 
 /// Takes the program over. Called by the loader, before the program's own code.
 pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
@@ -52,7 +52,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         .map_err(|_| "no addresses are left for the compressed pool")?;
     let options =
         EngineOptions { policy: settings.policy.clone(), store, account, resident_only: settings.resident_only };
-    heap::keep_spare(addresses_to_keep());
+    area::reserve(addresses_for_own(memory));
     entry::begin(Engine::new(uffd, options, own_bytes)?);
     owns_memory();
     memory_calls::look_at_personality();
@@ -87,20 +87,23 @@ fn addresses_for_pool(memory: u64) -> u64 {
     }
 }
 
-/// Bytes of addresses that are kept for tables of the agent's, which take some 64 for 4096 that the program maps.
-fn addresses_to_keep() -> usize {
+/// Bytes of addresses for the agent's own memory under a budget. Its tables take some 64 for 4096 that the program maps, and
+/// those of a file up to an eighth of the budget.
+fn addresses_for_own(memory: u64) -> usize {
     match addresses() {
-        UNLIMITED.. => 16 << 20,
+        UNLIMITED.. => (1 << 30) + memory as usize / 2,
         limited => (limited / 16) as usize,
     }
 }
 
 /// The program, or its parent, may have limited its addresses since it began, and a mapping was refused: what the compressed
-/// pool has reserved beyond what it needs, and never used, is for the program. Whether that was any.
+/// pool and the agent have reserved beyond what they need, and never used, is for the program. Whether that was any.
 pub(crate) fn give_addresses_back(paging: &mut Engine) -> bool {
     addresses() < UNLIMITED && {
-        let keep = addresses_for_pool(paging.account().tree_limit() * 4096);
-        paging.give_addresses_back(keep)
+        let memory = paging.account().tree_limit() * 4096;
+        let own = area::give_addresses_back(addresses_for_own(memory));
+        let keep = addresses_for_pool(memory);
+        paging.give_addresses_back(keep) || own
     }
 }
 

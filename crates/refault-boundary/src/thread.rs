@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use refault_paging::lock::Lock;
 use refault_paging::sys;
 
+use crate::area;
 use crate::fast::Fast;
 use crate::frame::{AlternateStack, Context, Frame, Info, register};
 use crate::pieces::Progress;
@@ -135,14 +136,11 @@ impl Thread {
                 return Some(thread);
             }
         }
-        let at = sys::map((GROUP + 1) * BLOCK);
+        // What handlers leave on their stacks may be a key, and says nothing to a debugger: the area is in no core.
+        let at = area::take((GROUP + 1) * BLOCK);
         if at == 0 {
             return None;
         }
-        refault_store::noted::note(at, (GROUP + 1) * BLOCK);
-        // What handlers leave on their stacks may be a key, and says nothing to a debugger: MADV_DONTDUMP.
-        // SAFETY: advice on a fresh mapping.
-        unsafe { sys::call(sys::nr::MADVISE, [at, (GROUP + 1) * BLOCK, 16, 0, 0, 0]) };
         let first = at.next_multiple_of(BLOCK);
         for block in (first..first + GROUP * BLOCK).step_by(BLOCK) {
             // SAFETY: the lowest page of a block that nobody uses.

@@ -29,6 +29,17 @@ fn mremap_moves_to_a_given_place_and_may_leave_the_old_one() {
     program.comes_through("3M", &[]);
 }
 
+/// What the agent maps meanwhile must not lie in a hole of the program's memory.
+#[test]
+fn programs_may_unmap_and_map_over_holes_in_their_memory() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/punched.c"));
+    program.comes_through("40M", &[]);
+    program.comes_through("400M", &[]);
+}
+
 /// The kernel joins mappings by whether anything was written to them.
 #[test]
 fn memory_that_was_only_read_is_joined_with_what_is_beside_it() {

@@ -46,6 +46,7 @@ pub use device::{Device, FileDevice, IoEngine, Job};
 pub use error_number::ErrorNumber;
 pub use faulty::{FaultPlan, FaultyDevice};
 pub use file::{FileStore, FileStoreOptions};
+pub use mapping::{Source, reserve_from};
 pub use pool::CompressedPool;
 pub use tiered::{TieredStore, TieredStoreOptions};
 

@@ -3,12 +3,41 @@
 //! Invariants: a mapping is page-aligned, zero where it was never written, and lives until it is dropped.
 
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use rustix::mm::{Advice, MapFlags, MlockFlags, ProtFlags};
+
+/// Where reservations come from that are not to lie wherever the kernel finds room: of a pager that shares its addresses
+/// with a program, whose memory may have holes.
+#[derive(Debug)]
+pub struct Source {
+    /// So many bytes of zeros, whole pages, which take memory where they are touched and are in no core dump; 0: there are
+    /// none. Says to [`crate::noted`] what it maps.
+    pub take: fn(usize) -> usize,
+    /// Takes a range back of which nothing is used any more, whole pages.
+    pub give_back: unsafe fn(usize, usize),
+}
+
+static SOURCE: OnceLock<Source> = OnceLock::new();
+
+/// Reservations come from here from now on. Only the first call counts.
+///
+/// ```standalone_crate
+/// # fn take(_: usize) -> usize { 0 }
+/// # unsafe fn give_back(_: usize, _: usize) {}
+/// refault_store::reserve_from(refault_store::Source { take, give_back });
+/// assert!(refault_store::CompressedPool::new(1 << 20).is_err());
+/// ```
+pub fn reserve_from(source: Source) {
+    // Whoever came first has said it.
+    let _ = SOURCE.set(source);
+}
 
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    /// It came from there.
+    source: Option<&'static Source>,
 }
 
 // SAFETY: a mapping is plain memory owned by this value; its users decide which thread touches which part.
@@ -20,6 +49,10 @@ impl Mapping {
     /// Reserves `len` bytes (rounded up to pages).
     pub(crate) fn new(len: usize) -> std::io::Result<Mapping> {
         let len = len.max(1).next_multiple_of(crate::PAGE_SIZE);
+        if let Some(source) = SOURCE.get() {
+            let base = NonNull::new((source.take)(len) as *mut u8).ok_or(std::io::ErrorKind::OutOfMemory)?;
+            return Ok(Mapping { base, len, source: Some(source) });
+        }
         // SAFETY: a fresh anonymous mapping at an address that the kernel chooses overlaps nothing.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
@@ -35,7 +68,7 @@ impl Mapping {
         // compressed says nothing to a debugger.
         // SAFETY: advice on the mapping just made; it changes no contents. A failure costs the dump, nothing else.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontDump) };
-        Ok(Mapping { base, len })
+        Ok(Mapping { base, len, source: None })
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -59,12 +92,25 @@ impl Mapping {
     pub(crate) unsafe fn truncate(&mut self, len: usize) {
         let len = len.max(1).next_multiple_of(crate::PAGE_SIZE);
         if len < self.len {
-            let end = self.base.as_ptr() as usize + len;
-            crate::noted::give_up(end, self.len - len);
             // SAFETY: the range is the end of this mapping and unused (promised by the caller).
-            let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().add(len).cast(), self.len - len) };
+            unsafe { self.give_back(len) };
             self.len = len;
         }
+    }
+
+    /// Gives back what lies from `len` on.
+    ///
+    /// # Safety
+    /// Nothing from there on may be in use, or ever be used again.
+    unsafe fn give_back(&self, len: usize) {
+        let (end, bytes) = (self.base.as_ptr() as usize + len, self.len - len);
+        if let Some(source) = self.source {
+            // SAFETY: it came from there; the rest is promised by the caller.
+            return unsafe { (source.give_back)(end, bytes) };
+        }
+        crate::noted::give_up(end, bytes);
+        // SAFETY: this mapping was made with these bounds; the rest is promised by the caller.
+        let _ = unsafe { rustix::mm::munmap(end as *mut _, bytes) };
     }
 
     /// Keeps the mapping out of core dumps and out of the kernel's swap, as far as the limits allow. What was not
@@ -80,9 +126,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        crate::noted::give_up(self.base.as_ptr() as usize, self.len);
-        // SAFETY: the mapping was made with exactly these bounds and nothing borrows it any more.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        // SAFETY: nothing borrows it any more.
+        unsafe { self.give_back(0) };
     }
 }
 
