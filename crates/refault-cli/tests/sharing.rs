@@ -32,6 +32,20 @@ fn two_that_need_all_of_it_have_half_each() {
     assert!(figure(&program, "peak_bytes") <= 16 << 20, "never more than the budget");
 }
 
+/// The memory of one fits beside what the others have compressed, and not that of all: one after the other has what it needs.
+#[test]
+fn those_that_lack_memory_come_first_in_turns() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/takes_turns.c"));
+    program.comes_through_with("20M", &FLAGS, &[]);
+    // Of 600 thousand touches every second one would find its page gone if the three had equal parts all the time.
+    let again = figure(&program, "read_back");
+    assert!(again < 100_000, "{again} pages were brought back");
+    assert!(figure(&program, "peak_bytes") <= 20 << 20, "never more than the budget");
+}
+
 /// The one that came first has everything, and sleeps in a call that is made again without being seen.
 #[test]
 fn who_sleeps_gives_way_and_sleeps_on() {

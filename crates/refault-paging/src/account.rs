@@ -125,6 +125,7 @@ impl Account {
         })?;
         slots[slot].turn.fetch_add(1, Ordering::Relaxed);
         slots[slot].wanted.store(0, Ordering::Relaxed);
+        slots[slot].tight.store(i64::MAX, Ordering::Relaxed);
         slots[slot].gave.store(0, Ordering::Relaxed);
         slots[slot].lender.store(lender, Ordering::Relaxed);
         slots[slot].lent.store(0, Ordering::Relaxed);
@@ -155,9 +156,11 @@ impl Account {
         }
     }
 
-    /// Makes known what is in memory: pages where they belong, pages in the staging area, bytes of the pool.
-    pub fn publish_memory(&mut self, resident: u64, parked: u64, pool: u64) {
+    /// Makes known what is in memory: pages where they belong, pages in the staging area, bytes of the pool; and in how many
+    /// pages all of it could be held compressed.
+    pub fn publish_memory(&mut self, resident: u64, parked: u64, pool: u64, tight: u64) {
         if let Some(slot) = self.slot {
+            self.shared().slots[slot].tight.store(tight as i64, Ordering::Relaxed);
             self.shared().figures[slot].usage.store_memory(resident, parked, pool);
         }
     }
@@ -285,7 +288,7 @@ impl Account {
     }
 
     /// Pages of this process that others are charged for.
-    fn lent(&self) -> i64 {
+    pub(crate) fn lent(&self) -> i64 {
         self.inherited.lent(self.shared())
     }
 

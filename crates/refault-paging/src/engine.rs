@@ -499,7 +499,8 @@ impl Engine {
         self.account.publish(&self.statistics);
         self.note_locks();
         let (resident, parked) = (self.resident as u64, self.staging.live() as u64);
-        self.account.publish_memory(resident, parked, self.store.pool_bytes());
+        let tight = self.tight();
+        self.account.publish_memory(resident, parked, self.store.pool_bytes(), tight);
     }
 
     /// Makes everything known that takes longer to find out.

@@ -41,6 +41,7 @@ pub mod stores;
 mod streams;
 pub mod sys;
 mod table;
+mod token;
 pub mod tree;
 pub mod uffd;
 mod unwritten;

@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::pagemap::Pagemap;
 use crate::stores::{Holder, Holders};
 use crate::table::{State, Table};
+use crate::tree::MIN_PAGES;
 use crate::uffd::EBUSY;
 use crate::{PAGE, sys};
 
@@ -26,6 +27,8 @@ const MAX_POOL_SHARE: (u64, u64) = (3, 4);
 /// keep them out of the file: the memory that it saves is not worth its time (docs/design/run.md has figures).
 const DENSE_SHARE: (u64, u64) = (11, 16);
 const MAX_LOOSE_SHARE: (u64, u64) = (23, 32);
+/// With fewer compressed pages it is not known to what pages compress: to half, then.
+const MIN_KNOWN: u64 = 64;
 /// This part of what is in memory is parked: the longer a page stays so, the better is known that nobody needs it.
 const PARKED_SHARE: usize = 8;
 /// Batches that are parked for one that is stored, while too few are.
@@ -130,6 +133,20 @@ impl Engine {
     pub fn give_room(&mut self) {
         self.give_way();
         self.settle();
+    }
+
+    /// Pages in which all that is in memory can be held compressed, as well as what is compressed already, without anything
+    /// going to the file.
+    pub(crate) fn tight(&self) -> u64 {
+        let stored = self.store.stored();
+        let per_page =
+            if stored.compressed < MIN_KNOWN { PAGE as u64 / 2 } else { stored.pool_bytes / stored.compressed };
+        // For what others are charged for this process pays nothing.
+        let in_memory = (self.resident + self.staging.live()) as u64;
+        let pool = stored.pool_bytes + in_memory.saturating_sub(self.account.lent() as u64) * per_page;
+        let fixed = (self.own_bytes() + self.ranges.locked_bytes()) as u64;
+        // Twice what it cannot do without: with less it would wait for others.
+        (pool * MAX_POOL_SHARE.1 / MAX_POOL_SHARE.0 + fixed) / PAGE as u64 + 2 * MIN_PAGES
     }
 
     fn set_capacity(&mut self, limit: u64) {

@@ -26,6 +26,7 @@ impl Shared {
         size_of::<Slot>(),
         size_of::<Published>(),
         offset_of!(Shared, ended),
+        offset_of!(Shared, token),
         offset_of!(Shared, slots),
         offset_of!(Shared, figures),
         offset_of!(Slot, charged),

@@ -6,15 +6,18 @@
 //! of that once it does not, so that one which sleeps, or has more than it touches, gives way to those that work. If it
 //! does touch what it gave, it faults, and needs it again.
 //!
+//! One process may come first ([`crate::token`]): what it needs is poured first, and of the others each that lacks memory keeps
+//! no more than it can hold all its pages compressed in, so that none of them has to go to a file for the sake of another.
+//!
 //! Invariants: what all may have together is never more than the budget, whatever they need; a process that needs less
-//! than the level may have what it needs. Cost: a few passes over the living processes, no memory.
+//! than the level may have what it needs, unless another comes first and it lacks memory itself. Cost: a few passes over the living processes, no memory.
 //! Source: max-min fairness (Bertsekas and Gallager, *Data Networks*, 6.5.2).
 //!
 //! ```
 //! use refault_paging::share::{Need, allowed, level};
 //!
 //! // Of 1000 pages one process needs few; two others need more than there is, and one of them has nearly all.
-//! let [few, most, starved] = [(100, 100), (800, 900), (100, 900)].map(|(charged, needed)| Need { charged, needed });
+//! let [few, most, starved] = [(100, 100), (800, 900), (100, 900)].map(|(charged, needed)| Need { charged, needed, least: needed });
 //! assert_eq!(level(1000, [few, most, starved].into_iter()), 450);
 //! assert_eq!(allowed(1000, most, [few, starved].into_iter()), 450);
 //! ```
@@ -31,15 +34,18 @@ pub struct Need {
     pub charged: i64,
     /// It needs so many.
     pub needed: i64,
+    /// So many are left to it, of what it needs, if another comes first: all of it, if it lacks nothing.
+    pub least: i64,
 }
 
 impl Need {
     /// The need of a process that has `charged` pages, faulted `idle` nanoseconds ago, and said `said` nanoseconds ago
-    /// that it would like to have `wanted`.
-    pub fn of(charged: i64, idle: u64, wanted: i64, said: u64) -> Need {
+    /// that it would like to have `wanted`. In `tight` pages it can hold all that it has compressed.
+    pub fn of(charged: i64, idle: u64, wanted: i64, said: u64, tight: i64) -> Need {
         let left = charged.max(0) >> (idle / HALVED_EVERY).min(62);
-        let needed = if said < CLAIMS_LAST { left.max(wanted) } else { left };
-        Need { charged: charged.max(0), needed }
+        let lacks = said < CLAIMS_LAST;
+        let needed = if lacks { left.max(wanted) } else { left };
+        Need { charged: charged.max(0), needed, least: if lacks { needed.min(tight) } else { needed } }
     }
 }
 
@@ -69,6 +75,47 @@ pub fn allowed(limit: i64, own: Need, others: impl Iterator<Item = Need> + Clone
     (limit - taken).max(own.needed.min(level))
 }
 
+/// How a budget is divided while one process comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// What the first may have: what it needs, or all that the least of the others leave.
+    first: i64,
+    /// The level if nobody came first. More than that nobody keeps for being among the others.
+    even: i64,
+    /// The level of what the first leaves.
+    level: i64,
+}
+
+impl Division {
+    /// Divides `limit` between the first and the others.
+    pub fn new(limit: i64, first: Need, others: impl Iterator<Item = Need> + Clone) -> Division {
+        let even = level(limit, others.clone().chain(core::iter::once(first)));
+        let mut division = Division { first: 0, even, level: 0 };
+        let all_of_others = |division: &Division| others.clone().map(|other| division.of_other(other)).sum::<i64>();
+        division.first = first.needed.min(limit - all_of_others(&division));
+        let (mut low, mut high) = (0, limit + 1);
+        while high - low > 1 {
+            division.level = low.midpoint(high);
+            if all_of_others(&division) <= limit - division.first {
+                low = division.level;
+            } else {
+                high = division.level;
+            }
+        }
+        Division { level: low, ..division }
+    }
+
+    /// What the first may have.
+    pub fn of_first(&self) -> i64 {
+        self.first
+    }
+
+    /// What one of the others may have.
+    pub fn of_other(&self, other: Need) -> i64 {
+        other.needed.min(self.level.max(other.least.min(self.even)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -76,7 +123,7 @@ mod tests {
     use super::*;
 
     fn need(charged: i64, needed: i64) -> Need {
-        Need { charged, needed }
+        Need { charged, needed, least: needed }
     }
 
     #[test]
@@ -106,10 +153,26 @@ mod tests {
 
     #[test]
     fn needs_fade() {
-        assert_eq!(Need::of(800, 0, 0, u64::MAX), need(800, 800));
-        assert_eq!(Need::of(800, 3 * HALVED_EVERY, 0, u64::MAX), need(800, 100));
-        assert_eq!(Need::of(800, 3 * HALVED_EVERY, 900, 0), need(800, 900));
-        assert_eq!(Need::of(800, u64::MAX, 900, CLAIMS_LAST), need(800, 0));
+        assert_eq!(Need::of(800, 0, 0, u64::MAX, 1), need(800, 800));
+        assert_eq!(Need::of(800, 3 * HALVED_EVERY, 0, u64::MAX, 1), need(800, 100));
+        assert_eq!(Need::of(800, 3 * HALVED_EVERY, 900, 0, 1000), need(800, 900));
+        assert_eq!(Need::of(800, u64::MAX, 900, CLAIMS_LAST, 1), need(800, 0));
+    }
+
+    #[test]
+    fn who_comes_first_has_what_it_needs_and_who_lacks_keeps_what_it_holds_compressed() {
+        let first = need(300, 700);
+        let lacks = Need::of(300, 0, 400, 0, 100);
+        let content = need(150, 150);
+        let division = Division::new(1000, first, [lacks, content].into_iter());
+        assert_eq!((division.of_first(), division.of_other(lacks), division.of_other(content)), (700, 150, 150));
+        // It would have more still, and what the others keep is not touched.
+        let division = Division::new(1000, need(300, 5000), [lacks, content].into_iter());
+        assert_eq!((division.of_first(), division.of_other(lacks), division.of_other(content)), (750, 100, 150));
+        // What does not compress stays with those who have it, up to an even part.
+        let solid = Need::of(300, 0, 600, 0, 900);
+        let division = Division::new(1000, need(300, 5000), [solid].into_iter());
+        assert_eq!((division.of_first(), division.of_other(solid)), (500, 500));
     }
 
     proptest! {
@@ -125,6 +188,31 @@ mod tests {
             // And no page of it is left while somebody lacks one, but for what does not divide.
             let lacking = needs.iter().filter(|need| need.needed > level).count() as i64;
             prop_assert!(lacking == 0 || limit - sum < lacking);
+        }
+
+        #[test]
+        fn whoever_comes_first_all_is_within_the_limit_and_nobody_has_less_than_its_least(
+            limit in 1i64..100_000,
+            wants in 0i64..200_000,
+            parts in proptest::collection::vec((0i64..50_000, 0i64..50_000), 0..12),
+        ) {
+            let others: Vec<Need> =
+                parts.into_iter().map(|(least, more)| Need { charged: 0, needed: least + more, least }).collect();
+            let first = need(0, wants);
+            let even = level(limit, others.iter().copied().chain([first]));
+            let division = Division::new(limit, first, others.iter().copied());
+            prop_assert!(division.of_first() >= wants.min(even));
+            let mut sum = division.of_first();
+            for other in &others {
+                let part = division.of_other(*other);
+                prop_assert!((other.least.min(even)..=other.needed).contains(&part));
+                sum += part;
+            }
+            prop_assert!(sum <= limit);
+            // And no page of it is left while somebody lacks one, but for what does not divide.
+            let lack = |need: &&Need| division.of_other(**need) < need.needed;
+            let lacking = others.iter().filter(lack).count() as i64 + i64::from(division.of_first() < wants);
+            prop_assert!(lacking == 0 || limit - sum < lacking.max(1) + others.len() as i64);
         }
 
         #[test]

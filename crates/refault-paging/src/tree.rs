@@ -25,8 +25,9 @@
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::figures::{Ended, Published, Statistics, Times};
-use crate::share::{self, Need};
+use crate::share::{self, Division, Need};
 use crate::sys;
+use crate::token::Token;
 
 /// Processes that can be in a tree at once; more are charged to nobody.
 pub const SLOTS: usize = 2048;
@@ -68,6 +69,8 @@ pub struct Slot {
     /// Pages that it would like to have, and when it said so.
     pub(crate) wanted: AtomicI64,
     pub(crate) said: AtomicU64,
+    /// Pages in which it can hold all that it has compressed.
+    pub(crate) tight: AtomicI64,
     /// When it last faulted.
     pub(crate) faulted: AtomicU64,
     /// The slot of its parent and that slot's turn at the fork ([`Slot::lender_word`]); 0: it was not forked.
@@ -91,9 +94,14 @@ impl Slot {
     }
 
     pub(crate) fn need(&self, now: u64) -> Need {
+        self.need_at(now, self.faulted.load(Ordering::Relaxed))
+    }
+
+    /// The same, as if it had last faulted then.
+    fn need_at(&self, now: u64, faulted: u64) -> Need {
         let since = |then: &AtomicU64| now.saturating_sub(then.load(Ordering::Relaxed));
         let (charged, wanted) = (self.charged.load(Ordering::Relaxed), self.wanted.load(Ordering::Relaxed));
-        Need::of(charged, since(&self.faulted), wanted, since(&self.said))
+        Need::of(charged, now.saturating_sub(faulted), wanted, since(&self.said), self.tight.load(Ordering::Relaxed))
     }
 }
 
@@ -116,6 +124,8 @@ pub struct Shared {
     pub collects: AtomicU32,
     /// When somebody last said what it lacks. Processes look at this when they enter the kernel.
     pub lacking: AtomicU64,
+    /// Who comes first.
+    pub(crate) token: Token,
     /// 1: somebody lacks memory that others have, and who asks them for it has not looked yet. Waited for, as a futex.
     pub asked: AtomicU32,
     /// The namespace of the numbers by which processes are known here; 0: any.
@@ -209,11 +219,18 @@ impl Shared {
         if now.saturating_sub(self.lacking.load(Ordering::Relaxed)) >= share::CLAIMS_LAST {
             return i64::MAX;
         }
-        let others = self
-            .in_use()
-            .enumerate()
-            .filter(|(index, other)| *index != slot && other.process.load(Ordering::Relaxed) > 0);
-        share::allowed(limit as i64, self.slots[slot].need(now), others.map(|(_, other)| other.need(now)))
+        let living = self.in_use().enumerate().filter(|(_, process)| process.process.load(Ordering::Relaxed) > 0);
+        let others = living.clone().filter(|(index, _)| *index != slot).map(|(index, other)| (index, other.need(now)));
+        let own = self.slots[slot].need(now);
+        let Some(first) = self.token_holder(now) else {
+            return share::allowed(limit as i64, own, others.map(|(_, need)| need));
+        };
+        // Who comes first and does not fault needs what it has.
+        let behind = living.filter(|(index, _)| *index != first).map(|(_, other)| other.need(now));
+        let division = Division::new(limit as i64, self.slots[first].need_at(now, now), behind);
+        let part = |index, need| if index == first { division.of_first() } else { division.of_other(need) };
+        let taken: i64 = others.map(|(index, other)| other.charged.max(part(index, other))).sum();
+        (limit as i64 - taken).max(part(slot, own))
     }
 
     /// Does something with a process that stays the program that it is meanwhile; nothing if it is not there any more.

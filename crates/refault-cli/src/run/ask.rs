@@ -1,4 +1,4 @@
-//! Asks processes of the tree to give memory up that others lack.
+//! Asks processes of the tree to give memory up that others lack, and says which comes first.
 //!
 //! A process gives way when it faults or enters the kernel. One that does neither is asked by a signal that it does not
 //! see ([`MAKE_ROOM`]), in a thread that waits in a call which can be made again without any difference, or in one that
@@ -28,6 +28,7 @@ pub(super) fn begin(shared: &'static Shared) {
         loop {
             refault_paging::sys::wait_everywhere(&shared.asked, 0);
             shared.asked.store(0, Ordering::Release);
+            shared.pass_token(refault_paging::sys::now(), refault_paging::sys::time_run);
             let with_too_much: Vec<(i32, i64)> = shared.with_too_much().collect();
             asked.retain(|process, _| with_too_much.iter().any(|(other, _)| other == process));
             for (process, charged) in with_too_much {
