@@ -129,7 +129,11 @@ impl Thread {
             // SAFETY: blocks are never unmapped, and their state is an atomic.
             let used = unsafe { &(*Thread::top(*block)).used };
             if used.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                TOUCHED_BLOCKS.fetch_max(index + 1, Ordering::Relaxed);
+                if TOUCHED_BLOCKS.fetch_max(index + 1, Ordering::Relaxed) <= index {
+                    // Only now: 16 of these would be a tenth of what a short program costs.
+                    // SAFETY: the lowest page of a block that nobody has used yet.
+                    unsafe { sys::call(sys::nr::MPROTECT, [*block, 4096, 0, 0, 0, 0]) };
+                }
                 // SAFETY: it is ours now; what its last holder had is whole.
                 let thread = unsafe { &mut *Thread::top(*block) };
                 thread.begin(actions);
@@ -142,11 +146,7 @@ impl Thread {
             return None;
         }
         let first = at.next_multiple_of(BLOCK);
-        for block in (first..first + GROUP * BLOCK).step_by(BLOCK) {
-            // SAFETY: the lowest page of a block that nobody uses.
-            unsafe { sys::call(sys::nr::MPROTECT, [block, 4096, 0, 0, 0, 0]) };
-            blocks.push(block);
-        }
+        blocks.extend((first..first + GROUP * BLOCK).step_by(BLOCK));
         drop(blocks);
         Thread::new(actions)
     }

@@ -31,6 +31,11 @@ const STEADY: u32 = 1;
 const UNUSABLE: u32 = 2;
 
 static COUNTER: AtomicU32 = AtomicU32::new(UNKNOWN);
+/// How often it was asked for the time before it looked whether the counter can be used.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+/// It looks after so many times: to ask a virtual processor what it is costs as much as a hundred calls, and what ends soon does
+/// not ask for the time more often.
+const MAX_ASKED: u32 = 64;
 /// Odd while the words below are written.
 static VERSION: AtomicU32 = AtomicU32::new(0);
 /// A moment by the counter and by the clock.
@@ -61,6 +66,7 @@ pub fn forget_counter() {
 
 fn is_steady() -> bool {
     match COUNTER.load(Ordering::Relaxed) {
+        UNKNOWN if ASKED.fetch_add(1, Ordering::Relaxed) < MAX_ASKED => false,
         UNKNOWN => {
             let found = if is_invariant() { STEADY } else { UNUSABLE };
             COUNTER.store(found, Ordering::Relaxed);

@@ -77,8 +77,11 @@ impl Inherited {
 
     /// Looks, now and then, how much is still shared. `all`: what the process has, inherited or not. True if it did.
     pub(crate) fn look(&mut self, all: i64) -> bool {
-        let now = if self.pages > 0 { sys::now() } else { 0 };
-        if now.saturating_sub(self.looked) < self.pause && (now == 0 || self.given_up < LOOK_AFTER) {
+        if self.pages == 0 {
+            return false;
+        }
+        let now = sys::now();
+        if now.saturating_sub(self.looked) < self.pause && self.given_up < LOOK_AFTER {
             return false;
         }
         let before = self.pages;

@@ -26,7 +26,8 @@ pub fn measure(is_ours: bool, plan: &Plan) -> Result<Measured, Failure> {
         Ok((begin.elapsed().as_secs_f64(), String::from_utf8_lossy(&output.stdout).into_owned()))
     };
     let execs = if plan.quick { EXECS / 10 } else { EXECS };
-    let loops = |times: u32| format!("i=0; while [ $i -lt {times} ]; do env true; i=$((i+1)); done");
+    // Not `env true`, which is two programs one after the other.
+    let loops = |times: u32| format!("i=0; while [ $i -lt {times} ]; do env > /dev/null; i=$((i+1)); done");
     let (once, _) = start(loops(1))?;
     let (often, _) = start(loops(execs + 1))?;
     let (_, rollup) = start("exec cat /proc/self/smaps_rollup".to_owned())?;
