@@ -93,6 +93,10 @@ impl Division {
         let mut division = Division { first: 0, even, level: 0 };
         let all_of_others = |division: &Division| others.clone().map(|other| division.of_other(other)).sum::<i64>();
         division.first = first.needed.min(limit - all_of_others(&division));
+        if division.first < first.needed {
+            // It has all that the least of the others leave.
+            return division;
+        }
         let (mut low, mut high) = (0, limit + 1);
         while high - low > 1 {
             division.level = low.midpoint(high);
