@@ -190,6 +190,11 @@ impl Dirty {
         self.files.get(&number).cloned()
     }
 
+    /// Whether the device has pages of a file that are not durable and cannot go.
+    pub(crate) fn is_unstable(&self, file: u32) -> bool {
+        self.unstable.range(of(file, 0..u64::MAX)).next().is_some()
+    }
+
     /// A file with unstable pages whose device does not refuse.
     pub(crate) fn unstable_file(&self, refused: &[u32]) -> Option<Arc<Opened>> {
         let (file, _) = self.unstable.keys().find(|(file, _)| !refused.contains(file))?;

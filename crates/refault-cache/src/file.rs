@@ -27,7 +27,7 @@ use crate::streams::{Streams, Window};
 use crate::table::{GROUP, Table};
 use crate::what_if::miniatures;
 use crate::workers::Workers;
-use crate::write_back::Flusher;
+use crate::write_back::{Account, Flusher};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -161,6 +161,11 @@ impl PageCache {
     pub fn report(&self) -> CacheReport {
         self.0.report()
     }
+}
+
+/// Whether the device has a page as it is, for certain or so that it may go.
+fn is_clean(engine: &Engine, page: PageId) -> bool {
+    !engine.pages.is_held(page)
 }
 
 /// Bytes of what is below a file.
@@ -314,8 +319,13 @@ impl CachedFile {
         // Who reads from now on stays below both lengths.
         self.opened.length.store(before.min(bytes), Ordering::Release);
         if let Err(error) = self.opened.backing.set_len(bytes) {
-            self.opened.length.store(before, Ordering::Release);
+            // What was filled since has zeros from the lower one on.
+            self.forget_clean(last(before)..u64::MAX);
+            self.lengthen(before);
             return Err(error);
+        }
+        if !before.min(bytes).is_multiple_of(PAGE) {
+            self.forget_cut(last(before));
         }
         // A fill that began before is waited for; one that begins now finds the new end.
         self.forget_from(last(before));
@@ -324,8 +334,8 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Another program may have written to the file: writes what waits to be written, drops what is cached of it, and
-    /// asks for its length. Reads that are under way may still answer what was there before; writes wait.
+    /// Another program may have written to the file: writes what waits to be written and makes it durable, drops what is
+    /// cached of it, and asks for its length. Reads that are under way may still answer what was there before; writes wait.
     ///
     /// # Errors
     /// What writing, or asking for the length, says. What could not be written stays in the cache. If the device has lost
@@ -333,13 +343,40 @@ impl CachedFile {
     pub fn reload(&self) -> std::io::Result<()> {
         self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX)?;
         let _alone = self.opened.resizing.write().expect("invariant: nothing panics under this lock");
+        let is_unstable = self.shared.engine().dirty.is_unstable(self.opened.number);
+        if is_unstable && let Err(error) = self.shared.settle(&self.opened, Account::Caller) {
+            self.shared.engine().through.told(self.opened.number);
+            return Err(error);
+        }
         self.shared.engine().through.accept(self.opened.number)?;
         let length = length_of(&*self.opened.backing);
-        if let Ok(bytes) = length {
-            self.opened.length.store(bytes, Ordering::Release);
-        }
+        let before = self.len();
+        let after = *length.as_ref().unwrap_or(&before);
+        // As for a new length.
+        self.opened.length.store(before.min(after), Ordering::Release);
         self.forget_clean(0..u64::MAX);
+        self.lengthen(after);
         length.map(|_| ())
+    }
+
+    /// Readers find a new length, not below the one that they find now. What was filled under that one has zeros behind it:
+    /// its last page is dropped, unless it waits to be written, and nobody fills it until the new length holds.
+    fn lengthen(&self, bytes: u64) {
+        let engine = self.forget_page(self.shared.engine(), self.len() / PAGE, &is_clean);
+        self.opened.length.store(bytes, Ordering::Release);
+        drop(engine);
+    }
+
+    /// Drops a page whose first part stays in the file. A sync that has failed since the page was looked at may have made it
+    /// dirty again: then that part is lost, and is told.
+    fn forget_cut(&self, index: u64) {
+        let mut engine = self.forget_page(self.shared.engine(), index, &is_clean);
+        if let Some(page) = engine.pages.groups.find(self.opened.number, index)
+            && engine.pages.is_held(page)
+        {
+            engine.forget(page);
+            engine.through.lose((self.opened.number, index));
+        }
     }
 
     /// Whether a page waits to be written, or to become durable.
@@ -355,7 +392,7 @@ impl CachedFile {
 
     /// Drops pages that are as the device has them.
     fn forget_clean(&self, range: Range<u64>) {
-        self.forget_pages(range, |engine, page| !engine.pages.is_held(page));
+        self.forget_pages(range, is_clean);
     }
 
     fn forget_pages(&self, range: Range<u64>, goes: impl Fn(&Engine, PageId) -> bool) {

@@ -391,13 +391,15 @@ impl CachedFile {
     #[cold]
     pub(crate) fn arrived(&self, index: u64) {
         let Some(window) = self.window(|streams, most| streams.marked(index, most)) else { return };
-        let end = self.len().div_ceil(PAGE);
         let mut marks = true;
         for stretch in window.parts(MAX_IN_ORDER as u64) {
             let mut missing = Missing { pages: Vec::new(), end: End::All };
             // In several holds of the lock, so that others are not kept waiting.
             for part in stretch.parts(MAX_OF_CALL as u64) {
-                let Missing { pages, end } = self.missing(&mut self.shared.engine(), part.pages(end));
+                let mut engine = self.shared.engine();
+                // Asked for under the lock: a length that is refused drops what was begun under it.
+                let Missing { pages, end } = self.missing(&mut engine, part.pages(self.len().div_ceil(PAGE)));
+                drop(engine);
                 missing.pages.extend(pages);
                 missing.end = end;
                 if end != End::All {
