@@ -110,6 +110,8 @@ pub trait Backing: Send + Sync {
 #[derive(Debug)]
 pub struct DirectFile {
     file: File,
+    /// Its length is its own, and no whole number of pages maybe.
+    is_device: bool,
     changes: Changes,
     /// None where the kernel gives none: pieces are written one after the other.
     ring: Option<Uring>,
@@ -127,8 +129,10 @@ impl DirectFile {
             let flags = (OFlags::DIRECT | OFlags::NONBLOCK).bits() as i32;
             File::options().read(true).write(write).custom_flags(flags).open(path)
         };
+        // The last where a program is running from the file.
         let denied = |error: &io::Error| {
-            matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+            use io::ErrorKind::{ExecutableFileBusy, PermissionDenied, ReadOnlyFilesystem};
+            matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | ExecutableFileBusy)
         };
         let opened = match open(true) {
             Err(error) if denied(&error) => open(false),
@@ -146,7 +150,7 @@ impl DirectFile {
                 let waits = flags - OFlags::NONBLOCK;
                 rustix::fs::fcntl_setfl(&file, waits).map_err(|error| failed(error.into()))?;
                 let changes = Changes::new(&file).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
-                Ok(DirectFile { file, changes, ring: Uring::new().ok() })
+                Ok(DirectFile { file, is_device: kind.is_block_device(), changes, ring: Uring::new().ok() })
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 let is_file = std::fs::metadata(path).is_ok_and(|metadata| is_file(metadata.file_type()));
@@ -200,6 +204,12 @@ impl Backing for DirectFile {
 
     fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         self.write_by(&self.file, from, offset)
+    }
+
+    /// A device takes whole sectors, which its last page may have a few of; a file that is no whole number of sectors long
+    /// is written in whole pages.
+    fn takes_any_length(&self) -> bool {
+        self.is_device
     }
 
     fn write_many(&self, pieces: &[Piece<'_>]) -> Vec<io::Result<usize>> {

@@ -313,19 +313,24 @@ impl CachedFile {
     }
 }
 
-pub(crate) fn write_pages(backing: &dyn Backing, pages: &[&Page], offset: u64) -> io::Result<()> {
-    write_bytes(backing, pages, pages.len() * PAGE_SIZE, offset)
+/// What `wanted` bytes in all leave of a page for it.
+fn part<'a>(pages: &[&'a Page], place: usize, wanted: usize) -> &'a [u8] {
+    &pages[place].0[..PAGE_SIZE.min(wanted.saturating_sub(place * PAGE_SIZE))]
+}
+
+/// So many bytes of pages.
+pub(crate) fn io_slices<'a>(pages: &[&'a Page], wanted: usize) -> Vec<IoSlice<'a>> {
+    (0..wanted.div_ceil(PAGE_SIZE)).map(|place| IoSlice::new(part(pages, place, wanted))).collect()
 }
 
 /// Writes pages, of the last one as much as `wanted` bytes in all leave for it.
-fn write_bytes(backing: &dyn Backing, pages: &[&Page], wanted: usize, offset: u64) -> io::Result<()> {
-    let part = |place: usize| &pages[place].0[..PAGE_SIZE.min(wanted - place * PAGE_SIZE)];
-    let slices: Vec<IoSlice<'_>> = (0..pages.len()).map(|place| IoSlice::new(part(place))).collect();
+pub(crate) fn write_bytes(backing: &dyn Backing, pages: &[&Page], wanted: usize, offset: u64) -> io::Result<()> {
+    let slices = io_slices(pages, wanted);
     let mut done = retried(|| backing.write(&slices, offset))?;
     let mut fruitless = 0;
     while done < wanted {
         let from = done / 512 * 512;
-        let page = &part(from / PAGE_SIZE)[from % PAGE_SIZE..];
+        let page = &part(pages, from / PAGE_SIZE, wanted)[from % PAGE_SIZE..];
         let written = retried(|| backing.write(&[IoSlice::new(page)], offset + from as u64))?;
         fruitless = if from + written > done { 0 } else { fruitless + 1 };
         if written == 0 || fruitless > 8 {

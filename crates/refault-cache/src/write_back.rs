@@ -9,7 +9,7 @@
 //! Locks, in the order in which they are taken: a file's `resizing` (shared), its `tail`, its `settling`, the engine's.
 //! No thread waits for a page while pages are being written on its account.
 
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::engine::Engine;
 use crate::opened::Opened;
 use crate::refusal::PAUSE;
 use crate::shared::Shared;
-use crate::write::write_pages;
+use crate::write::{io_slices, write_bytes};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -122,15 +122,25 @@ impl Shared {
         // SAFETY: the pages are being written: they are not evicted, and who wants to change one waits.
         let page = |(_, frame): &(PageId, Frame)| unsafe { self.buffers.page(*frame) };
         let pages: Vec<Vec<&Page>> = runs.iter().map(|run| run.pages.iter().map(page).collect()).collect();
+        // The end of the file does not change meanwhile.
+        let (length, to_the_byte) = (file.len(), file.backing.takes_any_length());
+        let bytes = |run: &Run| {
+            let (start, pages) = (run.start * PAGE, run.pages.len() * PAGE_SIZE);
+            if to_the_byte { pages.min(length.saturating_sub(start) as usize) } else { pages }
+        };
         let pieces: Vec<Piece<'_>> =
-            runs.iter().zip(&pages).map(|(run, pages)| (io_slices(pages), run.start * PAGE)).collect();
+            runs.iter().zip(&pages).map(|(run, pages)| (io_slices(pages, bytes(run)), run.start * PAGE)).collect();
         let written = file.backing.write_many(&pieces);
         let finish = |((run, pages), outcome): ((&Run, &Vec<&Page>), io::Result<usize>)| {
-            let whole = outcome? == pages.len() * PAGE_SIZE;
-            // What fell short is written once more.
-            if whole { Ok(()) } else { write_pages(&*file.backing, pages, run.start * PAGE) }?;
-            let end = (run.start + pages.len() as u64) * PAGE;
-            if end > file.len() { file.backing.set_len(file.len()) } else { Ok(()) }
+            let (start, bytes) = (run.start * PAGE, bytes(run));
+            match outcome {
+                Ok(written) if written == bytes => {}
+                // What fell short is written once more, and what a signal has interrupted.
+                Ok(_) => write_bytes(&*file.backing, pages, bytes, start)?,
+                Err(error) if is_momentary(&error) => write_bytes(&*file.backing, pages, bytes, start)?,
+                Err(error) => return Err(error),
+            }
+            if start + bytes as u64 > length { file.backing.set_len(length) } else { Ok(()) }
         };
         runs.iter().zip(&pages).zip(written).map(finish).collect()
     }
@@ -369,8 +379,10 @@ impl Shared {
     }
 }
 
-fn io_slices<'a>(pages: &[&'a Page]) -> Vec<IoSlice<'a>> {
-    pages.iter().map(|page| IoSlice::new(&page.0)).collect()
+/// Whether a write is worth another try at once, by a call that waits: io_uring may lack what such a call does not need.
+fn is_momentary(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ECANCELED | libc::ENOMEM))
+        || error.kind() == ErrorKind::Interrupted
 }
 
 #[derive(Default)]

@@ -203,3 +203,97 @@ fn a_reload_of_a_longer_file_shows_no_zeros_that_it_does_not_have() {
     assert!(matches!(seen, None | Some(7)), "a zero that the file does not have");
     assert_eq!(byte(&file, AT + 200), Some(7));
 }
+
+/// A device whose length is its own, and no whole number of pages.
+struct Fixed(Memory);
+
+const SECTORS: u64 = AT + 512;
+
+impl Backing for Fixed {
+    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        self.0.read(into, offset)
+    }
+
+    fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        if offset + from.iter().map(|slice| slice.len() as u64).sum::<u64>() > SECTORS {
+            return Err(io::Error::from_raw_os_error(28));
+        }
+        self.0.write(from, offset)
+    }
+
+    fn takes_any_length(&self) -> bool {
+        true
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(SECTORS)
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(22))
+    }
+}
+
+/// Writes all of it but the first byte, up to its end.
+fn is_written_to_its_end(file: &CachedFile, read_all: impl Fn() -> Vec<u8>) {
+    let bytes: Vec<u8> = (0..SECTORS - 1).map(|at| (at / 100) as u8 | 1).collect();
+    file.write_at(&bytes, 1).expect("writes");
+    file.sync().expect("all of it is on the device");
+    assert!(read_all()[1..] == bytes);
+}
+
+#[test]
+fn a_device_is_written_to_its_end_that_lies_within_a_page() {
+    for options in [None, Some(WriteBack::default())] {
+        let memory = Memory::with(vec![0; SECTORS as usize]);
+        let cache = PageCache::new(&CacheOptions { write_back: options, ..CacheOptions::default() }).expect("a cache");
+        let file = cache.attach(Box::new(Fixed(memory.clone()))).expect("opens");
+        is_written_to_its_end(&file, || memory.bytes.lock().unwrap().clone());
+    }
+}
+
+/// A loop device over a file, as long as this lives.
+struct Loop(String);
+
+impl Loop {
+    fn over(path: &std::path::Path) -> Option<Loop> {
+        let made = std::process::Command::new("losetup").args(["--find", "--show"]).arg(path).output().ok()?;
+        made.status.success().then(|| Loop(String::from_utf8_lossy(&made.stdout).trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_written_to_its_end_that_lies_within_a_page() {
+    let disk = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    disk.as_file().set_len(SECTORS).expect("its length");
+    let Some(device) = Loop::over(disk.path()) else {
+        return refault_testing::skip("losetup makes no device");
+    };
+    for options in [None, Some(WriteBack::default())] {
+        let cache = PageCache::new(&CacheOptions { write_back: options, ..CacheOptions::default() }).expect("a cache");
+        let file = cache.open(device.0.as_ref()).expect("opens");
+        assert_eq!(file.len(), SECTORS);
+        is_written_to_its_end(&file, || std::fs::read(&device.0).expect("reads"));
+    }
+}
+
+/// A program that runs can be read.
+#[test]
+fn a_file_that_a_program_runs_from_is_opened_for_reading() {
+    let cache = cache(64, "lru", None);
+    match cache.open(&std::env::current_exe().expect("this runs")) {
+        Ok(file) => assert_eq!(byte(&file, 1), Some(b'E')),
+        Err(refault_cache::OpenError::NoDirect(_)) => refault_testing::skip("no direct I/O here"),
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -343,3 +343,36 @@ fn nobody_has_the_backing_when_a_file_is_closed() {
         assert_eq!(std::sync::Arc::strong_count(&device.0), 1, "turn {turn}");
     }
 }
+
+/// A device whose writes a signal interrupts, every other one.
+struct Interrupted(Device, AtomicU32);
+
+impl Backing for Interrupted {
+    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        self.0.read(into, offset)
+    }
+    fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        match self.1.fetch_add(1, Ordering::SeqCst) % 2 {
+            0 => Err(io::ErrorKind::Interrupted.into()),
+            _ => self.0.write(from, offset),
+        }
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+}
+
+#[test]
+fn a_signal_is_no_refusal() {
+    let device = device(24, 96);
+    let file = cache(true).attach(Box::new(Interrupted(device.clone(), AtomicU32::new(0)))).expect("opens");
+    file.write_at(&[1; PAGE], 0).expect("stays in memory");
+    file.sync().expect("nothing was refused");
+    assert_eq!(device.0.lock().unwrap().durable[0], 1);
+}
