@@ -57,6 +57,7 @@ mod background;
 mod backing;
 mod buffered;
 mod buffers;
+mod caught;
 mod changes;
 mod compressed;
 mod dirty;

@@ -4,11 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 
 use crate::backing::Backing;
+use crate::caught::Caught;
 use crate::refusal::Refusal;
 
 /// What the cache's threads need of an open file.
 pub(crate) struct Opened {
     pub(crate) number: u32,
+    /// What panics there is an error.
     pub(crate) backing: Box<dyn Backing>,
     pub(crate) length: AtomicU64,
     /// Held by writes that touch the end of the file, across their I/O: they follow each other.
@@ -31,7 +33,7 @@ impl Opened {
         Opened {
             number,
             length: AtomicU64::new(bytes),
-            backing,
+            backing: Box::new(Caught(backing)),
             tail: Mutex::default(),
             resizing: RwLock::default(),
             settling: Mutex::default(),

@@ -10,6 +10,7 @@
 //! [`CachedFile::read_at`] and two allocations; of a miss some boxes and a lock per page besides.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -47,15 +48,18 @@ impl Future for Reading {
     /// # Panics
     /// If it is polled again after it was ready.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Wakers are somebody else's code: they are made and dropped without the lock.
+        let waker = context.waker().clone();
         let mut state = self.0.lock().expect(UNBROKEN);
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Done(buffer, outcome) => Poll::Ready((buffer, outcome)),
-            State::Waits(_) => {
-                *state = State::Waits(Some(context.waker().clone()));
-                Poll::Pending
-            }
+        let before = match std::mem::replace(&mut *state, State::Taken) {
+            State::Done(buffer, outcome) => return Poll::Ready((buffer, outcome)),
+            State::Waits(before) => before,
             State::Taken => panic!("a read is polled again after it was ready"),
-        }
+        };
+        *state = State::Waits(Some(waker));
+        drop(state);
+        drop(before);
+        Poll::Pending
     }
 }
 
@@ -221,7 +225,8 @@ impl Step {
         let outcome = outcome.map(|()| done);
         let before = std::mem::replace(&mut *state.lock().expect(UNBROKEN), State::Done(buffer, outcome));
         if let State::Waits(Some(waker)) = before {
-            waker.wake();
+            // The thread has others' reads as well, and outlives a waker that panics.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }
 }

@@ -3,10 +3,11 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::pin::pin;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -144,6 +145,95 @@ fn a_future_that_is_dropped_leaves_a_whole_cache_and_errors_are_told() {
         assert!(begun.elapsed().as_secs() < 20, "{} bytes of a file that nobody has", left());
         std::thread::yield_now();
     }
+}
+
+/// Does something that may never come to its end, and says whether it has.
+fn ends(work: impl FnOnce() + Send + 'static) -> bool {
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        work();
+        let _ = ended.send(());
+    });
+    end.recv_timeout(std::time::Duration::from_secs(20)).is_ok()
+}
+
+/// A waker that panics; without a word, because that is as it should be.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        std::panic::resume_unwind(Box::new("a waker"));
+    }
+}
+
+#[test]
+fn a_waker_that_panics_takes_no_other_read_with_it() {
+    for (io, _) in engines() {
+        let options = CacheOptions { memory: 256 * KIB, io, read_ahead: Some(0), ..CacheOptions::default() };
+        let Some((_cache, file, _kept)) = over_a_file(&contents(500), options) else { continue };
+        let waker = Waker::from(Arc::new(Panics));
+        // More than there are threads that wait.
+        let mut begun: Vec<_> = (0..100).map(|page| file.read_at_async(vec![0; 1], page * PAGE as u64)).collect();
+        for reading in &mut begun {
+            let _ = std::pin::Pin::new(reading).poll(&mut Context::from_waker(&waker));
+        }
+        assert!(
+            ends(move || {
+                for page in 0..500 {
+                    wait(file.read_at_async(vec![0; 1], page * PAGE as u64)).1.expect("reads");
+                }
+            }),
+            "reads that nobody finishes"
+        );
+    }
+}
+
+/// A file of which the first read at each of some offsets panics.
+struct Fragile(Memory, Mutex<BTreeSet<u64>>);
+
+impl Backing for Fragile {
+    fn read(&self, into: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+        let panics = self.1.lock().unwrap().remove(&offset);
+        if panics { std::panic::resume_unwind(Box::new("a file")) } else { self.0.read(into, offset) }
+    }
+
+    fn write(&self, from: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        self.0.write(from, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+}
+
+#[test]
+fn what_panics_below_a_file_is_an_error_of_the_read_and_leaves_no_page_busy() {
+    let cache = cache(64, "lru", None);
+    let page = |page: u64| page * PAGE as u64;
+    let fragile = Mutex::new((0..9).map(|at| page(2 * at)).collect());
+    let file = cache.attach(Box::new(Fragile(Memory::with(contents(100)), fragile))).expect("opens");
+    assert!(
+        ends(move || {
+            let file = Arc::new(file);
+            let failed = file.read_at(&mut [0], 0).expect_err("it panics");
+            assert!(failed.to_string().contains("panicked"), "{failed}");
+            // As many as there are threads that read ahead, and some more.
+            (1..9).for_each(|at| file.prefetch(page(2 * at)..page(2 * at + 1)));
+            for at in 0..100 {
+                wait(file.read_at_async(vec![0; 1], page(at))).1.expect("reads");
+                file.read_at(&mut [0], page(at)).expect("reads");
+            }
+        }),
+        "a page that nobody gives back"
+    );
 }
 
 /// A cache of this engine over a real file; none where the kernel or the file system has not what it takes.
