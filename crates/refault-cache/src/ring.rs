@@ -236,7 +236,7 @@ struct Thread {
     registers: bool,
     woken: Box<u64>,
     armed: bool,
-    /// The kernel gave a ring that it does not enable: threads read.
+    /// The kernel gave a ring that it does not enable, or takes requests no more: threads read.
     broken: bool,
     closed: bool,
 }
@@ -425,7 +425,7 @@ impl Thread {
 
     /// Has a completion come when a thread sends.
     fn arm(&mut self) {
-        if !self.armed {
+        if !self.armed && !self.broken {
             let into: *mut u64 = &mut *self.woken;
             let fd = types::Fd(self.common.wake.as_fd().as_raw_fd());
             let entry = opcode::Read::new(fd, into.cast(), 8).build().user_data(WOKEN);
@@ -436,11 +436,39 @@ impl Thread {
     }
 
     fn enter(&mut self, wait: usize) {
-        if let Err(error) = self.ring.submit_and_wait(wait)
-            && error.raw_os_error() != Some(libc::EINTR)
-        {
+        if self.broken {
+            if wait > 0 {
+                // A sender writes it.
+                let _ = rustix::io::read(&self.common.wake, &mut [0; 8]);
+            }
+            return;
+        }
+        match self.ring.submit_and_wait(wait).map_err(|error| error.raw_os_error()) {
+            Ok(_) | Err(Some(libc::EINTR)) => {}
             // What was not taken is in the ring still.
-            std::thread::sleep(PAUSE);
+            Err(Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => std::thread::sleep(PAUSE),
+            Err(_) => {
+                let under_way = FLIGHTS - self.free.len() + usize::from(self.armed);
+                if self.ring.submission().len() == under_way {
+                    self.give_up();
+                } else {
+                    // Of what the kernel has taken it may say yet what has become; until then nobody else may use those frames.
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+
+    /// The kernel takes requests no more, as where a program has forbidden them to itself, and has none of those that are in
+    /// the ring. They stay there, and it is not entered again.
+    fn give_up(&mut self) {
+        self.broken = true;
+        self.armed = false;
+        for place in 0..FLIGHTS {
+            if let Some(Flight { file, run, done, .. }) = self.flights[place].take() {
+                self.free.push(place);
+                self.common.read_slowly(file, run, done);
+            }
         }
     }
 
