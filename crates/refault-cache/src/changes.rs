@@ -81,6 +81,7 @@ impl CachedFile {
     /// # Errors
     /// The system's, and those of [`CachedFile::reload`]; the next call tries it again.
     pub fn reload_if_changed(&self) -> io::Result<bool> {
+        self.origin.check()?;
         // Held to the end: who asks meanwhile is answered when the file has been reloaded.
         let mut pending = self.opened.changed.lock().expect(UNBROKEN);
         *pending |= self.opened.backing.take_change()?;

@@ -16,6 +16,7 @@ use crate::compressed::Pool;
 use crate::engine::Engine;
 use crate::error::{MakeError, OpenError};
 use crate::fill::{End, submit};
+use crate::forks::Origin;
 use crate::opened::Opened;
 use crate::options::{CacheOptions, CacheReport, WhatIf};
 use crate::place::Place;
@@ -105,6 +106,7 @@ impl PageCache {
             flusher: Flusher::default(),
             statistics,
             files: AtomicU32::new(0),
+            origin: Origin::here(),
         });
         if let Some(statistics) = &shared.statistics {
             statistics.start(&shared);
@@ -127,6 +129,7 @@ impl PageCache {
     /// # Errors
     /// What asking for the length says, and if that is more than a file can have.
     pub fn attach(&self, backing: Box<dyn Backing>) -> std::io::Result<CachedFile> {
+        self.0.origin.check()?;
         let length = length_of(&*backing)?;
         let read_ahead = self.0.read_ahead(&*backing);
         let mut engine = self.0.engine();
@@ -147,6 +150,7 @@ impl PageCache {
         Ok(CachedFile {
             shared: self.0.clone(),
             number,
+            origin: self.0.origin,
             table: self.0.table.clone(),
             opened,
             unread,
@@ -185,6 +189,8 @@ pub struct CachedFile {
     pub(crate) opened: Arc<Opened>,
     /// The file's, where readers have it at hand.
     pub(crate) number: u32,
+    /// The process that has opened it.
+    pub(crate) origin: Origin,
     /// Where pages are.
     pub(crate) table: Arc<Table>,
     /// Pages that were read ahead and evicted before anybody asked for them.
@@ -234,6 +240,9 @@ impl CachedFile {
     /// As [`CachedFile::prefetch`], for several ranges that are wanted at the same time: a file of a store that is slow
     /// to answer is asked for all of them at once ([`Backing::reads_together`]).
     pub fn prefetch_ranges(&self, ranges: &[Range<u64>]) {
+        if !self.origin.is_here() {
+            return;
+        }
         let end = self.len().div_ceil(PAGE);
         let mut jobs = Vec::new();
         // More cannot be in memory, and as many again are there already at most.
@@ -255,6 +264,9 @@ impl CachedFile {
     /// Drops the pages that lie wholly in a range; waits for those on their way. Pages that wait to be written, or to
     /// become durable, stay.
     pub fn evict(&self, range: Range<u64>) {
+        if !self.origin.is_here() {
+            return;
+        }
         let end = range.end.min(self.len().next_multiple_of(PAGE)) / PAGE;
         self.forget_clean(range.start.div_ceil(PAGE)..end);
     }
@@ -268,7 +280,7 @@ impl CachedFile {
     /// that is in the cache no more, each call fails: write it anew, or accept what the device has by
     /// [`CachedFile::reload`].
     pub fn sync(&self) -> std::io::Result<()> {
-        self.shared.sync(&self.opened, 0..u64::MAX)
+        self.sync_pages(0..u64::MAX)
     }
 
     /// Makes everything durable that was written to a range before. Data first, then what the device needs to find it.
@@ -276,7 +288,12 @@ impl CachedFile {
     /// # Errors
     /// As of [`CachedFile::sync`].
     pub fn sync_range(&self, range: Range<u64>) -> std::io::Result<()> {
-        self.shared.sync(&self.opened, range.start / PAGE..range.end.div_ceil(PAGE))
+        self.sync_pages(range.start / PAGE..range.end.div_ceil(PAGE))
+    }
+
+    fn sync_pages(&self, range: Range<u64>) -> std::io::Result<()> {
+        self.origin.check()?;
+        self.shared.sync(&self.opened, range)
     }
 
     /// From now on a sync that fails makes the cache forget what was written since the last one, as the kernel's page cache does:
@@ -304,6 +321,7 @@ impl CachedFile {
     /// The system's; the length is what it was then. Cost: every page from the lower of both lengths on leaves the
     /// cache.
     pub fn set_len(&self, bytes: u64) -> std::io::Result<()> {
+        self.origin.check()?;
         let last = |length: u64| length.min(bytes) / PAGE;
         let _alone = loop {
             let alone = self.opened.resizing.write().expect("invariant: nothing panics under this lock");
@@ -341,6 +359,7 @@ impl CachedFile {
     /// What writing, or asking for the length, says. What could not be written stays in the cache. If the device has lost
     /// something that no sync has told of, this tells it and changes nothing; the next call accepts it.
     pub fn reload(&self) -> std::io::Result<()> {
+        self.origin.check()?;
         self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX)?;
         let _alone = self.opened.resizing.write().expect("invariant: nothing panics under this lock");
         let is_unstable = self.shared.engine().dirty.is_unstable(self.opened.number);
@@ -435,6 +454,9 @@ impl CachedFile {
 
 impl Drop for CachedFile {
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            return;
+        }
         let _ = self.shared.write_range(&self.opened, 0..u64::MAX, u64::MAX);
         // What is read ahead is on its way still.
         self.forget_from(0);

@@ -105,6 +105,7 @@ impl CachedFile {
     /// Reads from a page on that was not found without the lock, as much of what is wanted as one call brings. Returns
     /// the bytes.
     pub(crate) fn read_missing(&self, index: u64, within: usize, out: &mut [u8]) -> Result<usize, ReadError> {
+        self.origin.check().map_err(|error| ReadError::Io { offset: index * PAGE, error })?;
         let mut engine = self.shared.engine();
         let mut asked = false;
         loop {

@@ -65,6 +65,7 @@ mod engine;
 mod error;
 mod file;
 mod fill;
+mod forks;
 mod groups;
 mod opened;
 mod options;

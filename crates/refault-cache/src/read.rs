@@ -208,6 +208,9 @@ impl CachedFile {
     /// The page's frame, pinned, and its number, if it is there for everybody.
     #[inline]
     fn find(&self, index: u64) -> Option<(Pin<'_>, PageId)> {
+        if !self.origin.is_here() {
+            return None;
+        }
         let found = self.table.look_up(self.number, index)?;
         let now = self.shared.buffers.pins.look(found.word, |frame| self.shared.bury(frame))?;
         let pin = Pin { shared: &self.shared, frame: now & FRAME };

@@ -88,6 +88,9 @@ impl CachedFile {
         if found >= wanted {
             return Reading(Arc::new(Mutex::new(State::Done(buffer, Ok(found)))));
         }
+        if let Err(error) = self.origin.check() {
+            return Reading(Arc::new(Mutex::new(State::Done(buffer, Err(ReadError::Io { offset, error })))));
+        }
         let state = Arc::new(Mutex::new(State::Waits(None)));
         let step =
             Step { file: Held::new(self), buffer, offset, done: found, wanted, asked: None, state: Arc::clone(&state) };

@@ -17,6 +17,7 @@ use crate::buffers::Buffers;
 use crate::compressed::Pool;
 use crate::dirty::Limits;
 use crate::engine::Engine;
+use crate::forks::Origin;
 use crate::options::CacheReport;
 use crate::place::Place;
 use crate::read::Pin;
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) statistics: Option<Arc<Statistics>>,
     /// Files that were opened.
     pub(crate) files: AtomicU32,
+    /// The process whose cache it is.
+    pub(crate) origin: Origin,
 }
 
 impl Shared {
@@ -178,6 +181,9 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            return;
+        }
         if let Some(statistics) = self.statistics.take() {
             statistics.close(self);
         }

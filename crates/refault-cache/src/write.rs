@@ -50,6 +50,7 @@ impl CachedFile {
         if buffer.is_empty() {
             return Ok(());
         }
+        self.origin.check().map_err(|error| WriteError::Io { offset, error })?;
         offset.checked_add(buffer.len() as u64).ok_or(ReadError::TooManyPages)?;
         let limits = self.shared.limits.as_ref().filter(|_| !self.writes_through());
         let at_once = limits.map_or(AT_ONCE, |limits| (limits.most as usize / 2).clamp(1, AT_ONCE));
