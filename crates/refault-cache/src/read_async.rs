@@ -65,7 +65,7 @@ impl Future for Reading {
 
 impl CachedFile {
     /// Reads as [`CachedFile::read_at`] does, into a buffer that the future gives back, without waiting for the device
-    /// in this thread. The read begins now, not when the future is polled first; one that is dropped is finished all
+    /// in this thread, unless the system gives no other. The read begins now, not when the future is polled first; one that is dropped is finished all
     /// the same.
     ///
     /// ```no_run
@@ -94,7 +94,10 @@ impl CachedFile {
         let state = Arc::new(Mutex::new(State::Waits(None)));
         let step =
             Step { file: Held::new(self), buffer, offset, done: found, wanted, asked: None, state: Arc::clone(&state) };
-        if self.shared.background.is_threadless(&self.opened) {
+        if !self.shared.readers.start() {
+            // The ring's thread could not hand on what has to wait.
+            step.wait();
+        } else if self.shared.background.is_threadless(&self.opened) {
             step.go_on();
         } else {
             step.file.shared.readers.clone().submit(Box::new(move || step.wait()));

@@ -43,15 +43,24 @@ impl Workers {
             wake.notify_one();
             return;
         }
-        let workers = self.clone();
-        let thread = std::thread::Builder::new().name(self.name.into()).spawn(move || workers.work());
-        if thread.is_ok() {
-            queue.threads += 1;
-        } else if queue.threads == 0 {
+        if !self.spawn(&mut queue) && queue.threads == 0 {
             let job = queue.jobs.pop_back();
             drop(queue);
             job.into_iter().for_each(|job| job());
         }
+    }
+
+    /// Whether there is a thread from now on, so that no job is done by who submits it.
+    pub(crate) fn start(&self) -> bool {
+        let mut queue = self.queue.0.lock().expect(UNBROKEN);
+        queue.threads > 0 || self.spawn(&mut queue)
+    }
+
+    fn spawn(&self, queue: &mut Queue) -> bool {
+        let workers = self.clone();
+        let thread = std::thread::Builder::new().name(self.name.into()).spawn(move || workers.work());
+        queue.threads += usize::from(thread.is_ok());
+        thread.is_ok()
     }
 
     fn work(&self) {
