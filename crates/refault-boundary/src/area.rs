@@ -3,7 +3,7 @@
 //! What is mapped later goes where the kernel finds room, and that may be a hole in memory of the program's: an `munmap` or
 //! `mmap` of the program's over all of that would take it away, which is right for a program that knows what it has
 //! mapped. So what the agent maps while the program runs is a part of one mapping. What does not fit into that any more
-//! is mapped wherever there is room.
+//! is mapped where the program never had anything ([`crate::seen`]), and wherever there is room if there is no such place.
 //!
 //! Invariants: what is taken is zeros; parts that are given back take no memory; nothing is allocated, so that heaps may ask.
 //! Parts are whole pages, and neighbours that are free are one. A lock guards it, which is asked for last; at a fork the
@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use refault_paging::lock::Lock;
 use refault_paging::{PAGE, sys};
 use refault_store::{Source, noted};
+
+use crate::seen;
 
 /// Free parts that are remembered. The addresses of one that is not are lost, and not its memory.
 const MAX_FREE: usize = 128;
@@ -101,6 +103,7 @@ pub(crate) fn reserve(bytes: usize) {
     SPAN[0].store(at, Ordering::Relaxed);
     SPAN[1].store(at + bytes, Ordering::Relaxed);
     drop(area);
+    seen::begin_below(at);
     // Files are opened while the program runs, and have tables.
     refault_store::reserve_from(Source { take, give_back });
 }
@@ -140,7 +143,8 @@ pub(crate) fn take(bytes: usize) -> usize {
     debug_assert!(bytes.is_multiple_of(PAGE));
     let taken = AREA.lock().take(bytes);
     taken.unwrap_or_else(|| {
-        let at = sys::map(bytes);
+        let fresh = seen::map(bytes);
+        let at = if fresh == 0 { sys::map(bytes) } else { fresh };
         if at != 0 {
             noted::note(at, bytes);
             // Says nothing to a debugger, and may hold keys.

@@ -80,7 +80,7 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         14 => signals::set_mask(thread, &mut context.mask, arguments),
         127 => signals::pending(thread, context.mask, arguments),
         131 => signals::set_alternate(thread, context.registers[register::RSP] as usize, arguments),
-        9..=12 | 28 | 329 => memory::serve(number, arguments).unwrap_or(ENOSYS),
+        9..=12 | 28 | 30 | 329 => memory::serve(number, arguments).unwrap_or(ENOSYS),
         25 => crate::moves::remap(arguments),
         149 | 150 | 325 => locks::lock(number, arguments),
         151 => locks::lock_all(arguments),

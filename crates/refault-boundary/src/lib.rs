@@ -27,6 +27,7 @@ mod opened;
 mod pieces;
 mod pointed;
 mod report;
+mod seen;
 mod settings;
 mod signals;
 mod sites;

@@ -6,10 +6,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use refault_paging::vmas::Mappings;
 use refault_paging::{Attributes, PAGE, sys};
 
 use crate::entry::{Paging, paging};
 use crate::locks;
+use crate::seen;
 use crate::start::give_addresses_back;
 
 const MAP_SHARED: usize = 1;
@@ -72,6 +74,7 @@ pub(crate) fn serve(number: usize, arguments: [usize; 6]) -> Option<isize> {
         11 => unmap(arguments),
         12 => set_break(arguments),
         28 => advise(arguments),
+        30 => attach(arguments),
         _ => return None,
     })
 }
@@ -95,6 +98,7 @@ fn map(arguments: [usize; 6]) -> isize {
         return at;
     }
     let (at, bytes) = (at as usize, pages(bytes));
+    seen::note(at, bytes);
     // Whatever was known of these addresses is of a mapping that is gone.
     paging.forget(at, bytes);
     if !fits {
@@ -125,6 +129,16 @@ fn unmap(arguments: [usize; 6]) -> isize {
     error
 }
 
+/// `shmat`.
+fn attach(arguments: [usize; 6]) -> isize {
+    let at = make(30, arguments);
+    if at >= 0 {
+        let end = Mappings::open().and_then(|mappings| mappings.end_of(at as usize));
+        seen::note(at as usize, end.map_or(PAGE, |end| end - at as usize));
+    }
+    at
+}
+
 /// `brk`. What grows is managed.
 fn set_break(arguments: [usize; 6]) -> isize {
     let mut paging = paging();
@@ -134,6 +148,7 @@ fn set_break(arguments: [usize; 6]) -> isize {
         after = make(12, arguments) as usize;
     }
     let (old, new) = (pages(before), pages(after));
+    seen::note(old, new.saturating_sub(old));
     if new > old && locks::is_on() {
         if !locks::lock_later(old, new - old) {
             return make(12, [before, 0, 0, 0, 0, 0]);

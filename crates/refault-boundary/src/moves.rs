@@ -16,6 +16,7 @@ use refault_paging::{Attributes, PAGE, sys};
 
 use crate::entry::{Paging, paging};
 use crate::memory_calls::{make, pages};
+use crate::seen;
 use crate::start::give_addresses_back;
 
 const MREMAP: usize = 25;
@@ -97,6 +98,7 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
         return at;
     }
     let at = at as usize;
+    seen::note(at, new_bytes);
     if flags & FIXED != 0 {
         // What was there is gone.
         paging.forget(new, new_bytes);

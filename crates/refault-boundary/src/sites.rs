@@ -3,8 +3,8 @@
 //! A library that checks a call's result as libc does leaves room for a jump: `syscall` and what is done with the result
 //! behind it ([`TAILS`]) are 6 bytes or 8, a jump is 5. A library's sites are rewritten once: when a process with one thread
 //! has made [`MIN_CALLS`] calls from there, or is about to start its first thread. So a
-//! process that does little pays nothing, and nobody executes what is being rewritten. Each site has a stub in memory near
-//! the library:
+//! process that does little pays nothing, and nobody executes what is being rewritten. Each site has a stub, in addresses near
+//! the libraries that are reserved before the program begins ([`reserve`]); a library that is further away stays as it is:
 //!
 //! ```text
 //! site: jmp stub            stub: lea slow(%rip), %rcx
@@ -22,6 +22,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use refault_paging::sys::{self, nr};
+use refault_store::noted;
 
 use crate::fast;
 use crate::frame::{self, Context, register};
@@ -42,6 +43,8 @@ const TRIED: usize = usize::MAX / 2;
 const MAX_PATCHED: usize = 4;
 /// Libraries that are remembered: programs with plug-ins have some hundred, of which libc may be the last.
 const MAX_LIBRARIES: usize = 256;
+/// Bytes that all stubs may take. Those of glibc 2.36 take two pages.
+const MAX_BYTES: usize = 256 << 10;
 /// How far before a `syscall` its number is looked for.
 const BACK: usize = 32;
 /// Bytes of a stub, and where in it what lies.
@@ -57,6 +60,8 @@ static LIBRARIES: [[AtomicUsize; 3]; MAX_LIBRARIES] = [const { [const { AtomicUs
 /// The code that has patched sites, and the stubs, by library. Empty until there are some.
 static PATCHED: [[AtomicUsize; 2]; MAX_PATCHED] = [const { [const { AtomicUsize::new(0) }; 2] }; MAX_PATCHED];
 static STUBS: [[AtomicUsize; 2]; MAX_PATCHED] = [const { [const { AtomicUsize::new(0) }; 2] }; MAX_PATCHED];
+/// What is left of the addresses that are reserved for stubs.
+static ROOM: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// Bytes that became private by it.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -239,19 +244,18 @@ fn patch(start: usize, end: usize) {
     if sites.is_empty() {
         return;
     }
-    let Some(stubs) = map_near(start, end, bytes) else { return };
+    let Some(stubs) = take_near(start, end, bytes) else { return };
     write(stubs, &fast::entrance().to_le_bytes());
     for (index, &site) in sites.iter().enumerate() {
         let tail = tail_at(&code[site + CALL.len()..]).unwrap_or(TAILS[0]);
         write_stub(stubs, stubs + STUB * (index + 1), start + site, tail);
     }
-    // SAFETY: the mapping made above; the code of a library, which nobody executes: this is the only thread but for the
+    // SAFETY: what was reserved for it; the code of a library, which nobody executes: this is the only thread but for the
     // observer, which stands still. It stays executable where that is allowed, because the compiler may have made a
     // call of the library's `memset` or `memcpy` of what follows; none of their code is a site.
     unsafe {
         let writable = |rights| sys::call(nr::MPROTECT, [start, end - start, rights, 0, 0, 0]) == 0;
         if sys::call(nr::MPROTECT, [stubs, bytes, 5, 0, 0, 0]) != 0 || !(writable(7) || writable(3)) {
-            sys::unmap(stubs, bytes);
             return;
         }
     }
@@ -341,17 +345,25 @@ fn keep_safe(code: &[u8], sites: &mut Vec<usize>) {
     sites.retain(|site| !targets.contains(site));
 }
 
-/// Memory within a jump of the whole library.
-fn map_near(start: usize, end: usize, bytes: usize) -> Option<usize> {
-    const STEP: usize = 1 << 20;
-    const FURTHEST: usize = 1 << 30;
-    // MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
-    const FLAGS: usize = 0x10_0022;
-    let places =
-        (1..FURTHEST / STEP).flat_map(|steps| [end.checked_add(steps * STEP), start.checked_sub(steps * STEP)]);
-    places.flatten().find(|place| {
-        // SAFETY: a fresh mapping that replaces none.
-        unsafe { sys::call(nr::MMAP, [*place, bytes, 3, FLAGS, usize::MAX, 0]) == *place as isize }
+/// Reserves the addresses for stubs, before the program begins: what is mapped later may lie in a hole of the program's memory,
+/// which it may unmap with all that is around it. Before anything large is mapped, so that libraries are near.
+pub(crate) fn reserve() {
+    let at = sys::map(MAX_BYTES);
+    if at != 0 {
+        noted::note(at, MAX_BYTES);
+        ROOM[0].store(at, Ordering::Relaxed);
+        ROOM[1].store(at + MAX_BYTES, Ordering::Relaxed);
+    }
+}
+
+/// Memory for stubs within a jump of the whole library, if there is any left: as many bytes of zeros, whole pages.
+fn take_near(start: usize, end: usize, bytes: usize) -> Option<usize> {
+    const FURTHEST: usize = 1 << 31;
+    let room = range(&ROOM);
+    let is_near = end.max(room.end) - start.min(room.start) < FURTHEST;
+    (is_near && room.len() >= bytes).then(|| {
+        ROOM[0].store(room.start + bytes, Ordering::Relaxed);
+        room.start
     })
 }
 

@@ -9,7 +9,7 @@ use refault_paging::{Account, Engine, EngineOptions, Shared, sys};
 use crate::settings::Settings;
 use crate::signals::Actions;
 use crate::thread::Thread;
-use crate::{area, descriptors, entry, fast, heap, mappings, memory_calls, observer, report, signals, sites};
+use crate::{area, descriptors, entry, fast, heap, mappings, memory_calls, observer, report, seen, signals, sites};
 
 /// Takes the program over. Called by the loader, before the program's own code.
 pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
@@ -43,6 +43,10 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     let shared = segment(settings)?;
     // SAFETY: the segment stays mapped.
     let account = unsafe { Account::join(shared, settings.own.then_some(settings.memory / 4096)) };
+    let is_fast = fast::is_possible();
+    if is_fast {
+        sites::reserve();
+    }
     let maker =
         settings.file.as_deref().and_then(Directory::open).map(|directory| Box::new(directory) as Box<dyn Files>);
     // A budget beyond every machine's memory stands for none, and needs no more addresses than this.
@@ -52,6 +56,9 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         .map_err(|_| "no addresses are left for the compressed pool")?;
     let options =
         EngineOptions { policy: settings.policy.clone(), store, account, resident_only: settings.resident_only };
+    for ((start, end), _) in mappings::parse(&maps) {
+        seen::note(start, end - start);
+    }
     area::reserve(addresses_for_own(memory));
     entry::begin(Engine::new(uffd, options, own_bytes)?);
     owns_memory();
@@ -59,7 +66,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     let actions = Box::leak(Box::new(Actions([crate::signals::Action::default(); 65])));
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
     thread.install_stack();
-    if fast::is_possible() {
+    if is_fast {
         sites::remember(&maps, (start, end));
         fast::install(thread);
         fast::turn_on();

@@ -40,6 +40,29 @@ fn programs_may_unmap_and_map_over_holes_in_their_memory() {
     program.comes_through("400M", &[]);
 }
 
+/// Libc's frequent calls jump to memory near it by then.
+#[test]
+fn programs_may_take_all_addresses_near_libc_for_their_own() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/sites_in_holes.c"));
+    for how in ["unmap", "map", "remap"] {
+        program.comes_through_with("40M", &[], &[how]);
+    }
+}
+
+/// Addresses that are limited do not suffice for what the tool keeps for itself.
+#[test]
+fn what_more_threads_need_is_not_in_holes_either() {
+    if skipped(&["gcc", "sh"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/threads_in_holes.c"));
+    let (done, said) = limited("-v 1000000", "64M", &program);
+    assert!(done, "{said}");
+}
+
 /// The kernel joins mappings by whether anything was written to them.
 #[test]
 fn memory_that_was_only_read_is_joined_with_what_is_beside_it() {
