@@ -169,8 +169,12 @@ fn protect(number: usize, arguments: [usize; 6]) -> isize {
         return make(number, arguments);
     }
     let mut paging = paging();
-    if is_executable(protection) && paging.manages(start, pages(bytes)) && !paging.let_go(start, pages(bytes)) {
-        return ENOMEM;
+    if is_executable(protection) && start.is_multiple_of(PAGE) && paging.manages(start, pages(bytes)) {
+        // What lies behind a hole does not change, and stays managed.
+        let end = before_hole(&paging, start, start + pages(bytes)).unwrap_or(start + pages(bytes));
+        if !paging.let_go(start, end - start) {
+            return ENOMEM;
+        }
     }
     let new = protection as u8 & 7;
     // Rights bring in what is locked without any, as far as the budget goes.

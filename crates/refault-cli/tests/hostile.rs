@@ -63,6 +63,15 @@ fn what_more_threads_need_is_not_in_holes_either() {
     assert!(done, "{said}");
 }
 
+#[test]
+fn what_does_not_become_executable_stays_as_it_is() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/executable_behind_hole.c"));
+    program.comes_through("4M", &[]);
+}
+
 /// The kernel joins mappings by whether anything was written to them.
 #[test]
 fn memory_that_was_only_read_is_joined_with_what_is_beside_it() {
