@@ -45,7 +45,7 @@ const SHRINKING_TIME: Duration = Duration::from_secs(40);
 const REPEATS: u32 = 3;
 
 /// Sequences that differed once, or that reach what random ones seldom do, by what goes wrong there.
-pub const FOUND: [(&str, &str); 11] = [
+pub const FOUND: [(&str, &str); 12] = [
     ("a guard stayed behind when its page moved", include_str!("../../sequences/moved_guard.txt")),
     ("a range in several mappings did not move", include_str!("../../sequences/moved_with_gaps.txt")),
     ("a mapping that was populated was not joined with the one before", include_str!("../../sequences/populated.txt")),
@@ -53,6 +53,7 @@ pub const FOUND: [(&str, &str); 11] = [
     ("what was beside a mapping that moved was lost", include_str!("../../sequences/moved_beside.txt")),
     ("what had moved was lost when a fork ceased to share it", include_str!("../../sequences/moved_then_shared.txt")),
     ("children that share memory evict", include_str!("../../sequences/borrowed_memory.txt")),
+    ("what was not made executable was let go", include_str!("../../sequences/behind_hole.txt")),
     ("a range was brought in by a question about it", include_str!("../../sequences/asked_about.txt")),
     ("what was beside a locked range that moved stayed locked", include_str!("../../sequences/unlocked_beside.txt")),
     ("what was only read was taken for written to", include_str!("../../sequences/only_read.txt")),
