@@ -59,12 +59,17 @@ pub(crate) fn enter(thread: &mut Thread, context: &mut Context) {
         } else {
             entry::follow_the_budget();
             let sets_filter = number == 157 && arguments[0] == 22 || number == 317 && arguments[0] < 2;
-            if sets_filter && give_up(thread, context) {
+            let refused = if sets_filter { pointed::refused_filter(number, arguments) } else { None };
+            if sets_filter && refused.is_none() && give_up(thread, context) {
                 // The program makes it by itself: the filter may forbid the return from here (`rt_sigreturn`).
                 context.registers[RIP] -= 2;
                 return signals::deliver_kept(thread, context);
             }
-            let result = if sets_filter { ENOMEM } else { serve(thread, context, number, arguments) };
+            let result = match refused {
+                Some(error) => error,
+                None if sets_filter => ENOMEM,
+                None => serve(thread, context, number, arguments),
+            };
             context.registers[RAX] = result as u64;
             sites::caught(thread, context.registers[RIP] as usize);
         }
@@ -126,6 +131,7 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         33 | 292 if descriptors::is_own(a) || descriptors::is_own(b) => EBADF,
         5 | 262 | 332 if descriptors::asks_about_own(number, arguments) => EBADF,
         436 => descriptors::close_range(a, b, c),
+        217 if descriptors::is_folder_of_proc(a) => list(thread, context, number, arguments),
         // PTRACE_TRACEME: from here on every signal stops this process for its tracer, ours too. It is about to
         // execute.
         101 if a == 0 => {
@@ -151,6 +157,20 @@ fn serve(thread: &mut Thread, context: &mut Context, number: usize, arguments: [
         // Neither waits nor touches memory.
         3 | 8 | 24 | 39 | 102 | 104 | 107 | 108 | 110 | 111 | 112 | 186 => plain(number, arguments),
         _ => waiting(thread, context, number, arguments),
+    }
+}
+
+/// `getdents64` of a folder of `/proc`: nothing is not the end if all that was there is the agent's.
+fn list(thread: &mut Thread, context: &mut Context, number: usize, arguments: [usize; 6]) -> isize {
+    loop {
+        let bytes = waiting(thread, context, number, arguments);
+        if bytes <= 0 {
+            return bytes;
+        }
+        let left = descriptors::leave_out_own(arguments[0], arguments[1], bytes as usize);
+        if left > 0 {
+            return left as isize;
+        }
     }
 }
 
@@ -273,6 +293,8 @@ pub(crate) fn is_plain(number: usize, arguments: [usize; 6]) -> bool {
         0 | 1 | 17..=20 | 44..=47 => !pieces::exceeds(number, arguments),
         // close, dup, fcntl
         3 | 32 | 72 => !descriptors::is_own(a),
+        // getdents64
+        217 => !descriptors::is_folder_of_proc(a),
         // fstat, newfstatat, statx
         5 | 262 | 332 => !descriptors::asks_about_own(number, arguments),
         // dup2, dup3
@@ -286,8 +308,8 @@ pub(crate) fn is_plain(number: usize, arguments: [usize; 6]) -> bool {
         2 | 4 | 6..=8 | 21 | 24 | 39
         // shutdown, getsockname to setsockopt, wait4, uname, getcwd, readlink, gettimeofday, getrusage, geteuid, getppid, gettid, futex
         | 48 | 51 | 52 | 54 | 55 | 61 | 63 | 79 | 89 | 96 | 98 | 107 | 110 | 186 | 202
-        // getdents64, clock_gettime, epoll_wait, epoll_ctl, openat, readlinkat, faccessat, timerfd_settime
-        | 217 | 228 | 232 | 233 | 257 | 267 | 269 | 286
+        // clock_gettime, epoll_wait, epoll_ctl, openat, readlinkat, faccessat, timerfd_settime
+        | 228 | 232 | 233 | 257 | 267 | 269 | 286
         // accept4, pipe2, getrandom, faccessat2
         | 288 | 293 | 318 | 439 => true,
         _ => false,

@@ -1,5 +1,5 @@
 //! The agent's own descriptors: high numbers, close-on-exec but for the segment, and not the program's to close or
-//! replace.
+//! replace, nor listed in `/proc/self/fd`: programs that confine themselves look there for what is open still.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -87,6 +87,75 @@ pub(crate) fn asks_about_own(number: usize, [descriptor, path, third, fourth, ..
     is_own(descriptor)
         && (number == 5
             || flags & EMPTY_PATH != 0 && (path == 0 || frame::read::<u8>(path).is_none_or(|byte| byte == 0)))
+}
+
+/// Whether a descriptor is of a folder of `/proc`, which may list the agent's. Cost: a system call.
+pub(crate) fn is_folder_of_proc(descriptor: usize) -> bool {
+    const FSTATFS: usize = 138;
+    const PROC: u64 = 0x9fa0;
+    let mut status = [0u64; 15];
+    // SAFETY: fstatfs writes 120 bytes.
+    let error = unsafe { sys::call(FSTATFS, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    error == 0 && status[0] == PROC
+}
+
+/// Takes the agent's descriptors out of the entries, so many bytes, that `getdents64` has said of a folder of `/proc`. How
+/// many bytes are left.
+pub(crate) fn leave_out_own(folder: usize, entries: usize, bytes: usize) -> usize {
+    const LENGTH: usize = 16;
+    const KIND: usize = 18;
+    const NAME: usize = 19;
+    const LINK: u8 = 10;
+    let (mut from, mut to) = (entries, entries);
+    let end = entries + bytes;
+    while from < end {
+        let (Some(length), Some(kind)) = (frame::read::<u16>(from + LENGTH), frame::read::<u8>(from + KIND)) else {
+            break;
+        };
+        let length = usize::from(length);
+        let names_own = kind == LINK && number_at(from + NAME).is_some_and(|number| is_own_in(folder, number));
+        if !names_own {
+            if to != from && !frame::copy(to, from, length) {
+                break;
+            }
+            to += length;
+        }
+        from += length;
+    }
+    if from < end { bytes } else { to - entries }
+}
+
+/// The number that a name of the program's is.
+fn number_at(name: usize) -> Option<usize> {
+    let mut number = None;
+    for at in name..name + 8 {
+        match frame::read::<u8>(at)? {
+            0 => return number,
+            digit @ b'0'..=b'9' => number = Some(number.unwrap_or(0) * 10 + usize::from(digit - b'0')),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Whether a number is the agent's and the folder says of it what it is here, so that it is this process's, or that of another
+/// that has the same.
+fn is_own_in(folder: usize, number: usize) -> bool {
+    if !is_own(number) {
+        return false;
+    }
+    // What `newfstatat` says: 144 bytes, of which the first two words are device and inode.
+    let status = |folder: usize, name: &str, flags: usize| {
+        let name = std::ffi::CString::new(name).ok()?;
+        let mut status = [0u64; 18];
+        // SAFETY: reads the name and writes 144 bytes.
+        let error =
+            unsafe { sys::call(262, [folder, name.as_ptr() as usize, status.as_mut_ptr() as usize, flags, 0, 0]) };
+        (error == 0).then_some([status[0], status[1]])
+    };
+    const EMPTY_PATH: usize = 0x1000;
+    let here = status(number, "", EMPTY_PATH);
+    here.is_some() && here == status(folder, &number.to_string(), 0)
 }
 
 /// The number of an open file that the command gave to the program, written as `DESCRIPTOR:DEVICE:INODE:PATH`; if

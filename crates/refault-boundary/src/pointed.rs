@@ -2,6 +2,7 @@
 
 use refault_paging::PAGE;
 
+use crate::calls::plain;
 use crate::entry;
 use crate::frame;
 use crate::thread::Thread;
@@ -50,6 +51,35 @@ pub(crate) fn prepare(thread: &mut Thread, request: usize, structure: usize) {
 /// held, for which a thread that reads the events would wait as soon as it touches a page that is missing.
 pub(crate) fn is_refused(request: usize, structure: usize) -> bool {
     request as u32 == API && frame::read::<[u64; 2]>(structure).is_some_and(|[_, features]| features & EVENTS != 0)
+}
+
+/// What the kernel says to a filter (`prctl(PR_SET_SECCOMP)`, `seccomp`) of which not all is there: programs find out that
+/// way whether there are filters. `None` if there is one, or none is needed.
+pub(crate) fn refused_filter(number: usize, mut arguments: [usize; 6]) -> Option<isize> {
+    const PRCTL: usize = 157;
+    const FILTER_BY_PRCTL: usize = 2;
+    const FILTER: usize = 1;
+    const MOST: usize = 4096;
+    const INSTRUCTION: usize = 8;
+    /// No program has anything there.
+    const NOWHERE: usize = usize::MAX & !(PAGE - 1);
+    let kind = if number == PRCTL { FILTER_BY_PRCTL } else { FILTER };
+    if arguments[usize::from(number == PRCTL)] != kind {
+        return None;
+    }
+    let Some([length, code]) = frame::read::<[usize; 2]>(arguments[2]) else {
+        arguments[2] = NOWHERE;
+        return Some(plain(number, arguments));
+    };
+    let length = length & 0xffff;
+    let mut copy = vec![0u8; length.min(MOST) * INSTRUCTION];
+    if (1..=MOST).contains(&length) && frame::copy(copy.as_mut_ptr() as usize, code, copy.len()) {
+        return None;
+    }
+    // Never the program's own, which another thread may be completing.
+    let refused = [length, NOWHERE];
+    arguments[2] = refused.as_ptr() as usize;
+    Some(plain(number, arguments))
 }
 
 /// Leaves a range to the kernel. What cannot be brought back stays managed, and is refused by the kernel.

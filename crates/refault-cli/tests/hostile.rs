@@ -63,6 +63,27 @@ fn what_more_threads_need_is_not_in_holes_either() {
     assert!(done, "{said}");
 }
 
+/// As Chromium does before it begins.
+#[test]
+fn a_filter_that_is_not_there_changes_nothing() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let said = Program::new(include_str!("c/asks_for_filters.c")).comes_through("8M", &[]);
+    assert!(!said.contains(" 0 pages stored"), "{said}");
+}
+
+/// Chromium's sandbox ends its process if a folder is open.
+#[test]
+fn the_agents_descriptors_are_not_listed() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/listed_descriptors.c"));
+    program.comes_through("2M", &[]);
+    program.comes_through("40M", &[]);
+}
+
 #[test]
 fn what_does_not_become_executable_stays_as_it_is() {
     if skipped(&["gcc"]) {
