@@ -25,6 +25,22 @@ pub(crate) fn parse(text: &str) -> impl Iterator<Item = (Span, &str)> {
     })
 }
 
+/// The mappings, as [`parse`] has them, that have no page in memory or in the kernel's swap, by the text of
+/// `/proc/self/smaps`.
+pub(crate) fn empty(smaps: &str) -> impl Iterator<Item = (Span, &str)> {
+    let mut mapping = None;
+    smaps.lines().filter_map(move |line| {
+        if let Some(size) = line.strip_prefix("Rss:") {
+            mapping = mapping.filter(|_| size.trim() == "0 kB");
+        } else if let Some(size) = line.strip_prefix("Swap:") {
+            return mapping.take().filter(|_| size.trim() == "0 kB");
+        } else if let Some(head) = parse(line).next() {
+            mapping = Some(head);
+        }
+        None
+    })
+}
+
 /// Notes what is the agent's: what was not mapped when it was loaded, and its library, which has code at `code`.
 /// `before`: the mappings then.
 pub(crate) fn remember(before: &str, code: usize) {
@@ -104,6 +120,19 @@ mod tests {
         assert_eq!(without((20, 30), &others), [(20, 30)]);
         assert_eq!(without((50, 60), &others), [(50, 60)]);
         assert_eq!(without((0, 50), &[(0, 0), (5, 30), (10, 12), (20, 40)]), [(0, 5), (40, 50)]);
+    }
+
+    #[test]
+    fn empty_is_what_has_no_page_anywhere() {
+        let mapping = |head: &str, rss: u32, swap: u32| {
+            format!(
+                "{head} ---p 0 00:00 0 \nSize:  8 kB\nRss:   {rss} kB\nPss:   0 kB\nSwap:  {swap} kB\nVmFlags: mr\n"
+            )
+        };
+        let text = mapping("1000-3000", 0, 0) + &mapping("3000-5000", 4, 0) + &mapping("5000-7000", 0, 4);
+        let text = text + &mapping("7000-9000", 0, 0);
+        let found: Vec<_> = empty(&text).map(|((start, _), rest)| (start, rest.trim_end())).collect();
+        assert_eq!(found, [(0x1000, "---p 0 00:00 0"), (0x7000, "---p 0 00:00 0")]);
     }
 
     #[test]

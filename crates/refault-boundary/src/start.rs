@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use refault_paging::stores::{Files, Stores};
 use refault_paging::uffd::Uffd;
-use refault_paging::{Account, Engine, EngineOptions, Shared, sys};
+use refault_paging::{Account, Attributes, Engine, EngineOptions, Shared, sys};
 
 use crate::settings::Settings;
 use crate::signals::Actions;
@@ -62,6 +62,7 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
     area::reserve(addresses_for_own(memory));
     entry::begin(Engine::new(uffd, options, own_bytes)?);
     owns_memory();
+    manage_reserved(&maps);
     memory_calls::look_at_personality();
     let actions = Box::leak(Box::new(Actions([crate::signals::Action::default(); 65])));
     let thread = Thread::new(actions).ok_or("no addresses are left for stacks")?;
@@ -78,6 +79,27 @@ pub(crate) fn begin(settings: &Settings) -> Result<(), String> {
         return Err("this kernel has no system-call dispatch to user space (5.11 and later have)".to_owned());
     }
     Ok(())
+}
+
+/// Addresses that were reserved before the program is taken over, by an allocator of its own that the loader or a library has
+/// called: what it uses later is managed. What it uses already is not, nor are small pieces, such as guards of stacks.
+fn manage_reserved(maps: &str) {
+    const MIN_BYTES: usize = 1 << 20;
+    let is_reserved = |(start, end): &mappings::Span, rest: &str| {
+        rest.trim_end() == "---p 00000000 00:00 0" && end - start >= MIN_BYTES
+    };
+    let reserved: Vec<_> = mappings::parse(maps).filter(|(span, rest)| is_reserved(span, rest)).collect();
+    if reserved.is_empty() {
+        return;
+    }
+    // The allocator may have gone on.
+    let sizes = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let mut paging = entry::paging();
+    for ((start, end), rest) in mappings::empty(&sizes) {
+        if is_reserved(&(start, end), rest) && reserved.iter().any(|((from, to), _)| *from <= start && end <= *to) {
+            paging.manage(start, end - start, Attributes::default());
+        }
+    }
 }
 
 /// More addresses than there are.

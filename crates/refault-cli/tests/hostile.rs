@@ -63,6 +63,16 @@ fn what_more_threads_need_is_not_in_holes_either() {
     assert!(done, "{said}");
 }
 
+/// As Chromium's has, and others that are the program's `malloc`.
+#[test]
+fn what_an_allocator_reserved_before_the_agent_began_is_managed() {
+    if skipped(&["gcc"]) {
+        return;
+    }
+    let said = Program::new(include_str!("c/own_reservation.c")).comes_through("8M", &[]);
+    assert!(!said.contains(" 0 pages stored"), "{said}");
+}
+
 /// As Chromium does before it begins.
 #[test]
 fn a_filter_that_is_not_there_changes_nothing() {
