@@ -300,8 +300,10 @@ static int file_sector(sqlite3_file *base) {
 
 static int file_device(sqlite3_file *base) {
     sqlite3_file *real = ((File *)base)->real;
-    /* Nothing is claimed of writes: whole pages of 4 KiB are rewritten below, so one that fails may tear its neighbours. */
-    return real->pMethods->xDeviceCharacteristics(real) & SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN;
+    /* Of what is written the kernel has the same as by the default VFS, and so the same is claimed. If two claimed different
+     * things, one would take a journal of less than a sector, as the other leaves them, for none, and not roll it back. */
+    const int kept = SQLITE_IOCAP_UNDELETABLE_WHEN_OPEN | SQLITE_IOCAP_POWERSAFE_OVERWRITE;
+    return real->pMethods->xDeviceCharacteristics(real) & kept;
 }
 
 static int file_shm_map(sqlite3_file *base, int page, int size, int extend, void volatile **out) {

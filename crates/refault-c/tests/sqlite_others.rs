@@ -529,6 +529,28 @@ fn writers_that_are_killed_beside_each_other_lose_nothing_that_was_committed() {
     }
 }
 
+/// Two pages of a kibibyte and a header: less than a sector of 4 KiB.
+#[test]
+fn a_short_journal_that_another_left_is_rolled_back() {
+    let directory = scratch();
+    let Some(extension) = extension() else { return };
+    let database = directory.path().join("data.db");
+    let script =
+        "PRAGMA page_size = 1024;\nCREATE TABLE t(id INTEGER PRIMARY KEY, x);\nINSERT INTO t VALUES(1, 'old value');";
+    run(None, &database, script);
+    let mut other = Shell::open(None, &database);
+    other.expect("PRAGMA synchronous = off;\nBEGIN IMMEDIATE;\nUPDATE t SET x = 'new value';\nSELECT 1;", "1");
+    other.kill();
+    let journal = std::fs::metadata(directory.path().join("data.db-journal")).expect("it was left").len();
+    assert!((1024..4096).contains(&journal), "{journal} bytes");
+    // As if it had written its page before it was killed.
+    let mut bytes = std::fs::read(&database).expect("readable");
+    let at = bytes.windows(9).position(|text| text == b"old value").expect("it is there");
+    bytes[at..at + 3].copy_from_slice(b"new");
+    std::fs::write(&database, bytes).expect("writable");
+    Shell::open(Some(extension), &database).expect("SELECT x FROM t;", "old value");
+}
+
 /// The same for files whose times tell nothing.
 fn without_times(extension: &Path, directory: &Path, database: &Path) -> Shell {
     let still = compiled(directory, "times_stand_still.c", &["-shared", "-fPIC"]);
