@@ -59,7 +59,7 @@ pub(crate) fn refused_filter(number: usize, mut arguments: [usize; 6]) -> Option
     const PRCTL: usize = 157;
     const FILTER_BY_PRCTL: usize = 2;
     const FILTER: usize = 1;
-    const MOST: usize = 4096;
+    const MAX_LENGTH: usize = 4096;
     const INSTRUCTION: usize = 8;
     /// No program has anything there.
     const NOWHERE: usize = usize::MAX & !(PAGE - 1);
@@ -72,8 +72,8 @@ pub(crate) fn refused_filter(number: usize, mut arguments: [usize; 6]) -> Option
         return Some(plain(number, arguments));
     };
     let length = length & 0xffff;
-    let mut copy = vec![0u8; length.min(MOST) * INSTRUCTION];
-    if (1..=MOST).contains(&length) && frame::copy(copy.as_mut_ptr() as usize, code, copy.len()) {
+    let mut copy = vec![0u8; length.min(MAX_LENGTH) * INSTRUCTION];
+    if (1..=MAX_LENGTH).contains(&length) && frame::copy(copy.as_mut_ptr() as usize, code, copy.len()) {
         return None;
     }
     // Never the program's own, which another thread may be completing.
