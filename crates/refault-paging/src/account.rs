@@ -125,6 +125,7 @@ impl Account {
         })?;
         slots[slot].turn.fetch_add(1, Ordering::Relaxed);
         slots[slot].wanted.store(0, Ordering::Relaxed);
+        slots[slot].said.store(0, Ordering::Relaxed);
         slots[slot].tight.store(i64::MAX, Ordering::Relaxed);
         slots[slot].gave.store(0, Ordering::Relaxed);
         slots[slot].lender.store(lender, Ordering::Relaxed);

@@ -72,7 +72,7 @@ impl Shared {
             let slot = &self.slots[index];
             let process = slot.process.load(Ordering::Relaxed);
             let lacks = process > 0 && !is_elsewhere(process) && slot.lacks(now);
-            Some((index, ran(process).filter(|_| lacks)?))
+            if lacks { Some((index, ran(process)?)) } else { None }
         });
         let word = next.map_or(0, |(index, so_far)| {
             token.looked.store(now, Ordering::Relaxed);
@@ -126,7 +126,10 @@ mod tests {
         for tenth in 10..60 {
             let now = tenth * SECOND / 10;
             lack(shared, &[0, 2], now);
-            shared.pass_token(now, |_| Some(now));
+            shared.pass_token(now, |process| {
+                assert_ne!(process, 20, "it lacks nothing, and is not to be looked at");
+                Some(now)
+            });
             holders.push(shared.token_holder(now));
         }
         let turns: Vec<_> = holders.chunk_by(|one, next| one == next).map(|turn| (turn[0], turn.len())).collect();
