@@ -70,6 +70,20 @@ impl Buffers {
         unsafe { &*self.base.add(frame as usize) }
     }
 
+    /// Has the processor begin to read a frame at an offset, of whatever is there by then. A number that is no frame's
+    /// does nothing.
+    #[inline]
+    pub(crate) fn fetch(&self, frame: Frame, within: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let line = self.base.wrapping_add(frame as usize).wrapping_byte_add(within);
+            // SAFETY: a hint about any address at all, which can neither fault nor change anything.
+            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (frame, within);
+    }
+
     /// The contents of a frame, to be written.
     ///
     /// # Safety

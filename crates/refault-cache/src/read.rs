@@ -139,7 +139,7 @@ impl CachedFile {
     /// Copies from a page that is there, and notes the hit. False if it is not there.
     #[inline]
     pub(crate) fn copy_found(&self, index: u64, within: usize, into: &mut [u8]) -> bool {
-        let Some((pin, page)) = self.find(index) else { return false };
+        let Some((pin, page)) = self.find(index, within) else { return false };
         into.copy_from_slice(&pin.page().0[within..within + into.len()]);
         drop(pin);
         self.note(page);
@@ -185,17 +185,17 @@ impl CachedFile {
             return Err(ReadError::NoRoom);
         }
         let pages = if first == last {
-            Pages::One(self.pin_page(first)?)
+            Pages::One(self.pin_page(first, (range.start % PAGE) as usize)?)
         } else {
-            Pages::Many((first..=last).map(|index| self.pin_page(index)).collect::<Result<_, _>>()?)
+            Pages::Many((first..=last).map(|index| self.pin_page(index, 0)).collect::<Result<_, _>>()?)
         };
         let bytes = usize::try_from(end - range.start).map_err(|_| ReadError::TooManyPages)?;
         Ok(Pinned { pages, within: (range.start % PAGE) as usize, bytes })
     }
 
-    fn pin_page(&self, index: u64) -> Result<Pin<'_>, ReadError> {
+    fn pin_page(&self, index: u64, within: usize) -> Result<Pin<'_>, ReadError> {
         loop {
-            if let Some((pin, page)) = self.find(index) {
+            if let Some((pin, page)) = self.find(index, within) {
                 self.note(page);
                 return Ok(pin);
             }
@@ -207,11 +207,13 @@ impl CachedFile {
 
     /// The page's frame, pinned, and its number, if it is there for everybody.
     #[inline]
-    fn find(&self, index: u64) -> Option<(Pin<'_>, PageId)> {
+    fn find(&self, index: u64, within: usize) -> Option<(Pin<'_>, PageId)> {
         if !self.origin.is_here() {
             return None;
         }
         let found = self.table.look_up(self.number, index)?;
+        // What a pin does to memory keeps later reads waiting, so that of the contents begins before.
+        self.shared.buffers.fetch(found.word.load(Ordering::Relaxed) & FRAME, within);
         let now = self.shared.buffers.pins.look(found.word, |frame| self.shared.bury(frame))?;
         let pin = Pin { shared: &self.shared, frame: now & FRAME };
         if !found.is_still(now) {
