@@ -227,7 +227,7 @@ fn set_flags(context: &mut Context, a: u64, b: u64, bits: u32) {
 /// Patches the library in which an address lies. The process has one thread beside the observer.
 fn patch_around(address: usize) {
     let Some([start, end, calls]) = library(address) else { return };
-    if fast::is_on() && calls.swap(TRIED, Ordering::Relaxed) < TRIED {
+    if fast::is_on() && calls.swap(TRIED, Ordering::Relaxed) < TRIED && fast::has_compacted_states() {
         // The observer copies with the library's functions: it waits, in the agent's own code.
         let _observer = crate::observer::stand_still();
         patch(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));

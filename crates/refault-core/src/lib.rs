@@ -64,6 +64,7 @@ pub mod page;
 pub mod parameter;
 pub mod policy;
 pub mod pressure;
+mod ranks;
 mod reclaim;
 pub mod schemes;
 pub mod switching;

@@ -140,7 +140,7 @@ impl Engine {
             store: options.store,
             copies: Copies::new(sys::random()),
             aside: None,
-            scratch: Scratch::new(),
+            scratch: Scratch::lean(),
             account: options.account,
             resident_only: options.resident_only,
             resident: 0,

@@ -1,7 +1,7 @@
 //! Compression of one page: LZ4 for what may come back soon, zstd for what stays cold, and for arrays of numbers words
 //! without their zero bytes, or without the bytes that are the same in all.
 //!
-//! Invariants: nothing is allocated after [`Scratch::new`]; the output of either codec is at most one page, otherwise
+//! Invariants: nothing is allocated after [`Scratch::new`], nor after [`Scratch::lean`] but zstd's tables; the output of either codec is at most one page, otherwise
 //! the page is kept raw. Cost on 4 KiB: LZ4 some 3–8 µs in, 1 µs out; words some 0.7 µs in, 0.3 out, columns 2 and 0.6; zstd (level 1) two to three times that for a
 //! quarter to a half less space.
 //!
@@ -19,9 +19,9 @@
 //! ```
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into};
-use zstd_safe::{CCtx, DCtx};
 
 use crate::columns::{self, Columns};
+use crate::zstd::Zstd;
 use crate::{PAGE_SIZE, Page, words};
 
 /// How an object is encoded.
@@ -56,37 +56,25 @@ impl Codec {
 /// A codec's output larger than this is not worth its decompression: the page is kept raw.
 const WORTH_IT: usize = PAGE_SIZE * 7 / 8;
 
-const ZSTD_LEVEL: i32 = 1;
-
 /// The tables and buffers that one thread compresses and decompresses with. Some 200 KiB.
 pub struct Scratch {
     table: CompressTable,
-    compress: CCtx<'static>,
-    decompress: DCtx<'static>,
+    zstd: Zstd,
     output: Box<[u8]>,
 }
 
 impl Scratch {
     /// Allocates everything that [`Scratch`] ever needs.
     pub fn new() -> Scratch {
-        let mut scratch = Scratch {
-            table: CompressTable::small(),
-            compress: CCtx::create(),
-            decompress: DCtx::create(),
-            output: vec![
-                0;
-                lz4_flex::block::get_maximum_output_size(PAGE_SIZE).max(zstd_safe::compress_bound(PAGE_SIZE))
-            ]
-            .into_boxed_slice(),
-        };
-        // The contexts allocate on first use: use them once, here, where allocation is allowed.
-        let mut page = Page::ZERO;
-        page.0[1] = 1;
-        let (_, bytes) = scratch.compress(&page, Codec::Zstd);
-        let frame = bytes.to_vec();
-        let round_trip = scratch.decompress(Codec::Zstd, &frame, &mut page);
-        debug_assert!(round_trip);
+        let mut scratch = Scratch::lean();
+        scratch.zstd.prepare();
         scratch
+    }
+
+    /// Leaves what zstd needs, which is most, until it is first used, and is for who can allocate then.
+    pub fn lean() -> Scratch {
+        let most = lz4_flex::block::get_maximum_output_size(PAGE_SIZE).max(zstd_safe::compress_bound(PAGE_SIZE));
+        Scratch { table: CompressTable::small(), zstd: Zstd::default(), output: vec![0; most].into_boxed_slice() }
     }
 
     /// Compresses a page and returns the codec that was worth using and its output.
@@ -107,7 +95,7 @@ impl Scratch {
         let len = match wanted {
             Codec::Raw | Codec::Words | Codec::Columns => None,
             Codec::Lz4 => compress_into_with_table(&page.0, &mut self.output, &mut self.table).ok(),
-            Codec::Zstd => self.compress.compress(&mut self.output[..], &page.0, ZSTD_LEVEL).ok(),
+            Codec::Zstd => self.zstd.compress(page, &mut self.output),
         };
         match (len, columns) {
             (len, Some(columns)) if len.is_none_or(|len| columns.len() < len) => {
@@ -130,7 +118,7 @@ impl Scratch {
                 true
             }
             Codec::Lz4 => decompress_into(bytes, &mut page.0).is_ok_and(|len| len == PAGE_SIZE),
-            Codec::Zstd => self.decompress.decompress(&mut page.0[..], bytes) == Ok(PAGE_SIZE),
+            Codec::Zstd => self.zstd.decompress(bytes, page),
             Codec::Words => words::decode(bytes, page),
             Codec::Columns => columns::decode(bytes, page),
         }

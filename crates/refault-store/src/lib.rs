@@ -40,6 +40,7 @@ pub mod same_filled;
 mod tiered;
 mod uring;
 mod words;
+mod zstd;
 
 pub use codec::Scratch;
 pub use device::{Device, FileDevice, IoEngine, Job};

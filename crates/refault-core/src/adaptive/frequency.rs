@@ -20,13 +20,12 @@
 //! Source: Lee et al., *LRFU: A Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001;
 //! the window in front is Einziger, Friedman and Manes, *TinyLFU*, ACM ToS 13(4), 2017.
 
-use std::sync::LazyLock;
-
 use super::lists::{Blocks, List};
 use super::queue::Strikable;
 use super::record::{HELD, IN_WINDOW, MARK, ON_LIST, STALE, Table};
 use super::{Directory, Way};
 use crate::page::PageId;
+use crate::ranks;
 
 const FLAG: u32 = HELD[Way::Frequency as usize];
 /// Steps of rank in which a reference loses half its worth.
@@ -50,14 +49,8 @@ const FIRST_CLOCK: u32 = 1 << 16;
 /// Where the clock is set back, together with all ranks.
 const LAST_CLOCK: u32 = 1 << 30;
 
-/// What a reference adds to a rank that so many steps away: worths are added, and ranks are their logarithms.
-static SUMS: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let sum = |distance: u32| {
-        let share = (-f64::from(distance) / f64::from(HALF_LIFE_STEPS)).exp2();
-        (share.ln_1p() / std::f64::consts::LN_2 * f64::from(HALF_LIFE_STEPS)).round() as u8
-    };
-    (0..).map(sum).take_while(|sum| *sum > 0).collect()
-});
+/// What a reference adds to a rank that so many steps away.
+static SUMS: [u8; ranks::steps(HALF_LIFE_STEPS as usize)] = ranks::sums(HALF_LIFE_STEPS as usize);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -86,8 +79,6 @@ pub(super) struct Frequency {
 
 impl Default for Frequency {
     fn default() -> Frequency {
-        // Not when the first fault asks for it.
-        LazyLock::force(&SUMS);
         let bottom = FIRST_CLOCK / STEPS_PER_LIST - LISTS / 4;
         Frequency {
             window: Strikable::default(),

@@ -22,8 +22,6 @@
 //! that comes in or is referenced; all resident pages are looked at once per interval. Source: Lee et al., *LRFU: A
 //! Spectrum of Policies that Subsumes the LRU and LFU Policies*, IEEE ToC 50(12), 2001.
 
-use std::sync::LazyLock;
-
 use super::evict_leaving;
 use super::slot::Slot;
 use crate::counters::Counters;
@@ -32,6 +30,7 @@ use crate::memory::{Memory, PageTables, RegionKey, Walk};
 use crate::page::{NO_PAGE, PageId, Shadow};
 use crate::parameter::{Parameter, ParameterError, Parameters, parse_share, parse_switch};
 use crate::policy::{Admission, AdmissionFilter, AdmissionThreshold, Bypass, HitReport, Policy, ReclaimRequest};
+use crate::ranks;
 use crate::workingset::shadow::{ShadowFields, VALUE_BITS, VALUE_MASK};
 
 /// Steps of the clock in which a reference loses half its worth.
@@ -48,15 +47,8 @@ const MARGIN: u64 = HALF_LIFE_STEPS as u64;
 /// Low bits of a page's state that hold when it was last referenced, in parts of an interval; the others hold its rank.
 const TIME_BITS: u32 = 10;
 
-/// What a reference adds to a rank that so many steps away: worths are added; ranks are their logarithms, to the base
-/// of what a step is worth.
-static SUMS: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let sum = |distance: i32| {
-        let share = (-f64::from(distance) / HALF_LIFE_STEPS).exp2();
-        (share.ln_1p() / std::f64::consts::LN_2 * HALF_LIFE_STEPS).round() as u8
-    };
-    (0..).map(sum).take_while(|sum| *sum > 0).collect()
-});
+/// What a reference adds to a rank that so many steps away.
+static SUMS: [u8; ranks::steps(HALF_LIFE_STEPS as usize)] = ranks::sums(HALF_LIFE_STEPS as usize);
 
 /// What a page of some rank has after one reference more, at a time of the clock.
 fn referenced(rank: u64, clock: u64) -> u64 {
@@ -177,7 +169,6 @@ struct Ranks {
 impl Ranks {
     fn new() -> Ranks {
         // Not when the first fault asks for it.
-        LazyLock::force(&SUMS);
         // Far from 0, so that no rank is below it.
         let clock = 1 << 20;
         Ranks { slots: Vec::new(), lists: vec![List::default(); LISTS as usize], hand: 0, time: 0, clock }
