@@ -341,6 +341,7 @@ pub(crate) fn execute(thread: &mut Thread, context: &mut Context, number: usize,
         let statistics = std::mem::take(&mut paging.statistics);
         paging.account().leave(&statistics);
     }
+    paging().account().executes();
     // SAFETY: the program's own call; on success nothing of this process is left.
     let error = unsafe {
         frame::refault_waiting_call(number, &arguments, &mask, &signals::ALL, std::ptr::from_mut(thread).cast())

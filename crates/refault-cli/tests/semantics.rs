@@ -129,6 +129,38 @@ fn a_program_in_valgrind_is_not_managed_and_runs() {
     assert!(said.contains("runs in valgrind: it is not managed"), "{said}");
 }
 
+/// Between two looks of once per second such a child would not be seen.
+#[test]
+fn an_unmanaged_child_that_lives_for_a_quarter_of_a_second_is_named() {
+    if skipped(&["gcc", "sh", "env"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/lives_shortly.c"));
+    let command = "sleep 0.5; env -i ./program; true";
+    let run = Command::new(env!("CARGO_BIN_EXE_refault"))
+        .args(["run", "--memory", "20M", "--", "sh", "-c", command])
+        .current_dir(program.directory.path())
+        .output()
+        .expect("refault starts");
+    let said = text(&run.stderr);
+    assert!(run.status.success() && text(&run.stdout) == "done\n", "{:?} {said}", run.status);
+    let line = said.lines().find(|line| line.contains("processes that are not managed")).unwrap_or_default();
+    let (_, size) = line.split_once("up to ").unwrap_or_default();
+    let mib = size.split(' ').next().and_then(|number| number.parse::<f64>().ok());
+    assert!(mib.is_some_and(|mib| (24.0..26.0).contains(&mib)), "{said}");
+}
+
+/// What shares a process's memory until it becomes another program has nothing beside it.
+#[test]
+fn children_that_are_about_to_become_programs_are_not_named() {
+    if skipped(&["gcc", "true"]) {
+        return;
+    }
+    let program = Program::new(include_str!("c/lives_shortly.c"));
+    let said = program.comes_through_with("40M", &[], &["300"]);
+    assert!(!said.contains("not managed"), "{said}");
+}
+
 /// The emulator is managed, and with it what it emulates; there is no userfaultfd in what it emulates.
 #[test]
 fn an_emulated_program_is_managed_with_its_emulator() {

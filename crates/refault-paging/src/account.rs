@@ -484,6 +484,11 @@ impl Account {
         }
     }
 
+    /// This process, or a child that shares its memory, is about to become another program.
+    pub fn executes(&self) {
+        self.shared().executes();
+    }
+
     /// This process does not hear [`crate::tree::MAKE_ROOM`] any more. Who is about to ask it has asked when this
     /// returns: at once as a rule, after 30 ms at most.
     pub fn is_deaf(&self) {

@@ -225,6 +225,13 @@ pub fn wait_everywhere(word: &core::sync::atomic::AtomicU32, value: u32) {
     unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 0, value as usize, 0, 0, 0]) };
 }
 
+/// As [`wait_everywhere`], for so many nanoseconds at most.
+pub fn wait_everywhere_for(word: &core::sync::atomic::AtomicU32, value: u32, nanoseconds: u64) {
+    let most = [nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000];
+    // SAFETY: reads one word that is borrowed, and two here.
+    unsafe { call(nr::FUTEX, [word.as_ptr() as usize, 0, value as usize, most.as_ptr() as usize, 0, 0]) };
+}
+
 /// Wakes all that wait for `word`, in whatever process.
 pub fn wake_everywhere(word: &core::sync::atomic::AtomicU32) {
     // SAFETY: touches no memory.

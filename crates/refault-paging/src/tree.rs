@@ -128,6 +128,8 @@ pub struct Shared {
     pub(crate) token: Token,
     /// 1: somebody lacks memory that others have, and who asks them for it has not looked yet. Waited for, as a futex.
     pub asked: AtomicU32,
+    /// Programs that processes were about to become so far. Waited for, as a futex.
+    pub executed: AtomicU32,
     /// The namespace of the numbers by which processes are known here; 0: any.
     pub(crate) namespace: AtomicU64,
     /// Slots from here on were never used.
@@ -159,6 +161,12 @@ impl Shared {
     pub(crate) fn known_as(&self, process: i32) -> i32 {
         let (known, here) = (self.namespace.load(Ordering::Relaxed), sys::pid_namespace());
         if known == 0 || here == 0 || known == here { process } else { ELSEWHERE + process }
+    }
+
+    /// A process is about to become another program, which may be one that is not managed.
+    pub fn executes(&self) {
+        self.executed.fetch_add(1, Ordering::Relaxed);
+        sys::wake_everywhere(&self.executed);
     }
 
     /// The process of a slot is no more. What it counted is kept for whoever collects, or added up.

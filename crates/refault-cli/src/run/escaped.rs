@@ -1,20 +1,27 @@
 //! Memory of the tree that the budget does not bound: how much, and of what kind.
 //!
-//! Looked at from outside, once per second, by what the kernel says of each process; what lives shorter is not seen.
-//! Cost: some twenty microseconds per process of the machine; page tables are walked only where much escapes.
+//! Looked at from outside, by what the kernel says of each process: soon after a program is executed and as long as more
+//! and more is found, otherwise less and less often, once per second at least. What lives for some hundredths of a second is
+//! not seen. Cost: some ten microseconds per thread of the tree and look (some twenty per process of the machine where the kernel
+//! does not say whose children are which), 2 % of a processor at most; page tables are walked only where much escapes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use refault_lab::size::bytes_text;
 use refault_paging::tree::{is_elsewhere, number_elsewhere};
 use refault_paging::{PAGE, Shared};
 use serde::{Deserialize, Serialize};
 
-/// The first look, and those that follow.
-const FIRST: Duration = Duration::from_millis(200);
+/// Between two looks, at least and at most.
+const SOON: Duration = Duration::from_millis(20);
 const EVERY: Duration = Duration::from_secs(1);
+/// A look is followed by a pause of so many times the processor's time that it took.
+const PAUSES: u32 = 50;
+/// Less than this part of the budget is no news.
+const PART: u64 = 64;
 
 /// The most that was seen of each kind, in bytes.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,64 +49,113 @@ impl Escaped {
         large.map(|(bytes, kind)| format!("beside the budget: up to {} {kind}", bytes_text(bytes))).collect()
     }
 
-    fn most(&mut self, other: &Escaped) {
-        self.unmanaged_process_bytes = self.unmanaged_process_bytes.max(other.unmanaged_process_bytes);
-        self.huge_page_bytes = self.huge_page_bytes.max(other.huge_page_bytes);
-        self.beside_bytes = self.beside_bytes.max(other.beside_bytes);
-        self.shared_bytes = self.shared_bytes.max(other.shared_bytes);
+    /// Takes up what was found to be more. Whether anything was more by so many bytes.
+    fn most(&mut self, other: &Escaped, news: u64) -> bool {
+        let kinds = [
+            (&mut self.unmanaged_process_bytes, other.unmanaged_process_bytes),
+            (&mut self.huge_page_bytes, other.huge_page_bytes),
+            (&mut self.beside_bytes, other.beside_bytes),
+            (&mut self.shared_bytes, other.shared_bytes),
+        ];
+        let mut is_news = false;
+        for (most, now) in kinds {
+            is_news |= now > *most + news;
+            *most = now.max(*most);
+        }
+        is_news
     }
 }
 
-/// Looks at the tree below a process.
+/// Looks at the tree below a process, in a thread of its own.
 pub(super) struct Watcher {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
     root: i32,
-    due: Instant,
-    pub(super) seen: Escaped,
+    seen: Escaped,
     /// Namespaces of process numbers that this command is in, one in the other.
     depth: usize,
+    /// Processes that had no slot at the last look.
+    known: BTreeSet<i32>,
 }
 
 impl Watcher {
-    pub(super) fn new(root: i32) -> Watcher {
-        Watcher { root, due: Instant::now() + FIRST, seen: Escaped::default(), depth: depth() }
+    /// Looks from now on. The calling thread's signals are to be blocked.
+    pub(super) fn begin(root: i32, shared: &'static Shared) -> Watcher {
+        let state = State { root, seen: Escaped::default(), depth: depth(), known: BTreeSet::new() };
+        let state = Arc::new(Mutex::new(state));
+        let theirs = Arc::clone(&state);
+        let watch = move || {
+            let (mut executed, mut pause) = (shared.executed.load(Ordering::Relaxed), SOON);
+            loop {
+                std::thread::sleep(SOON.min(pause));
+                refault_paging::sys::wait_everywhere_for(&shared.executed, executed, (pause - SOON).as_nanos() as u64);
+                let (begun, before) = (time_run(), executed);
+                executed = shared.executed.load(Ordering::Relaxed);
+                let is_news = theirs.lock().unwrap_or_else(PoisonError::into_inner).look(shared);
+                let soonest = ((time_run() - begun) * PAUSES).clamp(SOON, EVERY);
+                pause = if is_news || executed != before { soonest } else { (pause * 2).clamp(soonest, EVERY) };
+            }
+        };
+        // Without it only what is there at the end is seen.
+        let _ = std::thread::Builder::new().name("watch".to_owned()).stack_size(256 << 10).spawn(watch);
+        Watcher { state }
     }
 
-    pub(super) fn look(&mut self, shared: &Shared) {
-        if Instant::now() < self.due {
-            return;
-        }
-        self.due = Instant::now() + EVERY;
-        let managed: BTreeMap<i32, u64> = shared
-            .living()
-            .map(|(slot, figures)| {
-                let usage = figures.usage.load();
-                let bytes =
-                    (usage.resident_pages + usage.parked_pages) * PAGE as u64 + usage.pool_bytes + usage.own_bytes;
-                (slot.process.load(Ordering::Relaxed), bytes)
-            })
+    /// The most that was seen of each kind, now included.
+    pub(super) fn seen(&self, shared: &Shared) -> Escaped {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.look(shared);
+        state.seen
+    }
+}
+
+impl State {
+    /// Whether there is more than before.
+    fn look(&mut self, shared: &Shared) -> bool {
+        let limit = shared.limit_bytes();
+        let before = managed(shared);
+        let found: Vec<(i32, String)> = tree(self.root)
+            .into_iter()
+            .filter_map(|process| Some((process, std::fs::read_to_string(format!("/proc/{process}/status")).ok()?)))
             .collect();
+        // What a process has charged meanwhile is no more beside the budget than what it had before.
+        let mut managed = managed(shared);
+        for (process, bytes) in before {
+            managed.entry(process).and_modify(|now| *now = bytes.max(*now)).or_insert(bytes);
+        }
         let mut now = Escaped::default();
         let mut elsewhere = None;
-        for process in tree(self.root) {
-            let Ok(status) = std::fs::read_to_string(format!("/proc/{process}/status")) else { continue };
-            let is_here = namespaces(&status) <= self.depth;
+        let mut known = BTreeSet::new();
+        for (process, status) in &found {
+            let is_here = namespaces(status) <= self.depth;
             if !is_here {
                 elsewhere.get_or_insert(0);
             }
-            let Some((anonymous, common)) = resident(&status) else { continue };
+            let Some((anonymous, common)) = resident(status) else { continue };
             now.shared_bytes = now.shared_bytes.max(common);
-            match managed.get(&process) {
+            let counted = managed.get(process).filter(|_| is_here);
+            match counted {
                 // Which of them is which is not known here.
                 None if !is_here => elsewhere = Some(elsewhere.unwrap_or(0) + anonymous),
-                None => now.unmanaged_process_bytes += anonymous,
+                None => {
+                    let is_new = known.insert(*process) && !self.known.contains(process);
+                    let is_large = anonymous > limit / PART;
+                    now.unmanaged_process_bytes +=
+                        if is_large { own_image(*process, is_new) } else { anonymous }.min(anonymous);
+                }
+                // A forked child that has its parent's memory and has not said so yet.
+                Some(0) => {}
                 Some(counted) => {
                     let beside = anonymous.saturating_sub(*counted);
-                    let huge = if beside > shared.limit_bytes() / 10 { huge_pages(process).min(beside) } else { 0 };
+                    let huge = if beside > limit / 10 { huge_pages(*process).min(beside) } else { 0 };
                     now.huge_page_bytes += huge;
                     now.beside_bytes += beside - huge;
                 }
             }
         }
+        self.known = known;
         let counted: Vec<u64> =
             managed.iter().filter(|(number, _)| is_elsewhere(**number)).map(|(_, all)| *all).collect();
         if let Some(anonymous) = elsewhere {
@@ -110,8 +166,41 @@ impl Watcher {
         if !counted.is_empty() {
             bury_elsewhere(shared);
         }
-        self.seen.most(&now);
+        self.seen.most(&now, limit / PART)
     }
+}
+
+/// Bytes of each managed process that the budget bounds.
+fn managed(shared: &Shared) -> BTreeMap<i32, u64> {
+    let bytes = shared.living().map(|(slot, figures)| {
+        let usage = figures.usage.load();
+        let counted = (usage.resident_pages + usage.parked_pages) * PAGE as u64 + usage.pool_bytes + usage.own_bytes;
+        let charged = slot.charged.load(Ordering::Relaxed).max(0) as u64 * PAGE as u64;
+        (slot.process.load(Ordering::Relaxed), counted.max(charged))
+    });
+    bytes.collect()
+}
+
+/// Processor's time of this thread.
+fn time_run() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Anonymous memory of a process without a slot. Nothing if it is seen for the first time and has the agent: it is then a child that
+/// has its parent's memory until it has a slot or becomes another program, as a rule.
+fn own_image(process: i32, is_new: bool) -> u64 {
+    let maps = if is_new {
+        std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default()
+    } else {
+        String::new()
+    };
+    if maps.contains(crate::program::AGENT) {
+        return 0;
+    }
+    // Read after the maps: until then it may have been its parent's.
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    resident(&status).map_or(0, |(anonymous, _)| anonymous)
 }
 
 /// Namespaces of process numbers that this command is in.
@@ -157,6 +246,36 @@ fn namespaces(status: &str) -> usize {
 
 /// A process and all below it.
 fn tree(root: i32) -> BTreeSet<i32> {
+    let mut found = BTreeSet::new();
+    let mut todo = vec![root];
+    while let Some(process) = todo.pop() {
+        if found.insert(process) {
+            match children(process) {
+                Ok(children) => todo.extend(children),
+                Err(()) => return tree_of_all(root),
+            }
+        }
+    }
+    found
+}
+
+/// What the threads of a process have started and not waited for. An error if the kernel does not say.
+fn children(process: i32) -> Result<Vec<i32>, ()> {
+    let mut found = Vec::new();
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return Ok(found) };
+    for task in tasks.flatten() {
+        match std::fs::read_to_string(task.path().join("children")) {
+            Ok(children) => found.extend(children.split_whitespace().filter_map(|child| child.parse::<i32>().ok())),
+            // It has ended, or there is no such file.
+            Err(_) if task.path().exists() => return Err(()),
+            Err(_) => {}
+        }
+    }
+    Ok(found)
+}
+
+/// The same by the parents of all processes.
+fn tree_of_all(root: i32) -> BTreeSet<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for process in processes() {
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else { continue };
@@ -229,7 +348,11 @@ mod tests {
         let touched = std::hint::black_box(vec![7u8; 32 << 20]);
         let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
         assert!(resident(&status).is_some_and(|(anonymous, _)| anonymous > touched.len() as u64 / 2));
-        assert!(tree(me).contains(&me) && !tree(me).contains(&1));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("it starts");
+        for tree in [tree(me), tree_of_all(me)] {
+            assert!(tree.contains(&me) && tree.contains(&(child.id() as i32)) && !tree.contains(&1));
+        }
+        let _ = (child.kill(), child.wait());
         assert!(own_bytes() > touched.len() as u64);
     }
 }

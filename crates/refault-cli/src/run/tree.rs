@@ -17,7 +17,7 @@ use refault_paging::tree::is_elsewhere;
 use super::Children;
 use super::child::{Child, End, News};
 use super::control::{self, Control};
-use super::escaped::{Escaped, Watcher, bury_elsewhere};
+use super::escaped::{Watcher, bury_elsewhere};
 use super::seat::{self, Seat};
 use super::statistics::Statistics;
 use super::summary::Summary;
@@ -124,7 +124,6 @@ impl Tree<'_> {
             seat,
             watch: followed.as_ref().map(|statistics| Watch::new(&name, statistics)).transpose()?,
             buried: Instant::now(),
-            escaped: None,
         };
         aside.count_itself();
         shared.collects.store(u32::from(aside.statistics.is_some()), Ordering::Relaxed);
@@ -137,7 +136,7 @@ impl Tree<'_> {
         if self.children == Children::Shared {
             super::ask::begin(shared);
         }
-        aside.escaped = Some(Watcher::new(child.id()));
+        let watcher = Watcher::begin(child.id(), shared);
         let end = loop {
             match child.attend(Some(aside.tick())).map_err(failed)? {
                 News::Ended(end) => break end,
@@ -151,7 +150,7 @@ impl Tree<'_> {
             }
         };
         let ran = begun.elapsed();
-        let escaped = aside.escaped.as_ref().map_or_else(Escaped::default, |watcher| watcher.seen);
+        let escaped = watcher.seen(shared);
         aside.end();
         let summary = Summary::of(self.program, &end, ran, shared, escaped);
         Ok((child, end, summary))
@@ -201,8 +200,6 @@ struct Aside<'a> {
     watch: Option<Watch<'a>>,
     /// When processes were last looked for that were killed.
     buried: Instant,
-    /// What the budget does not bound, once the program runs.
-    escaped: Option<Watcher>,
 }
 
 impl Aside<'_> {
@@ -227,9 +224,6 @@ impl Aside<'_> {
             self.buried = Instant::now();
             self.count_itself();
             self.shared.bury(is_gone);
-        }
-        if let Some(watcher) = &mut self.escaped {
-            watcher.look(self.shared);
         }
         if let Some(control) = &mut self.control {
             control.look(self.shared);
