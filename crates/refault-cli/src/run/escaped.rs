@@ -87,14 +87,18 @@ impl Watcher {
         let state = Arc::new(Mutex::new(state));
         let theirs = Arc::clone(&state);
         let watch = move || {
-            let (mut executed, mut pause) = (shared.executed.load(Ordering::Relaxed), SOON);
+            let (mut executed, mut soonest, mut pause) = (shared.executed.load(Ordering::Relaxed), SOON, SOON);
             loop {
-                std::thread::sleep(SOON.min(pause));
-                refault_paging::sys::wait_everywhere_for(&shared.executed, executed, (pause - SOON).as_nanos() as u64);
+                std::thread::sleep(soonest);
+                refault_paging::sys::wait_everywhere_for(
+                    &shared.executed,
+                    executed,
+                    (pause - soonest).as_nanos() as u64,
+                );
                 let (begun, before) = (time_run(), executed);
                 executed = shared.executed.load(Ordering::Relaxed);
                 let is_news = theirs.lock().unwrap_or_else(PoisonError::into_inner).look(shared);
-                let soonest = ((time_run() - begun) * PAUSES).clamp(SOON, EVERY);
+                soonest = ((time_run() - begun) * PAUSES).clamp(SOON, EVERY);
                 pause = if is_news || executed != before { soonest } else { (pause * 2).clamp(soonest, EVERY) };
             }
         };
