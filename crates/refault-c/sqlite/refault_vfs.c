@@ -71,8 +71,11 @@ typedef struct {
     sqlite3_file *real;
     const volatile uint32_t *index; /* the WAL's, where it is mapped */
     int in_doubt;                   /* the last look failed */
+    int level;                      /* of the file's lock */
+    int is_immutable;               /* by the URI: nobody writes */
     int checkpoints, exclusive;     /* it holds the checkpoint lock; the file's EXCLUSIVE lock */
     int has_no_index;               /* there is one that cannot be read */
+    int chunk;                      /* bytes of which the file's length is to be a multiple, or 0 */
     unsigned born;                  /* in which process, see `forks` */
 } File;
 
@@ -192,8 +195,12 @@ static int file_close(sqlite3_file *base) {
     return file->real->pMethods ? file->real->pMethods->xClose(file->real) : SQLITE_OK;
 }
 
-/* Whether the file can be used: not by a child of the process that opened it, and not while it is unknown what others did. */
-static int is_usable(File *file) { return file->born == forks && (!file->in_doubt || look(file, 1) == SQLITE_OK); }
+/* Whether the file can be used: not by a child of the process that opened it, and not while it is unknown what others did,
+ * which without a lock (nolock=1, or a part of a database that another VFS splits) it always is. */
+static int is_usable(File *file) {
+    int is_known = !file->in_doubt && (file->level > SQLITE_LOCK_NONE || file->is_immutable);
+    return file->born == forks && (is_known || look(file, 1) == SQLITE_OK);
+}
 
 static int file_read(sqlite3_file *base, void *buffer, int length, sqlite3_int64 offset) {
     File *file = (File *)base;
@@ -226,9 +233,15 @@ static int file_write(sqlite3_file *base, const void *buffer, int length, sqlite
     return status == REFAULT_OK ? SQLITE_OK : failed(SQLITE_IOERR_WRITE);
 }
 
+/* The length with which the file is left if it is to be at least that long. */
+static sqlite3_int64 in_chunks(const File *file, sqlite3_int64 size) {
+    return file->chunk > 0 ? (size + file->chunk - 1) / file->chunk * file->chunk : size;
+}
+
 static int file_truncate(sqlite3_file *base, sqlite3_int64 size) {
     Shared *shared = ((File *)base)->shared;
     if (!is_usable((File *)base)) return SQLITE_IOERR_TRUNCATE;
+    size = in_chunks((File *)base, size);
     pthread_mutex_lock(&shared->seen_lock);
     refault_status status = refault_file_truncate(shared->file, (uint64_t)size);
     if (size < HEADER_AT + HEADER) shared->knows_header = 0;
@@ -246,25 +259,37 @@ static int file_size(sqlite3_file *base, sqlite3_int64 *size) {
     uint64_t bytes = 0;
     if (!is_usable((File *)base) || refault_file_size(((File *)base)->shared->file, &bytes) != REFAULT_OK)
         return SQLITE_IOERR_FSTAT;
-    *size = (sqlite3_int64)bytes;
+    *size = bytes == 1 ? 0 : (sqlite3_int64)bytes; /* the default VFS takes a single byte for an empty database */
     return SQLITE_OK;
+}
+
+/* The file is going to be that long: with a chunk size it is from now on. Not without a lock, as in the meantime others may
+ * make it longer still, which would be cut off. */
+static int file_grow(sqlite3_file *base, sqlite3_int64 size) {
+    File *file = (File *)base;
+    sqlite3_int64 now = 0;
+    if (file->chunk <= 0 || !(file->level >= SQLITE_LOCK_RESERVED || file->checkpoints)) return SQLITE_OK;
+    int result = file_size(base, &now);
+    return result != SQLITE_OK || now >= in_chunks(file, size) ? result : file_truncate(base, size);
+}
+
+static int file_unlock(sqlite3_file *base, int level) {
+    File *file = (File *)base;
+    if (level < SQLITE_LOCK_EXCLUSIVE) is_not_alone(file, &file->exclusive);
+    if (level < file->level) file->level = level;
+    return file->real->pMethods->xUnlock(file->real, level);
 }
 
 static int file_lock(sqlite3_file *base, int level) {
     File *file = (File *)base;
     int result = file->real->pMethods->xLock(file->real, level);
+    if (result == SQLITE_OK && level > file->level) file->level = level;
     if (result != SQLITE_OK || (level != SQLITE_LOCK_SHARED && level != SQLITE_LOCK_EXCLUSIVE)) return result;
     result = look(file, 1);
     /* SQLite goes on without the lock that it was not told of. A greater one it gives up with what it has. */
-    if (result != SQLITE_OK && level == SQLITE_LOCK_SHARED) file->real->pMethods->xUnlock(file->real, SQLITE_LOCK_NONE);
+    if (result != SQLITE_OK && level == SQLITE_LOCK_SHARED) file_unlock(base, SQLITE_LOCK_NONE);
     if (result == SQLITE_OK && level == SQLITE_LOCK_EXCLUSIVE) is_alone(file, &file->exclusive);
     return result;
-}
-
-static int file_unlock(sqlite3_file *base, int level) {
-    sqlite3_file *real = ((File *)base)->real;
-    if (level < SQLITE_LOCK_EXCLUSIVE) is_not_alone((File *)base, &((File *)base)->exclusive);
-    return real->pMethods->xUnlock(real, level);
 }
 
 static int file_check(sqlite3_file *base, int *out) {
@@ -275,9 +300,11 @@ static int file_check(sqlite3_file *base, int *out) {
 static int file_control(sqlite3_file *base, int operation, void *argument) {
     sqlite3_file *real = ((File *)base)->real;
     switch (operation) {
-    case SQLITE_FCNTL_SIZE_HINT:
+    case SQLITE_FCNTL_SIZE_HINT: /* below it would change the file's length behind the cache */
+        return file_grow(base, *(sqlite3_int64 *)argument);
     case SQLITE_FCNTL_CHUNK_SIZE:
-        return SQLITE_OK; /* would change the file's length behind the cache */
+        ((File *)base)->chunk = *(int *)argument;
+        return SQLITE_OK;
     case SQLITE_FCNTL_MMAP_SIZE:
         *(sqlite3_int64 *)argument = 0;
         return SQLITE_OK;
@@ -447,15 +474,18 @@ static int vfs_open(sqlite3_vfs *self, const char *name, sqlite3_file *base, int
         return result;
     }
     pthread_mutex_lock(&lock);
-    result = stat(name, &status) == 0 ? shared_of(name, &status, &file->shared) : SQLITE_CANTOPEN;
+    result = stat(name, &status) == 0 ? SQLITE_OK : SQLITE_CANTOPEN;
+    /* Whether a directory is good for anything the default VFS says. */
+    if (result == SQLITE_OK && S_ISREG(status.st_mode)) result = shared_of(name, &status, &file->shared);
     pthread_mutex_unlock(&lock);
     if (!file->shared) {
         file->real->pMethods->xClose(file->real);
         memset(file, 0, sizeof *file);
-        /* Without direct I/O opened again in our place, so that its own methods work. */
+        /* Without direct I/O, or no file, opened again in our place, so that its own methods work. */
         return result == SQLITE_OK ? below->xOpen(below, name, base, flags, out_flags) : result;
     }
     file->born = forks;
+    file->is_immutable = sqlite3_uri_boolean(name, "immutable", 0);
     base->pMethods = file->real->pMethods->iVersion >= 2 && file->real->pMethods->xShmMap ? &methods : &plain_methods;
     return SQLITE_OK;
 }

@@ -81,6 +81,50 @@ fn every_journal_mode_prints_and_leaves_the_same() {
 }
 
 #[test]
+fn the_file_grows_by_the_chunks_that_were_asked_for() {
+    let directory = scratch();
+    let Some(extension) = extension() else { return };
+    for mode in ["delete", "wal"] {
+        let script = format!("PRAGMA journal_mode = {mode};\n.filectrl chunk_size 1048576\n{LOAD}{MIX}");
+        let [ours, theirs] = ["ours", "theirs"].map(|who| directory.path().join(format!("{mode}-{who}.db")));
+        let (our_print, (our_file, ..)) = printed_and_left(Some(extension), &ours, "vfs=refault", &script);
+        let (print, (file, ..)) = printed_and_left(None, &theirs, "", &script);
+        assert_eq!(our_print, print, "{mode}");
+        assert_eq!(file.len() % 1_048_576, 0, "{mode}");
+        assert!(our_file == file, "{mode}: {} bytes, by the default VFS {}", our_file.len(), file.len());
+    }
+}
+
+#[test]
+fn what_is_no_database_is_refused_as_by_the_default_vfs() {
+    let directory = scratch();
+    let Some(extension) = extension() else { return };
+    // A single byte is an empty database; more are none.
+    for content in [None, Some("x"), Some("xS"), Some("SQLite format 3")] {
+        let answer = |parameters| {
+            let path = directory.path().join("data.db");
+            match content {
+                None => std::fs::create_dir(&path).expect("a directory"),
+                Some(content) => std::fs::write(&path, content).expect("writes"),
+            }
+            let mut shell = Shell::start(&[("REFAULT_MEMORY", "1048576")]);
+            shell.load(extension);
+            // A directory can only be opened to be read.
+            let mode = if content.is_none() { "mode=ro" } else { "mode=rwc" };
+            let printed = shell.ask(open(&path, &format!("{mode}&{parameters}")))
+                + &shell.ask("CREATE TABLE t(x);\nINSERT INTO t VALUES('there');\nSELECT x FROM t;");
+            drop(shell);
+            let removed = if path.is_dir() { std::fs::remove_dir(&path) } else { std::fs::remove_file(&path) };
+            removed.expect("removes");
+            printed.replace(parameters, "")
+        };
+        let theirs = answer("");
+        assert_eq!(theirs == "there", content == Some("x"), "{content:?}: {theirs}");
+        assert_eq!(answer("vfs=refault"), theirs, "{content:?}");
+    }
+}
+
+#[test]
 fn the_cache_is_used_and_tells_its_figures() {
     let directory = scratch();
     let Some(extension) = extension() else { return };
@@ -117,6 +161,22 @@ fn other_processes_are_noticed() {
         reader.close();
         assert_eq!(run(None, &database, "PRAGMA integrity_check;"), "ok");
     }
+}
+
+#[test]
+fn without_locks_other_processes_are_noticed_too() {
+    let directory = scratch();
+    let Some(extension) = extension() else { return };
+    let database = directory.path().join("data.db");
+    run(None, &database, "CREATE TABLE t(x); INSERT INTO t VALUES(0);");
+    let mut reader = Shell::start(&[]);
+    reader.load(extension);
+    reader.expect(&open(&database, "vfs=refault&nolock=1"), "");
+    for turn in 1..20 {
+        run(None, &database, &format!("UPDATE t SET x = {turn};"));
+        reader.expect("SELECT x FROM t;", &turn.to_string());
+    }
+    reader.close();
 }
 
 #[test]
