@@ -7,6 +7,7 @@
 mod array;
 pub mod load;
 mod table;
+mod traces;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -31,6 +32,7 @@ Examples:
   sudo refault bench cache                        all there is, in some twenty minutes
   sudo refault bench cache --runs 3 --policies 'adaptive{cyclic=yes},lru' --warm-up 3    the table of docs/cache.md
   refault bench cache --patterns zipf --policies lru,s3fifo --alone
+  refault bench cache --policies 'adaptive{cyclic=yes},mglru,lru,s3fifo' --times 10 --runs 1 --trace web.u64.zst
   refault bench cache --memory-mib 8 --seconds 0.3 --runs 1 --alone    shows that it works, not how fast it is
 
 Writes a file of the given multiple of the memory into the directory and removes it. Without root, or with --alone, the
@@ -40,6 +42,10 @@ pub struct CacheArgs {
     /// What is done with the file
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Pattern::Zipf, Pattern::Uniform, Pattern::Scan, Pattern::Mixed, Pattern::Hits, Pattern::Pinned])]
     patterns: Vec<Pattern>,
+    /// Instead of patterns, replay these traces, each access a read of a page of a file that has the trace's pages; the
+    /// memory is the part of the file that `--times` says
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["patterns", "keep_evicted", "compressed", "memory_mib", "threads", "seconds", "warm_up"])]
+    trace: Vec<PathBuf>,
     /// Policies to run in refault's cache
     #[arg(long, value_name = "P", value_delimiter = ',', default_values_t = [DEFAULT_POLICY, "mglru", "lru"].map(String::from))]
     policies: Vec<String>,
@@ -120,10 +126,12 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
     let compressed = args.compressed.as_deref().map(|text| parse_share(text, 75)).transpose()?.map(|share| share.share);
     let policies = args.policies.iter().map(|policy| PolicySpec::parse_for(policy, FrontEnd::PageCache));
     let policies = policies.collect::<Result<Vec<_>, _>>()?;
+    if !args.trace.is_empty() {
+        return traces::run(args, &policies);
+    }
     let obstacle = if args.alone { None } else { cgroup_obstacle() };
     let with_kernel = !args.alone && obstacle.is_none();
-    let directory =
-        tempfile::tempdir_in(&args.directory).map_err(|error| Failure::write(args.directory.display(), &error))?;
+    let directory = directory_of(args)?;
     let path = directory.path().join("pages");
     let memory = (args.memory_mib << 20) as usize / PAGE;
     let pages = memory * args.times as usize;
@@ -165,6 +173,11 @@ pub fn run(args: &CacheArgs) -> Result<(), Failure> {
         .iter()
         .try_for_each(|load| results.add(measure(args, load, &sides_of(load), compressed, results.progress())?));
     results.close(outcome)
+}
+
+/// A place for the file, which goes with it.
+fn directory_of(args: &CacheArgs) -> Result<tempfile::TempDir, Failure> {
+    tempfile::tempdir_in(&args.directory).map_err(|error| Failure::write(args.directory.display(), &error))
 }
 
 /// All runs of one load, by each side in turn, in the other order every second time.

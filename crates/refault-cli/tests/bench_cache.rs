@@ -107,6 +107,62 @@ fn what_is_in_memory_is_not_read_and_what_is_written_is_there() {
     }
 }
 
+/// 400 pages that lie far apart, in an order that no readahead foresees, each twice on end, and all of that twice.
+#[test]
+fn a_trace_is_read_from_a_file_as_often_as_its_pages_do_not_fit() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let trace = directory.path().join("pages.u64");
+    let mut order: Vec<u64> = (0..400).map(|page| page * 1_000_003).collect();
+    let mut state = 7u64;
+    for last in (1..order.len()).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        order.swap(last, (state >> 33) as usize % (last + 1));
+    }
+    let round = || order.iter().flat_map(|page| [*page, *page]);
+    let bytes: Vec<u8> = round().chain(round()).flat_map(u64::to_le_bytes).collect();
+    std::fs::write(&trace, bytes).expect("written");
+    let replay = |times: &str, format: &str, trace: &std::path::Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_refault"));
+        command.args([
+            "bench",
+            "cache",
+            "--policies",
+            "lru,mglru",
+            "--runs",
+            "2",
+            "--times",
+            times,
+            "--format",
+            format,
+        ]);
+        command.args(["--directory", env!("CARGO_TARGET_TMPDIR")]).arg("--trace").arg(trace);
+        command.output().expect("refault starts")
+    };
+    let output = replay("1", "json", &trace);
+    let error = String::from_utf8_lossy(&output.stderr);
+    if error.contains("direct I/O") {
+        refault_testing::skip_required(error);
+        return;
+    }
+    assert!(output.status.success(), "{error}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["rows"][0]["pages_read"], serde_json::json!([400, 400]), "{json}");
+    assert_eq!((&json["rows"][1]["policy"], &json["rows"][1]["accesses"]), (&"mglru".into(), &1600.into()), "{json}");
+    // A quarter fits, of which none is still there when it is asked for again.
+    let output = replay("4", "csv", &trace);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lru: Vec<f64> = text
+        .lines()
+        .filter(|line| line.contains(",lru,"))
+        .filter_map(|line| line.split(',').nth(6)?.parse().ok())
+        .collect();
+    assert!(lru.len() == 2 && lru.iter().all(|pages| (700.0..=850.0).contains(pages)), "{text}");
+    let output = replay("4", "table", &trace);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("lru reads "), "{output:?}");
+    let output = replay("4", "table", &directory.path().join("nothing"));
+    assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{output:?}");
+}
+
 #[test]
 fn wrong_usage_is_refused() {
     for arguments in [
@@ -117,6 +173,7 @@ fn wrong_usage_is_refused() {
         ["--keep-evicted", "70%"],
         ["--compressed", "80%"],
         ["--patterns", "backwards"],
+        ["--trace", "with-memory-of-its-own"],
     ] {
         assert_eq!(bench(&arguments).status.code(), Some(2), "{arguments:?}");
     }
