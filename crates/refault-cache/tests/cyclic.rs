@@ -52,6 +52,21 @@ fn at_random(file: &CachedFile, seed: u64) {
     (0..4 * pages).for_each(|_| read(file, random.below(pages)));
 }
 
+/// Room for all pages of a window is made before the first of them is there; each counts as one access all the same.
+#[test]
+fn the_adaptive_policy_learns_of_a_loop_whose_pages_are_read_ahead() {
+    let read = |policy| {
+        let cache = PageCache::new(&options(policy, 64)).expect("a cache");
+        let file = open(&cache, FRAMES * 3 / 2);
+        misses(&cache, &file, 12);
+        (misses(&cache, &file, 10), 10 * file.len() / PAGE as u64)
+    };
+    let (lru, all) = read("lru");
+    assert!(lru >= all, "{lru} of {all}");
+    let (adaptive, _) = read("adaptive");
+    assert!(adaptive < all * 3 / 4, "{adaptive} of {all}");
+}
+
 #[test]
 fn a_scan_is_found_whatever_numbers_its_pages_have() {
     for name in ["lru", "clock", "arc", "wtinylfu", "mglru", "adaptive"] {

@@ -47,6 +47,8 @@ mod reuse;
 
 pub use params::AdaptiveParams;
 
+use std::collections::VecDeque;
+
 use self::choice::Choice;
 use self::frequency::Frequency;
 use self::outsiders::Common;
@@ -56,11 +58,13 @@ use self::record::{HELD, QUEUED, RESIDENT, Record, SETTLED, Table};
 use self::reuse::Reuse;
 use crate::counters::Counters;
 use crate::memory::{Eviction, Memory, PageTables, RegionKey, Walk};
-use crate::page::{NO_PAGE, PageId, Shadow};
+use crate::page::{PageId, Shadow};
 use crate::policy::{Admission, HitReport, Lists, Policy, ReclaimRequest};
 
 /// Parts of an interval: in each a part of the page tables is looked at.
 const PARTS: u32 = 16;
+/// Pages that are remembered of those for which room was made and that did not come yet: more than are read together.
+const MAX_EXPECTED: usize = 1024;
 /// When times are renumbered.
 const LAST_TIME: u32 = u32::MAX - 1;
 
@@ -122,8 +126,9 @@ pub struct Adaptive<const MAPPED: bool = false> {
     frequency: Frequency,
     common: Common,
     resident: usize,
-    /// A page whose reference was dealt with when room was made for it.
-    expected: PageId,
+    /// Pages whose references were dealt with when room was made for them, oldest first. A cache that reads many pages
+    /// together makes room for all of them before the first is there.
+    expected: VecDeque<PageId>,
     /// Whose directory the last victim was not in.
     chosen_by: Way,
     look: Look,
@@ -163,7 +168,7 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
             chosen_by: choice.chooser(),
             common: Common { table, choice, outsiders: Default::default(), capacity: 1 },
             resident: 0,
-            expected: NO_PAGE,
+            expected: VecDeque::new(),
             look: Look::default(),
             last_time: LAST_TIME,
             counters: Counters::default(),
@@ -195,6 +200,14 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
     /// How often the leader changed.
     pub fn changes_of_leader(&self) -> u64 {
         self.common.choice.changes
+    }
+
+    /// Whether a page's reference was dealt with when room was made for it.
+    fn take_expected(&mut self, page: PageId) -> bool {
+        // Pages come in the order in which room was made, as a rule.
+        let Some(at) = self.expected.iter().position(|expected| *expected == page) else { return false };
+        self.expected.remove(at);
+        true
     }
 
     /// A reference: all directories see it. The page need not be resident.
@@ -380,11 +393,10 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     const HITS: HitReport = if MAPPED { HitReport::AccessedBit } else { HitReport::EachAccess };
 
     fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, memory: &mut M) {
-        if self.expected != page {
+        if !self.take_expected(page) {
             self.refer(page);
             self.shed(memory);
         }
-        self.expected = NO_PAGE;
         self.common.table.set(page, RESIDENT);
         self.resident += 1;
         self.common.choice.absent -= u64::from(self.common.holds(Way::Recency, page));
@@ -407,9 +419,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     }
 
     fn forgotten(&mut self, page: PageId) {
-        if self.expected == page {
-            self.expected = NO_PAGE;
-        }
+        self.take_expected(page);
         self.common.choice.absent -= u64::from(self.common.holds(Way::Recency, page));
         let table = &mut self.common.table;
         self.recency.forget(page, table);
@@ -427,9 +437,12 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     }
 
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
-        if let Some(page) = request.incoming.filter(|page| self.expected != *page) {
+        if let Some(page) = request.incoming.filter(|page| self.expected.back() != Some(page)) {
             self.refer(page);
-            self.expected = page;
+            if self.expected.len() == MAX_EXPECTED {
+                self.expected.pop_front();
+            }
+            self.expected.push_back(page);
         }
         let has_bits = MAPPED && memory.has_accessed_bits();
         self.common.choice.sees_hits = has_bits || !MAPPED;
