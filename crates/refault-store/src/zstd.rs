@@ -1,8 +1,8 @@
 //! zstd's contexts in memory of our own, made when they are first used.
 //!
 //! zstd by itself takes memory from the program's `malloc`, which the fault path must not call, and whose memory nobody
-//! counts. Invariants: a context lives in its workspace and is never larger; zstd allocates nothing. Cost: 112 KiB for
-//! compression, 94 for decompression, and the processor's identification, which a virtual machine's host is asked for.
+//! counts. Invariants: a context lives in its workspace and is never larger; zstd allocates nothing. Cost: as much
+//! memory as zstd says that it needs for a page, and the processor's identification, which a virtual machine's host is asked for.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
