@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use refault_cache::{CacheOptions, CachedFile, PageCache};
 use refault_remote::{RemoteOptions, RemoteStore};
@@ -33,7 +33,7 @@ pub type Naming = fn(bool, u64) -> String;
 /// One object, `/object`, and what goes wrong with it.
 #[derive(Default)]
 pub struct Served {
-    pub bytes: Mutex<(Vec<u8>, u64)>,
+    pub bytes: Mutex<(Arc<Vec<u8>>, u64)>,
     /// Milliseconds before each answer.
     pub latency: AtomicU64,
     /// One request of so many gets a 503; 0: none.
@@ -58,10 +58,14 @@ pub struct Served {
     pub too_many: AtomicU64,
     /// Milliseconds before each tenth of an answer's bytes.
     pub drip: AtomicU64,
+    /// Bytes per second that a connection carries at most; 0: as many as there can be.
+    pub pace: AtomicU64,
     pub requests: AtomicU64,
     /// Bytes of objects that were sent.
     pub sent: AtomicU64,
     under_way: AtomicUsize,
+    /// Connections that clients have open.
+    pub connections: AtomicUsize,
     /// Most requests at a time.
     pub most: AtomicUsize,
 }
@@ -80,12 +84,16 @@ impl Server {
     pub fn start(bytes: Vec<u8>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("has one");
-        let served = Arc::new(Served { bytes: Mutex::new((bytes, 1)), ..Served::default() });
+        let served = Arc::new(Served { bytes: Mutex::new((Arc::new(bytes), 1)), ..Served::default() });
         let shared = served.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let served = shared.clone();
-                std::thread::spawn(move || drop(serve(&served, stream)));
+                served.connections.fetch_add(1, Ordering::SeqCst);
+                std::thread::spawn(move || {
+                    let _ = serve(&served, stream);
+                    served.connections.fetch_sub(1, Ordering::SeqCst);
+                });
             }
         });
         Server { served, address }
@@ -98,7 +106,7 @@ impl Server {
     /// Another version of the object, as long as before.
     pub fn change(&self, bytes: Vec<u8>) {
         let mut served = self.served.bytes.lock().expect("no test panics under it");
-        *served = (bytes, served.1 + 1);
+        *served = (Arc::new(bytes), served.1 + 1);
     }
 }
 
@@ -136,11 +144,15 @@ fn serve(served: &Served, stream: TcpStream) -> std::io::Result<()> {
         served.under_way.fetch_sub(1, Ordering::SeqCst);
         let (head, body, whole) = answer;
         stream.write_all(head.as_bytes())?;
-        let drip = served.drip.load(Ordering::Relaxed);
-        for part in body.chunks(if drip == 0 { 256 << 10 } else { body.len().div_ceil(10).max(1) }) {
+        let (drip, pace) = (served.drip.load(Ordering::Relaxed), served.pace.load(Ordering::Relaxed));
+        let (begun, mut carried) = (Instant::now(), 0);
+        for part in body.chunks(if drip == 0 { 64 << 10 } else { body.len().div_ceil(10).max(1) }) {
             std::thread::sleep(Duration::from_millis(drip));
             stream.write_all(part)?;
             served.sent.fetch_add(part.len() as u64, Ordering::Relaxed);
+            carried += part.len() as u64;
+            let due = if pace == 0 { Duration::ZERO } else { Duration::from_secs_f64(carried as f64 / pace as f64) };
+            std::thread::sleep(due.saturating_sub(begun.elapsed()));
         }
         if !whole {
             return Ok(());
