@@ -18,6 +18,8 @@ pub struct Settings {
     pub latency: Duration,
     /// Bytes per second of a connection at most; 0: as many as there can be.
     pub pace: u64,
+    /// Bytes of a request of this crate at most.
+    pub request: u64,
     pub runs: u32,
     /// The work whose names begin so alone.
     pub only: Option<String>,
@@ -32,7 +34,8 @@ pub const AGAIN: &str = "the random reads after a restart";
 pub fn run(settings: &Settings, tell: impl Fn(&str)) -> Result<(String, Vec<Row>), Failure> {
     let home = tempfile::tempdir()?;
     let object = contents(settings.size.object as usize, 1);
-    let place = Place::new(object, home.path(), settings.python.clone())?;
+    let mut place = Place::new(object, home.path(), settings.python.clone())?;
+    place.options.request = settings.request;
     let served = &place.server.served;
     served.latency.store(settings.latency.as_millis() as u64, std::sync::atomic::Ordering::Relaxed);
     served.pace.store(settings.pace, std::sync::atomic::Ordering::Relaxed);

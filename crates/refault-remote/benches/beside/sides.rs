@@ -121,6 +121,8 @@ pub struct Place {
     /// What the object has, and a file with the same.
     pub contents: Arc<Vec<u8>>,
     pub file: PathBuf,
+    /// Of this crate, but for the directory.
+    pub options: RemoteOptions,
     pub python: Option<PathBuf>,
 }
 
@@ -131,7 +133,7 @@ impl Place {
         std::fs::write(&file, &contents)?;
         let server = Server::start(contents);
         let contents = server.served.bytes.lock().expect("nothing panics under it").0.clone();
-        Ok(Place { server, contents, file, python })
+        Ok(Place { server, contents, file, options: RemoteOptions::default(), python })
     }
 
     /// One run, from nothing but what is in the directory.
@@ -140,7 +142,7 @@ impl Place {
         let (requests, bytes) = (served.requests.load(Ordering::SeqCst), served.sent.load(Ordering::SeqCst));
         let seconds = match side {
             Side::Refault { memory, local } => {
-                let options = RemoteOptions { directory: local.then(|| kept.to_owned()), ..RemoteOptions::default() };
+                let options = RemoteOptions { directory: local.then(|| kept.to_owned()), ..self.options.clone() };
                 self.refault(*memory, &options, work)?
             }
             Side::ObjectStore => self.object_store(work)?,

@@ -110,6 +110,10 @@ fn columnar(size: Size) -> Work {
 /// From the beginning, 64 KiB at a time.
 fn scan(size: Size) -> Work {
     const READ: u64 = 64 << 10;
-    let steps = (0..size.scanned / READ).map(|number| vec![number * READ..(number + 1) * READ]).collect();
+    let step = |number: u64| -> Step {
+        let start = number * READ;
+        std::iter::once(start..start + READ).collect()
+    };
+    let steps = (0..size.scanned / READ).map(step).collect();
     Work { name: "scan", steps, comes_again: false, is_scan: true }
 }
