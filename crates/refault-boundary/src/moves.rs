@@ -15,6 +15,7 @@ use refault_paging::vmas::Mappings;
 use refault_paging::{Attributes, PAGE, sys};
 
 use crate::entry::{Paging, paging};
+use crate::mappings::Span;
 use crate::memory_calls::{make, pages};
 use crate::seen;
 use crate::start::give_addresses_back;
@@ -24,7 +25,9 @@ const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
 const MADVISE: usize = sys::nr::MADVISE;
-const MUNLOCK: usize = 150;
+const MLOCK: usize = 149;
+const MLOCK2: usize = 325;
+const ON_FAULT: usize = 1;
 const DONTNEED_LOCKED: usize = 24;
 const NORMAL: usize = 0;
 const RANDOM: usize = 1;
@@ -66,23 +69,39 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     let [old, old_bytes, new_bytes, flags, new, _] = arguments;
     let (old_bytes, new_bytes) = (pages(old_bytes), pages(new_bytes));
     let before = paging.parts(old, old_bytes);
-    // The kernel joins what has moved with its new neighbours, and then takes the registration away from the whole of
-    // that: what is out of memory there would read as zeros. It does not join mappings that are advised differently.
-    let advise = |start: usize, bytes: usize, advice: usize| make(MADVISE, [start, bytes, advice, 0, 0, 0]);
-    // Those that it will not move are not made one by that.
     let kept = old_bytes.min(new_bytes);
-    let ends_beyond = |mappings: Mappings| mappings.end_of(old).is_some_and(|end| end >= old + kept);
-    let is_one = || Mappings::open().is_none_or(ends_beyond);
     // What grows out of locked memory is locked. The budget is a limit as the system's own is.
     let grown = before.last().filter(|(_, end, _)| *end == old + old_bytes && new_bytes > kept);
     let fills = grown.is_some_and(|(.., attributes)| attributes.filled);
     if fills && !paging.may_lock_more(new_bytes - kept) {
         return EAGAIN;
     }
-    // The kernel unlocks all of the mapping that the old range lies in and stays a part of.
-    let leaves_locked = flags & DONTUNMAP != 0 && before.iter().any(|(.., attributes)| attributes.locked);
-    let unlocked = if leaves_locked { Mappings::open().and_then(|mappings| mappings.around(old)) } else { None };
-    let set_apart = !before.is_empty() && flags & MAYMOVE != 0 && is_one() && advise(old, kept, RANDOM) == 0;
+    let leaves = flags & DONTUNMAP != 0;
+    let mappings = Mappings::open();
+    let around = mappings.as_ref().and_then(|mappings| mappings.around(old));
+    // What it will not move because it is several is not made one by being set apart.
+    let is_one = mappings.is_none() || around.is_some_and(|(_, end)| end >= old + kept);
+    drop(mappings);
+    // Of the mapping that the old range lies in, what is there still when the kernel has made room for it.
+    let around = around.map(|(start, end)| {
+        if flags & FIXED == 0 {
+            (start, end)
+        } else if new > old {
+            (start, end.min(new))
+        } else {
+            (start.max(new.saturating_add(new_bytes)), end)
+        }
+    });
+    let around = around.filter(|(start, end)| start < end);
+    // The kernel unlocks all of that.
+    let is_locked = before.iter().any(|(.., attributes)| attributes.locked);
+    let unlocked = around.filter(|_| leaves && is_locked);
+    let apart = if !before.is_empty() && flags & MAYMOVE != 0 && is_one {
+        let whole = if leaves { around } else { None };
+        SetApart::new(whole.unwrap_or((old, old + kept)), leaves && is_locked)
+    } else {
+        None
+    };
     let mut at = make(MREMAP, arguments);
     if at == ENOMEM && give_addresses_back(paging) {
         at = make(MREMAP, arguments);
@@ -91,8 +110,8 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
         paging.lock_is_decided();
     }
     if at < 0 {
-        if set_apart {
-            advise(old, kept, NORMAL);
+        if let Some(apart) = &apart {
+            apart.undo();
         }
         paging.note_locks();
         return at;
@@ -106,7 +125,7 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
     if at != old {
         paging.relocate(old, at, kept);
         paging.forget(old, old_bytes);
-        if flags & DONTUNMAP != 0 {
+        if leaves {
             // The old range is there still, empty: its guards have moved, it is not locked, and nothing was written to it.
             for (start, end, attributes) in &before {
                 paging.manage(
@@ -131,38 +150,103 @@ fn move_one(paging: &mut Paging, arguments: [usize; 6]) -> isize {
         }
     }
     if let Some((start, end)) = unlocked {
-        make(MUNLOCK, [start, end - start, 0, 0, 0, 0]);
         paging.lock(start, end - start, false);
     }
     paging.note_locks();
-    if set_apart {
-        advise(at, new_bytes, NORMAL);
-        if flags & DONTUNMAP != 0 {
-            advise(old, kept, NORMAL);
-        }
+    if let Some(apart) = apart {
+        apart.join(at, new_bytes, leaves);
     }
     at as isize
+}
+
+/// A mapping that is set apart while a part of it moves.
+///
+/// The kernel joins what has moved with its new neighbours, and then takes the registration away from the whole of that:
+/// what is out of memory there would read as zeros. It does not join mappings that are advised or locked differently.
+///
+/// With MREMAP_DONTUNMAP the whole mapping is set apart. Were it only the part, the kernel would find that all of a
+/// mapping moves, and forget what binds the rest to its neighbours.
+struct SetApart {
+    start: usize,
+    bytes: usize,
+    by: By,
+}
+
+/// What sets a mapping apart.
+enum By {
+    /// What is said of its order of accesses. To take that back joins it with neighbours that are like it.
+    Advice,
+    /// It was locked, and is locked where it is touched. MREMAP_DONTUNMAP itself unlocks what is left, and does not join it
+    /// with neighbours.
+    Lock,
+}
+
+impl SetApart {
+    /// `None` if the kernel refuses it.
+    fn new((start, end): Span, leaves_locked: bool) -> Option<SetApart> {
+        let bytes = end - start;
+        if leaves_locked && make(MLOCK2, [start, bytes, ON_FAULT, 0, 0, 0]) == 0 {
+            return Some(SetApart { start, bytes, by: By::Lock });
+        }
+        (advise(start, bytes, RANDOM) == 0).then_some(SetApart { start, bytes, by: By::Advice })
+    }
+
+    /// It is as it was: nothing has moved, or it was left.
+    fn undo(&self) {
+        match self.by {
+            By::Advice => _ = advise(self.start, self.bytes, NORMAL),
+            By::Lock => lock(self.start, self.bytes),
+        }
+    }
+
+    /// What has moved is joined with its new neighbours, all of which are registered.
+    fn join(&self, at: usize, bytes: usize, leaves: bool) {
+        match self.by {
+            By::Lock => lock(at, bytes),
+            By::Advice => {
+                advise(at, bytes, NORMAL);
+                if leaves {
+                    self.undo();
+                }
+            }
+        }
+    }
+}
+
+fn advise(start: usize, bytes: usize, advice: usize) -> isize {
+    make(MADVISE, [start, bytes, advice, 0, 0, 0])
+}
+
+/// What is locked already is locked whole. All of it is there, or cannot be.
+fn lock(start: usize, bytes: usize) {
+    make(MLOCK, [start, bytes, 0, 0, 0, 0]);
 }
 
 /// Moves the mappings of a range one by one. As with the kernel's own, those before one that cannot be moved have moved.
 fn move_each(paging: &mut Paging, old: usize, bytes: usize, flags: usize, new: usize) -> isize {
     let Some(mappings) = Mappings::open() else { return EFAULT };
     let end = old + bytes;
-    let mut at = old;
+    let (mut at, mut pieces) = (old, Vec::new());
     while at < end
         && let Some((start, last)) = mappings.next(at)
         && start < end
     {
-        let (start, last) = (start.max(at), last.min(end));
-        if at == old && start > old {
-            return EFAULT;
-        }
+        pieces.push((start.max(at), last.min(end)));
+        at = last;
+    }
+    if pieces.first().is_none_or(|(start, _)| *start > old) {
+        return EFAULT;
+    }
+    if flags & DONTUNMAP != 0 {
+        // What is left of a locked one is like its neighbours, and would be joined with those that follow.
+        pieces.sort_by_key(|(start, _)| paging.parts(*start, PAGE).iter().any(|(.., attributes)| attributes.locked));
+    }
+    for (start, last) in pieces {
         let piece = last - start;
         let error = move_one(paging, [start, piece, piece, flags, new + (start - old), 0]);
         if error < 0 {
             return error;
         }
-        at = last;
     }
     new as isize
 }

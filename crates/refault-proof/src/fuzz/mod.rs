@@ -45,7 +45,7 @@ const SHRINKING_TIME: Duration = Duration::from_secs(40);
 const REPEATS: u32 = 3;
 
 /// Sequences that differed once, or that reach what random ones seldom do, by what goes wrong there.
-pub const FOUND: [(&str, &str); 12] = [
+pub const FOUND: [(&str, &str); 15] = [
     ("a guard stayed behind when its page moved", include_str!("../../sequences/moved_guard.txt")),
     ("a range in several mappings did not move", include_str!("../../sequences/moved_with_gaps.txt")),
     ("a mapping that was populated was not joined with the one before", include_str!("../../sequences/populated.txt")),
@@ -56,6 +56,12 @@ pub const FOUND: [(&str, &str); 12] = [
     ("what was not made executable was let go", include_str!("../../sequences/behind_hole.txt")),
     ("a range was brought in by a question about it", include_str!("../../sequences/asked_about.txt")),
     ("what was beside a locked range that moved stayed locked", include_str!("../../sequences/unlocked_beside.txt")),
+    ("what was left unlocked was joined with what lies beside it", include_str!("../../sequences/unlocked_apart.txt")),
+    (
+        "what lay behind a range that moved into its own mapping was unlocked",
+        include_str!("../../sequences/unlocked_before.txt"),
+    ),
+    ("what a child left behind was another mapping", include_str!("../../sequences/left_in_a_child.txt")),
     ("what was only read was taken for written to", include_str!("../../sequences/only_read.txt")),
     ("a page could not be locked beside a parent", include_str!("../../sequences/lock_in_a_child.txt")),
 ];
