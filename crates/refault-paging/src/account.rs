@@ -265,19 +265,25 @@ impl Account {
         let shared = self.shared();
         shared.slots[slot].gave.store(self.gave, Ordering::Relaxed);
         let Some(word) = self.lender_word() else { return };
-        // By equal parts: what they share with each other is not known here.
-        let part = pages.div_ceil((shared.heirs(word).count() as u64).max(1)) as i64;
-        for heir in shared.heirs(word) {
-            let less = |lent: i64| Some(lent - part.min(lent));
+        // By equal parts: what they share with each other is not known here. Pages come one by one as a rule, so each time
+        // another heir is the first; who has none of the parent's any more is none of them.
+        let with_any = || shared.heirs(word).filter(|heir| heir.lent.load(Ordering::Relaxed) > 0);
+        let heirs = with_any().count();
+        let (first, mut rest) = ((self.gave / pages) as usize % heirs.max(1), pages as i64);
+        for (index, heir) in with_any().chain(with_any()).skip(first).take(heirs).enumerate() {
+            let less = |lent: i64| Some((lent - pages as i64).max(0));
             let lent = heir.lent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0);
-            heir.charged.fetch_add(part.min(lent), Ordering::Relaxed);
-            shared.total.fetch_add(part.min(lent), Ordering::Relaxed);
+            let part = (rest as u64).div_ceil((heirs - index) as u64) as i64;
+            let part = part.min(lent);
+            rest -= part;
+            heir.charged.fetch_add(part, Ordering::Relaxed);
+            shared.total.fetch_add(part, Ordering::Relaxed);
             if heir.lender.load(Ordering::Relaxed) == word && heir.process.load(Ordering::Acquire) != 0 {
                 shared.raise_peak();
             } else {
                 // It has ended at this moment, and given back what it knew of.
-                heir.charged.fetch_sub(part.min(lent), Ordering::Relaxed);
-                shared.total.fetch_sub(part.min(lent), Ordering::Relaxed);
+                heir.charged.fetch_sub(part, Ordering::Relaxed);
+                shared.total.fetch_sub(part, Ordering::Relaxed);
             }
         }
     }

@@ -126,6 +126,35 @@ fn what_a_parent_gives_up_its_children_are_charged_for_together() {
     assert!(!parent.has_relatives());
 }
 
+/// Pages that leave memory come one by one, and each costs memory once, whoever has it still.
+#[test]
+fn a_page_that_a_parent_gives_up_is_charged_once_however_many_children_have_it() {
+    let shared = segment(4000);
+    let mut parent = joined(shared);
+    assert!(parent.reserve(1000));
+    let mut children: Vec<Account> = (0..3)
+        .map(|_| {
+            parent.before_fork();
+            let mut child = Account { shared, ..parent };
+            child.after_fork(1000);
+            parent.has_forked(sys::process_id());
+            assert!(child.reserve(1000));
+            child
+        })
+        .collect();
+    (0..300).for_each(|_| parent.unshared(1));
+    let charged = |children: &[Account]| children.iter().map(Account::charged).collect::<Vec<_>>();
+    assert_eq!(charged(&children), [100, 100, 100]);
+    assert!(parent.reserve(700));
+    assert_eq!(shared.total.load(Ordering::Relaxed), 1000);
+    // One has copies of all: what the others have is charged to them.
+    children[1].unshared(1000);
+    assert!(children[1].reserve(1000));
+    assert_eq!(charged(&children), [100, 1000, 100]);
+    (0..300).for_each(|_| parent.unshared(1));
+    assert_eq!(charged(&children), [250, 1000, 250]);
+}
+
 #[test]
 fn nobody_is_asked_that_has_no_more_than_its_part() {
     let shared = segment(4000);
