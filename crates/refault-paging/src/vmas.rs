@@ -10,21 +10,28 @@
 //! }
 //! ```
 
+use std::ffi::CStr;
+
 use crate::sys::{self, nr};
 
-/// See the module. Cost: three system calls for one that is opened, asked and dropped.
+/// See the module. Cost: four system calls for one that is opened, asked and dropped.
 pub struct Mappings(isize);
 
 impl Mappings {
-    /// `None` where it is not to be had.
+    /// `None` where it is not to be had. Who took an older kernel's refusal for an answer would find nothing mapped.
     pub fn open() -> Option<Mappings> {
+        Mappings::of(c"/proc/self/maps")
+    }
+
+    fn of(path: &CStr) -> Option<Mappings> {
         const OPENAT: usize = 257;
         const AT_FDCWD: usize = -100isize as usize;
         const CLOEXEC: usize = 0o2_000_000;
-        let path = c"/proc/self/maps".as_ptr() as usize;
-        // SAFETY: opens a file, whose name is a constant.
-        let descriptor = unsafe { sys::call(OPENAT, [AT_FDCWD, path, CLOEXEC, 0, 0, 0]) };
-        (descriptor >= 0).then_some(Mappings(descriptor))
+        // SAFETY: opens a file, whose name outlives the call.
+        let descriptor = unsafe { sys::call(OPENAT, [AT_FDCWD, path.as_ptr() as usize, CLOEXEC, 0, 0, 0]) };
+        let mappings = (descriptor >= 0).then_some(Mappings(descriptor))?;
+        // There is always something: this code.
+        mappings.next(0).is_some().then_some(mappings)
     }
 
     /// The mapping that an address lies in, or the next one: start and end.
@@ -54,5 +61,19 @@ impl Drop for Mappings {
     fn drop(&mut self) {
         // SAFETY: the descriptor is this value's.
         unsafe { sys::call(nr::CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PAGE;
+
+    #[test]
+    fn a_kernel_without_the_query_is_no_kernel_without_mappings() {
+        // A file that opens and does not know the query is what older kernels have.
+        assert!(Mappings::of(c"/dev/null").is_none());
+        let at = sys::map(PAGE);
+        assert!(Mappings::open().is_none_or(|mappings| mappings.around(at).is_some()));
     }
 }
