@@ -67,6 +67,29 @@ fn the_adaptive_policy_learns_of_a_loop_whose_pages_are_read_ahead() {
     assert!(adaptive < all * 3 / 4, "{adaptive} of {all}");
 }
 
+/// What was read ahead stays until its reader comes, although it is what a loop lets pass: or windows shrink, and each page
+/// is a read of its own. Windows may be longer than the share of memory that passes through otherwise, and longer than a
+/// thousand pages.
+#[test]
+fn the_adaptive_policy_keeps_what_is_read_ahead_of_a_loop() {
+    for (memory, read_ahead, pages) in [(1 << 20, 32, 1011), (64 << 20, 2048, 32 << 10)] {
+        let options = CacheOptions { memory, ..options("adaptive", read_ahead) };
+        let cache = PageCache::new(&options).expect("a cache");
+        let reads = Arc::new(AtomicU64::new(0));
+        let counted = reads.clone();
+        let fill = move |_: &mut [IoSliceMut<'_>], _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        let file = cache.attach(Box::new(MadeUp { pages, fill })).expect("opens");
+        misses(&cache, &file, 12);
+        reads.store(0, Ordering::Relaxed);
+        let (missed, asked) = (misses(&cache, &file, 10), 10 * pages);
+        let reads = reads.load(Ordering::Relaxed);
+        assert!(missed < asked * 9 / 10, "{missed} of {asked} pages, memory {memory}");
+        assert!(reads * 8 < missed, "{reads} reads of {missed} pages, memory {memory}");
+    }
+}
+
 #[test]
 fn a_scan_is_found_whatever_numbers_its_pages_have() {
     for name in ["lru", "clock", "arc", "wtinylfu", "mglru", "adaptive"] {

@@ -34,6 +34,7 @@
 //! assert_eq!((policy.leader(), policy.changes_of_leader()), (Way::ReuseDistance, 0)); // until another has missed less
 //! ```
 
+mod ahead;
 mod choice;
 mod frequency;
 mod lists;
@@ -47,8 +48,7 @@ mod reuse;
 
 pub use params::AdaptiveParams;
 
-use std::collections::VecDeque;
-
+use self::ahead::Ahead;
 use self::choice::Choice;
 use self::frequency::Frequency;
 use self::outsiders::Common;
@@ -63,8 +63,6 @@ use crate::policy::{Admission, HitReport, Lists, Policy, ReclaimRequest};
 
 /// Parts of an interval: in each a part of the page tables is looked at.
 const PARTS: u32 = 16;
-/// Pages that are remembered of those for which room was made and that did not come yet: more than are read together.
-const MAX_EXPECTED: usize = 1024;
 /// When times are renumbered.
 const LAST_TIME: u32 = u32::MAX - 1;
 
@@ -126,12 +124,10 @@ pub struct Adaptive<const MAPPED: bool = false> {
     frequency: Frequency,
     common: Common,
     resident: usize,
-    /// Pages whose references were dealt with when room was made for them, oldest first. A cache that reads many pages
-    /// together makes room for all of them before the first is there.
-    expected: VecDeque<PageId>,
     /// Whose directory the last victim was not in.
     chosen_by: Way,
     look: Look,
+    ahead: Ahead,
     last_time: u32,
     counters: Counters,
 }
@@ -158,7 +154,7 @@ impl<const MAPPED: bool> Default for Adaptive<MAPPED> {
 impl<const MAPPED: bool> Adaptive<MAPPED> {
     /// Empty memory.
     pub fn new(params: AdaptiveParams) -> Self {
-        let choice = Choice::new([params.recency, params.reuse, params.frequency], params.guard);
+        let choice = Choice::new([params.recency, params.reuse, params.frequency], params.guard, params.head_start);
         let table = Table { records: Vec::new(), now: 1 };
         let mut policy = Adaptive {
             params,
@@ -168,8 +164,8 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
             chosen_by: choice.chooser(),
             common: Common { table, choice, outsiders: Default::default(), capacity: 1 },
             resident: 0,
-            expected: VecDeque::new(),
             look: Look::default(),
+            ahead: Ahead::default(),
             last_time: LAST_TIME,
             counters: Counters::default(),
         };
@@ -200,14 +196,6 @@ impl<const MAPPED: bool> Adaptive<MAPPED> {
     /// How often the leader changed.
     pub fn changes_of_leader(&self) -> u64 {
         self.common.choice.changes
-    }
-
-    /// Whether a page's reference was dealt with when room was made for it.
-    fn take_expected(&mut self, page: PageId) -> bool {
-        // Pages come in the order in which room was made, as a rule.
-        let Some(at) = self.expected.iter().position(|expected| *expected == page) else { return false };
-        self.expected.remove(at);
-        true
     }
 
     /// A reference: all directories see it. The page need not be resident.
@@ -393,7 +381,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     const HITS: HitReport = if MAPPED { HitReport::AccessedBit } else { HitReport::EachAccess };
 
     fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, memory: &mut M) {
-        if !self.take_expected(page) {
+        if !self.ahead.take(page, &mut self.common.table) {
             self.refer(page);
             self.shed(memory);
         }
@@ -419,7 +407,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     }
 
     fn forgotten(&mut self, page: PageId) {
-        self.take_expected(page);
+        self.ahead.take(page, &mut self.common.table);
         self.common.choice.absent -= u64::from(self.common.holds(Way::Recency, page));
         let table = &mut self.common.table;
         self.recency.forget(page, table);
@@ -437,13 +425,11 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     }
 
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
-        if let Some(page) = request.incoming.filter(|page| self.expected.back() != Some(page)) {
+        if let Some(page) = request.incoming.filter(|page| self.ahead.last() != Some(*page)) {
             self.refer(page);
-            if self.expected.len() == MAX_EXPECTED {
-                self.expected.pop_front();
-            }
-            self.expected.push_back(page);
+            self.ahead.expect(page, self.common.capacity, &mut self.common.table);
         }
+        self.reuse.reserve(self.ahead.places(memory.unread() as usize, self.common.capacity));
         let has_bits = MAPPED && memory.has_accessed_bits();
         self.common.choice.sees_hits = has_bits || !MAPPED;
         let mut freed = 0;
@@ -465,6 +451,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
             if matches!(memory.evict(page, Shadow::NONE), Eviction::Freed { .. }) {
                 self.counters.pgsteal += 1;
                 self.look.evicted += 1;
+                self.ahead.evicted();
                 self.left(page);
                 freed += 1;
             } else {
@@ -508,7 +495,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     fn metadata_bytes(&self) -> usize {
         let directories = self.recency.bytes() + self.reuse.bytes() + self.frequency.bytes();
         let outsiders: usize = self.common.outsiders.iter().map(Strikable::bytes).sum();
-        self.common.table.bytes() + directories + outsiders
+        self.common.table.bytes() + directories + outsiders + self.ahead.bytes()
     }
     fn lists(&self) -> Option<&impl Lists> {
         Some(self)

@@ -13,7 +13,8 @@
 //! So *M ≤ 1.02 L* for every sequence, at every time, as long as memory keeps its size.
 //!
 //! The price is paid where a leader is right at once: what is kept of a loop doubles with each pass or faster, and does
-//! not start at its full size. A policy that stakes more than this has a sequence on which it breaks the bound: the one
+//! not start at its full size. Who would rather have it at once gives a **head start**, a share *h* of memory's *C* pages that may
+//! be staked before anything was won: then *M ≤ 1.02 L + h C*. A policy that stakes more than this has a sequence on which it breaks the bound: the one
 //! that asks for all absent pages next.
 //!
 //! **Where hits are not seen** (memory without accessed bits: what is used shows only by what comes back), the policy
@@ -50,6 +51,8 @@ pub(super) struct Choice {
     /// Who may lead.
     candidates: [bool; 3],
     guarded: bool,
+    /// See [`super::AdaptiveParams::head_start`].
+    head_start: f64,
     /// Misses of each directory, older ones for less.
     recent: [f64; 3],
     /// What a miss counts for after the next one.
@@ -70,13 +73,14 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    pub fn new(candidates: [bool; 3], guarded: bool) -> Choice {
+    pub fn new(candidates: [bool; 3], guarded: bool, head_start: f64) -> Choice {
         let first = [Way::ReuseDistance, Way::Frequency, Way::Recency];
         let leader = first.into_iter().find(|way| candidates[*way as usize]).unwrap_or(Way::Recency);
         Choice {
             leader,
             candidates,
             guarded,
+            head_start,
             recent: [0.0; 3],
             fading: 0.0,
             misses: [0; 3],
@@ -149,7 +153,7 @@ impl Choice {
     pub fn chooser(&self) -> Way {
         let recency = self.misses[Way::Recency as usize];
         let too_much = if self.sees_hits {
-            self.stake(1.0) > TOLERATED_LOSS * recency as f64
+            self.stake(1.0) > TOLERATED_LOSS * recency as f64 + self.head_start * self.memory as f64
         } else {
             let lead = recency.saturating_sub(self.misses[self.leader as usize]);
             self.stake(self.value()) > TOLERATED_UNSEEN * recency as f64 + STAKED_LEAD * lead as f64

@@ -13,6 +13,9 @@ pub struct AdaptiveParams {
     pub frequency: bool,
     /// Whether the loss to LRU is bounded.
     pub guard: bool,
+    /// Share of memory's pages that the bound allows to be lost beside, once, from 0 to 1: what may be staked before anything was won.
+    /// Without meaning where no hits are seen.
+    pub head_start: f64,
     /// Share of memory that is evicted between two looks at a page's accessed bit, above 0 and at most 1. Without
     /// meaning where each access is reported.
     pub interval: f64,
@@ -20,7 +23,7 @@ pub struct AdaptiveParams {
 
 impl Default for AdaptiveParams {
     fn default() -> AdaptiveParams {
-        AdaptiveParams { recency: true, reuse: true, frequency: true, guard: true, interval: 0.15 }
+        AdaptiveParams { recency: true, reuse: true, frequency: true, guard: true, head_start: 0.0, interval: 0.15 }
     }
 }
 
@@ -46,6 +49,12 @@ impl Parameters for AdaptiveParams {
             meaning: "whether the loss to LRU is bounded at the price of slower gains",
         },
         Parameter {
+            name: "head_start",
+            default: "0%",
+            values: "a share, 0% to 100% or 0 to 1",
+            meaning: "share of memory's pages that may be lost to LRU beside, once: what may be staked before anything was won",
+        },
+        Parameter {
             name: "interval",
             default: "15%",
             values: "a share above 0, up to 100% or 1",
@@ -61,6 +70,7 @@ impl Parameters for AdaptiveParams {
             "reuse" => self.reuse = switch()?,
             "frequency" => self.frequency = switch()?,
             "guard" => self.guard = switch()?,
+            "head_start" => self.head_start = parse_share(value).ok_or_else(invalid)?,
             "interval" => self.interval = parse_share(value).filter(|share| *share > 0.0).ok_or_else(invalid)?,
             _ => return Err(ParameterError::unknown(name, Self::LIST)),
         }

@@ -23,6 +23,8 @@ pub(super) const ON_LIST: u32 = 1 << 10;
 pub(super) const STALE: u32 = 1 << 11;
 /// How the page's own entry on a list of ranks is marked, and the stale one is not.
 pub(super) const MARK: u32 = 1 << 12;
+/// Room was made for the page, and it has not come yet: see [`super::ahead`].
+pub(super) const EXPECTED: u32 = 1 << 13;
 /// Flags of a page whose reference changes nothing but the time of its use and its rank.
 pub(super) const SETTLED: u32 = RESIDENT | HELD[0] | HELD[1] | HELD[2] | LOW;
 /// From here on the flags hold the time of the last reference that counted: see [`super::frequency`].

@@ -5,6 +5,8 @@
 //! again at a shorter distance than the time since the last reference of some low page, takes that page's place. So of
 //! a loop larger than memory one part stays, and a scan passes through the queue.
 //!
+//! Pages that were read ahead wait on probation for their reader, which has that many places more.
+//!
 //! The paper's stack orders pages by their last reference down to the oldest low page; whether a page is in it follows
 //! from the two times alone, so there is no stack, and ghosts cost nothing but the time that every page has.
 //!
@@ -25,6 +27,8 @@ use crate::page::PageId;
 const FLAG: u32 = HELD[Way::ReuseDistance as usize];
 /// One page in so many is for pages on probation, at least one page: the paper's 1 %.
 const PROBATION_SHARE: usize = 100;
+/// One page in so many at most is for pages that wait for their reader.
+const MAX_WAITING_SHARE: usize = 4;
 /// Stale entries of the queue that are tolerated in any case.
 const MIN_SLACK: usize = 64;
 
@@ -37,12 +41,23 @@ pub(super) struct Reuse {
     /// Pages and the times of their last references, oldest first; an entry with another time is stale.
     probation: Queue<(PageId, u32)>,
     probation_pages: usize,
+    /// Pages that wait for their reader and are on probation meanwhile.
+    waiting: usize,
+    capacity: usize,
 }
 
 impl Default for Reuse {
     fn default() -> Reuse {
         let low = Oldest::new(LOW);
-        Reuse { low, low_pages: 0, low_limit: 0, probation: Queue::default(), probation_pages: 0 }
+        Reuse {
+            low,
+            low_pages: 0,
+            low_limit: 0,
+            probation: Queue::default(),
+            probation_pages: 0,
+            waiting: 0,
+            capacity: 1,
+        }
     }
 }
 
@@ -58,7 +73,7 @@ impl Reuse {
         table.set(page, LOW);
         self.low_pages += 1;
         self.low.insert(page, self.low_pages, table);
-        while self.low_pages > self.low_limit {
+        if self.low_pages > self.low_limit {
             self.demote(table);
         }
     }
@@ -71,6 +86,18 @@ impl Reuse {
             self.probation_pages += 1;
             self.enqueue(page, table);
         }
+    }
+
+    /// So many pages that were read ahead are to have a place on probation until they are read. What is low beyond that goes
+    /// first from now on.
+    pub fn reserve(&mut self, waiting: usize) {
+        self.waiting = waiting;
+        self.limit();
+    }
+
+    fn limit(&mut self) {
+        let probation = self.capacity.div_ceil(PROBATION_SHARE) + self.waiting.min(self.capacity / MAX_WAITING_SHARE);
+        self.low_limit = self.capacity - probation;
     }
 
     fn enqueue(&mut self, page: PageId, table: &mut Table) {
@@ -107,6 +134,12 @@ impl Directory for Reuse {
     }
 
     fn shed(&mut self, table: &mut Table) -> Option<PageId> {
+        if self.low_pages > self.low_limit {
+            // More places are for probation than were.
+            let page = self.low.find(table)?;
+            self.forget(page, table);
+            return Some(page);
+        }
         if self.probation_pages == 0 {
             self.demote(table);
         }
@@ -127,7 +160,8 @@ impl Directory for Reuse {
     }
 
     fn resize(&mut self, capacity: usize, table: &mut Table) {
-        self.low_limit = capacity - capacity.div_ceil(PROBATION_SHARE);
+        self.capacity = capacity;
+        self.limit();
         while self.low_pages > self.low_limit {
             self.demote(table);
         }

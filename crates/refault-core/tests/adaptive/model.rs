@@ -16,6 +16,8 @@ const FIRST_CLOCK: i64 = 1 << 16;
 pub struct Adaptive {
     capacity: usize,
     guarded: bool,
+    /// Share of memory that may be lost once.
+    pub head_start: f64,
     resident: Vec<PageId>,
     /// Every page that was used and not freed, oldest use first: LIRS's stack, and LRU's order.
     by_use: Vec<PageId>,
@@ -49,6 +51,7 @@ impl Adaptive {
         Adaptive {
             capacity,
             guarded,
+            head_start: 0.0,
             resident: Vec::new(),
             by_use: Vec::new(),
             held: Default::default(),
@@ -165,7 +168,7 @@ impl Adaptive {
         let absent = self.held[RECENCY].iter().filter(|p| !self.resident.contains(p)).count() as f64;
         let lru = self.misses[RECENCY];
         let too_much = if self.sees_hits {
-            self.own_misses + 1.0 + absent - lru > 0.02 * lru
+            self.own_misses + 1.0 + absent - lru > 0.02 * lru + self.head_start * self.capacity as f64
         } else {
             let share = (2.0 * (self.missed as f64 + 2.0) / ((self.missed + self.unmissed) as f64 + 2.0)).min(1.0);
             let lead = (lru - self.misses[self.leader]).max(0.0);
