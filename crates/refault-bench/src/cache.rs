@@ -30,9 +30,9 @@ const ALLOWANCE: u64 = 4 << 20;
 #[command(after_help = "\
 Examples:
   sudo refault bench cache                        all there is, in some twenty minutes
-  sudo refault bench cache --runs 3 --policies 'adaptive{cyclic=yes},lru' --warm-up 3    the table of docs/cache.md
+  sudo refault bench cache --runs 3 --policies 'adaptive{head_start=25%},lru' --warm-up 3    the table of docs/cache.md
   refault bench cache --patterns zipf --policies lru,s3fifo --alone
-  refault bench cache --policies 'adaptive{cyclic=yes},mglru,lru,s3fifo' --times 10 --runs 1 --trace web.u64.zst
+  refault bench cache --policies 'adaptive{head_start=25%},mglru,lru,s3fifo' --times 10 --runs 1 --trace web.u64.zst
   refault bench cache --memory-mib 8 --seconds 0.3 --runs 1 --alone    shows that it works, not how fast it is
 
 Writes a file of the given multiple of the memory into the directory and removes it. Without root, or with --alone, the

@@ -1,6 +1,6 @@
 /* An I/O engine for fio whose files lie behind refault's page cache: ioengine=external:/path/to/refault_fio.so
  *
- * Options: refault_memory (bytes of contents, default 64 MiB), refault_policy (default adaptive{cyclic=yes}), refault_write_back
+ * Options: refault_memory (bytes of contents, default 64 MiB), refault_policy (default adaptive{head_start=25%}), refault_write_back
  * (default 0) and refault_compressed (percent of memory for evicted pages, compressed; default 0), read by the first job.
  * All jobs of one process share the cache and its files: use thread=1, or each job has a cache of its own. */
 #include <errno.h>

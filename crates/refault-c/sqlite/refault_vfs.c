@@ -21,7 +21,7 @@
  * What a sync that failed may have lost is forgotten, not written again: others may have taken up the journal meanwhile.
  *
  * The cache is made at the first open. Parameters of the URI, read then: refault_memory (bytes, or with K, M, G; default 64 MiB) and
- * refault_policy (default adaptive{cyclic=yes}). For shells that take no URI: the variables REFAULT_MEMORY and REFAULT_POLICY. */
+ * refault_policy (default adaptive{head_start=25%}). For shells that take no URI: the variables REFAULT_MEMORY and REFAULT_POLICY. */
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT1
 

@@ -139,7 +139,7 @@ fn wait<F: Future>(future: F) -> F::Output {
 /// One test: what others have at the same time would count.
 #[test]
 fn a_file_that_is_64_times_as_large_is_read_within_memory() {
-    for policy in ["lru", "mglru", "adaptive{cyclic=yes}"] {
+    for policy in ["lru", "mglru{cyclic=yes}", "adaptive{head_start=25%}"] {
         holds_to_its_memory(policy, CacheOptions { policy: policy.into(), ..CacheOptions::default() }, 0);
     }
     let lru = || CacheOptions { policy: "lru".into(), ..CacheOptions::default() };
