@@ -382,6 +382,7 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
 
     fn admit<M: Memory>(&mut self, page: PageId, _admission: &Admission, memory: &mut M) {
         if !self.ahead.take(page, &mut self.common.table) {
+            self.reuse.reserve(self.ahead.places(false, memory.unread() as usize, self.common.capacity));
             self.refer(page);
             self.shed(memory);
         }
@@ -425,11 +426,14 @@ impl<const MAPPED: bool> Policy for Adaptive<MAPPED> {
     }
 
     fn reclaim<M: Memory>(&mut self, request: &ReclaimRequest, memory: &mut M) -> u32 {
-        if let Some(page) = request.incoming.filter(|page| self.ahead.last() != Some(*page)) {
+        let incoming = request.incoming.filter(|page| !self.ahead.is_last(*page, &self.common.table));
+        // Before anything is shed for the page that is asked for.
+        let asked_again = request.incoming != incoming;
+        self.reuse.reserve(self.ahead.places(asked_again, memory.unread() as usize, self.common.capacity));
+        if let Some(page) = incoming {
             self.refer(page);
             self.ahead.expect(page, self.common.capacity, &mut self.common.table);
         }
-        self.reuse.reserve(self.ahead.places(memory.unread() as usize, self.common.capacity));
         let has_bits = MAPPED && memory.has_accessed_bits();
         self.common.choice.sees_hits = has_bits || !MAPPED;
         let mut freed = 0;

@@ -26,9 +26,9 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// The page for which room was made last.
-    pub fn last(&self) -> Option<PageId> {
-        self.queue.back().copied()
+    /// Whether the page is the one for which room was made last, and has not come.
+    pub fn is_last(&self, page: PageId, table: &Table) -> bool {
+        self.queue.back() == Some(&page) && table.at(page).is(EXPECTED)
     }
 
     /// Room was made for a page, of `capacity`.
@@ -63,10 +63,10 @@ impl Ahead {
         self.evicted += 1;
     }
 
-    /// For how many pages there is to be a place while they wait; `unread` do now.
-    pub fn places(&mut self, unread: usize, capacity: usize) -> usize {
-        // One is being asked for.
-        let now = unread + self.expected.saturating_sub(1);
+    /// For how many pages there is to be a place while they wait, beside the one that is asked for, perhaps again; `unread`
+    /// do now.
+    pub fn places(&mut self, asked_again: bool, unread: usize, capacity: usize) -> usize {
+        let now = unread + self.expected - usize::from(asked_again);
         self.most[0] = self.most[0].max(now);
         if self.evicted >= capacity {
             self.most = [now, self.most[0]];
@@ -95,11 +95,11 @@ mod tests {
     fn a_page_is_taken_once_in_any_order() {
         let (mut ahead, mut table) = (Ahead::default(), table());
         (0..10).for_each(|page| ahead.expect(page, 50, &mut table));
-        assert_eq!(ahead.last(), Some(9));
+        assert!(ahead.is_last(9, &table) && !ahead.is_last(8, &table));
         for page in (0..10).rev() {
             assert!(ahead.take(page, &mut table) && !ahead.take(page, &mut table), "page {page}");
         }
-        assert!(ahead.queue.is_empty() && ahead.last().is_none());
+        assert!(ahead.queue.is_empty() && !ahead.is_last(0, &table));
     }
 
     /// One that never came takes the place of none.
@@ -115,11 +115,11 @@ mod tests {
     fn places_are_kept_for_two_periods() {
         let (mut ahead, mut table) = (Ahead::default(), table());
         (0..11).for_each(|page| ahead.expect(page, 50, &mut table));
-        assert_eq!(ahead.places(5, 50), 15, "ten beside the one that is asked for, and five");
+        assert_eq!(ahead.places(true, 5, 50), 15, "ten beside the one that is asked for, and five");
         (0..11).for_each(|page| assert!(ahead.take(page, &mut table)));
         for (evicted, places) in [(49, 15), (1, 15), (49, 15), (1, 0)] {
             (0..evicted).for_each(|_| ahead.evicted());
-            assert_eq!(ahead.places(0, 50), places);
+            assert_eq!(ahead.places(false, 0, 50), places);
         }
     }
 }

@@ -91,12 +91,12 @@ impl Reuse {
     /// So many pages that were read ahead are to have a place on probation until they are read. What is low beyond that goes
     /// first from now on.
     pub fn reserve(&mut self, waiting: usize) {
-        self.waiting = waiting;
+        self.waiting = waiting.min(self.capacity / MAX_WAITING_SHARE);
         self.limit();
     }
 
     fn limit(&mut self) {
-        let probation = self.capacity.div_ceil(PROBATION_SHARE) + self.waiting.min(self.capacity / MAX_WAITING_SHARE);
+        let probation = self.capacity.div_ceil(PROBATION_SHARE) + self.waiting;
         self.low_limit = self.capacity - probation;
     }
 
@@ -134,14 +134,12 @@ impl Directory for Reuse {
     }
 
     fn shed(&mut self, table: &mut Table) -> Option<PageId> {
-        if self.low_pages > self.low_limit {
-            // More places are for probation than were.
-            let page = self.low.find(table)?;
+        // More places are for probation than were, or all that is there may wait for its reader.
+        if (self.low_pages > self.low_limit || self.probation_pages <= self.waiting)
+            && let Some(page) = self.low.find(table)
+        {
             self.forget(page, table);
             return Some(page);
-        }
-        if self.probation_pages == 0 {
-            self.demote(table);
         }
         while let Some(entry) = self.probation.pop(table) {
             if is_valid(entry, table) {
@@ -161,7 +159,7 @@ impl Directory for Reuse {
 
     fn resize(&mut self, capacity: usize, table: &mut Table) {
         self.capacity = capacity;
-        self.limit();
+        self.reserve(self.waiting);
         while self.low_pages > self.low_limit {
             self.demote(table);
         }
