@@ -100,12 +100,11 @@ fn what_a_child_inherited_is_its_own_once_the_parent_has_given_it_up() {
     assert_eq!(charged(&child), (1010, 1010));
 }
 
-#[test]
-fn what_a_parent_gives_up_its_children_are_charged_for_together() {
-    let shared = segment(4000);
+/// A parent that has 1000 pages, and children that it has forked since.
+fn family(shared: &'static Shared, children: u32) -> (Account, Vec<Account>) {
     let mut parent = joined(shared);
     assert!(parent.reserve(1000));
-    let mut children: Vec<Account> = (0..2)
+    let children = (0..children)
         .map(|_| {
             parent.before_fork();
             let mut child = Account { shared, ..parent };
@@ -115,6 +114,13 @@ fn what_a_parent_gives_up_its_children_are_charged_for_together() {
             child
         })
         .collect();
+    (parent, children)
+}
+
+#[test]
+fn what_a_parent_gives_up_its_children_are_charged_for_together() {
+    let shared = segment(4000);
+    let (mut parent, mut children) = family(shared, 2);
     parent.unshared(300);
     assert_eq!(children.iter().map(Account::charged).collect::<Vec<_>>(), [150, 150]);
     children.iter_mut().for_each(|child| child.leave(&Statistics::default()));
@@ -130,18 +136,7 @@ fn what_a_parent_gives_up_its_children_are_charged_for_together() {
 #[test]
 fn a_page_that_a_parent_gives_up_is_charged_once_however_many_children_have_it() {
     let shared = segment(4000);
-    let mut parent = joined(shared);
-    assert!(parent.reserve(1000));
-    let mut children: Vec<Account> = (0..3)
-        .map(|_| {
-            parent.before_fork();
-            let mut child = Account { shared, ..parent };
-            child.after_fork(1000);
-            parent.has_forked(sys::process_id());
-            assert!(child.reserve(1000));
-            child
-        })
-        .collect();
+    let (mut parent, mut children) = family(shared, 3);
     (0..300).for_each(|_| parent.unshared(1));
     let charged = |children: &[Account]| children.iter().map(Account::charged).collect::<Vec<_>>();
     assert_eq!(charged(&children), [100, 100, 100]);
