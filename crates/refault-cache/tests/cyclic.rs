@@ -90,15 +90,6 @@ fn the_adaptive_policy_keeps_what_is_read_ahead_of_a_loop() {
     }
 }
 
-/// Nor does it let the first of them go when memory is full for the first time.
-#[test]
-fn the_adaptive_policy_reads_each_page_of_a_file_once() {
-    const PAGES: u64 = 16 << 10;
-    let cache = PageCache::new(&CacheOptions { memory: 16 << 20, ..options("adaptive", 512) }).expect("a cache");
-    let file = cache.attach(Box::new(MadeUp { pages: PAGES, fill: |_: &mut [IoSliceMut<'_>], _| {} })).expect("opens");
-    assert_eq!(misses(&cache, &file, 1), PAGES);
-}
-
 #[test]
 fn a_scan_is_found_whatever_numbers_its_pages_have() {
     for name in ["lru", "clock", "arc", "wtinylfu", "mglru", "adaptive"] {

@@ -134,10 +134,9 @@ impl Directory for Reuse {
     }
 
     fn shed(&mut self, table: &mut Table) -> Option<PageId> {
-        // More places are for probation than were, or all that is there may wait for its reader.
-        if (self.low_pages > self.low_limit || self.probation_pages <= self.waiting)
-            && let Some(page) = self.low.find(table)
-        {
+        if self.low_pages > self.low_limit || self.probation_pages == 0 {
+            // More places are for probation than were, or nothing is there.
+            let page = self.low.find(table)?;
             self.forget(page, table);
             return Some(page);
         }
